@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from math import isqrt
 from typing import NamedTuple
@@ -61,8 +61,7 @@ def _key(name: str, mesh: dict[str, int], **of: int) -> str:
 
 def step(model: str, cores: int, batch: int, length: int, split: int = 0) -> Job:
     """A decoder's whole step. `split`: cores to a matrix; 0: the default of `model_axis`."""
-    shape = MODELS[model]
-    assert isinstance(shape, Decoder)
+    shape = _decoder(model)
     mesh = axes(cores, split or model_axis(shape, cores))
     key = _key(f"{model}/step", mesh, batch=batch, length=length)
     return Job(
@@ -101,49 +100,43 @@ def stages(model: str, cores: int, count: int, batch: int, length: int) -> list[
 
     Costs do not depend on the loss's scale, so it is 1.
     """
-    shape = MODELS[model]
-    assert isinstance(shape, Decoder)
-    mesh, where = axes(cores, 1), topology(cores)
+    mesh, sized = axes(cores, 1), {"batch": batch, "length": length}
 
-    @lru_cache
-    def built(part: Part) -> pipeline.Stage:
+    def made(part: Part) -> pipeline.Stage:
         return pipeline.stage(part, abstract(mesh), batch, length, scale=1.0)
 
-    def costed(part: Part) -> Costed:
-        def job(kind: str, **of: int) -> Job:
-            name = f"{part.name}/{kind}"
-            return Job(
-                _key(name, mesh, **of), where, mesh.get("model", 1), lambda: getattr(built(part), kind)
-            )
-
-        sized = {"batch": batch, "length": length}
-        return Costed(part, job("forward", **sized), job("backward", **sized), job("update"))
-
-    return [costed(part) for part in decoder.stages(shape, count)]
+    return _parts(_decoder(model), cores, count, mesh, made, forward=sized, backward=sized, update={})
 
 
 def segments(
     model: str, cores: int, count: int, batch: int, length: int, shares: int, split: int = 0
 ) -> list[Costed]:
     """Jobs of an island's segments. `cores`, `batch`: of one island. `shares`: islands whose gradients are applied."""
-    shape = MODELS[model]
-    assert isinstance(shape, Decoder)
-    mesh, where = axes(cores, split or model_axis(shape, cores)), topology(cores)
+    shape, sized = _decoder(model), {"batch": batch, "length": length}
+    mesh = axes(cores, split or model_axis(shape, cores))
 
-    @lru_cache
-    def built(part: Part) -> islands.Segment:
+    def made(part: Part) -> islands.Segment:
         return islands.segment(part, abstract(mesh), batch, length, scale=1.0, islands=shares)
 
-    def costed(part: Part) -> Costed:
-        def job(kind: str, **of: int) -> Job:
-            name = f"{part.name}/{kind}"
-            return Job(
-                _key(name, mesh, **of), where, mesh.get("model", 1), lambda: getattr(built(part), kind)
-            )
+    backward, update = sized | {"segment": 1}, {"islands": shares}
+    return _parts(shape, cores, count, mesh, made, forward=sized, backward=backward, update=update)
 
-        sized = {"batch": batch, "length": length}
-        return Costed(
-            part, job("forward", **sized), job("backward", **sized, segment=1), job("update", islands=shares)
-        )
 
-    return [costed(part) for part in decoder.stages(shape, count)]
+def _decoder(model: str) -> Decoder:
+    shape = MODELS[model]
+    assert isinstance(shape, Decoder)
+    return shape
+
+
+def _parts(
+    shape: Decoder, cores: int, count: int, mesh: dict[str, int], made: Callable[[Part], object],
+    **depends: Mapping[str, int],
+) -> list[Costed]:  # fmt: skip
+    """Jobs of a model's parts. `made`: a part's computations; `depends`: what else the keys of their prices contain."""
+    built = lru_cache(made)
+
+    def job(part: Part, kind: str) -> Job:
+        key = _key(f"{part.name}/{kind}", mesh, **depends[kind])
+        return Job(key, topology(cores), mesh.get("model", 1), lambda: getattr(built(part), kind))
+
+    return [Costed(part, *(job(part, kind) for kind in depends)) for part in decoder.stages(shape, count)]

@@ -23,6 +23,7 @@ from core.protocol import effects as e
 from ..frame import options
 from ..frame.cpu import cpu_of
 from ..frame.deployed import Deployed, deployed
+from ..frame.table import Table
 from .predicting import BUDGETS, KINDS, Cost, Measured, Spent, predicted, profile_of
 
 FULL = True
@@ -135,33 +136,29 @@ def one(hosts: int, fanout: int, loop: asyncio.Runner) -> Spent:
 
 def main(arguments: Sequence[str] = ()) -> None:
     parser = options.parser("control", __doc__, full="also 256 and 512 hosts")
-    parser.add_argument("--hosts", type=options.least(1), nargs="+", help="numbers of hosts (16 64)")
-    chosen = parser.parse_args(arguments)
+    parser.numbers("--hosts", HOSTS, ALL_HOSTS, "numbers of hosts")
+    chosen = parser.read(arguments)
     with asyncio.Runner() as loop:  # one loop for all: gRPC's threads stay with the first loop they meet
-        found = table(chosen.hosts or (ALL_HOSTS if chosen.full else HOSTS), loop)
+        found = table(chosen.hosts, loop)
     predictions(found)
 
 
 def table(hosts: Sequence[int], loop: asyncio.Runner) -> list[Measured]:
-    print(
-        f"CPU of the controller's process, ms a gang; all hosts are played by {PROCESSES} processes of this machine"
-    )
-    print(f"{'':7}{'one call a gang':^28}{f'{NODES} gangs a call':^38}{'call, end to end':>18}{'gangs/s':>9}")
-    print(
-        f"{'hosts':>7}{'tree':>9}{'flat':>9}{'x':>10}{'tree':>9}{'flat':>9}{'x':>10}{'aim':>10}{'ms':>18}{'':9}"
+    rows = Table("hosts >7", "tree >9.2f", "flat >9.2f", "x >9.1fx", "tree >9.3f", "flat >9.3f", "x >9.1fx", "aim >10g",
+                 "end to end, ms >18.1f", "gangs/s >9,.0f")  # fmt: skip
+    rows.begin(
+        f"CPU of the controller's process, ms a gang; all hosts are played by {PROCESSES} processes of this machine",
+        f"{'':7}{'one call a gang':^28}{f'{NODES} gangs a call':^38}{'a call':>18}",
     )
     found = []
     for number in hosts:
         row = Measured(number, one(number, TREE, loop), one(number, number, loop))
         found.append(row)
-        aim = f"{AIMS[number]:g}" if number in AIMS else ""
-        cells = f"{number:>7}"
-        for tree, flat, wide in (
-            (row.tree.single.controller, row.flat.single.controller, 2),
-            (row.tree.batched.controller, row.flat.batched.controller, 3),
-        ):  # fmt: skip
-            cells += f"{tree:>9.{wide}f}{flat:>9.{wide}f}{flat / max(tree, 1e-9):>9.1f}x"
-        print(f"{cells}{aim:>10}{row.tree.latency:>18.1f}{row.tree.rate:>9,.0f}", flush=True)
+        cells: list[float] = []
+        for kind in KINDS:
+            tree, flat = (getattr(side, kind).controller for side in (row.tree, row.flat))
+            cells += tree, flat, flat / max(tree, 1e-9)
+        rows.row(number, *cells, AIMS.get(number), row.tree.latency, row.tree.rate)
     print(f"aims: batched {AIMS} ms with the tree; at 512 hosts {FLAT:g}x less than flat")
     return found
 
@@ -169,22 +166,17 @@ def table(hosts: Sequence[int], loop: asyncio.Runner) -> list[Measured]:
 def predictions(found: Sequence[Measured]) -> None:
     """Print predictions. The paper's budget is the shortest computation that hides its controller, so it is compared
     with the time between two batched gangs."""
-    print(
-        "the simulator's prediction with hosts on machines of their own, from the costs just measured, with the tree"
-    )
-    print(f"{'':7}{'a call, ms':>22}{'batched, ms a gang':>25}{'':12}costs of single / batched gangs, us")
-    print(
-        f"{'hosts':>7}{'own':>11}{'here':>11}{'own':>14}{'here':>11}{'paper':>12}{'a message':>20}{'a step':>18}"
+    rows = Table("hosts >7", "own >11.2f", "here >11.2f", "own >14.3f", "here >11.3f", "paper >12g", "a message >20",
+                 "a step >18")  # fmt: skip
+    rows.begin(
+        "the simulator's prediction with hosts on machines of their own, from the costs just measured, with the tree",
+        f"{'':7}{'a call, ms':>22}{'batched, ms a gang':>25}{'':12}costs of single / batched gangs, us",
     )
     for row in found:
         said = predicted(row, found, TREE, NODES)
-        budget = f"{BUDGETS[row.hosts]:g}" if row.hosts in BUDGETS else ""
-        one, many = (profile_of(row, found, TREE, kind) for kind in KINDS)
-        message, step = (
-            f"{getattr(one, cost) / 1e3:,.0f} / {getattr(many, cost) / 1e3:,.0f}" for cost in ("send", "step")
-        )
-        print(
-            f"{row.hosts:>7}{said.latency:>11.2f}{row.tree.latency:>11.2f}{said.gang:>14.3f}"
-            f"{1e3 / row.tree.rate:>11.3f}{budget:>12}{message:>20}{step:>18}",
-            flush=True,
-        )
+        both = [profile_of(row, found, TREE, kind) for kind in KINDS]
+        costs = [
+            " / ".join(f"{getattr(each, cost) / 1e3:,.0f}" for each in both) for cost in ("send", "step")
+        ]
+        here = row.tree.latency, said.gang, 1e3 / row.tree.rate
+        rows.row(row.hosts, said.latency, *here, BUDGETS.get(row.hosts), *costs)

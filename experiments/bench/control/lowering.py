@@ -6,10 +6,8 @@ that a slow moment of the machine affects all of them. Caches of places are empt
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
-from statistics import median
 
 from core.compile import Lowerings, cut, home, lower
 from core.link import codec as wire
@@ -33,6 +31,9 @@ from core.model import (
     validate,
 )
 from core.protocol import Ordered
+
+from ..frame.measuring import cpu_seconds, medians
+from ..frame.table import Table
 
 ROWS = (8, 2_048, 100_000)
 STAGES, MICROBATCHES, REPEATS = 4, 250, 9
@@ -84,33 +85,24 @@ class Case:
 def milliseconds(action: Callable[[], object]) -> float:
     device_spans.cache_clear()
     canonical.cache_clear()
-    began = time.process_time_ns()
-    action()
-    return (time.process_time_ns() - began) / 1e6
+    return cpu_seconds(action) * 1e3
 
 
 def main() -> None:
     cases = {devices: Case(devices) for devices in ROWS}
-    steps = ("check", "lower", "again", "message")
-    found: dict[tuple[int, str], list[float]] = {(row, step): [] for row in ROWS for step in steps}
-    plans = {row: case.lower() for row, case in cases.items()}
-    for case in cases.values():
+    works: dict[tuple[int, str], Callable[[], object]] = {}
+    for row, case in cases.items():
+        plan = case.lower()
         case.again()  # the first fills the cache
-    for _ in range(REPEATS):
-        for row, case in cases.items():
-            found[row, "check"].append(milliseconds(case.check))
-            found[row, "lower"].append(milliseconds(case.lower))
-            found[row, "again"].append(milliseconds(case.again))
-            found[row, "message"].append(milliseconds(partial(case.message, plans[row])))
-    spent = {key: median(samples) for key, samples in found.items()}
-    sizes = {row: len(case.message(plans[row])) for row, case in cases.items()}
+        works |= {(row, "check"): case.check, (row, "lower"): case.lower, (row, "again"): case.again}
+        works[row, "message"] = partial(case.message, plan)
+    spent = medians(REPEATS, {key: partial(milliseconds, work) for key, work in works.items()})
+    sizes = {row: len(case.message(case.lower())) for row, case in cases.items()}
     first = ROWS[0]
-    print(f"{'devices':>8} {'validate':>9} {'lower':>15} {'cached':>9} {'encode':>9} {'bytes a host':>20}")
+    table = Table("devices >8,", "validate >9.1f ms", "lower >9.1f ms", "x >6.2f", "cached >9.2f ms", "encode >9.1f ms",
+                  "bytes a host >14,", "x >7.3f").begin()  # fmt: skip
     for row in ROWS:
-        times = f"{spent[row, 'lower']:.1f} ms (x{spent[row, 'lower'] / spent[first, 'lower']:.2f})"
-        size = f"{sizes[row]:,} (x{sizes[row] / sizes[first]:.3f})"
-        print(
-            f"{row:>8,} {spent[row, 'check']:>6.1f} ms {times:>15} {spent[row, 'again']:>6.2f} ms "
-            f"{spent[row, 'message']:>6.1f} ms {size:>20}"
-        )
+        check, lowered, again, message = (spent[row, step] for step in ("check", "lower", "again", "message"))
+        ratio, size = lowered / spent[first, "lower"], sizes[row]
+        table.row(row, check, lowered, ratio, again, message, size, size / sizes[first])
     print(f"median CPU time of {REPEATS}; x: against {first} devices, to stay within 1.1")

@@ -1,112 +1,100 @@
-"""Measures core's CPU time a gang, from a client's call until the client hears that its run has ended, with many hosts.
+"""One client, a controller and the hosts' executor, without network: they measure core's CPU time for each call.
 
-One client calls a program of one node on all devices of an island. One executor stands for all hosts, which behave
-alike, and their reports come together. So the benchmark's own work does not grow with the number of hosts.
+The client calls a program of some nodes on all devices of an island. One executor stands for all hosts, which behave
+alike. Its reports come from all roots of the tree at once, so that the work of this module does not grow with the
+number of hosts; or, with `each`, one message from each root, as in reality.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from time import process_time
+from typing import Any
+
+import msgspec
 
 from core.client import Client, Submitted
 from core.controller import Config, Controller
 from core.host import Executor
-from core.model import Arg, Computation, Node, Out, Program, Sharding, SliceSpec, Spans, Value, small, spans
-from core.protocol import (
-    CONTROLLER,
-    Beat,
-    Called,
-    Came,
-    CameTogether,
-    CodeReady,
-    CompileCode,
-    Connected,
-    Effect,
-    Event,
-    Finished,
-    FormWorld,
-    Join,
-    Launch,
-    Notes,
-    Ordered,
-    Reformed,
-    Report,
-    Reports,
-    Seat,
-    Seated,
-    Send,
-    Up,
-    WorldUp,
+from core.model import (
+    Arg,
+    Computation,
+    Node,
+    Out,
+    Program,
+    Ref,
+    Sharding,
+    SliceSpec,
+    Spans,
+    Value,
+    small,
+    spans,
 )
+from core.protocol import CONTROLLER
+from core.protocol import effects as e
+from core.protocol import messages as m
 from core.record import LoggedMachine
 from core.schedule.policy import Stride
 
-PER_HOST, BEAT_EVERY = 4, 1000  # gangs between two heartbeats of all hosts
+PER_HOST, BEAT_EVERY = 4, 1000  # calls between two heartbeats of all hosts
 USER = 1 << 30  # the client's connection
 
 
-def programs(devices: int) -> tuple[Program, Program]:
+def programs(devices: int, nodes: int) -> tuple[Program, Program]:
     """(a program that makes a value on all devices, one that takes a donated value and makes the next)."""
     value = Value((devices,), "int8", 0, Sharding(((0,),)))
-    slices, results = (SliceSpec("all", devices),), (Out(0),)
-    made = Node("make", 0, 0, (), (), (value,))
-    step = Node("step", 0, 0, (Arg(0),), (value,), (value,), (0,))
-    return (
-        Program("make", slices, (Computation("make", "make", 10_000),), (), (made,), results),
-        Program(
-            "step",
-            slices,
-            (Computation("step", "step", 10_000),),
-            (value,),
-            (step,),
-            results,
-            donate_args=(0,),
-        ),
-    )
+    slices, work = (SliceSpec("all", devices),), (Computation("step", "step", 10_000),)
+    refs: list[Ref] = [Arg(0), *map(Out, range(nodes))]
+    steps = tuple(Node(f"step {at}", 0, 0, (refs[at],), (value,), (value,), (0,)) for at in range(nodes))
+    made = Program("make", slices, work, (), (Node("make", 0, 0, (), (), (value,)),), (Out(0),))
+    return made, Program("step", slices, work, (value,), steps, (Out(nodes - 1),), donate_args=(0,))
 
 
 class OneClient:
-    """`spent`: CPU seconds of each machine since the last reset. `wrap`: wraps the controller, as a recorder does."""
+    """`spent`, `events`: CPU seconds of each machine in the last `run`, and the events that it got. `gangs`: those that
+    a host had. `wrap`: wraps the controller, as a recorder does."""
 
     def __init__(
-        self,
-        hosts: int,
-        fanout: int,
-        wrap: Callable[[Controller], LoggedMachine] = lambda controller: controller,
-    ) -> None:
+        self, hosts: int, fanout: int, wrap: Callable[[Controller], LoggedMachine] = lambda controller: controller, *,
+        each: bool = False,
+    ) -> None:  # fmt: skip
         self.hosts = ((0, hosts),)
         cluster = small(hosts, PER_HOST)
         self.controller = Controller(cluster, Stride, Config(window=16, fanout=fanout))
-        self._told = wrap(self.controller)
+        self._told, self._each = wrap(self.controller), each
         self.executor = Executor(0, cluster, members=self.hosts)
         self.client = Client("user", cluster)
-        self.spent = dict.fromkeys(("client", "controller", "executor"), 0.0)
-        self.gangs = self.ended = 0
-        self._events: deque[Event] = deque(Came(host, Join(host, 0)) for host in range(hosts))
-        self._seats: list[Seat] = []
+        self._reset()
+        self._events: deque[e.Event] = deque(e.Came(host, m.Join(host, 0)) for host in range(hosts))
+        self._seats: list[m.Seat] = []
         self._roots: Spans = ()
         self._turn()
         self._hear(self._seats[0])  # hosts' seats differ only in fields that an executor does not use
-        self._hear(Reformed(self._seats[0].epoch))
+        self._hear(e.Reformed(self._seats[0].epoch))
         self._roots = spans.of(self.controller.state.islands[0].stream.shape.roots)
-        self._user(Connected(CONTROLLER))
+        self._user(e.Connected(CONTROLLER))
 
-    def run(self, gangs: int, ahead: int = 8) -> None:
+    def run(self, calls: int, ahead: int = 8, nodes: int = 1) -> None:
         """`ahead`: calls made before the controller takes any of them."""
-        first, step = (self.client.register(each, 0) for each in programs(PER_HOST * self.hosts[0][1]))
+        devices = PER_HOST * self.hosts[0][1]
+        first, step = (self.client.register(each, 0) for each in programs(devices, nodes))
         assert isinstance(first, int)
         assert isinstance(step, int)
-        buffer = self._submit(first, ())
+        buffer = self._submit(step, (self._submit(first, ()),))
         self._turn()
-        self.spent = dict.fromkeys(self.spent, 0.0)
-        for number in range(1, gangs + 1):
+        self._reset()
+        for number in range(1, calls + 1):
             buffer = self._submit(step, (buffer,))
             if number % BEAT_EVERY == 0:
-                self._up([Beat(self.hosts, self.controller.state.islands[0].stream.number)])
-            if number % ahead == 0 or number == gangs:
+                self._up([m.Beat(self.hosts, self.controller.state.islands[0].stream.number)])
+            if number % ahead == 0 or number == calls:
                 self._turn()
+
+    def _reset(self) -> None:
+        self.spent = dict.fromkeys(("client", "controller", "executor"), 0.0)
+        self.events = Counter[str]()
+        self.gangs = 0
 
     # --- the machines, each timed -----------------------------------------------------------------------
 
@@ -115,18 +103,16 @@ class OneClient:
         made = self.client.submit(program, args, 0)
         self.spent["client"] += process_time() - start
         assert isinstance(made, Submitted)
-        self._user(Called())
+        self._user(e.Called())
         return made.results[0]
 
-    def _user(self, event: Event) -> None:
+    def _user(self, event: e.Event) -> None:
         start = process_time()
         said = self.client.handle(event, 0)
         self.spent["client"] += process_time() - start
         for effect in said:
-            if isinstance(effect, Send):
-                self._events.append(Came(USER, effect.message))
-            else:
-                self.ended += type(effect).__name__ == "RunEnded"
+            if isinstance(effect, e.Send):
+                self._events.append(e.Came(USER, effect.message))
 
     def _turn(self) -> None:
         """Run until no messages are left."""
@@ -134,61 +120,51 @@ class OneClient:
             event, start = self._events.popleft(), process_time()
             said = self._told.handle(event, 0)
             self.spent["controller"] += process_time() - start
+            self.events["controller"] += 1
             for effect in said:
-                if isinstance(effect, FormWorld):
-                    self._events.append(WorldUp(effect.island, effect.epoch))
-                elif isinstance(effect, Send):
+                if isinstance(effect, e.FormWorld):
+                    self._events.append(e.WorldUp(effect.island, effect.epoch))
+                elif isinstance(effect, e.Send):
                     self._sent(effect.message)
 
     def _sent(self, message: object) -> None:
-        if isinstance(message, Ordered):
+        if isinstance(message, m.Ordered):
             self._hear(message)
-        elif isinstance(message, Seat):
+        elif isinstance(message, m.Seat):
             self._seats.append(message)
-            seated = Seated(message.host, message.epoch, message.tree, message.last)
-            self._events.append(Came(message.host, seated))
-        elif isinstance(message, Notes) or hasattr(message, "run") or hasattr(message, "client"):
-            self._user(Came(CONTROLLER, message))  # type: ignore[arg-type]
+            seated = m.Seated(message.host, message.epoch, message.tree, message.last)
+            self._events.append(e.Came(message.host, seated))
+        elif isinstance(message, m.Notes) or hasattr(message, "run") or hasattr(message, "client"):
+            self._user(e.Came(CONTROLLER, message))  # type: ignore[arg-type]
 
-    def _hear(self, event: Event | Ordered | Seat) -> None:
+    def _hear(self, event: e.Event | m.Ordered | m.Seat) -> None:
         """Give the hosts' executor an event. Its commands are done at once, on all hosts."""
-        work: deque[Effect | Ordered | Seat] = deque([event])
-        reports: list[Report] = []
+        work: deque[e.Effect | m.Ordered | m.Seat] = deque([event])
+        reports: list[m.Report] = []
         while work:
             start = process_time()
             said = self.executor.handle(work.popleft(), 0)
             self.spent["executor"] += process_time() - start
+            self.events["executor"] += 1
             for effect in said:
-                if isinstance(effect, Launch):
+                if isinstance(effect, e.Launch):
                     self.gangs += 1
-                    work.append(Finished(effect.seq))
-                elif isinstance(effect, CompileCode):
-                    work.append(CodeReady(effect.plan, effect.code))
-                elif isinstance(effect, Up) and not isinstance(effect.report, Seated):
+                    work.append(e.Finished(effect.seq))
+                elif isinstance(effect, e.CompileCode):
+                    work.append(e.CodeReady(effect.plan, effect.code))
+                elif isinstance(effect, e.Up) and not isinstance(effect.report, m.Seated):
                     reports.append(effect.report)
         if reports:
             self._up(reports)
 
-    def _up(self, reports: list[Report]) -> None:
-        book = self.controller.state.islands[0]
-        said = Reports(0, book.epoch, book.tree_number, tuple(reports))
-        self._events.append(CameTogether(self._roots, said))
-
-
-def main() -> None:
-    print(f"one client, programs of one node on all devices ({PER_HOST} a host); CPU microseconds a gang")
-    print(
-        f"{'hosts':>9}{'fanout':>9}{'client':>9}{'controller':>12}{'executor':>10}{'in all':>8}{'start-up':>11}"
-    )
-    for hosts, fanout in ((64, 64), (512, 512), (512, 23), (25_000, 25_000), (250_000, 512)):
-        start = process_time()
-        bench = OneClient(hosts, fanout)
-        ready = process_time() - start
-        before = bench.gangs
-        bench.run(2_000)
-        gangs = bench.gangs - before - 1
-        each = {name: 1e6 * spent / gangs for name, spent in bench.spent.items()}
-        print(
-            f"{hosts:>9,}{fanout:>9,}{each['client']:>9.1f}{each['controller']:>12.1f}{each['executor']:>10.1f}"
-            f"{sum(each.values()):>8.1f}{ready:>9.2f} s"
-        )
+    def _up(self, reports: Sequence[m.Report]) -> None:
+        island = self.controller.state.islands[0]
+        if not self._each:
+            said = m.Reports(0, island.epoch, island.tree_number, tuple(reports))
+            self._events.append(e.CameTogether(self._roots, said))
+            return
+        for root in spans.items(self._roots):
+            below = island.stream.shape.below(root)
+            its: list[Any] = list(reports)  # all that there are here name their hosts
+            its = [msgspec.structs.replace(each, hosts=spans.meet(each.hosts, below)) for each in its]
+            self._events.append(e.Came(root, m.Reports(0, island.epoch, island.tree_number, tuple(its))))

@@ -5,10 +5,10 @@ One client calls a program of one node, eight calls at a time (`one_client`); th
 
 from __future__ import annotations
 
-import gc
-import statistics
 import tempfile
+from functools import partial
 from pathlib import Path
+from statistics import median
 from time import process_time
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from core.controller import Controller
 from core.record import replayed
 from core.schedule.policy import Stride
 
+from ..frame.measuring import cpu_seconds, in_turns
 from .one_client import OneClient
 
 HOSTS, FANOUT = (2, 512), 23
@@ -25,30 +26,24 @@ GANGS, ROUNDS = 2000, 5
 
 class Kept(NamedTuple):
     gang: float  # CPU microseconds
-    events: int
-    nbytes: int
-    replay: float  # CPU microseconds an event
+    events: int = 0
+    nbytes: int = 0
+    replay: float = 0.0  # CPU microseconds an event
 
 
 def main() -> None:
     print(f"CPU us of controller, hosts' executor and client together a gang; medians of {ROUNDS}")
     for hosts in HOSTS:
-        rounds = [
-            (without(hosts), kept(hosts)) for _ in range(ROUNDS)
-        ]  # alternating, since a machine's speed changes
-        base = statistics.median(plain for plain, _ in rounds)
-        cost = statistics.median(found.gang for _, found in rounds)
-        again = statistics.median(found.replay for _, found in rounds)
-        last = rounds[-1][1]
-        print(
-            f"{hosts:4} hosts: {base:5.0f} without, {cost:5.0f} with, {cost / base:4.2f} times; "
-            f"{last.events / GANGS:.1f} events and {last.nbytes / GANGS:.0f} bytes a gang; "
-            f"{again:.0f} us an event to replay"
-        )
+        found = in_turns(ROUNDS, {"without": partial(without, hosts), "with": partial(kept, hosts)})
+        base, cost = (median(each.gang for each in found[name]) for name in ("without", "with"))
+        last, again = found["with"][-1], median(each.replay for each in found["with"])
+        print(f"{hosts:4} hosts: {base:5.0f} without, {cost:5.0f} with, {cost / base:4.2f} times; "
+              f"{last.events / GANGS:.1f} events and {last.nbytes / GANGS:.0f} bytes a gang; "
+              f"{again:.0f} us an event to replay")  # fmt: skip
 
 
-def without(hosts: int) -> float:
-    return timed(OneClient(hosts, FANOUT))
+def without(hosts: int) -> Kept:
+    return Kept(per_gang(OneClient(hosts, FANOUT)))
 
 
 def kept(hosts: int) -> Kept:
@@ -60,7 +55,7 @@ def kept(hosts: int) -> Kept:
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.log"
-        gang = timed(OneClient(hosts, FANOUT, recorded))
+        gang = per_gang(OneClient(hosts, FANOUT, recorded))
         recordings[0].close()
         log = read(path)
         begun = process_time()
@@ -68,8 +63,5 @@ def kept(hosts: int) -> Kept:
         return Kept(gang, events, path.stat().st_size, (process_time() - begun) * 1e6 / events)
 
 
-def timed(world: OneClient) -> float:
-    gc.collect()
-    begun = process_time()
-    world.run(GANGS)
-    return (process_time() - begun) * 1e6 / GANGS
+def per_gang(world: OneClient) -> float:
+    return cpu_seconds(lambda: world.run(GANGS)) * 1e6 / GANGS

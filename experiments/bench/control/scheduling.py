@@ -1,22 +1,23 @@
 """Measures scheduling: gangs ordered per CPU second under each policy, and the effect of entering gangs early.
 
 `python -m experiments.bench scheduling`. The baseline of the first table is a naive scheduler, which at each pick looks
-at every ticket, and for each at every device. The second table is a small exact model of two islands, with core's own
-scheduler.
+at every ticket, and for each at every device. The second table simulates two islands.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from statistics import median
+from statistics import mean, median
 from time import process_time
+from typing import Any
 
 from core.model import Atoms, line
 from core.schedule import Early, Scheduler, Ticket
-from core.schedule.policy import POLICIES, Fifo
+from core.schedule.policy import POLICIES
+
+from ..frame.table import Table
 
 # --- gangs per CPU second
 
@@ -120,142 +121,74 @@ def rates(gangs: int = 10_000, repeats: int = REPEATS) -> list[tuple[str, str, l
 
 # --- late inputs
 
-US = 1_000
+HOSTS = 4  # of each of two islands
 MS = 1_000_000
-CONTROL = 1 * MS  # controller to devices, or back: the tree, and the host's preparation
-TRANSFER = 200 * US  # from island to island
-MAKES, USES, LOCAL = 20 * MS, 1 * MS, 1 * MS  # cost of the crossing program's two gangs, and of a local gang
-CROSSINGS = 100
-LOADS = {  # local gangs: how many, how many at once, and their client's pause after each
-    "none": (0, 0, 0),
-    "light": (700, 1, 1 * MS),
-    "full": (3000, 6, 0),
+MAKES, USES, LOCAL = (
+    20 * MS,
+    1 * MS,
+    1 * MS,
+)  # ns of the crossing program's two gangs, and of a local gang
+CROSSINGS = 50
+LOADS = {  # clients that use only island 1: how many, the calls of each, and the seconds that they pause after each
+    "none": (0, 0, 0.0),
+    "light": (1, 350, 1e-3),
+    "full": (6, 250, 0.0),
 }
+EARLY: tuple[Early, ...] = ("always", "idle", "never")
 
 
-class TwoIslands:
-    """One client's program computes on island 0 and uses the result on island 1; another client uses only island 1."""
+def late_inputs(early: Early, load: str) -> tuple[float, float, float]:
+    """(idle % of island 1, makespan in ms, latency of a crossing run in ms): one client's program computes on island 0
+    and uses the result on island 1, where others have gangs too."""
+    import seaway as sw
 
-    def __init__(self, early: Early, load: str) -> None:
-        self.now = 0
-        self.busy = 0  # island 1
-        self.latencies: list[int] = []
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
-        self._count = 0
-        atoms = Atoms()
-        self._places = [atoms.intern(line(island, island * 8, 8)) for island in (0, 1)]
-        self._schedulers = [Scheduler(atoms, Fifo, 4, 8, early) for _ in (0, 1)]
-        self._orders: list[deque[Ticket]] = [deque(), deque()]
-        self._running = [False, False]
-        self._inputs: dict[int, bool] = {}  # whether the inputs of a run's second gang are there
-        self._uses: dict[int, Ticket] = {}
-        self._left = {0: CROSSINGS, 1: LOADS[load][0]}
-        self._pause = {0: 0, 1: LOADS[load][2]}
-        self._submit(0)
-        for _ in range(LOADS[load][1]):
-            self._submit(1)
+    islands = [{"name": f"i{at}", "kind": "cpu", "hosts": HOSTS, "devices_per_host": 1} for at in range(2)]
+    with sw.simulate({"island": islands}, config={"early": early}, progress=False) as session:
+        there, here = (sw.slice(devices=HOSTS, island=f"i{at}") for at in range(2))
+        make = sw.synthetic("make", devices=there, duration=MAKES)
+        use = sw.synthetic("use", devices=here, duration=USES)
+        work = sw.synthetic("local", devices=here, duration=LOCAL)
+        cross: Any = sw.program(lambda: use(sw.put(make(), devices=here)))
+        latencies = []
 
-    def run(self) -> None:
-        while self._events:
-            self.now, _, event = heapq.heappop(self._events)
-            event()
+        def crossing() -> None:
+            for _ in range(CROSSINGS):
+                begun = session.now()
+                cross().block_until_ready()
+                latencies.append(session.now() - begun)
 
-    def _after(self, delay: int, event: Callable[[], None]) -> None:
-        self._count += 1
-        heapq.heappush(self._events, (self.now + delay, self._count, event))
+        clients, calls, pause = LOADS[load]
 
-    def _submit(self, client: int) -> None:
-        if self._left[client]:
-            self._left[client] -= 1
-            self._count += 1
-            cost = LOCAL if client else MAKES
-            self._offer(Ticket(self._count, 0, client, self._places[client], cost, submitted=self.now))
+        def local() -> None:
+            for _ in range(calls):
+                work().block_until_ready()
+                session.sleep(pause)
 
-    def _offer(self, ticket: Ticket) -> None:
-        self._schedulers[self._island(ticket)].offer(ticket, self.now)
-        self._pump()
-
-    def _island(self, ticket: Ticket) -> int:
-        return self._places.index(ticket.place)
-
-    def _pump(self) -> None:
-        for island, scheduler in enumerate(self._schedulers):
-            while (ticket := scheduler.pick(self.now)) is not None:
-                self._after(CONTROL, partial(self._arrived, island, ticket))
-                if not island:
-                    uses = self._uses[ticket.run] = Ticket(
-                        ticket.run, 1, 0, self._places[1], USES, submitted=ticket.submitted, ripe=False
-                    )
-                    self._inputs[ticket.run] = False
-                    self._schedulers[1].offer(uses, self.now)
-
-    def _arrived(self, island: int, ticket: Ticket) -> None:
-        self._orders[island].append(ticket)
-        self._start(island)
-
-    def _start(self, island: int) -> None:
-        """Start the first gang if it has its inputs. Devices run in order, so all others wait for it."""
-        order = self._orders[island]
-        if order and not self._running[island] and self._has_inputs(order[0]):
-            self._running[island] = True
-            self._after(order[0].cost, lambda: self._ended(island, order.popleft()))
-
-    def _has_inputs(self, ticket: Ticket) -> bool:
-        return ticket.step == 0 or self._inputs[ticket.run]
-
-    def _ended(self, island: int, ticket: Ticket) -> None:
-        self._running[island] = False
-        if island:
-            self.busy += ticket.cost
-        else:
-            self._after(TRANSFER, lambda: self._transferred(ticket.run))
-        self._after(CONTROL, lambda: self._reported(island, ticket))
-        self._start(island)
-
-    def _transferred(self, run: int) -> None:
-        self._inputs[run] = True
-        self._start(1)
-
-    def _reported(self, island: int, ticket: Ticket) -> None:
-        self._schedulers[island].finished(ticket)
-        if not island:
-            self._schedulers[1].ripen(self._uses[ticket.run])
-        else:
-            if ticket.client == 0:
-                self.latencies.append(self.now - ticket.submitted)
-            self._after(self._pause[ticket.client], lambda: self._submit(ticket.client))
-        self._pump()
-
-
-def late_inputs() -> list[tuple[str, Early, float, float, float]]:
-    """(local load, early, idle % of the second island, makespan in ms, latency of a crossing run in ms)."""
-    rows = []
-    modes: tuple[Early, ...] = ("always", "idle", "never")
-    for load in LOADS:
-        for early in modes:
-            world = TwoIslands(early, load)
-            world.run()
-            latency = sum(world.latencies) / len(world.latencies)
-            rows.append((load, early, 100 * (1 - world.busy / world.now), world.now / MS, latency / MS))
-    return rows
+        tasks = [session.spawn(crossing, name="crossing")]
+        tasks += [session.spawn(local, name=f"local {number}") for number in range(clients)]
+        for task in tasks:
+            task.join()
+        whole = session.now()
+    busy = (CROSSINGS * USES + clients * calls * LOCAL) / 1e9
+    return 100 * (1 - busy / whole), 1e3 * whole, 1e3 * mean(latencies)
 
 
 def main() -> None:
-    print(f"Gangs ordered per CPU second, one island of {DEVICES} devices, {RUNS} runs waiting a client,")
-    print(f"window {WINDOW}; median of {REPEATS}. In brackets the baseline.")
-    print(f"{'policy':30}{'places':24}" + "".join(f"{f'{n} client' + 's' * (n > 1):>12}" for n in CLIENTS))
+    table = Table("policy <30", "places <24", *(f"{n} client{'s' * (n > 1)} >12,.0f" for n in CLIENTS))
+    table.begin(
+        f"Gangs ordered per CPU second, one island of {DEVICES} devices, {RUNS} runs waiting a client,",
+        f"window {WINDOW}; median of {REPEATS}. In brackets the baseline.",
+    )
     for name, layout, row in rates():
-        print(f"{name:30}{layout:24}" + "".join(f"{rate:12,.0f}" for rate in row))
-    print()
-    costs = [f"{cost / MS:g} ms" for cost in (MAKES, USES, LOCAL, CONTROL, TRANSFER)]
-    print(
-        f"Late inputs. {CROSSINGS} runs, one after the other, of a program that takes {costs[0]} on island 0 and"
+        table.row(name, layout, *row)
+    table = Table("local load <12", "early <10", "island 1 idle >14.1f%", "makespan >12,.0f ms",
+                  "crossing run >14.2f ms")  # fmt: skip
+    made, used, local = (f"{ns / MS:g} ms" for ns in (MAKES, USES, LOCAL))
+    table.begin(
+        f"\nLate inputs, simulated. {CROSSINGS} runs, one after the other, of a program that takes {made} on island 0",
+        f"and {used} on island 1, where local clients have gangs of {local}: no client; one, with a pause after each",
+        "call; or six without. The work is the same in each group of rows.",
     )
-    print(
-        f"{costs[1]} on island 1, where a local client has gangs of {costs[2]}: none; one at a time, with a pause"
-    )
-    print("after each; or some that wait at any time. The work is the same in each group of rows.")
-    print(f"A control message takes {costs[3]}, a transfer {costs[4]}.")
-    print(f"{'local load':12}{'early':10}{'island 1 idle':>14}{'makespan':>12}{'crossing run':>14}")
-    for load, early, idle, makespan, latency in late_inputs():
-        print(f"{load:12}{early:10}{idle:13.1f}%{makespan:9,.0f} ms{latency:11.2f} ms")
+    for load in LOADS:
+        for early in EARLY:
+            table.row(load, early, *late_inputs(early, load))

@@ -10,7 +10,7 @@ import json
 import re
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,20 +25,16 @@ from backend.node import SERVICE
 from backend.wire import Report, Status
 
 PATIENCE = 300.0  # seconds for all hosts to join: hundreds take that long on a busy machine
-AGENT = "backend.agent.agent_cli"
 
 
 class Deployed:
-    """A running controller and its agents. One process may run many `timed` hosts."""
+    """A running controller and its agents, with `devices` each. One process may run many `timed` hosts."""
 
-    def __init__(
-        self, folder: Path, hosts: int, devices: int = 1, options: Sequence[str] = (), token: str = ""
-    ) -> None:
-        self.hosts, self.devices, self._shown = hosts, devices, Access(token).shown()
+    def __init__(self, folder: Path, hosts: int, options: Sequence[str] = (), token: str = "") -> None:
+        self.hosts, self._shown = hosts, Access(token).shown()
         self.children = Children(folder)
         self.agents: list[Child] = []
-        words = ["--bind", "127.0.0.1:0", "--hosts", str(hosts), "--devices-per-host", str(devices)]
-        words += ["--with-parent", "--lease", "60", *options]
+        words = ["--bind", "127.0.0.1:0", "--hosts", str(hosts), "--with-parent", "--lease", "60", *options]
         self.controller = self.children.start(
             "controller",
             "backend.server.controller_cli",
@@ -46,31 +42,32 @@ class Deployed:
             {"PYTHONWARNINGS": "ignore"},
             stdout=subprocess.PIPE,
         )
-        self.address = self._said(self.controller)
-
-    @staticmethod
-    def _said(controller: Child) -> str:
-        assert controller.process.stdout is not None
-        line = controller.process.stdout.readline().decode()
-        found = re.match(r"controller at (\S+):", line)
+        assert self.controller.process.stdout is not None
+        found = re.match(r"controller at (\S+):", self.controller.process.stdout.readline().decode())
         if found is None:
-            raise RuntimeError(f"the controller did not start: {controller.tail()}")
-        return found[1].rstrip(":")
+            raise RuntimeError(f"the controller did not start: {self.controller.tail()}")
+        self.address = found[1].rstrip(":")
 
-    def start_agents(
-        self, platform: str, processes: int, env: Mapping[str, str] | None = None, *, module: str = AGENT,
-        options: Sequence[str] = (),
-    ) -> None:  # fmt: skip
-        """Start processes that together run all hosts. `module`: the program; `options`: its further arguments."""
+    def start_agents(self, platform: str, processes: int, options: Sequence[str] = ()) -> None:
+        """Start processes that together run all hosts, of one device each. `options`: further ones."""
         first, rest = divmod(self.hosts, processes)
         at = 0
         for number in range(processes):
-            count = first + (number < rest)
-            words = ["--controller", self.address, "--platform", platform, "--devices", str(self.devices)]
-            words += ["--host", str(at), "--name", f"agent-{number}", "--with-parent", *options]
-            if count > 1:
-                words += ["--hosts", str(count)]
-            self.agents.append(self.children.start(f"agent-{number}", module, words, env))
+            count, name = first + (number < rest), f"agent-{number}"
+            words = [
+                "--controller",
+                self.address,
+                "--platform",
+                platform,
+                "--devices",
+                "1",
+                "--host",
+                str(at),
+            ]
+            words += ["--name", name, "--with-parent", *options] + (
+                ["--hosts", str(count)] if count > 1 else []
+            )
+            self.agents.append(self.children.start(name, "backend.agent.agent_cli", words))
             at += count
 
     def status(self) -> dict[str, Any]:
@@ -93,9 +90,6 @@ class Deployed:
                 raise RuntimeError(f"the hosts did not join within {patience:g} s")
             time.sleep(0.1)
 
-    def end(self) -> None:
-        self.children.end_all()
-
 
 def _whole(island: dict[str, Any]) -> bool:
     return island["phase"] == "running" and all(
@@ -104,18 +98,24 @@ def _whole(island: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def deployed(
-    hosts: int, devices: int = 1, *, platform: str = "timed", processes: int = 0, env: Mapping[str, str] | None = None,
-    controller: Sequence[str] = (), module: str = AGENT, options: Sequence[str] = (),
-    token: str = "",
-) -> Iterator[Deployed]:  # fmt: skip
-    """A cluster for the time of a block. processes: how many run the hosts; 0: one for each host. controller, options:
-    further arguments of the controller and of the agents. token: the token in the file that these arguments name."""
+def controller_only(hosts: int, options: Sequence[str] = (), token: str = "") -> Iterator[Deployed]:
+    """A controller for the time of a block, whose agents the block starts. `token`: that of the file in `options`."""
     with TemporaryDirectory() as folder:
-        cluster = Deployed(Path(folder), hosts, devices, controller, token)
+        cluster = Deployed(Path(folder), hosts, options, token)
         try:
-            cluster.start_agents(platform, processes or hosts, env, module=module, options=options)
-            cluster.wait()
             yield cluster
         finally:
-            cluster.end()
+            cluster.children.end_all()
+
+
+@contextmanager
+def deployed(
+    hosts: int, *, platform: str = "timed", processes: int = 0, controller: Sequence[str] = (),
+    options: Sequence[str] = (), token: str = "",
+) -> Iterator[Deployed]:  # fmt: skip
+    """A cluster for the time of a block. processes: how many run the hosts; 0: one for each host. controller, options:
+    further arguments of the controller and of the agents."""
+    with controller_only(hosts, controller, token) as cluster:
+        cluster.start_agents(platform, processes or hosts, options)
+        cluster.wait()
+        yield cluster

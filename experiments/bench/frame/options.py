@@ -1,4 +1,4 @@
-"""Shared parts of benchmarks' command lines: an argument parser, and types that refuse wrong values.
+"""Benchmarks' command lines: an argument parser, and types that refuse wrong values.
 
 A benchmark with options takes them as `main(arguments)`. `--full` is for benchmarks whose default run is shortened.
 """
@@ -6,12 +6,29 @@ A benchmark with options takes them as `main(arguments)`. `--full` is for benchm
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 
-def parser(name: str, text: str | None, *, full: str = "") -> argparse.ArgumentParser:
+class Options(argparse.ArgumentParser):
+    def number(self, name: str, default: int, text: str, *, at_least: int = 1) -> None:
+        self.add_argument(name, type=least(at_least), default=default, help=f"{text} (%(default)s)")
+
+    def numbers(self, name: str, short: Sequence[int], full: Sequence[int] | None, text: str) -> None:
+        """Several numbers. `full`: those of a run with --full."""
+        self.add_argument(name, type=least(1), nargs="+", help=f"{text} ({' '.join(map(str, short))})")
+        self.set_defaults(**{name.strip("-"): (short, full or short)})
+
+    def read(self, arguments: Sequence[str]) -> argparse.Namespace:
+        found = self.parse_args(arguments)
+        for name, value in vars(found).items():
+            if isinstance(value, tuple):
+                setattr(found, name, value[getattr(found, "full", False)])
+        return found
+
+
+def parser(name: str, text: str | None, *, full: str = "") -> Options:
     """`text`: the module's docstring, whose first line is shown. `full`: what `--full` adds; "" for no such option."""
-    found = argparse.ArgumentParser(
+    found = Options(
         prog=f"python -m experiments.bench {name}",
         description=(text or "").partition("\n")[0],
         allow_abbrev=False,

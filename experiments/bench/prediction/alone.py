@@ -8,9 +8,7 @@ number of busy cores (CPU time over time) and the machine's speed are kept too.
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,11 +21,10 @@ import numpy as np
 from backend.agent import keep_what_is_freed
 from seaway.tools.calibrating import Pace, paced
 
-from ..frame import members, options
+from ..frame import processes
 from .cases import HOSTS, MATMULS, Work
 from .programs import AXIS, Taken, content, key_of, repeated
 
-MODULE = "experiments.bench.prediction.alone"
 ROUNDS = 9
 CALLS = 5  # calls of a round, of which the median is taken
 WARM = 2
@@ -60,14 +57,9 @@ def taken(hosts: Sequence[int] = HOSTS["cpu"], patience: float = PATIENCE) -> di
     found: dict[str, Taken] = {}
     with TemporaryDirectory() as folder, paced(Path(folder)) as pace:
         for count in sorted({1, *hosts}):
-            endings = members.played(MODULE, count, members.environment(1), [str(pace.path)], bound=patience)
-            for rank, ending in enumerate(endings):
-                if ending.code != 0 or not ending.said:
-                    raise RuntimeError(
-                        f"process {rank} of {count} that measure computations by themselves ended with {ending.code}: "
-                        f"{ending.words}"
-                    )
-            said = [msgspec.convert(ending.said[-1], dict[str, Taken]) for ending in endings]
+            words = (str(pace.path),)
+            endings = processes.answers(member, count, processes.environment(1), words, bound=patience)
+            said = [msgspec.convert(each, dict[str, Taken]) for each in endings]
             for key in said[0]:
                 found[key] = max((each[key] for each in said), key=lambda one: one.ns / one.reference)
     return found
@@ -94,7 +86,7 @@ def of_rounds(found: Sequence[Round], inline: bool = False) -> Taken:
 # --- in a process of its own -----------------------------------------------------------------------------------
 
 
-def member(address: str, rank: int, count: int, pace: Pace) -> None:
+def member(address: str, rank: int, count: int, pace_file: str) -> None:
     import jax
 
     keep_what_is_freed()
@@ -103,10 +95,10 @@ def member(address: str, rank: int, count: int, pace: Pace) -> None:
     found = {
         key: msgspec.to_builtins(one)
         for work in works_of(count)
-        for key, one in _measured(work, count, pace).items()
+        for key, one in _measured(work, count, Pace(Path(pace_file))).items()
     }
-    members.say(**found)
-    members.leave()
+    processes.say(**found)
+    processes.leave()
 
 
 def _measured(work: Work, count: int, pace: Pace) -> dict[str, Taken]:
@@ -191,20 +183,3 @@ def _compiled(function: Callable[[Any], Any], whole: Any) -> tuple[Callable[[Any
 
     mapped = jax.shard_map(one, mesh=mesh, in_specs=split(AXIS), out_specs=split(AXIS))
     return jax.jit(mapped).lower(first).compile(), first
-
-
-def main(arguments: Sequence[str] = ()) -> None:
-    parser = options.parser("prediction_alone", __doc__)
-    parser.add_argument("--member", nargs=4, help=argparse.SUPPRESS)
-    chosen = parser.parse_args(arguments)
-    if chosen.member:
-        address, rank, count, pace = chosen.member
-        member(address, int(rank), int(count), Pace(Path(pace)))
-        return
-    for key, one in taken().items():
-        who = "  inline" * one.inline
-        print(f"{key:20}{one.ns / 1e3:>12,.1f} us  spread {one.spread:.0%}  cores {one.cores:.2f}{who}")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

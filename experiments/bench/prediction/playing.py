@@ -25,7 +25,7 @@ from backend.admin import Child, Children, end_with_parent
 from seaway.tools.calibrating import Pace, paced
 from sim.hardware import Profile, setups
 
-from ..frame import members
+from ..frame import processes
 from .cases import Case
 from .freezing import speed_of
 from .measuring import Values, from_trace, gangs_so_far, measured
@@ -91,7 +91,7 @@ def _played(asked: Asked, bound: float) -> Played | Failed:
             over = _awaited(child, bound)
         finally:
             children.end_all(0.0 if sys.exc_info()[0] else 0.1)
-        said = members.lines(out)
+        said = processes.lines(out)
         if not over:
             return Failed(f"it was not done within {bound:g} s: {_last(child.tail())}")
         if child.process.returncode != 0 or not said:
@@ -202,7 +202,7 @@ def _paced() -> Iterator[Pace]:
 def main(arguments: Sequence[str]) -> None:
     end_with_parent()
     asked = msgspec.json.decode(Path(arguments[0]).read_bytes(), type=Asked)
-    members.say(**msgspec.to_builtins(play(asked)))
+    processes.say(**msgspec.to_builtins(play(asked)))
 
 
 if __name__ == "__main__":

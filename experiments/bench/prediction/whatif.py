@@ -9,7 +9,6 @@ says more than the record does.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 import threading
@@ -29,6 +28,7 @@ from seaway.trace import Trace
 from sim.hardware import setups
 
 from ..frame import options
+from ..frame.table import Table
 from .cases import PLATFORMS, Platform, Work
 from .freezing import CALIBRATED, calibrations
 from .programs import content, repeated
@@ -40,9 +40,7 @@ if TYPE_CHECKING:
 
 WEIGHTS = {"ann": 1, "bob": 2, "cat": 4}
 AHEAD = 4  # calls that each client has under way
-CALLS = (
-    15  # calls of the client with weight 1; others make more by weight, so that under stride all end together
-)
+CALLS = 15  # calls of the client with weight 1; others make more by weight: under stride all end together
 RECORDS = 3
 LASTS = "4ms"  # a gang; on CPU devices PRODUCTS products take about that long
 PRODUCTS = 4
@@ -220,19 +218,18 @@ def asked_about(platform: Platform, known: Setup, records: int, calls: int, fold
 
 # --- what is printed ---------------------------------------------------------------------------------------------
 
-HEAD = f"    {'':18}{'predicted':>14}{'measured':>14}{'error':>9}{'records':>9}{'change foretold':>17}{'measured':>10}"
+ROWS = Table("    <4", " <18", "predicted >14", "measured >14", "error >+9.1%", "records >9", "change foretold >+17.1%",
+             "measured >+10.1%")  # fmt: skip
 
 
 def line(row: Row) -> str:
-    change = f"{row.foretold:>+17.1%}{row.change:>+10.1%}" if row.question != RECORDED.title else ""
-    return (
-        f"    {row.quantity:18}{shown(row.quantity, row.predicted):>14}{shown(row.quantity, row.measured):>14}"
-        f"{row.error:>+9.1%}{'+-' + format(row.spread, '.1%'):>9}{change}"
-    )
+    change = (row.foretold, row.change) if row.question != RECORDED.title else ()
+    both = (shown(row.quantity, each) for each in (row.predicted, row.measured))
+    return ROWS.line("", row.quantity, *both, row.error, f"+-{row.spread:.1%}", *change)
 
 
 def shown_rows(platform: Platform, rows: Sequence[Row]) -> str:
-    lines = [f"{platform} devices: recorded under stride, weights 1:2:4", HEAD]
+    lines = [f"{platform} devices: recorded under stride, weights 1:2:4", ROWS.head()]
     last = ""
     for row in rows:
         if row.question != last:
@@ -250,18 +247,24 @@ def summary(rows: Sequence[Row]) -> str:
         ("  against the same, simulated", [row.between for row in changed]),
         ("  had the record been the answer", [1 / (1 + row.change) - 1 for row in changed]),
     )
-    lines = [f"{'absolute error':34}{'rows':>6}{'median':>9}{'95 %':>9}{'bias':>9}"]
+    table = Table("absolute error <34", "rows >6", "median >9.1%", "95 % >9.1%", "bias >+9.1%")
+    lines = [table.head()]
     for title, errors in kinds:
         if whole := distribution(errors):
-            figures = f"{whole.rows:>6}{whole.median:>9.1%}{whole.last:>9.1%}{whole.bias:>+9.1%}"
-            lines.append(f"{title:34}{figures}")
+            lines.append(table.line(title, whole.rows, whole.median, whole.last, whole.bias))
     return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] = ()) -> None:
     parser = options.parser("whatif", __doc__)
-    _options(parser)
-    chosen = parser.parse_args(arguments)
+    kinds = list(PLATFORMS)
+    parser.add_argument("--platform", choices=kinds, nargs="+", default=kinds, help="kinds of devices (both)")
+    given = f"clusters of {CALIBRATED} hosts that `seaway calibrate` wrote, one a platform (measured now)"
+    parser.add_argument("--calibration", type=Path, nargs="+", default=[], metavar="FILE", help=given)
+    parser.add_argument("--quick", action="store_true", help="calibrate quickly and less exactly")
+    parser.number("--records", RECORDS, "recorded sessions, each followed by runs under all settings")
+    parser.number("--calls", CALLS, "calls of the client with weight 1")
+    chosen = parser.read(arguments)
     platforms = tuple(each for each in PLATFORMS if each in chosen.platform)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name:
@@ -277,23 +280,3 @@ def main(arguments: Sequence[str] = ()) -> None:
             print(shown_rows(platform, found), flush=True)
     for platform in platforms:
         print(f"\n{platform} devices\n{summary([row for row in rows if row.platform == platform])}")
-
-
-def _options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--platform", choices=PLATFORMS, nargs="+", default=list(PLATFORMS), help="kinds of devices (both)")
-    given = f"clusters of {CALIBRATED} hosts that `seaway calibrate` wrote, one a platform (measured now)"
-    add("--calibration", type=Path, nargs="+", default=[], metavar="FILE", help=given)
-    add("--quick", action="store_true", help="calibrate quickly and less exactly")
-    add(
-        "--records",
-        type=options.least(1),
-        default=RECORDS,
-        help="recorded sessions, each followed by runs under all settings (%(default)s)",
-    )
-    add(
-        "--calls",
-        type=options.least(1),
-        default=CALLS,
-        help="calls of the client with weight 1 (%(default)s)",
-    )

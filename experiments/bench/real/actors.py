@@ -1,33 +1,28 @@
 """Measures fig 5's steps with Ray: one driver whose actors form a `jax.distributed` world and run the same function.
 
-`python -m experiments.bench.real.actors HOSTS DEVICES REPEATS FEWER FOLDER` is a process of its own, so that Ray's
-settings stay there: loopback only, no dashboard, no usage statistics, and a shutdown however it ends. OpByOp: one
-remote call a step and actor, not waited for, with as many outstanding as in the other systems. Chained: like OpByOp,
-but each call takes the reference that the previous one returned, and the driver waits only for the last of 128. Fused:
-one call runs 128 steps. `real` prints the rows. Ray is in the extra `bench`.
+The driver is a process of its own, so that Ray's settings stay there: loopback only, no dashboard, no usage statistics,
+and a shutdown however it ends. OpByOp: one remote call a step and actor, not waited for, with as many outstanding as in
+the other systems. Chained: like OpByOp, but each call takes the reference that the previous one returned, and the
+driver waits only for the last of 128. Fused: one call runs 128 steps. `real` prints the rows. Ray is in the extra
+`bench`.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
-import subprocess
-import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from backend.admin import Children, end_with_parent
+from ..frame import processes
+from ..frame.jax_world import JaxWorld
 
-from ..frame import members
-
-MODULE = "experiments.bench.real.actors"
 MISSING = "not installed: pip install 'seaway[bench]'"
 PATIENCE = 240.0
 STEPS = {"OpByOp": 1024, "Chained": 1024, "Fused": 32 * 128}
@@ -47,26 +42,13 @@ def installed() -> bool:
 
 def rates(hosts: int, devices: int, repeats: int, fewer: int = 1) -> Rates:
     """Steps a second, by kind. fewer: divides the numbers of steps in `STEPS`."""
-    with TemporaryDirectory() as place:
-        folder = Path(place)
-        children = Children(folder)
-        out = folder / "said"
-        words = [*map(str, (hosts, devices, repeats, fewer)), place]
+    with TemporaryDirectory() as folder:
         try:
-            with out.open("wb") as file:
-                child = children.start("driver", MODULE, words, SETTINGS, stdout=file)
-            try:
-                code = child.process.wait(PATIENCE)
-            except subprocess.TimeoutExpired:
-                raise RuntimeError(f"Ray took more than {PATIENCE:g} s: {child.tail()}") from None
+            arguments = hosts, devices, repeats, fewer, folder
+            found: Rates = processes.answer(drive, *arguments, env=SETTINGS, bound=PATIENCE)
+            return found
         finally:
-            children.end_all()
-            end_those_in(folder)
-        said = members.lines(out)
-        if code or not said:
-            raise RuntimeError(f"Ray's side ended with {code}: {child.tail()}")
-        found: Rates = said[-1]
-        return found
+            end_those_in(Path(folder))
 
 
 def end_those_in(folder: Path) -> None:
@@ -86,26 +68,15 @@ class Member:
     """An actor: one process of the world. A step's value stays here, as on an agent."""
 
     def __init__(self, rank: int, count: int, address: str) -> None:
-        import jax
         import numpy as np
-        from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-        from .real import AXIS, WINDOW, fused, step
+        from .real import WINDOW, fused, step
 
-        if count > 1:
-            jax.distributed.initialize(address, count, rank)
-        split: Any = PartitionSpec
-        mesh = Mesh(np.array(jax.devices()), (AXIS,))
-        zeros = np.zeros(len(jax.devices()), np.float32)
-        lies = NamedSharding(mesh, split(AXIS))
-        self._value: Any = jax.make_array_from_callback(zeros.shape, lies, lambda index: zeros[index])
+        world = JaxWorld(address, rank, count)
+        self._value: Any = world.array(np.zeros(world.devices, np.float32))
         self._under_way: deque[Any] = deque(maxlen=WINDOW)
-
-        def compiled(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
-            mapped = jax.shard_map(work, mesh=mesh, in_specs=split(AXIS), out_specs=split(AXIS))
-            return jax.jit(mapped).lower(self._value).compile()
-
-        self._works = {"one": compiled(step), "fused": compiled(fused)}
+        works = {"one": step, "fused": fused}
+        self._works = {name: world.compiled(work, self._value) for name, work in works.items()}
 
     def call(self, work: str, after: object = None) -> None:
         """Enqueue one computation. `after`: the result of the previous call."""
@@ -127,9 +98,9 @@ def drive(hosts: int, devices: int, repeats: int, fewer: int, folder: str) -> Ra
         object_store_memory=100_000_000, log_to_driver=False, configure_logging=False,
     )  # fmt: skip
     try:
-        env = {"env_vars": members.environment(devices)}
+        env = {"env_vars": processes.environment(devices)}
         kind: Any = ray.remote(num_cpus=1, runtime_env=env)(Member)
-        address = members.free_address()
+        address = processes.free_address()
         actors = [kind.remote(rank, hosts, address) for rank in range(hosts)]
 
         def waited() -> None:
@@ -174,15 +145,3 @@ def drive(hosts: int, devices: int, repeats: int, fewer: int, folder: str) -> Ra
 
 def medians(found: Rates) -> dict[str, float]:
     return {kind: statistics.median(each) for kind, each in found.items()}
-
-
-def main(arguments: Sequence[str]) -> None:
-    end_with_parent()
-    *numbers, folder = arguments
-    hosts, devices, repeats, fewer = map(int, numbers)
-    driver = import_module(MODULE)  # by this name, so that Ray finds `Member` in the actors' processes
-    print(f"\n{json.dumps(driver.drive(hosts, devices, repeats, fewer, folder))}", flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -7,37 +7,33 @@ runs. That of `sw.local()` is measured in a fresh Python, which imports Seaway, 
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from backend.admin import Child, Children
+from backend.admin import Children
 
-from ..frame import members, options
-from ..frame.deployed import Deployed
+from ..frame import options, processes
+from ..frame.deployed import controller_only
+from ..frame.table import Table
 
-MODULE = "experiments.bench.real.agents"
 REPEATS = 3
 MANY = 64  # timed hosts of one process
 AIM = 5.0  # seconds for sw.local() to be ready
+BOUND = 120.0  # seconds for a fresh Python to do what a script does
 
 
 class Memory(NamedTuple):
-    """Megabytes. pss: -1 if the system does not give it."""
+    """Megabytes. pss: None if the system does not give it."""
 
     rss: float
-    pss: float
+    pss: float | None
 
 
 class Agent(NamedTuple):
-    name: str
     memory: Memory
     seconds: float
 
@@ -52,45 +48,37 @@ class Local(NamedTuple):
 
 
 def memory_of(pid: int) -> Memory:
-    fields = {}
-    try:
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()[1:]:
-            name, number, *_ = line.split()
-            fields[name] = int(number) / 1e3
-        return Memory(fields["Rss:"], fields["Pss:"])
-    except OSError:
-        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-        found = next(line for line in status.splitlines() if line.startswith("VmRSS"))
-        return Memory(int(found.split()[1]) / 1e3, -1.0)
+    for name in ("smaps_rollup", "status"):
+        try:
+            lines = Path(f"/proc/{pid}/{name}").read_text(encoding="utf-8").splitlines()
+        except OSError:
+            continue  # not every system has the first
+        fields = {key: int(rest.split()[0]) / 1e3 for key, _, rest in (line.partition(":") for line in lines)
+                  if key in ("Rss", "Pss", "VmRSS")}  # fmt: skip
+        return Memory(fields.get("Rss") or fields["VmRSS"], fields.get("Pss"))
+    raise OSError(f"the system does not say what memory process {pid} has")
 
 
 # --- measured ---------------------------------------------------------------------------------------------------------
 
 
-def agent(name: str, platform: str, hosts: int, processes: int) -> Agent:
-    """A row for agents: the median memory of the processes, and seconds until the island runs."""
-    with TemporaryDirectory() as folder:
-        cluster = Deployed(Path(folder), hosts)
-        try:
-            cluster.status()  # the controller answers
-            begun = time.perf_counter()
-            cluster.start_agents(platform, processes, members.environment(1) if platform == "cpu" else None)
-            cluster.wait()
-            seconds = time.perf_counter() - begun
-            return Agent(name, _median([memory_of(child.pid) for child in cluster.agents]), seconds)
-        finally:
-            cluster.end()
+def agent(platform: str, hosts: int, count: int) -> Agent:
+    """The median memory of the processes that run the hosts, and the seconds until their island runs."""
+    with controller_only(hosts) as cluster:
+        cluster.status()  # the controller answers
+        begun = time.perf_counter()
+        cluster.start_agents(platform, count)
+        cluster.wait()
+        seconds = time.perf_counter() - begun
+        found = [memory_of(child.pid) for child in cluster.agents]
+        return Agent(sorted(found)[len(found) // 2], seconds)
 
 
 def controller() -> Agent:
-    with TemporaryDirectory() as folder:
-        begun = time.perf_counter()
-        cluster = Deployed(Path(folder), 1)
-        try:
-            cluster.status()
-            return Agent("controller", memory_of(cluster.controller.pid), time.perf_counter() - begun)
-        finally:
-            cluster.end()
+    begun = time.perf_counter()
+    with controller_only(1) as cluster:
+        cluster.status()
+        return Agent(memory_of(cluster.controller.pid), time.perf_counter() - begun)
 
 
 def bare() -> Agent:
@@ -99,36 +87,16 @@ def bare() -> Agent:
         children = Children(Path(folder))
         try:
             begun = time.perf_counter()
-            child = children.start("bare", MODULE, ["--bare"], members.environment(1), stdout=subprocess.PIPE)
-            _line(child)
-            return Agent("bare JAX (baseline)", memory_of(child.pid), time.perf_counter() - begun)
+            child = processes.start(children, start_bare, env=processes.environment(1))
+            processes.heard(child)
+            return Agent(memory_of(child.pid), time.perf_counter() - begun)
         finally:
             children.end_all()
 
 
 def local(repeats: int) -> Local:
-    found = []
-    for _ in range(repeats):
-        with TemporaryDirectory() as folder:
-            children = Children(Path(folder))
-            try:
-                child = children.start("local", MODULE, ["--local"], stdout=subprocess.PIPE)
-                found.append(Local(*json.loads(_line(child))))
-            finally:
-                children.end_all(20.0)
-    return Local(*(statistics.median(each) for each in zip(*found, strict=True)))
-
-
-def _line(child: Child) -> str:
-    assert child.process.stdout is not None
-    found = child.process.stdout.readline().decode()
-    if not found:
-        raise RuntimeError(f"{child.name} ended: {child.tail()}")
-    return found
-
-
-def _median(found: Sequence[Memory]) -> Memory:
-    return Memory(*(statistics.median(each) for each in zip(*found, strict=True)))
+    found = [processes.answer(start_local, bound=BOUND) for _ in range(repeats)]
+    return Local(*map(median, zip(*found, strict=True)))
 
 
 # --- what children do -------------------------------------------------------------------------------------------------
@@ -137,12 +105,12 @@ def _median(found: Sequence[Memory]) -> Memory:
 def start_bare() -> None:
     import jax
 
-    print(len(jax.devices()), flush=True)
-    sys.stdin.buffer.read()
+    processes.say(devices=len(jax.devices()))
+    time.sleep(BOUND)
 
 
-def start_local() -> None:
-    """Do what a user's script does, and print the seconds."""
+def start_local() -> Local:
+    """Do what a user's script does."""
     begun = time.perf_counter()
     import numpy as np
 
@@ -156,7 +124,7 @@ def start_local() -> None:
         first = time.perf_counter()
         np.asarray(add(np.zeros(4, np.float32)))
         second = time.perf_counter()
-        print(json.dumps([imported - begun, ready - imported, first - ready, second - first]), flush=True)
+        return Local(imported - begun, ready - imported, first - ready, second - first)
 
 
 # --- what is printed --------------------------------------------------------------------------------------------------
@@ -164,40 +132,26 @@ def start_local() -> None:
 
 def main(arguments: Sequence[str] = ()) -> None:
     parser = options.parser("agents", __doc__)
-    parser.add_argument(
-        "--repeats", type=options.least(1), default=REPEATS, help="measurements for a median (%(default)s)"
-    )
-    parser.add_argument(
-        "--many", type=options.least(1), default=MANY, help="timed hosts in one process (%(default)s)"
-    )
-    parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--local", action="store_true", help=argparse.SUPPRESS)
-    chosen = parser.parse_args(arguments)
-    if chosen.bare or chosen.local:
-        (start_bare if chosen.bare else start_local)()
-        return
+    parser.number("--repeats", REPEATS, "measurements for a median")
+    parser.number("--many", MANY, "timed hosts in one process")
+    chosen = parser.read(arguments)
     base = bare()
-    print(f"{'':34}{'RSS MB':>9}{'PSS MB':>9}{'start s':>9}{'RSS':>8}{'start':>8}  x of bare JAX")
-    rows = [
-        base, controller(), agent("agent, a CPU device", "cpu", 1, 1), agent("agent, a timed device", "timed", 1, 1),
-        agent(f"agent, {chosen.many} timed hosts in it", "timed", chosen.many, 1),
-    ]  # fmt: skip
-    for row in rows:
-        pss = f"{row.memory.pss:,.0f}" if row.memory.pss >= 0 else "?"
-        print(
-            f"{row.name:34}{row.memory.rss:>9,.0f}{pss:>9}{row.seconds:>9.2f}{row.memory.rss / base.memory.rss:>8.2f}"
-            f"{row.seconds / base.seconds:>8.2f}",
-            flush=True,
-        )
+    table = Table(
+        " <34", "RSS MB >9,.0f", "PSS MB >9,.0f", "start s >9.2f", "RSS, x of bare >17.2f", "start, x >10.2f"
+    )
+    table.begin()
+    for name, (memory, seconds) in (
+        ("bare JAX (baseline)", base),
+        ("controller", controller()),
+        ("agent, a CPU device", agent("cpu", 1, 1)),
+        ("agent, a timed device", agent("timed", 1, 1)),
+        (f"agent, {chosen.many} timed hosts in it", agent("timed", chosen.many, 1)),
+    ):
+        pss = "?" if memory.pss is None else memory.pss
+        table.row(name, memory.rss, pss, seconds, memory.rss / base.memory.rss, seconds / base.seconds)
     found = local(chosen.repeats)
     print(
         f"sw.local() in a fresh Python, medians of {chosen.repeats}: ready after {found.ready:.2f} s (aim {AIM:g} s)"
     )
-    print(
-        f"  import seaway {found.imported:.2f} s before it; the first computation {found.first:.2f} s after it, "
-        f"the next {found.second * 1e3:.1f} ms"
-    )
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    print(f"  import seaway {found.imported:.2f} s before it; the first computation {found.first:.2f} s after it, "
+          f"the next {found.second * 1e3:.1f} ms")  # fmt: skip

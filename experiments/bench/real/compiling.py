@@ -7,29 +7,26 @@ baselines: the client alone, and the client while as many processes as hosts onl
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from backend.admin import Child, Children
+from backend.admin import Children
 
-from ..frame import members
+from ..frame import processes
 from ..frame.deployed import deployed
+from ..frame.table import Table
 
 HOSTS = 2
 SHORT, LONG = 150, 800  # operations: about 5 s and 30 s if two busy cores compile for two hosts
 SIDE = 16  # of their matrices
 AHEAD = 8
-OTHER = "experiments.bench.real.sharing"
-SPIN = "while True: pass"
 
 
 class Meanwhile(NamedTuple):
@@ -46,29 +43,21 @@ class Caller:
 
     def __init__(self, work: Callable[[Any], Any], first: Any) -> None:
         self._work, self._first = work, first
-        self.calls, self._over = 0, threading.Event()
+        self.calls, self.over = 0, threading.Event()
 
     def run(self) -> None:
         x = self._first
-        while not self._over.is_set():
+        while not self.over.is_set():
             for _ in range(AHEAD):
                 x = self._work(x)
             x.block_until_ready()
             self.calls += AHEAD
 
-    def rate(self, over: Callable[[], bool]) -> float:
-        """Calls a second until `over()`."""
+    def rate(self, over: threading.Event, seconds: float | None = None) -> float:
+        """Calls a second until `over` is set, or for some seconds."""
         before, begun = self.calls, time.perf_counter()
-        while not over():
-            time.sleep(0.01)
+        over.wait(seconds)
         return (self.calls - before) / (time.perf_counter() - begun)
-
-    def rate_for(self, seconds: float) -> float:
-        until = time.monotonic() + seconds
-        return self.rate(lambda: time.monotonic() > until)
-
-    def end(self) -> None:
-        self._over.set()
 
 
 def deep(operations: int) -> Callable[[Any], Any]:
@@ -83,33 +72,27 @@ def deep(operations: int) -> Callable[[Any], Any]:
 
 
 def other(address: str, operations: int) -> None:
-    """The other client: prints when its call was made, and when its result is ready."""
+    """The other client: says when its call was made, and when its result is ready."""
     import seaway as sw
 
     with sw.connect(address, client="other") as session:
         work = sw.jit(deep(operations), devices=sw.slice(devices=HOSTS))
         x = work(np.ones((SIDE, SIDE), np.float32))
-        print(json.dumps({"called": session.now()}), flush=True)
+        processes.say(now=session.now())
         x.block_until_ready()
-        print(json.dumps({"ready": session.now()}), flush=True)
+        processes.say(now=session.now())
 
 
-def said(child: Child, what: str) -> float:
-    """The value of `what` in the child's next line."""
-    assert child.process.stdout is not None
-    line = child.process.stdout.readline()
-    if not line:
-        raise RuntimeError(f"{child.name} ended: {child.tail()}")
-    return float(json.loads(line)[what])
+def spin() -> None:
+    processes.say(spins=True)
+    while True:
+        pass
 
 
 def measured(operations: int, seconds: float) -> Meanwhile:
     import seaway as sw
 
-    with (
-        TemporaryDirectory() as place,
-        deployed(HOSTS, platform="cpu", env=members.environment(1)) as cluster,
-    ):
+    with TemporaryDirectory() as place, deployed(HOSTS, platform="cpu") as cluster:
         children = Children(Path(place))
         with sw.connect(cluster.address, client="one") as session:
             work = sw.pmap(lambda x: x + 1, "device", devices=sw.slice(devices=HOSTS))
@@ -118,51 +101,49 @@ def measured(operations: int, seconds: float) -> Meanwhile:
             caller = Caller(work, first)
             task = session.spawn(caller.run, name="caller")
             try:
-                caller.rate_for(0.5)
-                alone = caller.rate_for(seconds)
-                spinning = while_spinning(caller, seconds)
-                words = ["--compiler", cluster.address, str(operations)]
-                child = children.start("other", OTHER, words, stdout=subprocess.PIPE)
-                called, ended = said(child, "called"), threading.Event()
+                caller.rate(caller.over, 0.5)
+                alone = caller.rate(caller.over, seconds)
+                with spinning(children):
+                    beside = caller.rate(caller.over, seconds)
+                child = processes.start(children, other, cluster.address, operations)
+                called, ended = processes.heard(child)["now"], threading.Event()
                 ready: list[float] = []
 
                 def listen() -> None:
                     try:
-                        ready.append(said(child, "ready"))
+                        ready.append(processes.heard(child)["now"])
                     finally:
                         ended.set()
 
                 threading.Thread(target=listen, daemon=True).start()
-                compiling = caller.rate(ended.is_set)
+                compiling = caller.rate(ended)
             finally:
-                caller.end()
+                caller.over.set()
                 children.end_all()
             task.result()
     if not ready:
         raise RuntimeError(f"the other client had no result: {child.tail()}")
-    return Meanwhile(alone, spinning, compiling, ready[0] - called)
+    return Meanwhile(alone, beside, compiling, ready[0] - called)
 
 
-def while_spinning(caller: Caller, seconds: float) -> float:
-    spinners = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(HOSTS)]
+@contextmanager
+def spinning(children: Children) -> Iterator[None]:
+    spinners = [processes.start(children, spin, name=f"spin-{number}") for number in range(HOSTS)]
     try:
-        return caller.rate_for(seconds)
+        for each in spinners:
+            processes.heard(each)
+        yield
     finally:
         for each in spinners:
-            each.kill()
-            each.wait()
+            children.end(each, 0.0)
 
 
 def show(operations: int, seconds: float) -> Meanwhile:
     found = measured(operations, seconds)
-    print(f"one client on {HOSTS} hosts of a CPU device, {AHEAD} calls at a time; calls/s")
-    print(f"{'alone':>34}{found.alone:>9,.0f}")
-    print(
-        f"{f'while {HOSTS} processes spin':>34}{found.spinning:>9,.0f}{found.spinning / found.alone:>7.2f} x alone"
-    )
-    print(
-        f"{f'while another compiles ({found.seconds:.1f} s)':>34}{found.compiling:>9,.0f}"
-        f"{found.compiling / found.alone:>7.2f} x alone{found.compiling / found.spinning:>7.2f} x while they spin",
-        flush=True,
-    )
+    print(f"one client on {HOSTS} hosts of a CPU device, {AHEAD} calls at a time")
+    table = Table(" >34", "calls/s >9,.0f", "x alone >9.2f", "x while they spin >19.2f").begin()
+    table.row("alone", found.alone)
+    table.row(f"while {HOSTS} processes spin", found.spinning, found.spinning / found.alone)
+    words = f"while another compiles ({found.seconds:.1f} s)"
+    table.row(words, found.compiling, found.compiling / found.alone, found.compiling / found.spinning)
     return found

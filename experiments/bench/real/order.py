@@ -9,29 +9,25 @@ launched gangs.
 
 from __future__ import annotations
 
-import argparse
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from backend.agent import device_log
 from core.model import spans
 from core.record import OrderHash, token
 
-from ..frame import members, options
+from ..frame import options, processes
 from ..frame.deployed import deployed
-from .witness import file_of, order_of
+from ..frame.jax_world import AXIS, JaxWorld
 
 FULL = True
-MODULE = "experiments.bench.real.order"
-WITNESS = "experiments.bench.real.witness"
-AXIS = "device"
 HOSTS = 3
 GANGS = 10_000
 CLIENTS = 4
@@ -64,21 +60,11 @@ QUICK = CASES[:1] + CASES[2:5]
 
 def member(address: str, rank: int, count: int, orders: str, other: str, pairs: int) -> None:
     import jax
-    from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-    jax.distributed.initialize(address, count, rank)
-    split: Any = PartitionSpec
-    mesh = Mesh(np.array(jax.devices()), (AXIS,))
-    lies = NamedSharding(mesh, split(AXIS))
-    lax: Any = jax.lax
+    world, lax = JaxWorld(address, rank, count), cast(Any, jax.lax)
 
     def array(value: int, size: int) -> Any:
-        content = np.full(size * count, value, np.int32)
-        return jax.make_array_from_callback(content.shape, lies, lambda index: content[index])
-
-    def compiled(work: Callable[[Any], Any], x: Any) -> Callable[[Any], Any]:
-        mapped = jax.shard_map(work, mesh=mesh, in_specs=split(AXIS), out_specs=split(AXIS))
-        return jax.jit(mapped).lower(x).compile()
+        return world.array(np.full(size * count, value, np.int32))
 
     def summed(x: Any) -> Any:
         return lax.psum(x, AXIS)
@@ -87,8 +73,8 @@ def member(address: str, rank: int, count: int, orders: str, other: str, pairs: 
         return lax.all_gather(x, AXIS).sum(0)
 
     a, b = array(1, 1), array(100, 64 if other == "size" else 1)
-    one = compiled(summed, a), a, count
-    two = compiled(gathered if other == "gather" else summed, b), b, 100 * count
+    one = world.compiled(summed, a), a, count
+    two = world.compiled(gathered if other == "gather" else summed, b), b, 100 * count
     for call, x, _ in (one, two):
         call(x).block_until_ready()
     tally = Tally()
@@ -100,21 +86,21 @@ def member(address: str, rank: int, count: int, orders: str, other: str, pairs: 
             thread.join()
     else:
         enqueue([two, one] if orders == "opposite" and rank else [one, two], pairs, tally)
-    members.say(over=True)
-    members.leave()
+    processes.say(over=True)
+    processes.leave()
 
 
 class Tally:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.checked = self.wrong = 0
-        members.say(checked=0, wrong=0)
+        processes.say(checked=0, wrong=0)
 
     def add(self, right: Sequence[bool]) -> None:
         with self._lock:
             self.checked += len(right)
             self.wrong += right.count(False)
-            members.say(checked=self.checked, wrong=self.wrong)
+            processes.say(checked=self.checked, wrong=self.wrong)
 
 
 def enqueue(calls: Sequence[tuple[Callable[[Any], Any], Any, int]], times: int, tally: Tally) -> None:
@@ -131,7 +117,7 @@ class Outcome(NamedTuple):
     wrong: int
 
 
-def outcome_of(endings: Sequence[members.Ending]) -> Outcome:
+def outcome_of(endings: Sequence[processes.Ending]) -> Outcome:
     """The outcome of a case. A process that failed because its peer did counts as the same failure."""
     last = [next((said for said in reversed(each.said) if "checked" in said), None) for each in endings]
     checked, wrong = (sum(each[key] for each in last if each) for key in ("checked", "wrong"))
@@ -143,9 +129,8 @@ def outcome_of(endings: Sequence[members.Ending]) -> Outcome:
 
 
 def without(case: Case, pairs: int = PAIRS) -> Outcome:
-    words = ["--orders", case.orders, "--other", case.other, "--pairs", str(pairs)]
-    env = members.environment(1)
-    return outcome_of(members.played(MODULE, 2, env, words, bound=BOUND, silence=SILENCE))
+    words, env = (case.orders, case.other, pairs), processes.environment(1)
+    return outcome_of(processes.played(member, 2, env, words, bound=BOUND, silence=SILENCE))
 
 
 def shown(case: Case, found: Outcome) -> str:
@@ -237,8 +222,7 @@ def under_seaway(gangs: int) -> Found:
 
     calls = -(-gangs // CLIENTS)
     with TemporaryDirectory() as place:
-        folder, words = Path(place), ["--witness", place]
-        world = deployed(HOSTS, platform="cpu", env=members.environment(1), module=WITNESS, options=words)
+        world = deployed(HOSTS, platform="cpu", options=["--witness", place])
         with world as cluster, sw.connect(cluster.address) as session:
             begun = time.perf_counter()
             tasks = [
@@ -248,20 +232,19 @@ def under_seaway(gangs: int) -> Found:
             looked = [task.result() for task in tasks]
             seconds = time.perf_counter() - begun
             trace = session.trace
-            launched = [order_of(file_of(folder, host)) for host in range(HOSTS)]
+            launched = [launches(Path(place), host) for host in range(HOSTS)]
     ordered = entered(trace)
     names = [ordered[seq].client for seq in sorted(ordered)]
     switches = sum(one != other for one, other in pairwise(names))
     looks, wrong = (sum(each) for each in zip(*looked, strict=True))
-    return Found(
-        len(ordered),
-        looks,
-        wrong,
-        switches,
-        hosts_of(ordered, launched),
-        pairs_of(ordered, launched),
-        seconds,
-    )
+    hosts, pairs = hosts_of(ordered, launched), pairs_of(ordered, launched)
+    return Found(len(ordered), looks, wrong, switches, hosts, pairs, seconds)
+
+
+def launches(folder: Path, host: int) -> list[int]:
+    """The numbers of the gangs that a host launched, in the order in which its enqueueing thread did."""
+    lines = device_log.lines_of(device_log.file_of(folder, host))
+    return [line[1] for line in lines if line[0] == device_log.LAUNCH]
 
 
 class Entered(NamedTuple):
@@ -314,45 +297,23 @@ def pairs_of(ordered: dict[int, Entered], launched: Sequence[Sequence[int]]) -> 
 
 def main(arguments: Sequence[str] = ()) -> None:
     parser = options.parser("order", __doc__, full="run six cases without an order, not four")
-    parser.add_argument(
-        "--gangs",
-        type=options.least(CLIENTS),
-        default=GANGS,
-        help="gangs of all clients together (%(default)s)",
-    )
-    parser.add_argument(
-        "--pairs", type=options.least(ROUND), default=PAIRS, help="pairs of collectives A and B (%(default)s)"
-    )
-    parser.add_argument("--member", nargs=3, help=argparse.SUPPRESS)
-    parser.add_argument("--orders", help=argparse.SUPPRESS)
-    parser.add_argument("--other", help=argparse.SUPPRESS)
-    chosen = parser.parse_args(arguments)
-    if chosen.member:
-        address, rank, count = chosen.member
-        member(address, int(rank), int(count), chosen.orders, chosen.other, chosen.pairs)
-        return
+    parser.number("--gangs", GANGS, "gangs of all clients together", at_least=CLIENTS)
+    parser.number("--pairs", PAIRS, "pairs of collectives A and B", at_least=ROUND)
+    chosen = parser.read(arguments)
     print(
         f"plain JAX: 2 processes, {chosen.pairs} times a collective A and a collective B, {ROUND} of each at once"
     )
     for case in CASES if chosen.full else QUICK:
         print(shown(case, without(case, chosen.pairs)), flush=True)
     found = under_seaway(chosen.gangs)
-    print(
-        f"Seaway: {CLIENTS} clients, slices of {', '.join(str(kind.devices) for kind in KINDS)} of {HOSTS} hosts"
-    )
-    print(
-        f"  {found.gangs:,} gangs in {found.seconds:.1f} s, the next one another client's {found.switches:,} times: "
-        f"{found.wrong} of {found.looks} looks at their numbers wrong"
-    )
+    slices = ", ".join(str(kind.devices) for kind in KINDS)
+    print(f"Seaway: {CLIENTS} clients, slices of {slices} of {HOSTS} hosts")
+    print(f"  {found.gangs:,} gangs in {found.seconds:.1f} s, the next one another client's {found.switches:,} times: "
+          f"{found.wrong} of {found.looks} looks at their numbers wrong")  # fmt: skip
     for number, host in enumerate(found.hosts):
         same = "as the controller's" if host.meant == host.had else f"NOT the controller's, {host.meant}"
         print(f"  host {number}: {host.gangs:,} gangs, order hash {host.had}, {same}")
     for pair in found.pairs:
         same = "on both" if pair.orders[0] == pair.orders[1] else f"and NOT {pair.orders[1]}"
-        print(
-            f"  hosts {pair.hosts[0]} and {pair.hosts[1]} share {pair.gangs:,}: order hash {pair.orders[0]} {same}"
-        )
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+        one, other = pair.hosts
+        print(f"  hosts {one} and {other} share {pair.gangs:,}: order hash {pair.orders[0]} {same}")

@@ -11,24 +11,24 @@ from __future__ import annotations
 import os
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 
 from seaway.tools.calibrating import Watch, addition, chained, hops, product, streamed
 
 from ..frame import options
+from ..frame.measuring import in_turns
+from ..frame.table import Table
 
 HOSTS = 2
 TURNS = 5
 CHAIN, AHEAD, TIMES = 8, 4, 4
 MOVES, MOVED = 3, (1_000_000, 16_000_000)
-GIVEN = (
-    "MALLOC_ARENA_TEST",
-    "8",
-)  # glibc's default: it changes nothing, but agents then leave malloc to the user
+GIVEN = "MALLOC_ARENA_TEST", "8"  # glibc's default changes nothing, but agents then leave malloc to the user
 PRODUCTS, SUMS = (128, 256, 512), (1 << 18, 1 << 20)  # rows; float32
 
 
@@ -46,19 +46,9 @@ class Turn(NamedTuple):
     megabytes: float
 
 
-@contextmanager
-def given_back() -> Iterator[None]:
+def given_back() -> AbstractContextManager[object]:
     """Agents started in this block leave memory to glibc."""
-    name, value = GIVEN
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
+    return mock.patch.dict(os.environ, [GIVEN])
 
 
 def works() -> Iterator[tuple[str, Callable[[Any], Any], tuple[int, ...]]]:
@@ -109,29 +99,27 @@ def peak(session: Any) -> float:
     return max(found)
 
 
+def turn_given_back() -> Turn:
+    with given_back():
+        return turn()
+
+
 def measured(turns: int) -> tuple[list[Turn], list[Turn]]:
     """(turns with memory given back, turns with memory kept)."""
-    back, kept = [], []
-    for _ in range(turns):
-        with given_back():
-            back.append(turn())
-        kept.append(turn())
-    return back, kept
+    found = in_turns(turns, {"back": turn_given_back, "kept": turn})
+    return found["back"], found["kept"]
 
 
 def table(back: Sequence[Turn], kept: Sequence[Turn]) -> str:
-    lines = [
-        f"{'medians, us':26}{'given back':>11}{'kept':>9}{'ratio':>7}{'CPU, given back':>18}{'kept':>9}{'ratio':>7}"
-    ]
+    rows = Table("medians, us <26", "given back >11,.0f", "kept >9,.0f", "ratio >7.2f", "CPU, given back >18,.0f",
+                 "kept >9,.0f", "ratio >7.2f")  # fmt: skip
+    lines = [rows.head()]
     for name in back[0].took:
         walls, cpus = (
             [statistics.median(getattr(each.took[name], what) for each in side) for side in (back, kept)]
             for what in ("wall", "cpu")
         )
-        lines.append(
-            f"{name:26}{walls[0]:>11,.0f}{walls[1]:>9,.0f}{walls[1] / walls[0]:>7.2f}"
-            f"{cpus[0]:>18,.0f}{cpus[1]:>9,.0f}{cpus[1] / cpus[0]:>7.2f}"
-        )
+        lines.append(rows.line(name, *walls, walls[1] / walls[0], *cpus, cpus[1] / cpus[0]))
     most = [max(each.megabytes for each in side) for side in (back, kept)]
     lines.append(f"the most memory of a host's process: {most[0]:,.0f} MB given back, {most[1]:,.0f} MB kept")
     return "\n".join(lines)
@@ -139,8 +127,5 @@ def table(back: Sequence[Turn], kept: Sequence[Turn]) -> str:
 
 def main(arguments: Sequence[str] = ()) -> None:
     parser = options.parser("pages", __doc__)
-    parser.add_argument(
-        "--turns", type=options.least(1), default=TURNS, help="turns of each kind (%(default)s)"
-    )
-    chosen = parser.parse_args(arguments)
-    print(table(*measured(chosen.turns)))
+    parser.number("--turns", TURNS, "turns of each kind")
+    print(table(*measured(parser.read(arguments).turns)))

@@ -8,26 +8,23 @@ computation asynchronously with as many calls outstanding as an agent has. Ray's
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..frame import members, options
+from ..frame import options, processes
 from ..frame.cpu import ThreadCpu
+from ..frame.jax_world import AXIS, JaxWorld
 from . import actors
 
 FULL = True
-MODULE = "experiments.bench.real.real"
 HOSTS, ALL_HOSTS = (1, 2), (1, 2, 4)
 DEVICES, ALL_DEVICES = (1,), (1, 2)
 CHAIN = 128
 WINDOW = 31  # calls outstanding in a process
-AXIS = "device"
 STEPS = {"OpByOp": 2048, "Chained": 16 * CHAIN, "Fused": 64 * CHAIN}  # of a measurement
 AIMS = {
     "OpByOp": ("OpByOp", 0.5),
@@ -62,12 +59,8 @@ def jax_rates(
     hosts: int, devices: int, repeats: int, fewer: int = 1
 ) -> tuple[Rates, dict[str, dict[str, float]]]:
     """(rates of the slowest process, CPU microseconds a step by process and phase)."""
-    words = ["--repeats", str(repeats), "--fewer", str(fewer)]
-    endings = members.played(MODULE, hosts, members.environment(devices), words, bound=PATIENCE)
-    for rank, ending in enumerate(endings):
-        if ending.code != 0 or not ending.said:
-            raise RuntimeError(f"process {rank} of JAX's side ended with {ending.code}: {ending.words}")
-    said = [ending.said[-1] for ending in endings]
+    env = processes.environment(devices)
+    said = processes.answers(member, hosts, env, (repeats, fewer), bound=PATIENCE)
     rates = {
         kind: [min(found) for found in zip(*(one["rates"][kind] for one in said), strict=True)]
         for kind in said[0]["rates"]
@@ -89,39 +82,28 @@ def steps_of(kind: str, fewer: int) -> int:
 
 def member(address: str, rank: int, count: int, repeats: int, fewer: int) -> None:
     """Run one process of the JAX world. All processes make the same calls in the same order."""
-    import jax
     import numpy as np
-    from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-    split: Any = PartitionSpec
-    if count > 1:
-        jax.distributed.initialize(address, count, rank)
-    mesh = Mesh(np.array(jax.devices()), (AXIS,))
-    lies = NamedSharding(mesh, split(AXIS))
-    zeros = np.zeros(len(jax.devices()), np.float32)
-    first = jax.make_array_from_callback(zeros.shape, lies, lambda index: zeros[index])
+    world = JaxWorld(address, rank, count)
+    first = world.array(np.zeros(world.devices, np.float32))
     rates: Rates = {}
     cpu: dict[str, dict[str, float]] = {}
     for kind, work, each in (("OpByOp", step, 1), ("Fused", fused, CHAIN)):
-        mapped = jax.shard_map(work, mesh=mesh, in_specs=split(AXIS), out_specs=split(AXIS))
-        compiled = jax.jit(mapped).lower(first).compile()
+        compiled = world.compiled(work, first)
         steps, found = steps_of(kind, fewer), []
         for _ in range(repeats):
             before = time.thread_time(), time.process_time()
-            rate = called(compiled, first, each, steps)
+            rate = called(compiled, first, each, steps, WINDOW)
             caller, process = time.thread_time() - before[0], time.process_time() - before[1]
             found.append((rate, caller * 1e6 / steps, (process - caller) * 1e6 / steps))
-        rates[kind] = [rate for rate, _, _ in found]
-        cpu[kind] = {
-            "caller": statistics.median(spent for _, spent, _ in found),
-            "rest": statistics.median(spent for _, _, spent in found),
-        }
-    members.say(rates=rates, cpu=cpu)
-    members.leave()
+        rates[kind], callers, rests = (list(each) for each in zip(*found, strict=True))
+        cpu[kind] = {"caller": statistics.median(callers), "rest": statistics.median(rests)}
+    processes.say(rates=rates, cpu=cpu)
+    processes.leave()
 
 
-def called(work: Callable[[Any], Any], first: Any, each: int, steps: int) -> float:
-    """Steps a second, each call with the last one's result, with WINDOW calls outstanding."""
+def called(work: Callable[[Any], Any], first: Any, each: int, steps: int, window: int = 0) -> float:
+    """Steps a second, each call with the last one's result. `window`: calls outstanding; 0: Seaway decides."""
     value = first
     for _ in range(WARM):
         value = work(value)
@@ -130,9 +112,10 @@ def called(work: Callable[[Any], Any], first: Any, each: int, steps: int) -> flo
     begun = time.perf_counter()
     for _ in range(steps // each):
         value = work(value)
-        under_way.append(value)
-        if len(under_way) == WINDOW:
-            under_way.popleft().block_until_ready()
+        if window:
+            under_way.append(value)
+            if len(under_way) == window:
+                under_way.popleft().block_until_ready()
     value.block_until_ready()
     return steps / (time.perf_counter() - begun)
 
@@ -169,29 +152,12 @@ def seaway_rates(
             found = []
             for _ in range(repeats):
                 before, steps = watched.cpu(), steps_of(kind, fewer)
-                rate = passed(work, first, each, steps)
-                found.append(
-                    (
-                        rate,
-                        {name: (spent - before[name]) / 1e3 / steps for name, spent in watched.cpu().items()},
-                    )
-                )
+                rate = called(work, first, each, steps)
+                spent = {name: (now - before[name]) / 1e3 / steps for name, now in watched.cpu().items()}
+                found.append((rate, spent))
             rates[kind] = [rate for rate, _ in found]
             costs[kind] = {name: statistics.median(cost[name] for _, cost in found) for name in found[0][1]}
     return rates, costs
-
-
-def passed(work: Callable[[Any], Any], first: Any, each: int, steps: int) -> float:
-    """Like `called`, but the client decides how many calls are outstanding."""
-    value = first
-    for _ in range(WARM):
-        value = work(value)
-    value.block_until_ready()
-    begun = time.perf_counter()
-    for _ in range(steps // each):
-        value = work(value)
-    value.block_until_ready()
-    return steps / (time.perf_counter() - begun)
 
 
 # --- the table ------------------------------------------------------------------------------------------------------
@@ -199,27 +165,17 @@ def passed(work: Callable[[Any], Any], first: Any, each: int, steps: int) -> flo
 
 def main(arguments: Sequence[str] = ()) -> None:
     parser = options.parser("real", __doc__, full="1, 2 and 4 hosts of 1 and of 2 devices")
-    parser.add_argument("--hosts", type=options.least(1), nargs="+", help="numbers of hosts (1 2)")
-    parser.add_argument("--devices", type=options.least(1), nargs="+", help="devices of each host (1)")
-    parser.add_argument(
-        "--repeats", type=options.least(1), default=3, help="measurements for a median (%(default)s)"
-    )
-    parser.add_argument(
-        "--fewer", type=options.least(1), default=1, help="divide the number of steps by this"
-    )
-    parser.add_argument("--member", nargs=3, help=argparse.SUPPRESS)
-    chosen = parser.parse_args(arguments)
-    if chosen.member:
-        address, rank, count = chosen.member
-        member(address, int(rank), int(count), chosen.repeats, chosen.fewer)
-        return
-    hosts = chosen.hosts or (ALL_HOSTS if chosen.full else HOSTS)
-    devices = chosen.devices or (ALL_DEVICES if chosen.full else DEVICES)
+    parser.numbers("--hosts", HOSTS, ALL_HOSTS, "numbers of hosts")
+    parser.numbers("--devices", DEVICES, ALL_DEVICES, "devices of each host")
+    parser.number("--repeats", 3, "measurements for a median")
+    parser.number("--fewer", 1, "divide the number of steps by this")
+    chosen = parser.read(arguments)
+    cores = os.cpu_count()
     print(
-        f"steps/s, a scalar psum and an add a step; medians of {chosen.repeats}; {os.cpu_count()} cores play all hosts"
+        f"steps/s, a scalar psum and an add a step; medians of {chosen.repeats}; {cores} cores play all hosts"
     )
-    for each in devices:
-        for number in hosts:
+    for each in chosen.devices:
+        for number in chosen.hosts:
             shown(number, each, chosen.repeats, chosen.fewer)
 
 
@@ -256,7 +212,3 @@ def over(ray: dict[str, float], kind: str, rate: float, hosts: int, devices: int
 
 def spelt(costs: dict[str, float]) -> str:
     return ", ".join(f"{name} {cost:,.0f}" for name, cost in costs.items() if cost >= 1)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -7,8 +7,6 @@ throughput while another client's computation compiles, against that alone and w
 
 from __future__ import annotations
 
-import argparse
-import sys
 import threading
 import time
 from collections import deque
@@ -18,9 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from seaway.tools.calibrating import chained
+
 from ..frame import options
 from ..frame.cpu import cpu_of
 from ..frame.deployed import Deployed, deployed
+from ..frame.table import Table
 from . import compiling
 
 FULL = True
@@ -55,13 +56,7 @@ def calls_of(duration: str, chain: int) -> Callable[[Any], Any]:
     import seaway as sw
 
     step = sw.synthetic("step", devices=sw.slice(devices=HOSTS), duration=duration, allreduce="4B")
-
-    def program(x: Any) -> Any:
-        for _ in range(chain):
-            x = step(x)
-        return x
-
-    made: Callable[[Any], Any] = step if chain == 1 else sw.program(program)
+    made: Callable[[Any], Any] = step if chain == 1 else chained(step, chain)
     return made
 
 
@@ -133,84 +128,54 @@ def missed(got: Sequence[float], weights: Sequence[int]) -> float:
 # --- what is printed --------------------------------------------------------------------------------------------------
 
 
-def throughput(cluster: Deployed, clients: Sequence[int], seconds: float) -> dict[int, list[Together]]:
-    """Measurements by gangs of a call."""
-    print(
-        f"gangs of {SHORT} on {HOSTS} hosts; each client waits for each call; devices could do {1e9 / SHORT_NS:,.0f}/s"
-    )
-    print(f"{'':9}{'one gang a call':^42}{f'{CHAIN} gangs a call':^42}")
-    head = f"{'gangs/s':>9}{'x of one':>10}{'of devices':>12}{'CPU':>8}   "
-    print(f"{'clients':>9}{head}{head}   CPU: controller, ms a gang")
-    found: dict[int, list[Together]] = {1: [], CHAIN: []}
+def throughput(cluster: Deployed, clients: Sequence[int], seconds: float) -> None:
+    most = f"{1e9 / SHORT_NS:,.0f}/s"
+    print(f"gangs of {SHORT} on {HOSTS} hosts; each client waits for each call; devices could do {most}")
+    print(f"{'':9}{'one gang a call':^42}{f'{CHAIN} gangs a call':^42}CPU: controller, ms a gang")
+    each = "gangs/s >9,.0f", "x of one >10.2f", "of devices >12.0%", "CPU >8.2f   "
+    table = Table("clients >9", *each, *each).begin()
+    firsts: dict[int, float] = {}
     for number in clients:
-        cells = ""
-        for chain, rows in found.items():
+        cells: list[float] = []
+        for chain in (1, CHAIN):
             row = together(cluster, [1] * number, SHORT, chain, 1, seconds)
-            rows.append(row)
-            used = row.rate * SHORT_NS / 1e9
-            cells += f"{row.rate:>9,.0f}{row.rate / rows[0].rate:>10.2f}{used:>12.0%}{row.cpu:>8.2f}   "
-        print(f"{number:>9}{cells}", flush=True)
-    return found
+            one = firsts.setdefault(chain, row.rate)
+            cells += row.rate, row.rate / one, row.rate * SHORT_NS / 1e9, row.cpu
+        table.row(number, *cells)
 
 
-def shares(cluster: Deployed, seconds: float) -> Together:
+def shares(cluster: Deployed, seconds: float) -> None:
     row = together(cluster, WEIGHTS, EVEN, CHAIN, 6, seconds)
-    asked = [weight / sum(WEIGHTS) for weight in WEIGHTS]
-    print(
-        f"shares in one second, gangs of {EVEN}, {CHAIN} a call ({row.rate * EVEN_NS / 1e9:.0%} of the devices used)"
-    )
+    asked, used = [weight / sum(WEIGHTS) for weight in WEIGHTS], row.rate * EVEN_NS / 1e9
+    print(f"shares in one second, gangs of {EVEN}, {CHAIN} a call ({used:.0%} of the devices used)")
     print(f"    asked {'  '.join(f'{share:.2%}' for share in asked)}")
-    miss = missed(row.shares, WEIGHTS)
-    print(
-        f"      got {'  '.join(f'{share:.2%}' for share in row.shares)}: within {miss:.1%} of each (aim {AIM:.0%})"
-    )
-    return row
+    got, miss = "  ".join(f"{share:.2%}" for share in row.shares), missed(row.shares, WEIGHTS)
+    print(f"      got {got}: within {miss:.1%} of each (aim {AIM:.0%})")
 
 
-def switching(cluster: Deployed, seconds: float) -> list[Together]:
+def switching(cluster: Deployed, seconds: float) -> None:
     print(
         f"going from client to client: gangs of 1us, {CHAIN} a call, 8 calls under way in all, one by one by weight"
     )
-    print(
-        f"{'clients':>9}{'switches':>10}{'gangs/s':>9}{'x of one':>10}{'controller, ms a gang':>23}{'x of one':>10}"
-    )
-    found: list[Together] = []
+    table = Table("clients >9", "switches >10.0f%", "gangs/s >9,.0f", "x of one >10.2f", "controller, ms a gang >23.3f",
+                  "x of one >10.2f").begin()  # fmt: skip
+    one: Together | None = None
     for number in (1, 2, 4, 8):
         row = together(cluster, [1] * number, "1us", CHAIN, 8 // number, seconds)
-        found.append(row)
-        print(
-            f"{number:>9}{row.switches:>9.0f}%{row.rate:>9,.0f}{row.rate / found[0].rate:>10.2f}{row.cpu:>23.3f}"
-            f"{row.cpu / max(found[0].cpu, 1e-9):>10.2f}",
-            flush=True,
-        )
-    return found
+        one = one or row
+        table.row(number, row.switches, row.rate, row.rate / one.rate, row.cpu, row.cpu / max(one.cpu, 1e-9))
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    parser = options.parser(
-        "sharing", __doc__, full="let the other client's computation compile for about 30 s, not 5"
-    )
-    parser.add_argument(
-        "--clients",
-        type=options.least(1),
-        nargs="+",
-        default=list(CLIENTS),
-        help="numbers of clients at once",
-    )
+    full = "let the other client's computation compile for about 30 s, not 5"
+    parser = options.parser("sharing", __doc__, full=full)
+    parser.numbers("--clients", CLIENTS, None, "numbers of clients at once")
     parser.add_argument(
         "--seconds", type=options.seconds, default=SPELL, help="seconds of each measurement (%(default)g)"
     )
-    parser.add_argument("--compiler", nargs=2, metavar=("ADDRESS", "DEPTH"), help=argparse.SUPPRESS)
-    chosen = parser.parse_args(arguments)
-    if chosen.compiler:
-        compiling.other(chosen.compiler[0], int(chosen.compiler[1]))
-        return
+    chosen = parser.read(arguments)
     with deployed(HOSTS, processes=1, controller=["--policy", "stride"]) as cluster:
         throughput(cluster, chosen.clients, chosen.seconds)
         shares(cluster, chosen.seconds)
         switching(cluster, chosen.seconds)
     compiling.show(compiling.LONG if chosen.full else compiling.SHORT, chosen.seconds)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..frame import members, options
+from ..frame import options
 from ..frame.deployed import deployed
 
 FULL = True
@@ -81,8 +81,7 @@ def measured(address: str, stages: int, platform: str, calls: int) -> Row:
 
 
 def rows(platform: str, stages: Sequence[int], calls: int = CALLS) -> Iterable[Row]:
-    env = members.environment(1) if platform == "cpu" else {}
-    with deployed(max(stages), platform=platform, env=env) as cluster:
+    with deployed(max(stages), platform=platform) as cluster:
         for count in stages:
             yield measured(cluster.address, count, platform, calls)
 

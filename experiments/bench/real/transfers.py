@@ -17,8 +17,9 @@ import numpy as np
 
 from core.transfer import CHUNK
 
-from ..frame import members, options
+from ..frame import options
 from ..frame.deployed import deployed
+from ..frame.table import Table
 from . import stream
 
 FULL = True
@@ -66,7 +67,7 @@ def rows(sizes: Sequence[int], hops: int = HOPS, times: int = TIMES) -> Iterator
 
     raw = stream.hops(sizes, CHUNK, hops * times)
     with (
-        deployed(2, platform="cpu", env=members.environment(1)) as cluster,
+        deployed(2, platform="cpu") as cluster,
         sw.connect(cluster.address),
     ):
         a, b = (sw.slice(devices=1, exclusive=True) for _ in range(2))
@@ -82,34 +83,25 @@ def rows(sizes: Sequence[int], hops: int = HOPS, times: int = TIMES) -> Iterator
                 found.append((time.perf_counter() - begun) / hops)
             if not np.array_equal(np.asarray(y), content):
                 raise RuntimeError(f"{size} bytes came back changed")
-            yield Row(
-                size,
-                statistics.median(found),
-                statistics.median(raw[size]),
-                statistics.median(copied(size, times)),
-            )
+            yield Row(size, *map(statistics.median, (found, raw[size], copied(size, times))))
 
 
 def main(arguments: Sequence[str] = ()) -> None:
     parser = options.parser("transfers", __doc__, full="nine sizes, not five")
-    parser.add_argument("--bytes", type=options.least(1), nargs="+", help="sizes of arrays")
-    parser.add_argument(
-        "--hops", type=options.least(2), default=HOPS, help="hops of a call, even (%(default)s)"
-    )
-    parser.add_argument(
-        "--times", type=options.least(1), default=TIMES, help="calls for a median (%(default)s)"
-    )
-    chosen = parser.parse_args(arguments)
+    parser.numbers("--bytes", SIZES, ALL_SIZES, "sizes of arrays")
+    parser.number("--hops", HOPS, "hops of a call, even", at_least=2)
+    parser.number("--times", TIMES, "calls for a median")
+    chosen = parser.read(arguments)
     if chosen.hops % 2:
         parser.error(f"--hops {chosen.hops}: an array that comes back has made an even number of hops")
-    sizes = chosen.bytes or (ALL_SIZES if chosen.full else SIZES)
-    print(
-        f"a hop between two processes; medians of {chosen.times} calls of {chosen.hops} hops; chunks of {CHUNK:,} bytes"
+    what = f"medians of {chosen.times} calls of {chosen.hops} hops; chunks of {CHUNK:,} bytes"
+    columns = (
+        f"{name} {each}"
+        for name in ("Seaway:", "raw gRPC:", "copy:")
+        for each in ("ms >13.3f", "MB/s >15,.1f")
     )
-    print(f"{'':>12}{'Seaway':^20}{'raw gRPC stream':^20}{'copy':^20}{'Seaway of':>12}")
-    print(f"{'bytes':>12}{'ms':>9}{'MB/s':>10} {'ms':>9}{'MB/s':>10} {'ms':>9}{'MB/s':>10} {'raw MB/s':>12}")
-    for row in rows(sizes, chosen.hops, chosen.times):
-        cells = "".join(
-            f"{each * 1e3:>9.3f}{row.size / each / MB:>10,.1f} " for each in (row.seaway, row.raw, row.copy)
-        )
-        print(f"{row.size:>12,}{cells}{row.raw / row.seaway:>12.0%}", flush=True)
+    table = Table("bytes >12,", *columns, "of raw MB/s >13.0%").begin(f"a hop between two processes; {what}")
+    for row in rows(chosen.bytes, chosen.hops, chosen.times):
+        hops = (row.seaway, row.raw, row.copy)
+        cells = (cell for each in hops for cell in (each * 1e3, row.size / each / MB))
+        table.row(row.size, *cells, row.raw / row.seaway)

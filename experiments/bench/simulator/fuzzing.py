@@ -5,9 +5,11 @@ The baseline runs the same seeds without the checkers, but with the checks at th
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from pathlib import Path
-from statistics import median
+
+from ..frame.measuring import cpu_seconds, medians
+from ..frame.table import Table
 
 FIRST, SEEDS, ROUNDS = 0, 60, 3
 
@@ -20,20 +22,16 @@ def main() -> None:
         print(f"the fuzzer is in tests/, which is not at {Path.cwd()}: run this from a checkout")
         return
     cases = [draw(seed) for seed in range(FIRST, FIRST + SEEDS)]
-    spent: dict[bool, list[float]] = {False: [], True: []}
-    events = 0
-    for _ in range(ROUNDS):
-        for check, found in spent.items():
-            start = time.process_time()
-            results = [play(case, check=check) for case in cases]
-            found.append(time.process_time() - start)
-            events = sum(result.events for result in results)
-            failed = [case.seed for case, result in zip(cases, results, strict=True) if not result.good]
-            if failed:
-                print(f"seeds {failed} fail: python -m tests.fuzz --seed {failed[0]}")
-    base = median(spent[False])
-    print(f"seeds {FIRST}-{FIRST + SEEDS - 1}, median of {ROUNDS}; a minute is one of CPU")
-    print(f"{'':34}{'seeds/min':>10}{'events/s':>10}{'x checks off':>14}")
+    results = [play(case, check=True) for case in cases]
+    events = sum(result.events for result in results)
+    if failed := [case.seed for case, result in zip(cases, results, strict=True) if not result.good]:
+        print(f"seeds {failed} fail: python -m tests.fuzz --seed {failed[0]}")
+
+    def seconds(check: bool) -> float:
+        return cpu_seconds(lambda: [play(case, check=check) for case in cases])
+
+    took = medians(ROUNDS, {check: partial(seconds, check) for check in (False, True)})
+    table = Table(" <34", "seeds/min >10,.0f", "events/s >10,.0f", "x checks off >14.2f")
+    table.begin(f"seeds {FIRST}-{FIRST + SEEDS - 1}, median of {ROUNDS}; a minute is one of CPU")
     for name, check in (("checks off", False), ("all invariants, every event", True)):
-        took = median(spent[check])
-        print(f"{name:34}{60 * SEEDS / took:>10,.0f}{events / took:>10,.0f}{took / base:>14.2f}")
+        table.row(name, 60 * SEEDS / took[check], events / took[check], took[check] / took[False])

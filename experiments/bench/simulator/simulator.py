@@ -8,7 +8,6 @@ them. The benchmark also checks that the two fidelities give the same traces.
 
 from __future__ import annotations
 
-import json
 import resource
 import subprocess
 import sys
@@ -17,25 +16,24 @@ from tempfile import TemporaryDirectory
 from time import monotonic, process_time
 from typing import Any
 
+from ..frame import processes
+from ..frame.table import Table
+
 HOSTS = (64, 512, 4096, 25_000)
 PER_HOST = 4
 STEPS = {64: 1000, 512: 1000, 4096: 300, 25_000: 100}  # of ours
 NAIVE_STEPS = {64: 200, 512: 30, 4096: 5, 25_000: 3}
 AIMS = {512: 300, 25_000: 5000}  # times the naive model
 PATIENCE = 400  # seconds for a row
+LATE = f"  not within {PATIENCE} s"
 AHEAD = 3  # calls unfinished
 LARGE = (  # hosts, clients, gangs of each, profile, aim in CPU seconds
     (512, 1, 1000, "paper", 0.5),
     (512, 4, 1000, "paper", 2.0),
     (25_000, 1, 100, "paper", 1.0),
     (25_000, 1, 100, "seaway", 1.0),
-    (
-        250_000,
-        1,
-        10,
-        "seaway",
-        None,
-    ),  # only "seaway": a flat fan-out to this many hosts takes longer than the controller waits
+    # only "seaway": a flat fan-out to this many hosts takes longer than the controller waits
+    (250_000, 1, 10, "seaway", None),
 )
 
 
@@ -105,74 +103,59 @@ def agree(hosts: int, gangs: int) -> dict[str, Any]:
     return {"same": exact == cohort, "gangs": len(exact["gangs"]["seq"])}
 
 
-WORK: dict[str, Callable[..., dict[str, Any]]] = {"ours": ours, "naive": naive, "agree": agree}
-
-
-def row(kind: str, *arguments: object) -> dict[str, Any] | None:
-    """Run one row in a process of its own; None if it failed or took longer than PATIENCE."""
-    command = [sys.executable, "-m", "experiments.bench.simulator.simulator", kind, *map(str, arguments)]
+def row(work: Callable[..., dict[str, Any]], *arguments: object) -> dict[str, Any] | None:
+    """A row in a process of its own, with its peak memory in megabytes; None if it failed or took too long."""
     try:
-        child = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    except subprocess.TimeoutExpired:
+        found: dict[str, Any] = processes.answer(weighed, work.__name__, *arguments, bound=PATIENCE)
+        return found
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
         return None
-    if child.returncode:
-        print(child.stderr, file=sys.stderr)
-        return None
-    found: dict[str, Any] = json.loads(child.stdout.splitlines()[-1])
-    return found
+
+
+def weighed(work: str, *arguments: object) -> dict[str, Any]:
+    found: dict[str, Any] = globals()[work](*arguments)
+    return found | {"rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
 
 
 # --- what is printed ----------------------------------------------------------------------------------------------
 
 
 def rates() -> None:
-    print(
-        f"One client, one computation a call on all devices, {AHEAD} calls unfinished; policy stride; profile paper"
+    table = Table("hosts >8,", "naive steps/s >15,.2f", "events a step >15,.0f", "ours steps/s >14,.0f",
+                  "x naive >10,.0fx", "aim >8", "start-up s >12.2f", "peak RSS MB >13,.0f")  # fmt: skip
+    table.begin(
+        f"One client, one computation a call on all devices, {AHEAD} calls unfinished; stride; profile paper"
     )
-    print(
-        f"{'hosts':>8}{'naive':>10}{'events':>10}{'ours':>12}{'x naive':>10}{'aim':>8}{'start-up':>11}{'peak RSS':>11}"
-    )
-    print(f"{'':8}{'steps/s':>10}{'a step':>10}{'steps/s':>12}{'':10}{'':8}{'s':>11}{'MB':>11}")
     for hosts in HOSTS:
-        base, mine = row("naive", hosts, NAIVE_STEPS[hosts]), row("ours", hosts, 1, STEPS[hosts], "paper")
-        slow = (NAIVE_STEPS[hosts] - 1) / base["spent"] if base else 0.0
-        cells = f"{hosts:>8,}" + (
-            f"{slow:>10,.2f}{base['events']:>10,.0f}" if base else f"{'-':>10}{'-':>10}"
-        )
-        if mine:
-            fast = STEPS[hosts] / mine["spent"]
-            cells += f"{fast:>12,.0f}{fast / slow if slow else 0:>9,.0f}x{AIMS.get(hosts, ''):>8}"
-            cells += f"{mine['start']:>11.2f}{mine['rss']:>11,.0f}"
-        else:
-            cells += f"  not within {PATIENCE} s"
-        print(cells, flush=True)
+        base, mine = row(naive, hosts, NAIVE_STEPS[hosts]), row(ours, hosts, 1, STEPS[hosts], "paper")
+        slow = (NAIVE_STEPS[hosts] - 1) / base["spent"] if base else None
+        cells: list[object] = [hosts, slow or "-", base["events"] if base else "-"]
+        if mine is None:
+            table.row(*cells, LATE)
+            continue
+        fast = STEPS[hosts] / mine["spent"]
+        table.row(*cells, fast, fast / slow if slow else "-", AIMS.get(hosts), mine["start"], mine["rss"])
 
 
 def sizes() -> None:
-    print("\nStart-up left out; the aim is CPU seconds")
-    print(
-        f"{'devices':>10}{'clients':>9}{'gangs':>9}{'profile':>9}{'CPU s':>9}{'aim':>7}{'start-up s':>12}",
-        end="",
-    )
-    print(f"{'bytes an interval':>19}{'peak RSS MB':>13}")
+    table = Table("devices >10,", "clients >9", "gangs >9,", "profile >9", "CPU s >9.2f", "aim >7", "start-up s >12.2f",
+                  "bytes an interval >19.3f", "peak RSS MB >13,.0f")  # fmt: skip
+    table.begin("\nStart-up left out; the aim is CPU seconds")
     for hosts, clients, gangs, profile, aim in LARGE:
-        found = row("ours", hosts, clients, gangs, profile)
-        head = f"{hosts * PER_HOST:>10,}{clients:>9}{clients * gangs:>9,}{profile:>9}"
+        found = row(ours, hosts, clients, gangs, profile)
+        head = hosts * PER_HOST, clients, clients * gangs, profile
         if found is None:
-            print(f"{head}  not within {PATIENCE} s", flush=True)
-            continue
-        cells = f"{found['spent']:>9.2f}{aim or '':>7}{found['start']:>12.2f}{found['bytes']:>19.3f}"
-        print(f"{head}{cells}{found['rss']:>13,.0f}", flush=True)
+            table.row(*head, LATE)
+        else:
+            table.row(*head, found["spent"], aim, found["start"], found["bytes"], found["rss"])
 
 
 def fidelities() -> None:
     for hosts, gangs in ((64, 60), (512, 8)):
-        found = row("agree", hosts, gangs)
-        words = (
-            "did not run"
-            if found is None
-            else f"{'are' if found['same'] else 'ARE NOT'} the same, {found['gangs']} gangs"
-        )
+        found = row(agree, hosts, gangs)
+        same = found and f"{'are' if found['same'] else 'ARE NOT'} the same, {found['gangs']} gangs"
+        words = same or "did not run"
         print(f"exact and cohort at {hosts} hosts, 2 clients: all columns of the traces {words}", flush=True)
 
 
@@ -180,13 +163,10 @@ def everything() -> None:
     """Time `python -m experiments all` without the tables."""
     begun = monotonic()
     with TemporaryDirectory() as folder:
-        options = ["all", "--without", "tables", "--out", folder]
-        command = [sys.executable, "-m", "experiments", *options]
-        child = subprocess.run(command, capture_output=True, text=True, check=False)
+        words = [sys.executable, "-m", "experiments", "all", "--without", "tables", "--out", folder]
+        code = subprocess.run(words, capture_output=True, check=False).returncode
     spent = monotonic() - begun
-    print(
-        f"`python -m experiments all --without tables`: {spent:.0f} s, exit status {child.returncode} (aim: 120 s)"
-    )
+    print(f"`python -m experiments all --without tables`: {spent:.0f} s, exit status {code} (aim: 120 s)")
 
 
 def main() -> None:
@@ -195,10 +175,3 @@ def main() -> None:
     print()
     fidelities()
     everything()
-
-
-if __name__ == "__main__":
-    arguments: list[Any] = [int(word) if word.isdecimal() else word for word in sys.argv[2:]]
-    result = WORK[sys.argv[1]](*arguments)
-    result["rss"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps(result))

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import process_time
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,9 @@ import pandas as pd
 
 from core.record import Trace as CoreTrace
 from seaway.trace import Trace
+
+from ..frame import measuring
+from ..frame.table import Table
 
 HOSTS, PER_HOST, PROGRAMS, GANGS = 512, 4, 4, 1_000
 REPEATS = 5
@@ -76,12 +79,8 @@ def record_tuples(hosts: int, gangs: int, delays: list[Ints]) -> list[tuple[int,
 
 def timed(call: Callable[[], Any], repeats: int = REPEATS) -> tuple[float, Any]:
     """(median CPU seconds, result)."""
-    spent, found = [], None
-    for _ in range(repeats):
-        start = process_time()
-        found = call()
-        spent.append(process_time() - start)
-    return median(spent), found
+    found = [measuring.timed(call) for _ in range(repeats)]
+    return median(seconds for seconds, _ in found), found[-1][1]
 
 
 def measured_bytes(call: Callable[[], object]) -> int:
@@ -95,27 +94,24 @@ def measured_bytes(call: Callable[[], object]) -> int:
 
 
 def recording(hosts: int, gangs: int) -> list[str]:
-    lines = [f"{'recording, a device interval':44}{'bytes':>8}{'(allocated)':>13}{'ns':>8}"]
+    table = Table("recording, a device interval <44", "bytes >8.3f", "(allocated) >13.3f", "ns >8.2f")
+    lines = [table.head()]
     number = hosts * PER_HOST * gangs
     kinds = arrivals(hosts, gangs)
     for name, delays in kinds.items():
-        seconds, trace = timed(lambda delays=delays: record(hosts, gangs, delays))  # type: ignore[misc]
-        held = measured_bytes(lambda delays=delays: record(hosts, gangs, delays))  # type: ignore[misc]
-        lines.append(
-            f"  {name:42}{trace.nbytes / number:>8.3f}{held / number:>13.3f}{1e9 * seconds / number:>8.2f}"
-        )
-    few = max(1, gangs // 40)
-    delays = kinds["8 us of jitter"]
-    seconds, _ = timed(lambda: record_tuples(hosts, few, delays))
-    held = measured_bytes(lambda: record_tuples(hosts, few, delays))
-    number = hosts * PER_HOST * few
-    lines.append(
-        f"  {'baseline: a list of tuples':42}{'':>8}{held / number:>13.1f}{1e9 * seconds / number:>8.1f}"
-    )
+        work = partial(record, hosts, gangs, delays)
+        seconds, trace = timed(work)
+        held = measured_bytes(work)
+        lines.append(table.line(f"  {name}", trace.nbytes / number, held / number, 1e9 * seconds / number))
+    few, delays = max(1, gangs // 40), kinds["8 us of jitter"]
+    naive = partial(record_tuples, hosts, few, delays)
+    each = hosts * PER_HOST * few
+    found = measured_bytes(naive) / each, 1e9 * timed(naive)[0] / each
+    lines.append(table.line("  baseline: a list of tuples", None, *found))
     with TemporaryDirectory() as folder:
         saved = Trace(record(hosts, gangs, delays)).save(Path(folder) / "trace")
         size = sum(file.stat().st_size for file in saved.iterdir())
-    lines.append(f"  {'the second of these as Parquet, on disk':42}{size / (hosts * PER_HOST * gangs):>8.3f}")
+    lines.append(table.line("  the second of these as Parquet, on disk", size / number))
     return lines
 
 
@@ -132,21 +128,20 @@ def looking(hosts: int, gangs: int) -> list[str]:
     def fresh(by: Any, bins: int) -> pd.DataFrame:
         return Trace(core).utilization(by, bins)  # a new one remembers nothing
 
-    lines = [f"{'looking, of ' + f'{number:,} device intervals':44}{'ms':>8}{'rows':>13}"]
+    rows = Table(f"looking, of {number:,} device intervals <44", "ms >8.1f", "rows >13,")
+    lines = [rows.head()]
     for name, by, bins in (
         ("busy and skew of each device", "device", 1),
         ("the same, in 100 bins", "device", 100),
         ("of each client, in 1,000 bins", "client", 1_000),
     ):
-        seconds, frame = timed(lambda by=by, bins=bins: fresh(by, bins))  # type: ignore[misc]
-        lines.append(f"  {name:42}{1e3 * seconds:>8.1f}{len(frame):>13,}")
+        seconds, frame = timed(partial(fresh, by, bins))
+        lines.append(rows.line(f"  {name}", 1e3 * seconds, len(frame)))
     seconds, table = timed(lambda: expanded(Trace(core)), 1)
-    lines.append(f"  {'baseline: expand to intervals':42}{1e3 * seconds:>8.0f}{len(table):>13,}")
+    lines.append(rows.line("  baseline: expand to intervals", 1e3 * seconds, len(table)))
     table["busy_us"] = table["ended_us"] - table["started_us"]
     seconds, found = timed(table.groupby("device")["busy_us"].sum, 3)
-    lines.append(
-        f"  {'baseline: then groupby, busy of each device':42}{1e3 * seconds:>7.0f}{len(found):>13,}"
-    )
+    lines.append(rows.line("  baseline: then groupby, busy of each device", 1e3 * seconds, len(found)))
     span = (table["ended_us"].max() - table["started_us"].min()) / 1
     ours = Trace(core).utilization("device")["busy_fraction"].to_numpy()
     apart = float(np.abs(found.to_numpy() / span - ours).max())

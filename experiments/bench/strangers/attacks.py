@@ -1,14 +1,13 @@
 """Attacks on a controller by strangers and greedy clients, each in a process of its own. `strangers` measures the harm.
 
-`python -m experiments.bench.strangers.attacks NAME ADDRESS TOKEN_FILE` prints "going" when it has begun, attacks until
-its standard input closes, and then prints the number of answers by kind, as JSON. Attackers run at the lowest priority:
-real ones have machines of their own, and competition for this machine's cores is not to be measured.
+An attack says when it has begun, goes on until its standard input closes, and then says the number of answers by kind.
+Attackers run at the lowest priority: real ones have machines of their own, and competition for this machine's cores is
+not to be measured.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import sys
@@ -26,6 +25,8 @@ import msgspec
 from backend.auth import OPTIONS, Access
 from backend.node import SERVICE, STREAM
 from backend.wire import PAIRS, AboutReply, Keep, Permit, Recorded, SeenReply, Status, envelopes
+
+from ..frame.processes import say
 
 HOSTS = 4  # of the cluster, of one device each
 DURATION = "330us"  # of a step on all of them
@@ -225,7 +226,7 @@ def spin(address: str, token_file: str) -> None:
 
 
 def going() -> None:
-    print("going", flush=True)
+    say(going=True)
 
 
 Work = Callable[[str, Metadata], Awaitable[None]]
@@ -264,8 +265,7 @@ ATTACKS: dict[str, Callable[[str, str], None]] = {
 }
 
 
-def main(words: Sequence[str]) -> None:
-    name, address, token_file = words
+def attack(name: str, address: str, token_file: str) -> None:
     os.nice(19)
 
     def until_told() -> None:
@@ -276,9 +276,4 @@ def main(words: Sequence[str]) -> None:
     threading.Thread(target=until_told, daemon=True).start()
     begun = time.monotonic()
     ATTACKS[name](address, token_file)
-    seconds = time.monotonic() - begun
-    print(json.dumps({"seconds": seconds, "answers": answers}), flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    say(seconds=time.monotonic() - begun, answers=answers)

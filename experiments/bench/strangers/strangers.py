@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -25,16 +24,17 @@ from typing import Any, NamedTuple
 import grpc
 import numpy as np
 
-from backend.admin import HEALTH, ROOT
+from backend.admin import HEALTH, Child
 from backend.auth import OPTIONS
 
-from ..frame import options
+from ..frame import options, processes
 from ..frame.cpu import cpu_of
 from ..frame.deployed import Deployed, deployed
-from .attacks import ATTACKS, DURATION, HOSTS
+from ..frame.table import Table
+from .attacks import ATTACKS, DURATION, HOSTS, attack
 
 FULL = True
-MODULE = "experiments.bench.strangers.attacks"
+TOKEN = "open sesame"
 
 PROBE = 0.03  # seconds between probes
 PAUSE = 0.005  # seconds between the client's calls
@@ -50,32 +50,20 @@ class Row(NamedTuple):
 
     p50: float
     p99: float
-    calls: int
+    calls: float
     cpu: float
     health: float
     served: Mapping[str, float] = MappingProxyType({})
 
 
-class Attacker:
-    def __init__(self, name: str, address: str, token: Path) -> None:
-        words = [sys.executable, "-m", MODULE, name, address, str(token)]
-        self.process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT
-        )
-        assert self.process.stdout is not None
-        if self.process.stdout.readline().strip() != b"going":
-            raise RuntimeError(f"the attack {name!r} did not begin: {' '.join(words)}")
-
-    def end(self) -> dict[str, float]:
-        """End the attack. Returns attacks a second by answer, or nothing if it did not end in time."""
-        try:
-            said, _ = self.process.communicate(timeout=40)
-            found = json.loads(said.splitlines()[-1])
-        except (subprocess.TimeoutExpired, IndexError, ValueError):
-            self.process.kill()
-            self.process.communicate()
-            return {}
-        return {kind: count / found["seconds"] for kind, count in found["answers"].items()}
+def ended(attacker: Child) -> dict[str, float]:
+    """End the attack. Returns attacks a second by answer, or nothing if it did not end in time."""
+    try:
+        said, _ = attacker.process.communicate(timeout=40)
+        found = json.loads(said.splitlines()[-1])
+    except (subprocess.TimeoutExpired, IndexError, ValueError):
+        return {}
+    return {kind: count / found["seconds"] for kind, count in found["answers"].items()}
 
 
 def measured(cluster: Deployed, step: Any, seconds: float) -> Row:
@@ -114,72 +102,62 @@ def probed(address: str, over: threading.Event, took: list[float]) -> None:
 def attacked(cluster: Deployed, step: Any, name: str, token: Path, seconds: float) -> tuple[Row, Row]:
     """(the client alone, the client beside the attack)."""
     before = measured(cluster, step, seconds / 2)
-    attacker = Attacker(name, cluster.address, token)
+    attacker = processes.start(cluster.children, attack, name, cluster.address, str(token), until_told=True)
     try:
+        processes.heard(attacker)  # it has begun
         time.sleep(2)  # until it is at its height
         row = measured(cluster, step, seconds)
+        served = ended(attacker)
     finally:
-        served = attacker.end()
+        cluster.children.end(attacker, 0.0)
     time.sleep(0.5)
     after = measured(cluster, step, seconds / 2)
-    alone = Row(
-        (before.p50 + after.p50) / 2, (before.p99 + after.p99) / 2, before.calls + after.calls,
-        (before.cpu + after.cpu) / 2, (before.health + after.health) / 2,
-    )  # fmt: skip
+    alone = before._replace(**{
+        name: (getattr(before, name) + getattr(after, name)) / 2 for name in ("p50", "p99", "calls", "cpu", "health")
+    })  # fmt: skip
     return alone, row._replace(served=served)
 
 
-def show(name: str, alone: Row, row: Row) -> None:
+def show(table: Table, name: str, alone: Row, row: Row) -> None:
     ratio = row.p99 / alone.p99
     served = ", ".join(f"{rate:,.0f} {kind}" for kind, rate in sorted(row.served.items())) or "it did not end"
     missed = "" if ratio <= AIM else "  MISSED"
-    print(
-        f"{name:<18}{alone.p50:>7.1f}{alone.p99:>8.1f}{row.p50:>9.1f}{row.p99:>9.1f}{ratio:>8.1f}{row.calls:>7}"
-        f"{row.cpu:>6.0%}{alone.health:>8.1f}{row.health:>8.1f}   {served}{missed}",
-        flush=True,
-    )
+    table.row(name, alone.p50, alone.p99, row.p50, row.p99, ratio, row.calls, row.cpu, alone.health, row.health,
+              f"   {served}{missed}")  # fmt: skip
 
 
 def under(policy: str, names: Sequence[str], seconds: float) -> None:
     import seaway as sw
 
+    table = Table("attack <18", "p50 >7.1f", "p99 >8.1f", "p50 >9.1f", "p99 >9.1f", "x p99 >8.1f", "calls >7.0f",
+                  "CPU >6.0%", "health >8.1f", ", ms >8.1f", "   attacks a second, by answer <0")  # fmt: skip
+    table.begin(
+        f"--policy {policy}; a step of {DURATION} on {HOSTS} hosts, called every {PAUSE * 1e3:g} ms",
+        f"{'':<18}{'alone, ms':^15}{'beside it, ms':^18}",
+    )
     with TemporaryDirectory() as folder:
         token = Path(folder) / "token"
-        token.write_text("open sesame", encoding="utf-8")
+        token.write_text(TOKEN, encoding="utf-8")
         shown = ["--token-file", str(token)]
+        words = ["--policy", policy, *shown]
         with (
-            deployed(
-                HOSTS,
-                processes=1,
-                controller=["--policy", policy, *shown],
-                options=shown,
-                token="open sesame",
-            ) as cluster,
+            deployed(HOSTS, processes=1, controller=words, options=shown, token=TOKEN) as cluster,
             sw.connect(cluster.address, token_file=str(token), client="good"),
         ):
             step = sw.synthetic("good", duration=DURATION, devices=sw.slice(devices=HOSTS), allreduce="4B")
             for _ in range(100):
                 step(np.float32(0)).block_until_ready()
             for name in names:
-                show(name, *attacked(cluster, step, name, token, seconds))
+                show(table, name, *attacked(cluster, step, name, token, seconds))
 
 
 def main(arguments: Sequence[str] = ()) -> None:
     parser = options.parser("strangers", __doc__, full=f"{LONG:g} s of each attack, not {SPELL:g}")
-    parser.add_argument(
-        "--only", nargs="+", choices=list(ATTACKS), default=list(ATTACKS), help="attacks to run (all)"
-    )
+    names = list(ATTACKS)
+    parser.add_argument("--only", nargs="+", choices=names, default=names, help="attacks to run (all)")
     parser.add_argument("--policies", nargs="+", default=list(POLICIES), help="policies of the controller")
     parser.add_argument("--seconds", type=options.seconds, default=0.0, help=argparse.SUPPRESS)
-    chosen = parser.parse_args(arguments)
-    seconds = chosen.seconds or (LONG if chosen.full else SPELL)
+    chosen = parser.read(arguments)
     for number, policy in enumerate(chosen.policies):
-        names = [name for name in chosen.only if number == 0 or name in BY_POLICY]
-        if names:
-            print(
-                f"--policy {policy}; a step of {DURATION} on {HOSTS} hosts, called every {PAUSE * 1e3:g} ms"
-            )
-            print(f"{'':<18}{'alone, ms':^15}{'beside it, ms':^18}")
-            head = f"{'attack':<18}{'p50':>7}{'p99':>8}{'p50':>9}{'p99':>9}{'x p99':>8}{'calls':>7}{'CPU':>6}"
-            print(f"{head}{'health, ms':>16}   attacks a second, by answer")
-            under(policy, names, seconds)
+        if names := [name for name in chosen.only if number == 0 or name in BY_POLICY]:
+            under(policy, names, chosen.seconds or (LONG if chosen.full else SPELL))

@@ -16,25 +16,11 @@ from backend.node.node import STREAM
 from backend.server.server import FEW, ControllerNames
 from backend.wire import envelopes, versions
 from backend.wire.call_messages import PAIRS
+from experiments.bench.strangers.attacks import nonsense
 from tests.backend.cluster import cluster, until
 from tests.backend.test_faults import register, runs
 
 REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND)
-
-
-def nonsense(chance: random.Random) -> bytes:
-    """Random bytes, or bytes that are almost a message."""
-    if chance.random() < 0.5:
-        return chance.randbytes(chance.randrange(200))
-    packets: list[envelopes.Any] = [
-        envelopes.Packet(chance.randbytes(chance.randrange(60)), chance.randbytes(chance.randrange(9))),
-        envelopes.Address("host/0", "127.0.0.1:1"),
-        envelopes.Pass("client/1", "0" * 64),
-    ]
-    data = bytearray(envelopes.encode([chance.choice(packets) for _ in range(chance.randrange(4))]))
-    for _ in range(chance.randrange(4)):
-        data[chance.randrange(len(data))] = chance.randrange(256)
-    return bytes(data)
 
 
 @pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.full)])

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.bench.frame.members import Ending
+from experiments.bench.frame.jax_world import AXIS
+from experiments.bench.frame.processes import Ending
 from experiments.bench.real import order
 
 
@@ -43,7 +44,7 @@ def test_what_is_expected_of_a_client_is_what_its_computation_makes(kind: order.
     x = np.arange(1, 1 + kind.devices * kind.size, dtype=np.int32).reshape(kind.devices, kind.size)
     made: Any = x
     for _ in range(25):  # long enough to overflow
-        made = jax.vmap(order.step_of(kind), axis_name=order.AXIS)(made)
+        made = jax.vmap(order.step_of(kind), axis_name=AXIS)(made)
     assert np.array_equal(np.asarray(made), order.expected(kind, x, 25))
 
 

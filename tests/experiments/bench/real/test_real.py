@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from experiments.bench.frame.jax_world import AXIS
 from experiments.bench.real import actors, real
 
 RATES = {"OpByOp": 100.0, "Chained": 300.0, "Fused": 1_000.0}
@@ -56,9 +57,7 @@ def test_a_step_takes_the_mean_off_and_a_fused_call_is_many_steps() -> None:
     import jax
 
     x = np.array([1.0, 5.0], np.float32)
-    one, many = (
-        np.asarray(jax.vmap(work, axis_name=real.AXIS)(x)).tolist() for work in (real.step, real.fused)
-    )
+    one, many = (np.asarray(jax.vmap(work, axis_name=AXIS)(x)).tolist() for work in (real.step, real.fused))
     assert one == [-1.0, 3.0]
     assert many == one  # whose mean is what a step adds
 

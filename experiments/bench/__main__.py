@@ -42,7 +42,7 @@ PACKAGES = {  # each benchmark's module has its name
         "whatif": "the what-if of one recorded session, against real runs under the changed settings",
     },
     "strangers": {
-        "strangers": "a client's latency beside floods, nonsense and greedy clients, against alone",
+        "strangers": "a client's latency beside floods, nonsense and greedy clients, against alone"
     },
 }
 BENCHES = {name: what for benches in PACKAGES.values() for name, what in benches.items()}

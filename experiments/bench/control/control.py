@@ -8,17 +8,13 @@ on machines of their own; latencies do not. The simulator predicts those from th
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from backend.auth import Access
-from backend.client import Head, Remote
-from core.client import Blocked, Client
-from core.model import Arg, Computation, Node, Out, Program, SliceSpec, Value
-from core.protocol import effects as e
+import numpy as np
+
+from seaway.tools.calibrating import chained
 
 from ..frame import options
 from ..frame.cpu import cpu_of
@@ -34,72 +30,28 @@ SINGLE, CALLS = 30, 4  # single calls and batched ones
 AIMS = {16: 0.3, 512: 3.0}  # ms of the controller a gang, batched, with the tree
 FLAT = 8.0  # the aim at 512 hosts: at least this many times less than flat
 TREE = 23
-PATIENCE = 120.0
-BOUND = 600.0  # seconds for a cluster's measurements
 
 
-def chain(nodes: int, hosts: int) -> Program:
-    value = Value((hosts,), "float32", 0)
-    steps = tuple(
-        Node("step", 0, 0, (Arg(0) if at == 0 else Out(at - 1),), (value,), (value,)) for at in range(nodes)
-    )
-    slices = (SliceSpec("all", hosts),)
-    return Program("chain", slices, (Computation("step", "step", 1000),), (value,), steps, (Out(nodes - 1),))
+def measured(cluster: Deployed) -> Spent:
+    import seaway as sw
 
-
-class User:
-    def __init__(self, remote: Remote, ended: dict[int, asyncio.Event]) -> None:
-        self.remote, self._ended = remote, ended
-
-    def call(self, act: Callable[[Client, int], Any]) -> Any:
-        answer = self.remote.act(act)
-        assert not isinstance(answer, Blocked), answer
-        return answer
-
-    def start(self, program: int, argument: bytes) -> asyncio.Event:
-        submitted = self.call(lambda client, now: client.submit(program, (argument,), now))
-        event = self._ended.setdefault(submitted.run, asyncio.Event())
-        self.call(lambda client, now: client.release(submitted.results, now))
-        return event
-
-
-async def measured(cluster: Deployed) -> Spent:
-    access = Access()
-    head = Head(cluster.address, access)
-    about = await head.about("bench", PATIENCE)
-    ended: dict[int, asyncio.Event] = {}
-    failures: list[BaseException] = []
-
-    def heard(effect: e.Command) -> None:
-        if isinstance(effect, e.RunEnded):
-            if effect.blame is not None:
-                failures.append(RuntimeError(str(effect.blame)))
-            ended.setdefault(effect.run, asyncio.Event()).set()
-
-    remote = Remote(Client("bench", about.cluster), about.lease, head, heard=heard, failed=failures.append)
-    remote.node.start()
-    user = User(remote, ended)
-    argument = bytes(4 * cluster.hosts)
-    single = user.call(lambda client, now: client.register(chain(1, cluster.hosts), now))
-    batched = user.call(lambda client, now: client.register(chain(NODES, cluster.hosts), now))
-    for program in (single, batched):
-        await user.start(program, argument).wait()
-    latencies = []
-    watch, mine = Watch(cluster), time.process_time()
-    for _ in range(SINGLE):
-        begun = time.perf_counter()
-        await user.start(single, argument).wait()
-        latencies.append(time.perf_counter() - begun)
-    client, alone = time.process_time() - mine, watch.gang(SINGLE)
-    watch, begun = Watch(cluster), time.perf_counter()
-    for run in [user.start(batched, argument) for _ in range(CALLS)]:
-        await run.wait()
-    rate = CALLS * NODES / (time.perf_counter() - begun)
-    together = watch.gang(CALLS * NODES)
-    if failures:
-        raise failures[0]
-    await remote.stop()
-    await head.close()
+    with sw.connect(cluster.address, client="bench"):
+        step = sw.synthetic("step", devices=sw.slice(devices=cluster.hosts), duration="1us")
+        batched, zero = chained(step, NODES), np.float32(0)
+        for call in (step, batched):
+            call(zero).block_until_ready()
+        latencies = []
+        watch, mine = Watch(cluster), time.process_time()
+        for _ in range(SINGLE):
+            begun = time.perf_counter()
+            step(zero).block_until_ready()
+            latencies.append(time.perf_counter() - begun)
+        client, alone = time.process_time() - mine, watch.gang(SINGLE)
+        watch, begun = Watch(cluster), time.perf_counter()
+        for result in [batched(zero) for _ in range(CALLS)]:
+            result.block_until_ready()
+        rate = CALLS * NODES / (time.perf_counter() - begun)
+        together = watch.gang(CALLS * NODES)
     return Spent(alone, together, client / SINGLE * 1e3, statistics.median(latencies) * 1e3, rate)
 
 
@@ -119,16 +71,10 @@ class Watch:
         return Cost(*((now - before) / gangs * 1e3 for now, before in pairs))
 
 
-def one(hosts: int, fanout: int, loop: asyncio.Runner) -> Spent:
+def one(hosts: int, fanout: int) -> Spent:
     processes = min(PROCESSES, hosts)
     with deployed(hosts, processes=processes, controller=["--fanout", str(fanout)]) as cluster:
-        try:
-            return loop.run(asyncio.wait_for(measured(cluster), BOUND))
-        except TimeoutError:
-            said = cluster.status()["said"]
-            raise RuntimeError(
-                f"the measurement with {hosts} hosts took more than {BOUND:g} s; the controller: {said}"
-            ) from None
+        return measured(cluster)
 
 
 # --- what is printed --------------------------------------------------------------------------------------------------
@@ -138,12 +84,10 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser = options.parser("control", __doc__, full="also 256 and 512 hosts")
     parser.numbers("--hosts", HOSTS, ALL_HOSTS, "numbers of hosts")
     chosen = parser.read(arguments)
-    with asyncio.Runner() as loop:  # one loop for all: gRPC's threads stay with the first loop they meet
-        found = table(chosen.hosts, loop)
-    predictions(found)
+    predictions(table(chosen.hosts))
 
 
-def table(hosts: Sequence[int], loop: asyncio.Runner) -> list[Measured]:
+def table(hosts: Sequence[int]) -> list[Measured]:
     rows = Table("hosts >7", "tree >9.2f", "flat >9.2f", "x >9.1fx", "tree >9.3f", "flat >9.3f", "x >9.1fx", "aim >10g",
                  "end to end, ms >18.1f", "gangs/s >9,.0f")  # fmt: skip
     rows.begin(
@@ -152,7 +96,7 @@ def table(hosts: Sequence[int], loop: asyncio.Runner) -> list[Measured]:
     )
     found = []
     for number in hosts:
-        row = Measured(number, one(number, TREE, loop), one(number, number, loop))
+        row = Measured(number, one(number, TREE), one(number, number))
         found.append(row)
         cells: list[float] = []
         for kind in KINDS:

@@ -123,11 +123,7 @@ def rates(gangs: int = 10_000, repeats: int = REPEATS) -> list[tuple[str, str, l
 
 HOSTS = 4  # of each of two islands
 MS = 1_000_000
-MAKES, USES, LOCAL = (
-    20 * MS,
-    1 * MS,
-    1 * MS,
-)  # ns of the crossing program's two gangs, and of a local gang
+MAKES, USES, LOCAL = (20 * MS, 1 * MS, 1 * MS)  # ns of the crossing program's two gangs, and of a local gang
 CROSSINGS = 50
 LOADS = {  # clients that use only island 1: how many, the calls of each, and the seconds that they pause after each
     "none": (0, 0, 0.0),

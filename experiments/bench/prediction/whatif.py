@@ -167,10 +167,7 @@ def foretold(path: Path, known: Setup, questions: Sequence[Question]) -> list[Va
         if asked.window:
             config = msgspec.structs.replace(config, window=asked.window)
         changed = same._replace(
-            title=asked.title,
-            make=partial(named, asked.policy),
-            dispatch=asked.dispatch,
-            config=config,
+            title=asked.title, make=partial(named, asked.policy), dispatch=asked.dispatch, config=config
         )
         world = whatif_runs.run(recorded, changed, took)
         found.append(_values(world.trace, world.setup))

@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..frame import options, processes
+from ..frame.calling import stream
 from ..frame.cpu import ThreadCpu
 from ..frame.jax_world import AXIS, JaxWorld
 from . import actors
@@ -104,19 +104,9 @@ def member(address: str, rank: int, count: int, repeats: int, fewer: int) -> Non
 
 def called(work: Callable[[Any], Any], first: Any, each: int, steps: int, window: int = 0) -> float:
     """Steps a second, each call with the last one's result. `window`: calls outstanding; 0: Seaway decides."""
-    value = first
-    for _ in range(WARM):
-        value = work(value)
-    value.block_until_ready()
-    under_way: deque[Any] = deque()
+    stream(work, first, 0, lambda calls: calls == WARM)
     begun = time.perf_counter()
-    for _ in range(steps // each):
-        value = work(value)
-        if window:
-            under_way.append(value)
-            if len(under_way) == window:
-                under_way.popleft().block_until_ready()
-    value.block_until_ready()
+    stream(work, first, window, lambda calls: calls == steps // each)
     return steps / (time.perf_counter() - begun)
 
 

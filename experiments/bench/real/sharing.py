@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ import numpy as np
 from seaway.tools.calibrating import chained
 
 from ..frame import options
+from ..frame.calling import stream
 from ..frame.cpu import cpu_of
 from ..frame.deployed import Deployed, deployed
 from ..frame.table import Table
@@ -35,20 +35,6 @@ CHAIN = 16  # gangs of a call, if the controller must not be the limit
 SPELL = 1.5  # seconds of a measurement
 TURNS = count()  # numbers measurements
 SECOND = 1_000_000  # microseconds: the window of shares
-
-
-def paced(work: Callable[[Any], Any], first: Any, seconds: float, ahead: int) -> int:
-    """Make calls for some seconds, each with the last one's result and `ahead` under way. Returns their number."""
-    until, calls, x = time.monotonic() + seconds, 0, first
-    under_way: deque[Any] = deque()
-    while time.monotonic() < until:
-        x = work(x)
-        calls += 1
-        under_way.append(x)
-        if len(under_way) >= ahead:
-            under_way.popleft().block_until_ready()
-    x.block_until_ready()
-    return calls
 
 
 def calls_of(duration: str, chain: int) -> Callable[[Any], Any]:
@@ -91,7 +77,8 @@ def together(
         def client(name: str) -> int:
             with session.client(name):
                 start.wait()
-                return paced(work, zero, seconds, ahead)
+                until = time.monotonic() + seconds
+                return stream(work, zero, ahead, lambda _: time.monotonic() >= until)
 
         before, begun = cpu_of(cluster.controller.pid), time.perf_counter()
         tasks = [session.spawn(client, name, name=f"thread of {name}") for name in names]

@@ -66,10 +66,7 @@ def rows(sizes: Sequence[int], hops: int = HOPS, times: int = TIMES) -> Iterator
     import seaway as sw
 
     raw = stream.hops(sizes, CHUNK, hops * times)
-    with (
-        deployed(2, platform="cpu") as cluster,
-        sw.connect(cluster.address),
-    ):
+    with deployed(2, platform="cpu") as cluster, sw.connect(cluster.address):
         a, b = (sw.slice(devices=1, exclusive=True) for _ in range(2))
         work = to_and_fro(a, b, hops)
         for size in sizes:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from experiments.bench.control import control
@@ -59,6 +57,5 @@ def test_the_prediction_follows_the_costs() -> None:
 
 
 def test_a_small_cluster_is_measured_over_real_grpc() -> None:
-    with asyncio.Runner() as loop:
-        found = control.one(4, 2, loop)
+    found = control.one(4, 2)
     assert min(found.single.controller, found.single.agents, found.client, found.latency, found.rate) > 0

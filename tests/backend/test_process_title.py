@@ -37,7 +37,7 @@ def only(found: list[int]) -> int:
 def test_all_that_up_starts_is_called_what_it_is(tmp_path: Path) -> None:
     with up(tmp_path, "--hosts", "2", "--no-trust-clients") as (process, address):
         with sw.connect(f"grpc://{address}"):
-            assert np.asarray(double(np.float32([1, 2]))).tolist() == [2, 4]
+            assert np.asarray(double(np.array([1, 2], np.float32))).tolist() == [2, 4]
         assert title_of(process.pid).startswith("seaway up --bind 127.0.0.1:0 ")
         controller = only(children_of(process.pid, "controller"))
         assert title_of(controller).startswith("seaway controller --bind 127.0.0.1:0 --policy fifo ")

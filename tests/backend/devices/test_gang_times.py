@@ -24,7 +24,8 @@ from backend.node.calls import SERVICE, CallError, ask
 from backend.wire import call_messages, envelopes
 from backend.wire.call_messages import OF_HOSTS, Permit
 from core.record.clocks import ClockExchange, PeerClock
-from tests.backend.auth.test_strangers import REFUSALS, nonsense
+from experiments.bench.strangers.attacks import nonsense
+from tests.backend.auth.test_strangers import REFUSALS
 from tests.backend.cluster import User, cluster, until
 from tests.backend.real import Real
 from tests.backend.test_faults import register, runs

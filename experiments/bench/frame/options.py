@@ -7,22 +7,27 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from typing import Any
 
 
 class Options(argparse.ArgumentParser):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._numbers: dict[str, tuple[Sequence[int], Sequence[int]]] = {}
+
     def number(self, name: str, default: int, text: str, *, at_least: int = 1) -> None:
         self.add_argument(name, type=least(at_least), default=default, help=f"{text} (%(default)s)")
 
-    def numbers(self, name: str, short: Sequence[int], full: Sequence[int] | None, text: str) -> None:
-        """Several numbers. `full`: those of a run with --full."""
+    def numbers(self, name: str, short: Sequence[int], full: Sequence[int], text: str) -> None:
+        """Several numbers; without any, those of `short`, or with --full those of `full`."""
         self.add_argument(name, type=least(1), nargs="+", help=f"{text} ({' '.join(map(str, short))})")
-        self.set_defaults(**{name.strip("-"): (short, full or short)})
+        self._numbers[name.strip("-")] = short, full
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
         found = self.parse_args(arguments)
-        for name, value in vars(found).items():
-            if isinstance(value, tuple):
-                setattr(found, name, value[getattr(found, "full", False)])
+        for name, (short, full) in self._numbers.items():
+            if getattr(found, name) is None:
+                setattr(found, name, full if getattr(found, "full", False) else short)
         return found
 
 

@@ -119,15 +119,15 @@ def throughput(cluster: Deployed, clients: Sequence[int], seconds: float) -> Non
     most = f"{1e9 / SHORT_NS:,.0f}/s"
     print(f"gangs of {SHORT} on {HOSTS} hosts; each client waits for each call; devices could do {most}")
     print(f"{'':9}{'one gang a call':^42}{f'{CHAIN} gangs a call':^42}CPU: controller, ms a gang")
-    each = "gangs/s >9,.0f", "x of one >10.2f", "of devices >12.0%", "CPU >8.2f   "
+    each = "gangs/s >9,.0f", "x of one >10.2f", "of devices >12.0%", "CPU >8.2f", " >3"
     table = Table("clients >9", *each, *each).begin()
     firsts: dict[int, float] = {}
     for number in clients:
-        cells: list[float] = []
+        cells: list[float | None] = []
         for chain in (1, CHAIN):
             row = together(cluster, [1] * number, SHORT, chain, 1, seconds)
             one = firsts.setdefault(chain, row.rate)
-            cells += row.rate, row.rate / one, row.rate * SHORT_NS / 1e9, row.cpu
+            cells += row.rate, row.rate / one, row.rate * SHORT_NS / 1e9, row.cpu, None
         table.row(number, *cells)
 
 
@@ -156,7 +156,7 @@ def switching(cluster: Deployed, seconds: float) -> None:
 def main(arguments: Sequence[str] = ()) -> None:
     full = "let the other client's computation compile for about 30 s, not 5"
     parser = options.parser("sharing", __doc__, full=full)
-    parser.numbers("--clients", CLIENTS, None, "numbers of clients at once")
+    parser.numbers("--clients", CLIENTS, CLIENTS, "numbers of clients at once")
     parser.add_argument(
         "--seconds", type=options.seconds, default=SPELL, help="seconds of each measurement (%(default)g)"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.bench import __main__ as bench
+from experiments.bench.frame import options
 
 WITH_OPTIONS = (
     "agents",
@@ -88,3 +89,14 @@ def test_full_goes_to_those_that_know_it() -> None:
     knows = [name for name in WITH_OPTIONS if bench.takes(bench.module(name), "--full")]
     assert knows == ["control", "order", "prediction", "real", "sharing", "stages", "transfers"]
     assert not bench.takes(bench.module("traces"), "--full")
+
+
+def test_full_asks_for_more_numbers_and_named_ones_come_first() -> None:
+    parser = options.parser("x", "X.", full="more")
+    parser.numbers("--hosts", (1, 2), (1, 2, 4), "numbers of hosts")
+    parser.number("--calls", 3, "calls")
+    assert [parser.read(words).hosts for words in ([], ["--full"], ["--full", "--hosts", "7"])] == [
+        (1, 2), (1, 2, 4), [7]
+    ]  # fmt: skip
+    assert parser.read(["--calls", "5"]).calls == 5
+    assert "numbers of hosts (1 2)" in parser.format_help()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 
-def stream(work: Callable[[Any], Any], first: Any, ahead: int, over: Callable[[int], bool]) -> int:
-    """Call until `over(calls so far)`, with `ahead` calls under way (0: all of them), and wait for the last one.
-    Returns the number of calls."""
+def stream(work: Callable[[Any], Any], first: Any, ahead: int, turns: Iterable[object]) -> int:
+    """Make a call for each turn, with `ahead` calls under way (0: all of them), and wait for the last one. Returns the
+    number of calls."""
     x, calls = first, 0
     under_way: deque[Any] = deque()
-    while not over(calls):
+    for _ in turns:
         x = work(x)
         calls += 1
         if ahead:
@@ -21,3 +22,9 @@ def stream(work: Callable[[Any], Any], first: Any, ahead: int, over: Callable[[i
                 under_way.popleft().block_until_ready()
     x.block_until_ready()
     return calls
+
+
+def for_seconds(seconds: float) -> Iterator[None]:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        yield

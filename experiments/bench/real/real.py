@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from seaway.tools.calibrating import chained
+
 from ..frame import options, processes
 from ..frame.calling import stream
 from ..frame.cpu import ThreadCpu
@@ -104,9 +106,9 @@ def member(address: str, rank: int, count: int, repeats: int, fewer: int) -> Non
 
 def called(work: Callable[[Any], Any], first: Any, each: int, steps: int, window: int = 0) -> float:
     """Steps a second, each call with the last one's result. `window`: calls outstanding; 0: Seaway decides."""
-    stream(work, first, 0, lambda calls: calls == WARM)
+    stream(work, first, 0, range(WARM))
     begun = time.perf_counter()
-    stream(work, first, window, lambda calls: calls == steps // each)
+    stream(work, first, window, range(steps // each))
     return steps / (time.perf_counter() - begun)
 
 
@@ -124,15 +126,8 @@ def seaway_rates(
     with sw.local(hosts=hosts, devices_per_host=devices) as session:
         every = sw.slice(devices=hosts * devices)
         one = sw.pmap(step, AXIS, devices=every)
-
-        @sw.program
-        def chained(x: Any) -> Any:
-            for _ in range(CHAIN):
-                x = one(x)
-            return x
-
         first = np.zeros(hosts * devices, np.float32)
-        kinds = (("OpByOp", one, 1), ("Chained", chained, CHAIN),
+        kinds = (("OpByOp", one, 1), ("Chained", chained(one, CHAIN), CHAIN),
                  ("Fused", sw.pmap(fused, AXIS, devices=every), CHAIN))  # fmt: skip
         driver: Any = session.driver
         watched = ThreadCpu(driver.loop_thread, {child.name: child.pid for child in driver.agents})

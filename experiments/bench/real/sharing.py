@@ -18,7 +18,7 @@ import numpy as np
 from seaway.tools.calibrating import chained
 
 from ..frame import options
-from ..frame.calling import stream
+from ..frame.calling import for_seconds, stream
 from ..frame.cpu import cpu_of
 from ..frame.deployed import Deployed, deployed
 from ..frame.table import Table
@@ -77,8 +77,7 @@ def together(
         def client(name: str) -> int:
             with session.client(name):
                 start.wait()
-                until = time.monotonic() + seconds
-                return stream(work, zero, ahead, lambda _: time.monotonic() >= until)
+                return stream(work, zero, ahead, for_seconds(seconds))
 
         before, begun = cpu_of(cluster.controller.pid), time.perf_counter()
         tasks = [session.spawn(client, name, name=f"thread of {name}") for name in names]

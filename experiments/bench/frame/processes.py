@@ -38,11 +38,8 @@ def start(
 ) -> Child:  # fmt: skip
     """Call a function in a process of its own, which ends when its standard input closes. `until_told`: the function
     reads that itself, and has something to say then."""
-    words = [
-        f"{function.__module__}:{function.__qualname__}",
-        json.dumps(arguments),
-        *["--until-told"][:until_told],
-    ]
+    words = [f"{function.__module__}:{function.__qualname__}", json.dumps(arguments)]
+    words += ["--until-told"] if until_told else []
     return children.start(name or function.__name__, HERE, words, env, stdout=stdout)
 
 

@@ -1,4 +1,4 @@
-"""One name, one meaning: each class and module of the product has a name of its own, but for a few with reasons."""
+"""One name, one meaning: each class and module of the product has a name of its own, except for a few with reasons."""
 
 import ast
 from collections import defaultdict
@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PRODUCT = ("core", "sim", "backend", "seaway")
 
-# Names that stand twice, and why.
+# Names that are used twice, and why.
 CLASSES = {
     "Computation": "core's is the compiled function that a user's `sw.jit` function, seaway's, stands for",
     "Program": "core's is what a user's `@sw.program`, seaway's, is traced to",
@@ -28,7 +28,7 @@ def files() -> list[Path]:
 
 
 def classes() -> dict[str, list[str]]:
-    """Where each class stands."""
+    """The files that define each class."""
     found = defaultdict(list)
     for path in files():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -64,7 +64,7 @@ class User:
 
 
 async def until(found: Callable[[], Any]) -> Any:
-    """Waits until `found()` is true; returns its value."""
+    """Wait until `found()` is true, and return its value."""
     async with asyncio.timeout(PATIENCE):
         while not (answer := found()):
             await asyncio.sleep(0.005)

@@ -1,4 +1,4 @@
-"""Processes of a world that a benchmark plays: how each ended is told, and none is waited for without bound."""
+"""Processes of a world in a benchmark: how each ended is reported, and none is waited for without a bound."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ HERE = "tests.experiments.test_bench_members"
 BOUND = 60.0
 
 
-def test_all_that_end_in_order_are_told_with_what_they_said() -> None:
+def test_processes_that_end_well_are_reported_with_their_output() -> None:
     found = members.played(HERE, 2, {}, ["ends"], bound=BOUND)
     assert [each.code for each in found] == [0, 0]
     assert [each.said for each in found] == [[{"rank": 0, "of": 2}], [{"rank": 1, "of": 2}]]
 
 
-def test_one_that_fails_ends_the_others_and_leaves_its_words() -> None:
+def test_a_process_that_fails_ends_the_others_and_its_output_is_kept() -> None:
     first, second = members.played(HERE, 2, {}, ["fails"], bound=BOUND)
     assert first.code is None
     assert second.code == 3
     assert "this is why" in second.words
 
 
-def test_members_that_fall_silent_are_ended_long_before_the_bound() -> None:
+def test_silent_processes_are_ended_long_before_the_bound() -> None:
     begun = time.monotonic()
     found = members.played(HERE, 2, {}, ["hangs"], bound=BOUND, silence=0.5)
     assert [each.code for each in found] == [None, None]

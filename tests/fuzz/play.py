@@ -272,7 +272,7 @@ class Game:
         self._person(action.client).close()
         self.gone[action.client] = None
 
-    # --- what befalls them ----------------------------------------------------------------------------------------
+    # --- faults ---------------------------------------------------------------------------------------------------
 
     def _note(self, action: c.Action) -> None:
         name = type(action).__name__

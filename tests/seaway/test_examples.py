@@ -1,4 +1,4 @@
-"""The examples run, and say what their docstrings promise."""
+"""The examples run, and print what their docstrings promise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Said = Callable[[str], str]
 
 @pytest.fixture
 def said(capsys: pytest.CaptureFixture[str]) -> Said:
-    """What an example prints."""
+    """The output of an example."""
 
     def run(name: str) -> str:
         runpy.run_path(str(EXAMPLES / name), run_name="__main__")
@@ -49,13 +49,13 @@ def test_the_papers_example_prints_the_papers_numbers_on_real_devices_too(said: 
 
 
 @pytest.mark.full
-def test_a_transformer_learns_alike_on_one_device_on_one_island_and_on_two(
+def test_a_transformer_learns_the_same_on_one_device_on_one_island_and_on_two(
     said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flags = (
         f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0"  # compiled in half the time
     )
-    monkeypatch.setenv("XLA_FLAGS", flags)  # of the hosts: this process has read its own
+    monkeypatch.setenv("XLA_FLAGS", flags)  # of the hosts: this process has read its own cache
     monkeypatch.setattr(sys, "argv", ["transformer.py"])
     text = said("transformer.py")
     steps = [[float(loss) for loss in line.split()[1:]] for line in text.splitlines()[1:11]]
@@ -68,10 +68,10 @@ def test_a_transformer_learns_alike_on_one_device_on_one_island_and_on_two(
 
 
 @pytest.mark.full
-def test_a_transformer_goes_on_from_its_checkpoint_as_if_it_had_not_stopped(
+def test_a_transformer_continues_from_its_checkpoint_as_if_it_had_not_stopped(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Told to save, and then, without what it saved last, to go on: on as many hosts, and on others."""
+    """It saves, and then continues without its last save, on as many hosts and on another number of them."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0"
     monkeypatch.setenv("XLA_FLAGS", flags)
     said = []
@@ -109,7 +109,7 @@ def test_a_pipeline_keeps_its_islands_busy(said: Said) -> None:
     assert len([line for line in lines if re.search(r"\bc\d\b", line)]) == 4
 
 
-def test_experts_compute_what_they_would_without_routing(said: Said) -> None:
+def test_experts_compute_the_same_with_and_without_routing(said: Said) -> None:
     assert "as computed without routing: True" in said("experts.py")
 
 

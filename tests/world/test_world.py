@@ -1,4 +1,4 @@
-"""Tests the world itself: good runs give right results, and faults have the expected effects."""
+"""The world itself: good runs give right results, and faults have the expected effects."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def rest(world: World) -> None:
 # --- right runs -----------------------------------------------------------------------------------------
 
 
-def test_one_gang_over_two_hosts() -> None:
+def test_one_gang_runs_over_two_hosts() -> None:
     world = World(TWO, diary=True)
     a = world.client("a")
     run = a.submit(chain(1), bytes(16))
@@ -70,7 +70,7 @@ def test_a_program_on_two_islands_moves_its_values_between_them() -> None:
     rest(world)
 
 
-def test_what_was_put_is_what_one_gets() -> None:
+def test_a_get_returns_what_was_put() -> None:
     world = World(TWO, chunk=64, pool=256)
     a, b = world.client("a"), world.client("b", weight=2)
     value, where = Value((64, 8), "float32", 0, split("0.")), SliceSpec("s", 4)
@@ -94,7 +94,7 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("dispatch", ["parallel", "sequential"])
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_all_kinds_of_programs_come_out_right(program: Program, dispatch: str) -> None:
+def test_all_kinds_of_programs_give_right_results(program: Program, dispatch: str) -> None:
     world = World(ISLANDS, seed=3, timing=Timing(jitter=100_000), chunk=16, pool=1 << 12)
     a = world.client("a")
     fetches = []
@@ -108,7 +108,7 @@ def test_all_kinds_of_programs_come_out_right(program: Program, dispatch: str) -
     rest(world)
 
 
-def test_a_get_is_answered_even_if_its_buffer_is_released_right_behind_it() -> None:
+def test_a_get_is_answered_even_if_its_buffer_is_released_right_after_it() -> None:
     world = World(TWO)
     a = world.client("a")
     run = a.submit(chain(1), bytes(16))
@@ -123,7 +123,7 @@ def test_a_get_is_answered_even_if_its_buffer_is_released_right_behind_it() -> N
 # --- faults ---------------------------------------------------------------------------------------------
 
 
-def test_one_seed_is_one_world() -> None:
+def test_one_seed_gives_one_history() -> None:
     def play(seed: int) -> str:
         world = World(TWO, seed, timing=Timing(jitter=200_000), diary=True)
         a = world.client("a")
@@ -144,7 +144,7 @@ def busy(world: World) -> tuple[list[object], object]:
     return list(runs), a
 
 
-def test_a_cut_within_the_lease_costs_time_and_nothing_else() -> None:
+def test_a_cut_within_the_lease_costs_only_time() -> None:
     world = World(TWO)
     runs, _ = busy(world)
     world.cut("host 1", "controller")
@@ -156,7 +156,7 @@ def test_a_cut_within_the_lease_costs_time_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_a_host_that_is_cut_off_for_longer_is_given_up_and_comes_back_as_another(silent: bool) -> None:
+def test_a_host_that_is_cut_off_for_longer_is_given_up_and_returns_as_a_new_one(silent: bool) -> None:
     world = World(TWO)
     runs, a = busy(world)
     world.cut("host 1", "controller", silent)
@@ -172,7 +172,7 @@ def test_a_host_that_is_cut_off_for_longer_is_given_up_and_comes_back_as_another
     rest(world)
 
 
-def test_a_host_that_crashes_takes_its_runs_along_and_no_others() -> None:
+def test_a_host_that_crashes_fails_its_own_runs_and_no_others() -> None:
     world = World(ISLANDS)
     a, b = world.client("a"), world.client("b")
     doomed = a.submit(on_islands(chain(50, 12), "i"), bytes(48))
@@ -188,7 +188,7 @@ def test_a_host_that_crashes_takes_its_runs_along_and_no_others() -> None:
     rest(world)
 
 
-def test_a_get_of_what_is_on_its_way_back_is_answered_when_its_host_dies() -> None:
+def test_a_get_of_a_buffer_being_restored_is_answered_when_its_host_dies() -> None:
     world = World(Cluster((Island(name="i", hosts=2, devices_per_host=1, memory=1000),)))
     a = world.client("a")
 
@@ -211,7 +211,7 @@ def test_a_get_of_what_is_on_its_way_back_is_answered_when_its_host_dies() -> No
     rest(world)
 
 
-def test_a_literal_takes_the_memory_of_what_is_freed_in_the_same_turn() -> None:
+def test_a_literal_uses_memory_that_is_freed_in_the_same_turn() -> None:
     world = World(Cluster((Island(name="i", hosts=1, devices_per_host=1, memory=1000),)))
     a = world.client("a")
     b = Build("read", s=1)
@@ -251,7 +251,7 @@ def test_a_gang_that_fails_is_blamed_by_name(when: str) -> None:
     rest(world)
 
 
-def test_code_that_does_not_compile_ends_its_own_runs_only() -> None:
+def test_code_that_does_not_compile_ends_only_its_own_runs() -> None:
     world = World(TWO)
     a = world.client("a")
     b = Build("other", s=4)
@@ -265,7 +265,7 @@ def test_code_that_does_not_compile_ends_its_own_runs_only() -> None:
     rest(world)
 
 
-def test_a_slow_host_makes_others_wait_and_nothing_else() -> None:
+def test_a_slow_host_only_makes_others_wait() -> None:
     world = World(TWO)
     world.slow(1, 3.0, lag=MS)
     a = world.client("a")

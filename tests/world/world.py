@@ -155,7 +155,7 @@ class World:
         if self.checks is not None:
             self.checks.look(self.now)
 
-    # --- who comes and goes -----------------------------------------------------------------------------
+    # --- actors start and end ---------------------------------------------------------------------------
 
     def client(self, name: str, weight: int = 1, priority: int = 0, limits: Limits = LIMITS) -> Script:
         script = Script(self, name, weight, priority, limits)
@@ -376,7 +376,7 @@ class World:
                 # The client had not learnt its old number when the old controller ended.
                 self._from_controller(o.ClientLost(before))
 
-    # --- what machines do -------------------------------------------------------------------------------
+    # --- commands of machines ---------------------------------------------------------------------------
 
     def ordered(self, said: m.Ordered) -> None:
         """The controller sends this message: its plans and runs are known from now on, and its gangs have entered."""
@@ -431,7 +431,7 @@ class World:
         if host in self.fabric.hosts:
             self.hosts[host].feed(event)
 
-    # --- what is seen -----------------------------------------------------------------------------------
+    # --- observation ------------------------------------------------------------------------------------
 
     def _observe(self, seen: o.Observation) -> None:
         assert self.checks is not None

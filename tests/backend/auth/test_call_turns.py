@@ -1,4 +1,5 @@
-"""Turns of calls: none takes another's turn or waits for ever, and all together take no more than their share."""
+"""Turns of calls: no call takes another's turn or waits for ever, and all calls together take no more than their
+share."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def spend(book: CallTurns[str], until: int, cost: int, step: int = MS // 10) -> 
     return had
 
 
-def test_all_together_take_their_part_of_the_time_and_no_more() -> None:
+def test_all_calls_together_take_their_part_of_the_time_and_no_more() -> None:
     book: CallTurns[str] = CallTurns(0)
     for number in range(100):
         book.wait("flood", f"flood:{number}", "x")
@@ -45,7 +46,7 @@ def test_all_together_take_their_part_of_the_time_and_no_more() -> None:
     assert abs(spent - (call_turns.SHARE * 1000 * MS + call_turns.BURST)) < 2 * MS
 
 
-def test_one_connection_has_its_turn_beside_a_host_with_many_and_so_has_each_connection_of_a_host() -> None:
+def test_connections_have_equal_turns_even_if_one_host_has_many() -> None:
     book: CallTurns[str] = CallTurns(0)
     for number in range(200):
         book.wait("flood", "flood:1", f"call {number}")
@@ -56,7 +57,7 @@ def test_one_connection_has_its_turn_beside_a_host_with_many_and_so_has_each_con
     assert abs(had["flood", "flood:1"] - had["flood", "flood:2"]) <= 2
 
 
-def test_who_costs_more_has_fewer_turns() -> None:
+def test_a_connection_with_expensive_calls_has_fewer_turns() -> None:
     book: CallTurns[str] = CallTurns(0)
     book.wait("costly", "costly:1", "c")
     book.wait("costly", "costly:1", "c")
@@ -73,7 +74,7 @@ def test_who_costs_more_has_fewer_turns() -> None:
     assert 8 < had["cheap"] / had["costly"] < 12
 
 
-def test_without_room_the_last_of_those_who_take_the_most_is_refused() -> None:
+def test_when_the_queue_is_full_the_last_call_of_the_busiest_host_is_refused() -> None:
     book: CallTurns[str] = CallTurns(0, room=10)
     assert [book.wait("flood", f"flood:{at % 2}", f"f{at}") for at in range(10)] == [None] * 10
     assert book.wait("good", "good:1", "g") in ("f8", "f9")
@@ -111,7 +112,7 @@ def test_each_call_has_one_turn_or_is_refused_or_gives_up(calls: list[tuple[int,
         assert due is not None
         now = max(now, due)
         found = book.next(now)
-        assert found is not None, "it was said to be ready"
+        assert found is not None, "a call was said to be ready"
         assert waiting.pop(found[0]) == found[1:]
     assert not book._hosts
     assert book.ready_at(now) is None
@@ -150,7 +151,7 @@ def test_a_meter_counts_what_a_coroutine_does_and_not_what_runs_while_it_waits()
     asyncio.run(run())
 
 
-def test_who_gives_up_leaves_no_turn_behind() -> None:
+def test_a_call_that_gives_up_leaves_no_turn_behind() -> None:
     async def run() -> None:
         gate, inside = TurnGate(), asyncio.Event()
 
@@ -170,7 +171,7 @@ def test_who_gives_up_leaves_no_turn_behind() -> None:
     asyncio.run(run())
 
 
-def test_who_sends_slowly_holds_up_his_own_host_alone() -> None:
+def test_a_slow_sender_delays_only_its_own_host() -> None:
     async def run() -> None:
         gate, come = TurnGate(), asyncio.Event()
 
@@ -192,7 +193,7 @@ def test_who_sends_slowly_holds_up_his_own_host_alone() -> None:
     asyncio.run(run())
 
 
-def test_beyond_the_room_a_call_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_beyond_the_bound_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_turns, "SLOWLY", 0.0)
 
     async def run() -> None:
@@ -236,7 +237,7 @@ def test_calls_under_a_flood_of_wrong_tokens_are_answered(tmp_path: Path) -> Non
                 await until(lambda: len(found.server.gate._turns) > 150)
                 before = totals["token"]
                 await ask(channel, Access("sesame"), Status())
-                assert totals["token"] - before < 100, "it waited for one turn, and not for two hundred"
+                assert totals["token"] - before < 100, "the call waited for one turn, and not for two hundred"
                 over = True
                 await asyncio.gather(*floods)
 

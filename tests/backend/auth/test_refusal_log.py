@@ -47,7 +47,7 @@ KNOCKS = st.lists(
 
 
 @given(KNOCKS)
-def test_each_refusal_is_told_in_one_line_and_lines_are_few(
+def test_each_refusal_is_logged_in_one_line_and_lines_are_few(
     knocks: list[tuple[str, int, int, bool]],
 ) -> None:
     book, now, lines, knocked = RefusalLog(), 0, [], Counter[str]()
@@ -81,7 +81,7 @@ def test_each_refusal_is_told_in_one_line_and_lines_are_few(
     assert book.next_due() is None
 
 
-def test_a_source_that_goes_on_is_told_of_once_a_second_with_how_often() -> None:
+def test_a_source_that_goes_on_is_logged_once_a_second_with_its_count() -> None:
     book, lines = RefusalLog(), []
     for now in range(0, 3 * EVERY, EVERY // 100):
         lines += [line for _, line in book.due(now)]
@@ -116,7 +116,7 @@ def test_the_host_of_an_address(address: str, host: str) -> None:
     assert host_of(address) == host
 
 
-def test_what_a_stranger_calls_himself_stays_on_one_short_line() -> None:
+def test_the_name_that_a_stranger_gives_stays_on_one_short_line() -> None:
     line = RefusalLog().note(
         "name", "ipv4:1.2.3.4:5", "a\nWARNING all is well\x1b[2J" + "x" * 10_000, "no", 0
     )
@@ -161,7 +161,7 @@ def method(kind: type) -> str:
 
 WHO = "who/" + "7" * 32
 NONSENSE = envelopes.encode([envelopes.Address("host/0", "127.0.0.1:1")])
-# A request on a channel for each kind of refusal, which is to be counted once.
+# A request on a channel for each kind of refusal. Each is counted once.
 KNOCK: dict[str, Callable[[grpc.aio.Channel], Awaitable[Any]]] = {
     "token": lambda channel: refused(channel, method(Status), b"", "a guess"),
     "call": lambda channel: refused(channel, "/seaway.Cluster/Nothing", b""),
@@ -174,7 +174,7 @@ KNOCK: dict[str, Callable[[grpc.aio.Channel], Awaitable[Any]]] = {
     "version": lambda channel: refused(channel, method(Enrol), b"", shown=SESAME),
     "name": lambda channel: stream(channel, "host/0", None),
 }
-# The same kinds on streams, which are to be counted once more.
+# The same kinds on streams. Each is counted once more.
 ALSO: dict[str, Callable[[grpc.aio.Channel], Awaitable[Any]]] = {
     "token": lambda channel: stream(channel, WHO, None, "a guess"),
     "malformed": lambda channel: stream(channel, WHO, b"\xff" * 40),
@@ -195,7 +195,7 @@ def all_told(caplog: pytest.LogCaptureFixture, kind: str, count: int) -> bool:
     return sum(map(told, lines_of(caplog, kind))) == count
 
 
-def test_each_kind_of_refusal_is_a_line_with_the_address_and_a_figure(
+def test_each_kind_of_refusal_has_a_log_line_with_the_address_and_a_metric(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work() -> None:
@@ -237,7 +237,7 @@ async def _figures(found: Cluster) -> None:
     assert "refused: " not in table(status)
 
 
-def test_a_flood_leaves_few_lines_and_loses_no_count(
+def test_a_flood_leaves_few_lines_and_every_refusal_is_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work() -> None:
@@ -254,10 +254,10 @@ def test_a_flood_leaves_few_lines_and_loses_no_count(
     asyncio.run(work())
 
 
-def test_an_agent_says_whom_it_refuses_and_why_a_stream_was_closed(
+def test_an_agent_logs_each_refusal_and_why_it_closed_a_stream(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A client that sends what only a host may send loses its connection, with the reason in the log."""
+    """A client that sends a message which only a host may send loses its connection, with the reason in the log."""
 
     async def work() -> None:
         async with cluster(tmp_path) as found:
@@ -286,7 +286,7 @@ def _lie(found: Cluster, number: int) -> e.Came:
     return e.Came(session.peer, m.Submit(1, 99, (), ()))
 
 
-def test_a_wrong_word_of_a_known_caller_is_an_answer_and_no_refusal(tmp_path: Path) -> None:
+def test_a_mistaken_request_of_a_known_caller_is_answered_and_is_no_refusal(tmp_path: Path) -> None:
     async def work() -> None:
         async with (
             cluster(tmp_path, agents=False) as found,

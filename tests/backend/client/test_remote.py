@@ -1,4 +1,4 @@
-"""One client's machine in a process: contents are kept exactly as long as they are needed, code is sent once."""
+"""One client's machine in a process: contents are kept exactly as long as they are needed, and code is sent once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def driven(folder: Path, work: Callable[[Cluster], Awaitable[None]]) -> None:
 
 
 def put(user: User, array: Any) -> tuple[int, Any]:
-    """The buffer, and the offer whose contents are still missing."""
+    """The buffer, and the offer of it whose contents are still missing."""
     found: list[Any] = []
 
     def act(client: Client, now: int) -> Any:
@@ -58,7 +58,7 @@ def holds(remote: Remote) -> tuple[int, ...]:
     return tuple(map(len, shelves))
 
 
-def test_contents_of_a_put_are_let_go_when_the_hosts_have_them(tmp_path: Path) -> None:
+def test_the_contents_of_a_put_are_released_when_the_hosts_have_them(tmp_path: Path) -> None:
     async def work(found: Cluster) -> None:
         user = found.user()
         buffer, _ = put(user, np.ones((8, 3), np.float32))
@@ -82,7 +82,7 @@ def test_hosts_wait_for_contents_that_are_still_being_copied(tmp_path: Path) -> 
     driven(tmp_path, work)
 
 
-def test_what_a_get_brings_is_taken_once(tmp_path: Path) -> None:
+def test_the_contents_of_a_get_are_taken_once(tmp_path: Path) -> None:
     async def work(found: Cluster) -> None:
         user = found.user()
         buffer, _ = put(user, np.ones((8, 3), np.float32))
@@ -97,7 +97,7 @@ def test_what_a_get_brings_is_taken_once(tmp_path: Path) -> None:
     driven(tmp_path, work)
 
 
-def test_contents_that_may_be_wanted_again_are_kept_until_they_are_not(tmp_path: Path) -> None:
+def test_contents_that_a_retry_may_need_are_kept_until_it_cannot(tmp_path: Path) -> None:
     async def work(found: Cluster) -> None:
         user = found.user()
         program = user.call(lambda client, now: client.register(chain(300, 4), now))
@@ -129,7 +129,7 @@ def test_contents_that_may_be_wanted_again_are_kept_until_they_are_not(tmp_path:
     driven(tmp_path, work)
 
 
-def test_of_a_put_that_is_refused_nothing_is_kept(tmp_path: Path) -> None:
+def test_a_refused_put_keeps_no_contents(tmp_path: Path) -> None:
     async def work(found: Cluster) -> None:
         user = found.user()
         wide = SliceSpec("wide", 8)
@@ -148,7 +148,7 @@ def test_of_a_put_that_is_refused_nothing_is_kept(tmp_path: Path) -> None:
     driven(tmp_path, work)
 
 
-def test_threads_call_at_once_and_each_gets_its_own_answer(tmp_path: Path) -> None:
+def test_threads_may_call_at_the_same_time_and_each_gets_its_own_answer(tmp_path: Path) -> None:
     async def work(found: Cluster) -> None:
         user = found.user()
         program = user.call(lambda client, now: client.register(chain(1, 4), now))
@@ -173,7 +173,7 @@ def test_threads_call_at_once_and_each_gets_its_own_answer(tmp_path: Path) -> No
     driven(tmp_path, work)
 
 
-def test_code_is_left_with_the_controller_once_and_by_its_hash(tmp_path: Path) -> None:
+def test_code_is_uploaded_to_the_controller_once_by_its_hash(tmp_path: Path) -> None:
     async def work(found: Cluster) -> None:
         user, blobs = found.user(), found.server.blobs
         await user.head.keep([b"some code", b"more code", b"some code"])

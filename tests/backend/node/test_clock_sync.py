@@ -1,4 +1,4 @@
-"""The offsets of hosts' clocks are found, for all clocks, and for all answers."""
+"""The controller learns the offset of each host's clock, whatever the clocks and whatever the answers."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def proof(*hosts: int) -> str:
     return access.proof(SECRET, f"clock/{','.join(map(str, hosts))}")
 
 
-def test_a_clock_that_is_ahead_and_fast_is_found_within_the_bound(tmp_path: Path) -> None:
-    """On one machine all monotonic clocks are the same, so the true offset is what the test has added."""
+def test_the_offset_of_a_clock_that_is_ahead_and_fast_is_found_within_the_bound(tmp_path: Path) -> None:
+    """On one machine all monotonic clocks are the same, so the true offset is the one that the test has added."""
 
     async def work() -> None:
         async with cluster(tmp_path, agents=False) as found:
@@ -67,7 +67,7 @@ def test_a_clock_that_is_ahead_and_fast_is_found_within_the_bound(tmp_path: Path
     asyncio.run(work())
 
 
-def test_status_and_figures_show_it(tmp_path: Path) -> None:
+def test_status_and_metrics_show_the_clock_offsets(tmp_path: Path) -> None:
     async def work() -> None:
         async with cluster(tmp_path, agents=False) as found:
             await found.agent(0, clock=HostClock(shifted("1000")))
@@ -91,7 +91,7 @@ def test_status_and_figures_show_it(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
-def test_of_many_hosts_those_are_shown_whose_clocks_are_known_worst() -> None:
+def test_with_many_hosts_status_shows_those_with_the_least_known_clocks() -> None:
     known = [{"offset": 0, "bound": host * MS, "jumps": int(host == 19)} for host in range(20)]
     hosts = [{"host": host, "connected": True, "clock": clock} for host, clock in enumerate(known)]
     island = {
@@ -112,7 +112,7 @@ def test_of_many_hosts_those_are_shown_whose_clocks_are_known_worst() -> None:
     assert "ahead" not in table(found)
 
 
-def test_what_is_known_of_a_host_grows_old() -> None:
+def test_the_bound_of_an_offset_grows_with_its_age() -> None:
     now = [10 * S]
     book = Clocks(2, SECRET, lambda: now[0])
 
@@ -121,14 +121,14 @@ def test_what_is_known_of_a_host_grows_old() -> None:
 
     tock = asyncio.run(told())
     assert (tock.received, tock.sent) == (10 * S, 10 * S)
-    # It was 10 s here, less 1 us at the earliest, when the host knew that.
+    # The clock here said 10 s, less 1 us at the earliest, when the host knew that.
     assert book.of(1) == {"offset": -S, "bound": 1000 + 1, "jumps": 0}
     now[0] += 5 * S
     assert book.of(1) == {"offset": -S, "bound": 1000 + MS + 1, "jumps": 0}
     assert book.of(0) is None
 
 
-def test_the_more_processes_ask_the_less_each_of_them_asks() -> None:
+def test_the_more_processes_ask_the_longer_each_of_them_pauses() -> None:
     now = [0]
     book = Clocks(1000, SECRET, lambda: now[0])
 
@@ -151,7 +151,7 @@ def test_the_more_processes_ask_the_less_each_of_them_asks() -> None:
         (Tick((0, 7), proof(0, 7), 0, 0, 5), "no host 7"),
     ],
 )
-def test_only_a_host_that_is_one_says_how_its_clock_is(tick: Tick, says: str) -> None:
+def test_only_a_host_with_a_valid_proof_may_report_its_clock(tick: Tick, says: str) -> None:
     book = Clocks(2, SECRET, time.monotonic_ns)
     with pytest.raises(CallError, match=says):
         asyncio.run(book.answer(tick))
@@ -190,7 +190,7 @@ def tock(start: int = 1, ahead: int = 0, took: int = 0, pause: int = 10 * MS) ->
     ],
     ids=["nothing", "no message", "half of one", "an hour", "backwards", "no pause", "no start", "early", "late"],
 )  # fmt: skip
-def test_an_answer_that_cannot_be_is_refused_and_the_next_is_heard(wrong: bytes) -> None:
+def test_an_impossible_answer_is_refused_and_the_next_one_counts(wrong: bytes) -> None:
     said = [wrong]
 
     async def work() -> None:
@@ -211,7 +211,7 @@ def test_an_answer_that_cannot_be_is_refused_and_the_next_is_heard(wrong: bytes)
         clock_sync.PAUSE = clocks_pause
 
 
-def test_another_controllers_clock_is_another_clock() -> None:
+def test_the_clock_of_a_new_controller_is_measured_anew() -> None:
     now = [dict[str, int](start=1, ahead=0)]
 
     async def work() -> None:

@@ -1,4 +1,4 @@
-"""Connections between nodes of one loop, and ends that are reported together: fewer messages, the same meaning."""
+"""Connections between nodes in one loop, and ends that are reported together: fewer messages with the same meaning."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from core.protocol.peers import CONTROLLER
 from tests.backend.cluster import cluster, until
 
 
-def test_what_is_put_on_a_lane_by_any_thread_comes_out_once_and_in_order() -> None:
+def test_messages_put_on_a_lane_by_any_thread_arrive_once_and_in_order() -> None:
     async def drive() -> None:
         came: list[int] = []
 
@@ -41,7 +41,7 @@ def test_what_is_put_on_a_lane_by_any_thread_comes_out_once_and_in_order() -> No
     asyncio.run(drive())
 
 
-def test_a_lane_whose_other_end_is_gone_is_over() -> None:
+def test_a_lane_without_its_other_end_is_closed() -> None:
     async def drive() -> None:
         lane = LoopbackLane(asyncio.get_running_loop(), lambda parcel: False)
         lane.put(1)
@@ -51,7 +51,7 @@ def test_a_lane_whose_other_end_is_gone_is_over() -> None:
     asyncio.run(drive())
 
 
-def test_a_client_beside_its_controller_is_open_and_comes_back_when_their_connection_is_cut(
+def test_a_client_in_the_controllers_loop_reconnects_when_the_connection_is_cut(
     tmp_path: Path,
 ) -> None:
     async def drive() -> None:
@@ -84,7 +84,7 @@ class Heard:
         self.heard.append(event)
 
 
-def test_ends_that_come_within_a_moment_are_told_together_and_nothing_overtakes() -> None:
+def test_ends_within_a_moment_are_reported_together_and_events_keep_their_order() -> None:
     async def drive() -> None:
         node: Any = Heard()
         ends = EndReports(node)

@@ -1,4 +1,4 @@
-"""Tests an island's stream: messages are numbered, kept until seen, and taken once and in order, also in a new tree."""
+"""An island's stream: messages are numbered, kept until seen, and taken once and in order, also in a new tree."""
 
 from collections import deque
 
@@ -39,7 +39,7 @@ def formed(members: Spans = ALL, fanout: int = 2) -> Stream:
     return stream
 
 
-def test_messages_are_numbered_and_go_to_the_roots_above_those_they_are_for() -> None:
+def test_messages_are_numbered_and_go_to_the_roots_above_their_hosts() -> None:
     stream = formed()
     first, second = say(stream, 10), say(stream, 11, ((3, 4),))
     assert (first.number, first.epoch, first.tree) == (1, 1, 1)
@@ -48,7 +48,7 @@ def test_messages_are_numbered_and_go_to_the_roots_above_those_they_are_for() ->
     assert stream.targets(second.hosts) == (2,)
 
 
-def test_the_log_keeps_what_some_host_may_not_have_seen() -> None:
+def test_the_log_keeps_messages_that_some_host_may_not_have_seen() -> None:
     stream = formed()
     for what in range(3):
         say(stream, what)
@@ -73,7 +73,7 @@ def test_a_beat_for_all_counts_for_every_root_and_one_for_part_of_a_subtree_for_
     assert stream.backlog == 0
 
 
-def test_a_subtree_that_was_not_written_to_holds_nothing_back() -> None:
+def test_a_subtree_without_new_messages_holds_nothing_back() -> None:
     stream = formed()
     say(stream, 1, ((0, 1),))
     say(stream, 2, ((1, 2),))
@@ -81,7 +81,7 @@ def test_a_subtree_that_was_not_written_to_holds_nothing_back() -> None:
     assert stream.backlog == 0
 
 
-def test_while_a_tree_forms_nothing_is_written() -> None:
+def test_no_message_is_written_while_a_tree_forms() -> None:
     stream = formed()
     stream.refence(1, 2, tree(ALL, 4))
     message = say(stream, 1)
@@ -137,7 +137,7 @@ def seat_for(host: int, stream: Stream) -> Seat:
     return stream.seat(host)
 
 
-def test_an_inlet_takes_what_is_next_on_its_path_and_says_why_it_takes_nothing_else() -> None:
+def test_an_inlet_takes_the_next_message_on_its_path_and_says_why_it_refuses_others() -> None:
     stream, inlet = formed(), Inlet()
     first, second = say(stream, 1), say(stream, 2)
     assert "before any seat" in inlet.refuses(first)
@@ -169,7 +169,7 @@ def test_a_new_host_gets_no_messages_from_before() -> None:
     assert Inlet().take_seat(Seat(0, 1, 2, 0, -1, (), ALL, 17)) == 17
 
 
-# --------------------------------------------------------------------------------------------- a whole island
+# --- a whole island ---------------------------------------------------------------------------------------
 
 
 class Island:

@@ -105,7 +105,7 @@ def test_a_correct_world_passes_all_checkers() -> None:
     check(everything(), TWO_GANGS)
 
 
-def test_a_lost_host_excuses_what_was_on_it_and_the_epoch_gives_up_its_gangs() -> None:
+def test_a_lost_host_excuses_its_own_steps_and_the_epoch_gives_up_its_gangs() -> None:
     check(
         everything(),
         world(
@@ -125,7 +125,7 @@ def test_a_violation_says_when_and_what_came_before() -> None:
     assert caught.value.recent == (RunSubmitted(1, 1), RunEndSeen(1, 1), RunEndSeen(1, 1))
 
 
-def test_a_checker_hears_only_what_it_asked_for() -> None:
+def test_a_checker_gets_only_the_kinds_it_asked_for() -> None:
     class Deaf(Checker):
         name = "deaf"
         sees = (RunEndSeen,)
@@ -266,7 +266,7 @@ PLANTED: list[tuple[str, type[Checker], Feed, str]] = [
 @pytest.mark.parametrize(
     ("checker", "feed", "says"), [case[1:] for case in PLANTED], ids=[case[0] for case in PLANTED]
 )
-def test_what_is_wrong_is_found(checker: type[Checker], feed: Feed, says: str) -> None:
+def test_each_wrong_world_is_found(checker: type[Checker], feed: Feed, says: str) -> None:
     with pytest.raises(Violation, match=says):
         check([checker()], feed)
     with pytest.raises(Violation):
@@ -311,7 +311,7 @@ GOOD: list[tuple[str, type[Checker], Feed]] = [
 
 
 @pytest.mark.parametrize(("checker", "feed"), [case[1:] for case in GOOD], ids=[case[0] for case in GOOD])
-def test_what_is_right_passes(checker: type[Checker], feed: Feed) -> None:
+def test_each_right_world_passes(checker: type[Checker], feed: Feed) -> None:
     check([checker()], feed)
 
 
@@ -333,7 +333,7 @@ def test_a_correct_transfer_passes() -> None:
     check([TransferChecker(pool=20)], feed)
 
 
-def test_a_sparse_transfer_takes_what_comes() -> None:
+def test_a_sparse_transfer_takes_as_much_as_arrives() -> None:
     check([TransferChecker()], [TransferOpened(7, 1, (), sparse=True), *chunk(5, 0, 20), TransferOver(7, 1)])
 
 
@@ -345,7 +345,7 @@ def test_a_spoilt_transfer_gives_its_credit_back() -> None:
     )
 
 
-def test_what_was_promised_to_a_sender_that_is_gone_may_be_promised_to_another() -> None:
+def test_credit_of_a_lost_sender_may_be_granted_to_another() -> None:
     promised = [OPEN, Granted(7, 0, 1, 40), TransferOpened(8, 1, ((2, 0, 40),))]
     check([TransferChecker(pool=64)], [*promised, PeerLost(1, 0), Granted(8, 2, 1, 40)], rest=False)
     check([TransferChecker(pool=64)], [*promised, SpoiltCame(7, 0, 1), Granted(8, 2, 1, 40)], rest=False)
@@ -414,7 +414,7 @@ def test_a_lost_decrement_is_found() -> None:
 
 
 @pytest.mark.parametrize(("resident", "committed"), [(-1, 0), (50, 40), (50, 101)])
-def test_levels_of_memory_that_cannot_be(resident: int, committed: int) -> None:
+def test_impossible_levels_of_memory_are_found(resident: int, committed: int) -> None:
     controller = FakeController()
     controller.ledger.resident, controller.ledger.committed = resident, committed
     with pytest.raises(Violation, match="each should be at most the next"):

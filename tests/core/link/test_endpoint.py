@@ -211,7 +211,7 @@ def test_a_message_to_a_process_that_died_does_not_reach_its_successor() -> None
     assert pair.mouths[1].heard == ["connected"]
 
 
-def test_silence_for_a_lease_ends_it_and_both_can_begin_again() -> None:
+def test_a_silence_as_long_as_a_lease_ends_the_link_and_both_ends_can_begin_again() -> None:
     pair = Pair()
     pair.connect()
     pair.flow()
@@ -225,7 +225,7 @@ def test_silence_for_a_lease_ends_it_and_both_can_begin_again() -> None:
     assert pair.mouths[1].heard[2:] == ["connected", 7]
 
 
-def test_a_process_that_did_not_run_does_not_take_that_for_silence() -> None:
+def test_a_process_that_was_stopped_does_not_take_its_own_pause_for_silence() -> None:
     pair = Pair()
     pair.connect()
     pair.flow()
@@ -242,7 +242,7 @@ def test_a_process_that_did_not_run_does_not_take_that_for_silence() -> None:
     while pair.now < 4 * LEASE and (at := pair.ends[0].next_wakeup()) is not None:
         pair.now = at
         pair.feed(0, Wakeup())
-    assert len(pair.mouths[0].heard) == 2, "silence that it has listened to ends the link"
+    assert len(pair.mouths[0].heard) == 2, "a silence that it has listened to ends the link"
     assert 3 * LEASE < pair.now <= 4 * LEASE
 
 
@@ -284,7 +284,7 @@ def test_the_driver_says_which_peers_can_be_reached(reach: Reach, said: list[Com
     assert pair.mouths[1].heard == (["connected"] if reach == "drop" else ["connected", 1])
 
 
-def test_a_home_is_always_linked() -> None:
+def test_a_home_peer_is_always_linked() -> None:
     mouth = Mouth()
     end = Endpoint(mouth, 0, 1, LEASE, homes=(1,))
     assert end.start(0) == [Dial(1)]
@@ -307,7 +307,7 @@ def test_one_message_to_many_is_one_object_in_all_their_frames() -> None:
         assert write.packet.message is message
 
 
-def test_a_message_to_itself_comes_back_and_is_shown() -> None:
+def test_a_message_to_itself_is_delivered_and_shown() -> None:
     mouth = Mouth()
     end = Endpoint(mouth, 0, 1, LEASE)
     assert end.handle(Say((Send((0,), Cancel(3)),)), 0) == [Send((0,), Cancel(3))]
@@ -322,7 +322,7 @@ def test_a_link_to_a_process_that_was_restarted_elsewhere_ends_at_once() -> None
     assert pair.mouths[0].heard == ["connected", "it began anew elsewhere"]
     assert not pair.ends[0].linked(1)
     pair.feed(0, Elsewhere(1))
-    assert len(pair.mouths[0].heard) == 2, "of one that is not linked it is no news"
+    assert len(pair.mouths[0].heard) == 2, "for a peer that is not linked it is no news"
 
 
 def test_both_ends_keep_the_same_one_of_two_connections() -> None:
@@ -330,7 +330,7 @@ def test_both_ends_keep_the_same_one_of_two_connections() -> None:
     assert first.keeps_ours(7) != second.keeps_ours(3)
 
 
-def test_a_peer_that_breaks_the_rules_is_hung_up() -> None:
+def test_a_peer_that_breaks_the_rules_is_disconnected() -> None:
     pair = Pair()
     pair.connect()
     pair.flow()

@@ -31,7 +31,7 @@ def ids(gone: list[Buffer]) -> list[int]:
 # --- one count --------------------------------------------------------------------------------------------
 
 
-def test_the_last_of_handle_promise_and_runs_to_let_go_frees_it() -> None:
+def test_a_buffer_is_freed_when_handle_promise_and_runs_have_all_released_it() -> None:
     buffers = one()
     buffers.hold(7)
     assert ids(buffers.release(ANN, 70)) == []
@@ -40,7 +40,7 @@ def test_the_last_of_handle_promise_and_runs_to_let_go_frees_it() -> None:
     assert 7 not in buffers
 
 
-def test_a_result_that_nobody_wants_is_freed_behind_its_maker() -> None:
+def test_an_unwanted_result_is_freed_behind_its_maker() -> None:
     buffers = one(handle=False)
     (gone,) = buffers.ordered(7, seq=3)
     assert gone.on_device
@@ -67,7 +67,7 @@ def test_a_client_that_dies_frees_exactly_what_it_owned() -> None:
     assert [buffer.id for buffer in buffers] == [1]
 
 
-def test_the_first_blame_sticks() -> None:
+def test_the_first_blame_is_kept() -> None:
     buffers = one()
     buffers.poison(7, LOST)
     buffers.poison(7, LATER)
@@ -75,7 +75,7 @@ def test_the_first_blame_sticks() -> None:
     assert (buffers[7].state, buffers[7].blame) == ("poisoned", LOST)
 
 
-def test_letting_go_of_what_one_does_not_hold_is_illegal_and_changes_nothing() -> None:
+def test_releasing_a_buffer_that_is_not_held_is_illegal_and_changes_nothing() -> None:
     buffers = one()
     for wrong in (
         lambda: buffers.let_go([7]),
@@ -110,7 +110,7 @@ deeds = st.lists(
 
 @settings(max_examples=200)
 @given(deeds)
-def test_the_count_reaches_zero_exactly_when_the_last_holder_lets_go(
+def test_the_count_reaches_zero_exactly_when_the_last_holder_releases(
     story: list[tuple[str, int, int]],
 ) -> None:
     """Checked against sets of holders, in which each has a name."""
@@ -158,7 +158,7 @@ def test_the_count_reaches_zero_exactly_when_the_last_holder_lets_go(
 # --- donation ---------------------------------------------------------------------------------------------
 
 
-def test_a_donation_is_effective_only_if_nobody_else_holds_it() -> None:
+def test_a_donation_takes_effect_only_if_the_buffer_has_no_other_holder() -> None:
     buffers = one(promise=False)
     buffers.hold(7)
     assert not buffers.is_sole(7, 100)  # the client's handle
@@ -170,7 +170,7 @@ def test_a_donation_is_effective_only_if_nobody_else_holds_it() -> None:
     assert not buffers.is_sole(7, 60)  # smaller than what the plan says
 
 
-def test_a_bound_is_not_to_be_taken_over_before_the_size_is_known() -> None:
+def test_memory_of_a_bound_is_not_taken_over_before_the_size_is_known() -> None:
     buffers = Buffers()
     buffers.create(7, ANN, 70, 0, 100, exact=False)
     buffers.hold(7)
@@ -182,7 +182,7 @@ def test_a_bound_is_not_to_be_taken_over_before_the_size_is_known() -> None:
 
 
 @pytest.mark.parametrize("made_first", [True, False])
-def test_what_a_run_has_taken_over_is_freed_by_that_run_alone(made_first: bool) -> None:
+def test_memory_that_a_run_has_taken_over_is_freed_only_by_that_run(made_first: bool) -> None:
     buffers = one()
     buffers.hold(7)
     buffers.release(ANN, 70)
@@ -197,7 +197,7 @@ def test_what_a_run_has_taken_over_is_freed_by_that_run_alone(made_first: bool) 
 
 
 @pytest.mark.parametrize("made", [True, False])
-def test_what_was_not_consumed_after_all_is_its_own_again(made: bool) -> None:
+def test_an_argument_that_was_not_consumed_belongs_to_its_owner_again(made: bool) -> None:
     buffers = one()
     buffers.hold(7)
     buffers.release(ANN, 70)
@@ -249,7 +249,7 @@ class Desk:
         }
 
 
-def test_the_least_recently_used_go_first() -> None:
+def test_the_least_recently_used_buffers_are_spilled_first() -> None:
     desk = Desk(30, 30, 30)
     desk.buffers.touch(0, seq=1)
     assert desk.victims(40) == [1]
@@ -257,7 +257,7 @@ def test_the_least_recently_used_go_first() -> None:
     assert desk.victims(60, keep=(2,)) == [1, 0]
 
 
-def test_what_is_on_its_way_or_not_filled_is_not_idle_but_a_waiting_run_keeps_nothing() -> None:
+def test_a_buffer_that_is_moving_or_unfilled_is_not_idle_but_a_waiting_run_does_not_keep_it() -> None:
     desk = Desk(30, 30, 30)
     for ident in (0, 1):
         desk.buffers.hold(ident)
@@ -271,7 +271,7 @@ def test_what_is_on_its_way_or_not_filled_is_not_idle_but_a_waiting_run_keeps_no
     assert desk.victims(100) == [0, 2, 1]
 
 
-def test_a_spilled_buffer_is_counted_where_it_is_and_comes_back() -> None:
+def test_a_spilled_buffer_is_counted_where_it_is_and_can_be_restored() -> None:
     desk = Desk(60)
     buffer = desk.buffers[0]
     desk.spill.begin(buffer)
@@ -287,7 +287,7 @@ def test_a_spilled_buffer_is_counted_where_it_is_and_comes_back() -> None:
 
 
 @pytest.mark.parametrize("taken_first", [False, True])
-def test_a_donated_buffer_comes_back_into_the_run_s_own_memory(taken_first: bool) -> None:
+def test_a_donated_buffer_is_restored_into_the_runs_own_memory(taken_first: bool) -> None:
     desk = Desk(60)
     buffer = desk.buffers.hold(0)
     desk.buffers.release(ANN, 10)
@@ -312,7 +312,7 @@ def test_a_donated_buffer_comes_back_into_the_run_s_own_memory(taken_first: bool
 
 @pytest.mark.parametrize("blame", [None, LOST])
 @pytest.mark.parametrize("coming", [False, True])
-def test_what_is_let_go_while_it_is_copied_is_free_when_it_has_been(
+def test_a_buffer_that_is_released_during_its_copy_is_freed_after_it(
     coming: bool, blame: Blame | None
 ) -> None:
     desk = Desk(60)
@@ -334,7 +334,7 @@ def test_what_is_let_go_while_it_is_copied_is_free_when_it_has_been(
     assert (desk.resident(), desk.on_hosts()) == (0, {0: 0, 1: 0})
 
 
-def test_host_dram_is_limited() -> None:
+def test_host_memory_is_limited() -> None:
     desk = Desk(30, 30, dram=100)
     assert desk.victims(70) == [0]
     assert desk.victims(90) is None  # each host has two shards: the first buffer takes 60 of 100 bytes
@@ -352,7 +352,7 @@ def test_the_error_names_the_holders() -> None:
     )
 
 
-def test_what_cannot_happen_to_a_buffer_is_illegal() -> None:
+def test_an_impossible_event_of_a_buffer_is_illegal() -> None:
     for state in ("promised", "ready", "spilling", "spilled", "restoring", "poisoned"):
         for event in ("filled", "spill", "copied", "restore", "spoilt"):
             buffer = Buffer(1, ANN, 1, 0, 1)

@@ -1,4 +1,4 @@
-"""Tests device memory: what a plan needs, which runs are admitted, and the levels in the order and on devices."""
+"""Device memory: what a plan needs, which runs are admitted, and the levels in the order and on devices."""
 
 from collections.abc import Iterator
 from random import Random
@@ -66,10 +66,10 @@ def step_of_training(nbytes: int) -> Plan:
     return draft.plan()
 
 
-# --- what a plan takes ------------------------------------------------------------------------------------
+# --- what a plan needs ------------------------------------------------------------------------------------
 
 
-def test_a_chain_holds_what_two_neighbours_hold() -> None:
+def test_a_chain_needs_the_memory_of_two_neighbours() -> None:
     desk = Desk()
     assert desk.admit(1, chain(10, 30, 20)) is None
     assert desk.on(0) == (0, 50)  # the second and the third at once; the first is free by then
@@ -84,14 +84,14 @@ def test_a_chain_holds_what_two_neighbours_hold() -> None:
     assert desk.on(0) == (0, 0)
 
 
-def test_what_nobody_reads_is_gone_behind_its_maker() -> None:
+def test_a_value_that_nothing_reads_is_freed_behind_its_maker() -> None:
     desk = Desk()
     desk.admit(1, one_gang(30))
     desk.ledger.entered(1, 0, 0)
     assert desk.on(0) == (0, 0)
 
 
-def test_a_device_in_two_places_of_a_plan_sees_both() -> None:
+def test_a_device_in_two_places_of_a_plan_counts_both() -> None:
     draft = Draft(1)
     wide = draft.gang(FOUR, (), (20,))
     draft.gang(TWO, (), (30,))
@@ -102,7 +102,7 @@ def test_a_device_in_two_places_of_a_plan_sees_both() -> None:
     assert desk.on(3) == (0, 25)
 
 
-def test_a_target_counts_from_when_it_may_come_and_what_is_sent_until_it_is_gone() -> None:
+def test_a_target_counts_from_when_it_may_arrive_and_a_source_until_it_is_sent() -> None:
     draft = Draft(1)
     for _ in range(3):  # three micro-batches; the first stage need not wait for the second
         (made,) = draft.gang(FOUR, (), (10,))
@@ -204,7 +204,7 @@ def test_scratch_counts_as_a_maximum_and_not_as_a_sum() -> None:
     assert answer.missing == {0: 10}
 
 
-def test_scratch_and_peak_of_one_run_count_when_they_meet() -> None:
+def test_scratch_and_peak_of_one_run_count_together_when_they_coincide() -> None:
     draft = Draft(1)
     draft.gang(FOUR, draft.gang(FOUR, (), (60,)), (5,))
     draft.gang(FOUR, (), (0,), temp=90)
@@ -266,7 +266,7 @@ def test_a_run_that_is_short_of_memory_learns_whether_waiting_helps() -> None:
     assert desk.admit(2, one_gang(60)) is None
 
 
-def test_a_donated_argument_is_among_what_a_run_gives_back() -> None:
+def test_a_donated_argument_counts_among_what_a_run_gives_back() -> None:
     desk, draft = Desk(), Draft(1)
     big = draft.arg(FOUR, 60)
     draft.gang(FOUR, (big,), (10,), donate=(big,))
@@ -276,7 +276,7 @@ def test_a_donated_argument_is_among_what_a_run_gives_back() -> None:
     assert desk.admit(2, one_gang(90)) == Short({0: 50}, running=True, enough=True)
 
 
-def test_a_withdrawn_run_gives_back_what_it_has_not_used_and_names_what_is_left() -> None:
+def test_a_withdrawn_run_gives_back_its_unused_memory_and_names_the_rest() -> None:
     desk, key = Desk(), 0
     desk.admit(1, chain(10, 30, 20))
     desk.ledger.entered(1, 0, 0)
@@ -302,7 +302,7 @@ def test_an_irregular_output_gives_back_its_surplus() -> None:
     assert desk.on(0) == (0, 0)
 
 
-def test_the_surplus_of_what_is_passed_on_is_not_given_back() -> None:
+def test_the_surplus_of_memory_that_is_passed_on_is_not_given_back() -> None:
     draft = Draft(1)
     (rows,) = draft.gang(FOUR, (), (60,), irregular=True)
     draft.keep(*draft.gang(FOUR, (rows,), (60,), donate=(rows,)))
@@ -313,7 +313,7 @@ def test_the_surplus_of_what_is_passed_on_is_not_given_back() -> None:
     assert desk.on(0) == (60, 60)
 
 
-def test_what_is_illegal_changes_nothing() -> None:
+def test_an_illegal_call_changes_nothing() -> None:
     desk = Desk()
     desk.admit(1, chain(10, 30, 20))
     before = desk.ledger.counters()
@@ -332,7 +332,7 @@ def test_what_is_illegal_changes_nothing() -> None:
         desk.ledger.entered(1, 0, 1)
 
 
-def test_a_split_atom_has_the_same_past_and_its_own_future() -> None:
+def test_a_split_atom_keeps_its_past_and_has_its_own_future() -> None:
     desk = Desk()
     desk.admit(1, chain(10, 30, 20))
     desk.ledger.entered(1, 0, 0)
@@ -344,7 +344,7 @@ def test_a_split_atom_has_the_same_past_and_its_own_future() -> None:
     assert desk.on(3) == (30, 50)
 
 
-# --- room that is physically there ------------------------------------------------------------------------
+# --- memory that is physically free -----------------------------------------------------------------------
 
 
 def test_a_receive_waits_for_the_last_gang_beside_which_it_does_not_fit() -> None:
@@ -363,7 +363,7 @@ def test_a_receive_waits_for_the_last_gang_beside_which_it_does_not_fit() -> Non
     assert desk.ledger.after(key, 59) == -1
 
 
-def test_what_is_freed_behind_a_queued_gang_is_there_until_that_has_finished() -> None:
+def test_memory_freed_behind_a_queued_gang_is_in_use_until_the_gang_has_finished() -> None:
     desk = Desk()
     key = desk.atoms.intern(FOUR)
     desk.ledger.admit(-1, None, [(key, 50)])
@@ -421,7 +421,7 @@ def story(seed: int, dram: int = 10**9, cancels: bool = True, turns: int = 120) 
 
 @settings(max_examples=150)
 @given(seeds)
-def test_memory_never_exceeds_what_there_is_and_the_ledger_knows_it_to_the_byte(seed: int) -> None:
+def test_memory_never_exceeds_the_capacity_and_the_ledger_knows_it_to_the_byte(seed: int) -> None:
     """The world checks this after every event, in the devices' order and physically.
 
     Nothing is left at the end. No run that would fit alone is refused, since host memory is large enough.
@@ -437,7 +437,7 @@ def test_without_host_memory_some_run_is_refused_and_nothing_hangs(seed: int, dr
         assert "client 1 holds buffer" in text
 
 
-def test_the_stories_are_not_empty() -> None:
+def test_the_drawn_stories_contain_every_outcome() -> None:
     """The stories of the laws above have runs that are admitted, refused, spilled and restored."""
     worlds = [story(seed) for seed in range(12)]
     assert sum(world.seq for world in worlds) > 200
@@ -449,7 +449,7 @@ def test_the_stories_are_not_empty() -> None:
     assert any(story(seed, dram=0).refused for seed in range(12))
 
 
-def test_drawn_plans_have_everything() -> None:
+def test_drawn_plans_contain_every_feature() -> None:
     plans = [draw_plan(Random(seed), 0) for seed in range(50)]
     steps = [step for plan in plans for step in plan.steps]
     assert any(isinstance(step, Move) for step in steps)
@@ -470,7 +470,7 @@ def test_a_footprint_is_derived_once_and_follows_the_atoms() -> None:
     assert [group.atoms for group in first.groups] == [(0, 1)]
 
 
-def test_sizes_read_well() -> None:
+def test_sizes_are_written_readably() -> None:
     assert [size_text(n) for n in (0, 1023, 1536, 16 << 30)] == [
         "0 bytes",
         "1023 bytes",

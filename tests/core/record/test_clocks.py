@@ -89,7 +89,7 @@ def test_the_true_offset_is_within_the_bound_at_all_times(offset: int, many: lis
 
 
 @given(st.lists(steps, min_size=1, max_size=30), spans(300 * S))
-def test_no_exchange_makes_less_known(many: list[Step], ours: int) -> None:
+def test_an_exchange_never_makes_the_estimate_worse(many: list[Step], ours: int) -> None:
     two, clock = Two(0), PeerClock()
     last: Estimate | None = None
     rounded = len(many) + 1  # each reading may round up by a nanosecond
@@ -104,7 +104,7 @@ def test_no_exchange_makes_less_known(many: list[Step], ours: int) -> None:
 
 
 @given(st.lists(steps, min_size=1, max_size=30), spans(300 * S))
-def test_two_readings_say_all_that_all_of_them_do(many: list[Step], ours: int) -> None:
+def test_two_readings_give_the_same_estimate_as_all_readings(many: list[Step], ours: int) -> None:
     two, clock = Two(5), PeerClock()
     for step in many:
         clock.heard(two.exchange(step))
@@ -125,7 +125,7 @@ def test_a_restored_clock_gives_the_same_estimates(many: list[Step]) -> None:
     assert [again.at(at) for at in two.truth] == [clock.at(at) for at in two.truth]
 
 
-def test_of_several_exchanges_the_quick_ones_count() -> None:
+def test_the_quickest_exchanges_count() -> None:
     clock = PeerClock()
     # The message to them was slow, so their clock seems to be 0.7 ms ahead.
     clock.heard(ClockExchange(0, 1_700_000, 1_700_000, 2 * MS))
@@ -147,7 +147,7 @@ def test_the_bound_grows_until_the_next_exchange() -> None:
     assert [each.bound for each in known if each] == [51, 200_051, 1_000_051]
 
 
-def test_a_clock_that_jumps_starts_again_and_earlier_times_are_unknown() -> None:
+def test_after_a_clock_jumps_the_estimate_starts_again_and_earlier_times_are_unknown() -> None:
     clock = PeerClock()
     clock.heard(ClockExchange(0, 50, 50, 100))
     clock.heard(ClockExchange(S, S + 5 * S, S + 5 * S, S + 100))
@@ -158,14 +158,14 @@ def test_a_clock_that_jumps_starts_again_and_earlier_times_are_unknown() -> None
     assert abs(known.offset - 5 * S) <= known.bound <= 100
 
 
-def test_a_clock_that_runs_off_too_fast_is_noticed() -> None:
+def test_a_clock_that_drifts_too_fast_is_noticed() -> None:
     two, clock = Two(0, rate=10 * RATE), PeerClock()
     for _ in range(10):
         clock.heard(two.exchange(Step(S, 1000, 1000, 1000, (1.0, 1.0, 1.0, 1.0))))
     assert clock.jumps == 9
 
 
-def test_after_another_clock_has_taken_its_place_only_what_is_new_counts() -> None:
+def test_after_another_clock_has_replaced_it_only_new_exchanges_count() -> None:
     clock = PeerClock()
     clock.heard(ClockExchange(0, 50, 50, 100))
     clock.forget(200)
@@ -211,7 +211,7 @@ def test_impossible_readings_are_refused(readings: list[Reading]) -> None:
         PeerClock.restored(readings)
 
 
-def test_readings_of_hours_are_few_and_the_latest_are_dense() -> None:
+def test_readings_over_hours_are_few_and_the_latest_are_dense() -> None:
     two, clock = Two(0), PeerClock()
     for _ in range(10 * KEPT):
         clock.heard(two.exchange(Step(4 * S, 50_000, 1000, 50_000, (0.0, 0.0, 0.0, 0.0))))

@@ -1,4 +1,4 @@
-"""Tests `Resources` as its callers see it: slices are bound, shared, exclusive, wait, are released and are moved."""
+"""`Resources` as its callers see it: slices are bound, shared, exclusive, wait, are released and are moved."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def alone(devices: int, name: str = "s", **more: object) -> SliceSpec:
 # --- sharing ------------------------------------------------------------------------------------------------
 
 
-def test_slices_share_devices_and_the_least_loaded_come_first() -> None:
+def test_slices_share_devices_and_the_least_loaded_devices_are_taken_first() -> None:
     r = all_up(small(hosts=2, devices_per_host=2))
     assert bound(r.bind(1, take(2))) == [0, 1]
     assert bound(r.bind(2, take(2))) == [2, 3]
@@ -50,12 +50,12 @@ def test_slices_share_devices_and_the_least_loaded_come_first() -> None:
     assert bound(r.bind(5, take(1))) == [1]
 
 
-def test_slices_of_one_session_share_like_others() -> None:
+def test_slices_of_one_session_share_devices_like_those_of_several() -> None:
     r = all_up(small(hosts=2, devices_per_host=1))
     assert [bound(r.bind(1, take(1, name))) for name in "abc"] == [[0], [1], [0]]
 
 
-def test_a_slice_is_bound_at_first_use_and_then_the_same() -> None:
+def test_a_slice_is_bound_at_first_use_and_keeps_its_devices() -> None:
     r = all_up(small(hosts=2, devices_per_host=2))
     first = r.bind(1, take(2))
     assert r.bind(2, take(2)) != first
@@ -65,7 +65,7 @@ def test_a_slice_is_bound_at_first_use_and_then_the_same() -> None:
     assert [r.load(device) for device in range(4)] == [1, 1, 1, 1]
 
 
-def test_one_name_is_one_slice() -> None:
+def test_one_name_in_a_session_is_one_slice() -> None:
     r = all_up(small(hosts=2, devices_per_host=2))
     r.bind(1, take(2))
     with pytest.raises(
@@ -77,7 +77,7 @@ def test_one_name_is_one_slice() -> None:
     assert bound(r.bind(1, take(3))) == [0, 1, 2]
 
 
-def test_kind_and_island_are_kept_to() -> None:
+def test_the_requested_kind_and_island_are_respected() -> None:
     gpu = Island(name="gpu", hosts=1, devices_per_host=4, kind="h100")
     r = all_up(Cluster((Island(name="cpu", hosts=2, devices_per_host=2), gpu)))
     assert bound(r.bind(1, take(2, "a", kind="h100"))) == [4, 5]
@@ -118,10 +118,10 @@ def test_release_gives_back_exactly_what_was_bound() -> None:
     assert sum(r.load(device) for device in range(4)) == 2
 
 
-# --- alone --------------------------------------------------------------------------------------------------
+# --- exclusive slices ---------------------------------------------------------------------------------------
 
 
-def test_an_exclusive_slice_has_its_devices_alone() -> None:
+def test_an_exclusive_slice_shares_no_device() -> None:
     r = all_up(small(hosts=2, devices_per_host=2))
     assert bound(r.bind(1, alone(2))) == [0, 1]
     assert bound(r.bind(2, take(2))) == [2, 3]
@@ -174,7 +174,7 @@ def test_a_slice_that_lacks_hosts_keeps_no_devices_from_others() -> None:
     assert r.retry() == [(1, "s", Bound(line(0, 0, 2)))]
 
 
-def test_a_released_waiter_is_out_of_the_line() -> None:
+def test_a_waiting_slice_that_is_released_leaves_the_queue() -> None:
     r = all_up(small(hosts=1, devices_per_host=2))
     r.bind(1, take(2))
     waits(r.bind(2, alone(2)))
@@ -184,7 +184,7 @@ def test_a_released_waiter_is_out_of_the_line() -> None:
     assert r.waiting() == ()
 
 
-# --- what cannot be, and what must wait ---------------------------------------------------------------------
+# --- impossible slices and waiting slices -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_released_waiter_is_out_of_the_line() -> None:
         (alone(7, mesh=(7, 1)), "The nearest that would fit: 4 devices as a mesh 4x1, exclusive"),
     ],
 )
-def test_an_impossible_slice_is_told_what_would_fit(spec: SliceSpec, text: str) -> None:
+def test_an_impossible_slice_is_refused_with_what_would_fit(spec: SliceSpec, text: str) -> None:
     pod = Island(name="pod", hosts=2, devices_per_host=4, kind="v3", torus=(2, 4), wraps=(False, False))
     r = Resources(Cluster((pod, Island(name="few", hosts=1, devices_per_host=2))))
     with pytest.raises(Impossible) as refused:
@@ -225,7 +225,7 @@ def test_a_slice_that_waits_for_hosts_names_them() -> None:
     assert bound(r.bind(3, take(1))) == [3]
 
 
-def test_hosts_come_and_go_by_the_table() -> None:
+def test_only_hosts_of_the_table_can_join_and_leave() -> None:
     r = Resources(small(hosts=2, devices_per_host=2))
     for wrong in (r.host_draining, r.host_lost, r.device_lost):
         with pytest.raises(Illegal, match="is absent: it cannot be"):
@@ -277,7 +277,7 @@ def test_a_slice_moves_to_another_island_only_if_it_named_none_and_its_own_has_n
     assert r.retry() == [(3, "s", Bound(line(1, 4, 4)))]
 
 
-def test_a_slice_that_must_move_stays_on_its_island_though_others_carry_less() -> None:
+def test_a_slice_that_must_move_stays_on_its_island_even_if_others_are_less_loaded() -> None:
     r = all_up(small(hosts=2, devices_per_host=1, islands=2))
     r.bind(1, take(1))
     r.bind(2, take(1, island="i0"))
@@ -313,7 +313,7 @@ def test_spares_stay_out_until_a_host_fails() -> None:
     assert bound(r.bind(5, take(2))) == [0, 1]  # the spare is not used any more
 
 
-def test_the_spare_that_carries_slices_is_the_one_that_stands_in() -> None:
+def test_the_spare_that_carries_slices_is_the_one_that_replaces_a_host() -> None:
     r = all_up(Cluster((Island(name="i", hosts=4, devices_per_host=1, spares=2),)))
     r.bind(1, take(2))
     r.host_lost(2)
@@ -323,7 +323,7 @@ def test_the_spare_that_carries_slices_is_the_one_that_stands_in() -> None:
     assert bound(r.bind(2, take(2))) == [1, 3]
 
 
-def test_one_spare_stands_in_for_one_host() -> None:
+def test_one_spare_replaces_one_host() -> None:
     r = all_up(Cluster((Island(name="i", hosts=4, devices_per_host=1, spares=2),)))
     r.host_lost(0)
     assert bound(r.bind(1, alone(2))) == [1, 2]

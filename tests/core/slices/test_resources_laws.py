@@ -111,7 +111,9 @@ def check(r: Resources, settled: bool) -> None:
 
 @given(clusters(), st.lists(STEPS, max_size=25), st.booleans())
 @settings(max_examples=250)
-def test_whatever_happens(cluster: Cluster, steps: list[tuple[str, object, object]], up: bool) -> None:
+def test_loads_and_slices_are_consistent_under_any_calls(
+    cluster: Cluster, steps: list[tuple[str, object, object]], up: bool
+) -> None:
     """Loads are those of the bound slices, exclusive slices overlap no others, and devices are distinct and alive.
 
     The same calls give the same results. In the end all hosts come back, and each slice that waits is bound when the

@@ -65,7 +65,7 @@ def is_close(effects: list[Command], peer: int) -> bool:
     return len(effects) == 1 and isinstance(effects[0], Close) and effects[0].peer == peer
 
 
-# ------------------------------------------------------------------------------------------------------- send
+# --- sending ----------------------------------------------------------------------------------------------
 
 
 def test_a_sender_with_contents_and_no_credits_offers_them() -> None:
@@ -84,7 +84,7 @@ def test_it_sends_what_is_granted_in_chunks_and_no_more() -> None:
     )
 
 
-def test_credits_that_came_early_are_used_at_once_and_make_the_offer_needless() -> None:
+def test_early_credits_are_used_at_once_and_no_offer_is_needed() -> None:
     it = machine()
     assert came(it, 1, Grant(T, 0, 1, 50)) == []
     assert open_send(it, (1, 0, 60)) == to(1, Chunk(T, 0, 1, 0, 0, 50))
@@ -109,11 +109,11 @@ def test_a_poisoned_source_tells_all_receivers_and_is_not_held() -> None:
     assert came(it, 1, Grant(T, 0, 1, 10)) == []
 
 
-def test_nothing_to_send_is_sent() -> None:
+def test_a_send_of_nothing_is_sent_at_once() -> None:
     assert open_send(machine()) == [Sent(T)]
 
 
-def test_a_receiver_that_lets_go_early_gets_no_more() -> None:
+def test_a_receiver_that_drops_the_transfer_early_gets_no_more() -> None:
     it = machine()
     open_send(it, (1, 0, 100))
     assert came(it, 1, Landed(T, 0, 1)) == [Sent(T)]
@@ -149,10 +149,10 @@ def test_a_dropped_send_spoils_receivers_that_have_not_been_sent_all() -> None:
     assert open_send(other, (1, 0, 10)) == [*to(1, Spoilt(T, 0, 1, BOOM)), Sent(T)]
 
 
-# ----------------------------------------------------------------------------------------------------- receiv
+# --- receiving --------------------------------------------------------------------------------------------
 
 
-def test_credits_go_out_before_the_source_exists_so_that_data_flow_when_it_does() -> None:
+def test_credits_are_granted_before_the_source_exists_so_that_data_flow_at_once() -> None:
     it = machine()
     assert open_recv(it, (1, 0, 70), (2, 1, 500)) == to(1, Grant(T, 1, 0, 70)) + to(2, Grant(T, 2, 0, 100))
     assert came(it, 2, Chunk(T, 2, 0, 1, 0, 50)) == [
@@ -161,7 +161,7 @@ def test_credits_go_out_before_the_source_exists_so_that_data_flow_when_it_does(
     ]
 
 
-def test_a_sender_has_landed_when_its_last_byte_is_here_and_the_transfer_when_all_have() -> None:
+def test_a_sender_has_landed_with_its_last_byte_and_the_transfer_when_all_senders_have() -> None:
     it = machine()
     open_recv(it, (1, 0, 50), (1, 1, 0), (2, 2, 10))
     came(it, 1, Chunk(T, 1, 0, 1, 0, 0))
@@ -177,7 +177,7 @@ def test_pieces_of_no_bytes_need_a_grant_but_no_credits() -> None:
     assert open_recv(it, transfer=8) == [Received(8)]
 
 
-def test_a_spoilt_sender_spoils_the_whole_once_the_others_are_over_and_the_lowest_is_blamed() -> None:
+def test_a_spoilt_sender_spoils_the_transfer_when_the_others_are_over_and_the_lowest_is_blamed() -> None:
     other = Blame("user", "other", host=2)
     for first, second in ((1, 2), (2, 1)):
         it = machine()
@@ -195,7 +195,7 @@ def test_poison_may_come_before_the_receive_is_open() -> None:
     assert open_recv(it, (1, 0, 50)) == [Received(T, BOOM)]
 
 
-def test_a_dropped_receive_ends_and_its_senders_may_let_go() -> None:
+def test_a_dropped_receive_ends_and_its_senders_may_release_their_sources() -> None:
     it = machine()
     open_recv(it, (1, 0, 50))
     assert drop(it) == [*to(1, Landed(T, 1, 0)), Received(T, BOOM)]
@@ -213,7 +213,7 @@ def test_a_transfer_dropped_before_it_opens_ends_as_it_opens() -> None:
     assert open_recv(it, (1, 0, 50)) == [Received(T, BOOM)]
 
 
-# ---------------------------------------------------------------------------------------------------- sparse
+# --- sparse -----------------------------------------------------------------------------------------------
 
 
 def test_a_sparse_receiver_learns_of_senders_by_their_offers_and_of_the_end_by_a_count() -> None:
@@ -235,7 +235,7 @@ def test_count_and_offers_may_come_before_the_memory() -> None:
     assert came(it, 5, Chunk(T, 5, 0, 9, 0, 10))[-1] == Received(T)
 
 
-def test_nothing_counted_is_nothing_to_wait_for() -> None:
+def test_a_sparse_receive_with_a_count_of_zero_waits_for_nothing() -> None:
     it = machine()
     open_recv(it, sparse=True)
     assert expect(it, 0) == [Received(T)]
@@ -244,7 +244,7 @@ def test_nothing_counted_is_nothing_to_wait_for() -> None:
     assert open_recv(other, sparse=True) == [Received(T)]
 
 
-def test_a_spoilt_sparse_exchange_ends_at_once_and_all_others_let_go() -> None:
+def test_a_spoilt_sparse_exchange_ends_at_once_and_releases_all_others() -> None:
     it = machine()
     open_recv(it, sparse=True)
     came(it, 5, Offer(T, 5, 0, ((9, 10),)))
@@ -271,10 +271,10 @@ def test_more_pieces_offered_than_counted_is_an_error() -> None:
     assert is_close(came(other, 5, Offer(T, 5, 0, ((9, 10), (8, 10)))), 5)
 
 
-# ------------------------------------------------------------------------------------------------------ credi
+# --- credits ----------------------------------------------------------------------------------------------
 
 
-def test_credits_go_to_the_lowest_in_the_global_order_first() -> None:
+def test_credits_are_granted_in_the_global_order() -> None:
     it = machine()
     for transfer in (9, 8, 7):
         open_recv(it, (1, 0, 1000), transfer=transfer, seq=transfer)
@@ -287,7 +287,7 @@ def test_credits_go_to_the_lowest_in_the_global_order_first() -> None:
     assert came(it, 1, Chunk(8, 1, 0, 0, 0, 50))[1:] == to(1, Grant(8, 1, 0, 50))
 
 
-def test_what_is_not_ready_never_holds_the_reserve() -> None:
+def test_a_lane_that_is_not_ready_never_holds_the_reserve() -> None:
     it = machine()
     granted = [
         effect
@@ -299,7 +299,7 @@ def test_what_is_not_ready_never_holds_the_reserve() -> None:
     assert it.pool.out == 400
 
 
-def test_early_credits_go_by_the_order_too_and_come_free_when_a_source_is_ready() -> None:
+def test_early_credits_are_granted_in_the_global_order_and_freed_when_a_source_is_ready() -> None:
     it = machine()
     for transfer in (1, 2, 3, 9, 8):
         open_recv(it, (1, 0, 100), transfer=transfer, seq=transfer)
@@ -328,7 +328,7 @@ def test_a_pool_holds_two_chunks_at_least() -> None:
         Transfer(0, pool=99, chunk=50)
 
 
-# ---------------------------------------------------------------------------------------------- what makes no
+# --- invalid messages -------------------------------------------------------------------------------------
 
 
 def receiving() -> Transfer:
@@ -380,7 +380,7 @@ def test_a_receiver_that_has_no_pieces_is_closed() -> None:
     assert is_close(came(it, 1, Grant(T, 0, 1, 101)), 1)
 
 
-def test_a_sparse_sender_offers_once_and_something() -> None:
+def test_a_sparse_sender_offers_once_and_never_nothing() -> None:
     it = machine()
     open_recv(it, sparse=True)
     came(it, 5, Offer(T, 5, 0, ((9, 10),)))
@@ -402,7 +402,7 @@ def test_early_messages_are_bounded_for_each_peer() -> None:
     assert came(it, 1, Grant(8, 0, 1, 5)) == []
 
 
-def test_the_local_caller_is_told_when_it_errs_and_nothing_has_changed() -> None:
+def test_an_error_of_the_local_caller_is_raised_and_changes_nothing() -> None:
     it = machine()
     open_send(it, (1, 0, 10))
     open_recv(it, (1, 0, 10))
@@ -426,10 +426,10 @@ def test_only_the_last_ends_are_remembered() -> None:
     assert is_close(came(it, 1, Chunk(3, 1, 0, 0, 0, 5)), 1)
 
 
-# -------------------------------------------------------------------------------------------------- a peer is
+# --- a lost peer ------------------------------------------------------------------------------------------
 
 
-def test_a_lost_peer_spoils_what_was_to_come_and_needs_nothing_any_more() -> None:
+def test_a_lost_peer_spoils_what_it_was_to_send_and_needs_nothing_any_more() -> None:
     it = machine()
     open_send(it, (1, 0, 10))
     open_recv(it, (1, 0, 10), (2, 1, 10))

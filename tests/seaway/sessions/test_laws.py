@@ -46,7 +46,7 @@ programs = st.lists(step, min_size=1, max_size=7)
 
 
 def play(steps: list[Any], values: list[Any], call: Any) -> list[Any]:
-    """Each step reads two of the values there are, and adds what it makes."""
+    """Run the steps. Each step reads two of the values so far, and adds its own."""
     values = list(values)
     for key, first, second in steps:
         args = [values[first % len(values)], values[second % len(values)]]
@@ -91,7 +91,7 @@ def test_a_program_is_the_calls_that_it_was_traced_from(steps: list[Any]) -> Non
 
 @settings(max_examples=10)
 @given(programs, st.integers(1, 3), st.sampled_from(["fifo", "stride", "round_robin"]))
-def test_both_fidelities_play_clients_alike(steps: list[Any], clients: int, policy: str) -> None:
+def test_both_fidelities_simulate_clients_identically(steps: list[Any], clients: int, policy: str) -> None:
     traced = sw.program(lambda *values: tuple(play(steps, list(values), by_seaway)), name="drawn")
 
     def work(pause: int) -> None:

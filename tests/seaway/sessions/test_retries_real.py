@@ -1,4 +1,4 @@
-"""`retries=` with real processes that are killed; and a get that is under way while its controller is started anew."""
+"""`retries=` with real processes that are killed; and a get that is under way while its controller is restarted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def until(over: Callable[[], object]) -> None:
 
 
 def under_way(session: sw.Session) -> bool:
-    """Some gang is."""
+    """Whether some gang is under way."""
     driver: Any = session.driver
     status = json.loads(driver._loop.do(driver._head.status()))
     return any(island["under_way"] for island in status["islands"])
@@ -58,7 +58,7 @@ def close(result: Any, wanted: Any) -> None:
     np.testing.assert_allclose(np.asarray(result), wanted, rtol=1e-4)
 
 
-def test_a_host_that_is_killed_costs_time_and_nothing_else() -> None:
+def test_a_killed_host_costs_only_time() -> None:
     with sw.local(hosts=2) as session:
         driver: Any = session.driver
         first = chained(LARGE)
@@ -87,7 +87,7 @@ def driven(folder: Path, work: Callable[[Real, Any], None], **options: Any) -> N
     asyncio.run(drive())
 
 
-def test_a_controller_that_is_killed_costs_time_and_nothing_else(tmp_path: Path) -> None:
+def test_a_killed_controller_costs_only_time(tmp_path: Path) -> None:
     def work(found: Real, wait: Any) -> None:
         with sw.connect(f"grpc://{found.address}", retries=1) as session:
             kept = sw.put(LARGE, BOTH)

@@ -1,4 +1,4 @@
-"""Collectives: the formulas against contents that really move, and the links against where devices really lie."""
+"""Collectives: formulas compared with contents that really move, and links compared with where devices really lie."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def how(island: Island, of: Chip = PLAIN, levels: axes.Levels = (), place: Place
 
 @pytest.mark.parametrize("wraps", [True, False])
 @pytest.mark.parametrize("size", range(2, 9))
-def test_a_ring_and_a_line_take_what_their_rounds_take(size: int, wraps: bool) -> None:
+def test_a_ring_and_a_line_take_as_long_as_their_rounds(size: int, wraps: bool) -> None:
     played = all_gather(Torus((size,), (wraps,)), SHARE, FAST, LATENCY)
     assert take("all-gather", SHARE, torus(size, wraps=wraps)) == ceil(played)
 
@@ -85,7 +85,9 @@ def test_all_axes_of_a_torus_work_at_once(dims: tuple[int, ...], wraps: bool) ->
 
 
 @pytest.mark.parametrize("dims", [(2, 3), (2, 5), (4, 3), (2, 3, 4), (5, 2, 2)])
-def test_unequal_axes_take_between_what_must_arrive_and_equal_parts(dims: tuple[int, ...]) -> None:
+def test_unequal_axes_take_a_time_between_the_lower_bound_and_that_of_equal_parts(
+    dims: tuple[int, ...],
+) -> None:
     for wraps in product([True, False], repeat=len(dims)):
         found = take("all-gather", SHARE, torus(*dims, wraps=wraps)) - LATENCY * sum(
             Torus(dims, wraps).rounds(axis) for axis in range(len(dims))
@@ -126,7 +128,7 @@ def test_an_all_reduce_is_a_reduce_scatter_and_an_all_gather() -> None:
     assert take("all-reduce", SHARE * 24, island) == parts
 
 
-def test_one_device_has_nobody_to_wait_for() -> None:
+def test_a_collective_of_one_device_takes_no_time() -> None:
     island = torus(4, 4)
     for kind in KINDS:
         assert take(kind, 10**9, island, place=line(0, 5, 1)) == 0
@@ -140,8 +142,8 @@ def whole(setup: Setup, kind: Kind, nbytes: int, levels: axes.Levels = ()) -> in
     return collective_time(Collective(kind, nbytes, levels), island.whole, island, setup.chips[0])
 
 
-def test_an_all_gather_on_a_pod_of_v5e() -> None:
-    """By hand: 256 MiB over four links of 50 GB/s into each chip of 16 x 16, which begins with one 256th; 16 hops."""
+def test_an_all_gather_on_a_pod_of_v5e_agrees_with_a_hand_calculation() -> None:
+    """256 MiB over four links of 50 GB/s into each chip of 16 x 16, which begins with one 256th; 16 hops."""
     by_hand = 2**28 * 255 / 256 / 200e9 * 1e9 + 16_000
     assert whole(load("v5e-256"), "all-gather", 2**20) == ceil(by_hand)
 
@@ -153,7 +155,7 @@ def test_half_a_pod_of_v5e_wraps_along_one_axis() -> None:
     assert whole(setup, "all-gather", 2**20) == ceil(by_hand)
 
 
-def test_set_up_a_by_hand() -> None:
+def test_an_all_reduce_on_set_up_a_agrees_with_a_hand_calculation() -> None:
     """4 bytes: there and back over 16 + 16 hops, and to the other core of a chip. A gigabyte: each core sends half of
     what its chip receives over four links of 82 GB/s."""
     setup = load("A")
@@ -162,7 +164,7 @@ def test_set_up_a_by_hand() -> None:
     assert whole(setup, "all-reduce", 2**30) == pytest.approx(by_hand, rel=1e-6)
 
 
-def test_hosts_of_h100_by_hand() -> None:
+def test_an_all_reduce_on_hosts_of_h100_agrees_with_a_hand_calculation() -> None:
     """A gigabyte reduced by 64: 7/8 of an eighth leaves each device over its card, the rest stays on NVLink."""
     setup = load("h100-64")
     by_hand = 2 * (2**30 / 64 * 7 / 50e9 * 1e9 + 3 * 5000 + 3 * 2000)
@@ -203,11 +205,11 @@ def test_groups_of_one_host_stay_on_nvlink() -> None:
         (((16, 4),), "ring of 8 x ring of 2"),
     ],
 )
-def test_groups_lie_where_their_strides_put_them(levels: axes.Levels, expected: str) -> None:
+def test_the_strides_of_a_group_determine_its_links(levels: axes.Levels, expected: str) -> None:
     assert how(torus(8, 8), levels=levels) == expected
 
 
-def test_what_does_not_wrap_is_a_line() -> None:
+def test_a_group_that_does_not_wrap_is_a_line() -> None:
     assert how(torus(8, 8, wraps=(True, False))) == "ring of 8 x line of 8"
     assert how(torus(8, 8, wraps=False), levels=((8, 8),)) == "line of 8"
     assert how(torus(8, 8, wraps=False), levels=((4, 2),)) == "line of 4"
@@ -221,7 +223,7 @@ def test_a_part_of_a_torus_does_not_wrap_and_takes_longer() -> None:
     assert take("all-gather", SHARE, island, place=half) > take("all-gather", SHARE, torus(4, 8))
 
 
-def test_a_slice_across_the_edge_is_like_any_other() -> None:
+def test_a_slice_across_the_edge_costs_the_same_as_any_other() -> None:
     island = torus(8, 8)
     columns = [6, 7, 0, 1]
     across = Place(0, grids.product([[8 * row for row in range(8)], columns]))
@@ -270,7 +272,7 @@ def test_groups_far_apart_do_not_share() -> None:
     assert (found.kind, found.bandwidth, found.latency) == ("ring", PLAIN.ici_bandwidth, 2 * LATENCY)
 
 
-def test_members_that_go_all_the_way_round_in_pairs_are_a_ring() -> None:
+def test_pairs_of_members_all_the_way_round_form_a_ring() -> None:
     """Two devices of every second host of eight: two groups, and each link carries both."""
     found = axes_of(line(0, 0, 16), AxisGroup(((4, 4), (2, 1))), torus(16, block=(2,)), PLAIN)
     assert found == (Axis("ring", 8, PLAIN.ici_bandwidth / 2, 2 * LATENCY),)
@@ -278,7 +280,7 @@ def test_members_that_go_all_the_way_round_in_pairs_are_a_ring() -> None:
     assert (half[0].kind, half[0].size) == ("line", 4)
 
 
-def test_the_slowest_group_counts() -> None:
+def test_the_slowest_group_determines_the_time() -> None:
     """The first group is a row; the last one is a diagonal, eight devices far apart."""
     island = torus(8, 8)
     diagonal = Place(0, grids.compact([9 * at for at in range(8)]))
@@ -288,7 +290,7 @@ def test_the_slowest_group_counts() -> None:
     assert both > take("all-gather", SHARE, island, place=line(0, 8, 8))
 
 
-def test_what_starts_in_the_middle_of_a_row_goes_on_in_the_next() -> None:
+def test_a_group_that_starts_in_the_middle_of_a_row_continues_in_the_next() -> None:
     assert how(torus(8, 8), place=line(0, 4, 8)) == "line of 2 x ring of 8"
     assert axes._by_digits(line(0, 4, 8), AxisGroup(((8, 1),)), torus(8, 8)) is None
 
@@ -301,7 +303,7 @@ def test_a_ragged_slice_is_priced_as_the_box_around_it() -> None:
     )
 
 
-def test_scattered_members_are_a_long_way_round() -> None:
+def test_scattered_members_take_as_long_as_their_longest_way() -> None:
     island = torus(8, 8)
     corners = Place(0, grids.compact([0, 9, 18, 27, 36, 45, 54, 63]))
     found = axes_of(corners, AxisGroup(((8, 1),)), island, PLAIN)
@@ -313,7 +315,7 @@ def test_scattered_members_are_a_long_way_round() -> None:
     )
 
 
-def test_the_island_s_own_links_count_before_the_chip_s() -> None:
+def test_the_links_of_the_island_override_those_of_the_chip() -> None:
     own = msgspec.structs.replace(torus(8), ici_bandwidth=1_000_000_000, ici_latency=50)
     assert take("all-gather", SHARE, own) == ceil(SHARE * 7 / 2 / SLOW + 4 * 50)
 
@@ -321,8 +323,8 @@ def test_the_island_s_own_links_count_before_the_chip_s() -> None:
 # --- permute ----------------------------------------------------------------------------------------------------
 
 
-def test_a_permute_goes_to_the_next() -> None:
-    """One hop around a ring; on a line, the last member's message goes all the way back, against the others."""
+def test_a_permute_sends_to_the_next_member() -> None:
+    """One hop around a ring. On a line, the last member's message goes all the way back, against the others."""
     one = ceil(SHARE / FAST) + LATENCY
     assert take("permute", SHARE, torus(8)) == one
     assert take("permute", SHARE, torus(8, wraps=False)) == one + 6 * LATENCY
@@ -334,7 +336,7 @@ def test_a_permute_of_many_hops_shares_links() -> None:
     assert take("permute", SHARE, torus(8), groups=((4, 2),)) == ceil(2 * SHARE / FAST) + 2 * LATENCY
 
 
-def test_a_permute_between_cores() -> None:
+def test_a_permute_between_cores_uses_the_chips_links() -> None:
     """Alternately to the other core and to the next chip: one message on a link. From chip to chip: both cores
     send."""
     assert take("permute", SHARE, torus(8), TWIN) == ceil(SHARE / FAST) + LATENCY
@@ -397,7 +399,7 @@ def strides(draw: st.DrawFn, size: int) -> axes.Levels:
 
 @given(st.data())
 @settings(max_examples=300)
-def test_taking_numbers_apart_finds_what_looking_at_members_finds(data: st.DataObject) -> None:
+def test_computing_a_groups_strides_agrees_with_looking_at_its_members(data: st.DataObject) -> None:
     island, place = data.draw(slices())
     levels = data.draw(groupings(place.size) | strides(place.size))
     for group in groups_of(place, levels or ((1, 1),)):
@@ -445,7 +447,7 @@ def test_links_that_wrap_never_make_it_longer(data: st.DataObject, kind: Kind, n
 # --- kernels, sizes and mistakes --------------------------------------------------------------------------------
 
 
-def test_of_a_collective_beside_other_work_what_is_left_counts() -> None:
+def test_a_collective_beside_other_work_costs_only_its_exposed_rest() -> None:
     ring = torus(8)
     whole = take("all-gather", SHARE, ring)
     assert take("all-gather", SHARE, ring, hidden=whole // 3) == whole - whole // 3
@@ -453,7 +455,7 @@ def test_of_a_collective_beside_other_work_what_is_left_counts() -> None:
     assert take("all-gather", SHARE, ring, hidden=whole + 1, count=5) == 0, "it is never a gain"
     line_of_8 = take("all-gather", SHARE, torus(8, wraps=False))
     assert take("all-gather", SHARE, torus(8, wraps=False), hidden=whole) == line_of_8 - whole, (
-        "on slower links more of it is left"
+        "on slower links more of it is exposed"
     )
 
 
@@ -463,7 +465,7 @@ def test_groups_that_do_not_fit_are_refused(levels: axes.Levels) -> None:
         take("all-reduce", 4, torus(4, 4), groups=levels)
 
 
-def test_a_slice_in_many_pieces_is_looked_at() -> None:
+def test_a_slice_in_many_pieces_is_priced_by_its_members() -> None:
     """Three columns on either side of the edge, with their rows in between, are no single grid."""
     island = torus(8, 8)
     columns = [5, 6, 7, 0, 1]

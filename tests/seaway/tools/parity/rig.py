@@ -1,7 +1,7 @@
 """One scene, played in the simulator and on a real cluster of timed devices in this process, over real gRPC.
 
-What is submitted is fixed beforehand: a gang of the first client holds all devices until all calls of all clients have
-come, and then the order follows from the policy alone. (`one_by_one`: a client that waits for each of its runs.)
+All submissions are fixed beforehand: a gang of the first client holds all devices until all calls of all clients have
+arrived, and then the order follows from the policy alone. (`one_by_one`: a client that waits for each of its runs.)
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tests.backend.cluster import Cluster, User, until
 from tests.core.build import Build
 
 S = 1_000_000_000
-BEAT = S // 20  # hosts say often what they have heard
+BEAT = S // 20  # hosts often report what they have received
 GATE = "gate"
 NOTHING: Mapping[int, Any] = {}
 
@@ -54,7 +54,7 @@ class Scene(msgspec.Struct):
 
     @property
     def gated(self) -> bool:
-        """With one gang ahead, what is ahead of the others is the gate."""
+        """Limit the window to one gang ahead: then the gate is what the others wait for."""
         return self.window == 1 and not self.one_by_one
 
     @property
@@ -132,7 +132,7 @@ def simulated(scene: Scene) -> ClusterSeen:
 
 
 class GatedDevices(TimedDevices):
-    """The gang called `gate` ends when `open` says so."""
+    """The gang called `gate` ends when `open` is called."""
 
     held: e.Launch | None = None
     opened = False
@@ -166,8 +166,8 @@ async def real(
     scene: Scene, folder: Path, kinds: Mapping[int, type[Agent]] = NOTHING, plants: Mapping[int, Plant] = NOTHING,
     play: Callable[[Scene, Cluster], Awaitable[None]] | None = None, **options: Any,
 ) -> None:  # fmt: skip
-    """What it leaves in the folder is for `judged`. `kinds`, `plants`: what is wrong with some hosts, by number: their
-    class, or what is done to them once they have started."""
+    """Play the scene for real. What it leaves in the folder is for `judged`. `kinds`, `plants`: what is wrong with some
+    hosts, by number: their class, or what is done to them once they have started."""
     server = Server(
         small(scene.hosts, scene.devices_per_host, scene.islands), folder=folder, policy=scene.policy,
         config=scene.config, record=folder / "controller.log", beat=BEAT, **options,
@@ -192,7 +192,7 @@ async def to_the_end(scene: Scene, found: Cluster) -> None:
 
 
 async def submitted(scene: Scene, found: Cluster) -> list[tuple[User, int]]:
-    """All runs, and the gate is open."""
+    """Submit all runs, and open the gate."""
     users = [await joined(found, f"user-{at}", 1 << at, at) for at in range(len(scene.programs))]
     gatekeeper = await joined(found, GATE, 1, 0)
     devices: Any = [agent.devices for agent in found.agents.values()]
@@ -235,7 +235,7 @@ class Weighted(User):
 
 
 async def joined(found: Cluster, name: str, weight: int, priority: int) -> User:
-    """One after another, so that they are numbered alike."""
+    """Let hosts join one after another, so that they are numbered alike."""
     user = Weighted(found.server, name, weight, priority)
     found.users.append(user)
     await until(
@@ -245,12 +245,12 @@ async def joined(found: Cluster, name: str, weight: int, priority: int) -> User:
 
 
 def known(controller: Controller) -> list[Any]:
-    """Runs that the controller has heard of, other than the gate's."""
+    """Runs that the controller knows, other than the gate's."""
     return [run for run in list(controller.state.runs.values()) if run.program.ir.name != GATE]
 
 
 async def gone(found: Cluster) -> None:
-    """Clients leave, and hosts have heard the last word."""
+    """Let clients leave, and wait until hosts have received the last message."""
     controller = found.server.controller
     for user in found.users:
         user.call(lambda client, now: client.close(now))
@@ -259,7 +259,7 @@ async def gone(found: Cluster) -> None:
 
 
 def judged(scene: Scene, folder: Path) -> tuple[ClusterSeen, Comparison]:
-    """What the real controller decided; and what its devices were told."""
+    """The decisions of the real controller, and what its devices were told."""
     log = eventlogs.read(folder / "controller.log")
     seen, commanded = edge.read(log, scene.policy)
     hosts = scene.hosts * scene.islands

@@ -1,4 +1,4 @@
-"""A simulated controller that keeps its event log, and people who call it: a record whose whole truth is known."""
+"""A simulated controller that keeps its event log, and users that call it: a record whose whole truth is known."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MS = 1_000_000
 
 
 class Recorded:
-    """`tests` add people, `run`, and `save` its log."""
+    """A recorded simulation. Tests add users, `run` it, and `save` its log."""
 
     def __init__(
         self, patch: pytest.MonkeyPatch, *, policy: Callable[[], Policy] = Fifo, hosts: int = 2,
@@ -63,14 +63,14 @@ class Recorded:
         return self.people[-1]
 
     def takes(self, key: str, nanoseconds: int) -> None:
-        """Its devices' truth, whatever the program states."""
+        """Set the real durations of its devices, whatever the program states."""
         self.sim.kernels[key] = Kernel(key, nanoseconds)
 
     def run(self) -> Recorded:
         for person in self.people:
             self.sim.env.process(person.live())
         self.sim.run(until=lambda: all(person.over for person in self.people))
-        self.sim.run(until=self.sim.now + MS)  # their goodbyes are heard
+        self.sim.run(until=self.sim.now + MS)  # the controller has received their goodbyes
         return self
 
     def log(self) -> bytes:
@@ -84,7 +84,8 @@ class Recorded:
 
 
 class Person:
-    """Submits `runs`; with `waits`, the next when the last has ended and he has thought; else all at once."""
+    """Submits `runs`. With `waits`, it submits the next when the last has ended and the user has thought; else all at
+    once."""
 
     def __init__(
         self, sim: Simulation, name: str, program: Program, *, runs: int = 10, waits: bool = True, think: int = 0,
@@ -92,7 +93,7 @@ class Person:
     ) -> None:  # fmt: skip
         self.sim, self.name, self.program, self.weight = sim, name, program, weight
         self.runs, self.waits, self.think, self.fetch, self.starts = runs, waits, think, fetch, starts
-        self.told_late = told_late  # the library says only when it submits that it had waited
+        self.told_late = told_late  # the library reports a wait only when it submits
         self.over = False
         self.ended: dict[int, int] = {}
         self.fetched = 0

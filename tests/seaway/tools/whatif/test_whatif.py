@@ -1,4 +1,4 @@
-"""A recorded workload run again: as it was where nothing is changed, and as it would be where something is."""
+"""A recorded workload run again: as it was if nothing is changed, and as it would be if something is."""
 
 from __future__ import annotations
 
@@ -65,8 +65,9 @@ def test_a_workload_has_each_clients_calls_and_what_they_waited_for(patch: pytes
     assert [program.name for _, program in ann.programs()] == ["chain"]
 
 
-def test_durations_are_what_devices_took_and_no_wait(patch: pytest.MonkeyPatch) -> None:
-    """Stated are 1 ms each. The first two were not in a queue of two; one that never was has its stated cost."""
+def test_durations_are_those_of_devices_without_waits(patch: pytest.MonkeyPatch) -> None:
+    """The stated cost is 1 ms each. The first two were not in a queue of two; a gang that never was has its stated
+    cost."""
     recorded = Recorded(patch)
     recorded.takes("step", 3 * MS)
     recorded.person("ann", chain(3, 4), runs=10, waits=False)
@@ -84,7 +85,7 @@ def test_durations_are_what_devices_took_and_no_wait(patch: pytest.MonkeyPatch) 
     ]
 
 
-def test_a_stated_cost_is_no_more_than_what_was_seen(patch: pytest.MonkeyPatch) -> None:
+def test_a_stated_cost_is_never_more_than_the_observed_time(patch: pytest.MonkeyPatch) -> None:
     lone = Recorded(patch)
     lone.person("ann", chain(1, 4, cost=900 * MS), runs=4, think=MS)
     lone.takes("step", 3 * MS)
@@ -92,7 +93,7 @@ def test_a_stated_cost_is_no_more_than_what_was_seen(patch: pytest.MonkeyPatch) 
     assert 3 * MS < took.nanoseconds < 5 * MS
 
 
-def test_one_computation_on_two_sizes_is_priced_by_each() -> None:
+def test_one_computation_on_two_sizes_has_two_prices() -> None:
     one, two = chain(1, 2), chain(1, 4)
     both = msgspec.structs.replace(
         two,
@@ -116,8 +117,8 @@ WAITS = {
 
 
 @pytest.mark.parametrize("habit", WAITS)
-def test_the_same_settings_do_the_same_again(patch: pytest.MonkeyPatch, habit: str) -> None:
-    """To the microsecond: names, order, and when each run was submitted. The devices' truth is found from the log."""
+def test_the_same_settings_reproduce_the_record(patch: pytest.MonkeyPatch, habit: str) -> None:
+    """To the microsecond: names, order, and when each run was submitted. The real durations are found from the log."""
     recorded = Recorded(patch, policy=Stride)
     recorded.takes("step", 3 * MS)
     recorded.person("ann", chain(2, 4), **WAITS[habit])
@@ -129,8 +130,8 @@ def test_the_same_settings_do_the_same_again(patch: pytest.MonkeyPatch, habit: s
     assert max(abs(a - b) for a, b in zip(then, now, strict=True)) < 2_000
 
 
-def test_contents_that_were_waited_for_are_waited_for_again(patch: pytest.MonkeyPatch) -> None:
-    """A get's end is heard by the controller later than by the client: what that takes is the model's, within 2 %."""
+def test_reads_of_contents_are_waited_for_again(patch: pytest.MonkeyPatch) -> None:
+    """The controller hears of a get's end later than the client. The model predicts that time within 2 %."""
     for late in (False, True):
         recorded = Recorded(patch)
         recorded.person("ann", chain(2, 4), think=5 * MS, fetch=True, told_late=late)
@@ -138,7 +139,7 @@ def test_contents_that_were_waited_for_are_waited_for_again(patch: pytest.Monkey
         assert submitted(again(found).trace)[-1] == pytest.approx(submitted(recorded.sim.trace)[-1], rel=0.02)
 
 
-def test_what_hosts_compiled_they_compile_again(patch: pytest.MonkeyPatch) -> None:
+def test_code_that_hosts_compiled_is_compiled_again(patch: pytest.MonkeyPatch) -> None:
     recorded = Recorded(patch, compiles=80 * MS)
     recorded.person("ann", chain(2, 4), runs=4, waits=False)
     found = workload(recorded.run())
@@ -146,14 +147,14 @@ def test_what_hosts_compiled_they_compile_again(patch: pytest.MonkeyPatch) -> No
     assert found.compiling == pytest.approx(80 * MS, rel=0.02)
     assert any("compiled in the record: 80" in line for line in report.notes(found, took))
     record, world = report.of_record(found, took), report.of_world(again(found))
-    assert record.clients[0].p50_us > 80_000, "none could begin before"
+    assert record.clients[0].p50_us > 80_000, "no gang could begin before"
     assert world.clients[0].p50_us == pytest.approx(record.clients[0].p50_us, rel=0.02)
     quick = Recorded(patch)
     quick.person("ann", chain(2, 4), runs=1)
     assert workload(quick.run()).compiling == 0, "messages there and back, and no compiler"
 
 
-def test_two_clients_are_mixed_as_they_were(patch: pytest.MonkeyPatch) -> None:
+def test_two_clients_interleave_as_in_the_record(patch: pytest.MonkeyPatch) -> None:
     recorded = Recorded(patch, policy=Stride)
     recorded.takes("step", 3 * MS)
     recorded.person("ann", chain(2, 4), waits=False, runs=20)
@@ -170,7 +171,9 @@ def test_two_clients_are_mixed_as_they_were(patch: pytest.MonkeyPatch) -> None:
 # --- as it would be -------------------------------------------------------------------------------------------------
 
 
-def test_closed_loop_goes_with_the_new_world_and_open_loop_with_the_record(patch: pytest.MonkeyPatch) -> None:
+def test_closed_loops_follow_the_new_world_and_open_loops_follow_the_record(
+    patch: pytest.MonkeyPatch,
+) -> None:
     recorded = Recorded(patch)
     recorded.takes("step", 2 * MS)
     recorded.person("ann", chain(2, 4), runs=6, think=5 * MS)
@@ -181,14 +184,16 @@ def test_closed_loop_goes_with_the_new_world_and_open_loop_with_the_record(patch
     closed = submitted(whatif_runs.run(found, same, took).trace)
     assert [b - a for a, b in zip(then, closed, strict=True)] == pytest.approx(
         [20 * MS * turn for turn in range(6)], abs=50_000
-    ), "two steps of each run take 10 ms more, and the next waits for them"
+    ), "two steps of each run take 10 ms more, and the next run waits for them"
     opened = submitted(whatif_runs.run(found, same._replace(open_loop=True), took).trace)
-    assert opened == pytest.approx(then, abs=2_000), "nobody waits: all is submitted when it was"
+    assert opened == pytest.approx(then, abs=2_000), "no run is waited for: all are submitted when they were"
 
 
 @pytest.mark.full
-def test_who_was_held_up_for_want_of_room_is_not_where_there_is_room(patch: pytest.MonkeyPatch) -> None:
-    """A client may have 1024 runs under way; it waits for the rest to be let in, and that is no thinking."""
+def test_a_client_held_up_by_a_full_window_is_not_held_up_with_a_larger_one(
+    patch: pytest.MonkeyPatch,
+) -> None:
+    """A client may have 1024 runs under way. It waits for the rest to be admitted, and that is no thinking time."""
     recorded = Recorded(patch)
     recorded.person("ann", chain(1, 4, cost=4 * MS), runs=2000, waits=False)
     found = workload(recorded.run())
@@ -200,7 +205,7 @@ def test_who_was_held_up_for_want_of_room_is_not_where_there_is_room(patch: pyte
     assert world.makespan == pytest.approx(record.makespan / 2, rel=0.05)
 
 
-def test_weights_get_what_stride_promises(patch: pytest.MonkeyPatch) -> None:
+def test_weights_under_stride_give_the_promised_shares(patch: pytest.MonkeyPatch) -> None:
     recorded = Recorded(patch)
     for number in range(4):
         recorded.person(f"c{number}", chain(1, 4), runs=150, waits=False)
@@ -214,7 +219,7 @@ def test_weights_get_what_stride_promises(patch: pytest.MonkeyPatch) -> None:
     assert weighted.makespan == pytest.approx(record.makespan, rel=0.01), "the same work"
 
 
-def test_twice_the_devices_serve_two_clients_side_by_side(patch: pytest.MonkeyPatch) -> None:
+def test_twice_the_devices_serve_two_clients_at_the_same_time(patch: pytest.MonkeyPatch) -> None:
     recorded = Recorded(patch, hosts=1, devices_per_host=2)
     for name in ("ann", "bob"):
         recorded.person(name, chain(4, 2, cost=5 * MS), runs=10, waits=False)
@@ -226,7 +231,7 @@ def test_twice_the_devices_serve_two_clients_side_by_side(patch: pytest.MonkeyPa
     assert world.utilization == pytest.approx(record.utilization, rel=0.05)
 
 
-def test_sequential_dispatch_and_another_window_are_what_core_makes_of_them(
+def test_sequential_dispatch_and_another_window_change_the_prediction_as_core_decides(
     patch: pytest.MonkeyPatch,
 ) -> None:
     recorded = Recorded(patch)
@@ -242,10 +247,10 @@ def test_sequential_dispatch_and_another_window_are_what_core_makes_of_them(
     assert report.of_world(again(found, config=config)).makespan > report.of_record(found, took).makespan
 
 
-# --- what cannot be -------------------------------------------------------------------------------------------------
+# --- refused settings -----------------------------------------------------------------------------------------------
 
 
-def test_what_the_other_cluster_has_not_is_named(patch: pytest.MonkeyPatch) -> None:
+def test_a_slice_that_the_other_cluster_lacks_is_named(patch: pytest.MonkeyPatch) -> None:
     recorded = Recorded(patch, islands=2)
     recorded.person("ann", chain(1, 4, island="i1"), runs=2)
     found = workload(recorded.run())
@@ -269,7 +274,7 @@ class Mine(Policy):
 """
 
 
-def test_the_command_lays_worlds_side_by_side(
+def test_the_command_compares_several_worlds(
     patch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorded = Recorded(patch, policy=Fifo)
@@ -338,7 +343,7 @@ def test_the_command_lays_worlds_side_by_side(
         (["--profile", "slow"], "no profile 'slow'"),
     ],
 )
-def test_a_command_that_cannot_be_says_so_before_any_work(
+def test_an_invalid_command_is_refused_before_any_work(
     patch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -354,7 +359,7 @@ def test_a_command_that_cannot_be_says_so_before_any_work(
     assert said.out == ""
 
 
-def test_a_log_that_is_none_or_has_no_runs_is_refused(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_file_that_is_no_log_or_has_no_runs_is_refused(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     with pytest.raises(Impossible, match="is no event log, or is damaged"):
         read(tmp_path / "text")

@@ -170,8 +170,8 @@ class OneClient:
             self._up(reports)
 
     def _up(self, reports: list[Report]) -> None:
-        book = self.controller.state.islands[0]
-        said = Reports(0, book.epoch, book.tree_number, tuple(reports))
+        island = self.controller.state.islands[0]
+        said = Reports(0, island.epoch, island.tree_number, tuple(reports))
         self._events.append(CameTogether(self._roots, said))
 
 

@@ -32,7 +32,7 @@ def test_each_client_gets_its_share(said: str) -> None:
         assert got == pytest.approx(asked, abs=1.5), f"{name} did not get its share in 12 s"
 
 
-def test_it_prints_how_busy_the_devices_are_and_the_source_of_the_costs(said: str) -> None:
+def test_the_demo_prints_how_busy_the_devices_are_and_the_source_of_the_costs(said: str) -> None:
     busy, overhead = (
         float(re.search(rf"{what} +([\d.]+)% ", said)[1])  # type: ignore[index]
         for what in ("devices compute", "host overhead")
@@ -42,7 +42,7 @@ def test_it_prints_how_busy_the_devices_are_and_the_source_of_the_costs(said: st
     assert "profile 'paper', fitted" in said
 
 
-def test_it_writes_the_picture_and_says_where(said: str, folder: Path) -> None:
+def test_the_demo_writes_a_picture_and_says_where(said: str, folder: Path) -> None:
     png, svg = folder / "new" / "shares.png", folder / "new" / "shares.svg"
     assert f"wrote {png}" in said
     assert f"wrote {svg}" in said

@@ -23,63 +23,63 @@ from tests.backend.cluster import cluster, until
 MS = 1_000_000
 
 
-def spend(book: CallTurns[str], until: int, cost: int, step: int = MS // 10) -> list[tuple[str, str]]:
+def spend(turns: CallTurns[str], until: int, cost: int, step: int = MS // 10) -> list[tuple[str, str]]:
     """Gives turns until a time. Each call costs `cost` beside the fixed cost, and another of its connection
     follows it."""
     had, now = [], 0
     while now < until:
-        while (found := book.next(now)) is not None:
+        while (found := turns.next(now)) is not None:
             who, host, address = found
             had.append((host, address))
-            book.wait(host, address, who)
-            book.charge(host, address, cost)
+            turns.wait(host, address, who)
+            turns.charge(host, address, cost)
         now += step
     return had
 
 
 def test_all_calls_together_take_their_part_of_the_time_and_no_more() -> None:
-    book: CallTurns[str] = CallTurns(0)
+    turns: CallTurns[str] = CallTurns(0)
     for number in range(100):
-        book.wait("flood", f"flood:{number}", "x")
-    had = spend(book, 1000 * MS, 200_000)
+        turns.wait("flood", f"flood:{number}", "x")
+    had = spend(turns, 1000 * MS, 200_000)
     spent = len(had) * (CALL + 200_000)
     assert abs(spent - (call_turns.SHARE * 1000 * MS + call_turns.BURST)) < 2 * MS
 
 
 def test_connections_have_equal_turns_even_if_one_host_has_many() -> None:
-    book: CallTurns[str] = CallTurns(0)
+    turns: CallTurns[str] = CallTurns(0)
     for number in range(200):
-        book.wait("flood", "flood:1", f"call {number}")
-    book.wait("flood", "flood:2", "a call")
-    book.wait("good", "good:1", "a call")
-    had = Counter(spend(book, 1000 * MS, 0))
+        turns.wait("flood", "flood:1", f"call {number}")
+    turns.wait("flood", "flood:2", "a call")
+    turns.wait("good", "good:1", "a call")
+    had = Counter(spend(turns, 1000 * MS, 0))
     assert abs(had["good", "good:1"] - had["flood", "flood:1"] - had["flood", "flood:2"]) <= 2
     assert abs(had["flood", "flood:1"] - had["flood", "flood:2"]) <= 2
 
 
 def test_a_connection_with_expensive_calls_has_fewer_turns() -> None:
-    book: CallTurns[str] = CallTurns(0)
-    book.wait("costly", "costly:1", "c")
-    book.wait("costly", "costly:1", "c")
-    book.wait("cheap", "cheap:1", "c")
-    book.wait("cheap", "cheap:1", "c")
+    turns: CallTurns[str] = CallTurns(0)
+    turns.wait("costly", "costly:1", "c")
+    turns.wait("costly", "costly:1", "c")
+    turns.wait("cheap", "cheap:1", "c")
+    turns.wait("cheap", "cheap:1", "c")
     had: Counter[str] = Counter()
     for now in range(0, 4000 * MS, MS):
-        found = book.next(now)
+        found = turns.next(now)
         if found is not None:
             _, host, address = found
             had[host] += 1
-            book.wait(host, address, "c")
-            book.charge(host, address, 9 * CALL if host == "costly" else 0)
+            turns.wait(host, address, "c")
+            turns.charge(host, address, 9 * CALL if host == "costly" else 0)
     assert 8 < had["cheap"] / had["costly"] < 12
 
 
 def test_when_the_queue_is_full_the_last_call_of_the_busiest_host_is_refused() -> None:
-    book: CallTurns[str] = CallTurns(0, room=10)
-    assert [book.wait("flood", f"flood:{at % 2}", f"f{at}") for at in range(10)] == [None] * 10
-    assert book.wait("good", "good:1", "g") in ("f8", "f9")
-    assert book.wait("flood", "flood:3", "f10") in ("f6", "f7", "f8", "f9")
-    assert len(book) == 10
+    turns: CallTurns[str] = CallTurns(0, room=10)
+    assert [turns.wait("flood", f"flood:{at % 2}", f"f{at}") for at in range(10)] == [None] * 10
+    assert turns.wait("good", "good:1", "g") in ("f8", "f9")
+    assert turns.wait("flood", "flood:3", "f10") in ("f6", "f7", "f8", "f9")
+    assert len(turns) == 10
 
 
 CALLS = st.lists(
@@ -90,32 +90,32 @@ CALLS = st.lists(
 
 @given(CALLS)
 def test_each_call_has_one_turn_or_is_refused_or_gives_up(calls: list[tuple[int, int, int, str]]) -> None:
-    book: CallTurns[int] = CallTurns(0, room=20)
+    turns: CallTurns[int] = CallTurns(0, room=20)
     waiting: dict[int, tuple[str, str]] = {}
     now = 0
     for number, (host, connection, pause, what) in enumerate(calls):
         now += pause
         if what == "w":
             waiting[number] = (str(host), f"{host}:{connection}")
-            out = book.wait(*waiting[number], number)
+            out = turns.wait(*waiting[number], number)
             if out is not None:
                 del waiting[out]
-        elif what == "n" and (found := book.next(now)) is not None:
+        elif what == "n" and (found := turns.next(now)) is not None:
             assert waiting.pop(found[0]) == found[1:]
-            book.charge(*found[1:], pause)
+            turns.charge(*found[1:], pause)
         elif what == "f" and waiting:
             gone = next(iter(waiting))
-            book.forget(*waiting.pop(gone), gone)
-        assert len(book) == len(waiting) <= 20
+            turns.forget(*waiting.pop(gone), gone)
+        assert len(turns) == len(waiting) <= 20
     while waiting:
-        due = book.ready_at(now)
+        due = turns.ready_at(now)
         assert due is not None
         now = max(now, due)
-        found = book.next(now)
+        found = turns.next(now)
         assert found is not None, "a call was said to be ready"
         assert waiting.pop(found[0]) == found[1:]
-    assert not book._hosts
-    assert book.ready_at(now) is None
+    assert not turns._hosts
+    assert turns.ready_at(now) is None
 
 
 def test_a_meter_counts_what_a_coroutine_does_and_not_what_runs_while_it_waits() -> None:

@@ -50,7 +50,7 @@ KNOCKS = st.lists(
 def test_each_refusal_is_logged_in_one_line_and_lines_are_few(
     knocks: list[tuple[str, int, int, bool]],
 ) -> None:
-    book, now, lines, knocked = RefusalLog(), 0, [], Counter[str]()
+    log, now, lines, knocked = RefusalLog(), 0, [], Counter[str]()
     last: dict[str, int] = {}
 
     def say(line: str) -> None:
@@ -64,28 +64,28 @@ def test_each_refusal_is_logged_in_one_line_and_lines_are_few(
     for kind, address, pause, look in knocks:
         now += pause
         if look:
-            for _, line in book.due(now):
+            for _, line in log.due(now):
                 say(line)
-        first = book.note(kind, f"ipv4:10.0.0.{address}:{now % 60000}", "Status", "no", now)
+        first = log.note(kind, f"ipv4:10.0.0.{address}:{now % 60000}", "Status", "no", now)
         knocked[kind] += 1
         if first is not None:
             say(first)
-        assert len(book) <= SOURCES + len(KINDS)
+        assert len(log) <= SOURCES + len(KINDS)
     now += EVERY
-    for _, line in book.due(now):
+    for _, line in log.due(now):
         say(line)
     assert sum(map(told, lines)) == len(knocks)
-    assert +book.totals == knocked
-    book.due(now + EVERY)
-    assert len(book) == 0
-    assert book.next_due() is None
+    assert +log.totals == knocked
+    log.due(now + EVERY)
+    assert len(log) == 0
+    assert log.next_due() is None
 
 
 def test_a_source_that_goes_on_is_logged_once_a_second_with_its_count() -> None:
-    book, lines = RefusalLog(), []
+    log, lines = RefusalLog(), []
     for now in range(0, 3 * EVERY, EVERY // 100):
-        lines += [line for _, line in book.due(now)]
-        line = book.note("token", "ipv4:10.0.0.7:4123", "Status", "wrong", now)
+        lines += [line for _, line in log.due(now)]
+        line = log.note("token", "ipv4:10.0.0.7:4123", "Status", "wrong", now)
         lines += [line] if line else []
     assert [told(line) for line in lines] == [1, 99, 100]
     assert lines[0] == "refused (token) ipv4:10.0.0.7:4123 without the cluster's token: Status: wrong"
@@ -93,11 +93,11 @@ def test_a_source_that_goes_on_is_logged_once_a_second_with_its_count() -> None:
 
 
 def test_many_addresses_share_a_line() -> None:
-    book = RefusalLog()
-    said = [book.note("name", f"ipv4:10.0.{at // 250}.{at % 250}:1", "x", "y", 0) for at in range(1000)]
+    log = RefusalLog()
+    said = [log.note("name", f"ipv4:10.0.{at // 250}.{at % 250}:1", "x", "y", 0) for at in range(1000)]
     assert len([line for line in said if line]) == SOURCES + 1
-    assert len(book) == SOURCES + 1
-    (line,) = [line for _, line in book.due(EVERY) if MORE.search(line)]
+    assert len(log) == SOURCES + 1
+    (line,) = [line for _, line in log.due(EVERY) if MORE.search(line)]
     assert told(line) == 1000 - SOURCES - 1
     assert ELSEWHERE in line
 

@@ -46,18 +46,18 @@ def test_the_offset_of_a_clock_that_is_ahead_and_fast_is_found_within_the_bound(
             clock = shifted(f"{AHEAD / S:g}:100")
             await found.agent(0, clock=HostClock(clock))
             await found.agent(1)
-            book = found.server.clocks
+            clocks = found.server.clocks
             last: dict[int, Any] = {}
 
             def told_more() -> bool:
-                return all(host in book._told and book._told[host] != last.get(host) for host in (0, 1))
+                return all(host in clocks._told and clocks._told[host] != last.get(host) for host in (0, 1))
 
             for _ in range(5):
                 await until(told_more)
-                last.update(book._told)
+                last.update(clocks._told)
                 for host, now in ((0, clock), (1, time.monotonic_ns)):
-                    begun, known = book.now(), book.of(host)
-                    before, shown, after = book.now(), now(), book.now()
+                    begun, known = clocks.now(), clocks.of(host)
+                    before, shown, after = clocks.now(), now(), clocks.now()
                     assert known is not None
                     low, high = shown - after, shown - before  # the truth lies between these
                     gained = drift(after - begun, 100)
@@ -114,33 +114,33 @@ def test_with_many_hosts_status_shows_those_with_the_least_known_clocks() -> Non
 
 def test_the_bound_of_an_offset_grows_with_its_age() -> None:
     now = [10 * S]
-    book = Clocks(2, SECRET, lambda: now[0])
+    clocks = Clocks(2, SECRET, lambda: now[0])
 
     async def told() -> Tock:
-        return await book.answer(Tick((1,), proof(1), 9 * S, S, 1000))
+        return await clocks.answer(Tick((1,), proof(1), 9 * S, S, 1000))
 
     tock = asyncio.run(told())
     assert (tock.received, tock.sent) == (10 * S, 10 * S)
     # The clock here said 10 s, less 1 us at the earliest, when the host knew that.
-    assert book.of(1) == {"offset": -S, "bound": 1000 + 1, "jumps": 0}
+    assert clocks.of(1) == {"offset": -S, "bound": 1000 + 1, "jumps": 0}
     now[0] += 5 * S
-    assert book.of(1) == {"offset": -S, "bound": 1000 + MS + 1, "jumps": 0}
-    assert book.of(0) is None
+    assert clocks.of(1) == {"offset": -S, "bound": 1000 + MS + 1, "jumps": 0}
+    assert clocks.of(0) is None
 
 
 def test_the_more_processes_ask_the_longer_each_of_them_pauses() -> None:
     now = [0]
-    book = Clocks(1000, SECRET, lambda: now[0])
+    clocks = Clocks(1000, SECRET, lambda: now[0])
 
     def pause(host: int) -> float:
-        return asyncio.run(book.answer(Tick((host,), proof(host), 0, 0, -1))).pause / S
+        return asyncio.run(clocks.answer(Tick((host,), proof(host), 0, 0, -1))).pause / S
 
     assert pause(0) == clock_sync.PAUSE
     assert [pause(host) for host in range(512)][-1] == 512 * clock_sync.EACH
     now[0] = 2 * clock_sync.LATELY
     assert pause(0) == clock_sync.PAUSE
     many = tuple(range(512))  # of one process
-    assert asyncio.run(book.answer(Tick(many, proof(*many), 0, 0, -1))).pause / S == clock_sync.PAUSE
+    assert asyncio.run(clocks.answer(Tick(many, proof(*many), 0, 0, -1))).pause / S == clock_sync.PAUSE
 
 
 @pytest.mark.parametrize(
@@ -152,10 +152,10 @@ def test_the_more_processes_ask_the_longer_each_of_them_pauses() -> None:
     ],
 )
 def test_only_a_host_with_a_valid_proof_may_report_its_clock(tick: Tick, says: str) -> None:
-    book = Clocks(2, SECRET, time.monotonic_ns)
+    clocks = Clocks(2, SECRET, time.monotonic_ns)
     with pytest.raises(CallError, match=says):
-        asyncio.run(book.answer(tick))
-    assert book.of(0) is None
+        asyncio.run(clocks.answer(tick))
+    assert clocks.of(0) is None
 
 
 @asynccontextmanager

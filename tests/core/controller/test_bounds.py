@@ -57,8 +57,8 @@ class Waiting(Rig):
 
     @property
     def state(self) -> tuple[str, int]:
-        book = self.controller.state.islands[0]
-        return book.phase, book.epoch
+        island = self.controller.state.islands[0]
+        return island.phase, island.epoch
 
 
 def test_a_put_that_never_ends_is_ended_and_so_is_the_epoch_of_hosts_that_do_not_obey() -> None:

@@ -68,8 +68,8 @@ class Town:
         ]  # fmt: skip
 
     def below(self, host: int) -> spans.Spans:
-        book = self.controller.state.island_of_host(host)
-        return book.stream.shape.spans_below.get(host, spans.EMPTY)
+        island = self.controller.state.island_of_host(host)
+        return island.stream.shape.spans_below.get(host, spans.EMPTY)
 
     def came(self, peer: int, message: msgspec.Struct) -> None:
         self.tell(e.Came(peer, message))
@@ -120,8 +120,8 @@ class Town:
         return self.controller.state.islands[island].stream.shape.roots
 
     def report(self, root: int, *reports: m.Report) -> None:
-        book = self.controller.state.island_of_host(root)
-        self.came(root, m.Reports(book.island.index, book.epoch, book.tree_number, reports))
+        island = self.controller.state.island_of_host(root)
+        self.came(root, m.Reports(island.island.index, island.epoch, island.tree_number, reports))
 
     def later(self) -> None:
         at = self.controller.next_wakeup()

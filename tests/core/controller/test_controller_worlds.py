@@ -50,8 +50,8 @@ class World(Rig):
 
     @property
     def state(self) -> tuple[str, int]:
-        book = self.controller.state.islands[0]
-        return book.phase, book.epoch
+        island = self.controller.state.islands[0]
+        return island.phase, island.epoch
 
     def running(self) -> GangStep:
         """A gang on both hosts, under way."""

@@ -111,14 +111,14 @@ def together(group: list[Came]) -> CameTogether:
 def chorus(controller: Controller, said: Came, random: Random) -> list[Came]:
     """The same message from some other roots too, each for the hosts below it, in order."""
     assert isinstance(said.message, Reports)
-    book = controller.state.islands[said.message.island]
-    hosts = {book.peers[root]: root for root in book.stream.shape.roots if root in book.peers}
+    island = controller.state.islands[said.message.island]
+    hosts = {island.peers[root]: root for root in island.stream.shape.roots if root in island.peers}
     if said.peer not in hosts or any(isinstance(r, Lost | Trouble) for r in said.message.reports):
         return [said]
     peers = sorted(peer for peer in hosts if peer == said.peer or random.random() < 0.7)
     found = []
     for peer in peers:
-        below = book.stream.shape.below(hosts[peer])
+        below = island.stream.shape.below(hosts[peer])
         mine = tuple(replace(r, hosts=below) for r in said.message.reports)
         found.append(Came(peer, replace(said.message, reports=mine)))
     return found
@@ -166,8 +166,8 @@ def running(fanout: int = 8) -> tuple[World, Controller]:
 
 
 def reports(controller: Controller, *said: Any) -> Reports:
-    book = controller.state.islands[0]
-    return Reports(0, book.epoch, book.tree_number, said)
+    island = controller.state.islands[0]
+    return Reports(0, island.epoch, island.tree_number, said)
 
 
 ALL: Spans = ((0, 6),)

@@ -166,7 +166,7 @@ def test_all_hosts_are_reported_once_and_in_one_message_for_each_root(
 
 @settings(max_examples=80)
 @given(st.integers(1, 9), st.data())
-def test_whatever_the_trees_every_order_is_done_once_every_end_is_reported_and_the_log_empties(
+def test_in_all_trees_each_order_is_done_once_each_end_is_reported_and_the_log_empties(
     hosts: int, data: st.DataObject
 ) -> None:
     island = Island(hosts)

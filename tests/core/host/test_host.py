@@ -111,7 +111,7 @@ def reports(*said: Any) -> Reports:
 # --- joining and seats ----------------------------------------------------------------------------------
 
 
-def test_it_introduces_itself_to_each_controller_that_it_is_connected_to() -> None:
+def test_a_host_introduces_itself_to_each_controller_that_it_is_connected_to() -> None:
     rig = Rig(seated=False)
     assert rig.hear(Connected(CONTROLLER)) == [Send((CONTROLLER,), Join(0, 5))]
     assert rig.hear(Connected(1)) == []
@@ -126,7 +126,7 @@ def test_it_introduces_itself_to_each_controller_that_it_is_connected_to() -> No
     ]  # of no client
 
 
-def test_it_takes_a_seat_and_says_so_when_its_devices_have_reformed() -> None:
+def test_a_host_takes_a_seat_and_says_so_when_its_devices_have_reformed() -> None:
     rig = Rig(seated=False)
     assert rig.come(CONTROLLER, rig.seat()) == [Reform(0, HOSTS, (), (("seat", 0),))]
     assert kinds(rig.hear(Reformed(0))) == ["Seated"]
@@ -146,7 +146,7 @@ def test_a_seat_that_was_overtaken_by_a_newer_one_is_not_taken() -> None:
     assert kinds(rig.come(CONTROLLER, rig.seat(epoch=0, tree=2))) == ["Tell"]
 
 
-def test_it_asks_to_leave() -> None:
+def test_a_host_can_ask_to_leave() -> None:
     rig = Rig()
     assert rig.hear(LeaveRequested("maintenance")) == [Send((CONTROLLER,), Leave(0, "maintenance"))]
 
@@ -204,7 +204,7 @@ def test_an_order_by_an_old_path_is_not_obeyed() -> None:
     assert isinstance(told, Tell)
 
 
-def test_it_sends_heartbeats() -> None:
+def test_a_host_sends_heartbeats() -> None:
     rig = Rig()
     assert rig.host.next_wakeup() == BEAT
     assert rig.hear(Wakeup(), BEAT) == [Send((CONTROLLER,), reports(Beat(((0, 1),), 0)))]

@@ -341,7 +341,7 @@ def test_a_peer_that_breaks_the_rules_is_disconnected() -> None:
     assert pair.mouths[1].heard == ["connected", "gibberish"]
 
 
-def test_it_wakes_for_its_machine_and_for_its_links() -> None:
+def test_an_endpoint_wakes_for_its_machine_and_for_its_links() -> None:
     mouth = Mouth()
     end = Endpoint(mouth, 0, 1, LEASE, homes=(1,))
     end.start(0)

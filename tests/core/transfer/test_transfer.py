@@ -75,7 +75,7 @@ def test_a_sender_with_contents_and_no_credits_offers_them() -> None:
     )
 
 
-def test_it_sends_what_is_granted_in_chunks_and_no_more() -> None:
+def test_a_sender_sends_only_what_is_granted_in_chunks() -> None:
     it = machine()
     open_send(it, (1, 0, 70), (1, 1, 0), (1, 2, 30))
     assert came(it, 1, Grant(T, 0, 1, 60)) == to(1, Chunk(T, 0, 1, 0, 0, 50), Chunk(T, 0, 1, 0, 50, 10))

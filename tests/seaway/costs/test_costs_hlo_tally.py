@@ -112,7 +112,7 @@ def test_the_body_of_a_loop_counts_as_often_as_it_runs() -> None:
     assert unknown.blend == pytest.approx(8_000)
 
 
-def test_of_several_branches_the_costliest_counts() -> None:
+def test_the_costliest_of_several_branches_counts() -> None:
     branches = "".join(
         f"%{name} (p: f32[{size}]) -> f32[] {{\n"
         f"  %p = f32[{size}] parameter(0)\n  ROOT %r = f32[{size}] negate(%p)\n}}\n"

@@ -65,7 +65,7 @@ def test_a_block_of_calls_has_one_deadline() -> None:
     assert not frame["late"].any()
 
 
-def test_of_several_deadlines_the_earliest_counts() -> None:
+def test_the_earliest_of_several_deadlines_counts() -> None:
     with small() as s, s.client("a", deadline=0.05):
         begin = s.driver.now()
         assert ask(ZERO).run.due_at == begin + 50_000_000

@@ -30,7 +30,7 @@ def test_the_first_to_arrive_is_served_first_and_the_next_waits() -> None:
     assert log == [(17, "a"), (29, "b")]
 
 
-def test_of_simultaneous_arrivals_the_lower_source_is_first_whichever_called_first() -> None:
+def test_the_lower_of_two_simultaneous_sources_is_first_whichever_called_first() -> None:
     clock, lane, log = served()
     clock.at(10, lane.put, (2, 0), 3, "from 2")
     clock.at(10, lane.put, (1, 0), 3, "from 1")

@@ -255,7 +255,9 @@ async def gone(found: Cluster) -> None:
     for user in found.users:
         user.call(lambda client, now: client.close(now))
     await until(lambda: not (controller.state.sessions or controller.buffers or controller.state.runs))
-    await until(lambda: not any(book.stream.backlog for book in controller.state.islands if book.members))
+    await until(
+        lambda: not any(island.stream.backlog for island in controller.state.islands if island.members)
+    )
 
 
 def judged(scene: Scene, folder: Path) -> tuple[ClusterSeen, Comparison]:

@@ -129,4 +129,4 @@ def test_devices_are_told_what_was_commanded_even_when_a_host_dies(
 
 def members(found: Cluster) -> int:
     controller = found.server.controller
-    return sum(high - low for book in controller.state.islands for low, high in book.members)
+    return sum(high - low for island in controller.state.islands for low, high in island.members)

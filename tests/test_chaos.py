@@ -21,8 +21,8 @@ from tests.chaos import journal
 from tests.chaos.campaign import Round
 from tests.chaos.inject import Injected
 from tests.chaos.journal import Call
-from tests.chaos.judge import FAILED, OUTCOMES, Bounds, Seen, Verdict, judge
-from tests.chaos.processes import Death, Policy, Process, Usage, strays, usage
+from tests.chaos.judge import FAILED, OUTCOMES, Bounds, RoundSeen, Verdict, judge
+from tests.chaos.processes import Policy, Process, ProcessEnd, Usage, strays, usage
 from tests.chaos.proxy import Proxy
 from tests.chaos.report import table
 from tests.chaos.schedule import KINDS, Fault, Schedule, Shape, draw, first, parse, rounds, text
@@ -117,9 +117,9 @@ def error(code: str = "host-lost", **options: object) -> Call:
     return call("error", **{"kind": "RunError", "code": code, "text": "host 1 was lost"} | options)
 
 
-def seen(*calls: Call, fault: str = "kill agent-1 restart=0.3", **options: object) -> Seen:
+def seen(*calls: Call, fault: str = "kill agent-1 restart=0.3", **options: object) -> RoundSeen:
     (made,) = parse(fault)
-    found = Seen(
+    found = RoundSeen(
         injected=[Injected(made, 100.0, over=100.3)], calls=list(calls), deaths=[], stood=104.0, resumed=104.5,
         ended=106.0, before={"agent-0": CALM}, after={"agent-0": CALM}, touched=frozenset({0}),
         islands={"train-0": (0,), "puts-1": (1,)},
@@ -129,13 +129,13 @@ def seen(*calls: Call, fault: str = "kill agent-1 restart=0.3", **options: objec
     return found
 
 
-def of(found: Seen) -> Verdict:
+def verdict(found: RoundSeen) -> Verdict:
     return judge(found, BOUNDS)
 
 
 def test_outcomes_within_the_promises_are_no_failure() -> None:
-    assert of(seen(call())).outcome == "ok"
-    told = of(seen(error(), call(begun=104.0, ended=104.2)))
+    assert verdict(seen(call())).outcome == "ok"
+    told = verdict(seen(error(), call(begun=104.0, ended=104.2)))
     assert (told.outcome, told.failed, told.codes, told.findings) == ("error", False, {"host-lost": 1}, [])
     assert (told.to_error, told.to_resume) == (2.0, 4.5)
 
@@ -148,8 +148,8 @@ def test_outcomes_within_the_promises_are_no_failure() -> None:
          seen(call("", ended=None, what="put"), resumed=None, waiting="no good call of train-0")),
         ("hang", "2 x train-0: RunError .peer.", seen(error("peer"), error("peer"), resumed=None)),
         ("hang", "island i0 is forming", seen(stood=None, waiting="island i0 is forming")),
-        ("died", "agent-0 .pid 9. ended by itself with -6", seen(deaths=[Death(101.0, "agent-0", 9, -6, 0)])),
-        ("died", "told to end, ended with 1", seen(deaths=[Death(101.0, "agent-0", 9, 1, signal.SIGTERM)])),
+        ("died", "agent-0 .pid 9. ended by itself with -6", seen(deaths=[ProcessEnd(101.0, "agent-0", 9, -6, 0)])),
+        ("died", "told to end, ended with 1", seen(deaths=[ProcessEnd(101.0, "agent-0", 9, 1, signal.SIGTERM)])),
         ("spread", "of puts-1 is not on the island", seen(error(client="puts-1"))),
         ("leak", "agent-0 has 671 threads, and had 40",
          seen(after={"agent-0": msgspec.structs.replace(CALM, threads=671)})),
@@ -165,8 +165,8 @@ def test_outcomes_within_the_promises_are_no_failure() -> None:
         ("late", "all stands 60.0 s after, bound 9.3 s", seen(call(), stood=160.0)),
     ],
 )  # fmt: skip
-def test_outcomes_beyond_the_promises_are_failures(outcome: str, words: str, found: Seen) -> None:
-    told = of(found)
+def test_outcomes_beyond_the_promises_are_failures(outcome: str, words: str, found: RoundSeen) -> None:
+    told = verdict(found)
     assert told.outcome == outcome
     assert told.failed
     with pytest.raises(AssertionError, match=words):
@@ -174,7 +174,7 @@ def test_outcomes_beyond_the_promises_are_failures(outcome: str, words: str, fou
 
 
 def test_the_worst_outcome_counts_and_all_are_listed() -> None:
-    told = of(seen(error("peer"), call("wrong")))
+    told = verdict(seen(error("peer"), call("wrong")))
     assert told.outcome == "wrong"
     assert len(told.findings) == 2
 
@@ -189,12 +189,14 @@ def test_a_forgiven_outcome_hides_no_other() -> None:
 
 def test_a_call_of_a_client_that_was_killed_need_not_end() -> None:
     found = seen(call("", ended=None, what="put"), resumed=None, gone=frozenset({7}))
-    assert "none open" in of(found).findings[0]
+    assert "none open" in verdict(found).findings[0]
 
 
 def test_an_error_must_name_a_restart_if_there_was_one() -> None:
-    assert of(seen(error("restart"), fault="kill controller restart=0.3")).outcome == "error"
-    assert of(seen(error("restart"), deaths=[Death(101.0, "controller", 9, -9, 9)])).outcome == "error"
+    assert verdict(seen(error("restart"), fault="kill controller restart=0.3")).outcome == "error"
+    assert (
+        verdict(seen(error("restart"), deaths=[ProcessEnd(101.0, "controller", 9, -9, 9)])).outcome == "error"
+    )
 
 
 def test_bounds_follow_from_the_lease_and_from_the_length_of_a_fault() -> None:
@@ -258,7 +260,7 @@ def test_a_journal_can_be_read_while_it_grows_even_if_its_writer_is_killed(tmp_p
     assert list(reader.paused) == [12]
 
 
-def ticks(process: Process, over: Callable[[], bool]) -> list[Death]:
+def ticks(process: Process, over: Callable[[], bool]) -> list[ProcessEnd]:
     found = []
     end = time.monotonic() + 30
     while not over():

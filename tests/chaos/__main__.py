@@ -20,7 +20,7 @@ from types import FrameType
 
 import msgspec
 
-from .campaign import Campaign, NotStanding, Round, last_words
+from .campaign import Campaign, NotReady, Round, last_words
 from .cluster import clients_of
 from .processes import adopt_orphans
 from .report import table
@@ -45,7 +45,7 @@ def main() -> int:
         print("interrupted")
         run.print_table()
         return 130
-    except NotStanding as error:
+    except NotReady as error:
         run.print_table()
         print(f"the cluster did not stand: {error}", file=sys.stderr)
         run.failed += 1

@@ -10,7 +10,7 @@ import msgspec
 
 from .cluster import Cluster, Named
 from .inject import Injected, await_moment, inject, settle
-from .judge import STUCK, Bounds, Seen, Verdict, judge, leaks
+from .judge import STUCK, Bounds, RoundSeen, Verdict, judge, leaks
 from .processes import Usage
 from .schedule import Fault, Schedule, Shape
 from .watching import standing
@@ -21,7 +21,7 @@ OVER = 150.0  # seconds for the last gang that is stuck in a world that is over
 QUIET = 10.0  # seconds for what clients have released to be gone
 
 
-class NotStanding(Exception):
+class NotReady(Exception):
     """The cluster is not up, so there is nothing yet to put faults on."""
 
 
@@ -49,14 +49,14 @@ class Campaign:
         begun = time.monotonic()
         self.cluster.start()
         if not self.cluster.until(lambda: not standing(self.cluster.watch.status), START):
-            raise NotStanding(self._why())
+            raise NotReady(self._why())
         start = time.monotonic() - begun
         if not self.cluster.until(lambda: not self.cluster.good_since(begun), START):
-            raise NotStanding(f"no good call of {', '.join(self.cluster.good_since(begun))}. {self._why()}")
+            raise NotReady(f"no good call of {', '.join(self.cluster.good_since(begun))}. {self._why()}")
         self.bounds = Bounds(self.shape.lease, start, self.slack)
         quiet = self._rest()
         if quiet:
-            raise NotStanding(f"before any fault: {quiet}")
+            raise NotReady(f"before any fault: {quiet}")
         self.baseline = self.first = self.cluster.usages()
         bad = [
             call
@@ -65,7 +65,7 @@ class Campaign:
             if call.end in ("wrong", "error")
         ]
         if bad or any(death.wrong for death in self.cluster.deaths):
-            raise NotStanding(f"before any fault: {bad} {self.cluster.deaths}")
+            raise NotReady(f"before any fault: {bad} {self.cluster.deaths}")
         self.tell(
             f"the cluster stood after {start:.1f} s; bounds: detection {self.shape.lease:g} s (the lease), error "
             f"{self.bounds.error:g} s and islands {self.bounds.stand:g} s after it, times {self.slack:g}"
@@ -113,11 +113,11 @@ class Campaign:
     def _pass(self, injected: list[Injected], seconds: float) -> None:
         self.cluster.until(lambda: [settle(self.cluster, each) for each in injected] and False, seconds)
 
-    def _wait(self, injected: list[Injected]) -> Seen:
+    def _wait(self, injected: list[Injected]) -> RoundSeen:
         """Wait until all is over and well, or never will be."""
         cluster = self.cluster
         touched = frozenset[int]().union(*(cluster.islands_of(each.fault.target) for each in injected))
-        seen = Seen(
+        seen = RoundSeen(
             injected=injected, calls=[], deaths=[], before=self.baseline, touched=touched,
             islands={name: islands for name, (_, islands) in cluster.clients.items()},
         )  # fmt: skip

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .journal import Reader
-from .processes import Death, Process, Usage, children_of, runs_module, said_into, strays, usage
+from .processes import Process, ProcessEnd, Usage, children_of, runs_module, said_into, strays, usage
 from .schedule import Shape
 from .watching import Watch
 
@@ -55,7 +55,7 @@ class Cluster:
         self.watch = Watch()
         self.processes: dict[str, Process] = {}
         self.readers: dict[str, Reader] = {}
-        self.deaths: list[Death] = []
+        self.deaths: list[ProcessEnd] = []
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._counted = 0
         self.port = free_port()

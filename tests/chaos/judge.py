@@ -15,7 +15,7 @@ import msgspec
 
 from .inject import Injected
 from .journal import Call
-from .processes import Death, Usage
+from .processes import ProcessEnd, Usage
 
 # Worst first: the table counts a round as its worst outcome.
 OUTCOMES = ("wrong", "hang", "died", "spread", "leak", "unnamed", "needless", "late", "error", "ok")
@@ -71,12 +71,12 @@ class Bounds(msgspec.Struct, frozen=True):
         return latest + ODD * (self.stand_by(all_of, now) - min(each.begun for each in all_of)) + 10.0
 
 
-class Seen(msgspec.Struct, kw_only=True):
+class RoundSeen(msgspec.Struct, kw_only=True):
     """What was seen of one round."""
 
     injected: list[Injected]
     calls: list[Call]  # calls that were under way at its beginning, or began later
-    deaths: list[Death]
+    deaths: list[ProcessEnd]
     stood: float | None = None  # when `status` first said so and kept saying so; None: never
     resumed: float | None = None  # when each client had had a good call that began after all faults were over
     waiting: str = ""  # what was missing when waiting was given up
@@ -101,7 +101,7 @@ class Verdict(msgspec.Struct, kw_only=True):
         return self.outcome in FAILED
 
 
-def judge(seen: Seen, bounds: Bounds, forgiven: Container[str] = ()) -> Verdict:
+def judge(seen: RoundSeen, bounds: Bounds, forgiven: Container[str] = ()) -> Verdict:
     """Judge a round. `forgiven`: outcomes that are listed, but do not count for the round."""
     begun = min(each.begun for each in seen.injected)
     errors = [call for call in seen.calls if call.end == "error"]
@@ -156,7 +156,7 @@ def unnamed(call: Call) -> str:
     return f"it does not name the cause: {told}" if INSIDE.search(call.text) else ""
 
 
-def _another_cause(call: Call, seen: Seen) -> str:
+def _another_cause(call: Call, seen: RoundSeen) -> str:
     """Whether an error names a cause that has not happened."""
     anew = any(each.fault.role == "controller" and each.fault.ends_process for each in seen.injected)
     anew |= any(death.name == "controller" for death in seen.deaths)
@@ -177,7 +177,7 @@ def leaks(before: Mapping[str, Usage], after: Mapping[str, Usage], slack: Usage 
     return found
 
 
-def _hangs(seen: Seen, begun: float) -> list[tuple[str, str]]:
+def _hangs(seen: RoundSeen, begun: float) -> list[tuple[str, str]]:
     if seen.resumed is not None and seen.stood is not None:
         return []
     open_calls = [
@@ -199,11 +199,11 @@ def _hangs(seen: Seen, begun: float) -> list[tuple[str, str]]:
     ]
 
 
-def _elsewhere(call: Call, seen: Seen) -> bool:
+def _elsewhere(call: Call, seen: RoundSeen) -> bool:
     return bool(seen.touched) and not seen.touched.intersection(seen.islands.get(call.client, ()))
 
 
-def _harmless(seen: Seen, bounds: Bounds) -> bool:
+def _harmless(seen: RoundSeen, bounds: Bounds) -> bool:
     """Whether nobody is to notice the fault: the process was stopped for far less than a lease."""
     return all(
         each.fault.kind in ("stop", "pulse", "hold", "up", "down", "delay") and each.fault.lasts < bounds.lease / 2
@@ -211,7 +211,7 @@ def _harmless(seen: Seen, bounds: Bounds) -> bool:
     ) and len(seen.injected) == 1  # fmt: skip
 
 
-def _late(seen: Seen, bounds: Bounds, begun: float) -> list[tuple[str, str]]:
+def _late(seen: RoundSeen, bounds: Bounds, begun: float) -> list[tuple[str, str]]:
     error_by = bounds.error_by(seen.injected, seen.ended)
     stand_by = bounds.stand_by(seen.injected, seen.ended)
     found = [

@@ -30,7 +30,7 @@ ENVIRONMENT = {
 BOUND = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 
 
-class Death(msgspec.Struct):
+class ProcessEnd(msgspec.Struct):
     """A process that has ended. `meant`: the signal that a fault sent to it; 0: none did."""
 
     at: float
@@ -104,7 +104,7 @@ class Process:
             if number in (signal.SIGSTOP, signal.SIGCONT):
                 self.stopped = number == signal.SIGSTOP
 
-    def tick(self) -> Death | None:
+    def tick(self) -> ProcessEnd | None:
         now = time.monotonic()
         if self._again is not None:
             if now >= self._again:
@@ -115,7 +115,7 @@ class Process:
         if self._popen is None or (code := self._popen.poll()) is None:
             return None
         self._again = now + self._policy.after
-        return Death(now, self.name, self.pid, code, self._meant)
+        return ProcessEnd(now, self.name, self.pid, code, self._meant)
 
     def quit(self) -> None:
         """End it for good, whatever it does just then."""

@@ -117,7 +117,7 @@ def plan(number: int, layouts: list[Layout], steps: Sequence[Gang | Move], **mor
     return Plan(number, "prog", codes, tuple(slots), tuple(steps), (), ())
 
 
-def here(place: Place) -> bool:
+def on_island_0(place: Place) -> bool:
     """The devices of a place that are on island 0."""
     return place.island == 0
 
@@ -209,7 +209,7 @@ class Stream:
         for _ in range(random.randrange(1, 6)):
             place = random.choice(self.near)
             near = [slot for slot, where in enumerate(layouts) if where.place == place]
-            mine = [slot for slot, where in enumerate(layouts) if here(where.place)]
+            mine = [slot for slot, where in enumerate(layouts) if on_island_0(where.place)]
             draw = random.random() if self._drawn(self.travel) else 1.0
             if draw < 0.15 and mine:
                 layouts.append(self._layout(self.far))
@@ -225,7 +225,7 @@ class Stream:
                 outputs = tuple(range(len(layouts), len(layouts) + random.randrange(1, 3)))
                 layouts += [self._layout(place) for _ in outputs]
                 steps.append(gang(f"g{len(steps)}", place, inputs, outputs))
-        ours = [slot for slot, where in enumerate(layouts) if here(where.place) and slot not in args]
+        ours = [slot for slot, where in enumerate(layouts) if on_island_0(where.place) and slot not in args]
         keep = tuple(random.sample(ours, min(len(ours), random.randrange(3))))
         found = plan(len(self.plans) + 1, layouts, steps, args=args, keep=keep, donate=random.random() < 0.3)
         self.plans.append(found)
@@ -276,11 +276,11 @@ class Stream:
             return
         transfer = self.next()
         source, target = made.slots[step.source].layout.place, made.slots[step.target].layout.place
-        if here(source):
+        if on_island_0(source):
             self.say(SendStep(transfer, run, index, hosts_of(source), transfer))
             number = random.randrange(3)
             self.fates["count", transfer] = tuple((2 + k % 2, k, 4) for k in range(number))
-        if here(target):
+        if on_island_0(target):
             seq = self.next()
             after = random.choice((-1, random.randint(0, seq)))
             late = self._fate_of(seq, transfer, step.sparse)

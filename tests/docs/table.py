@@ -6,39 +6,39 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Instead(NamedTuple):
+class Substitute(NamedTuple):
     said: str  # matches the whole command, as a regular expression
     run: str
     why: str
 
 
 INSTEAD = [
-    Instead(r"make demo", "python -m experiments.demo --out .", "it would set up an environment first"),
-    Instead(
+    Substitute(r"make demo", "python -m experiments.demo --out .", "it would set up an environment first"),
+    Substitute(
         r"make ([a-z-]+)( .*)?",
         r'make -C "$ROOT" -n \1\2',
         "they set up, test or measure everything: what they would do",
     ),
-    Instead(r"\.ci/run", 'bash -n "$ROOT/.ci/run"', "all tests, on every Python"),
-    Instead(
+    Substitute(r"\.ci/run", 'bash -n "$ROOT/.ci/run"', "all tests, on every Python"),
+    Substitute(
         r"(python -m experiments fig5)",
         r"\1 --hosts 2,8 --sensitivity no --jobs 1 --out fig5",
         "other values, and no variations: minutes else",
     ),
-    Instead(r"(python -m experiments fig11 .*)", r"\1 --gangs 300 --sensitivity no --jobs 1 --out fig11", "as fig5"),
-    Instead(r"(python -m experiments\.bench)\b( [a-z]+)?.*", r"\1\2 --help", "minutes; each has tests of its own"),
-    Instead(r"(python -m tests\.fuzz) --seeds 10000", r"\1 --seeds 3", "an hour; tests/test_fuzz.py plays 200"),
-    Instead(r"(python -m tests\.fuzz) --planted", r"\1 --help", "minutes; tests/test_fuzz.py has its parts"),
-    Instead(r"(python -m tests\.chaos)\b.*", r"\1 --help", "minutes; tests/test_chaos.py plays three faults"),
-    Instead(
+    Substitute(r"(python -m experiments fig11 .*)", r"\1 --gangs 300 --sensitivity no --jobs 1 --out fig11", "as fig5"),
+    Substitute(r"(python -m experiments\.bench)\b( [a-z]+)?.*", r"\1\2 --help", "minutes; each has tests of its own"),
+    Substitute(r"(python -m tests\.fuzz) --seeds 10000", r"\1 --seeds 3", "an hour; tests/test_fuzz.py plays 200"),
+    Substitute(r"(python -m tests\.fuzz) --planted", r"\1 --help", "minutes; tests/test_fuzz.py has its parts"),
+    Substitute(r"(python -m tests\.chaos)\b.*", r"\1 --help", "minutes; tests/test_chaos.py plays three faults"),
+    Substitute(
         r"((?:python -m )?seaway (?:up|controller)\b(?!.*--bind).*)",
         r"\1 --bind 127.0.0.1:29000",
         "to be put on a port that is free",
     ),
-    Instead(r"(seaway status .*) --watch", r"\1", "it goes on until Ctrl-C"),
-    Instead(r"sbatch .*(docs/deploy/slurm\.sh)", r"bash -n \1", "there is no Slurm here; test_deploy.py reads it"),
-    Instead(r"kubectl apply -f (\S+)", r"python -m json.tool \1", "nor Kubernetes; so does test_deploy.py"),
-    Instead(r"kubectl create secret .*=(\w+)", r"test -s \1", "nor Kubernetes"),
+    Substitute(r"(seaway status .*) --watch", r"\1", "it goes on until Ctrl-C"),
+    Substitute(r"sbatch .*(docs/deploy/slurm\.sh)", r"bash -n \1", "there is no Slurm here; test_deploy.py reads it"),
+    Substitute(r"kubectl apply -f (\S+)", r"python -m json.tool \1", "nor Kubernetes; so does test_deploy.py"),
+    Substitute(r"kubectl create secret .*=(\w+)", r"test -s \1", "nor Kubernetes"),
 ]  # fmt: skip
 
 # For commands and Python alike. Besides, ports 29000, 29001, ... are replaced by free ones.

@@ -72,7 +72,7 @@ def test_output_is_compared_exactly_or_by_shape_or_in_part(
     assert matches(said, shown, how) is equal
 
 
-def done(folder: Path, *blocks: Block) -> None:
+def follow(folder: Path, *blocks: Block) -> None:
     reader = Reader(folder)
     try:
         for block in blocks:
@@ -92,21 +92,21 @@ def test_different_output_is_noticed(tmp_path: Path) -> None:
 
 def test_a_command_that_fails_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="No such file"):
-        done(tmp_path, Block("command", "cat nothing", 1))
+        follow(tmp_path, Block("command", "cat nothing", 1))
 
 
 def test_a_program_that_never_gets_ready_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="no policy is called 'nope'"):
-        done(tmp_path, Block("command", "seaway controller --policy nope", 1))
+        follow(tmp_path, Block("command", "seaway controller --policy nope", 1))
 
 
 def test_python_errors_are_raised(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
-        done(tmp_path, Block("python", "1 / 0\n", 1))
+        follow(tmp_path, Block("python", "1 / 0\n", 1))
 
 
 def test_a_file_of_the_page_can_be_imported_and_run(tmp_path: Path) -> None:
-    done(
+    follow(
         tmp_path,
         Block("python", "SEVEN = 7\n", 1, "mine.py"),
         Block("python", "from mine import SEVEN as seven\nassert seven == SEVEN\n", 4),

@@ -384,7 +384,7 @@ def test_the_pure_duration_of_every_drawn_computation_is_known(seed: int) -> Non
             assert all(key_of(work, case.hosts, called) in known for work in case.works)
 
 
-def both(work: Work, hosts: int, more: Taken, called: Taken | None = None) -> dict[str, Taken]:
+def taken_times(work: Work, hosts: int, more: Taken, called: Taken | None = None) -> dict[str, Taken]:
     """Make times: of one more in a computation, and of one that is called; all else is the same."""
     return {key_of(work, hosts): more, key_of(work, hosts, called=True): called or more}
 
@@ -394,7 +394,7 @@ def test_a_computation_that_waits_for_peers_uses_the_cores_only_while_it_compute
     ns: int, cores: float, times: int
 ) -> None:
     work = Work("reduce", 1)
-    found = kernel(work, 2, both(work, 2, Taken(ns, 0.0, cores, 100)), times)
+    found = kernel(work, 2, taken_times(work, 2, Taken(ns, 0.0, cores, 100)), times)
     assert times <= found.duration <= max(1, ns) * times
     (one,) = found.collectives
     assert (one.kind, one.count) == ("all-reduce", times)
@@ -406,7 +406,7 @@ def test_a_sum_takes_its_measured_time_in_the_simulator(hosts: int, tmp_path: Pa
     """The machine has so many cores that no thread waits, and waking a thread costs nothing."""
     file, work = tmp_path / "cpu.toml", Work("reduce", 1)
     file.write_text(CLUSTER.replace("cores = 2", "cores = 64") + '[profile.costs]\nmeet = "0 us"\n')
-    alone = both(work, hosts, Taken(1, 0.0, 1.0, 100), Taken(400_000, 0.0, 0.25, 100, inline=True))
+    alone = taken_times(work, hosts, Taken(1, 0.0, 1.0, 100), Taken(400_000, 0.0, 0.25, 100, inline=True))
     case = Case(number=1, kind="OpByOp", platform="cpu", hosts=hosts, works=(work,))
     table = cluster_of(file, case, alone)
     with sw.simulate(table, hosts=hosts, progress=False) as session:
@@ -420,7 +420,7 @@ def test_a_sum_takes_its_measured_time_in_the_simulator(hosts: int, tmp_path: Pa
 
 def test_the_first_of_several_in_a_computation_takes_as_long_as_a_called_one() -> None:
     work = Work("matmul", 64)
-    alone = both(work, 4, Taken(7000, 0.0, 1.0, 100), Taken(9000, 0.0, 1.7, 100))
+    alone = taken_times(work, 4, Taken(7000, 0.0, 1.0, 100), Taken(9000, 0.0, 1.7, 100))
     found = kernel(work, 4, alone, 3)
     assert (found.duration, found.collectives, found.cores) == (9_000 + 2 * 7_000, (), 1.0)
     assert kernel(work, 4, alone, 1).cores == 1.7

@@ -71,7 +71,7 @@ def plain_gradients(model: Decoder, weights: Any, tokens: jax.Array, targets: ja
 
 
 @partial(jax.jit, compiler_options=QUICK)
-def ahead_of(weights: Any, tokens: jax.Array) -> jax.Array:
+def logits(weights: Any, tokens: jax.Array) -> jax.Array:
     return parts.forward(decoder.whole(SMALL), weights, tokens).out
 
 
@@ -87,7 +87,7 @@ def close(found: Any, wanted: Any, tolerance: float = 2e-5) -> None:
         np.testing.assert_allclose(np.asarray(got) / size, np.asarray(expected) / size, atol=tolerance)
 
 
-def alone(*names: str) -> Mesh:
+def one_device_mesh(*names: str) -> Mesh:
     devices = np.array(jax.devices("cpu")[:1]).reshape([1] * len(names))
     return Mesh(devices, names, axis_types=(AxisType.Auto,) * len(names))
 
@@ -136,14 +136,14 @@ def test_more_stages_than_layers_are_refused() -> None:
 def test_no_position_sees_a_later_one() -> None:
     weights, (tokens, _) = weights_of(SMALL), batch()
     changed = tokens.at[:, -1].add(1)
-    before, after = (ahead_of(weights, t) for t in (tokens, changed))
+    before, after = (logits(weights, t) for t in (tokens, changed))
     close(before[:, :-1], after[:, :-1], 1e-6)
     assert float(jnp.abs(before[:, -1] - after[:, -1]).max()) > 1e-3
 
 
 def test_positions_affect_the_output() -> None:
     same = jnp.full((BATCH, LENGTH), 7, jnp.int32)
-    out = ahead_of(weights_of(SMALL), same)[0]
+    out = logits(weights_of(SMALL), same)[0]
     assert float(jnp.abs(out[0] - out[1]).max()) > 1e-3
 
 
@@ -175,7 +175,7 @@ def test_gradients_by_parts_are_those_of_plain_differentiation(model: Decoder) -
 
 
 def test_a_t5_learns_its_examples() -> None:
-    computation = spmd.t5_step(SMALL_T5, alone("data"), BATCH, LENGTH, LENGTH)
+    computation = spmd.t5_step(SMALL_T5, one_device_mesh("data"), BATCH, LENGTH, LENGTH)
     weights, seen = weights_of(SMALL_T5), batch()
     state = adafactor.init(weights)
     step = computation.jitted().lower(weights, state, *seen).compile(compiler_options=QUICK)
@@ -220,7 +220,7 @@ def test_stacked_layers_learn_as_separate_ones_do() -> None:
 @cache
 def stage_of(part: decoder.Part, size: int, kind: str) -> Any:
     return jax.jit(
-        getattr(pipeline.stage(part, alone("data"), size, LENGTH, scale=SCALE), kind).function,
+        getattr(pipeline.stage(part, one_device_mesh("data"), size, LENGTH, scale=SCALE), kind).function,
         compiler_options=QUICK,
     )
 
@@ -262,10 +262,10 @@ def pipelined(model: Decoder, count: int, microbatches: int, schedule: str) -> t
         for s, (m, g) in enumerate(zip(master, gradients, strict=True))
     ]
     flat = [jax.tree.map(lambda a: a[0], g) for g in gradients]
-    return joined(flat), sum(losses), joined(after)
+    return concatenated(flat), sum(losses), concatenated(after)
 
 
-def joined(pieces: list[Any]) -> Any:
+def concatenated(pieces: list[Any]) -> Any:
     layers = jax.tree.map(lambda *a: jnp.concatenate(a), *(piece["layers"] for piece in pieces))
     return {"layers": layers, "embedding": pieces[0]["embedding"], "head": pieces[-1]["head"]}
 
@@ -284,7 +284,7 @@ def test_a_pipeline_computes_what_one_device_does(schedule: str, count: int, mic
 
 
 def test_a_whole_step_is_a_gradient_and_an_update() -> None:
-    computation = spmd.step(SMALL, alone("data", "model"), BATCH, 8)
+    computation = spmd.step(SMALL, one_device_mesh("data", "model"), BATCH, 8)
     weights = weights_of(SMALL)
     tokens = jnp.asarray(np.random.default_rng(0).integers(0, 48, (2, BATCH, 8)), jnp.int32)
     loss, wanted = plain_gradients(SMALL, weights, *tokens)
@@ -370,7 +370,7 @@ def test_stages_and_segments_lower_for_the_mesh_of_their_slice() -> None:
 def test_islands_that_share_a_batch_learn_as_one() -> None:
     """Each island computes gradients of its own half, and both are applied: the result is that of one device with the
     whole batch."""
-    mesh, half = alone("data", "model"), BATCH // 2
+    mesh, half = one_device_mesh("data", "model"), BATCH // 2
     part = decoder.whole(SMALL)
     segment = islands.segment(part, mesh, half, 4, scale=1.0 / (BATCH * 4), islands=2)
     run = {kind: jax.jit(getattr(segment, kind).function, compiler_options=QUICK) for kind in STAGE}

@@ -139,7 +139,7 @@ def test_ctrl_c_also_ends_the_processes(tmp_path: Path) -> None:
 # --- programs without a file, and files without a main guard ---------------------------------------------------
 
 
-def told(words: list[str], text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def run_script(words: list[str], text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run([sys.executable, *words], input=text, cwd=folder, env=environment, capture_output=True,
                           text=True, timeout=60, check=False)  # fmt: skip
@@ -153,7 +153,7 @@ print(list(result.frame["hosts"]), result.failed)
 
 
 def test_an_experiment_runs_from_standard_input(tmp_path: Path) -> None:
-    done = told(["-"], FIGURE, tmp_path)
+    done = run_script(["-"], FIGURE, tmp_path)
     assert done.stdout == "[2, 8] []\n", done.stderr
 
 
@@ -161,7 +161,7 @@ def test_an_experiment_runs_from_standard_input(tmp_path: Path) -> None:
 def test_an_experiment_runs_from_a_script_without_a_guard(tmp_path: Path) -> None:
     """Otherwise each process would run the script again: one line is printed, by one process."""
     (tmp_path / "mine.py").write_text(FIGURE)
-    done = told(["mine.py"], "", tmp_path)
+    done = run_script(["mine.py"], "", tmp_path)
     assert done.stdout == "[2, 8] []\n", done.stderr
 
 
@@ -174,7 +174,7 @@ print(list(sweep([{"x": 1}, {"x": 2}], measure=measure, jobs=2)["square"]))
 
 
 def test_a_measure_from_standard_input_runs_in_its_own_process_and_says_so(tmp_path: Path) -> None:
-    done = told(["-"], OWN, tmp_path)
+    done = run_script(["-"], OWN, tmp_path)
     assert done.stdout == "[1, 4]\n", done.stderr
     assert done.stderr.startswith(
         "`measure` is defined in a notebook or on standard input, so all points run in"
@@ -185,7 +185,7 @@ def test_a_measure_from_standard_input_runs_in_its_own_process_and_says_so(tmp_p
 @pytest.mark.full
 def test_a_measure_of_a_script_without_a_guard_fails_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OWN)
-    done = told(["mine.py"], "", tmp_path)
+    done = run_script(["mine.py"], "", tmp_path)
     assert done.returncode == 1
     assert 'begin its last part with `if __name__ == "__main__":`' in done.stderr
 

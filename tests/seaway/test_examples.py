@@ -19,7 +19,7 @@ Said = Callable[[str], str]
 
 
 @pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> Said:
+def printed(capsys: pytest.CaptureFixture[str]) -> Said:
     """The output of an example."""
 
     def run(name: str) -> str:

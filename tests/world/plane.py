@@ -20,7 +20,7 @@ from .filling import ClusterHosts, Content, Filling
 Key = tuple[int, int, int, int, int]
 
 
-class Plane:
+class DataPlane:
     def __init__(
         self, fabric: Fabric, hosts: ClusterHosts, observe: Callable[[o.Observation], None] | None
     ) -> None:

@@ -28,7 +28,7 @@ def on_islands(program: Program, *names: str) -> Program:
     return msgspec.structs.replace(program, slices=tuple(slices))
 
 
-def rest(world: World) -> None:
+def drain(world: World) -> None:
     """Release everything, let all end, and check that nothing is left."""
     for client in world.clients:
         if client.actor.alive:
@@ -54,7 +54,7 @@ def test_one_gang_runs_over_two_hosts() -> None:
     assert world.diary is not None
     launches = [line for line in world.diary if "launch #" in line]
     assert [line.split()[1:3] for line in launches] == [["host", "0"], ["host", "1"]]
-    rest(world)
+    drain(world)
 
 
 def test_a_program_on_two_islands_moves_its_values_between_them() -> None:
@@ -67,7 +67,7 @@ def test_a_program_on_two_islands_moves_its_values_between_them() -> None:
     assert fetch.right
     assert {island for island, _, _ in world.gangs} == {0, 1}
     assert world.plane.moved > 0
-    rest(world)
+    drain(world)
 
 
 def test_a_get_returns_what_was_put() -> None:
@@ -79,7 +79,7 @@ def test_a_get_returns_what_was_put() -> None:
     assert world.run()
     assert [fetch.right for fetch in fetches] == [True, True]
     assert fetches[0].digest != fetches[1].digest
-    rest(world)
+    drain(world)
 
 
 PROGRAMS = {
@@ -105,7 +105,7 @@ def test_all_kinds_of_programs_give_right_results(program: Program, dispatch: st
     assert world.run()
     assert all(run.good for run in a.runs.values())
     assert all(fetch.right for fetch in fetches)
-    rest(world)
+    drain(world)
 
 
 def test_a_get_is_answered_even_if_its_buffer_is_released_right_after_it() -> None:
@@ -117,7 +117,7 @@ def test_a_get_is_answered_even_if_its_buffer_is_released_right_after_it() -> No
     assert world.run()
     assert run.good
     assert fetch.right
-    rest(world)
+    drain(world)
 
 
 # --- faults ---------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def test_one_seed_gives_one_history() -> None:
     assert play(1) != play(2)
 
 
-def busy(world: World) -> tuple[list[object], object]:
+def busy_client(world: World) -> tuple[list[object], object]:
     """Return a client with five runs, one of which is under way."""
     a = world.client("a")
     runs = [a.submit(chain(5), bytes(16)) for _ in range(5)]
@@ -146,19 +146,19 @@ def busy(world: World) -> tuple[list[object], object]:
 
 def test_a_cut_within_the_lease_costs_only_time() -> None:
     world = World(TWO)
-    runs, _ = busy(world)
+    runs, _ = busy_client(world)
     world.cut("host 1", "controller")
     world.run_for(100 * MS)
     world.mend("host 1", "controller")
     assert world.run()
     assert all(run.good for run in runs)  # type: ignore[attr-defined]
-    rest(world)
+    drain(world)
 
 
 @pytest.mark.parametrize("silent", [False, True])
 def test_a_host_that_is_cut_off_for_longer_is_given_up_and_returns_as_a_new_one(silent: bool) -> None:
     world = World(TWO)
-    runs, a = busy(world)
+    runs, a = busy_client(world)
     world.cut("host 1", "controller", silent)
     world.run_for(5 * S)
     world.mend_all()
@@ -169,7 +169,7 @@ def test_a_host_that_is_cut_off_for_longer_is_given_up_and_returns_as_a_new_one(
     assert world.run()
     assert again.good
     assert world.hosts[1].starts == 2
-    rest(world)
+    drain(world)
 
 
 def test_a_host_that_crashes_fails_its_own_runs_and_no_others() -> None:
@@ -185,7 +185,7 @@ def test_a_host_that_crashes_fails_its_own_runs_and_no_others() -> None:
     assert doomed.blame is not None
     assert doomed.blame.host == 1
     assert safe.good
-    rest(world)
+    drain(world)
 
 
 def test_a_get_of_a_buffer_being_restored_is_answered_when_its_host_dies() -> None:
@@ -208,7 +208,7 @@ def test_a_get_of_a_buffer_being_restored_is_answered_when_its_host_dies() -> No
     assert fetch.blame.code == "host-lost"
     assert second.good
     world.return_host(1)
-    rest(world)
+    drain(world)
 
 
 def test_a_literal_uses_memory_that_is_freed_in_the_same_turn() -> None:
@@ -223,19 +223,19 @@ def test_a_literal_uses_memory_that_is_freed_in_the_same_turn() -> None:
     assert world.run()
     assert first.good
     assert second.good
-    rest(world)
+    drain(world)
 
 
 def test_a_client_that_crashes_leaves_nothing_behind() -> None:
     world = World(TWO)
-    busy(world)
+    busy_client(world)
     b = world.client("b")
     run = b.submit(chain(5), bytes(16))
     world.crash_client("a")
     assert world.run()
     assert run.good
     world.run_for(5 * S)
-    rest(world)
+    drain(world)
 
 
 @pytest.mark.parametrize("when", ["launch", "run"])
@@ -248,7 +248,7 @@ def test_a_gang_that_fails_is_blamed_by_name(when: str) -> None:
     assert bad.blame is not None
     assert (bad.blame.code, bad.blame.program, bad.blame.host) == ("user", "chain", 1)
     assert good.good  # a launch that fails ends the epoch, but the runs after it go on
-    rest(world)
+    drain(world)
 
 
 def test_code_that_does_not_compile_ends_only_its_own_runs() -> None:
@@ -262,7 +262,7 @@ def test_code_that_does_not_compile_ends_only_its_own_runs() -> None:
     assert bad.blame is not None
     assert bad.blame.code == "user"
     assert good.good
-    rest(world)
+    drain(world)
 
 
 def test_a_slow_host_only_makes_others_wait() -> None:
@@ -272,4 +272,4 @@ def test_a_slow_host_only_makes_others_wait() -> None:
     runs = [a.submit(chain(5), bytes(16)) for _ in range(3)]
     assert world.run()
     assert all(run.good for run in runs)
-    rest(world)
+    drain(world)

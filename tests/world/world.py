@@ -42,7 +42,7 @@ from .clock import Clock
 from .devices import Fabric
 from .filling import ClusterHosts
 from .network import Network
-from .plane import Plane
+from .plane import DataPlane
 from .script import ClientActor, Script
 from .timing import S, Timing
 
@@ -79,7 +79,7 @@ class World:
         self.fabric.copy_time = timing.copy
         devices = {h: _devices(cluster, h) for h in range(cluster.hosts)}
         self.hosts_of = ClusterHosts(cluster.host_of, devices.__getitem__)
-        self.plane = Plane(self.fabric, self.hosts_of, self.observe)
+        self.plane = DataPlane(self.fabric, self.hosts_of, self.observe)
         self.wanted: dict[tuple[str, str], None] = {}  # (actor, the actor that it dials)
         self.shown: dict[
             tuple[str, str], int

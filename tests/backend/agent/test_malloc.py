@@ -44,7 +44,7 @@ thread.join()
 """
 
 
-def said(**more: str) -> list[str]:
+def output_of_child(**more: str) -> list[str]:
     given = {name: value for name, value in os.environ.items() if not name.startswith(OWN)} | more
     ended = subprocess.run(
         [sys.executable, "-c", FAULTS], env=given, capture_output=True, text=True, check=True, timeout=60
@@ -53,7 +53,7 @@ def said(**more: str) -> list[str]:
 
 
 def test_freed_memory_is_used_again_by_any_thread() -> None:
-    kept, main, thread = said()
+    kept, main, thread = output_of_child()
     assert kept == "True"
     assert int(main) < PAGES / 4
     assert int(thread) < PAGES / 4
@@ -61,7 +61,9 @@ def test_freed_memory_is_used_again_by_any_thread() -> None:
 
 @pytest.mark.parametrize("name", ["MALLOC_ARENA_TEST", "GLIBC_TUNABLES"])
 def test_a_setting_of_the_user_is_left_as_it_is(name: str) -> None:
-    kept, main, _ = said(**{name: "8" if name.startswith("MALLOC") else "glibc.malloc.arena_test=8"})
+    kept, main, _ = output_of_child(
+        **{name: "8" if name.startswith("MALLOC") else "glibc.malloc.arena_test=8"}
+    )
     assert kept == "False"
     assert int(main) > PAGES / 2, "else there is nothing to keep, and the test above proves nothing"
 

@@ -18,7 +18,7 @@ from backend.auth.access import Access
 from backend.auth.call_turns import AT_ONCE, CALL, READERS, Busy, CallTurns, Meter, TurnGate
 from backend.node.calls import SERVICE, ask
 from backend.wire.call_messages import Status
-from tests.backend.cluster import cluster, until
+from tests.backend.cluster import cluster, wait_until
 
 MS = 1_000_000
 
@@ -160,7 +160,7 @@ def test_a_call_that_gives_up_leaves_no_turn_behind() -> None:
                 await inside.wait()
 
         tasks = [asyncio.create_task(call(f"ipv4:10.0.0.{at}:1")) for at in range(3 * AT_ONCE)]
-        await until(lambda: gate._inside == AT_ONCE)
+        await wait_until(lambda: gate._inside == AT_ONCE)
         for task in tasks[::2]:
             task.cancel()
         inside.set()
@@ -180,7 +180,7 @@ def test_a_slow_sender_delays_only_its_own_host() -> None:
                 await come.wait()
 
         tasks = [asyncio.create_task(slow()) for _ in range(2 * READERS)]
-        await until(lambda: gate._reading["10.0.0.1"] == READERS)
+        await wait_until(lambda: gate._reading["10.0.0.1"] == READERS)
         async with gate.turn("ipv4:10.0.0.2:1"):
             pass
         assert gate._reading["10.0.0.1"] == READERS
@@ -205,7 +205,7 @@ def test_calls_beyond_the_bound_are_refused_by_name(monkeypatch: pytest.MonkeyPa
                 await go.wait()
 
         tasks = [asyncio.create_task(call()) for _ in range(AT_ONCE + 3)]
-        await until(lambda: any(task.done() for task in tasks))
+        await wait_until(lambda: any(task.done() for task in tasks))
         (refused,) = [task for task in tasks if task.done()]
         with pytest.raises(Busy, match="wait already; ask again later"):
             refused.result()
@@ -234,7 +234,7 @@ def test_calls_under_a_flood_of_wrong_tokens_are_answered(tmp_path: Path) -> Non
             async with Access().channel(found.server.address) as channel:
                 floods = [asyncio.create_task(flood(channel)) for _ in range(200)]
                 totals = found.server.door.refusals.totals
-                await until(lambda: len(found.server.gate._turns) > 150)
+                await wait_until(lambda: len(found.server.gate._turns) > 150)
                 before = totals["token"]
                 await ask(channel, Access("sesame"), Status())
                 assert totals["token"] - before < 100, "the call waited for one turn, and not for two hundred"

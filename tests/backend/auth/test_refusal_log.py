@@ -28,12 +28,12 @@ from backend.wire.call_messages import CancelCall, Enrol, Find, Permit, Report, 
 from core.protocol import effects as e
 from core.protocol import messages as m
 from seaway.cli.status import table
-from tests.backend.cluster import Cluster, cluster, until
+from tests.backend.cluster import Cluster, cluster, wait_until
 
 MORE = re.compile(r", (\d+) more; the last: ")
 
 
-def told(line: str) -> int:
+def refusals_in(line: str) -> int:
     found = MORE.search(line)
     return int(found[1]) if found else 1
 
@@ -74,7 +74,7 @@ def test_each_refusal_is_logged_in_one_line_and_lines_are_few(
     now += EVERY
     for _, line in log.due(now):
         say(line)
-    assert sum(map(told, lines)) == len(knocks)
+    assert sum(map(refusals_in, lines)) == len(knocks)
     assert +log.totals == knocked
     log.due(now + EVERY)
     assert len(log) == 0
@@ -87,7 +87,7 @@ def test_a_source_that_goes_on_is_logged_once_a_second_with_its_count() -> None:
         lines += [line for _, line in log.due(now)]
         line = log.note("token", "ipv4:10.0.0.7:4123", "Status", "wrong", now)
         lines += [line] if line else []
-    assert [told(line) for line in lines] == [1, 99, 100]
+    assert [refusals_in(line) for line in lines] == [1, 99, 100]
     assert lines[0] == "refused (token) ipv4:10.0.0.7:4123 without the cluster's token: Status: wrong"
     assert "10.0.0.7 without the cluster's token, 99 more; the last: Status: wrong" in lines[1]
 
@@ -98,7 +98,7 @@ def test_many_addresses_share_a_line() -> None:
     assert len([line for line in said if line]) == SOURCES + 1
     assert len(log) == SOURCES + 1
     (line,) = [line for _, line in log.due(EVERY) if MORE.search(line)]
-    assert told(line) == 1000 - SOURCES - 1
+    assert refusals_in(line) == 1000 - SOURCES - 1
     assert ELSEWHERE in line
 
 
@@ -192,7 +192,7 @@ def lines_of(caplog: pytest.LogCaptureFixture, kind: str) -> list[str]:
 
 
 def all_told(caplog: pytest.LogCaptureFixture, kind: str, count: int) -> bool:
-    return sum(map(told, lines_of(caplog, kind))) == count
+    return sum(map(refusals_in, lines_of(caplog, kind))) == count
 
 
 def test_each_kind_of_refusal_has_a_log_line_with_the_address_and_a_metric(
@@ -211,9 +211,9 @@ def test_each_kind_of_refusal_has_a_log_line_with_the_address_and_a_metric(
                     assert line.startswith(f"refused ({kind}) ipv4:127.0.0.1:")
                 for kind, knock in ALSO.items():
                     await knock(channel)
-                    await until(lambda: totals[kind] == 2)  # noqa: B023 - awaited here
+                    await wait_until(lambda: totals[kind] == 2)  # noqa: B023 - awaited here
                 for kind in ALSO:
-                    await until(partial(all_told, caplog, kind, totals[kind]))
+                    await wait_until(partial(all_told, caplog, kind, totals[kind]))
             await _figures(found)
 
     caplog.set_level(logging.WARNING)
@@ -247,7 +247,7 @@ def test_a_flood_leaves_few_lines_and_every_refusal_is_counted(
                     await asyncio.gather(*(refused(channel, method(Status), b"", "no") for _ in range(20)))
             assert found.server.door.refusals.totals["token"] == 400
         lines = lines_of(caplog, "token")
-        assert sum(map(told, lines)) == 400
+        assert sum(map(refusals_in, lines)) == 400
         assert len(lines) < 40  # one line a second, and the one at the controller's end
 
     caplog.set_level(logging.WARNING)
@@ -267,13 +267,13 @@ def test_an_agent_logs_each_refusal_and_why_it_closed_a_stream(
             assert [agent.node.door.refusals.totals["name"] for agent in found.agents.values()] == [1, 0]
             async with Access().channel(found.server.address) as channel:
                 await stream(channel, WHO, NONSENSE)
-            await until(lambda: lines_of(caplog, "malformed"))
+            await wait_until(lambda: lines_of(caplog, "malformed"))
             assert "'who/7777" in lines_of(caplog, "malformed")[0]
             assert "only the controller sends a Address" in lines_of(caplog, "malformed")[0]
             user = found.user()
-            await until(lambda: user.remote.client.number)
+            await wait_until(lambda: user.remote.client.number)
             found.server.node.feed(_lie(found, user.remote.client.number))
-            await until(lambda: lines_of(caplog, "protocol"))
+            await wait_until(lambda: lines_of(caplog, "protocol"))
             assert "is not registered" in lines_of(caplog, "protocol")[0]
             assert "ipv4:127.0.0.1:" in lines_of(caplog, "protocol")[0]
 

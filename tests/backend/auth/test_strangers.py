@@ -15,7 +15,7 @@ from backend.node.node import STREAM
 from backend.server.server import FEW, ControllerNames
 from backend.wire import envelopes, versions
 from backend.wire.call_messages import PAIRS
-from tests.backend.cluster import cluster, until
+from tests.backend.cluster import cluster, wait_until
 from tests.backend.test_faults import register, runs
 
 REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND)
@@ -52,7 +52,7 @@ def test_random_bytes_on_every_call_and_on_streams_harm_no_other_process(tmp_pat
                 host: agent.name for host, agent in hosts.items()
             }
             await runs(user, program)
-            await until(lambda: len(found.server.controller.state.sessions) == 1)
+            await wait_until(lambda: len(found.server.controller.state.sessions) == 1)
             assert not user.failures
 
     asyncio.run(work())
@@ -118,7 +118,7 @@ def test_a_stranger_that_is_cut_off_in_the_middle_of_a_message_is_told(tmp_path:
                 assert peer is not None
                 assert node.connected(peer)
                 await call.write(b"nonsense")
-                await until(lambda: not node.connected(peer))
+                await wait_until(lambda: not node.connected(peer))
                 async with asyncio.timeout(30):
                     while await call.read() is not grpc.aio.EOF:
                         pass

@@ -18,7 +18,7 @@ from backend.wire import envelopes
 from core.client.client import Client
 from core.model.program import Sharding, SliceSpec, Value
 from core.protocol import effects as e
-from tests.backend.cluster import Cluster, User, chain, cluster, until
+from tests.backend.cluster import Cluster, User, chain, cluster, wait_until
 
 VALUE = Value((8, 3), "float32", 0, Sharding(((0,), ())))
 ALL = SliceSpec("all", 4)
@@ -63,7 +63,7 @@ def test_the_contents_of_a_put_are_released_when_the_hosts_have_them(tmp_path: P
         user = found.user()
         buffer, _ = put(user, np.ones((8, 3), np.float32))
         assert (await user.until(ready(buffer))).blame is None
-        await until(lambda: holds(user.remote) == (0, 0, 0, 0, 0))
+        await wait_until(lambda: holds(user.remote) == (0, 0, 0, 0, 0))
         assert user.remote.node.carried[1] == 8 * 3 * 4  # bytes: each distinct shard went to one host, once
 
     driven(tmp_path, work)
@@ -113,7 +113,7 @@ def test_contents_that_a_retry_may_need_are_kept_until_it_cannot(tmp_path: Path)
         buffer, run = user.call(act)
         await user.until(lambda effect: isinstance(effect, e.Sent))
         assert holds(user.remote) == (1, 0, 0, 0, 0)
-        await until(lambda: found.server.trace.counted("gangs") > 3)  # the run is under way
+        await wait_until(lambda: found.server.trace.counted("gangs") > 3)  # the run is under way
         await found.agents[1].stop()
         await found.agent(1, name="host-1")
         assert (await user.ended(run)).blame is None
@@ -124,7 +124,7 @@ def test_contents_that_a_retry_may_need_are_kept_until_it_cannot(tmp_path: Path)
             1 + len(again)
         )
         assert e.Unneeded((buffer,)) in user.heard
-        await until(lambda: holds(user.remote) == (0, 0, 0, 0, 0))
+        await wait_until(lambda: holds(user.remote) == (0, 0, 0, 0, 0))
 
     driven(tmp_path, work)
 
@@ -188,7 +188,7 @@ def test_code_is_uploaded_to_the_controller_once_by_its_hash(tmp_path: Path) -> 
 def test_a_goodbye_is_answered(tmp_path: Path) -> None:
     async def work(found: Cluster) -> None:
         user = found.user()
-        await until(lambda: user.remote.client.state == "open")
+        await wait_until(lambda: user.remote.client.state == "open")
         user.call(lambda client, now: client.close(now))
         told = await user.until(lambda effect: isinstance(effect, e.Tell))
         assert "said goodbye" in told.text

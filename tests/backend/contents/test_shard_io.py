@@ -33,7 +33,7 @@ def array_of(layout: Layout, seed: int = 0) -> Any:
     return (raw & 1 if layout.dtype == "bool" else raw).view(dtype).reshape(layout.shape)
 
 
-def held(layout: Layout, array: Any, host: int, hosts: Alike) -> dict[tuple[int, ...], Any]:
+def shards_of(layout: Layout, array: Any, host: int, hosts: Alike) -> dict[tuple[int, ...], Any]:
     """The shards that a host has."""
     every = shard_io.cut(layout, array)
     return {index: every[index] for index in shard_io.local_shards(layout, hosts.devices_of(host))}
@@ -65,7 +65,7 @@ def test_a_move_reproduces_the_array(
     senders = {
         host: ShardSource(
             e.OpenSend(1, 2, sends_by_host(source, target, host, hosts), None, (), source, target),
-            host, hosts, lambda host=host: held(source, array, host, hosts),  # type: ignore[misc]
+            host, hosts, lambda host=host: shards_of(source, array, host, hosts),  # type: ignore[misc]
         )
         for host in hosts_of(source.place, hosts)
     }  # fmt: skip
@@ -118,7 +118,7 @@ def test_each_shard_is_fetched_once_and_only_when_it_is_needed() -> None:
 
     def fetch() -> dict[Any, Any]:
         asked.append(1)
-        return held(HALVES, array_of(HALVES), 0, HOSTS)
+        return shards_of(HALVES, array_of(HALVES), 0, HOSTS)
 
     source = halves(fetch, ((-CLIENT, 0, 48),))
     assert not asked
@@ -130,7 +130,7 @@ def test_each_shard_is_fetched_once_and_only_when_it_is_needed() -> None:
 
 @pytest.mark.parametrize(("piece", "offset", "nbytes"), [(1, 0, 4), (0, 40, 9), (0, -4, 4)])
 def test_bytes_outside_the_source_are_refused(piece: int, offset: int, nbytes: int) -> None:
-    source = halves(lambda: held(HALVES, array_of(HALVES), 0, HOSTS), ((-CLIENT, 0, 48),))
+    source = halves(lambda: shards_of(HALVES, array_of(HALVES), 0, HOSTS), ((-CLIENT, 0, 48),))
     with pytest.raises(Misfit, match="is not part of transfer 1, which sends"):
         source.bytes_of(Chunk(1, 0, -CLIENT, piece, offset, nbytes))
 

@@ -26,7 +26,7 @@ from backend.wire import call_messages, envelopes
 from backend.wire.call_messages import OF_HOSTS, Permit
 from core.record.clocks import ClockExchange, PeerClock
 from tests.backend.auth.test_strangers import REFUSALS, nonsense
-from tests.backend.cluster import User, cluster, until
+from tests.backend.cluster import User, cluster, wait_until
 from tests.backend.real import Real
 from tests.backend.test_faults import register, runs
 
@@ -71,7 +71,7 @@ def test_a_permit_is_bounded_and_has_the_latest_runs() -> None:
     assert found[-1] == (4 * RUNS - 2, 4 * RUNS - 1)
 
 
-def said(**changed: Any) -> call_messages.Stamped:
+def answer_with(**changed: Any) -> call_messages.Stamped:
     clock = PeerClock()
     clock.heard(ClockExchange(0, 1000, 1000, 10))
     readings = struct.pack("<3q", *clock.readings[0])
@@ -85,9 +85,9 @@ def said(**changed: Any) -> call_messages.Stamped:
 
 
 def test_times_of_a_host_are_converted_to_the_controllers_clock() -> None:
-    assert taken(3, said()) == [gang_times.Taken(3, 7, 1095, 1195, 7, True)]
-    assert taken(3, said(since=150)) == []  # when it was enqueued is unknown
-    assert taken(3, said(readings=b"")) == []
+    assert taken(3, answer_with()) == [gang_times.Taken(3, 7, 1095, 1195, 7, True)]
+    assert taken(3, answer_with(since=150)) == []  # when it was enqueued is unknown
+    assert taken(3, answer_with(readings=b"")) == []
 
 
 @pytest.mark.parametrize(
@@ -99,13 +99,13 @@ def test_times_of_a_host_are_converted_to_the_controllers_clock() -> None:
 )  # fmt: skip
 def test_times_that_no_host_can_have_measured_are_refused(changed: dict[str, bytes]) -> None:
     with pytest.raises(ValueError, match=r"are no|cannot be|is no time"):
-        taken(3, said(**changed))
+        taken(3, answer_with(**changed))
 
 
 # --- which clients get them -------------------------------------------------------------------------------------------
 
 
-async def seen_by(user: User, address: str, *others: tuple[int, str]) -> gang_times.Fetched:
+async def times_for(user: User, address: str, *others: tuple[int, str]) -> gang_times.Fetched:
     number = user.remote.client.number
     permitted = await user.head.permit([(number, user.remote.node.passes[f"client/{number}"]), *others], 10.0)
     return await gang_times.fetched({0: address}, user.head.access, permitted, ROOM, 10.0)
@@ -117,15 +117,15 @@ def test_a_client_gets_the_times_of_its_own_gangs_and_of_no_others(tmp_path: Pat
             ann, bob = found.user("ann"), found.user("bob")
             for user, length in ((ann, 3), (bob, 5)):
                 await runs(user, register(user, length))
-            await until(lambda: all(agent.clock.clock.readings for agent in found.agents.values()))
+            await wait_until(lambda: all(agent.clock.clock.readings for agent in found.agents.values()))
             address = found.agents[0].address
-            mine, theirs = await seen_by(ann, address), await seen_by(bob, address)
+            mine, theirs = await times_for(ann, address), await times_for(bob, address)
             assert (len(mine.rows), len(theirs.rows)) == (3, 5)
             assert not {row.seq for row in mine.rows} & {row.seq for row in theirs.rows}
             number = bob.remote.client.number
             for shown in ("", "0" * 64, ann.remote.node.passes[f"client/{ann.remote.client.number}"]):
                 with pytest.raises(CallError, match=f"the pass of client {number} is wrong"):
-                    await seen_by(ann, address, (number, shown))
+                    await times_for(ann, address, (number, shown))
             # Nor can a client add runs to those that the controller has signed.
             permitted = await ann.head.permit([], 10.0)
             assert permitted.runs == b""
@@ -141,7 +141,7 @@ def test_a_host_that_does_not_answer_is_named_and_the_others_still_answer(tmp_pa
         async with cluster(tmp_path) as found:
             user = found.user()
             await runs(user, register(user, 2))
-            await until(lambda: found.agents[1].clock.clock.readings)
+            await wait_until(lambda: found.agents[1].clock.clock.readings)
             permitted = await user.head.permit(
                 [(user.remote.client.number, user.remote.node.passes["client/1"])], 10.0
             )

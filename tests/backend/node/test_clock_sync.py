@@ -25,7 +25,7 @@ from backend.server.cluster_status import status_of
 from backend.wire.call_messages import Tick, Tock
 from core.record.clocks import drift
 from seaway.cli.status import table
-from tests.backend.cluster import cluster, until
+from tests.backend.cluster import cluster, wait_until
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -53,7 +53,7 @@ def test_the_offset_of_a_clock_that_is_ahead_and_fast_is_found_within_the_bound(
                 return all(host in clocks._told and clocks._told[host] != last.get(host) for host in (0, 1))
 
             for _ in range(5):
-                await until(told_more)
+                await wait_until(told_more)
                 last.update(clocks._told)
                 for host, now in ((0, clock), (1, time.monotonic_ns)):
                     begun, known = clocks.now(), clocks.of(host)
@@ -71,7 +71,7 @@ def test_status_and_metrics_show_the_clock_offsets(tmp_path: Path) -> None:
     async def work() -> None:
         async with cluster(tmp_path, agents=False) as found:
             await found.agent(0, clock=HostClock(shifted("1000")))
-            await until(lambda: found.server.clocks.of(0))
+            await wait_until(lambda: found.server.clocks.of(0))
             status = status_of(found.server)
             known, unknown = (host["clock"] for host in status["islands"][0]["hosts"])
             assert abs(known["offset"] - 1000 * S) <= known["bound"]
@@ -197,7 +197,7 @@ def test_an_impossible_answer_is_refused_and_the_next_one_counts(wrong: bytes) -
         async with false_controller(lambda: said.pop() if said else tock()) as address:
             clock = HostClock()
             clock.join(0, SECRET, address, Access())
-            await until(lambda: clock.clock.readings)
+            await wait_until(lambda: clock.clock.readings)
             assert clock.refused == 1
             known = clock.clock.at(clock.now())
             assert known is not None
@@ -218,18 +218,18 @@ def test_the_clock_of_a_new_controller_is_measured_anew() -> None:
         async with false_controller(lambda: tock(**now[0])) as address:
             clock = HostClock()
             clock.join(0, SECRET, address, Access())
-            await until(lambda: len(clock.clock.readings) > 3)
+            await wait_until(lambda: len(clock.clock.readings) > 3)
             first = clock.clock.readings[0].at
             assert clock.clock.at(first) is not None
             now[0] = {"start": 2, "ahead": AHEAD}
-            await until(lambda: clock.clock.since is not None and len(clock.clock.readings) > 2)
+            await wait_until(lambda: clock.clock.since is not None and len(clock.clock.readings) > 2)
             assert clock.clock.at(first) is None  # the offset at that time is unknown now
             known = clock.clock.at(clock.now())
             assert known is not None
             assert abs(known.offset - AHEAD) <= known.bound < WORST
             assert (clock.refused, clock.clock.jumps) == (0, 0)
             now[0] = {"start": 2, "ahead": 0}  # the same clock, set back
-            await until(lambda: clock.clock.jumps == 1)
+            await wait_until(lambda: clock.clock.jumps == 1)
             await clock.leave(0)
 
     asyncio.run(work())
@@ -241,7 +241,7 @@ def test_hosts_of_one_process_ask_once_for_all(tmp_path: Path) -> None:
             clock = HostClock()
             for host in range(4):
                 await found.agent(host, clock=clock)
-            await until(lambda: all(found.server.clocks.of(host) for host in range(4)))
+            await wait_until(lambda: all(found.server.clocks.of(host) for host in range(4)))
             last = [found.server.clocks.of(host) for host in range(4)]
             assert len({each["offset"] for each in last if each is not None}) == 1
             assert len(found.server.clocks._heard) == 1

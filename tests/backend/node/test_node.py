@@ -14,7 +14,7 @@ from backend.node.node import GOODBYE, STREAM, NetworkNode
 from backend.node.send_queue import SendQueue
 from backend.wire.envelopes import Address
 from core.protocol.peers import CONTROLLER
-from tests.backend.cluster import cluster, until
+from tests.backend.cluster import cluster, wait_until
 
 HOST = 0
 
@@ -51,7 +51,7 @@ def test_a_connection_ends_even_if_its_end_is_interrupted(tmp_path: Path) -> Non
         async with cluster(tmp_path, agents=False) as found:
             node, stream = found.server.node, Stuck()
             call = talk(node, stream)
-            await until(lambda: node.connected(HOST))
+            await wait_until(lambda: node.connected(HOST))
             await asyncio.wait_for(stream.writing.wait(), 20)
             stream.closed.set()
             await asyncio.wait_for(stream.giving_up.wait(), 20)
@@ -67,7 +67,7 @@ def test_a_peer_that_does_not_read_the_end_of_its_connection_is_left_soon(tmp_pa
         async with cluster(tmp_path, agents=False) as found:
             node = found.server.node
             call = talk(node, Stuck())
-            await until(lambda: node.connected(HOST))
+            await wait_until(lambda: node.connected(HOST))
             node._hang(HOST)
             assert not node.connected(HOST), "another connection of this name may come now"
             async with asyncio.timeout(GOODBYE + 10):
@@ -88,13 +88,13 @@ def test_when_two_hosts_dial_each_other_the_stream_of_the_first_one_is_kept(tmp_
                 async with asyncio.timeout(20):
                     await settled(first, second)
                 # there is exactly one stream
-                await until(lambda: (1 in first._dialled) != (0 in second._dialled))
+                await wait_until(lambda: (1 in first._dialled) != (0 in second._dialled))
                 for node, peer in ((first, 1), (second, 0)):
                     node._hang(peer)
-                await until(lambda: 1 not in first._outboxes and 0 not in second._outboxes)
+                await wait_until(lambda: 1 not in first._outboxes and 0 not in second._outboxes)
 
             first._want(1)
-            await until(lambda: first.connected(1) and second.connected(0))
+            await wait_until(lambda: first.connected(1) and second.connected(0))
             with pytest.raises(grpc.aio.AioRpcError, match="has a stream from here"):
                 await stream(second, 0, found.agents[0].address).read()
             assert first.connected(1)
@@ -115,12 +115,12 @@ def test_a_link_to_a_host_that_has_restarted_elsewhere_ends_at_once(tmp_path: Pa
         async with cluster(tmp_path) as found:
             node = found.agents[0].node
             node._want(1)
-            await until(lambda: node.connected(1) and node.endpoint.linked(1))
+            await wait_until(lambda: node.connected(1) and node.endpoint.linked(1))
             node._take(CONTROLLER, Address("host/1", node.directory["host/1"]))
             assert node.endpoint.linked(1), "the same news again changes nothing"
             node._take(CONTROLLER, Address("host/1", "127.0.0.1:1"))
             assert not node.endpoint.linked(1)
-            await until(lambda: not node.connected(1))
+            await wait_until(lambda: not node.connected(1))
 
     asyncio.run(drive())
 

@@ -219,7 +219,7 @@ def test_a_child_that_is_killed_during_a_check_ends_only_that_check(gate: CodeGa
 def test_a_child_that_has_ended_is_started_again_silently(gate: CodeGate) -> None:
     victim = child_of(gate)
     os.kill(victim, signal.SIGKILL)
-    until(lambda: gate.pid == 0)
+    wait_until(lambda: gate.pid == 0)
     assert child_of(gate) != victim
 
 
@@ -244,13 +244,13 @@ def asking(gate: CodeGate, code: bytes, name: str) -> Iterator[list[str]]:
     thread.start()
     child = gate._child
     assert child is not None
-    until(child._busy.locked)
+    wait_until(child._busy.locked)
     yield said
     thread.join(PATIENCE)
     assert said, "the check has not ended"
 
 
-def until(over: Callable[[], bool]) -> None:
+def wait_until(over: Callable[[], bool]) -> None:
     end = time.monotonic() + PATIENCE
     while not over():
         assert time.monotonic() < end

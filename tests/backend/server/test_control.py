@@ -17,7 +17,7 @@ from backend.wire.call_messages import Enrol, Find, Keep, Status
 from core.client.client_limits import Submitted
 from core.model.program import Sharding, SliceSpec, Value
 from core.protocol import effects as e
-from tests.backend.cluster import chain, cluster, until
+from tests.backend.cluster import chain, cluster, wait_until
 
 TINY = np.arange(8, dtype=np.float32)
 
@@ -71,7 +71,7 @@ def test_contents_travel_directly_between_client_and_hosts(tmp_path: Path) -> No
             buffer = user.call(put)
             request = user.call(lambda client, now: client.get(buffer, now))
             await user.until(lambda effect: isinstance(effect, e.Received) and effect.blame is None)
-            assert await until(lambda: user.remote.taken(request) is not None or None)
+            assert await wait_until(lambda: user.remote.taken(request) is not None or None)
             assert found.server.node.carried == [0, 0]
             assert sum(agent.node.carried[0] for agent in found.agents.values()) == array.nbytes
 
@@ -102,7 +102,7 @@ def test_a_host_that_dies_fails_its_runs_by_name_and_a_new_one_takes_its_place(t
             user = found.user()
             program = user.call(lambda client, now: client.register(chain(2000, 4), now))
             first = user.submit(program, TINY.tobytes())
-            await until(
+            await wait_until(
                 lambda: found.agents[1].devices.usage()["gangs"]
             )  # before that, it would wait for the host
             await found.agents[1].stop()

@@ -150,7 +150,7 @@ def test_a_simulators_file_configures_a_cluster_and_the_missing_parts_are_named_
     assert cluster_of(path) == Cluster.from_table(
         {"island": [{"name": "local", "kind": "cpu", "hosts": 2, "devices_per_host": 2}]}
     )
-    assert said(caplog) == [
+    assert warnings_in(caplog) == [
         f"{path}: only the simulator reads name, note, machine, dcn, shared, profile; a real cluster leaves that out"
     ]
 
@@ -194,7 +194,7 @@ def agent(memory: int, platform: str = "cuda", **more: Any) -> Enrol:
     return Enrol(f"gpu{memory}", 1, "a", platform, "", 2, memory, **more)
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.message for record in caplog.records if record.levelname == "WARNING"]
 
 
@@ -227,7 +227,7 @@ def test_an_agent_takes_a_place_for_which_it_has_the_memory(caplog: pytest.LogCa
     assert enrolment.enrol(agent(24 * GIB)) == 0, (
         "memory beyond the stated amount is not used, and harms nothing"
     )
-    assert said(caplog) == []
+    assert warnings_in(caplog) == []
 
 
 def test_devices_of_unknown_memory_are_taken_at_the_files_word_and_one_line_says_so(
@@ -236,7 +236,7 @@ def test_devices_of_unknown_memory_are_taken_at_the_files_word_and_one_line_says
     enrolment = islands("16 GiB")
     for start in (1, 2):
         assert enrolment.enrol(Enrol("a", start, "a", "tpu", "", 2, 0)) == 0
-    (warning,) = said(caplog)
+    (warning,) = warnings_in(caplog)
     assert (
         "the cluster's file says 17179869184 bytes (16.00 GiB) for each of island 'i0', which is unchecked"
         in warning
@@ -249,7 +249,7 @@ def test_devices_without_memory_of_their_own_cause_no_warning(
 ) -> None:
     assert islands("16 GiB").enrol(agent(0, platform)) == 0
     assert islands(None).enrol(agent(0, platform)) == 0
-    assert said(caplog) == []
+    assert warnings_in(caplog) == []
 
 
 @pytest.mark.parametrize("has", [8 * GIB, 80 * GIB])
@@ -257,7 +257,7 @@ def test_a_memory_that_differs_from_the_assumed_default_is_named(
     has: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert islands(None).enrol(agent(has)) == 0
-    (warning,) = said(caplog)
+    (warning,) = warnings_in(caplog)
     assert f"has {has} bytes" in warning
     assert "as if it were 17179869184 bytes (16.00 GiB), since no file says otherwise" in warning
     assert f"write memory = {has}" in warning

@@ -24,7 +24,7 @@ from core.model.presets import small
 from core.record.eventlog import Diverged, LogError, replay, replayed
 from core.schedule.policy import Fifo, Policy, Ready, RoundRobin, Stride, Ticket
 from seaway.cli import main, replaying
-from tests.backend.cluster import chain, cluster, until
+from tests.backend.cluster import chain, cluster, wait_until
 from tests.backend.real import Real, real
 from tests.backend.test_faults import register, runs
 
@@ -57,10 +57,10 @@ def recorded(folder: Path, policy: Any = Stride, runs: int = 5, whole: bool = Tr
                 submitted = [user.submit(program, TINY.tobytes()) for _ in range(runs)]
                 assert (await user.ended(submitted[-1].run)).blame is None
             await found.agents[1].stop()
-            await until(lambda: not found.server.node.connected(1))
+            await wait_until(lambda: not found.server.node.connected(1))
             (folder / "order").write_text(found.server.controller.order.island(0))
             if not whole:
-                await until(lambda: path.stat().st_size > 100)
+                await wait_until(lambda: path.stat().st_size > 100)
                 (folder / "killed.log").write_bytes(path.read_bytes())
 
     asyncio.run(drive())

@@ -22,7 +22,7 @@ from backend.server.controller_cli import bounds_of
 from backend.wire.call_messages import PAIRS, CancelCall, CancelReply, Recorded, RecordedPage
 from core.model.errors import Impossible
 from core.record.trace import Trace
-from tests.backend.cluster import cluster, until
+from tests.backend.cluster import cluster, wait_until
 from tests.backend.real import Real, real
 from tests.backend.test_faults import TINY, begun, endless, register, runs
 
@@ -269,7 +269,7 @@ def test_one_run_of_a_client_is_cancelled_and_the_others_go_on(tmp_path: Path) -
             user = found.user()
             program = register(user, 300)
             first, second = user.submit(program, TINY), user.submit(program, TINY)
-            await until(lambda: len(found.server.controller.state.runs) == 2)
+            await wait_until(lambda: len(found.server.controller.state.runs) == 2)
             access = found.server.access
             async with access.channel(found.server.address) as channel:
                 done: CancelReply = await ask(channel, access, CancelCall("ann", second.run))

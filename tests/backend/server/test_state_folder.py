@@ -41,34 +41,34 @@ def filled(folder: Path, in_use: tuple[str, ...] = (), count: int = 5) -> CodeFo
     return found
 
 
-def there(folder: Path) -> list[int]:
+def stored(folder: Path) -> list[int]:
     return [number for number, name in enumerate(NAMES) if (folder / name).exists()]
 
 
 def test_the_oldest_code_is_dropped_first(tmp_path: Path) -> None:
     kept = filled(tmp_path)
-    assert there(tmp_path) == [2, 3, 4]
+    assert stored(tmp_path) == [2, 3, 4]
     assert kept.find(NAMES[0]) is None
     assert kept.find(NAMES[4]) == CODES[4]
 
 
 def test_code_in_use_stays_however_old_it_is(tmp_path: Path) -> None:
     filled(tmp_path, in_use=(NAMES[0],))
-    assert there(tmp_path) == [0, 3, 4]
+    assert stored(tmp_path) == [0, 3, 4]
 
 
 def test_code_that_is_uploaded_again_counts_as_new(tmp_path: Path) -> None:
     kept = filled(tmp_path, count=3)
     kept.keep(NAMES[0], CODES[0])
     kept.keep(NAMES[3], CODES[3])
-    assert there(tmp_path) == [0, 2, 3]
+    assert stored(tmp_path) == [0, 2, 3]
 
 
 def test_recent_code_stays_even_if_the_store_is_too_large(tmp_path: Path) -> None:
     kept = CodeFolder(tmp_path, 100)
     for name, code in zip(NAMES, CODES, strict=True):
         kept.keep(name, code)
-    assert there(tmp_path) == list(range(6))  # a message that names it may be on its way
+    assert stored(tmp_path) == list(range(6))  # a message that names it may be on its way
 
 
 def test_a_restart_counts_the_stored_code_and_removes_unfinished_files(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_restart_counts_the_stored_code_and_removes_unfinished_files(tmp_path:
     (tmp_path / "tmpabc").write_bytes(b"half")
     aged(tmp_path, "tmpabc", HOUR)
     CodeFolder(tmp_path, 350).keep(NAMES[3], CODES[3])
-    assert there(tmp_path) == [1, 2, 3]
+    assert stored(tmp_path) == [1, 2, 3]
     assert not (tmp_path / "tmpabc").exists()
 
 

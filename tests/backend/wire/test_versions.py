@@ -21,7 +21,7 @@ from backend.wire.call_messages import AboutReply, Described, Enrol, Enrolled, R
 from backend.wire.versions import HEADER, OTHER, mine
 from core.model.presets import small
 from core.record.eventcodec import fingerprint
-from tests.backend.cluster import cluster, until
+from tests.backend.cluster import cluster, wait_until
 from tests.backend.real import Program, Real, real
 from tests.backend.test_faults import register, runs
 
@@ -88,7 +88,7 @@ def test_agents_and_clients_stop_when_their_controller_returns_as_another_versio
                 assert agent.said().splitlines()[-1] == f"seaway agent: {there}"
                 assert agent.said().count("restarting") == 1
                 assert "Traceback" not in agent.said()
-            await until(lambda: user.failures)
+            await wait_until(lambda: user.failures)
             (failure,) = [str(each) for each in user.failures[:1]]
             assert failure == f"{found.address} refuses us: {there}"
         finally:

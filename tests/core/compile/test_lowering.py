@@ -25,7 +25,7 @@ def lowered(program: Program, where: Sequence[Place] | None = None, *, fused: bo
     return lower(program, where, at_home(program, where), ident=1, fused=fused)
 
 
-def told(plan: Plan) -> list[str]:
+def steps_as_text(plan: Plan) -> list[str]:
     """Return a plan as lines of text: each step with what it reads, what it makes, and what it must follow."""
     lines = []
     for index, (step, after) in enumerate(zip(plan.steps, plan.after, strict=True)):
@@ -43,7 +43,7 @@ def told(plan: Plan) -> list[str]:
 
 
 def test_a_chain_has_one_step_for_each_node() -> None:
-    assert told(lowered(chain(3))) == [
+    assert steps_as_text(lowered(chain(3))) == [
         "0 step 0: 0 -> 1",
         "1 step 1: 1 -> 2 after 0",
         "2 step 2: 2 -> 3 after 1",
@@ -56,7 +56,7 @@ def test_a_move_stands_right_behind_its_producer() -> None:
     x = b.call("make", "s", [b.arg("s", 4)])
     y = b.call("slow", "s", [x])
     z = b.call("use", "t", [x])
-    assert told(lowered(b.program(y, z))) == [
+    assert steps_as_text(lowered(b.program(y, z))) == [
         "0 make: 0 -> 1",
         "1 move to use: 1 -> 2 after 0",
         "2 slow: 1 -> 3 after 0",
@@ -68,7 +68,7 @@ def test_arguments_that_lie_elsewhere_are_moved_first() -> None:
     b = Build(s=2, t=2)
     x = b.call("first", "s", [b.arg("s", 4)])
     y = b.call("second", "t", [b.arg("s", 4), x])
-    assert told(lowered(b.program(y)))[0] == "0 move to second: 1 -> 2"
+    assert steps_as_text(lowered(b.program(y)))[0] == "0 move to second: 1 -> 2"
 
 
 def test_an_argument_may_lie_anywhere_in_any_sharding() -> None:
@@ -76,7 +76,7 @@ def test_an_argument_may_lie_anywhere_in_any_sharding() -> None:
     where = places(program)
     far = Layout((4,), "float32", line(3, 40, 8), (4, 2), Sharding(((0,),)))
     plan = lower(program, where, [far], ident=1)
-    assert told(plan) == ["0 move to step 0: 0 -> 1", "1 step 0: 1 -> 2 after 0"]
+    assert steps_as_text(plan) == ["0 move to step 0: 0 -> 1", "1 step 0: 1 -> 2 after 0"]
     assert (plan.slots[0].layout, plan.slots[1].layout) == (far, at_home(program, where)[0])
 
 
@@ -273,7 +273,7 @@ def test_an_argument_can_be_a_result() -> None:
 
 def test_a_fused_chain_is_one_gang() -> None:
     plan = lowered(chain(128, donate=True, temp=100), fused=True)
-    assert told(plan) == ["0 step 0 .. step 127 (128 nodes): 0 -> 1"]
+    assert steps_as_text(plan) == ["0 step 0 .. step 127 (128 nodes): 0 -> 1"]
     gang = plan.steps[0]
     assert isinstance(gang, Gang)
     assert (gang.cost, gang.temp, gang.donated, plan.slots[1].takes) == (128_000, 108, (0,), 0)

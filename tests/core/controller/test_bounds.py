@@ -27,7 +27,7 @@ VALUE = Value((4,), "float32", 0, Sharding(((0,),)))
 BOUNDS = Bounds()
 
 
-class Waiting(Rig):
+class WaitingClient(Rig):
     """A controller with a clock, and what the client has heard of its puts."""
 
     def __init__(self, hosts: int) -> None:
@@ -62,7 +62,7 @@ class Waiting(Rig):
 
 
 def test_a_put_that_never_ends_is_ended_and_so_is_the_epoch_of_hosts_that_do_not_obey() -> None:
-    rig = Waiting(2)
+    rig = WaitingClient(2)
     _, epoch = rig.state
     rig.say(CLIENT, Put(1, VALUE, SliceSpec("s", 2)))
     (step,) = [step for step in rig.steps if isinstance(step, RecvStep)]
@@ -81,7 +81,7 @@ def test_a_put_that_never_ends_is_ended_and_so_is_the_epoch_of_hosts_that_do_not
 
 
 def test_hosts_that_end_a_put_when_they_are_told_to_stay_in_their_epoch() -> None:
-    rig = Waiting(2)
+    rig = WaitingClient(2)
     was = rig.state
     rig.say(CLIENT, Put(1, VALUE, SliceSpec("s", 2)))
     (step,) = [step for step in rig.steps if isinstance(step, RecvStep)]
@@ -93,7 +93,7 @@ def test_hosts_that_end_a_put_when_they_are_told_to_stay_in_their_epoch() -> Non
 
 
 def test_a_wait_for_hosts_that_never_come_is_ended() -> None:
-    rig = Waiting(1)
+    rig = WaitingClient(1)
     rig.controller = type(rig.controller)(rig.controller.cluster)  # its host has not come
     rig.say(CLIENT, Open("client"))
     build = Build("work", s=1)
@@ -113,7 +113,7 @@ def test_a_wait_for_hosts_that_never_come_is_ended() -> None:
 
 
 def test_a_wait_for_devices_that_another_client_holds_is_not_ended() -> None:
-    rig = Waiting(1)
+    rig = WaitingClient(1)
     rig.say(HOST + 50, Open("first"))
     rig.say(HOST + 50, Put(1, VALUE, SliceSpec("mine", 1, exclusive=True)))
     rig.say(CLIENT, Put(2, VALUE, SliceSpec("s", 1)))

@@ -28,7 +28,7 @@ CLIENTS = (100, 101)
 PROGRAMS = (chain(2, 2), chain(1, 4), hop(2), moe(2, 4), chain(2, 2, donate=True))
 
 
-class Town:
+class Rig:
     """A controller, and hosts and clients that mostly behave."""
 
     def __init__(self, incarnation: int) -> None:
@@ -178,15 +178,15 @@ STEPS = st.one_of(
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1), st.lists(STEPS, max_size=30))
 def test_nothing_that_a_peer_says_raises_in_the_controller(incarnation: int, steps: list[Any]) -> None:
-    town = Town(incarnation)
+    rig = Rig(incarnation)
     for name, *about in steps:
-        getattr(town, name)(*about)
+        getattr(rig, name)(*about)
     for peer in (*CLIENTS, *range(CLUSTER.hosts + 1)):  # nothing is left of peers that are gone
-        town.tell(e.Disconnected(peer, "all go"))
-    town.tell(e.Disconnected(CLUSTER.hosts, "all go"))
+        rig.tell(e.Disconnected(peer, "all go"))
+    rig.tell(e.Disconnected(CLUSTER.hosts, "all go"))
     for _ in range(100):
-        town.later()
-    controller = town.controller
+        rig.later()
+    controller = rig.controller
     assert not controller.state.sessions
     assert not controller.state.runs
     assert not controller.state.in_flight

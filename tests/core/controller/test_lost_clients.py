@@ -22,7 +22,7 @@ UNHEARD = "(the client heard nothing from the controller for longer than the lea
 SILENT = "(by the controller's account: nothing heard for 10 s)"
 
 
-def given_up(reason: str) -> Rig:
+def lost_client(reason: str) -> Rig:
     """A client with a run under way. The controller has not heard from it for a lease."""
     rig = Rig(1)
     build = Build("work", s=1)
@@ -33,7 +33,7 @@ def given_up(reason: str) -> Rig:
     return rig
 
 
-def heard(rig: Rig, opening: Open) -> list[object]:
+def told_on_return(rig: Rig, opening: Open) -> list[object]:
     """What the client is told when it comes back."""
     rig.controller.handle(Connected(AGAIN), 0)
     said = [
@@ -46,8 +46,8 @@ def heard(rig: Rig, opening: Open) -> list[object]:
 
 @pytest.mark.parametrize(("reason", "why"), [(ANEW, UNHEARD), ("nothing heard for 10 s", SILENT)])
 def test_a_controller_that_was_not_restarted_does_not_say_that_it_was(reason: str, why: str) -> None:
-    rig = given_up(reason)
-    opened, freed, ended = heard(rig, Open("ann", client=1, held=(11,), open_runs=(1,)))
+    rig = lost_client(reason)
+    opened, freed, ended = told_on_return(rig, Open("ann", client=1, held=(11,), open_runs=(1,)))
     assert opened == Opened(2, 0)
     assert freed == ContentsReady((11,), Blame("client-lost", f"{NOT_RESTARTED}{why}: it was freed"))
     assert ended == Ended(1, Blame("client-lost", f"{NOT_RESTARTED}{why}: it was cut short"))
@@ -58,8 +58,8 @@ def test_a_controller_that_was_not_restarted_does_not_say_that_it_was(reason: st
 
 @pytest.mark.parametrize("number", [0, 7])
 def test_a_client_of_an_earlier_start_is_told_of_a_restart(number: int) -> None:
-    rig = given_up(ANEW)
-    (_, ended) = heard(rig, Open("bob", client=number, open_runs=(3,)))
+    rig = lost_client(ANEW)
+    (_, ended) = told_on_return(rig, Open("bob", client=number, open_runs=(3,)))
     assert ended == Ended(3, Blame("restart", "the controller was restarted while this ran"))
 
 

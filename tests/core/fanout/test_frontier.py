@@ -14,7 +14,7 @@ from core.model.spans import Spans
 MEMBERS: Spans = ((0, 7), (9, 12))
 
 
-class Plain:
+class PlainFrontier:
     def __init__(self, shape: Tree, fence: int) -> None:
         self.shape = shape
         self.written = dict.fromkeys(shape.roots, fence)
@@ -41,7 +41,7 @@ def test_the_frontier_is_the_least_that_a_root_with_missing_messages_has_seen(
     fanout: int, apart: Spans, told: list[tuple[str, Spans, int]], kept: int
 ) -> None:
     shape = tree(MEMBERS, fanout, apart)
-    real, plain, newest = Frontier(shape, 3), Plain(shape, 3), 3
+    real, plain, newest = Frontier(shape, 3), PlainFrontier(shape, 3), 3
     with patch.object(
         frontier, "KEPT", kept
     ):  # so that entries are dropped, which must not change the result

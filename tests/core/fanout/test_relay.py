@@ -34,7 +34,7 @@ CHILDREN = ((1, ((1, 3),)), (3, ((3, 4),)))  # 2 hangs below 1
 ALL = ((0, 4),)
 
 
-class SpeakingRelay(Relay):
+class RelayWithOutput(Relay):
     """A relay whose methods return the effects. `ours` are the orders for this host's executor."""
 
     def __init__(self) -> None:
@@ -63,9 +63,9 @@ class SpeakingRelay(Relay):
         return out
 
 
-def relay(children: tuple[tuple[int, Spans], ...] = CHILDREN) -> SpeakingRelay:
+def relay(children: tuple[tuple[int, Spans], ...] = CHILDREN) -> RelayWithOutput:
     """Return the relay of host 0, a root of tree 1 in epoch 1."""
-    made = SpeakingRelay()
+    made = RelayWithOutput()
     assert made.sit(Seat(0, 1, 1, 0, -1, children, ALL, 0), 0) == []
     return made
 
@@ -82,7 +82,7 @@ def up(*reports: Report) -> Reports:
     return Reports(0, 1, 1, reports)
 
 
-def said(effects: list[Command]) -> list[Report]:
+def reports_up(effects: list[Command]) -> list[Report]:
     """Return the reports in the one message to the parent."""
     if not effects:
         return []
@@ -143,7 +143,7 @@ def test_reports_of_a_subtree_go_up_as_one() -> None:
     host.hear(1, up(Done(8, ((1, 3),))), 0)
     assert host.end() == []
     host.hear(3, up(Done(8, ((3, 4),))), 0)
-    assert said(host.end()) == [Done(8, ALL)]
+    assert reports_up(host.end()) == [Done(8, ALL)]
     assert host.end() == []
     assert not host._steps
 
@@ -152,9 +152,9 @@ def test_a_report_waits_only_for_hosts_that_take_part() -> None:
     host = relay()
     host.tell(-1, order(1, gang(8, ((2, 9),))))
     host.hear(1, up(Enqueued(8, ((2, 3),))), 0)
-    assert said(host.end()) == []
+    assert reports_up(host.end()) == []
     host.hear(3, up(Enqueued(8, ((3, 4),))), 0)
-    assert said(host.end()) == [Enqueued(8, ((2, 4),))]
+    assert reports_up(host.end()) == [Enqueued(8, ((2, 4),))]
 
 
 def test_all_reports_of_one_turn_leave_as_one_message() -> None:
@@ -168,7 +168,7 @@ def test_all_reports_of_one_turn_leave_as_one_message() -> None:
             else:
                 host.report(Done(seq, part), 0)
     host.hear(3, up(Done(8, ((3, 4),)), Done(9, ((3, 4),))), 0)
-    assert said(host.end()) == [Done(8, ALL), Done(9, ALL)]
+    assert reports_up(host.end()) == [Done(8, ALL), Done(9, ALL)]
 
 
 def test_combined_reports_have_the_largest_size_and_the_sum_of_pieces() -> None:
@@ -177,7 +177,7 @@ def test_combined_reports_have_the_largest_size_and_the_sum_of_pieces() -> None:
     host.report(Done(8, ((0, 1),), None, (3, 9)), 0)
     host.report(Counted(9, ((0, 1),), ((0, 2), (5, 1))), 0)
     host.hear(1, up(Done(8, ((1, 2),), None, (4, 7)), Counted(9, ((1, 2),), ((1, 1), (5, 4)))), 0)
-    assert said(host.end()) == [
+    assert reports_up(host.end()) == [
         Done(8, ((0, 2),), None, (4, 9)),
         Counted(9, ((0, 2),), ((0, 2), (1, 1), (5, 5))),
     ]
@@ -198,7 +198,7 @@ def test_exceptions_are_the_same_whatever_order_the_reports_come_in(turned: bool
             host.hear(source, up(report), 0)
         else:
             host.report(report, 0)
-    assert said(host.end()) == [
+    assert reports_up(host.end()) == [
         Done(8, ((0, 1),), Blame("user", "other", host=0)),
         Done(8, ((1, 2),)),
         Done(8, ((2, 4),), Blame("user", "boom", host=2)),
@@ -211,7 +211,7 @@ def test_errors_and_losses_go_up_at_once() -> None:
     host.hear(1, up(trouble, Lost(2, 1)), 0)
     host.child_lost(3)
     host.child_lost(77)
-    assert said(host.end()) == [trouble, Lost(2, 1), Lost(3, 0)]
+    assert reports_up(host.end()) == [trouble, Lost(2, 1), Lost(3, 0)]
 
 
 def test_arrivals_are_reported_after_a_while_even_if_others_are_missing() -> None:
@@ -223,9 +223,9 @@ def test_arrivals_are_reported_after_a_while_even_if_others_are_missing() -> Non
     assert host.end() == []
     assert host.next_wakeup() == 10 + PATIENCE
     host.wakeup(10 + PATIENCE)
-    assert said(host.end()) == [Arrived(8, ((0, 3),))]
+    assert reports_up(host.end()) == [Arrived(8, ((0, 3),))]
     host.hear(3, up(Arrived(8, ((3, 4),))), 99)
-    assert said(host.end()) == [Arrived(8, ((3, 4),))]
+    assert reports_up(host.end()) == [Arrived(8, ((3, 4),))]
 
 
 def test_an_arrival_is_not_reported_after_its_end() -> None:
@@ -234,7 +234,7 @@ def test_an_arrival_is_not_reported_after_its_end() -> None:
     host.report(Arrived(8, ((0, 1),)), 0)
     host.report(Done(8, ((0, 1),)), 0)
     host.hear(1, up(Done(8, ((1, 2),))), 0)
-    assert said(host.end()) == [Done(8, ((0, 2),)), Arrived(8, ((0, 1),))]
+    assert reports_up(host.end()) == [Done(8, ((0, 2),)), Arrived(8, ((0, 1),))]
     host.wakeup(PATIENCE)
     assert host.end() == []
 
@@ -245,9 +245,9 @@ def test_reports_of_compiled_code_wait_only_for_a_while_because_not_all_hosts_co
     for source, part in ((1, ((1, 3),)), (3, ((3, 4),))):
         host.hear(source, up(Compiled(4, 0, part), Compiled(4, 1, part)), 0)
     host.report(Compiled(4, 0, ((0, 1),)), 0)
-    assert said(host.end()) == [Compiled(4, 0, ALL)]
+    assert reports_up(host.end()) == [Compiled(4, 0, ALL)]
     host.wakeup(PATIENCE)
-    assert said(host.end()) == [Compiled(4, 1, ((1, 4),))]
+    assert reports_up(host.end()) == [Compiled(4, 1, ((1, 4),))]
     host.tell(-1, order(2, ForgetStep(plans=(4,))))
     assert not host._compiles
 
@@ -257,7 +257,7 @@ def test_a_leaf_passes_on_the_reports_of_its_executor() -> None:
     host.tell(-1, order(1, gang(8), gang(9)))
     host.report(Done(8, ((0, 1),)), 0)
     host.report(Done(9, ((0, 1),)), 0)
-    assert said(host.end()) == [Done(8, ((0, 1),)), Done(9, ((0, 1),))]
+    assert reports_up(host.end()) == [Done(8, ((0, 1),)), Done(9, ((0, 1),))]
     assert not host._steps
 
 
@@ -284,20 +284,20 @@ def test_a_beat_says_up_to_where_all_hosts_have_seen_their_messages() -> None:
     host.hear(3, up(Beat(((3, 4),), 1)), 0)
     assert host.next_wakeup() == PERIOD
     host.wakeup(PERIOD)
-    assert said(host.end()) == [Beat(ALL, 1)]
+    assert reports_up(host.end()) == [Beat(ALL, 1)]
     host.hear(1, up(Beat(((1, 3),), 2)), 0)
     host.wakeup(2 * PERIOD)
-    assert said(host.end()) == [Beat(ALL, 3)]
+    assert reports_up(host.end()) == [Beat(ALL, 3)]
 
 
 def test_a_beat_leaves_out_a_child_that_is_lost_or_silent() -> None:
     host = relay()
     host.hear(1, up(Beat(((1, 3),), 0)), 0)
     host.wakeup(PERIOD)
-    assert said(host.end()) == [Beat(((0, 3),), 0)]
+    assert reports_up(host.end()) == [Beat(((0, 3),), 0)]
     host.child_lost(1)
     host.wakeup(2 * PERIOD)
-    assert said(host.end())[-1] == Beat(((0, 1),), 0)
+    assert reports_up(host.end())[-1] == Beat(((0, 1),), 0)
 
 
 # --- seats ------------------------------------------------------------------------------------------------
@@ -319,13 +319,13 @@ def test_a_new_seat_drops_reports_that_were_being_combined() -> None:
 def test_a_step_that_is_sent_again_waits_only_for_the_hosts_that_get_it_now() -> None:
     host = relay()
     host.hear(3, up(Done(8, ((3, 4),))), 0)  # it got the step by the old tree, and repeats its report
-    assert said(host.end()) == [Done(8, ((3, 4),))]
+    assert reports_up(host.end()) == [Done(8, ((3, 4),))]
     host.tell(-1, order(9, gang(8), hosts=((0, 3),)))
     host.hear(3, up(Done(8, ((3, 4),))), 0)
-    assert said(host.end()) == [Done(8, ((3, 4),))]
+    assert reports_up(host.end()) == [Done(8, ((3, 4),))]
     host.report(Done(8, ((0, 1),)), 0)
     host.hear(1, up(Done(8, ((1, 3),))), 0)
-    assert said(host.end()) == [Done(8, ((0, 3),))]
+    assert reports_up(host.end()) == [Done(8, ((0, 3),))]
 
 
 def test_reports_of_a_child_that_was_seated_first_wait_for_this_hosts_seat() -> None:
@@ -334,7 +334,7 @@ def test_reports_of_a_child_that_was_seated_first_wait_for_this_hosts_seat() -> 
     assert host.hear(3, early, 0) == []
     assert host.end() == []
     host.sit(Seat(0, 1, 2, 0, -1, CHILDREN, ALL, 0), 0)
-    assert said(host.end()) == [Done(8, ((3, 4),))]
+    assert reports_up(host.end()) == [Done(8, ((3, 4),))]
     for _ in range(EARLY):
         assert host.hear(3, replace(early, tree=3), 0) == []
     [close] = host.hear(3, replace(early, tree=3), 0)

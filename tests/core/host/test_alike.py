@@ -72,7 +72,7 @@ WITH_SEQ = GangStep | SendStep | RecvStep | SpillStep | RestoreStep
 BAD = Blame("user", "boom")
 
 
-def at(effect: Command, host: int) -> Effect:
+def effect_on(effect: Command, host: int) -> Effect:
     """What an effect of an executor that stands for many hosts is on this one of them."""
     if not isinstance(effect, Up):
         return effect
@@ -121,7 +121,7 @@ class Cohorts:
         did = cohort.executor.handle(events[0], 0)
         for number, host in enumerate(spans.items(cohort.executor.members)):
             alone = self.single[host].handle(events[number % len(events)], number)
-            assert alone == [at(effect, host) for effect in did]
+            assert alone == [effect_on(effect, host) for effect in did]
         for effect in did:
             self._act(cohort, effect)
 
@@ -282,12 +282,12 @@ def seated(members: Spans = ALL) -> AlikeHosts:
     return executor
 
 
-def told(number: int, *steps: Any, hosts: Spans = ALL, **more: Any) -> Ordered:
+def ordered(number: int, *steps: Any, hosts: Spans = ALL, **more: Any) -> Ordered:
     facts: dict[str, Any] = {"settled": 0, "plans": (), "runs": ()} | more
     return Ordered(0, 0, 0, number, hosts, steps=steps, **facts)
 
 
-def of(place: Place, *steps: Gang | Move, sharding: Any = SAME) -> dict[str, Any]:
+def plan_and_run(place: Place, *steps: Gang | Move, sharding: Any = SAME) -> dict[str, Any]:
     """A plan with one slot at each end of each move, and a run of it."""
     layouts = [layout(place, 24, sharding), layout(FAR, 24, sharding)]
     made = plan(1, layouts, steps or [gang("g", place, (), (0,))], keep=(0, 1))
@@ -306,34 +306,34 @@ def of(place: Place, *steps: Gang | Move, sharding: Any = SAME) -> dict[str, Any
 )
 def test_a_place_divides_a_cohort_if_its_hosts_have_different_devices_of_it(place: Place, parts: Any) -> None:
     executor = seated()
-    message = told(1, **of(place))
+    message = ordered(1, **plan_and_run(place))
     assert executor.divides(message) == parts
     if parts:
         with pytest.raises(Illegal, match=r"message 1 divides hosts 0-5: split them first \(0"):
             executor.handle(message, 0)
-    executor.handle(told(1), 0)  # nothing had changed
+    executor.handle(ordered(1), 0)  # nothing had changed
 
 
 def test_a_message_or_a_step_for_some_hosts_divides_a_cohort() -> None:
     executor = seated()
-    assert executor.divides(told(1, hosts=((2, 4),))) == (((0, 2), (4, 6)), ((2, 4),))
-    assert executor.divides(told(1, GangStep(1, 1, 0, ((0, 2), (3, 6))))) == (((0, 2), (3, 6)), ((2, 3),))
-    assert executor.divides(told(1, GangStep(1, 1, 0, ((0, 4),)), GangStep(2, 1, 0, ((2, 6),)))) == (
+    assert executor.divides(ordered(1, hosts=((2, 4),))) == (((0, 2), (4, 6)), ((2, 4),))
+    assert executor.divides(ordered(1, GangStep(1, 1, 0, ((0, 2), (3, 6))))) == (((0, 2), (3, 6)), ((2, 3),))
+    assert executor.divides(ordered(1, GangStep(1, 1, 0, ((0, 4),)), GangStep(2, 1, 0, ((2, 6),)))) == (
         ((0, 2),), ((2, 4),), ((4, 6),),
     )  # fmt: skip
-    assert executor.divides(told(1, GangStep(1, 1, 0, ((6, 9),)))) == ()  # none of them
+    assert executor.divides(ordered(1, GangStep(1, 1, 0, ((6, 9),)))) == ()  # none of them
 
 
 def test_a_host_that_sends_or_receives_is_alone() -> None:
     executor = seated()
-    made = of(WHOLE, gang("g", WHOLE, (), (0,)), Move("out", 0, 1, False, 0))
+    made = plan_and_run(WHOLE, gang("g", WHOLE, (), (0,)), Move("out", 0, 1, False, 0))
     enter = GangStep(1, 1, 0, ALL)
     # All six have the same, and each of the three hosts that want it asks another one.
-    found = executor.divides(told(1, enter, SendStep(2, 1, 1, ALL, 2), **made))
+    found = executor.divides(ordered(1, enter, SendStep(2, 1, 1, ALL, 2), **made))
     singles = [part for part in found if spans.count(part) == 1]
     assert len(singles) == 3
     assert len(found) == 4
-    assert executor.divides(told(1, RecvStep(1, -1, 9, ALL, 1, -1, 7, 1, layout(WHOLE, 24)))) == tuple(
+    assert executor.divides(ordered(1, RecvStep(1, -1, 9, ALL, 1, -1, 7, 1, layout(WHOLE, 24)))) == tuple(
         spans.one(host) for host in range(6)
     )
 
@@ -341,16 +341,16 @@ def test_a_host_that_sends_or_receives_is_alone() -> None:
 def test_a_get_of_a_replicated_buffer_divides_the_host_that_sends_it() -> None:
     executor = seated()
     get = SendStep(2, -1, 100, ALL, 2, 7)
-    first = told(1, GangStep(1, 1, 0, ALL), get, **of(WHOLE))  # made by the same message
+    first = ordered(1, GangStep(1, 1, 0, ALL), get, **plan_and_run(WHOLE))  # made by the same message
     assert executor.divides(first) == (((0, 1),), ((1, 6),))
-    executor.handle(told(1, GangStep(1, 1, 0, ALL), **of(WHOLE)), 0)
-    assert executor.divides(told(2, get)) == (((0, 1),), ((1, 6),))
-    assert executor.split(((1, 6),)).divides(told(2, get)) == ()
+    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
+    assert executor.divides(ordered(2, get)) == (((0, 1),), ((1, 6),))
+    assert executor.split(((1, 6),)).divides(ordered(2, get)) == ()
 
 
 def test_an_event_of_a_single_host_is_refused_and_changes_nothing() -> None:
     executor = seated()
-    executor.handle(told(1, GangStep(1, 1, 0, ALL), **of(WHOLE)), 0)
+    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
     for event in (LaunchFailed(1, BAD), DeviceLost(3, BAD), Finished(1, BAD)):
         with pytest.raises(Illegal, match="split"):
             executor.handle(event, 0)
@@ -363,7 +363,7 @@ def test_an_event_of_a_single_host_is_refused_and_changes_nothing() -> None:
 
 def test_both_halves_go_on_with_what_was_under_way() -> None:
     executor = seated()
-    executor.handle(told(1, GangStep(1, 1, 0, ALL), **of(WHOLE)), 0)
+    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
     other = executor.split(((2, 5),))
     assert (executor.members, executor.host) == (((0, 2), (5, 6)), 0)
     assert (other.members, other.host) == (((2, 5),), 2)
@@ -381,7 +381,7 @@ def test_a_part_is_some_of_the_hosts_and_not_all(part: Spans) -> None:
 
 def test_cohorts_that_were_split_can_join_when_nothing_is_under_way() -> None:
     executor = seated()
-    executor.handle(told(1, GangStep(1, 1, 0, ALL), **of(WHOLE)), 0)
+    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
     other = executor.split(((0, 2),))
     assert (executor.host, other.host) == (2, 0)
     assert not executor.same(other)  # the gang runs
@@ -400,30 +400,30 @@ def test_cohorts_that_were_split_can_join_when_nothing_is_under_way() -> None:
 @pytest.mark.parametrize("change", ["last", "settled", "blame", "buffer", "code", "epoch"])
 def test_cohorts_with_any_difference_that_matters_cannot_join(change: str) -> None:
     executor = seated()
-    made = of(WHOLE)
-    executor.handle(told(1, GangStep(1, 1, 0, ALL), **made), 0)
+    made = plan_and_run(WHOLE)
+    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **made), 0)
     other = executor.split(((3, 6),))
     executor.handle(Finished(1), 0)
     other.handle(Finished(1, Blame("user", "x", host=9) if change == "blame" else None), 0)
     assert executor.same(other) == (change != "blame")
     match change:
         case "last":
-            other.handle(told(2), 0)
+            other.handle(ordered(2), 0)
         case "settled":
-            other.handle(told(2, settled=2), 0)
-            executor.handle(told(2), 0)
+            other.handle(ordered(2, settled=2), 0)
+            executor.handle(ordered(2), 0)
         case "buffer":
-            other.handle(told(2, RecvStep(2, -1, 5, ((0, 3),), 2)), 0)
-            executor.handle(told(2), 0)
+            other.handle(ordered(2, RecvStep(2, -1, 5, ((0, 3),), 2)), 0)
+            executor.handle(ordered(2), 0)
             assert executor.same(other)
-            executor.handle(told(3, runs=(RunHeader(2, 1, 200, ()),)), 0)
-            other.handle(told(3), 0)
+            executor.handle(ordered(3, runs=(RunHeader(2, 1, 200, ()),)), 0)
+            other.handle(ordered(3), 0)
         case "epoch":
             assert [type(e) for e in other.handle(Seat(0, 1, 1, 3, -1, (), ALL, 0), 0)] == [Reform]
             other.handle(Reformed(1), 0)
         case "code":
             for each in (executor, other):
-                each.handle(told(2, CompileStep(1, (0,))), 0)
+                each.handle(ordered(2, CompileStep(1, (0,))), 0)
             executor.handle(CodeReady(1, 0), 0)
             assert not executor.same(other)
             other.handle(CodeReady(1, 0, Blame("user", "x", host=9)), 0)
@@ -435,11 +435,11 @@ def test_cohorts_with_any_difference_that_matters_cannot_join(change: str) -> No
 def test_cohorts_that_know_a_plan_in_which_they_differ_cannot_join() -> None:
     first, second = seated(((0, 1),)), seated(((1, 2),))
     for executor in (first, second):
-        executor.handle(told(1, **of(SOME)), 0)  # of host 1 and 2
-        executor.handle(told(2, ForgetStep((1,))), 0)
+        executor.handle(ordered(1, **plan_and_run(SOME)), 0)  # of host 1 and 2
+        executor.handle(ordered(2, ForgetStep((1,))), 0)
     assert not first.same(second)
     for executor in (first, second):
-        executor.handle(told(3, ForgetStep((), (1,))), 0)
+        executor.handle(ordered(3, ForgetStep((), (1,))), 0)
     assert first.same(second)
 
 
@@ -447,7 +447,7 @@ def test_each_member_has_its_own_seat() -> None:
     executor = AlikeHosts(((2, 4),), Cluster())
     assert [type(e) for e in executor.handle(seat(3), 0)] == [Reform]
     (said,) = executor.handle(Reformed(0), 0)
-    assert [at(said, host).report.host for host in (2, 3)] == [2, 3]  # type: ignore[union-attr]
+    assert [effect_on(said, host).report.host for host in (2, 3)] == [2, 3]  # type: ignore[union-attr]
 
 
 def test_the_host_that_stands_for_a_cohort_is_one_of_its_members() -> None:

@@ -40,7 +40,7 @@ from tests.core import structs
 AnyEvent = Any
 
 
-class Clerk:
+class CountingMachine:
     """A very small machine: it ends each run one second after it came, and counts them."""
 
     def __init__(self, odd_at: int = -1) -> None:
@@ -75,15 +75,15 @@ EVENTS: list[tuple[int, Event]] = [
 
 def recorded(**options: Any) -> Recorder:
     recorder = Recorder(
-        Clerk(), LogAbout(core="0.1", policy="fifo", config={"window": 4}), start=500, **options
+        CountingMachine(), LogAbout(core="0.1", policy="fifo", config={"window": 4}), start=500, **options
     )
     for now, event in EVENTS:
         recorder.handle(event, now)
     return recorder
 
 
-def clerk(about: LogAbout) -> Clerk:
-    return Clerk()
+def clerk(about: LogAbout) -> CountingMachine:
+    return CountingMachine()
 
 
 # --- there and back ---------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def test_a_log_gives_back_every_event_with_its_time() -> None:
 
 
 def test_a_recorder_behaves_like_the_machine_it_wraps() -> None:
-    recorder, machine = Recorder(Clerk()), Clerk()
+    recorder, machine = Recorder(CountingMachine()), CountingMachine()
     for now, event in EVENTS:
         assert recorder.handle(event, now) == machine.handle(event, now)
         assert recorder.next_wakeup() == machine.next_wakeup()
@@ -129,7 +129,7 @@ def test_an_event_of_an_unknown_kind_is_refused_before_it_happens() -> None:
     recorder = recorded()
     with pytest.raises(UnknownKind, match="Odd"):
         recorder.handle(Odd(1), 1_000_004_000)
-    assert isinstance(recorder.machine, Clerk)
+    assert isinstance(recorder.machine, CountingMachine)
     assert recorder.machine.handled == len(EVENTS)
 
 
@@ -165,7 +165,7 @@ def test_every_kind_of_event_comes_back(kind: type[msgspec.Struct], data: st.Dat
 
 def test_an_event_costs_a_few_bytes_more_than_its_message() -> None:
     submit = Submit(1, 1, (5,), (6,))
-    one, many = Recorder(Clerk()), Recorder(Clerk())
+    one, many = Recorder(CountingMachine()), Recorder(CountingMachine())
     for recorder, times in ((one, 1), (many, 101)):
         for number in range(times):
             recorder.handle(Came(3, submit), number * 1000)
@@ -176,7 +176,7 @@ def test_an_event_costs_a_few_bytes_more_than_its_message() -> None:
 
 
 def test_replay_gives_the_same_commands_to_the_byte() -> None:
-    machine = Clerk()
+    machine = CountingMachine()
     live = [list(machine.handle(event, now)) for now, event in EVENTS]
     answers = replay(decode(recorded().log()), clerk)
     assert answers == live
@@ -187,7 +187,7 @@ def test_replay_gives_the_same_commands_to_the_byte() -> None:
 def test_a_difference_is_found_at_its_event(odd_at: int) -> None:
     log = decode(recorded(keep_commands=True).log())
     with pytest.raises(Diverged) as caught:
-        replay(log, lambda about: Clerk(odd_at))
+        replay(log, lambda about: CountingMachine(odd_at))
     assert caught.value.index == odd_at - 1
     assert caught.value.event == EVENTS[odd_at - 1][1]
     assert "odd" in caught.value.replayed
@@ -197,7 +197,7 @@ def test_a_difference_is_found_at_its_event(odd_at: int) -> None:
 def test_a_difference_shows_both_sides() -> None:
     log = decode(recorded(keep_commands=True).log())
     with pytest.raises(Diverged) as caught:
-        replay(log, lambda about: Clerk(4))
+        replay(log, lambda about: CountingMachine(4))
     assert "Ended(run=1" in caught.value.recorded
     assert "Ended(run=2" in caught.value.recorded
     assert caught.value.replayed == "Tell(text='odd', passing=False)"
@@ -205,7 +205,7 @@ def test_a_difference_shows_both_sides() -> None:
 
 def test_a_difference_without_kept_commands_says_how_to_keep_them() -> None:
     with pytest.raises(Diverged, match="keep_commands=True"):
-        replay(decode(recorded().log()), lambda about: Clerk(4))
+        replay(decode(recorded().log()), lambda about: CountingMachine(4))
 
 
 class Scripted:

@@ -41,7 +41,7 @@ def traced(runs: int, limit: int = 0, open_run: int = -1) -> Trace:
     return trace
 
 
-def told(trace: Trace, since: int = 0) -> dict[str, list[dict[str, Any]]]:
+def rows_since(trace: Trace, since: int = 0) -> dict[str, list[dict[str, Any]]]:
     """Return the trace's rows of runs that were submitted at this time or later, with strings."""
     runs = [row for row in trace.rows("runs") if row["submitted"] >= since]
     kept = {row["run"] for row in runs}
@@ -60,7 +60,7 @@ def test_a_bounded_trace_stays_bounded_and_agrees_with_an_unbounded_one() -> Non
     trace, whole = traced(2000, LIMIT), traced(2000)
     assert trace.nbytes + trace.strings.nbytes < 2 * LIMIT
     assert 20 < len(trace.runs) < 500
-    assert told(trace) == told(whole, since=trace.runs.column("submitted")[0])
+    assert rows_since(trace) == rows_since(whole, since=trace.runs.column("submitted")[0])
     assert {name: trace.counted(name) for name in ("runs", "gangs", "transfers")} == {
         name: len(whole.tables[name]) for name in ("runs", "gangs", "transfers")
     }
@@ -135,5 +135,5 @@ def test_a_trace_is_sent_with_the_time_from_which_it_is_complete() -> None:
         name: {c: data.tobytes() for c, data in table.items()} for name, table in trace.columns().items()
     }
     again = Trace.restored(trace.strings.words, trace.places, columns, trace.since)
-    assert told(again) == told(trace)
+    assert rows_since(again) == rows_since(trace)
     assert again.since == trace.since

@@ -191,7 +191,7 @@ def test_a_users_own_policy_takes_ten_lines() -> None:
     assert order() == order()
 
 
-class Looks(Policy):
+class RecordingPolicy(Policy):
     """A policy that records what it is shown."""
 
     def __init__(self) -> None:
@@ -204,7 +204,7 @@ class Looks(Policy):
 
 
 def test_a_policy_sees_one_domain_by_client_and_as_a_whole() -> None:
-    looks = Looks()
+    looks = RecordingPolicy()
     world = OrderWorld(looks, window=1)
     world.offer(0, range(2), run=1)
     world.offer(1, range(1, 4), run=2)
@@ -219,7 +219,7 @@ def test_a_policy_sees_one_domain_by_client_and_as_a_whole() -> None:
 # --- policies that fail
 
 
-class Raises(Policy):
+class RaisingPolicy(Policy):
     """A policy that raises after a while."""
 
     def __init__(self, where: str, picks: int = 2) -> None:
@@ -247,7 +247,7 @@ class Raises(Policy):
 
 @pytest.mark.parametrize("where", ["pick", "rank", "type", "entered", "joined"])
 def test_fifo_takes_over_for_good_from_a_policy_that_raises(where: str) -> None:
-    world = OrderWorld(Raises(where), window=1)
+    world = OrderWorld(RaisingPolicy(where), window=1)
     world.may_fault = True
     gangs = [world.offer(client, ALL) for client in range(6)]
     for _ in range(2):
@@ -257,12 +257,12 @@ def test_fifo_takes_over_for_good_from_a_policy_that_raises(where: str) -> None:
     world.drain()
     assert [each.client for each in world.order[2:]] == [0, 1, 2, 3, 9]
     assert len(world.scheduler.faults) == 1
-    assert world.scheduler.faults[0][0] == "Raises"
+    assert world.scheduler.faults[0][0] == "RaisingPolicy"
     assert isinstance(world.scheduler.policy, Fifo)
 
 
 def test_a_policy_that_fails_while_all_gangs_are_ranked_again_leaves_a_fifo_queue() -> None:
-    world = OrderWorld(Raises("rank"), window=1)
+    world = OrderWorld(RaisingPolicy("rank"), window=1)
     world.may_fault = True
     world.offer(0, ALL)
     world.fill()
@@ -277,7 +277,7 @@ def test_a_policy_that_fails_while_all_gangs_are_ranked_again_leaves_a_fifo_queu
     assert world.fill() == gangs[:1]
 
 
-class Wrong(Policy):
+class WrongPicks(Policy):
     def __init__(self, pick: str) -> None:
         self.choice = pick
         self.old: list[Ticket] = []
@@ -293,14 +293,14 @@ class Wrong(Policy):
 
 @pytest.mark.parametrize("choice", ["nothing", "an old one", "its own"])
 def test_fifo_takes_over_from_a_policy_that_picks_a_gang_that_is_not_ready(choice: str) -> None:
-    world = OrderWorld(Wrong(choice), window=8)
+    world = OrderWorld(WrongPicks(choice), window=8)
     world.may_fault = True
     gangs = [world.offer(0, ALL) for _ in range(3)]
     assert world.fill() == gangs
-    assert world.scheduler.faults == [("Wrong", "picked what is not ready when asked to pick")]
+    assert world.scheduler.faults == [("WrongPicks", "picked what is not ready when asked to pick")]
 
 
-class Blocked(Policy):
+class PicksWidest(Policy):
     """A policy that always picks the widest gang it has ever seen."""
 
     def __init__(self) -> None:
@@ -318,7 +318,7 @@ class Blocked(Policy):
 
 
 def test_a_gang_without_room_is_not_ready() -> None:
-    world = OrderWorld(Blocked(), window=1)
+    world = OrderWorld(PicksWidest(), window=1)
     world.may_fault = True
     narrow = world.offer(0, LEFT)
     assert world.fill() == [narrow]

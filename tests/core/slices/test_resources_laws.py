@@ -68,7 +68,7 @@ STEPS = st.one_of(
 )
 
 
-def play(r: Resources, step: tuple[str, object, object]) -> object:
+def make_call(r: Resources, step: tuple[str, object, object]) -> object:
     """Make one call. An error is an answer too."""
     what, first, second = step
     try:
@@ -121,7 +121,7 @@ def test_loads_and_slices_are_consistent_under_any_calls(
     """
     r, again = ((all_up if up else Resources)(cluster) for _ in range(2))
     for step in steps:
-        assert play(r, step) == play(again, step)
+        assert make_call(r, step) == make_call(again, step)
         check(r, settled=step[0] == "turn")
     assert r._bindings == again._bindings
 

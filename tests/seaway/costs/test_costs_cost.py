@@ -156,7 +156,7 @@ def test_a_cost_of_another_format_is_refused() -> None:
 # --- the cache ------------------------------------------------------------------------------------------
 
 
-class Computing:
+class CountedComputation:
     def __init__(self) -> None:
         self.times = 0
 
@@ -172,7 +172,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_cached_cost_is_not_computed_again() -> None:
-    compute = Computing()
+    compute = CountedComputation()
     first = costs_cache.cost("key", "step", compute)
     again = costs_cache.cost("key", "another name", compute)
     assert compute.times == 1
@@ -184,7 +184,7 @@ def test_a_cached_cost_is_not_computed_again() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b'{"name": "x"}', b"null"])
 def test_a_corrupt_cache_file_counts_as_missing(own_cache: Path, content: bytes) -> None:
-    compute = Computing()
+    compute = CountedComputation()
     costs_cache.cost("key", "step", compute)
     (own_cache / "key.json").write_bytes(content)
     assert costs_cache.cost("key", "step", compute) == MADE
@@ -196,11 +196,14 @@ def test_a_corrupt_cache_file_counts_as_missing(own_cache: Path, content: bytes)
 def test_a_cache_that_cannot_be_written_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SEAWAY_CACHE", str(tmp_path / "file"))
-    assert costs_cache.cost("key", "step", Computing()) == MADE
+    assert costs_cache.cost("key", "step", CountedComputation()) == MADE
 
 
 def test_many_processes_may_write_the_same_entry_at_once(own_cache: Path) -> None:
-    writers = [threading.Thread(target=costs_cache.cost, args=("key", "step", Computing())) for _ in range(8)]
+    writers = [
+        threading.Thread(target=costs_cache.cost, args=("key", "step", CountedComputation()))
+        for _ in range(8)
+    ]
     for writer in writers:
         writer.start()
     for writer in writers:

@@ -16,7 +16,7 @@ ADD = """%add (l: f32[], r: f32[]) -> f32[] {
 """
 
 
-def of(body: str, called: str = "", devices: int = 8, *, fused: bool = True) -> Tally:
+def tally_of(body: str, called: str = "", devices: int = 8, *, fused: bool = True) -> Tally:
     header = f"HloModule m, is_scheduled=true, num_partitions={devices}"
     text = f"{header}\n{ADD}{called}\nENTRY %main () -> f32[] {{\n{body}}}\n"
     return tally(parse(text), RATES, fused=fused)
@@ -38,7 +38,7 @@ PRODUCT = """%product (p: f32[{n},{n}], q: f32[{n},{n}]) -> f32[{n},{n}] {{
 
 def test_a_compute_bound_product_costs_the_compilers_cycles() -> None:
     n = 8192  # 1.1e12 flops: a second; 3 matrices of 268 MB: 0.8 s
-    found = of(
+    found = tally_of(
         f"  %a = f32[{n},{n}] parameter(0)\n"
         f"  ROOT %x = f32[{n},{n}] fusion(%a, %a), kind=kOutput, calls=%product, {cycles(1_300_000_000)}\n",
         PRODUCT.format(n=n),
@@ -49,7 +49,7 @@ def test_a_compute_bound_product_costs_the_compilers_cycles() -> None:
 
 
 def test_a_memory_bound_operation_costs_its_bytes_whatever_the_compiler_says() -> None:
-    found = of(f"  %a = f32[1000] parameter(0)\n  ROOT %x = f32[1000] negate(%a), {cycles(50_000)}\n")
+    found = tally_of(f"  %a = f32[1000] parameter(0)\n  ROOT %x = f32[1000] negate(%a), {cycles(50_000)}\n")
     assert found.cycles == pytest.approx(50_000)
     assert found.blend == found.roofline == pytest.approx(8_000)
 
@@ -65,7 +65,7 @@ def test_the_vector_unit_bounds_operations_that_move_little() -> None:
 
 def test_a_copy_that_starts_early_costs_only_the_time_that_is_waited_for_it() -> None:
     def waiting(work: int) -> float:
-        return of(
+        return tally_of(
             "  %a = f32[1000] parameter(0)\n"
             f"  %b = f32[{work}] parameter(1)\n"
             "  %s = (f32[1000]{0:S(1)}, f32[1000], u32[]{:S(2)}) copy-start(%a)\n"
@@ -101,13 +101,13 @@ def test_the_body_of_a_loop_counts_as_often_as_it_runs() -> None:
         "  %z = s32[] constant(0)\n  %a = f32[1000] parameter(0)\n  %t = (s32[], f32[1000]) tuple(%z, %a)\n"
         f"  ROOT %w = (s32[], f32[1000]) {while_}, "
     )
-    found = of(body + 'backend_config={"known_trip_count":{"n":"5"}}\n', LOOP)
+    found = tally_of(body + 'backend_config={"known_trip_count":{"n":"5"}}\n', LOOP)
     assert found.blend == pytest.approx(5 * 8_000)
     assert found.once_moved == pytest.approx(8_000)
     assert found.collectives() == (HloCollective("all-reduce", 4000, ((4, 1),), 4, count=5),)
     assert found.unknown_loops == ()
 
-    unknown = of(body + "metadata={}\n", LOOP)
+    unknown = tally_of(body + "metadata={}\n", LOOP)
     assert unknown.unknown_loops == ("w",)
     assert unknown.blend == pytest.approx(8_000)
 
@@ -118,7 +118,7 @@ def test_the_costliest_of_several_branches_counts() -> None:
         f"  %p = f32[{size}] parameter(0)\n  ROOT %r = f32[{size}] negate(%p)\n}}\n"
         for name, size in (("short", 10), ("long", 1000))
     )
-    found = of(
+    found = tally_of(
         "  %c = s32[] parameter(0)\n  %a = f32[10] parameter(1)\n  %b = f32[1000] parameter(2)\n"
         "  ROOT %x = f32[] conditional(%c, %a, %b), branch_computations={%short, %long}\n",
         branches,
@@ -127,7 +127,7 @@ def test_the_costliest_of_several_branches_counts() -> None:
 
 
 def test_an_unknown_call_is_named() -> None:
-    found = of(
+    found = tally_of(
         '  %a = f32[10] parameter(0)\n  ROOT %x = f32[10] custom-call(%a), custom_call_target="mine"\n'
     )
     assert found.silent == ("mine",)
@@ -163,18 +163,18 @@ def test_an_unknown_call_is_named() -> None:
     ],
 )
 def test_each_kind_of_collective_has_its_bytes_and_groups(line: str, exchange: HloCollective) -> None:
-    assert of(f"  %a = f32[100] parameter(0)\n  ROOT %x = {line}\n").collectives() == (exchange,)
+    assert tally_of(f"  %a = f32[100] parameter(0)\n  ROOT %x = {line}\n").collectives() == (exchange,)
 
 
 def test_groups_of_one_exchange_nothing() -> None:
-    found = of(
+    found = tally_of(
         "  %a = f32[9] parameter(0)\n  ROOT %x = f32[9] all-reduce(%a), replica_groups=[8,1]<=[8], to_apply=%add\n"
     )
     assert found.collectives() == ()
 
 
 def test_a_collective_with_start_and_done_counts_once_with_the_work_between() -> None:
-    found = of(
+    found = tally_of(
         "  %a = f32[1000] parameter(0)\n"
         "  %s = (f32[1000], f32[8000]) all-gather-start(%a), replica_groups={}, dimensions={0}\n"
         "  %w = f32[1000] negate(%a)\n"
@@ -186,7 +186,7 @@ def test_a_collective_with_start_and_done_counts_once_with_the_work_between() ->
 
 def test_a_nanosecond_of_work_hides_one_nanosecond_of_collectives() -> None:
     """Collectives share the links: while two are under way, each hides behind half of the work."""
-    found = of(
+    found = tally_of(
         "  %a = f32[1000] parameter(0)\n"
         "  %b = f32[500] parameter(1)\n"
         "  %s = (f32[1000], f32[8000]) all-gather-start(%a), replica_groups={}, dimensions={0}\n"
@@ -204,7 +204,7 @@ def test_a_nanosecond_of_work_hides_one_nanosecond_of_collectives() -> None:
 
 
 def test_a_collective_that_ends_in_another_computation_counts_too() -> None:
-    found = of(
+    found = tally_of(
         "  %a = f32[1000] parameter(0)\n"
         "  %s = (f32[1000], f32[8000]) all-gather-start(%a), replica_groups={}, dimensions={0}\n"
         "  ROOT %w = f32[1000] negate(%a)\n"
@@ -222,7 +222,7 @@ WRAPPED = """%wrapped (p: f32[1000]) -> f32[125] {
 @pytest.mark.parametrize(("start", "done"), [("async-start", "async-done"), ("call-start", "call-done")])
 def test_a_collective_that_starts_in_a_computation_of_its_own_counts_too(start: str, done: str) -> None:
     role = "calls" if start == "async-start" else "to_apply"
-    found = of(
+    found = tally_of(
         "  %a = f32[1000] parameter(0)\n"
         f"  %s = ((f32[1000]), f32[125], u32[]) {start}(%a), {role}=%wrapped\n"
         "  %w = f32[1000] negate(%a)\n"
@@ -240,7 +240,7 @@ def test_a_fusion_of_an_all_reduce_and_a_slice_is_a_reduce_scatter() -> None:
   ROOT %s = f32[125] dynamic-slice(%r, %i), dynamic_slice_sizes={125}
 }
 """
-    found = of(
+    found = tally_of(
         "  %a = f32[1000] parameter(0)\n  %i = s32[] parameter(1)\n"
         "  ROOT %x = f32[125] fusion(%a, %i), kind=kCustom, calls=%scatter\n",
         fused,
@@ -254,8 +254,8 @@ def test_reduce_scatters_are_recognised_before_a_compiler_makes_them() -> None:
         "  %r = f32[1000] all-reduce(%a), replica_groups={}, to_apply=%add\n"
         "  ROOT %x = f32[125] dynamic-slice(%r, %i), dynamic_slice_sizes={125}\n"
     )
-    assert of(body, fused=False).collectives()[0].kind == "reduce-scatter"
-    assert of(body).collectives()[0].kind == "all-reduce"
+    assert tally_of(body, fused=False).collectives()[0].kind == "reduce-scatter"
+    assert tally_of(body).collectives()[0].kind == "all-reduce"
 
 
 def test_a_real_chain_of_fusions_is_one_all_gather_beside_its_product() -> None:

@@ -148,7 +148,7 @@ def test_get_reads_a_whole_tree() -> None:
 # --- releasing ----------------------------------------------------------------------------------------------
 
 
-def held(s: sw.Session) -> int:
+def buffers_kept(s: sw.Session) -> int:
     """The number of buffers that the controller keeps."""
     return len(s.simulation.controller.buffers)
 
@@ -160,12 +160,12 @@ def test_an_array_without_references_is_freed() -> None:
             x = step(x)
         x.block_until_ready()
         s.sleep("10ms")
-        assert held(s) == 1
+        assert buffers_kept(s) == 1
         del x
         gc.collect()
         s.trace  # noqa: B018 - it waits, and whoever waits gives back first
         s.sleep("10ms")
-        assert held(s) == 0
+        assert buffers_kept(s) == 0
 
 
 def test_a_deleted_or_donated_array_cannot_be_used() -> None:

@@ -139,25 +139,25 @@ def test_a_synthetic_computation_has_no_code() -> None:
         code_of(made, ("cpu",))
 
 
-class Shelf(dict[str, bytes]):
+class CodeStore(dict[str, bytes]):
     def keep(self, code: ExportedCode) -> None:
         self[code.name] = code.blob
 
 
 def test_the_controller_is_told_the_hash_of_the_code_and_its_cost() -> None:
-    shelf = Shelf()
-    price = ConnectedPricing(("cpu",), shelf.keep)
+    store = CodeStore()
+    price = ConnectedPricing(("cpu",), store.keep)
     stated = price(signature(sw.jit(lambda x: x, devices=2, cost="3ms", name="stated"), 1.0))
     worked_out = price(signature(sw.jit(lambda x: x @ x, devices=1), np.zeros((512, 512), np.float32)))
     assert (stated.name, stated.cost, stated.key) == ("stated", 3_000_000, stated.code)
     assert worked_out.cost == round(2 * 512**3 / 2e10 * 1e9)
-    assert list(shelf) == [stated.code, worked_out.code]
+    assert list(store) == [stated.code, worked_out.code]
     assert [row["source"] for row in price.table()] == ["stated", "estimate"]
 
 
 def test_a_recorded_time_replaces_an_estimate_but_not_a_stated_time() -> None:
     seen = {"f": (5, 777_000), "g": (5, 777_000), "rare": (1, 5)}
-    price = ConnectedPricing(("cpu",), Shelf().keep, lambda: seen)
+    price = ConnectedPricing(("cpu",), CodeStore().keep, lambda: seen)
     costs = [
         price(signature(sw.jit(lambda x: x + 1, devices=1, name=name, cost=cost), 1.0)).cost
         for name, cost in (("f", None), ("g", "2ms"), ("rare", None))
@@ -193,11 +193,11 @@ def test_a_connected_session_asks_for_recorded_times_now_and_then() -> None:
 
 
 def test_timed_devices_need_no_code() -> None:
-    shelf = Shelf()
-    made = ConnectedPricing(("timed",), shelf.keep)(
+    store = CodeStore()
+    made = ConnectedPricing(("timed",), store.keep)(
         signature(sw.synthetic("idle", devices=1, duration="1ms"), 1.0)
     )
-    assert (made.cost, made.code, shelf) == (1_000_000, "", {})
+    assert (made.cost, made.code, store) == (1_000_000, "", {})
 
 
 @pytest.mark.parametrize(

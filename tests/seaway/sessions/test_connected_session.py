@@ -43,7 +43,7 @@ def shared() -> Iterator[sw.Session]:
         yield session
 
 
-def gone(pids: list[int], within: float) -> bool:
+def all_gone(pids: list[int], within: float) -> bool:
     until = time.monotonic() + within
     while time.monotonic() < until:
         if not any(Path(f"/proc/{pid}").exists() and _runs(pid) for pid in pids):
@@ -70,7 +70,7 @@ def test_a_session_starts_within_five_seconds_and_leaves_nothing_behind() -> Non
     with session:
         assert np.asarray(sw.synthetic("one", devices=1, duration="1us")(ZERO)) == 0
     assert ready < 5
-    assert gone(pids, 1)
+    assert all_gone(pids, 1)
     assert not [thread for thread in threading.enumerate() if thread.name == "seaway-connections"]
     assert repr(session) == "<sw.Session, local cluster: 8 hosts, 8 devices (timed), closed>"
 
@@ -166,7 +166,7 @@ def test_a_long_wait_logs_what_it_waits_for(
     assert "client 'main' waits for the result of 'quick', for" in caplog.text
 
 
-class When(logging.Handler):
+class OnLog(logging.Handler):
     """Does something as soon as the log has a certain text."""
 
     def __init__(self, words: str, act: Callable[[], None]) -> None:
@@ -199,7 +199,7 @@ def stopped_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 def test_a_client_that_waits_for_code_reads_what_is_compiled_where(monkeypatch: pytest.MonkeyPatch) -> None:
     with stopped_host(monkeypatch) as pid:
-        when = When("compiling", lambda: os.kill(pid, signal.SIGCONT))
+        when = OnLog("compiling", lambda: os.kill(pid, signal.SIGCONT))
         logging.getLogger("seaway").addHandler(when)
         try:
             sw.synthetic("step", devices=ALL, duration="1ms")(ZERO).block_until_ready()
@@ -212,7 +212,7 @@ def test_a_client_that_waits_for_code_reads_what_is_compiled_where(monkeypatch: 
 
 def test_after_ctrl_c_the_message_says_what_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     with stopped_host(monkeypatch):
-        when = When("compiling", lambda: signal.raise_signal(signal.SIGINT))
+        when = OnLog("compiling", lambda: signal.raise_signal(signal.SIGINT))
         logging.getLogger("seaway").addHandler(when)
         try:
             with pytest.raises(KeyboardInterrupt) as caught:
@@ -322,7 +322,7 @@ def test_child_processes_end_with_their_parent_however_it_ends(then: str, tmp_pa
     )
     pids = [int(word) for word in done.stdout.split()]
     assert pids, done.stderr
-    assert gone(pids, 3)
+    assert all_gone(pids, 3)
     if then == "sys.exit(3)":
         assert (done.returncode, done.stderr) == (3, "")
 

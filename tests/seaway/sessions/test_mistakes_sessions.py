@@ -54,7 +54,7 @@ def test_invalid_sessions_are_refused_by_name(ask: Call, kind: type[Exception], 
     assert time.monotonic() - begun < 1
 
 
-class Shelf:
+class RefusingController:
     """A driver as far as code is concerned. Its controller refuses the code."""
 
     _address = "head:29000"
@@ -82,7 +82,7 @@ class Shelf:
 def test_code_that_the_controller_refuses_is_not_reported_as_a_connection_problem(
     code: grpc.StatusCode, kind: type[Exception]
 ) -> None:
-    driver: Any = Shelf(CallError("the code has 99 bytes, and 9 may travel", code))
+    driver: Any = RefusingController(CallError("the code has 99 bytes, and 9 may travel", code))
     blob: Any = type("Code", (), {"blob": b""})
     with pytest.raises(kind, match="99 bytes"):
         RealDriver._keep(driver, blob)

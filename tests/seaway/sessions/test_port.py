@@ -43,7 +43,7 @@ step = sw.synthetic("step", devices=two, duration="1us")
 ZERO = np.float32(0)
 
 
-class Loopback:
+class LoopbackPort:
     """A client's machine whose controller answers when the client waits: every run ends, the first one first."""
 
     def __init__(self, name: str, limits: Limits) -> None:
@@ -133,17 +133,17 @@ class Loopback:
         self.client.close(self.time)
 
 
-class Alone:
+class LoopbackDriver:
     """A driver of such clients."""
 
     title = "nothing at all"
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
-        self.ports: dict[str, Loopback] = {}
+        self.ports: dict[str, LoopbackPort] = {}
 
-    def join(self, name: str, weight: int, priority: int) -> Loopback:
-        return self.ports.setdefault(name, Loopback(name, self.limits))
+    def join(self, name: str, weight: int, priority: int) -> LoopbackPort:
+        return self.ports.setdefault(name, LoopbackPort(name, self.limits))
 
     def price(self, signature: Signature) -> Computation:
         return Computation(signature.name, signature.key, 1)
@@ -175,18 +175,18 @@ class Alone:
         pass
 
 
-def session(limits: Limits | None = None) -> tuple[sw.Session, Alone]:
-    driver = Alone(limits)
+def session(limits: Limits | None = None) -> tuple[sw.Session, LoopbackDriver]:
+    driver = LoopbackDriver(limits)
     return sw.Session(driver), driver
 
 
-def kinds(port: Loopback) -> list[str]:
+def kinds(port: LoopbackPort) -> list[str]:
     return [type(call).__name__ for call in port.calls]
 
 
 def test_port_and_driver_are_the_whole_interface_to_a_backend() -> None:
-    port: Port = Loopback("a", Limits())
-    driver: Driver = Alone()
+    port: Port = LoopbackPort("a", Limits())
+    driver: Driver = LoopbackDriver()
     assert {name for name in dir(Port) if not name.startswith("_")} <= set(dir(port))
     assert {name for name in dir(Driver) if not name.startswith("_")} <= set(dir(driver))
 

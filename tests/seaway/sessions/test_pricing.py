@@ -25,7 +25,7 @@ two = sw.slice(devices=2)
 ZERO = np.float32(0)
 
 
-def ran(computation: Any, *args: Any, **options: Any) -> int:
+def device_time(computation: Any, *args: Any, **options: Any) -> int:
     """The nanoseconds that it ran on its devices."""
     with small(**options) as s:
         sw.block_until_ready(computation(*args))
@@ -34,20 +34,20 @@ def ran(computation: Any, *args: Any, **options: Any) -> int:
 
 
 def test_a_computation_takes_its_stated_duration() -> None:
-    assert ran(sw.synthetic("f", devices=two, duration="330us"), ZERO) == 330_000
-    assert ran(sw.jit(lambda x: x, devices=two, cost="1.5ms", name="f"), ZERO) == 1_500_000
-    assert ran(sw.jit(lambda x: x, devices=two, cost=Kernel("f", 77_000), name="f"), ZERO) == 77_000
+    assert device_time(sw.synthetic("f", devices=two, duration="330us"), ZERO) == 330_000
+    assert device_time(sw.jit(lambda x: x, devices=two, cost="1.5ms", name="f"), ZERO) == 1_500_000
+    assert device_time(sw.jit(lambda x: x, devices=two, cost=Kernel("f", 77_000), name="f"), ZERO) == 77_000
 
 
 def test_a_cost_may_follow_the_shapes() -> None:
     f = sw.jit(lambda x: x, devices=two, cost=lambda x: 1000 * x.shape[0], name="f")
-    assert [ran(f, np.zeros(n)) for n in (4, 8)] == [4_000, 8_000]
+    assert [device_time(f, np.zeros(n)) for n in (4, 8)] == [4_000, 8_000]
 
 
 def test_collectives_are_priced_on_the_slice_where_they_run() -> None:
     near = sw.synthetic("f", devices=sw.slice(devices=4), duration="1us", allreduce="1MiB")
     alone = sw.synthetic("f", devices=sw.slice(devices=1), duration="1us", allreduce="1MiB")
-    assert ran(alone, ZERO) == 1_000 < ran(near, ZERO)
+    assert device_time(alone, ZERO) == 1_000 < device_time(near, ZERO)
 
 
 @pytest.mark.parametrize("cost", [Cost.from_recorded(1_000_000), Cost.stated(1_000_000), "1ms"])
@@ -70,20 +70,20 @@ def test_policies_are_given_the_time_of_collectives_too() -> None:
     f = sw.synthetic("f", devices=sw.slice(devices=4), kernel=kernel)
     with small() as s:
         signature = f.match((ZERO,), {})[0]
-        assert s.driver.price(signature).cost == ran(f, ZERO) > 1_000
+        assert s.driver.price(signature).cost == device_time(f, ZERO) > 1_000
 
 
 def test_costs_may_be_given_by_name() -> None:
     f = sw.synthetic("f", devices=two, duration="1us")
-    assert ran(f, ZERO, costs={"f": "9us", "g": "1us"}) == 9_000
-    assert ran(f, ZERO, costs={"g": "9us"}) == 1_000
-    assert ran(f, ZERO, costs=lambda signature: "7us" if signature.name == "f" else None) == 7_000
+    assert device_time(f, ZERO, costs={"f": "9us", "g": "1us"}) == 9_000
+    assert device_time(f, ZERO, costs={"g": "9us"}) == 1_000
+    assert device_time(f, ZERO, costs=lambda signature: "7us" if signature.name == "f" else None) == 7_000
 
 
 def test_a_default_time_applies_to_computations_without_a_stated_one() -> None:
     f = sw.jit(lambda x: x, devices=two, name="f")
-    assert ran(f, ZERO, costs="2ms") == 2_000_000
-    assert ran(sw.synthetic("f", devices=two, duration="1us"), ZERO, costs="2ms") == 1_000
+    assert device_time(f, ZERO, costs="2ms") == 2_000_000
+    assert device_time(sw.synthetic("f", devices=two, duration="1us"), ZERO, costs="2ms") == 1_000
 
 
 def test_without_a_cost_the_work_is_estimated() -> None:
@@ -113,7 +113,7 @@ def test_a_roofline_finds_the_collectives(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_no_computation_is_shorter_than_a_launch() -> None:
-    assert ran(sw.jit(lambda x: x, devices=two, name="f"), ZERO) == 1_000
+    assert device_time(sw.jit(lambda x: x, devices=two, name="f"), ZERO) == 1_000
 
 
 def work(fn: Any, *args: Any, mesh: tuple[int, ...] = (1,), used: Any = ()) -> WorkEstimate:

@@ -40,7 +40,7 @@ def expected(x: Any) -> Any:
     return x + x.sum()
 
 
-def until(over: Callable[[], object]) -> None:
+def wait_until(over: Callable[[], object]) -> None:
     end = time.monotonic() + PATIENCE
     while not over():
         assert time.monotonic() < end
@@ -63,7 +63,7 @@ def test_a_killed_host_costs_only_time() -> None:
         driver: Any = session.driver
         first = chained(LARGE)
         second = chained(first)  # reads what is to be made again
-        until(lambda: under_way(session))
+        wait_until(lambda: under_way(session))
         os.kill(driver.agents[1].pid, signal.SIGKILL)
         close(second, expected(expected(expected(expected(LARGE)))))
         close(first, expected(expected(LARGE)))
@@ -93,7 +93,7 @@ def test_a_killed_controller_costs_only_time(tmp_path: Path) -> None:
             kept = sw.put(LARGE, BOTH)
             kept.block_until_ready()
             result = slow(kept)
-            until(lambda: under_way(session))
+            wait_until(lambda: under_way(session))
             found.controller.kill()
             found.start_controller()
             close(result, expected(LARGE))
@@ -113,7 +113,7 @@ def test_a_get_that_is_under_way_meanwhile_is_asked_again(tmp_path: Path) -> Non
             reader = threading.Thread(target=lambda: read.append(np.asarray(kept)))
             reader.start()
             client = session.main._port.client  # type: ignore[attr-defined]
-            until(lambda: client._retries._gets)
+            wait_until(lambda: client._retries._gets)
             found.controller.kill()
             found.start_controller()
             found.agents[0].signal(signal.SIGCONT)

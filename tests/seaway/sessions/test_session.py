@@ -168,14 +168,16 @@ def test_sequential_dispatch_is_slower_along_a_chain() -> None:
     assert took(dispatch="sequential") > took()
 
 
-class Last(Policy):
+class NewestFirst(Policy):
     """Newest first."""
 
     def pick(self, ready: Ready, now: int) -> Ticket:
         return max(ready, key=lambda ticket: ticket.number)
 
 
-@pytest.mark.parametrize("policy", [None, "stride:lead=2", Stride, Stride(lead=3), Last, lambda: Last()])
+@pytest.mark.parametrize(
+    "policy", [None, "stride:lead=2", Stride, Stride(lead=3), NewestFirst, lambda: NewestFirst()]
+)
 def test_a_policy_is_given_as_a_name_a_policy_or_a_factory(policy: Any) -> None:
     with small(policy=policy):
         step(ZERO).block_until_ready()

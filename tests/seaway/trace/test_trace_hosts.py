@@ -40,7 +40,9 @@ def with_hosts(core: CoreTrace, *seen: Seen) -> Trace:
     return Trace(merged, CLUSTER, origin=0, told=told)
 
 
-def both(seq: int, enqueued: tuple[int, int], ended: tuple[int, int], collective: bool = True) -> list[Seen]:
+def on_both(
+    seq: int, enqueued: tuple[int, int], ended: tuple[int, int], collective: bool = True
+) -> list[Seen]:
     return [(host, seq, enqueued[host], ended[host], BOUND + host, collective) for host in (0, 1)]
 
 
@@ -48,9 +50,9 @@ def test_a_hosts_gang_starts_when_it_is_there_and_the_one_before_it_is_over() ->
     core = controllers((1 * MS, 9 * MS), (2 * MS, 12 * MS), (20 * MS, 29 * MS))
     trace = with_hosts(
         core,
-        *both(1, (2 * MS, 3 * MS), (6 * MS, 7 * MS)),
-        *both(2, (3 * MS, 4 * MS), (9 * MS, 9 * MS)),
-        *both(3, (22 * MS, 21 * MS), (25 * MS, 26 * MS)),
+        *on_both(1, (2 * MS, 3 * MS), (6 * MS, 7 * MS)),
+        *on_both(2, (3 * MS, 4 * MS), (9 * MS, 9 * MS)),
+        *on_both(3, (22 * MS, 21 * MS), (25 * MS, 26 * MS)),
     )
     rows = trace.hosts()
     assert rows["seq"].tolist() == [1, 1, 2, 2, 3, 3]
@@ -67,7 +69,10 @@ def test_a_hosts_gang_starts_when_it_is_there_and_the_one_before_it_is_over() ->
 
 def test_a_collective_starts_with_its_last_host_and_ends_with_the_last() -> None:
     core = controllers((1 * MS, 9 * MS), (2 * MS, 12 * MS))
-    told = [*both(1, (2 * MS, 3 * MS), (6 * MS, 7 * MS)), *both(2, (3 * MS, 4 * MS), (9 * MS, 9 * MS))]
+    told = [
+        *on_both(1, (2 * MS, 3 * MS), (6 * MS, 7 * MS)),
+        *on_both(2, (3 * MS, 4 * MS), (9 * MS, 9 * MS)),
+    ]
     gangs = with_hosts(core, *told).gangs()
     assert gangs["enqueued_us"].tolist() == [2000, 3000]
     assert gangs["started_us"].tolist() == [3000, 7000]
@@ -82,7 +87,7 @@ def test_a_collective_starts_with_its_last_host_and_ends_with_the_last() -> None
 def test_a_gang_without_collectives_runs_on_each_host_by_itself_and_pictures_show_it() -> None:
     core = controllers((1 * MS, 9 * MS), (2 * MS, 12 * MS))
     told = [
-        *both(1, (2 * MS, 3 * MS), (6 * MS, 4 * MS), False), *both(2, (3 * MS, 4 * MS), (9 * MS, 5 * MS), False)
+        *on_both(1, (2 * MS, 3 * MS), (6 * MS, 4 * MS), False), *on_both(2, (3 * MS, 4 * MS), (9 * MS, 5 * MS), False)
     ]  # fmt: skip
     trace = with_hosts(core, *told)
     table = trace.intervals()
@@ -103,14 +108,17 @@ def _extents(bar: object) -> list[tuple[float, float]]:
 def test_bounds_from_the_controller_apply_too() -> None:
     """A gang is in the order before it was enqueued, and over before its end was reported."""
     core = controllers((5 * MS, 9 * MS))
-    rows = with_hosts(core, *both(1, (4 * MS, 6 * MS), (8 * MS, 10 * MS))).hosts()
+    rows = with_hosts(core, *on_both(1, (4 * MS, 6 * MS), (8 * MS, 10 * MS))).hosts()
     assert rows["enqueued_us"].tolist() == [5000, 6000]
     assert rows["ended_us"].tolist() == [8000, 9000]
 
 
 def test_gangs_without_times_of_hosts_end_some_time_before_their_report() -> None:
     core = controllers((1 * MS, 9 * MS), (2 * MS, 14 * MS), (3 * MS, 19 * MS))
-    told = [*both(1, (2 * MS, 2 * MS), (7 * MS, 7 * MS)), *both(3, (4 * MS, 4 * MS), (17 * MS, 17 * MS))]
+    told = [
+        *on_both(1, (2 * MS, 2 * MS), (7 * MS, 7 * MS)),
+        *on_both(3, (4 * MS, 4 * MS), (17 * MS, 17 * MS)),
+    ]
     trace = with_hosts(core, *told)
     gangs = trace.gangs()
     assert gangs["ended_us"].tolist() == [7000, 12000, 17000]  # reports took 2 ms
@@ -122,7 +130,7 @@ def test_gangs_without_times_of_hosts_end_some_time_before_their_report() -> Non
 
 def test_a_gang_with_times_of_some_hosts_has_rows_for_those() -> None:
     core = controllers((1 * MS, 9 * MS))
-    trace = with_hosts(core, *both(1, (2 * MS, 2 * MS), (7 * MS, 7 * MS))[:1])
+    trace = with_hosts(core, *on_both(1, (2 * MS, 2 * MS), (7 * MS, 7 * MS))[:1])
     assert trace.hosts()["host"].tolist() == [0]
     assert trace.gangs()["inferred"].tolist() == ["started,ended"]
     assert trace.gangs()["ended_us"].tolist() == [9000]
@@ -130,7 +138,10 @@ def test_a_gang_with_times_of_some_hosts_has_rows_for_those() -> None:
 
 def test_impossible_times_of_a_host_are_left_out() -> None:
     core = controllers((1 * MS, 9 * MS), place=1)  # on host 1 alone
-    seen = [*both(1, (2 * MS, 2 * MS), (7 * MS, 7 * MS)), *both(77, (2 * MS, 2 * MS), (7 * MS, 7 * MS))]
+    seen = [
+        *on_both(1, (2 * MS, 2 * MS), (7 * MS, 7 * MS)),
+        *on_both(77, (2 * MS, 2 * MS), (7 * MS, 7 * MS)),
+    ]
     trace = with_hosts(core, *seen)
     assert trace.hosts()[["seq", "host"]].to_numpy().tolist() == [[1, 1]]
     assert trace.gangs()["ended_us"].tolist() == [7000]
@@ -146,7 +157,7 @@ def test_without_times_of_hosts_the_controllers_trace_is_unchanged() -> None:
 
 def test_times_count_from_the_beginning_of_the_trace() -> None:
     core = controllers((1 * MS, 9 * MS))
-    merged, told = joined(core, both(1, (2 * MS, 3 * MS), (6 * MS, 7 * MS)), of_setup(CLUSTER))
+    merged, told = joined(core, on_both(1, (2 * MS, 3 * MS), (6 * MS, 7 * MS)), of_setup(CLUSTER))
     # The client is there at 0; the trace begins a millisecond before that:
     rows = Trace(merged, CLUSTER, origin=-1 * MS, told=told).hosts(window=("3.5ms", None))
     assert rows["enqueued_us"].tolist() == [3000, 4000]
@@ -154,7 +165,7 @@ def test_times_count_from_the_beginning_of_the_trace() -> None:
 
 
 def test_times_of_hosts_are_saved_with_their_trace_and_deleted_with_it(tmp_path: Path) -> None:
-    trace = with_hosts(controllers((1 * MS, 9 * MS)), *both(1, (2 * MS, 3 * MS), (6 * MS, 7 * MS)))
+    trace = with_hosts(controllers((1 * MS, 9 * MS)), *on_both(1, (2 * MS, 3 * MS), (6 * MS, 7 * MS)))
     again = Trace.load(trace.save(tmp_path / "run"))
     assert again.hosts().equals(trace.hosts())
     assert again.gangs().equals(trace.gangs())

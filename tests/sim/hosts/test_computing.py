@@ -17,7 +17,7 @@ from sim.hosts.cores import DEVICE, READ, Cores
 US = 1000
 
 
-class Someone:
+class FakeProcess:
     alive = True
 
     def __init__(self, name: int) -> None:
@@ -30,7 +30,7 @@ class Rig:
     def __init__(self, cores: int, hosts: int, meet: int = 0) -> None:
         self.clock = SimClock()
         self.cores = Cores(self.clock, cores)
-        people = [Someone(host) for host in range(hosts)]
+        people = [FakeProcess(host) for host in range(hosts)]
         by_host = dict.fromkeys(range(hosts), self.cores)
         self.computing = Computing(self.clock, by_host, people.__getitem__, meet)  # type: ignore[arg-type]
         self.hosts = hosts
@@ -43,7 +43,7 @@ class Rig:
 
     def busy(self, each: int) -> None:
         """Run another process on these cores that works for `each` nanoseconds, again and again."""
-        share = self.cores.share(Someone(99), READ)  # type: ignore[arg-type]
+        share = self.cores.share(FakeProcess(99), READ)  # type: ignore[arg-type]
 
         def again() -> None:
             if self.clock.now < 100 * each:
@@ -123,7 +123,7 @@ def test_a_thread_that_wakes_up_waits_no_longer_than_a_slice() -> None:
     rig = Rig(1, 1)
     rig.run(Takes(10 * SLICE, 0))
     heard: list[int] = []
-    share = rig.cores.share(Someone(5), READ)  # type: ignore[arg-type]
+    share = rig.cores.share(FakeProcess(5), READ)  # type: ignore[arg-type]
     wake: Callable[[], None] = lambda: share.work((0, 0), 1, lambda: heard.append(rig.clock.now))  # noqa: E731
     rig.clock.at(SLICE // 2, wake)
     rig.clock.env.run()

@@ -33,7 +33,7 @@ QUICK = RareTimes(lease=3 * MS, form=MS, join=MS, restart=MS)
 SEEDS = st.integers(0, 1 << 20)
 
 
-class Someone:
+class FakeProcess:
     """A process, as far as `Cores` needs it."""
 
     def __init__(self, name: int) -> None:
@@ -41,7 +41,7 @@ class Someone:
 
 
 def share(cores: Cores, name: int) -> Share:
-    return cores.share(Someone(name), 0)  # type: ignore[arg-type]
+    return cores.share(FakeProcess(name), 0)  # type: ignore[arg-type]
 
 
 def lane(clock: SimClock, its: Share | None, log: list[tuple[int, Any]], costs: int = 0) -> SimThread:
@@ -87,7 +87,7 @@ def test_with_as_many_cores_as_threads_no_thread_waits(number: int) -> None:
 def test_a_dead_process_wants_no_core_and_finishes_only_its_current_item() -> None:
     clock = SimClock()
     log: list[Any] = []
-    cores, dead = Cores(clock, 1), Someone(0)
+    cores, dead = Cores(clock, 1), FakeProcess(0)
     doomed = cores.share(dead, 0)  # type: ignore[arg-type]
     for number in range(3):
         doomed.work((0, number), 10, log.append, f"doomed {number}")
@@ -410,7 +410,7 @@ def test_a_stalled_thread_keeps_its_core_and_is_not_charged_for_it() -> None:
     cores = Cores(clock, 1, lambda name: name, wake=10, stalls=Once(1, 1, 0))
     ended: list[int] = []
     for name in (0, 1):
-        cores.share(Someone(name), READ).work(  # type: ignore[arg-type]
+        cores.share(FakeProcess(name), READ).work(  # type: ignore[arg-type]
             (0, 0), 100, lambda: ended.append(clock.now)
         )
     clock.env.run()
@@ -421,8 +421,8 @@ def test_a_stalled_thread_keeps_its_core_and_is_not_charged_for_it() -> None:
 def test_work_under_way_counts_as_spent_as_far_as_it_has_come() -> None:
     clock = SimClock()
     cores = Cores(clock, 2)
-    cores.share(Someone(0), READ).work((0, 0), 100, lambda: None)  # type: ignore[arg-type]
-    cores.share(Someone(1), READ).work((0, 0), 300, lambda: None)  # type: ignore[arg-type]
+    cores.share(FakeProcess(0), READ).work((0, 0), 100, lambda: None)  # type: ignore[arg-type]
+    cores.share(FakeProcess(1), READ).work((0, 0), 300, lambda: None)  # type: ignore[arg-type]
     clock.env.run(until=200)
     assert cores.spent == {(0, READ): 100, (1, READ): 200}
     clock.env.run()
@@ -443,7 +443,7 @@ def turns(first: int, keeps: bool, each: int = MS) -> list[str]:
         return now
 
     for thread, count, word in ((first, 20, "more"), (READ, 2, "read")):
-        its = SimThread(clock, serve, cores.share(Someone(1), thread))  # type: ignore[arg-type]
+        its = SimThread(clock, serve, cores.share(FakeProcess(1), thread))  # type: ignore[arg-type]
         for number in range(count):
             clock.at(number and 1, its.put, (0, number), each, word)
     clock.env.run()

@@ -53,7 +53,7 @@ def simulation(
     return Simulation(setup, policy=Fifo, profile=how or costs(), times=times)
 
 
-class Play:
+class OneClient:
     """One client that makes some calls at once and waits for all. It records the messages on the network."""
 
     def __init__(self, sim: Simulation, calls: int, nodes: int = 1, name: str = "a") -> None:
@@ -135,7 +135,7 @@ def test_an_idle_process_pays_for_waking_up_and_a_busy_one_does_not() -> None:
 def test_a_python_process_never_works_longer_than_time_passes_however_many_cores_there_are(
     together: tuple[str, ...],
 ) -> None:
-    sim = Play(simulation(cores=64, one_process=list(together)), calls=64).sim
+    sim = OneClient(simulation(cores=64, one_process=list(together)), calls=64).sim
     spent: Counter[object] = Counter()
     cores = sim.machines.controller
     assert cores is not None
@@ -150,7 +150,9 @@ def test_a_python_process_never_works_longer_than_time_passes_however_many_cores
 
 
 def test_the_first_messages_leave_at_once_and_later_ones_together() -> None:
-    play = Play(simulation(hosts=2, how=costs(step=5_000), one_process=["controller", "clients"]), calls=200)
+    play = OneClient(
+        simulation(hosts=2, how=costs(step=5_000), one_process=["controller", "clients"]), calls=200
+    )
     by_link: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for when, sender, receiver, number in play.wires:
         if number:
@@ -165,12 +167,12 @@ def test_the_first_messages_leave_at_once_and_later_ones_together() -> None:
 
 
 def test_processes_without_python_do_not_batch() -> None:
-    play = Play(simulation(hosts=2, python=False), calls=8)
+    play = OneClient(simulation(hosts=2, python=False), calls=8)
     assert all(number == 0 for *_, number in play.wires)
 
 
 def test_machines_in_one_process_need_no_network() -> None:
-    play = Play(simulation(one_process=["controller", "clients"]), calls=8)
+    play = OneClient(simulation(one_process=["controller", "clients"]), calls=8)
     assert play.ended
     assert not [wire for wire in play.wires if -2 in wire[1:3]]
     assert [wire for wire in play.wires if wire[1:3] == (-1, 0)]
@@ -179,7 +181,7 @@ def test_machines_in_one_process_need_no_network() -> None:
 def test_a_further_message_costs_what_the_profile_says() -> None:
     """The controller's writes: the cost of the first part of each network message, and of each further part."""
     sim = simulation(hosts=1, cores=64, how=costs(send_byte_ps=0))
-    play = Play(sim, calls=40)
+    play = OneClient(sim, calls=40)
     numbers = [number for _, sender, receiver, number in play.wires if (sender, receiver) == (-1, 0)]
     cores = sim.machines.controller
     assert cores is not None
@@ -191,7 +193,7 @@ def test_a_further_message_costs_what_the_profile_says() -> None:
 def test_messages_arrive_in_the_order_in_which_they_were_sent() -> None:
     """A tree of hosts, many calls under way, and memory freed between them. A step that came too early would be a
     breach, and fail its run."""
-    play = Play(simulation(hosts=6, how=costs()), calls=60, nodes=3)
+    play = OneClient(simulation(hosts=6, how=costs()), calls=60, nodes=3)
     assert len(play.ended) == 60
 
 
@@ -200,16 +202,16 @@ def test_a_host_that_comes_back_is_heard_again_and_so_are_those_of_its_process(
     together: tuple[tuple[str, ...], ...],
 ) -> None:
     sim = simulation(hosts=2, one_process=together, times=QUICK)
-    assert len(Play(sim, calls=4).ended) == 4
+    assert len(OneClient(sim, calls=4).ended) == 4
     sim.trouble.crash_host(0)
     sim.trouble.return_host(0)
     sim.run(until=sim.now + 1_000 * MS)
-    assert len(Play(sim, calls=4, name="b").ended) == 4
+    assert len(OneClient(sim, calls=4, name="b").ended) == 4
 
 
 @pytest.mark.parametrize("hosts", [1, 3])
 def test_the_same_arguments_give_the_same_trace(hosts: int) -> None:
-    first, second = (Play(simulation(hosts=hosts, devices=True), calls=20) for _ in range(2))
+    first, second = (OneClient(simulation(hosts=hosts, devices=True), calls=20) for _ in range(2))
     assert first.wires == second.wires
     assert first.ended == second.ended
 
@@ -309,7 +311,7 @@ def _table(cores: int, hosts: int = 1, **more: object) -> dict[str, Any]:
 def test_contents_in_a_call_cost_the_enqueueing_thread_once_for_each_host() -> None:
     spent = {}
     for literal in (0, 700 * US):
-        sim = Play(simulation(hosts=2, how=costs(literal=literal), cores=64), calls=5).sim
+        sim = OneClient(simulation(hosts=2, how=costs(literal=literal), cores=64), calls=5).sim
         cores = sim.machines.controller
         assert cores is not None
         # items that have begun count when they are done

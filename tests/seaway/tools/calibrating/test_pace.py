@@ -63,11 +63,11 @@ def test_the_variation_of_a_machine_is_computed_from_its_seconds(
     assert written(tmp_path / "odd", odd).all().spread > 0.3
 
 
-class Thing(NamedTuple):
+class Measured(NamedTuple):
     spent: float
     span: tuple[int, int]
 
-    def scaled(self, by: float) -> Thing:
+    def scaled(self, by: float) -> Measured:
         return self._replace(spent=self.spent * by)
 
 
@@ -76,7 +76,7 @@ def test_measurements_on_a_slow_machine_are_scaled_to_its_mean_speed(
 ) -> None:
     monkeypatch.setattr(time, "monotonic_ns", lambda: 99)
     pace = written(tmp_path / "pace", [PaceBeat(at, 0, 100 if at < 50 else 300) for at in range(100)])
-    quick, slow = steady([Thing(1000, (0, 49)), Thing(3000, (50, 99))], pace)
+    quick, slow = steady([Measured(1000, (0, 49)), Measured(3000, (50, 99))], pace)
     assert quick.spent == pytest.approx(1500)  # the mean of 1/100 and 1/300 is 1/150
     assert slow.spent == pytest.approx(1500)
 

@@ -32,7 +32,7 @@ from seaway.tools.parity.compare import Comparison
 from sim.hardware import setups
 from sim.hardware.profiles import profile
 from sim.simulation.simulation import Simulation
-from tests.backend.cluster import Cluster, User, until
+from tests.backend.cluster import Cluster, User, wait_until
 from tests.core.build import Build
 
 S = 1_000_000_000
@@ -120,7 +120,7 @@ def simulated(scene: Scene) -> ClusterSeen:
             if scene.one_by_one:
                 sim.run(until=lambda: len(ended) == wanted)  # noqa: B023
         if scene.gated:
-            sim.run(until=lambda: len(known(sim.controller)) == wanted)  # noqa: B023
+            sim.run(until=lambda: len(known_runs(sim.controller)) == wanted)  # noqa: B023
     sim.run(until=lambda: len(ended) == wanted)
     for user in [*clients, gatekeeper]:
         user.act(lambda client, now: client.close(now))
@@ -186,20 +186,20 @@ async def real(
 
 
 async def to_the_end(scene: Scene, found: Cluster) -> None:
-    for user, run in await submitted(scene, found):
+    for user, run in await submit_all(scene, found):
         await user.ended(run)
-    await gone(found)
+    await leave(found)
 
 
-async def submitted(scene: Scene, found: Cluster) -> list[tuple[User, int]]:
+async def submit_all(scene: Scene, found: Cluster) -> list[tuple[User, int]]:
     """Submit all runs, and open the gate."""
-    users = [await joined(found, f"user-{at}", 1 << at, at) for at in range(len(scene.programs))]
-    gatekeeper = await joined(found, GATE, 1, 0)
+    users = [await join(found, f"user-{at}", 1 << at, at) for at in range(len(scene.programs))]
+    gatekeeper = await join(found, GATE, 1, 0)
     devices: Any = [agent.devices for agent in found.agents.values()]
     if scene.gated:
         number = gatekeeper.call(lambda client, now: client.register(gate(scene), now))
         gatekeeper.submit(number, *arguments(gate(scene)))
-        await until(lambda: all(each.held for each in devices))
+        await wait_until(lambda: all(each.held for each in devices))
     runs: list[tuple[User, int]] = []
     for user, program in zip(users, scene.programs, strict=True):
         number = user.call(lambda client, now: client.register(program, now))  # noqa: B023
@@ -209,11 +209,13 @@ async def submitted(scene: Scene, found: Cluster) -> list[tuple[User, int]]:
             if scene.one_by_one:
                 await user.ended(said.run)
         if scene.gated:
-            await until(lambda: len(known(found.server.controller)) == len(runs))
+            await wait_until(lambda: len(known_runs(found.server.controller)) == len(runs))
     if scene.gated:
-        waiting = known(found.server.controller)
-        await until(lambda: all(run.state == "running" for run in waiting))
-        await until(lambda: all(found.server.controller.compilation.is_ready(run.rows) for run in waiting))
+        waiting = known_runs(found.server.controller)
+        await wait_until(lambda: all(run.state == "running" for run in waiting))
+        await wait_until(
+            lambda: all(found.server.controller.compilation.is_ready(run.rows) for run in waiting)
+        )
     for each in devices:
         each.open()
     return runs
@@ -234,28 +236,28 @@ class Weighted(User):
         self.remote.node.start()
 
 
-async def joined(found: Cluster, name: str, weight: int, priority: int) -> User:
+async def join(found: Cluster, name: str, weight: int, priority: int) -> User:
     """Let hosts join one after another, so that they are numbered alike."""
     user = Weighted(found.server, name, weight, priority)
     found.users.append(user)
-    await until(
+    await wait_until(
         lambda: any(each.name == name for each in list(found.server.controller.state.sessions.values()))
     )
     return user
 
 
-def known(controller: Controller) -> list[Any]:
+def known_runs(controller: Controller) -> list[Any]:
     """Runs that the controller knows, other than the gate's."""
     return [run for run in list(controller.state.runs.values()) if run.program.ir.name != GATE]
 
 
-async def gone(found: Cluster) -> None:
+async def leave(found: Cluster) -> None:
     """Let clients leave, and wait until hosts have received the last message."""
     controller = found.server.controller
     for user in found.users:
         user.call(lambda client, now: client.close(now))
-    await until(lambda: not (controller.state.sessions or controller.buffers or controller.state.runs))
-    await until(
+    await wait_until(lambda: not (controller.state.sessions or controller.buffers or controller.state.runs))
+    await wait_until(
         lambda: not any(island.stream.backlog for island in controller.state.islands if island.members)
     )
 

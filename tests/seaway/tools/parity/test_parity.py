@@ -18,7 +18,7 @@ import pytest
 from core.schedule.policy import named
 from seaway.tools.parity import compare
 from seaway.tools.parity.compare import Comparison
-from tests.backend.cluster import Cluster, until
+from tests.backend.cluster import Cluster, wait_until
 
 from . import rig, shapes
 from .rig import S, Scene
@@ -109,16 +109,16 @@ def test_devices_are_told_what_was_commanded_even_when_a_host_dies(
     victim = played.hosts * played.islands - 1
 
     async def play(what: Scene, found: Cluster) -> None:
-        runs = await rig.submitted(what, found)
+        runs = await rig.submit_all(what, found)
         await runs[0][0].ended(runs[0][1])
         await found.agents[victim].stop()
-        await until(lambda: members(found) < played.hosts * played.islands)
+        await wait_until(lambda: members(found) < played.hosts * played.islands)
         again = await rig.start(what, found, tmp_path, victim)
         again.devices.open()  # type: ignore[attr-defined]
-        await until(found.server.ready)
+        await wait_until(found.server.ready)
         for user, run in runs:
             await user.ended(run)
-        await rig.gone(found)
+        await rig.leave(found)
 
     asyncio.run(rig.real(played, tmp_path, play=play, lease=2 * S))
     seen, devices = rig.judged(played, tmp_path)

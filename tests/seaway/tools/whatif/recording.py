@@ -56,10 +56,10 @@ class Recorded:
                 self.setup, policy=policy, profile=profile("seaway"), config=self.config,
                 times=RareTimes(compile=compiles, pcie_latency=self.setup.chips[0].pcie_latency),
             )  # fmt: skip
-        self.people: list[Person] = []
+        self.people: list[SimulatedUser] = []
 
-    def person(self, name: str, program: Program, **habits: Any) -> Person:
-        self.people.append(Person(self.sim, name, program, **habits))
+    def person(self, name: str, program: Program, **habits: Any) -> SimulatedUser:
+        self.people.append(SimulatedUser(self.sim, name, program, **habits))
         return self.people[-1]
 
     def takes(self, key: str, nanoseconds: int) -> None:
@@ -83,7 +83,7 @@ class Recorded:
         return path
 
 
-class Person:
+class SimulatedUser:
     """Submits `runs`. With `waits`, it submits the next when the last has ended and the user has thought; else all at
     once."""
 

@@ -35,7 +35,7 @@ def _calls(monkeypatch: pytest.MonkeyPatch) -> list[Submit]:
     return found
 
 
-def thought(use: Callable[[], object], calls: list[Submit]) -> tuple[tuple[int, ...], int]:
+def think_time(use: Callable[[], object], calls: list[Submit]) -> tuple[tuple[int, ...], int]:
     """(what the second of two calls had waited for, how long its user thought since)."""
     with small(values={"work": np.zeros((), np.float32)}):
         use()
@@ -55,7 +55,7 @@ def test_thinking_time_after_a_wait_is_separate_from_the_wait(calls: list[Submit
         sw.sleep("5ms")
         work(ZERO)
 
-    assert thought(use, calls) == ((1,), 5 * MS + costs_of_a_call())
+    assert think_time(use, calls) == ((1,), 5 * MS + costs_of_a_call())
 
 
 def test_a_result_that_was_ready_before_it_was_read_is_no_wait(calls: list[Submit]) -> None:
@@ -70,7 +70,7 @@ def test_a_result_that_was_ready_before_it_was_read_is_no_wait(calls: list[Submi
         work(ZERO)
         ended.append((x.run.ended_at, sw.current_session().driver.now()))
 
-    waited, think = thought(use, calls)
+    waited, think = think_time(use, calls)
     assert waited == (1,)
     over, called = ended[0]
     assert think == called - over > 20 * MS
@@ -85,7 +85,7 @@ def test_reading_contents_is_a_wait_until_they_arrive(calls: list[Submit]) -> No
         sw.sleep("2ms")
         work(ZERO)
 
-    waited, think = thought(use, calls)
+    waited, think = think_time(use, calls)
     assert waited == (1,)
     assert think == 2 * MS + costs_of_a_call()
 
@@ -96,4 +96,4 @@ def test_without_waits_thinking_time_goes_from_call_to_call(calls: list[Submit])
         sw.sleep("4ms")
         work(ZERO)
 
-    assert thought(use, calls) == ((), 4 * MS + costs_of_a_call())
+    assert think_time(use, calls) == ((), 4 * MS + costs_of_a_call())

@@ -27,12 +27,12 @@ def workload(recorded: Recorded) -> Workload:
     return workload_of(decode(recorded.log()))
 
 
-def again(found: Workload, **changes: Any) -> whatif_runs.WhatifResult:
+def run_again(found: Workload, **changes: Any) -> whatif_runs.WhatifResult:
     same = settings.as_recorded(found, SEAWAY)
     return whatif_runs.run(found, same._replace(**changes), call_durations.measured(found))
 
 
-def submitted(trace: Any) -> list[int]:
+def submit_times(trace: Any) -> list[int]:
     """When the controller heard of each run, counted from the first."""
     found = [row["submitted"] for row in trace.runs.rows()]
     return [at - found[0] for at in found]
@@ -123,9 +123,9 @@ def test_the_same_settings_reproduce_the_record(patch: pytest.MonkeyPatch, habit
     recorded.takes("step", 3 * MS)
     recorded.person("ann", chain(2, 4), **WAITS[habit])
     found = workload(recorded.run())
-    world = again(found)
+    world = run_again(found)
     assert order(world.simulation) == order(recorded.sim)
-    then, now = submitted(recorded.sim.trace), submitted(world.trace)
+    then, now = submit_times(recorded.sim.trace), submit_times(world.trace)
     assert len(now) == found.people[0].runs
     assert max(abs(a - b) for a, b in zip(then, now, strict=True)) < 2_000
 
@@ -136,7 +136,9 @@ def test_reads_of_contents_are_waited_for_again(patch: pytest.MonkeyPatch) -> No
         recorded = Recorded(patch)
         recorded.person("ann", chain(2, 4), think=5 * MS, fetch=True, told_late=late)
         found = workload(recorded.run())
-        assert submitted(again(found).trace)[-1] == pytest.approx(submitted(recorded.sim.trace)[-1], rel=0.02)
+        assert submit_times(run_again(found).trace)[-1] == pytest.approx(
+            submit_times(recorded.sim.trace)[-1], rel=0.02
+        )
 
 
 def test_code_that_hosts_compiled_is_compiled_again(patch: pytest.MonkeyPatch) -> None:
@@ -146,7 +148,7 @@ def test_code_that_hosts_compiled_is_compiled_again(patch: pytest.MonkeyPatch) -
     took = call_durations.measured(found)
     assert found.compiling == pytest.approx(80 * MS, rel=0.02)
     assert any("compiled in the record: 80" in line for line in report.notes(found, took))
-    record, world = report.of_record(found, took), report.of_world(again(found))
+    record, world = report.of_record(found, took), report.of_world(run_again(found))
     assert record.clients[0].p50_us > 80_000, "no gang could begin before"
     assert world.clients[0].p50_us == pytest.approx(record.clients[0].p50_us, rel=0.02)
     quick = Recorded(patch)
@@ -160,7 +162,7 @@ def test_two_clients_interleave_as_in_the_record(patch: pytest.MonkeyPatch) -> N
     recorded.person("ann", chain(2, 4), waits=False, runs=20)
     recorded.person("bob", chain(2, 4), think=4 * MS, runs=8, starts=MS, weight=3)
     found = workload(recorded.run())
-    world = again(found)
+    world = run_again(found)
     assert order(world.simulation) == order(recorded.sim)
     took = call_durations.measured(found)
     wrong = report.errors(report.of_record(found, took), report.of_world(world))
@@ -180,12 +182,12 @@ def test_closed_loops_follow_the_new_world_and_open_loops_follow_the_record(
     found = workload(recorded.run())
     took = {which: one._replace(nanoseconds=12 * MS) for which, one in call_durations.measured(found).items()}
     same = settings.as_recorded(found, SEAWAY)
-    then = submitted(recorded.sim.trace)
-    closed = submitted(whatif_runs.run(found, same, took).trace)
+    then = submit_times(recorded.sim.trace)
+    closed = submit_times(whatif_runs.run(found, same, took).trace)
     assert [b - a for a, b in zip(then, closed, strict=True)] == pytest.approx(
         [20 * MS * turn for turn in range(6)], abs=50_000
     ), "two steps of each run take 10 ms more, and the next run waits for them"
-    opened = submitted(whatif_runs.run(found, same._replace(open_loop=True), took).trace)
+    opened = submit_times(whatif_runs.run(found, same._replace(open_loop=True), took).trace)
     assert opened == pytest.approx(then, abs=2_000), "no run is waited for: all are submitted when they were"
 
 
@@ -199,7 +201,7 @@ def test_a_client_held_up_by_a_full_window_is_not_held_up_with_a_larger_one(
     found = workload(recorded.run())
     took = call_durations.measured(found)
     record = report.of_record(found, took)
-    assert report.of_world(again(found)).makespan == pytest.approx(record.makespan, rel=0.02)
+    assert report.of_world(run_again(found)).makespan == pytest.approx(record.makespan, rel=0.02)
     fast = {which: one._replace(nanoseconds=one.nanoseconds // 2) for which, one in took.items()}
     world = report.of_world(whatif_runs.run(found, settings.as_recorded(found, SEAWAY), fast))
     assert world.makespan == pytest.approx(record.makespan / 2, rel=0.05)
@@ -211,7 +213,7 @@ def test_weights_under_stride_give_the_promised_shares(patch: pytest.MonkeyPatch
         recorded.person(f"c{number}", chain(1, 4), runs=150, waits=False)
     found = workload(recorded.run())
     record = report.of_record(found, call_durations.measured(found))
-    weighted = report.of_world(again(found, make=Stride, weights=(1, 2, 4, 8), title="stride"))
+    weighted = report.of_world(run_again(found, make=Stride, weights=(1, 2, 4, 8), title="stride"))
     assert [client.weight for client in weighted.clients] == [1, 2, 4, 8]
     shares = [client.share for client in weighted.clients]
     assert shares == pytest.approx([1 / 15, 2 / 15, 4 / 15, 8 / 15], rel=0.08)
@@ -226,7 +228,7 @@ def test_twice_the_devices_serve_two_clients_at_the_same_time(patch: pytest.Monk
     found = workload(recorded.run())
     setup = settings.changed_setup(found.cluster, hosts=2, islands=None)
     took = call_durations.measured(found)
-    record, world = report.of_record(found, took), report.of_world(again(found, setup=setup))
+    record, world = report.of_record(found, took), report.of_world(run_again(found, setup=setup))
     assert world.makespan == pytest.approx(record.makespan / 2, rel=0.05)
     assert world.utilization == pytest.approx(record.utilization, rel=0.05)
 
@@ -238,13 +240,13 @@ def test_sequential_dispatch_and_another_window_change_the_prediction_as_core_de
     recorded.person("ann", chain(6, 4, cost=100_000), runs=10)
     found = workload(recorded.run())
     took = call_durations.measured(found)
-    parallel = report.of_world(again(found))
-    sequential = report.of_world(again(found, dispatch="sequential"))
+    parallel = report.of_world(run_again(found))
+    sequential = report.of_world(run_again(found, dispatch="sequential"))
     assert sequential.clients[0].p50_us > 1.5 * parallel.clients[0].p50_us
     setup = settings.setup_of(found.cluster)
     config = settings.config_of(found, setup, SEAWAY, window=1)
     assert (config.window, config.fanout) == (1, recorded.config.fanout)
-    assert report.of_world(again(found, config=config)).makespan > report.of_record(found, took).makespan
+    assert report.of_world(run_again(found, config=config)).makespan > report.of_record(found, took).makespan
 
 
 # --- refused settings -----------------------------------------------------------------------------------------------
@@ -256,13 +258,13 @@ def test_a_slice_that_the_other_cluster_lacks_is_named(patch: pytest.MonkeyPatch
     found = workload(recorded.run())
     setup = settings.changed_setup(found.cluster, hosts=None, islands=1)
     with pytest.raises(Impossible, match=r"'chain' of client 'ann' names island 'i1' .* add --anywhere"):
-        again(found, setup=setup)
-    assert len(submitted(again(found, setup=setup, free=True).trace)) == 2
+        run_again(found, setup=setup)
+    assert len(submit_times(run_again(found, setup=setup, free=True).trace)) == 2
     small = settings.changed_setup(found.cluster, hosts=1, islands=None)
     with pytest.raises(Impossible, match=r"a slice 'all' of 4 devices, for which no island .* has room"):
-        again(found, setup=small)
+        run_again(found, setup=small)
     with pytest.raises(Impossible, match="2 weights, 1:2, and the log has 1 clients: ann"):
-        again(found, weights=(1, 2))
+        run_again(found, weights=(1, 2))
 
 
 MINE = """

@@ -1,11 +1,11 @@
-"""What all tests share: hypothesis's settings, and the option that rewrites golden files."""
+"""What all tests share: the settings of hypothesis, and the option that rewrites golden files."""
 
 import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# `repeat` draws the same examples every time: a red `make test` means that the code changed, not the dice.
+# `repeat` draws the same examples every time: a red `make test` means that the code changed, not the random seed.
 # `explore` draws afresh, and many more: `make test-full`. Neither judges by the clock: machines are shared.
 settings.register_profile(
     "repeat", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -17,7 +17,7 @@ settings.load_profile("repeat")
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell's background job ignores Ctrl-C, and so would all that it starts; some tests press it.
+    # A background job of a shell ignores Ctrl-C, and so would all processes that it starts. Some tests press Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -1,6 +1,6 @@
 """The program that puts faults on a real cluster: its parts alone, and a short schedule on processes.
 
-Longer: `python -m tests.chaos --minutes 10`. docs/testing.md tells how it works.
+Longer: `python -m tests.chaos --minutes 10`. docs/testing.md explains it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tests.chaos import journal
 from tests.chaos.campaign import Round
 from tests.chaos.inject import Injected
 from tests.chaos.journal import Call
-from tests.chaos.judge import FAILED, OUTCOMES, Bounds, Seen, Verdict, judge
-from tests.chaos.processes import Death, Policy, Process, Usage, strays, usage
+from tests.chaos.judge import FAILED, OUTCOMES, Bounds, RoundSeen, Verdict, judge
+from tests.chaos.processes import Policy, Process, ProcessEnd, Usage, strays, usage
 from tests.chaos.proxy import Proxy
 from tests.chaos.report import table
 from tests.chaos.schedule import KINDS, Fault, Schedule, Shape, draw, first, parse, rounds, text
@@ -37,13 +37,13 @@ CALM = Usage(40, 30, 1, 3, 200)
 # --- schedules ------------------------------------------------------------------------------------------------------
 
 
-def test_a_seed_is_one_schedule_however_long_it_is() -> None:
+def test_a_seed_always_draws_the_same_schedule_however_long_it_is() -> None:
     assert first(200, 7, SHAPE) == first(200, 7, SHAPE)
     assert first(50, 7, SHAPE) == first(200, 7, SHAPE)[:50]
     assert first(50, 7, SHAPE) != first(50, 8, SHAPE)
 
 
-def test_a_schedule_is_text_and_text_is_a_schedule() -> None:
+def test_a_schedule_can_be_written_as_text_and_read_back() -> None:
     drawn = first(300, 3, SHAPE)
     assert parse(text(drawn)) == drawn
     assert parse("kill agent-1 restart=0.3; stop controller lasts=15 # a remark") == (
@@ -63,12 +63,12 @@ def test_a_schedule_is_text_and_text_is_a_schedule() -> None:
         ("kill agent-1 moment=noon", "'moment=noon' is none of"),
     ],
 )
-def test_a_line_that_is_no_fault_is_told_with_what_would_be_one(line: str, words: str) -> None:
+def test_an_invalid_line_is_refused_with_a_valid_example(line: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         parse(line)
 
 
-def test_all_that_may_befall_is_drawn_and_stops_lie_around_the_lease() -> None:
+def test_all_kinds_of_faults_are_drawn_and_stops_lie_around_the_lease() -> None:
     drawn = first(4000, 0, SHAPE)
     assert {(fault.role, fault.kind) for fault in drawn} == {
         (role, kind) for role, kinds in KINDS.items() for kind in kinds
@@ -82,19 +82,19 @@ def test_all_that_may_befall_is_drawn_and_stops_lie_around_the_lease() -> None:
     assert sum(stops) / len(stops) < 2 * SHAPE.lease  # or few would fit into ten minutes
 
 
-def test_only_what_is_there_is_drawn() -> None:
+def test_faults_are_drawn_only_for_processes_that_exist() -> None:
     alone = first(500, 0, Shape(1, 1, (), 3.0, "timed"))
     assert {fault.target for fault in alone} == {"agent-0", "controller"}
 
 
-def test_rounds_end_where_the_cluster_is_to_stand_again() -> None:
+def test_a_round_ends_where_the_cluster_is_to_recover() -> None:
     a, b, c = parse("kill agent-0; kill agent-1 gap=2; kill agent-2")
     assert list(rounds((a, b, c))) == [(a, b), (c,)]
     assert max(len(each) for each in rounds(first(500, 1, SHAPE))) == 2
     assert next(rounds(draw(1, SHAPE))) == next(rounds(first(10, 1, SHAPE)))
 
 
-def test_a_schedule_is_shrunk_to_what_makes_it_fail() -> None:
+def test_a_schedule_is_shrunk_to_the_faults_that_make_it_fail() -> None:
     whole = first(20, 5, SHAPE)
     needed = {whole[3], whole[11]}
 
@@ -117,9 +117,9 @@ def error(code: str = "host-lost", **options: object) -> Call:
     return call("error", **{"kind": "RunError", "code": code, "text": "host 1 was lost"} | options)
 
 
-def seen(*calls: Call, fault: str = "kill agent-1 restart=0.3", **options: object) -> Seen:
+def seen(*calls: Call, fault: str = "kill agent-1 restart=0.3", **options: object) -> RoundSeen:
     (made,) = parse(fault)
-    found = Seen(
+    found = RoundSeen(
         injected=[Injected(made, 100.0, over=100.3)], calls=list(calls), deaths=[], stood=104.0, resumed=104.5,
         ended=106.0, before={"agent-0": CALM}, after={"agent-0": CALM}, touched=frozenset({0}),
         islands={"train-0": (0,), "puts-1": (1,)},
@@ -129,13 +129,13 @@ def seen(*calls: Call, fault: str = "kill agent-1 restart=0.3", **options: objec
     return found
 
 
-def of(found: Seen) -> Verdict:
+def verdict(found: RoundSeen) -> Verdict:
     return judge(found, BOUNDS)
 
 
-def test_what_was_promised_is_no_failure() -> None:
-    assert of(seen(call())).outcome == "ok"
-    told = of(seen(error(), call(begun=104.0, ended=104.2)))
+def test_outcomes_within_the_promises_are_no_failure() -> None:
+    assert verdict(seen(call())).outcome == "ok"
+    told = verdict(seen(error(), call(begun=104.0, ended=104.2)))
     assert (told.outcome, told.failed, told.codes, told.findings) == ("error", False, {"host-lost": 1}, [])
     assert (told.to_error, told.to_resume) == (2.0, 4.5)
 
@@ -148,8 +148,8 @@ def test_what_was_promised_is_no_failure() -> None:
          seen(call("", ended=None, what="put"), resumed=None, waiting="no good call of train-0")),
         ("hang", "2 x train-0: RunError .peer.", seen(error("peer"), error("peer"), resumed=None)),
         ("hang", "island i0 is forming", seen(stood=None, waiting="island i0 is forming")),
-        ("died", "agent-0 .pid 9. ended by itself with -6", seen(deaths=[Death(101.0, "agent-0", 9, -6, 0)])),
-        ("died", "told to end, ended with 1", seen(deaths=[Death(101.0, "agent-0", 9, 1, signal.SIGTERM)])),
+        ("died", "agent-0 .pid 9. ended by itself with -6", seen(deaths=[ProcessEnd(101.0, "agent-0", 9, -6, 0)])),
+        ("died", "told to end, ended with 1", seen(deaths=[ProcessEnd(101.0, "agent-0", 9, 1, signal.SIGTERM)])),
         ("spread", "of puts-1 is not on the island", seen(error(client="puts-1"))),
         ("leak", "agent-0 has 671 threads, and had 40",
          seen(after={"agent-0": msgspec.structs.replace(CALM, threads=671)})),
@@ -165,21 +165,21 @@ def test_what_was_promised_is_no_failure() -> None:
         ("late", "all stands 60.0 s after, bound 9.3 s", seen(call(), stood=160.0)),
     ],
 )  # fmt: skip
-def test_what_was_not_promised_is(outcome: str, words: str, found: Seen) -> None:
-    told = of(found)
+def test_outcomes_beyond_the_promises_are_failures(outcome: str, words: str, found: RoundSeen) -> None:
+    told = verdict(found)
     assert told.outcome == outcome
     assert told.failed
     with pytest.raises(AssertionError, match=words):
         raise AssertionError("\n".join(told.findings))
 
 
-def test_the_worst_counts_and_all_is_told() -> None:
-    told = of(seen(error("peer"), call("wrong")))
+def test_the_worst_outcome_counts_and_all_are_listed() -> None:
+    told = verdict(seen(error("peer"), call("wrong")))
     assert told.outcome == "wrong"
     assert len(told.findings) == 2
 
 
-def test_what_is_forgiven_hides_nothing_else() -> None:
+def test_a_forgiven_outcome_hides_no_other() -> None:
     found = seen(error("peer"), quiet="3 buffers, and nobody holds any")
     assert judge(found, BOUNDS).outcome == "leak"
     told = judge(found, BOUNDS, ("leak",))
@@ -189,15 +189,17 @@ def test_what_is_forgiven_hides_nothing_else() -> None:
 
 def test_a_call_of_a_client_that_was_killed_need_not_end() -> None:
     found = seen(call("", ended=None, what="put"), resumed=None, gone=frozenset({7}))
-    assert "none open" in of(found).findings[0]
+    assert "none open" in verdict(found).findings[0]
 
 
-def test_a_restart_is_named_where_there_was_one() -> None:
-    assert of(seen(error("restart"), fault="kill controller restart=0.3")).outcome == "error"
-    assert of(seen(error("restart"), deaths=[Death(101.0, "controller", 9, -9, 9)])).outcome == "error"
+def test_an_error_must_name_a_restart_if_there_was_one() -> None:
+    assert verdict(seen(error("restart"), fault="kill controller restart=0.3")).outcome == "error"
+    assert (
+        verdict(seen(error("restart"), deaths=[ProcessEnd(101.0, "controller", 9, -9, 9)])).outcome == "error"
+    )
 
 
-def test_bounds_follow_from_the_lease_and_from_how_long_a_fault_lasts() -> None:
+def test_bounds_follow_from_the_lease_and_from_the_length_of_a_fault() -> None:
     def bound(fault: str, over: float, lease: float = 3.0) -> float:
         return (
             Bounds(lease, start=4.0).error_by([Injected(parse(fault)[0], 100.0, 100.0 + over)], 200.0) - 100.0
@@ -210,7 +212,7 @@ def test_bounds_follow_from_the_lease_and_from_how_long_a_fault_lasts() -> None:
     assert bound("terminate agent-0", 5.0) == 3.0 + 20.0 + 3.0  # it is drained
 
 
-def test_a_cluster_that_does_not_stand_says_why() -> None:
+def test_a_cluster_that_is_not_whole_says_why() -> None:
     host = {"host": 0, "connected": True, "member": True}
     island = {"name": "i0", "phase": "running", "hosts": [host], "stalled": 0, "under_way": 0, "late": []}
     whole = {"islands": [island], "runs": 0, "buffers": 0}
@@ -223,7 +225,7 @@ def test_a_cluster_that_does_not_stand_says_why() -> None:
     assert standing({**whole, "buffers": 2}, quiet=True) == "2 buffers, and nobody holds any"
 
 
-def test_the_table_has_a_line_a_kind_and_all_outcomes() -> None:
+def test_the_table_has_a_line_for_each_kind_and_all_outcomes() -> None:
     one, two = parse("kill agent-1; stop controller lasts=3 gap=1")
     good = Verdict(outcome="ok", findings=[], codes={}, to_error=1.0, to_resume=5.0)
     bad = Verdict(outcome="hang", findings=["hang: ..."], codes={})
@@ -236,7 +238,7 @@ def test_the_table_has_a_line_a_kind_and_all_outcomes() -> None:
 # --- the journal, processes and proxies -----------------------------------------------------------------------------
 
 
-def test_a_journal_is_read_as_it_grows_though_its_writer_is_killed(tmp_path: Path) -> None:
+def test_a_journal_can_be_read_while_it_grows_even_if_its_writer_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "j"
     reader, writer = journal.Reader("ann", path), journal.Writer(path, 11)
     reader.read()
@@ -258,7 +260,7 @@ def test_a_journal_is_read_as_it_grows_though_its_writer_is_killed(tmp_path: Pat
     assert list(reader.paused) == [12]
 
 
-def ticks(process: Process, over: Callable[[], bool]) -> list[Death]:
+def ticks(process: Process, over: Callable[[], bool]) -> list[ProcessEnd]:
     found = []
     end = time.monotonic() + 30
     while not over():
@@ -268,7 +270,7 @@ def ticks(process: Process, over: Callable[[], bool]) -> list[Death]:
     return found
 
 
-def test_a_supervisor_starts_again_what_ends_and_says_who_ended_it(tmp_path: Path) -> None:
+def test_a_supervisor_restarts_a_process_and_says_whether_a_fault_ended_it(tmp_path: Path) -> None:
     process = Process(
         "p", tmp_path / "log", lambda port: ["http.server", "--bind", "127.0.0.1", str(port)], 0
     )
@@ -289,7 +291,7 @@ def test_a_supervisor_starts_again_what_ends_and_says_who_ended_it(tmp_path: Pat
     assert not process.alive
 
 
-def test_what_is_left_behind_is_seen_until_it_ends() -> None:
+def test_a_process_left_behind_is_listed_until_it_ends() -> None:
     known = strays([])
     left = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
@@ -304,7 +306,7 @@ def test_what_is_left_behind_is_seen_until_it_ends() -> None:
 
 
 def proxied(work: Callable[[Proxy, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> None:
-    """With a connection, through the proxy, to a server that says again what it hears."""
+    """Run with a connection, through the proxy, to a server that repeats what it receives."""
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(100):
@@ -328,7 +330,7 @@ def proxied(work: Callable[[Proxy, asyncio.StreamReader, asyncio.StreamWriter], 
 
 
 @pytest.mark.parametrize("mode", ["hold", "up", "down"])
-def test_a_proxy_holds_what_is_said_until_it_goes_on(mode: str) -> None:
+def test_a_held_proxy_keeps_messages_until_it_goes_on(mode: str) -> None:
     async def work(proxy: Proxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"one")
         assert await reader.readexactly(3) == b"one"
@@ -343,7 +345,7 @@ def test_a_proxy_holds_what_is_said_until_it_goes_on(mode: str) -> None:
     proxied(work)
 
 
-def test_a_proxy_cuts_and_lets_nobody_in_until_it_goes_on() -> None:
+def test_a_cut_proxy_accepts_no_connection_until_it_goes_on() -> None:
     async def work(proxy: Proxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await proxy.set("delay")
         writer.write(b"one")
@@ -364,7 +366,7 @@ def test_a_proxy_cuts_and_lets_nobody_in_until_it_goes_on() -> None:
     proxied(work)
 
 
-# --- all of it ------------------------------------------------------------------------------------------------------
+# --- everything together --------------------------------------------------------------------------------------------
 
 
 def chaos(*words: str) -> str:
@@ -374,18 +376,18 @@ def chaos(*words: str) -> str:
     return found.stdout
 
 
-def test_a_short_schedule_on_processes_shows_nothing_that_was_not_promised() -> None:
+def test_a_short_schedule_on_processes_breaks_no_promise() -> None:
     said = chaos("--platform", "timed", "--islands", "1", "--lease", "2", "--schedule",
                  "kill agent-1 restart=0.2; stop agent-0 lasts=3; kill controller restart=0.3")  # fmt: skip
     assert "kill controller" in said
 
 
 @pytest.mark.full
-def test_ten_minutes_on_cpu_devices_show_nothing_that_was_not_promised() -> None:
+def test_ten_minutes_on_cpu_devices_break_no_promise() -> None:
     chaos("--minutes", "10", "--seed", "1")
 
 
 @pytest.mark.full
 def test_after_fifty_epochs_no_process_holds_more_than_after_the_first() -> None:
-    """One thread or file more for each epoch would be told."""
+    """One thread or file more for each epoch would be noticed."""
     chaos("--islands", "1", "--minutes", "15", "--schedule", "kill coordination-0", "--repeat", "50")

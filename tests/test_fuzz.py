@@ -1,6 +1,6 @@
-"""The fuzzer: two hundred seeds each time, more under `full`; and that it finds what was planted.
+"""The fuzzer: two hundred seeds each time, more under `full`; and it finds the planted bugs.
 
-Longer hunts: `python -m tests.fuzz --seeds 10000`. docs/testing.md tells how it works.
+Longer hunts: `python -m tests.fuzz --seeds 10000`. docs/testing.md explains it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.fuzz.play import Result, play
 from tests.fuzz.shrink import shrink
 
 SEEDS, CHUNK = 200, 10
-FOUND = {  # once; and what was wrong
+FOUND = {  # a seed that failed once, and what was wrong
     3474: "a second name for a result that was taken back, and made elsewhere",
     20468: "bytes that stayed counted when a client died while its island changed its epoch",
     100544: "credits promised to a sender that is gone",
@@ -43,7 +43,7 @@ def test_no_seed_breaks_a_promise(first: int) -> None:
 
 
 @pytest.mark.parametrize("seed", FOUND, ids=FOUND.values())
-def test_what_was_found_once_stays_mended(seed: int) -> None:
+def test_bugs_that_were_found_once_stay_fixed(seed: int) -> None:
     judge(draw(seed))
 
 
@@ -63,7 +63,7 @@ def test_a_seed_is_one_case_and_a_case_is_one_history(seed: int) -> None:
     assert one.diary == other.diary
 
 
-def test_seeds_are_calm_and_stormy() -> None:
+def test_some_seeds_have_no_faults_and_others_have_many() -> None:
     cases = [draw(seed) for seed in (*range(200), *range(ANEW, ANEW + 100))]
     weather = [{type(action).__name__ for action in case.actions} for case in cases]
     kinds = set.union(*weather)
@@ -74,7 +74,7 @@ def test_seeds_are_calm_and_stormy() -> None:
     assert len(FEATURES) >= 10
 
 
-def test_a_failing_case_is_shrunk_to_what_makes_it_fail() -> None:
+def test_a_failing_case_is_shrunk_to_the_actions_that_make_it_fail() -> None:
     case = draw(0)
     assert len(case.actions) > 10
 
@@ -105,7 +105,7 @@ def test_a_planted_bug_is_gone_afterwards() -> None:
     judge(draw(0))
 
 
-def test_the_bugs_are_many_and_each_says_what_it_is() -> None:
+def test_there_are_many_planted_bugs_and_each_has_a_description() -> None:
     assert len(BUGS) >= 20
     assert all(bug.sentence for bug in BUGS.values())
     assert set(QUICK) <= set(BUGS)

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("core", "sim", "backend", "seaway", "experiments")
-FACED = ("core", "sim", "backend", "seaway")  # rooms whose packages are imported by their faces
+FACED = ("core", "sim", "backend", "seaway")  # packages that are imported only by their `__init__`
 PACKAGES = tuple(
     path.parent.relative_to(ROOT).as_posix()
     for room in ROOMS
@@ -19,7 +19,7 @@ PACKAGES = tuple(
 
 
 def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run import-linter on the rooms in `folder`, by the contracts of the pyproject.toml there."""
+    """Run import-linter on the packages in `folder`, by the contracts of the pyproject.toml there."""
     command = "from importlinter.cli import lint_imports_command as run; run(['--no-cache', '--no-logo'])"
     return subprocess.run(
         [sys.executable, "-c", command], cwd=folder, capture_output=True, text=True, check=False
@@ -33,7 +33,7 @@ def test_the_contracts_hold() -> None:
 
 @pytest.fixture
 def house(tmp_path: Path) -> Path:
-    """An empty house with our contracts."""
+    """Empty packages with our contracts."""
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for room in (*ROOMS, *PACKAGES):
         (tmp_path / room).mkdir(exist_ok=True)
@@ -41,7 +41,7 @@ def house(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_an_empty_house_is_in_order(house: Path) -> None:
+def test_empty_packages_pass(house: Path) -> None:
     assert lint_imports(house).returncode == 0
 
 
@@ -79,7 +79,7 @@ def test_an_empty_house_is_in_order(house: Path) -> None:
         ),
     ],
 )
-def test_what_a_room_may_not_import(house: Path, room: str, planted: str) -> None:
+def test_forbidden_imports_are_found(house: Path, room: str, planted: str) -> None:
     (house / room / "planted.py").write_text(planted)
     result = lint_imports(house)
     assert result.returncode == 1
@@ -97,17 +97,17 @@ def test_what_a_room_may_not_import(house: Path, room: str, planted: str) -> Non
         ("experiments", "import core, sim, backend, seaway"),
     ],
 )
-def test_what_a_room_may_import(house: Path, room: str, planted: str) -> None:
+def test_allowed_imports_pass(house: Path, room: str, planted: str) -> None:
     (house / room / "planted.py").write_text(planted)
     result = lint_imports(house)
     assert result.returncode == 0, result.stdout
 
 
-# --- packages are imported by their faces -------------------------------------------------------------------------
+# --- packages are imported by their `__init__` --------------------------------------------------------------------
 
 
 def imported(path: Path, text: str) -> list[str]:
-    """All modules that it imports from, by their full names; also late, and for types alone."""
+    """All modules that it imports from, by their full names; also inside functions, and for types alone."""
     package = [*path.relative_to(ROOT).parent.parts]
     found = []
     for node in ast.walk(ast.parse(text)):
@@ -120,7 +120,7 @@ def imported(path: Path, text: str) -> list[str]:
 
 
 def past_a_face(path: Path, text: str) -> list[str]:
-    """What it imports of a package otherwise than from that package's `__init__`."""
+    """The names that it imports of a package otherwise than from that package's `__init__`."""
     found = []
     for name in imported(path, text):
         file = ROOT.joinpath(*name.split(".")).with_suffix(".py")
@@ -130,7 +130,7 @@ def past_a_face(path: Path, text: str) -> list[str]:
     return found
 
 
-def test_packages_are_imported_by_their_faces() -> None:
+def test_packages_are_imported_by_their_init() -> None:
     past = {
         str(path.relative_to(ROOT)): names
         for room in ROOMS
@@ -156,5 +156,5 @@ def test_packages_are_imported_by_their_faces() -> None:
         ("seaway/planted.py", "from sim.hardware.setups import load", ["sim.hardware.setups"]),
     ],
 )
-def test_what_goes_past_a_face_is_seen(path: str, planted: str, past: list[str]) -> None:
+def test_an_import_past_the_init_is_found(path: str, planted: str, past: list[str]) -> None:
     assert past_a_face(ROOT / path, planted) == past

@@ -1,4 +1,4 @@
-"""One name, one meaning: each class and module of the product has a name of its own, but for a few with reasons."""
+"""One name, one meaning: each class and module of the product has a name of its own, except for a few with reasons."""
 
 import ast
 from collections import defaultdict
@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PRODUCT = ("core", "sim", "backend", "seaway")
 
-# Names that stand twice, and why.
+# Names that are used twice, and why.
 CLASSES = {
     "Computation": "core's is the compiled function that a user's `sw.jit` function, seaway's, stands for",
     "Program": "core's is what a user's `@sw.program`, seaway's, is traced to",
@@ -28,7 +28,7 @@ def files() -> list[Path]:
 
 
 def classes() -> dict[str, list[str]]:
-    """Where each class stands."""
+    """The files that define each class."""
     found = defaultdict(list)
     for path in files():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -45,7 +45,7 @@ def modules() -> dict[str, list[str]]:
     return found
 
 
-def twice(found: dict[str, list[str]]) -> dict[str, list[str]]:
+def duplicates(found: dict[str, list[str]]) -> dict[str, list[str]]:
     return {name: places for name, places in found.items() if len(places) > 1}
 
 
@@ -55,15 +55,15 @@ def test_the_search_sees_the_product() -> None:
 
 
 def test_a_class_has_a_name_of_its_own() -> None:
-    several = {name: places for name, places in twice(classes()).items() if name not in CLASSES}
+    several = {name: places for name, places in duplicates(classes()).items() if name not in CLASSES}
     assert not several, f"rename all but one, or say in CLASSES why they are the same: {several}"
 
 
 def test_a_module_has_a_name_of_its_own() -> None:
-    several = {name: places for name, places in twice(modules()).items() if name not in MODULES}
+    several = {name: places for name, places in duplicates(modules()).items() if name not in MODULES}
     assert not several, f"rename all but one, or say in MODULES why they are the same: {several}"
 
 
 def test_the_exceptions_are_needed() -> None:
-    assert sorted(CLASSES) == sorted(CLASSES.keys() & twice(classes()))
-    assert sorted(MODULES) == sorted(MODULES.keys() & twice(modules()))
+    assert sorted(CLASSES) == sorted(CLASSES.keys() & duplicates(classes()))
+    assert sorted(MODULES) == sorted(MODULES.keys() & duplicates(modules()))

@@ -1,7 +1,7 @@
-"""The notebooks run as a user would run them, without a warning, and stand in the tree with their outputs.
+"""The notebooks run as a user would run them, without a warning, and are committed with their outputs.
 
-`make test ARGS="tests/test_notebooks.py --rewrite"` runs them and keeps what they say now; look at the pictures before
-you commit them. Text has to stay the same; pictures have to be there.
+`make test ARGS="tests/test_notebooks.py --rewrite"` runs them and keeps their current outputs; look at the pictures
+before you commit them. Text has to stay the same; pictures have to be there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nbclient import NotebookClient
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PATIENCE = 300  # seconds for a cell, on a machine that is busy; a notebook takes a few
-PROGRESS = re.compile(r"\s*(?:\r|simulated [^\r\n]*)*\s*")  # a line that comes and goes on a slow machine
+PROGRESS = re.compile(r"\s*(?:\r|simulated [^\r\n]*)*\s*")  # a line that appears only on a slow machine
 
 
 def read(path: Path) -> Any:
@@ -42,19 +42,19 @@ def sections(notebook: Any) -> Iterator[tuple[str, list[Any]]]:
 
 
 def pictures(cells: list[Any]) -> int:
-    """That show something."""
+    """Pictures that show something."""
     found = [output.get("data", {}).get("image/png") for cell in cells for output in cell.outputs]
     return sum(drawn(base64.b64decode(each)) > 0.01 for each in found if each)
 
 
 def drawn(png: bytes) -> float:
-    """What part of it is not white."""
+    """The part of it that is not white."""
     pixels = image.imread(BytesIO(png), format="png")[:, :, :3]
     return float((pixels < 0.99).any(axis=2).mean())
 
 
 def texts(notebook: Any) -> list[str]:
-    """What it says in words: tables, and what was printed. A picture's text is its object's name, and means nothing."""
+    """The output in words: tables, and printed text. A picture's text is its object's name, and means nothing."""
     found = []
     for output in (output for cell in notebook.cells for output in cell.get("outputs", ())):
         data = output.get("data", {})
@@ -66,7 +66,7 @@ def texts(notebook: Any) -> list[str]:
 
 
 def executed(path: Path, folder: Path) -> Any:
-    """Run in an empty folder; what comes and goes is left out."""
+    """Run it in an empty folder. Lines that come and go are left out."""
     notebook = read(path)
     client = NotebookClient(
         notebook, timeout=PATIENCE, record_timing=False, resources={"metadata": {"path": str(folder)}}
@@ -85,7 +85,7 @@ def executed(path: Path, folder: Path) -> Any:
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is written to, or read from, the home of whoever runs the tests."""
+    """Write and read nothing in the home of the user that runs the tests."""
     for name in (
         "JUPYTER_CONFIG_DIR",
         "JUPYTER_DATA_DIR",
@@ -102,7 +102,7 @@ def test_there_are_notebooks() -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_runs_and_says_what_it_said(path: Path, tmp_path: Path, rewrite: bool) -> None:
+def test_a_notebook_runs_and_gives_its_committed_output(path: Path, tmp_path: Path, rewrite: bool) -> None:
     now = executed(path, tmp_path)
     errors = [
         output for cell in now.cells for output in cell.get("outputs", ()) if output.get("name") == "stderr"
@@ -116,7 +116,7 @@ def test_it_runs_and_says_what_it_said(path: Path, tmp_path: Path, rewrite: bool
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_is_kept_with_its_outputs(path: Path) -> None:
+def test_a_notebook_is_committed_with_its_outputs(path: Path) -> None:
     notebook = read(path)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1)), "not run from the top"
@@ -126,7 +126,7 @@ def test_it_is_kept_with_its_outputs(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_uses_what_users_have(path: Path) -> None:
+def test_a_notebook_imports_only_public_names(path: Path) -> None:
     code = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "code")
     assert "import seaway as sw" in code
     assert not re.search(r"^\s*(?:from|import) (?:core|sim|experiments|tests)\b", code, re.MULTILINE)

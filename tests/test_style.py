@@ -1,4 +1,4 @@
-"""Rules of the house that no linter has: a file fits in a head, and no machine's paths are in the tree."""
+"""Rules that no linter has: files and functions are small, and no machine's paths are in the tree."""
 
 import ast
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 ROOMS = ("core", "sim", "backend", "seaway", "experiments")
 
-FILE_LINES = 500  # a file that grows past this is usually two rooms
+FILE_LINES = 500  # a file that grows past this usually has two subjects
 FUNCTION_LINES = 70  # what fits on one screen
 
 NOT_OURS = {"__pycache__", "build", "dist", "node_modules"}
@@ -16,7 +16,7 @@ A_HOME = re.compile(r"(?<![\w.~$}])/(?:root|home/\w+|Users/\w+)\b")
 
 
 def files(folder: Path = ROOT) -> Iterator[Path]:
-    """All files of ours below `folder`; of the hidden folders, only .ci/ is."""
+    """All files of ours below `folder`. Hidden folders other than .ci/ are left out."""
     for path in sorted(folder.iterdir()):
         if not path.is_dir():
             yield path
@@ -51,7 +51,7 @@ def test_the_rules_see_our_files() -> None:
     assert {"core/__init__.py", "tests/test_style.py", ".ci/run", "README.md"} <= seen
 
 
-def test_a_file_is_one_room() -> None:
+def test_a_file_is_not_too_long() -> None:
     long = {name(path): n for path in python_files() if (n := len(lines_of(path))) > FILE_LINES}
     assert not long, f"over {FILE_LINES} lines; split them: {long}"
 
@@ -66,7 +66,7 @@ def test_a_function_fits_on_one_screen() -> None:
     assert not long, f"over {FUNCTION_LINES} lines; split them: {long}"
 
 
-def test_a_module_says_what_it_is() -> None:
+def test_a_module_has_a_docstring() -> None:
     silent = [
         name(path)
         for path in python_files()
@@ -76,7 +76,7 @@ def test_a_module_says_what_it_is() -> None:
     assert not silent, f"no docstring at the top: {silent}"
 
 
-def test_no_file_knows_a_machine() -> None:
+def test_no_file_contains_a_path_of_a_machine() -> None:
     found = []
     for path in files():
         try:
@@ -87,7 +87,7 @@ def test_no_file_knows_a_machine() -> None:
     assert not found, f"an absolute path into somebody's home: {found}"
 
 
-def test_what_counts_as_a_home() -> None:
+def test_home_folders_are_recognised() -> None:
     homes = ["/ho" + "me/ann/x", "in /ro" + "ot/.cache", "'/Us" + "ers/ann'"]
     others = ["~/x", "$HOME/x", "docs/root/x", "core/home/x.py", "/rooted", "${root}/root"]
     assert all(A_HOME.search(text) for text in homes)

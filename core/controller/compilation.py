@@ -72,13 +72,13 @@ class Compilation:
         if rows.ready_at == self._state.epochs:
             return True
         formed = True
-        for island in rows.island_hosts:
-            book = self._state.islands[island]
-            if book.formed != book.epoch:
+        for number in rows.island_hosts:
+            island = self._state.islands[number]
+            if island.formed != island.epoch:
                 formed = False  # asked once the epoch has formed
                 continue
-            self.tell(rows, island)
-            self._request(rows, island, book.epoch)
+            self.tell(rows, number)
+            self._request(rows, number, island.epoch)
         return formed and self._is_compiled(rows)
 
     def is_ready(self, rows: PlanRows) -> bool:

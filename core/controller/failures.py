@@ -67,32 +67,32 @@ class Failures:
 
     # --- hosts ---------------------------------------------------------------------------------------------------
 
-    def host_lost(self, book: IslandState, host: int, reason: str, now: int) -> None:
+    def host_lost(self, island: IslandState, host: int, reason: str, now: int) -> None:
         blame = Blame(
-            "host-lost", f"host {host} of island {book.island.name!r} was lost: {reason}", host=host
+            "host-lost", f"host {host} of island {island.island.name!r} was lost: {reason}", host=host
         )
-        self._remap(book)
-        for entry in self._in_flight.touching(book.island.index, spans.one(host)):
-            self._cut_flight(book, entry, spans.one(host), blame, now)
+        self._remap(island)
+        for entry in self._in_flight.touching(island.island.index, spans.one(host)):
+            self._cut_flight(island, entry, spans.one(host), blame, now)
         for buffer in self._refs.on_host(host):
-            book.dropped.append(buffer)
+            island.dropped.append(buffer)
             self._refs.lost(buffer, blame)
         self._fail_started(lambda run: _needs_host(run, host), blame, now)
         self._compilation.hosts_gone(spans.one(host))
 
-    def host_left(self, book: IslandState, host: int, reason: str, now: int) -> None:
+    def host_left(self, island: IslandState, host: int, reason: str, now: int) -> None:
         """It has drained: nothing is in flight there. What still lies on it is lost all the same."""
         blame = Blame(
-            "host-left", f"host {host} of island {book.island.name!r} has left: {reason}", host=host
+            "host-left", f"host {host} of island {island.island.name!r} has left: {reason}", host=host
         )
-        self._remap(book)
+        self._remap(island)
         for buffer in self._refs.on_host(host):
             self._refs.lost(buffer, blame)
         self._fail_started(lambda run: _needs_host(run, host), blame, now)
 
-    def _remap(self, book: IslandState) -> None:
+    def _remap(self, island: IslandState) -> None:
         """New places for slices that have lost a device. Plans for the old ones are forgotten."""
-        for moved in self._resources.remap(book.island.index):
+        for moved in self._resources.remap(island.island.index):
             self._lowerings.forget_place(moved.old)
             self._state.map_changed = True
 
@@ -104,12 +104,12 @@ class Failures:
 
     # --- entries -------------------------------------------------------------------------------------------------
 
-    def _cut_flight(self, book: IslandState, entry: InFlight, gone: Spans, blame: Blame, now: int) -> None:
+    def _cut_flight(self, island: IslandState, entry: InFlight, gone: Spans, blame: Blame, now: int) -> None:
         """A member of it is gone."""
         if entry.blame is None or entry.blame.code in OF_ANOTHER:
             entry.blame = self._completion.named(entry, blame)
         if entry.kind == "gang":
-            book.abandon.append(entry.seq)
+            island.abandon.append(entry.seq)
             self._state.observe(Abandoned(entry.seq))
             self._completion.end(entry, now)
             return
@@ -126,7 +126,7 @@ class Failures:
 
     def flight_failed(self, entry: InFlight, blame: Blame, now: int) -> None:
         """It outlasted its hard bound, or could not be launched. A gang ends its epoch: its members may be anywhere."""
-        book = self._state.islands[entry.island]
+        island = self._state.islands[entry.island]
         blame = self._completion.named(entry, blame)
         if entry.kind != "gang":
             entry.blame = entry.blame or blame
@@ -136,10 +136,10 @@ class Failures:
                 return
             # Its hosts have been told to end it, and have not: hosts that do not take the next seat are lost.
             self._completion.end(entry, now)
-            self.membership.broken(book, now)
+            self.membership.broken(island, now)
             return
-        self._cut_flight(book, entry, spans.EMPTY, blame, now)
-        self.membership.broken(book, now)
+        self._cut_flight(island, entry, spans.EMPTY, blame, now)
+        self.membership.broken(island, now)
 
     # --- a world that is broken ----------------------------------------------------------------------------------
 
@@ -147,83 +147,87 @@ class Failures:
         """A collective failed because of another member, so connections between members are broken, and stay so: this
         epoch ends. If the other one is dead, its lease will say so, and the run fails for that; nothing enters until
         then. If all members of the gang have said that it ended, or nobody's lease has run out, they live."""
-        book = self._state.islands[entry.island]
+        island = self._state.islands[entry.island]
         key = ("peer", entry.island)
         if not entry.left:
-            self._world_broken(book, entry.blame, now)
+            self._world_broken(island, entry.blame, now)
         elif not self._watch.waits_for(key):
-            book.scheduler.paused = True
-            book.stale_world = True
+            island.scheduler.paused = True
+            island.stale_world = True
             blame, lease = entry.blame, self._state.config.lease
-            self._watch.begin_for(key, now, lease, lambda at: self._world_broken(book, blame, at))
+            self._watch.begin_for(key, now, lease, lambda at: self._world_broken(island, blame, at))
 
-    def _world_broken(self, book: IslandState, said: Blame | None, now: int) -> None:
+    def _world_broken(self, island: IslandState, said: Blame | None, now: int) -> None:
         """All gangs of several hosts are given up: of those that have not failed yet, no host may wait for another."""
-        where = f"hosts {spans.text(book.members)} of island {book.island.name!r}"
+        where = f"hosts {spans.text(island.members)} of island {island.island.name!r}"
         cause = said.cause.partition("\n")[0] if said is not None else ""
         blame = Blame("world", f"the connections between {where} broke: {cause}")
-        for entry in self._in_flight.on(book.island.index):
+        for entry in self._in_flight.on(island.island.index):
             # The end of one may have explained, and so ended, others that waited for its reason.
             if (
                 self._state.in_flight.get(entry.seq) is entry
                 and entry.kind == "gang"
                 and spans.count(entry.hosts) > 1
             ):
-                self._cut_flight(book, entry, spans.EMPTY, blame, now)
+                self._cut_flight(island, entry, spans.EMPTY, blame, now)
         self._outbox.effect(Tell(f"{blame.cause}; the island forms anew"))
-        self.membership.broken(book, now)
+        self.membership.broken(island, now)
 
-    def give_up_flights(self, book: IslandState, now: int) -> None:
+    def give_up_flights(self, island: IslandState, now: int) -> None:
         """An island cannot drain: what is left will not end by itself."""
-        for entry in self._in_flight.on(book.island.index):
+        for entry in self._in_flight.on(island.island.index):
             if self._state.in_flight.get(entry.seq) is entry:
                 blame = Blame("timeout", "it did not end in time for the island to form anew")
                 entry.blame = entry.blame or self._completion.named(entry, blame)
                 if entry.kind == "gang":
-                    book.abandon.append(entry.seq)
+                    island.abandon.append(entry.seq)
                     self._state.observe(Abandoned(entry.seq))
                 elif entry.transfer >= 0:
                     self.poison_transfer(entry, blame)
                 self._completion.end(entry, now)
-        self.membership.move_on(book, now)
+        self.membership.move_on(island, now)
 
-    def trouble(self, book: IslandState, report: Trouble, now: int) -> None:
+    def trouble(self, island: IslandState, report: Trouble, now: int) -> None:
         """A launch failed on one host while its peers wait in it; or a device is lost; or a host is confused."""
         self._outbox.effect(Tell(f"trouble on host {report.host}: {report.blame}"))
         if report.device >= 0:
-            self._device_lost(book, report.host, report.device, report.blame, now)
+            self._device_lost(island, report.host, report.device, report.blame, now)
             return
         entry = self._state.in_flight.get(report.seq)
         if entry is not None:
             self.flight_failed(entry, report.blame, now)
         elif report.blame.code == "protocol":
-            self.membership.lost(book, report.host, report.blame.cause, now)
+            self.membership.lost(island, report.host, report.blame.cause, now)
 
-    def _device_lost(self, book: IslandState, host: int, device: int, blame: Blame, now: int) -> None:
-        if book.island.index != self._state.cluster.island_of_device(
+    def _device_lost(self, island: IslandState, host: int, device: int, blame: Blame, now: int) -> None:
+        if island.island.index != self._state.cluster.island_of_device(
             device
         ).index or not self._resources.usable(device):
             return
         self._resources.device_lost(device)
-        self._remap(book)
-        for entry in self._in_flight.touching(book.island.index, spans.one(host)):
+        self._remap(island)
+        for entry in self._in_flight.touching(island.island.index, spans.one(host)):
             step = entry.run.plan.steps[entry.step] if entry.run is not None else None
             if isinstance(step, Gang) and device in step.place.devices():
-                self._cut_flight(book, entry, spans.EMPTY, blame, now)
+                self._cut_flight(island, entry, spans.EMPTY, blame, now)
         for buffer in self._refs.on_device(device):
-            book.dropped.append(buffer)
+            island.dropped.append(buffer)
             self._refs.lost(buffer, blame)
         self._fail_started(lambda run: _needs_device(run, device), blame, now)
-        self.membership.broken(book, now)
+        self.membership.broken(island, now)
 
     # --- an epoch has formed -------------------------------------------------------------------------------------
 
-    def epoch_formed(self, book: IslandState, now: int) -> None:
+    def epoch_formed(self, island: IslandState, now: int) -> None:
         """Its code is compiled anew; slices that waited may have their devices now."""
-        self._state.observe(EpochFormed(book.island.index, book.epoch, book.members))
-        moved = self._remap_all(book)
+        self._state.observe(EpochFormed(island.island.index, island.epoch, island.members))
+        moved = self._remap_all(island)
         for run in list(self._state.runs.values()):
-            if run.state == "running" and run.rows is not None and book.island.index in run.rows.island_hosts:
+            if (
+                run.state == "running"
+                and run.rows is not None
+                and island.island.index in run.rows.island_hosts
+            ):
                 self._dispatch.park(run)
                 if self._compilation.ask(run.rows):
                     self._state.plan_ready.append(run.plan.id)
@@ -231,22 +235,22 @@ class Failures:
             self._state.map_changed = False
             self._runs.lower_again(now)
         else:
-            self._runs.compile_again(book.island.index, now)
+            self._runs.compile_again(island.island.index, now)
         self._runs.slices_bound(now)
         self._admission.try_again()
 
-    def _remap_all(self, book: IslandState) -> bool:
-        self._remap(book)
+    def _remap_all(self, island: IslandState) -> bool:
+        self._remap(island)
         return self._state.map_changed
 
-    def new_host(self, book: IslandState, join: Join) -> None:
+    def new_host(self, island: IslandState, join: Join) -> None:
         """Gangs that a host still has from another controller's time will never be asked for again."""
-        book.epoch = max(book.epoch, join.epoch)
+        island.epoch = max(island.epoch, join.epoch)
         self._state.epochs += 1
-        book.stream.number = max(book.stream.number, join.last)
+        island.stream.number = max(island.stream.number, join.last)
         for seq in join.unfinished:
-            if seq not in book.abandon:
-                book.abandon.append(seq)
+            if seq not in island.abandon:
+                island.abandon.append(seq)
                 self._state.observe(Abandoned(seq))
 
 

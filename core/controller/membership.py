@@ -59,11 +59,11 @@ class Membership:
         """A host presents itself on its direct connection. Returns what is wrong with it, if anything."""
         if not 0 <= join.host < self._state.cluster.hosts:
             return f"host {join.host} is not in this cluster ({self._state.cluster.hosts} hosts)"
-        book = self._state.islands[self._state.cluster.island_of_host(join.host).index]
-        known = book.incarnations.get(join.host, -1)
+        island = self._state.islands[self._state.cluster.island_of_host(join.host).index]
+        known = island.incarnations.get(join.host, -1)
         if join.incarnation < known:
             return self._turn_away(peer, join, f"incarnation {join.incarnation} is older than {known}")
-        if join.incarnation <= book.dismissed.get(join.host, -1):
+        if join.incarnation <= island.dismissed.get(join.host, -1):
             # It was cut off and has not heard that it was given up: what it still has belongs to nobody.
             return self._turn_away(peer, join, f"incarnation {join.incarnation} was given up")
         wrong = self.recovery.nonsense(join)
@@ -71,28 +71,28 @@ class Membership:
             return f"host {join.host} {wrong}"
         if self._state.host_peers.get(peer, join.host) != join.host:
             return f"host {self._state.host_peers[peer]} joins as host {join.host}"
-        if join.epoch >= 0 and not self.recovery.under_way and not spans.contains(book.members, join.host):
+        if join.epoch >= 0 and not self.recovery.under_way and not spans.contains(island.members, join.host):
             return self._turn_away(peer, join, "it was not waited for any longer")
-        returned = join.incarnation > known and spans.contains(book.members, join.host)
-        old_peer = book.peers.get(join.host)
-        book.rewired()
+        returned = join.incarnation > known and spans.contains(island.members, join.host)
+        old_peer = island.peers.get(join.host)
+        island.rewired()
         if old_peer is not None and old_peer != peer:
             self._state.host_peers.pop(old_peer, None)
         if returned:
-            self.lost(book, join.host, "it came back as another incarnation", now)
-        book.peers[join.host] = peer
+            self.lost(island, join.host, "it came back as another incarnation", now)
+        island.peers[join.host] = peer
         self._state.host_peers[peer] = join.host
-        book.incarnations[join.host] = join.incarnation
-        if spans.contains(book.members, join.host):
-            self._path_lost(book, now)  # same incarnation, same seat: only its way to us has changed
+        island.incarnations[join.host] = join.incarnation
+        if spans.contains(island.members, join.host):
+            self._path_lost(island, now)  # same incarnation, same seat: only its way to us has changed
             return None
-        book.coming[join.host] = join
+        island.coming[join.host] = join
         self.recovery.reported(join)
-        self._failures.new_host(book, join)
-        if book.phase == "forming":
-            self._form_if_complete(book, now)
-        elif book.phase == "running":
-            self._change(book, now)
+        self._failures.new_host(island, join)
+        if island.phase == "forming":
+            self._form_if_complete(island, now)
+        elif island.phase == "running":
+            self._change(island, now)
         return None
 
     def _turn_away(self, peer: int, join: Join, reason: str) -> str | None:
@@ -105,269 +105,271 @@ class Membership:
         self._outbox.close(Close(peer, text, breach=""))
         return None
 
-    def _form_if_complete(self, book: IslandState, now: int) -> None:
-        if len(book.coming) < book.island.hosts:
+    def _form_if_complete(self, island: IslandState, now: int) -> None:
+        if len(island.coming) < island.island.hosts:
             # The grace is counted from the last that came: hosts that start one after another make one epoch.
             self._watch.begin(
-                ("forming", book.island.index),
+                ("forming", island.island.index),
                 now,
                 0,
-                lambda at: self._form_anyway(book, at),
-                lambda at: self._form_anyway(book, at),
+                lambda at: self._form_anyway(island, at),
+                lambda at: self._form_anyway(island, at),
             )
             return
-        self._form_anyway(book, now)
+        self._form_anyway(island, now)
 
-    def _form_anyway(self, book: IslandState, now: int) -> None:
+    def _form_anyway(self, island: IslandState, now: int) -> None:
         """Begin with the hosts that are here: all of them, or those that came before the grace was over."""
-        if book.phase == "forming" and book.coming:
-            self._watch.end(("forming", book.island.index))
-            book.turn("complete")
-            self._reform(book, now)
+        if island.phase == "forming" and island.coming:
+            self._watch.end(("forming", island.island.index))
+            island.turn("complete")
+            self._reform(island, now)
 
     # --- hosts go ----------------------------------------------------------------------------------------------
 
     def leave(self, host: int, reason: str, now: int) -> None:
         """Graceful: what is in flight ends first."""
-        book = self._state.island_of_host(host)
-        if not spans.contains(book.members, host):
-            book.coming.pop(host, None)
-            self._dismiss(book, host, reason)
+        island = self._state.island_of_host(host)
+        if not spans.contains(island.members, host):
+            island.coming.pop(host, None)
+            self._dismiss(island, host, reason)
             return
-        book.leaving[host] = reason or "it asked to leave"
-        if not spans.contains(book.fresh, host):
+        island.leaving[host] = reason or "it asked to leave"
+        if not spans.contains(island.fresh, host):
             self._resources.host_draining(host)
-        if book.phase == "running":
-            self._change(book, now)
+        if island.phase == "running":
+            self._change(island, now)
 
-    def lost(self, book: IslandState, host: int, reason: str, now: int) -> None:
+    def lost(self, island: IslandState, host: int, reason: str, now: int) -> None:
         """A host is gone: its gangs will never finish, its buffers are lost, its island re-forms without it."""
-        book.coming.pop(host, None)
-        book.leaving.pop(host, None)
-        book.apart = spans.minus(book.apart, spans.one(host))
+        island.coming.pop(host, None)
+        island.leaving.pop(host, None)
+        island.apart = spans.minus(island.apart, spans.one(host))
         self.recovery.host_lost(host)
-        if not spans.contains(book.members, host):
-            self._dismiss(book, host, reason)
+        if not spans.contains(island.members, host):
+            self._dismiss(island, host, reason)
             return
-        self._outbox.effect(Tell(f"host {host} of island {book.island.name!r} is lost: {reason}"))
-        self._dismiss(book, host, reason)
-        book.members = spans.minus(book.members, spans.one(host))
-        self._forget(book, host)
-        self._failures.host_lost(book, host, reason, now)
-        if not book.members:
-            self._empty(book)
-            if book.coming:
-                self._form_if_complete(book, now)
+        self._outbox.effect(Tell(f"host {host} of island {island.island.name!r} is lost: {reason}"))
+        self._dismiss(island, host, reason)
+        island.members = spans.minus(island.members, spans.one(host))
+        self._forget(island, host)
+        self._failures.host_lost(island, host, reason, now)
+        if not island.members:
+            self._empty(island)
+            if island.coming:
+                self._form_if_complete(island, now)
             return
-        self.broken(book, now)
+        self.broken(island, now)
 
-    def _forget(self, book: IslandState, host: int) -> None:
+    def _forget(self, island: IslandState, host: int) -> None:
         """Give the host no more work. A new host has had none."""
-        if spans.contains(book.fresh, host):
-            book.fresh = spans.minus(book.fresh, spans.one(host))
+        if spans.contains(island.fresh, host):
+            island.fresh = spans.minus(island.fresh, spans.one(host))
         else:
             self._resources.host_lost(host)
 
-    def _dismiss(self, book: IslandState, host: int, reason: str) -> None:
+    def _dismiss(self, island: IslandState, host: int, reason: str) -> None:
         """Tell the host to stop and come back as a new one, if it lives. What it still says is ignored."""
-        book.dismissed[host] = book.incarnations.get(host, -1)
-        book.rewired()
-        peer = book.peers.pop(host, None)
+        island.dismissed[host] = island.incarnations.get(host, -1)
+        island.rewired()
+        peer = island.peers.pop(host, None)
         if peer is not None and self._state.host_peers.pop(peer, None) is not None:
             self._state.dismissed[peer] = host
             self._outbox.effect(Send((peer,), Dismiss(host, reason)))
 
-    def broken(self, book: IslandState, now: int) -> None:
+    def broken(self, island: IslandState, now: int) -> None:
         """A member, a device or a launch is lost: this epoch ends."""
-        if book.phase == "forming":
+        if island.phase == "forming":
             return
-        book.scheduler.paused = True
-        book.stale_world = True
-        self._watch.end(("peer", book.island.index))
-        again = book.phase == "reforming"
-        book.turn("lost")
+        island.scheduler.paused = True
+        island.stale_world = True
+        self._watch.end(("peer", island.island.index))
+        again = island.phase == "reforming"
+        island.turn("lost")
         if again:
-            self._reform(book, now)  # a world with a dead member never forms: go straight to the next
+            self._reform(island, now)  # a world with a dead member never forms: go straight to the next
         else:
-            self._fence(book, now)
+            self._fence(island, now)
 
     def path_lost(self, host: int, now: int) -> None:
         """The host may live, but the relay above it does not reach it: a new tree, in which it hangs below us. If
         it is dead, its own connection to us will say so."""
-        book = self._state.island_of_host(host)
-        if spans.contains(book.members, host):
-            book.apart = spans.union(book.apart, spans.one(host))
-            self._path_lost(book, now)
+        island = self._state.island_of_host(host)
+        if spans.contains(island.members, host):
+            island.apart = spans.union(island.apart, spans.one(host))
+            self._path_lost(island, now)
 
-    def _path_lost(self, book: IslandState, now: int) -> None:
-        if book.phase == "forming":
+    def _path_lost(self, island: IslandState, now: int) -> None:
+        if island.phase == "forming":
             return
-        book.scheduler.paused = True
-        book.turn("path")
-        if book.phase == "fencing" or book.world_epoch == book.epoch:
-            self._fence(book, now)
+        island.scheduler.paused = True
+        island.turn("path")
+        if island.phase == "fencing" or island.world_epoch == island.epoch:
+            self._fence(island, now)
 
-    def _empty(self, book: IslandState) -> None:
+    def _empty(self, island: IslandState) -> None:
         """Nobody is left: it forms anew when somebody comes. What was said to it, nobody needs to hear."""
-        book.phase = "forming"
-        book.abandon, book.dropped = [], []
-        book.stream = Stream(book.island.index, number=book.stream.number)
+        island.phase = "forming"
+        island.abandon, island.dropped = [], []
+        island.stream = Stream(island.island.index, number=island.stream.number)
         for wait in ("seats", "drain", "world", "peer"):
-            self._watch.end((wait, book.island.index))
+            self._watch.end((wait, island.island.index))
 
-    def _change(self, book: IslandState, now: int) -> None:
-        book.turn("change")
-        book.scheduler.paused = True
-        self._watch_drain(book, now)
-        self.move_on(book, now)
+    def _change(self, island: IslandState, now: int) -> None:
+        island.turn("change")
+        island.scheduler.paused = True
+        self._watch_drain(island, now)
+        self.move_on(island, now)
 
     # --- seats -------------------------------------------------------------------------------------------------
 
-    def _fence(self, book: IslandState, now: int) -> None:
-        book.tree_number += 1
-        self._offer_seats(book, now)
+    def _fence(self, island: IslandState, now: int) -> None:
+        island.tree_number += 1
+        self._offer_seats(island, now)
 
-    def _offer_seats(self, book: IslandState, now: int) -> None:
+    def _offer_seats(self, island: IslandState, now: int) -> None:
         """Send each member its seat directly: with its tree and epoch the member refuses all older paths."""
-        index = book.island.index
-        book.rewired()
-        book.stream.refence(
-            book.epoch, book.tree_number, tree(book.members, self._state.config.fanout, book.apart)
+        index = island.island.index
+        island.rewired()
+        island.stream.refence(
+            island.epoch, island.tree_number, tree(island.members, self._state.config.fanout, island.apart)
         )
-        abandon, dropped = tuple(book.abandon), tuple(book.dropped)
-        for host in spans.items(book.members):
-            self._outbox.effect(Send((book.peers[host],), book.stream.seat(host, abandon, dropped)))
+        abandon, dropped = tuple(island.abandon), tuple(island.dropped)
+        for host in spans.items(island.members):
+            self._outbox.effect(Send((island.peers[host],), island.stream.seat(host, abandon, dropped)))
         self._watch.begin(
             ("seats", index),
             now,
             0,
-            lambda at: self._tell_unseated(book),
-            lambda at: self._lose_unseated(book, at),
+            lambda at: self._tell_unseated(island),
+            lambda at: self._lose_unseated(island, at),
         )
 
-    def _tell_unseated(self, book: IslandState) -> None:
-        who = spans.text(book.stream.missing)
-        self._outbox.effect(Tell(f"island {book.island.name!r} waits for hosts {who} to take their seats"))
+    def _tell_unseated(self, island: IslandState) -> None:
+        who = spans.text(island.stream.missing)
+        self._outbox.effect(Tell(f"island {island.island.name!r} waits for hosts {who} to take their seats"))
 
-    def _lose_unseated(self, book: IslandState, now: int) -> None:
-        for host in spans.items(book.stream.missing):
-            self.lost(book, host, "it did not take its seat in time", now)
+    def _lose_unseated(self, island: IslandState, now: int) -> None:
+        for host in spans.items(island.stream.missing):
+            self.lost(island, host, "it did not take its seat in time", now)
 
     def seated(self, host: int, epoch: int, tree_number: int, last: int, now: int) -> None:
-        book = self._state.island_of_host(host)
-        if not book.stream.forming or (epoch, tree_number) != (book.epoch, book.tree_number):
+        island = self._state.island_of_host(host)
+        if not island.stream.forming or (epoch, tree_number) != (island.epoch, island.tree_number):
             return  # of a seat that has been replaced meanwhile
-        again = book.stream.rejoin(host, last)
-        if book.stream.unseated:
+        again = island.stream.rejoin(host, last)
+        if island.stream.unseated:
             return
         for message in again:  # what was lost on dead paths goes first, through the new tree
-            self._outbox.send(book, message)
-        self._watch.end(("seats", book.island.index))
-        book.abandon, book.dropped = [], []
-        was = book.phase
-        book.turn("seated")
+            self._outbox.send(island, message)
+        self._watch.end(("seats", island.island.index))
+        island.abandon, island.dropped = [], []
+        was = island.phase
+        island.turn("seated")
         if was == "fencing":
-            self._watch_drain(book, now)
-            self.move_on(book, now)
+            self._watch_drain(island, now)
+            self.move_on(island, now)
         else:
-            self._run(book, now)
+            self._run(island, now)
 
     # --- draining and forming anew --------------------------------------------------------------------------------
 
-    def _watch_drain(self, book: IslandState, now: int) -> None:
-        expected = sum(entry.cost for entry in self._in_flight.on(book.island.index))
+    def _watch_drain(self, island: IslandState, now: int) -> None:
+        expected = sum(entry.cost for entry in self._in_flight.on(island.island.index))
         self._watch.begin(
-            ("drain", book.island.index), now, expected,
-            lambda at: self._in_flight.report_oldest(book.island.index, at, "draining"),
-            lambda at: self._failures.give_up_flights(book, at),
+            ("drain", island.island.index), now, expected,
+            lambda at: self._in_flight.report_oldest(island.island.index, at, "draining"),
+            lambda at: self._failures.give_up_flights(island, at),
         )  # fmt: skip
 
     def settle(self, now: int) -> bool:
         """At the end of a turn. True: an island is at work again, and may have something to do."""
         again = False
-        for book in self._state.islands:
-            if book.phase == "draining":
-                self.move_on(book, now)
-                again |= book.phase == "running"
+        for island in self._state.islands:
+            if island.phase == "draining":
+                self.move_on(island, now)
+                again |= island.phase == "running"
         return again
 
-    def move_on(self, book: IslandState, now: int) -> None:
+    def move_on(self, island: IslandState, now: int) -> None:
         """Called whenever something landed: a draining island with nothing in flight re-forms."""
-        if book.phase != "draining":
+        if island.phase != "draining":
             return
-        changed = book.coming or book.leaving or book.stale_world
-        if changed and book.in_flight:
+        changed = island.coming or island.leaving or island.stale_world
+        if changed and island.in_flight:
             return
-        self._watch.end(("drain", book.island.index))
+        self._watch.end(("drain", island.island.index))
         if not changed:
-            book.turn("nothing changed")
-            book.scheduler.paused = False
+            island.turn("nothing changed")
+            island.scheduler.paused = False
             return
-        book.turn("drained")
-        self._reform(book, now)
+        island.turn("drained")
+        self._reform(island, now)
 
-    def _reform(self, book: IslandState, now: int) -> None:
+    def _reform(self, island: IslandState, now: int) -> None:
         """Begin the next epoch, with hosts that have come, without those that leave. Code is compiled again."""
-        self._watch.end(("peer", book.island.index))
-        for host, reason in sorted(book.leaving.items()):
-            book.members = spans.minus(book.members, spans.one(host))
-            self._forget(book, host)
-            self._failures.host_left(book, host, reason, now)
-            self._dismiss(book, host, reason)
-        book.leaving = {}
-        book.fresh = spans.union(book.fresh, spans.of(book.coming))
-        book.members = spans.union(book.members, book.fresh)
-        book.coming = {}
-        if not book.members:
-            self._empty(book)
+        self._watch.end(("peer", island.island.index))
+        for host, reason in sorted(island.leaving.items()):
+            island.members = spans.minus(island.members, spans.one(host))
+            self._forget(island, host)
+            self._failures.host_left(island, host, reason, now)
+            self._dismiss(island, host, reason)
+        island.leaving = {}
+        island.fresh = spans.union(island.fresh, spans.of(island.coming))
+        island.members = spans.union(island.members, island.fresh)
+        island.coming = {}
+        if not island.members:
+            self._empty(island)
             return
-        book.epoch += 1
+        island.epoch += 1
         self._state.epochs += 1
-        self._outbox.effect(FormWorld(book.island.index, book.epoch, book.members))
+        self._outbox.effect(FormWorld(island.island.index, island.epoch, island.members))
         self._watch.begin(
-            ("world", book.island.index), now, 0,
-            lambda at: self._outbox.effect(Tell(f"island {book.island.name!r}: its world is slow to form")),
-            lambda at: self.world_failed(book.island.index, book.epoch, "it took too long", at),
+            ("world", island.island.index), now, 0,
+            lambda at: self._outbox.effect(Tell(f"island {island.island.name!r}: its world is slow to form")),
+            lambda at: self.world_failed(island.island.index, island.epoch, "it took too long", at),
         )  # fmt: skip
 
-    def world_up(self, island: int, epoch: int, now: int) -> None:
-        book = self._state.islands[island]
-        if (book.phase, book.epoch) == ("reforming", epoch):
-            self._watch.end(("world", island))
-            book.world_epoch = epoch
-            self._fence(book, now)
+    def world_up(self, number: int, epoch: int, now: int) -> None:
+        island = self._state.islands[number]
+        if (island.phase, island.epoch) == ("reforming", epoch):
+            self._watch.end(("world", number))
+            island.world_epoch = epoch
+            self._fence(island, now)
 
-    def world_failed(self, island: int, epoch: int, reason: str, now: int) -> None:
+    def world_failed(self, number: int, epoch: int, reason: str, now: int) -> None:
         """Try once more, as a new epoch; the driver has said why in its own log. A world that had formed, and has
         lost what it needs to form again, is left when what is in flight has ended."""
-        book = self._state.islands[island]
-        if book.phase == "forming" or book.epoch != epoch:
+        island = self._state.islands[number]
+        if island.phase == "forming" or island.epoch != epoch:
             return
         tell = self._outbox.effect
-        if book.phase == "reforming":
-            tell(Tell(f"island {book.island.name!r}: epoch {epoch} did not form: {reason}"))
-            self._reform(book, now)
+        if island.phase == "reforming":
+            tell(Tell(f"island {island.island.name!r}: epoch {epoch} did not form: {reason}"))
+            self._reform(island, now)
             return
-        tell(Tell(f"island {book.island.name!r}: the world of epoch {epoch} has failed: {reason}"))
-        book.stale_world = True
-        if book.phase == "running":
-            self._change(book, now)
+        tell(Tell(f"island {island.island.name!r}: the world of epoch {epoch} has failed: {reason}"))
+        island.stale_world = True
+        if island.phase == "running":
+            self._change(island, now)
 
-    def _run(self, book: IslandState, now: int) -> None:
-        book.stale_world = False
-        book.scheduler.paused = False
-        for host in spans.items(book.fresh):
+    def _run(self, island: IslandState, now: int) -> None:
+        island.stale_world = False
+        island.scheduler.paused = False
+        for host in spans.items(island.fresh):
             self._resources.host_joined(host)
-        book.fresh = spans.EMPTY
+        island.fresh = spans.EMPTY
         self._outbox.effect(
-            Tell(f"island {book.island.name!r} runs: epoch {book.epoch}, hosts {spans.text(book.members)}")
+            Tell(
+                f"island {island.island.name!r} runs: epoch {island.epoch}, hosts {spans.text(island.members)}"
+            )
         )
-        self._outbox.effect(DropWorlds(book.island.index, book.epoch))
-        book.formed = book.epoch
+        self._outbox.effect(DropWorlds(island.island.index, island.epoch))
+        island.formed = island.epoch
         self._state.epochs += 1
-        self._failures.epoch_formed(book, now)
+        self._failures.epoch_formed(island, now)
         self.recovery.island_formed(now)
-        for host in book.leaving:
+        for host in island.leaving:
             self._resources.host_draining(host)
-        if book.coming or book.leaving:
-            self._change(book, now)
+        if island.coming or island.leaving:
+            self._change(island, now)

@@ -104,7 +104,7 @@ class Recovery:
                 claim.owners.append(owner)
 
     def island_formed(self, now: int) -> None:
-        if self.under_way and all(book.formed == book.epoch for book in self._state.islands):
+        if self.under_way and all(island.formed == island.epoch for island in self._state.islands):
             self.end(now)
 
     def end(self, now: int) -> None:

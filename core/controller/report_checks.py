@@ -40,14 +40,14 @@ class ReportChecks:
         self._state = state
         self._compilation = compilation
 
-    def lie(self, report: Any, book: IslandState, below: Spans) -> str:
+    def lie(self, report: Any, island: IslandState, below: Spans) -> str:
         """What is wrong with a report of a root with these hosts below it: it is of other hosts, or another island."""
         kind = type(report)
         if kind is Lost or kind is Trouble:
             if not spans.contains(below, report.host):
                 return f"reports of host {report.host}, which is not below it"
             if isinstance(report, Trouble) and report.device >= 0:
-                if not spans.contains(book.island.devices_of(report.host), report.device):
+                if not spans.contains(island.island.devices_of(report.host), report.device):
                     return f"reports of device {report.device}, which is not one of host {report.host}"
         elif report.hosts != below:
             hosts = report.hosts
@@ -57,7 +57,7 @@ class ReportChecks:
             return f"reports sizes {report.sizes}"
         seq: int = report.transfer if kind is Counted else getattr(report, "seq", -1)
         entry = self._state.in_flight.get(seq)
-        if entry is not None and entry.island != book.island.index:
+        if entry is not None and entry.island != island.island.index:
             return "reports on what is another island's"
         return ""
 
@@ -68,31 +68,31 @@ class ReportChecks:
         message, islands = event.message, self._state.islands
         if not 0 <= message.island < len(islands):
             return False
-        book = islands[message.island]
-        if (message.epoch, message.tree) != (book.epoch, book.tree_number):
+        island = islands[message.island]
+        if (message.epoch, message.tree) != (island.epoch, island.tree_number):
             return False
-        company = self._company(book, event.peers)
+        company = self._company(island, event.peers)
         if company is None:
             return False
         reports = message.reports
         several = len(reports) > 1 and sum(not isinstance(report, Beat) for report in reports) > 1
         for report in reports:  # noqa: SIM110 - asked for each gang, and faster than all()
-            if not self._alike(report, book, company, several):
+            if not self._alike(report, island, company, several):
                 return False
         return True
 
-    def _alike(self, report: Report, book: IslandState, company: Company, several: bool) -> bool:
+    def _alike(self, report: Report, island: IslandState, company: Company, several: bool) -> bool:
         """All of the company say it, truly, and nothing comes of it before the last of them has. `several`: what comes
         of one report must not come before what comes of another, so none may have been made already."""
         if not isinstance(report, OF_MANY) or not self._by_all(report.hosts, company):
             return False
-        if self.lie(report, book, company.below):
+        if self.lie(report, island, company.below):
             return False
         if isinstance(report, (Done, Compiled)):
             if report.blame is not None:
                 return False
         elif isinstance(report, Beat):
-            return not book.stream.full
+            return not island.stream.full
         elif isinstance(report, Arrived):
             return True
         return not several or self._fresh(report)
@@ -117,20 +117,20 @@ class ReportChecks:
             found = company.shared[hosts] = all(spans.overlap(hosts, below) for below in company.each)
         return found
 
-    def _company(self, book: IslandState, peers: Spans) -> Company | None:
+    def _company(self, island: IslandState, peers: Spans) -> Company | None:
         """The roots that have these connections; None if some are no roots."""
-        if peers not in book.company:
-            if len(book.company) >= KEPT:
-                book.company.clear()
-            below = self._below(book, peers)
+        if peers not in island.company:
+            if len(island.company) >= KEPT:
+                island.company.clear()
+            below = self._below(island, peers)
             whole = all(below)
-            book.company[peers] = Company(spans.union(*below), tuple(below)) if whole else None
-        return book.company[peers]
+            island.company[peers] = Company(spans.union(*below), tuple(below)) if whole else None
+        return island.company[peers]
 
-    def _below(self, book: IslandState, peers: Spans) -> list[Spans]:
+    def _below(self, island: IslandState, peers: Spans) -> list[Spans]:
         """All below each of them; nobody below what is no root of the island."""
         hosts = [self._state.host_peers.get(peer, -1) for peer in spans.items(peers)]
-        rows = book.stream.shape
+        rows = island.stream.shape
         return [rows.below(host) if rows.is_root(host) else spans.EMPTY for host in hosts]
 
     def apart(self, event: CameTogether) -> list[Came]:

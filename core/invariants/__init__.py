@@ -53,7 +53,7 @@ from .transfer_checker import TransferChecker
 
 
 def everything(controller: CountedMachine | None = None, pool: int = 0) -> list[Checker]:
-    """Return all checkers. `books` are the controller's, if it is in this process. `pool`: see `TransferChecker`."""
+    """Return all checkers, with those of the counters of `controller` if it is given. `pool`: see `TransferChecker`."""
     checkers: list[Checker] = [
         GangAtomicity(), OneOrder(), DoubleBooking(), MemoryChecker(), BufferChecker(), RunsEnd(), Epochs(),
         TransferChecker(pool),

@@ -50,7 +50,7 @@ class User:
         return found
 
     async def until(self, over: Callable[[e.Command], bool]) -> Any:
-        return await until(lambda: next(filter(over, self.heard), None))
+        return await wait_until(lambda: next(filter(over, self.heard), None))
 
     async def ended(self, run: int) -> e.RunEnded:
         found: e.RunEnded = await self.until(
@@ -63,8 +63,8 @@ class User:
         await self.head.close()
 
 
-async def until(found: Callable[[], Any]) -> Any:
-    """Waits until `found()` is true; returns its value."""
+async def wait_until(found: Callable[[], Any]) -> Any:
+    """Wait until `found()` is true, and return its value."""
     async with asyncio.timeout(PATIENCE):
         while not (answer := found()):
             await asyncio.sleep(0.005)
@@ -95,7 +95,7 @@ class Cluster:
         return user
 
     async def ready(self) -> None:
-        await until(self.server.ready)
+        await wait_until(self.server.ready)
 
     async def stop(self) -> None:
         for user in self.users:

@@ -1,4 +1,4 @@
-"""A cluster of real processes, each of which can be killed, stopped and started again; all end with the test."""
+"""A cluster of real processes. Each can be killed, stopped and started again; all end with the test."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Real:
         return found
 
     def start_controller(self) -> None:
-        """Starts a controller with the state and address of an earlier one."""
+        """Start a controller with the state and address of an earlier one."""
         lease = str(self.lease / 1e9)
         self.controller = self.program(
             "controller", "controller", "--bind", self.address, "--state", str(self.folder / "state"),
@@ -124,7 +124,7 @@ class Real:
         return found
 
     async def until(self, over: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-        """Polls the status until `over` is true of it; returns it."""
+        """Poll the status until `over` is true of it, and return it."""
         end = time.monotonic() + PATIENCE
         while not over(found := await self.status()):
             assert time.monotonic() < end, json.dumps(found, indent=1)
@@ -132,7 +132,7 @@ class Real:
         return found
 
     async def ready(self, epoch: int = 0) -> dict[str, Any]:
-        """Waits until all islands run, in this epoch or a later one, with all their hosts."""
+        """Wait until all islands run, in this epoch or a later one, with all their hosts."""
         return await self.until(
             lambda found: all(
                 island["phase"] == "running"
@@ -189,7 +189,7 @@ def children_of(pid: int, program: str) -> list[int]:
 
 
 def await_end(pid: int) -> None:
-    """Waits for the end of a process that is not our child."""
+    """Wait for the end of a process that is not our child."""
     end = time.monotonic() + PATIENCE
     while (stat := Path(f"/proc/{pid}/stat")).exists():
         with suppress(OSError, IndexError):

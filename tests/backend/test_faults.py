@@ -58,7 +58,7 @@ async def runs(user: User, program: int) -> None:
 
 
 async def begun(found: Real, user: User, program: int) -> Submitted:
-    """Submits a run, and waits until it is under way."""
+    """Submit a run, and wait until it is under way."""
     run = user.submit(program, TINY)
     await found.until(lambda status: any(island["under_way"] for island in status["islands"]))
     return run
@@ -67,7 +67,7 @@ async def begun(found: Real, user: User, program: int) -> Submitted:
 # --- the controller -----------------------------------------------------------------------------------------------
 
 
-def test_a_controller_that_is_killed_and_started_again_finds_everybody(tmp_path: Path) -> None:
+def test_a_controller_that_is_killed_and_restarted_finds_its_hosts_and_clients(tmp_path: Path) -> None:
     async def work(found: Real) -> None:
         user = found.user()
         short, long = register(user, 3), endless(user)
@@ -100,7 +100,7 @@ def test_a_controller_that_is_killed_and_started_again_finds_everybody(tmp_path:
     driven(tmp_path, work)
 
 
-def test_a_controller_that_stands_still_for_longer_than_a_lease_does_not_say_that_it_was_restarted(
+def test_a_controller_that_pauses_longer_than_a_lease_does_not_claim_a_restart(
     tmp_path: Path,
 ) -> None:
     async def work(found: Real) -> None:
@@ -124,7 +124,7 @@ def test_a_controller_that_stands_still_for_longer_than_a_lease_does_not_say_tha
     driven(tmp_path, work)
 
 
-def test_a_controller_that_is_told_to_end_does_and_says_nothing_of_failure(tmp_path: Path) -> None:
+def test_a_controller_that_is_told_to_end_does_so_without_an_error(tmp_path: Path) -> None:
     async def work(found: Real) -> None:
         user = found.user()
         program = user.call(lambda client, now: client.register(chain(300, 2), now))
@@ -141,7 +141,7 @@ def test_a_controller_that_is_told_to_end_does_and_says_nothing_of_failure(tmp_p
 
 
 @pytest.mark.full
-def test_a_host_that_is_killed_takes_its_runs_along_and_another_takes_its_place(tmp_path: Path) -> None:
+def test_a_killed_host_fails_its_runs_and_another_host_takes_its_place(tmp_path: Path) -> None:
     async def work(found: Real) -> None:
         user = found.user()
         short, long = register(user, 2), endless(user)
@@ -165,7 +165,7 @@ def test_a_host_that_is_killed_takes_its_runs_along_and_another_takes_its_place(
     driven(tmp_path, work, lease=2.5)
 
 
-def test_a_host_that_stands_still_for_less_than_its_lease_loses_nothing(tmp_path: Path) -> None:
+def test_a_host_that_pauses_for_less_than_its_lease_loses_nothing(tmp_path: Path) -> None:
     async def work(found: Real) -> None:
         user = found.user()
         run = await begun(found, user, register(user, STEPS))
@@ -178,7 +178,7 @@ def test_a_host_that_stands_still_for_less_than_its_lease_loses_nothing(tmp_path
     driven(tmp_path, work, lease=3.0)
 
 
-def test_a_host_that_stands_still_for_longer_is_given_up_and_comes_back_as_a_new_one(tmp_path: Path) -> None:
+def test_a_host_that_pauses_for_longer_is_given_up_and_returns_as_a_new_one(tmp_path: Path) -> None:
     async def work(found: Real) -> None:
         user = found.user()
         run = await begun(found, user, endless(user))
@@ -213,8 +213,8 @@ def test_a_host_that_is_told_to_end_is_drained_first(tmp_path: Path) -> None:
 NO_DRAIN = "it was told to end, and no controller is connected that could drain it: it ends now"
 
 
-def test_hosts_that_have_lost_their_controller_end_when_they_are_told_to(tmp_path: Path) -> None:
-    """So does one that was being drained. (A host that waited for its grace period would return 1.)"""
+def test_hosts_without_their_controller_end_when_they_are_told_to(tmp_path: Path) -> None:
+    """So does a host that was being drained. (A host that waited for its grace period would return 1.)"""
 
     async def work(found: Real) -> None:
         user = found.user()
@@ -235,7 +235,7 @@ def test_hosts_that_have_lost_their_controller_end_when_they_are_told_to(tmp_pat
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 @pytest.mark.parametrize("platform", ["timed", "cpu"])
-def test_an_agent_that_has_never_found_a_controller_ends_when_it_is_told_to(
+def test_an_agent_that_never_found_a_controller_ends_when_it_is_told_to(
     tmp_path: Path, platform: str, number: int, status: int
 ) -> None:
     log = tmp_path / "agent.log"
@@ -266,7 +266,7 @@ NO_PLACE = [
 
 
 @pytest.mark.full
-def test_an_agent_that_has_no_place_here_is_told_why_in_one_line(tmp_path: Path) -> None:
+def test_an_agent_without_a_place_in_the_cluster_is_told_why_in_one_line(tmp_path: Path) -> None:
     async def work(found: Real) -> None:
         given = ("--controller", found.address, "--platform", "timed", "--devices", "2", "--name", "x")
         strangers = [
@@ -283,7 +283,7 @@ def test_an_agent_that_has_no_place_here_is_told_why_in_one_line(tmp_path: Path)
 
 
 async def runs_for(found: Real, length: int) -> None:
-    """Checks that other clients are not affected."""
+    """Check that other clients are not affected."""
     user = found.user("bob")
     program = user.call(lambda client, now: client.register(chain(length, 2), now))
     await runs(user, program)
@@ -303,7 +303,7 @@ with sw.connect(sys.argv[1], client="victim") as s:
 """
 
 
-def test_what_a_client_that_is_killed_has_held_is_freed_and_others_go_on(tmp_path: Path) -> None:
+def test_buffers_of_a_killed_client_are_freed_and_other_clients_go_on(tmp_path: Path) -> None:
     async def work(found: Real) -> None:
         user = found.user()
         program = user.call(lambda client, now: client.register(chain(2, 2, island="i1"), now))
@@ -341,7 +341,7 @@ def test_what_a_client_that_is_killed_has_held_is_freed_and_others_go_on(tmp_pat
 
 
 class Failing(TimedDevices):
-    """The first gang cannot be launched on these devices; those behind it wait, as `interface` requires."""
+    """The first gang cannot be launched on these devices. Those behind it wait, as `interface` requires."""
 
     failed_once = False
     stuck = -1
@@ -365,7 +365,7 @@ class Failing(TimedDevices):
                     super().launch(command, plan)  # type: ignore[arg-type]
 
 
-def test_a_computation_that_fails_on_one_host_alone_is_blamed_and_no_gang_pairs_with_another(
+def test_a_computation_that_fails_on_one_host_is_blamed_and_no_gang_meets_the_wrong_peer(
     tmp_path: Path,
 ) -> None:
     async def work() -> None:
@@ -405,7 +405,7 @@ def summed(session: Any, devices: int) -> Any:
 
 
 @pytest.mark.full
-def test_a_coordination_process_that_is_killed_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_a_killed_coordination_process_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:
     async def work(found: Real) -> None:
         def program() -> None:
             with sw.connect(f"grpc://{found.address}") as session:
@@ -429,7 +429,7 @@ def test_a_coordination_process_that_is_killed_is_replaced_and_nothing_is_lost(t
 
 
 @pytest.mark.full
-def test_an_agent_whose_cache_cannot_be_written_works_without_and_says_so_once(tmp_path: Path) -> None:
+def test_an_agent_whose_cache_cannot_be_written_works_without_it_and_says_so_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("this is no folder")
 
     async def work(found: Real) -> None:
@@ -449,7 +449,7 @@ def test_an_agent_whose_cache_cannot_be_written_works_without_and_says_so_once(t
 
 
 @pytest.mark.full
-def test_real_devices_keep_what_lies_on_them_while_their_controller_is_started_again(tmp_path: Path) -> None:
+def test_real_devices_keep_their_arrays_while_their_controller_is_restarted(tmp_path: Path) -> None:
     async def work(found: Real) -> None:
         def program() -> None:
             with sw.connect(f"grpc://{found.address}") as session:
@@ -472,7 +472,7 @@ def test_real_devices_keep_what_lies_on_them_while_their_controller_is_started_a
     driven(tmp_path, work, devices_per_host=1, platform="cpu", lease=30.0)
 
 
-def test_code_that_a_controller_has_lost_is_left_with_it_again(tmp_path: Path) -> None:
+def test_code_that_a_controller_has_lost_is_uploaded_to_it_again(tmp_path: Path) -> None:
     """Its disk was full, and then it was restarted; and a host that has lost the code asks for it."""
 
     async def work(found: Real) -> None:

@@ -31,7 +31,7 @@ def agrees(found: dict[str, Any], text: str) -> bool:
     return of_islands and figure(text, 'seaway_stalled{island=""}') == found["stalled_elsewhere"]
 
 
-def test_an_agent_that_is_refused_stands_in_status_and_whoever_waits_is_told(tmp_path: Path) -> None:
+def test_a_refused_agent_is_shown_in_status_and_waiting_clients_are_told(tmp_path: Path) -> None:
     async def work(found: Real) -> None:
         found.start_controller()
         found.agent(0)
@@ -72,7 +72,7 @@ def test_an_agent_that_is_refused_stands_in_status_and_whoever_waits_is_told(tmp
     asyncio.run(drive())
 
 
-def test_a_stall_is_dated_and_goes_when_it_is_over(tmp_path: Path) -> None:
+def test_a_stall_has_a_start_time_and_disappears_when_it_is_over(tmp_path: Path) -> None:
     """A host is stopped for less than a lease."""
 
     async def work(found: Real) -> None:

@@ -1,7 +1,7 @@
 """`python -m tests.chaos --minutes 10`: faults on a real cluster, from one seed, until the time is over or one fails.
 
-`--schedule TEXT|FILE` plays the faults that it names, in that order; `--faults N` ends after N of them. A schedule that
-fails is made shorter for `--shrink` minutes and printed. Ends with 1 if anything failed.
+`--schedule TEXT|FILE` plays the faults that it names, in that order. `--faults N` ends after N of them. A schedule that
+fails is made shorter for `--shrink` minutes and printed. Returns 1 if anything failed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from types import FrameType
 
 import msgspec
 
-from .campaign import Campaign, NotStanding, Round, last_words
+from .campaign import Campaign, NotReady, Round, last_words
 from .cluster import clients_of
 from .processes import adopt_orphans
 from .report import table
@@ -45,7 +45,7 @@ def main() -> int:
         print("interrupted")
         run.print_table()
         return 130
-    except NotStanding as error:
+    except NotReady as error:
         run.print_table()
         print(f"the cluster did not stand: {error}", file=sys.stderr)
         run.failed += 1
@@ -64,7 +64,7 @@ class Run:
         self.clients = clients_of(chosen.islands, tuple(chosen.roles.split(",")))
         self.shape = Shape(chosen.islands, chosen.hosts, tuple(self.clients), chosen.lease, chosen.platform)
         self.rounds: list[Round] = []
-        self.played: list[Fault] = []  # on the cluster that stands now
+        self.played: list[Fault] = []  # on the cluster that runs now
         self.failed = 0
         self.begun = time.monotonic()
         self._campaign: Campaign | None = None
@@ -117,7 +117,7 @@ class Run:
         return self._campaign
 
     def play(self, faults: Schedule) -> bool:
-        """False: it failed, and that cluster is no more."""
+        """Play faults. Returns False if one failed; the cluster is then gone."""
         campaign = self.campaign()
         self.tell(text(faults).replace("\n", "; "))
         self.played += faults
@@ -147,7 +147,7 @@ class Run:
         return False
 
     def look_at_the_end(self) -> None:
-        """On the last cluster, if it stands: what has been left behind for good."""
+        """Look for what is still left behind, on the last cluster, if it runs."""
         if self._campaign is None:
             return
         left = self._campaign.at_the_end()

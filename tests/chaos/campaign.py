@@ -10,19 +10,19 @@ import msgspec
 
 from .cluster import Cluster, Named
 from .inject import Injected, await_moment, inject, settle
-from .judge import STUCK, Bounds, Seen, Verdict, judge, leaks
+from .judge import STUCK, Bounds, RoundSeen, Verdict, judge, leaks
 from .processes import Usage
 from .schedule import Fault, Schedule, Shape
 from .watching import standing
 
-START = 120.0  # seconds for all of it to stand at first
-STEADY = 0.5  # seconds that it must stand to be held to stand
+START = 120.0  # seconds for the whole cluster to come up at first
+STEADY = 0.5  # seconds that the cluster must be well before it counts as well
 OVER = 150.0  # seconds for the last gang that is stuck in a world that is over
-QUIET = 10.0  # seconds for what clients have let go of to be gone
+QUIET = 10.0  # seconds for what clients have released to be gone
 
 
-class NotStanding(Exception):
-    """There is nothing yet to put faults on."""
+class NotReady(Exception):
+    """The cluster is not up, so there is nothing yet to put faults on."""
 
 
 class Round(msgspec.Struct):
@@ -31,7 +31,7 @@ class Round(msgspec.Struct):
 
 
 class Campaign:
-    """On one cluster, which ends with `close`. `tell`: hears of each round."""
+    """Rounds of faults on one cluster, which ends with `close`. `tell` is called with each round."""
 
     def __init__(
         self, folder: Path, shape: Shape, clients: dict[str, Named], *, slack: float = 1.0,
@@ -49,14 +49,14 @@ class Campaign:
         begun = time.monotonic()
         self.cluster.start()
         if not self.cluster.until(lambda: not standing(self.cluster.watch.status), START):
-            raise NotStanding(self._why())
+            raise NotReady(self._why())
         start = time.monotonic() - begun
         if not self.cluster.until(lambda: not self.cluster.good_since(begun), START):
-            raise NotStanding(f"no good call of {', '.join(self.cluster.good_since(begun))}. {self._why()}")
+            raise NotReady(f"no good call of {', '.join(self.cluster.good_since(begun))}. {self._why()}")
         self.bounds = Bounds(self.shape.lease, start, self.slack)
         quiet = self._rest()
         if quiet:
-            raise NotStanding(f"before any fault: {quiet}")
+            raise NotReady(f"before any fault: {quiet}")
         self.baseline = self.first = self.cluster.usages()
         bad = [
             call
@@ -65,7 +65,7 @@ class Campaign:
             if call.end in ("wrong", "error")
         ]
         if bad or any(death.wrong for death in self.cluster.deaths):
-            raise NotStanding(f"before any fault: {bad} {self.cluster.deaths}")
+            raise NotReady(f"before any fault: {bad} {self.cluster.deaths}")
         self.tell(
             f"the cluster stood after {start:.1f} s; bounds: detection {self.shape.lease:g} s (the lease), error "
             f"{self.bounds.error:g} s and islands {self.bounds.stand:g} s after it, times {self.slack:g}"
@@ -113,11 +113,11 @@ class Campaign:
     def _pass(self, injected: list[Injected], seconds: float) -> None:
         self.cluster.until(lambda: [settle(self.cluster, each) for each in injected] and False, seconds)
 
-    def _wait(self, injected: list[Injected]) -> Seen:
-        """Until all is over and well, or never will be."""
+    def _wait(self, injected: list[Injected]) -> RoundSeen:
+        """Wait until all is over and well, or never will be."""
         cluster = self.cluster
         touched = frozenset[int]().union(*(cluster.islands_of(each.fault.target) for each in injected))
-        seen = Seen(
+        seen = RoundSeen(
             injected=injected, calls=[], deaths=[], before=self.baseline, touched=touched,
             islands={name: islands for name, (_, islands) in cluster.clients.items()},
         )  # fmt: skip
@@ -155,12 +155,13 @@ class Campaign:
         return seen
 
     def at_the_end(self) -> list[str]:
-        """Faults are over for good: what processes still hold more than they did, when nothing is stuck any more."""
+        """What processes still hold beyond what they did before, when faults are over for good and nothing is stuck any
+        more."""
         self.cluster.until(lambda: not leaks(self.first, self.cluster.usages()), OVER)
         return leaks(self.first, self.cluster.usages())
 
     def held(self) -> str:
-        """By each process, before any fault and now."""
+        """What each process holds, before any fault and now."""
         now = self.cluster.usages()
         return "; ".join(
             f"{name}: "
@@ -172,7 +173,7 @@ class Campaign:
         )
 
     def _rest(self) -> str:
-        """All clients pause: what is left over then? They go on afterwards."""
+        """Pause all clients, look at what is left over, and let them go on."""
         cluster = self.cluster
         cluster.pause(True)
         try:
@@ -190,7 +191,7 @@ class Campaign:
 
 
 def last_words(campaign: Campaign) -> str:
-    """Of all processes, with where their threads stand."""
+    """The last output of all processes, with the stacks of their threads."""
     names = list(campaign.cluster.processes)
     status = campaign.cluster.watch.status
     campaign.cluster.stacks(names)
@@ -201,5 +202,5 @@ def last_words(campaign: Campaign) -> str:
 
 
 def touches(fault: Fault) -> str:
-    """How a fault is called in the table."""
+    """The name of a fault in the table."""
     return f"{fault.kind} {fault.role}"

@@ -1,7 +1,7 @@
 """What a client does: `python -m tests.chaos.clients --role train --controller ... --journal FILE`, until it is ended.
 
-Each call is checked against numpy, and stands in the journal with its end. What is lost is made anew from the start.
-While the file `--pause` is there it calls nothing and holds nothing, so that what is left over can be counted.
+Each call is checked against numpy, and the journal has its end. What is lost is made anew from the start. While the
+file `--pause` exists, the client calls nothing and holds nothing, so that leftovers can be counted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ Steps = Iterator[tuple[str, Callable[[], bool]]]  # a call's name, and the call:
 
 
 class Program:
-    """What calls are made of. `devices` of each island; `timed`: they compute nothing, so nothing can be compared."""
+    """The computations and programs that calls use. `devices` of each island; `timed`: they compute nothing, so nothing
+    can be compared."""
 
     def __init__(self, islands: list[str], devices: int, folder: Path, timed: bool) -> None:
         self.folder, self.devices, self.timed = folder, devices, timed
@@ -58,12 +59,12 @@ class Program:
 
 
 def stepped(values: Any) -> Any:
-    """By numpy, in the same 32 bits."""
+    """The state after a step, by numpy, in the same 32 bits."""
     return (values * 3 + values.sum(dtype=np.int32)) % PRIME
 
 
 def train(program: Program, seed: int) -> Steps:
-    """A state in shards, stepped by a sum over all devices, saved now and then; new code is compiled now and then."""
+    """A state in shards, stepped by a sum over all devices, saved now and then. New code is compiled now and then."""
     state: list[Any] = [program.values(4096, seed), None]
 
     def begin() -> bool:
@@ -86,14 +87,14 @@ def train(program: Program, seed: int) -> Steps:
 
 
 def _compile(program: Program, seed: int) -> bool:
-    """Of code that no host has yet."""
+    """Compile code that no host has yet."""
     values, factor = program.values(1024, seed), seed % 1000
     compute = program.computation(program.meshes[0], lambda x: (x + factor + x.sum()) % PRIME)
     return program.same(compute(program.put(values)), (values + factor + values.sum(dtype=np.int32)) % PRIME)
 
 
 def _save(program: Program, array: Any, values: Any, name: str) -> bool:
-    """And reads it back."""
+    """Save the state, and read it back."""
     path = program.folder / f"saved-{name}-{os.getpid()}"
     saved = sw.checkpoint.save(path, {"x": array}, step=int(time.monotonic() * 1000), keep=1)
     saved.block_until_ready()
@@ -101,7 +102,7 @@ def _save(program: Program, array: Any, values: Any, name: str) -> bool:
 
 
 def puts(program: Program, seed: int) -> Steps:
-    """Arrays there and back, of 32 KiB to 64 MiB."""
+    """Put arrays and get them back, of 32 KiB to 64 MiB."""
     sizes = [1 << 15, 1 << 20, 1 << 15, 1 << 22, 1 << 15, 1 << 20, 1 << 15, LARGE]
     for number in range(10**9):
         size = sizes[number % len(sizes)]
@@ -114,7 +115,7 @@ def _put(program: Program, count: int, seed: int) -> bool:
 
 
 def small(program: Program, seed: int) -> Steps:
-    """Puts that nobody reads, one right after another: whatever happens, it happens in one of their many phases."""
+    """Puts that nobody reads, one right after another: a fault at any time meets one of their many phases."""
     values = program.values(8192, seed)
 
     def put() -> bool:
@@ -126,7 +127,7 @@ def small(program: Program, seed: int) -> Steps:
 
 
 def retry(program: Program, seed: int) -> Steps:
-    """A chain of steps that is submitted again; it may fail all the same."""
+    """A chain of steps that is submitted again. It may still fail."""
 
     @sw.program(retries=3)
     def chain(x: Any) -> Any:
@@ -141,7 +142,7 @@ def retry(program: Program, seed: int) -> Steps:
 
 
 def transfer(program: Program, seed: int) -> Steps:
-    """From island to island and back."""
+    """Move arrays from island to island and back."""
 
     def there_and_back(seed: int) -> bool:
         wanted = program.values(1 << 16, seed)
@@ -171,7 +172,8 @@ class Client:
             self.call("connect", self.session)
 
     def session(self) -> bool:
-        """Until the session cannot go on. A connection is a call too, which ends as soon as it stands."""
+        """Work until the session cannot go on. A connection is a call too, which ends as soon as the session is
+        open."""
         chosen = self.chosen
         with sw.connect(
             f"grpc://{chosen.controller}",
@@ -187,7 +189,7 @@ class Client:
         return True
 
     def loop(self) -> bool:
-        """One state, as long as nothing fails. False: the session is to be opened again."""
+        """Work with one state, as long as nothing fails. Returns False if the session is to be opened again."""
         chosen = self.chosen
         program = Program(chosen.islands.split(","), chosen.devices, Path(chosen.folder), chosen.timed)
         for what, call in LOOPS[chosen.role](program, self.seed):
@@ -198,7 +200,7 @@ class Client:
         return True
 
     def call(self, what: str, call: Callable[[], bool]) -> str:
-        """How it ended: "ok", or a code, or a class."""
+        """Make a call. Returns how it ended: "ok", or a code, or a class."""
         self.journal.begin(what)
         try:
             right = call()
@@ -218,7 +220,7 @@ class Client:
         return Path(self.chosen.pause).exists()
 
     def rest(self, session: sw.Session) -> None:
-        """What was held has been let go of; say that, until we are to go on."""
+        """Write that everything held has been released, and wait until the client is to go on."""
         while self.paused:
             gc.collect()
             session.main.flush()

@@ -1,7 +1,7 @@
-"""Controller, agents and clients as docs/deployment.md starts them, each under a supervisor, on ports that stay.
+"""Controller, agents and clients as docs/deployment.md starts them, each under a supervisor, on fixed ports.
 
-Clients and agents reach the controller through proxies, one each; each agent is reached by clients and other agents
-through another (`--advertise`). What hosts compute together goes straight.
+Clients and agents reach the controller through proxies, one each. Clients and other agents reach an agent through
+another proxy (`--advertise`). Collectives between hosts do not pass through a proxy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .journal import Reader
-from .processes import Death, Process, Usage, children_of, is_coordination, said_into, strays, usage
+from .processes import Process, ProcessEnd, Usage, children_of, is_coordination, said_into, strays, usage
 from .schedule import Shape
 from .watching import Watch
 
@@ -45,7 +45,7 @@ def free_port() -> int:
 
 
 class Cluster:
-    """`started` after `start()`. Everything ends with `stop()`."""
+    """The cluster's processes: `started` is true after `start()`. Everything ends with `stop()`."""
 
     def __init__(
         self, folder: Path, shape: Shape, clients: dict[str, Named], devices: int = 2, patience: float = 60.0
@@ -55,7 +55,7 @@ class Cluster:
         self.watch = Watch()
         self.processes: dict[str, Process] = {}
         self.readers: dict[str, Reader] = {}
-        self.deaths: list[Death] = []
+        self.deaths: list[ProcessEnd] = []
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._counted = 0
         self.port = free_port()
@@ -112,7 +112,7 @@ class Cluster:
         ]  # fmt: skip
 
     def coordination(self, island: int) -> int:
-        """The process of the island's last epoch; 0: there is none."""
+        """The coordination process of the island's last epoch, or 0 if there is none."""
         found = {}
         for pid in children_of(self.processes["controller"].pid):
             if is_coordination(pid):
@@ -122,7 +122,7 @@ class Cluster:
         return found[max(found)] if found else 0
 
     def islands_of(self, target: str) -> set[int]:
-        """That what befalls this process may be noticed by."""
+        """The islands on which a fault of this process may be noticed."""
         role, _, rest = target.partition("-")
         if role in ("agent", "peers"):
             return {int(rest) // self.shape.hosts}
@@ -130,7 +130,7 @@ class Cluster:
             return {int(rest)}
         return set() if role == "client" else set(range(self.shape.islands))
 
-    # --- as time goes by --------------------------------------------------------------------------------------
+    # --- regular work -----------------------------------------------------------------------------------------
 
     def tick(self) -> None:
         while self._agenda and self._agenda[0][0] <= time.monotonic():
@@ -146,7 +146,7 @@ class Cluster:
         heapq.heappush(self._agenda, (time.monotonic() + seconds, self._counted, act))
 
     def until(self, over: Callable[[], object], seconds: float, pause: float = 0.02) -> bool:
-        """Looks again and again, and lets time go by meanwhile. False: it was not to be."""
+        """Look again and again, with ticks in between. Returns False if it did not happen in time."""
         end = time.monotonic() + seconds
         while True:
             self.tick()
@@ -157,11 +157,11 @@ class Cluster:
             time.sleep(pause)
 
     def call(self, name: str) -> object:
-        """In which a client is just now."""
+        """The call that a client is making just now."""
         return self.readers[name].open(self.processes[f"client-{name}"].pid)
 
     def good_since(self, when: float) -> list[str]:
-        """Clients that have not had a good call since then, one that began later."""
+        """Clients that have not had a good call that began after this time."""
         late = []
         for name, reader in self.readers.items():
             calls = reader.calls[-60:]
@@ -187,11 +187,11 @@ class Cluster:
         return held | {"processes without a parent": Usage(children=len(self.strays()))}
 
     def strays(self) -> list[int]:
-        """What processes have left behind that are gone."""
+        """Processes left behind by parents that are gone."""
         return strays(process.pid for process in self.processes.values())
 
     def limit_files(self, names: Iterator[str] | list[str], on: bool) -> None:
-        """On: these processes cannot write another byte to a file, as if the disk were full."""
+        """Turn a limit on or off: these processes cannot write another byte to a file, as if the disk were full."""
         for name in names:
             process = self.processes[name]
             if process.alive:
@@ -201,7 +201,7 @@ class Cluster:
     # --- the end ----------------------------------------------------------------------------------------------
 
     def stacks(self, names: list[str]) -> None:
-        """Into their logs; it ends agents and the controller."""
+        """Make all processes write their stacks into their logs. It ends agents and the controller."""
         for name in names:
             process = self.processes[name]
             process.signal(signal.SIGCONT)
@@ -219,7 +219,7 @@ class Cluster:
         for pid in {
             *coordination,
             *self.strays(),
-        }:  # they end with their parent; one that stands still cannot
+        }:  # they end with their parent; a stopped one cannot
             if is_coordination(pid):
                 os.kill(pid, signal.SIGKILL)
         self.watch.stop()

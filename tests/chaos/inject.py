@@ -1,4 +1,4 @@
-"""A fault of the schedule, carried out on the cluster: signals, proxies and limits, and their end in time."""
+"""Carries out a fault of the schedule on the cluster: signals, proxies and limits, and their end in time."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .cluster import Cluster, free_port
 from .processes import Policy
 from .schedule import Fault
 
-PULSE = 0.05  # seconds that a slow host stands still, and then runs
-WAIT_MOMENT = 20.0  # seconds for the moment that a fault waits for; then it comes all the same
+PULSE = 0.05  # seconds that a slow host is stopped, and then runs
+WAIT_MOMENT = 20.0  # seconds to wait for the moment that a fault asks for; then it comes anyway
 
 
 class Injected(msgspec.Struct):
-    """`over`: when the process was started again, or went on, or the wire was whole; None: not yet."""
+    """A fault on its way. `over`: when the process was restarted, or went on, or the wire was whole; None: not yet."""
 
     fault: Fault
     begun: float
     over: float | None = None
-    idle: bool = False  # there was nobody whom it could befall
+    idle: bool = False  # there was no process that it could affect
     pid: int = 0
 
 
@@ -46,7 +46,7 @@ def inject(cluster: Cluster, fault: Fault) -> Injected:
 
 
 def settle(cluster: Cluster, injected: Injected) -> bool:
-    """Whether it is over; to be asked at every tick."""
+    """Return whether it is over. To be called at every tick."""
     if injected.over is None and injected.fault.ends_process:
         process = cluster.processes[injected.fault.target]
         if process.alive and process.starts[-1] > injected.begun:
@@ -55,7 +55,7 @@ def settle(cluster: Cluster, injected: Injected) -> bool:
 
 
 def await_moment(cluster: Cluster, fault: Fault) -> bool:
-    """Until what it waits for is under way. False: it was not to be, within a while."""
+    """Wait until the fault's moment is under way. Returns False if it did not come within a while."""
     if not fault.moment:
         return True
     if fault.moment == "epoch":
@@ -108,7 +108,8 @@ def _stand_still(cluster: Cluster, fault: Fault, found: Injected) -> None:
 
 
 def _coordination(cluster: Cluster, fault: Fault, found: Injected) -> None:
-    """It is the controller's child, and the controller starts another: so a kill is over at once."""
+    """Kill or stop a coordination process. It is the controller's child, and the controller starts another one: so a
+    kill is over at once."""
     pid = found.pid = cluster.coordination(fault.number)
     if not pid:
         found.idle, found.over = True, found.begun

@@ -1,4 +1,4 @@
-"""What clients have called, and how each call ended: lines that a client's process writes, and the judge reads.
+"""What clients have called, and how each call ended: lines that a client's process writes and the judge reads.
 
 Times are of `time.monotonic()`, which is one clock for all processes of a machine.
 """
@@ -16,9 +16,9 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     at: float
     pid: int
     call: int
-    what: str = ""  # of a beginning
-    end: str = ""  # "ok", "wrong" or "error"; "paused" stands alone
-    kind: str = ""  # of an error: its class, all classes above it that are ours, its code, its text
+    what: str = ""  # of the beginning of the call
+    end: str = ""  # "ok", "wrong" or "error"; "paused" has no call
+    kind: str = ""  # of an error: its class, all of its base classes that are ours, its code, its text
     ours: bool = False
     code: str = ""
     text: str = ""
@@ -46,7 +46,8 @@ class Call(msgspec.Struct):
 
 
 class Writer:
-    """Of a client. Each line is whole in the file as soon as it is written, so that a client may be killed."""
+    """Writes a client's journal. Each line is whole in the file as soon as it is written, so that a client may be
+    killed."""
 
     def __init__(self, path: Path, pid: int) -> None:
         self._file: IO[bytes] = path.open("ab", buffering=0)
@@ -70,16 +71,16 @@ class Writer:
 
 
 class Reader:
-    """All calls of one client, its later processes' too."""
+    """Reads all calls of one client, including those of its later processes."""
 
     def __init__(self, client: str, path: Path) -> None:
         self.client, self.calls = client, list[Call]()
-        self.paused: dict[int, float] = {}  # when a process last said so
+        self.paused: dict[int, float] = {}  # when a process last wrote "paused"
         self._path, self._at, self._rest = path, 0, b""
         self._open: dict[int, Call] = {}
 
     def read(self) -> None:
-        """What is new."""
+        """Read the new lines."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._at)
@@ -95,7 +96,7 @@ class Reader:
         try:
             line = msgspec.json.decode(data, type=Line)
         except msgspec.DecodeError:
-            return  # a client was killed while it wrote; the next one's line stands behind it
+            return  # a client was killed while it wrote; the next one's line follows in the same line
         if line.end == "paused":
             self.paused[line.pid] = line.at
         elif not line.end:
@@ -108,5 +109,5 @@ class Reader:
             del self._open[line.pid]
 
     def open(self, pid: int) -> Call | None:
-        """The call in which this process is."""
+        """The call that this process is making."""
         return self._open.get(pid)

@@ -1,9 +1,9 @@
-"""What a round of faults has shown, against the promises and the bounds. Pure: told what happened, it says what of that
-should not have.
+"""Compares a round of faults with the promises and the bounds. Pure: it is told what happened, and says what should not
+have.
 
-The bounds follow from the lease (`Bounds`): a fault is known after a lease at the latest; three seconds later each
-call that it ends has ended, with an error that names the cause; five seconds later the islands stand again. A process
-that is started again, or stood still, has the time until it runs besides, and what it took to start in peace.
+The bounds follow from the lease (`Bounds`). A fault is known after a lease at the latest. Three seconds later, each
+call that the fault ends has ended, with an error that names the cause. Five seconds later, the islands run again. A
+process that is restarted, or was stopped, has the time in addition that it took to start without faults.
 """
 
 from __future__ import annotations
@@ -15,48 +15,49 @@ import msgspec
 
 from .inject import Injected
 from .journal import Call
-from .processes import Death, Usage
+from .processes import ProcessEnd, Usage
 
-# Worst first: what a round is counted as, in the table.
+# Worst first: the table counts a round as its worst outcome.
 OUTCOMES = ("wrong", "hang", "died", "spread", "leak", "unnamed", "needless", "late", "error", "ok")
 FAILED = OUTCOMES[:-2]
 CODES = {
     "refused", "no-memory", "cancelled", "timeout", "host-lost", "host-left", "restart", "world", "client-lost", "lost",
     "code", "checkpoint", "unsupported", "user",
 }  # fmt: skip
-SESSION = {"Unreachable", "SessionClosed", "NotReady"}  # errors of ours without a code that name the cause
+SESSION = {"Unreachable", "SessionClosed", "NotReady"}  # our errors that name the cause without a code
 INSIDE = re.compile(
     r"Gloo|Traceback|JaxRuntimeError|XlaRuntimeError|coordination_service|Connection closed by peer"
 )
-SLACK = Usage(threads=24, fds=24, children=0, ports=0, rss=400)  # that a process may hold more than it did
+SLACK = Usage(threads=24, fds=24, children=0, ports=0, rss=400)  # how much more a process may hold
 # ... and while gangs are stuck in worlds that are over: until their collectives time out, an agent leaves up to so many
 # worlds behind, each with its threads, a port and some connections (`backend.pjrt.world.LEFT`).
 WORLDS = 4
 STUCK = Usage(
     threads=24 + 140 * WORLDS, fds=24 + 16 * WORLDS, children=0, ports=2 * WORLDS, rss=400 + 150 * WORLDS
 )
-ODD = 3.0  # times the bounds: what has not ended then is held to hang
+ODD = 3.0  # times the bounds: a call that has not ended then counts as hung
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """Seconds, for a cluster with this lease whose processes take `start` to begin. `slack` multiplies."""
+    """Bounds in seconds, for a cluster with this lease whose processes take `start` to begin. `slack` multiplies
+    them."""
 
     lease: float
     start: float
     slack: float = 1.0
     error: float = 3.0  # after detection
     stand: float = 5.0
-    drain: float = 20.0  # that a process has which is told to end
+    drain: float = 20.0  # seconds for a process that is told to end
 
     def detection(self, injected: Injected, now: float) -> float:
-        """Seconds from its beginning until it is known, or over, whatever is later."""
+        """Seconds from the fault's beginning until it is known, or over, whichever is later."""
         fault = injected.fault
         known = self.lease + (self.drain if fault.kind == "terminate" else 0.0)
         over = (injected.over or now) - injected.begun
         if fault.ends_process and fault.role != "coordination":
             over += self.start
         if fault.kind in ("stop", "pulse", "hold", "up", "down", "cut") and fault.lasts > self.lease / 2:
-            over += self.start  # who has been given up begins anew
+            over += self.start  # a process that was given up begins anew
         return max(known, over)
 
     def error_by(self, all_of: Sequence[Injected], now: float) -> float:
@@ -70,21 +71,21 @@ class Bounds(msgspec.Struct, frozen=True):
         return latest + ODD * (self.stand_by(all_of, now) - min(each.begun for each in all_of)) + 10.0
 
 
-class Seen(msgspec.Struct, kw_only=True):
-    """Of one round."""
+class RoundSeen(msgspec.Struct, kw_only=True):
+    """What was seen of one round."""
 
     injected: list[Injected]
-    calls: list[Call]  # that were under way at its beginning, or began later
-    deaths: list[Death]
-    stood: float | None = None  # when `status` said so, for good; None: never
-    resumed: float | None = None  # when each client had had a good call that began when all faults were over
-    waiting: str = ""  # what was missing, when waiting was given up
-    quiet: str = ""  # what `status` had left, when all clients held nothing
+    calls: list[Call]  # calls that were under way at its beginning, or began later
+    deaths: list[ProcessEnd]
+    stood: float | None = None  # when `status` first said so and kept saying so; None: never
+    resumed: float | None = None  # when each client had had a good call that began after all faults were over
+    waiting: str = ""  # what was missing when waiting was given up
+    quiet: str = ""  # what `status` still listed when all clients held nothing
     before: Mapping[str, Usage] = {}
     after: Mapping[str, Usage] = {}
-    ended: float = 0.0  # when the round did
-    islands: Mapping[str, tuple[int, ...]] = {}  # that clients call
-    touched: frozenset[int] = frozenset()  # islands that the faults may be noticed on
+    ended: float = 0.0  # when the round was given up
+    islands: Mapping[str, tuple[int, ...]] = {}  # islands that clients call
+    touched: frozenset[int] = frozenset()  # islands on which the faults may be noticed
     gone: frozenset[int] = frozenset()  # processes of clients that faults have ended
 
 
@@ -100,8 +101,8 @@ class Verdict(msgspec.Struct, kw_only=True):
         return self.outcome in FAILED
 
 
-def judge(seen: Seen, bounds: Bounds, forgiven: Container[str] = ()) -> Verdict:
-    """`forgiven`: outcomes that are told, and that the round does not count as."""
+def judge(seen: RoundSeen, bounds: Bounds, forgiven: Container[str] = ()) -> Verdict:
+    """Judge a round. `forgiven`: outcomes that are listed, but do not count for the round."""
     begun = min(each.begun for each in seen.injected)
     errors = [call for call in seen.calls if call.end == "error"]
     found: list[tuple[str, str]] = []
@@ -144,7 +145,7 @@ def judge(seen: Seen, bounds: Bounds, forgiven: Container[str] = ()) -> Verdict:
 
 
 def unnamed(call: Call) -> str:
-    """What is wrong with the words of this error; "" if it names its cause."""
+    """What is wrong with the text of this error; "" if it names its cause."""
     told = f"{call.kind} [{call.code}] {call.text[:300]}"
     if not call.ours:
         return f"no error of Seaway's: {told}"
@@ -155,8 +156,8 @@ def unnamed(call: Call) -> str:
     return f"it does not name the cause: {told}" if INSIDE.search(call.text) else ""
 
 
-def _another_cause(call: Call, seen: Seen) -> str:
-    """An error that names what has not happened."""
+def _another_cause(call: Call, seen: RoundSeen) -> str:
+    """Whether an error names a cause that has not happened."""
     anew = any(each.fault.role == "controller" and each.fault.ends_process for each in seen.injected)
     anew |= any(death.name == "controller" for death in seen.deaths)
     if call.code == "restart" and not anew:
@@ -165,7 +166,7 @@ def _another_cause(call: Call, seen: Seen) -> str:
 
 
 def leaks(before: Mapping[str, Usage], after: Mapping[str, Usage], slack: Usage = SLACK) -> list[str]:
-    """What processes hold more than they did."""
+    """What processes hold beyond what they did before."""
     found = []
     for name, was in before.items():
         now = after.get(name, was)
@@ -176,7 +177,7 @@ def leaks(before: Mapping[str, Usage], after: Mapping[str, Usage], slack: Usage 
     return found
 
 
-def _hangs(seen: Seen, begun: float) -> list[tuple[str, str]]:
+def _hangs(seen: RoundSeen, begun: float) -> list[tuple[str, str]]:
     if seen.resumed is not None and seen.stood is not None:
         return []
     open_calls = [
@@ -198,19 +199,19 @@ def _hangs(seen: Seen, begun: float) -> list[tuple[str, str]]:
     ]
 
 
-def _elsewhere(call: Call, seen: Seen) -> bool:
+def _elsewhere(call: Call, seen: RoundSeen) -> bool:
     return bool(seen.touched) and not seen.touched.intersection(seen.islands.get(call.client, ()))
 
 
-def _harmless(seen: Seen, bounds: Bounds) -> bool:
-    """Faults of which nobody is to notice anything: who stands still for far less than a lease."""
+def _harmless(seen: RoundSeen, bounds: Bounds) -> bool:
+    """Whether nobody is to notice the fault: the process was stopped for far less than a lease."""
     return all(
         each.fault.kind in ("stop", "pulse", "hold", "up", "down", "delay") and each.fault.lasts < bounds.lease / 2
         for each in seen.injected
     ) and len(seen.injected) == 1  # fmt: skip
 
 
-def _late(seen: Seen, bounds: Bounds, begun: float) -> list[tuple[str, str]]:
+def _late(seen: RoundSeen, bounds: Bounds, begun: float) -> list[tuple[str, str]]:
     error_by = bounds.error_by(seen.injected, seen.ended)
     stand_by = bounds.stand_by(seen.injected, seen.ended)
     found = [

@@ -1,6 +1,6 @@
-"""A process with its supervisor: started again when it ends, as a fault's policy says; and what a process holds.
+"""A process with its supervisor, which restarts it when it ends, as a fault's policy says; and what a process holds.
 
-The supervisor is a `tick`, called often from one thread: no signal is sent, and no process started, from another.
+The supervisor is a `tick`, called often from one thread. No other thread sends a signal or starts a process.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ import msgspec
 
 from backend.admin.children import environment
 
-SOON = 0.3  # seconds until a process is started again that ended by itself
+SOON = 0.3  # seconds until a process that ended by itself is restarted
 TAIL = 3000
 ENVIRONMENT = {
     "PYTHONWARNINGS": "ignore",
     "PYTHONFAULTHANDLER": "1",
-}  # where threads stand when it is aborted
+}  # a process that is aborted writes the stacks of its threads
 # What a process does first: the kernel is to kill it when we end, even by SIGKILL (PR_SET_PDEATHSIG); then it becomes
-# what it is to be. It cannot be said between fork and exec, where gRPC's threads are in the way.
+# the program that it is to be. This cannot be set between fork and exec, because gRPC's threads are in the way.
 BOUND = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 
 
-class Death(msgspec.Struct):
-    """A process that has ended. `meant`: the signal that a fault sent to it; 0: nobody did."""
+class ProcessEnd(msgspec.Struct):
+    """A process that has ended. `meant`: the signal that a fault sent to it; 0: none did."""
 
     at: float
     name: str
@@ -41,21 +41,21 @@ class Death(msgspec.Struct):
 
     @property
     def wrong(self) -> bool:
-        """Nobody ended it, or it did not end as one that is told to."""
+        """Whether it ended without being told to, or not as a process does that is told to."""
         if self.meant == signal.SIGKILL:
             return False
         return self.code not in (0, -signal.SIGTERM) if self.meant == signal.SIGTERM else True
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """Of the supervisor, for one restart."""
+    """How the supervisor makes one restart."""
 
     after: float = SOON
     port: int | None = None  # to listen on from then on
 
 
 class Process:
-    """`words(port)`: of its command line, after `python -m`."""
+    """A process and its restarts. `words(port)` returns its command line after `python -m`."""
 
     def __init__(
         self, name: str, log: Path, words: Callable[[int], list[str]], port: int = 0, env: dict[str, str] | None = None
@@ -88,7 +88,7 @@ class Process:
         self.starts.append(time.monotonic())
 
     def end(self, number: int, policy: Policy) -> bool:
-        """By a fault. False: it has ended already."""
+        """End it by a fault. Returns False if it has ended already."""
         if not self.alive:
             return False
         self._meant, self._policy = self._meant or number, policy
@@ -104,7 +104,7 @@ class Process:
             if number in (signal.SIGSTOP, signal.SIGCONT):
                 self.stopped = number == signal.SIGSTOP
 
-    def tick(self) -> Death | None:
+    def tick(self) -> ProcessEnd | None:
         now = time.monotonic()
         if self._again is not None:
             if now >= self._again:
@@ -115,10 +115,10 @@ class Process:
         if self._popen is None or (code := self._popen.poll()) is None:
             return None
         self._again = now + self._policy.after
-        return Death(now, self.name, self.pid, code, self._meant)
+        return ProcessEnd(now, self.name, self.pid, code, self._meant)
 
     def quit(self) -> None:
-        """For good, whatever it does just then."""
+        """End it for good, whatever it does just then."""
         self.signal(signal.SIGKILL)
         if self._popen is not None:
             self._popen.wait()
@@ -142,7 +142,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 def usage(pid: int) -> Usage | None:
-    """None: it has ended."""
+    """Measure a process. Returns None if it has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
         links = [_link(path) for path in Path(f"/proc/{pid}/fd").iterdir()]
@@ -169,12 +169,13 @@ def children_of(pid: int) -> list[int]:
 
 
 def adopt_orphans() -> None:
-    """From now on, whose parent ends is our child (PR_SET_CHILD_SUBREAPER): none is left over unseen."""
+    """From now on, a process whose parent ends becomes our child (PR_SET_CHILD_SUBREAPER), so that none is left over
+    unseen."""
     ctypes.CDLL(None).prctl(36, 1)
 
 
 def strays(known: Iterable[int]) -> list[int]:
-    """Children of ours that we have not started, and that still run; those that have ended are let go of."""
+    """Children of ours that we have not started, and that still run. Those that have ended are reaped."""
     found = []
     for pid in set(children_of(os.getpid())).difference(known):
         with suppress(ChildProcessError):
@@ -184,7 +185,7 @@ def strays(known: Iterable[int]) -> list[int]:
 
 
 def said_into(pid: int) -> str:
-    """The file that its standard error goes into."""
+    """The file that receives its standard error."""
     return _link(Path(f"/proc/{pid}/fd/2"))
 
 
@@ -201,7 +202,7 @@ def _link(path: Path) -> str:
 
 
 def _listening(pid: int) -> set[str]:
-    """Inodes of sockets."""
+    """Inodes of listening sockets."""
     found = set()
     for name in ("tcp", "tcp6"):
         with suppress(OSError):

@@ -1,7 +1,7 @@
-"""A TCP proxy between two processes, all of whose connections can be cut, held, held in one direction, or delayed.
+"""A TCP proxy between two processes. All of its connections can be cut, held, held in one direction, or delayed.
 
-TCP loses nothing, so a direction in which nothing comes through is one that is held: what was written meanwhile comes
-when it is over, as after an outage of a wire. Runs in the asyncio loop that it is started in.
+TCP loses nothing, so a direction that lets nothing through is one that is held: what was written meanwhile arrives when
+it is over, as after an outage of a wire. Runs in the asyncio loop that it is started in.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ PIECE = 1 << 16
 
 
 class Proxy:
-    """Listens on a port of its own, `port`; `to` is where it connects. Modes: "", cut, hold, up, down, delay."""
+    """Listens on a port of its own, `port`, and connects to `to`. Modes: "", cut, hold, up, down, delay."""
 
     def __init__(self, to: tuple[str, int], delay: float = 0.2) -> None:
         self.to, self.delay, self.port = to, delay, 0
@@ -45,7 +45,7 @@ class Proxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _came(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Of one connection, until either side ends it."""
+        """Carry one connection, until either side ends it."""
         if self.mode == "cut":
             writer.transport.abort()
             return

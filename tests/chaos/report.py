@@ -1,6 +1,6 @@
-"""The table: of each kind of fault how often it was tried, what came of it, and how long that took.
+"""The table: for each kind of fault, how often it was tried, what came of it, and how long that took.
 
-`python -m tests.chaos.report FILE...` prints one of several runs, from what `--append` wrote.
+`python -m tests.chaos.report FILE...` prints one table for several runs, from what `--append` wrote.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COLUMNS = ("ok", "error", "late", "needless", "unnamed", "leak", "spread", "died
 
 
 def name_of(found: Round) -> str:
-    """A burst is a kind of its own."""
+    """The kind of a round. A burst is a kind of its own."""
     return touches(found.faults[0]) if len(found.faults) == 1 else "two in a row"
 
 

@@ -1,7 +1,8 @@
-"""What befalls whom when, as plain data: drawn from one seed, printed as lines, and read back from them.
+"""The faults, their targets and times, as plain data: drawn from one seed, printed as lines, and read back from them.
 
-A fault with a `gap` follows the one before it after so many seconds, whether the cluster stands again or not (a burst);
-one without waits until it does. So any fault of a schedule can be left out, and what remains is a schedule.
+A fault with a `gap` follows the one before it after so many seconds, whether the cluster has recovered or not (a
+burst). A fault without a gap waits until it has. So any fault of a schedule can be left out, and what remains is a
+schedule.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ KINDS: dict[str, dict[str, int]] = {
     "peers": WIRE,
 }
 TARGETS = {"agent": 45, "controller": 28, "coordination": 10, "client": 17, "peers": 8}
-LONGEST = 60.0  # seconds that a process stands still, at most
-RARE = 0.04  # of the stops are drawn up to that; all others around the lease
+LONGEST = 60.0  # seconds that a process is stopped, at most
+RARE = 0.04  # part of the stops that are drawn up to that; all others are around the lease
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -40,11 +41,11 @@ class Shape(msgspec.Struct, frozen=True):
 
 class Fault(msgspec.Struct, frozen=True):
     kind: str
-    # "agent-3", "controller", "coordination-0" (of an island), "client-NAME", "peers-3" (who dials that agent)
+    # "agent-3", "controller", "coordination-0" (of an island), "client-NAME", "peers-3" (all that dial that agent)
     target: str
-    lasts: float = 0.0  # seconds, of what has a length
+    lasts: float = 0.0  # seconds, of a fault that has a length
     restart: float = 0.0  # seconds after its end in which the supervisor starts a process again
-    port: str = "same"  # that an agent listens on afterwards; or "other"
+    port: str = "same"  # the port that an agent listens on afterwards; or "other"
     moment: str = ""  # one of MOMENTS
     gap: float | None = None
 
@@ -54,7 +55,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def number(self) -> int:
-        """Of an agent or a coordination process."""
+        """The number of an agent or a coordination process."""
         return int(self.target.partition("-")[2])
 
     @property
@@ -83,7 +84,7 @@ def text(schedule: Sequence[Fault]) -> str:
 
 
 def parse(lines: str) -> Schedule:
-    """As `text` wrote it; `;` may stand for a new line, and `#` begins a remark."""
+    """Read what `text` wrote. `;` may stand for a new line, and `#` begins a comment."""
     found = []
     for raw in lines.replace(";", "\n").splitlines():
         words = raw.partition("#")[0].split()
@@ -118,7 +119,7 @@ def _fault(words: list[str], line: str) -> Fault:
 
 
 def draw(seed: int, shape: Shape) -> Iterator[Fault]:
-    """Without end. The first hundred of a seed are the same however many are taken."""
+    """Draw faults without end. The first hundred of a seed are the same however many are taken."""
     chance = random.Random(f"chaos {seed}")
     before: Fault | None = None
     while True:
@@ -174,7 +175,7 @@ def _target(chance: random.Random, shape: Shape, role: str) -> str:
 
 
 def _lasts(chance: random.Random, kind: str, lease: float) -> float:
-    """Around the lease, by the logarithm: most are short, so that many faults fit into minutes."""
+    """Draw a length around the lease, by the logarithm: most are short, so that many faults fit into minutes."""
     if kind in ("kill", "terminate", "cut"):
         return 0.0 if kind != "cut" else round(chance.uniform(0.0, lease), 2)
     longest = LONGEST if chance.random() < RARE else 4.0 * lease

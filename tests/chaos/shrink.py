@@ -1,4 +1,5 @@
-"""The shortest part of a schedule that still fails: faults are left out, halves first, as long as it still does."""
+"""Finds the shortest part of a schedule that still fails: leaves faults out, halves first, as long as it still
+fails."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from .schedule import Schedule
 def shrink(
     schedule: Schedule, fails: Callable[[Schedule], bool], seconds: float, now: Callable[[], float] = time.monotonic
 ) -> Schedule:  # fmt: skip
-    """`fails`: plays one, on a cluster of its own. At most so many seconds, and what the last try takes."""
+    """Shrink a schedule. `fails` plays one on a cluster of its own. Takes at most so many seconds, and what the last
+    try takes."""
     end = now() + seconds
     size = max(1, len(schedule) // 2)
     while len(schedule) > 1:

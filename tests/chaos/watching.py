@@ -1,4 +1,4 @@
-"""Asks the controller for its status, again and again, in a thread of its own; the proxies run in its loop too."""
+"""Asks the controller for its status, again and again, in a thread of its own. The proxies run in its loop too."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ EVERY, PATIENCE = 0.15, 1.5  # seconds
 
 
 class Watch:
-    """`status`: the last answer, at `at`; None as long as the controller has not answered the last question."""
+    """Watches the status. `status` is the last answer, from `at`; None while the controller has not answered the last
+    question."""
 
     def __init__(self) -> None:
         self.status: dict[str, Any] | None = None
@@ -41,7 +42,7 @@ class Watch:
         return asyncio.run_coroutine_threadsafe(what, self._loop).result(30)
 
     def proxy(self, name: str, port: int) -> int:
-        """The port of the one of this name, which leads to this port of ours."""
+        """The port of the proxy of this name, which leads to this port of ours."""
         found = self.proxies.get(name)
         if found is not None and found.to[1] != port:
             self.do(found.stop())
@@ -59,7 +60,7 @@ class Watch:
                 try:
                     report: Report = await ask(channel, access, Status(), PATIENCE)
                     self.status = json.loads(report.json)
-                except Exception:  # whatever it is: no answer
+                except Exception:  # on any error: no answer
                     self.status = None
                 self.at = asked
                 await asyncio.sleep(EVERY)

@@ -1,7 +1,7 @@
 """A world around one executor: a stream, and devices, transfers and a compiler with random delays.
 
-`Stream` draws what the controller says to host 0 of a small cluster; a `Life` plays it with some delays and
-keeps what the executor did, and when. It is a brute-force event loop that knows nothing of causes.
+`Stream` draws what the controller says to host 0 of a small cluster. A `Life` plays it with some delays and records
+what the executor did, and when. It is a brute-force event loop that knows nothing of causes.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def gang(name: str, place: Place, inputs: tuple[int, ...], outputs: tuple[int, .
 
 
 def plan(number: int, layouts: list[Layout], steps: Sequence[Gang | Move], **more: Any) -> Plan:
-    """Fills in what lowering would: makers, last readers, senders. args: slot -> argument; keep: slots."""
+    """Fill in what lowering would: makers, last readers, senders. args: slot -> argument; keep: slots."""
     args, keep, steps = more.get("args", {}), more.get("keep", ()), list(steps)
     slots = []
     for slot, where in enumerate(layouts):
@@ -117,8 +117,8 @@ def plan(number: int, layouts: list[Layout], steps: Sequence[Gang | Move], **mor
     return Plan(number, "prog", codes, tuple(slots), tuple(steps), (), ())
 
 
-def here(place: Place) -> bool:
-    """On island 0."""
+def on_island_0(place: Place) -> bool:
+    """The devices of a place that are on island 0."""
     return place.island == 0
 
 
@@ -129,8 +129,9 @@ def hosts_of(place: Place) -> Spans:
 class Stream:
     """What the controller says: `messages`, and what the world will answer (`fates`, by transfer or seq).
 
-    `hosts`: of island 0. `near`, `far`: places on it, and on island 1. `travel`: how much of what could travel
-    between hosts does. `replicated`: how many buffers are the same on all devices."""
+    `hosts`: of island 0. `near`, `far`: places on it, and on island 1. `travel`: the part of the possible transfers
+    between hosts that is made. `replicated`: how many buffers are the same on all devices.
+    """
 
     def __init__(
         self, random: Random, runs: int = 8, *, hosts: Spans = HOSTS, near: Sequence[Place] = HERE,
@@ -208,7 +209,7 @@ class Stream:
         for _ in range(random.randrange(1, 6)):
             place = random.choice(self.near)
             near = [slot for slot, where in enumerate(layouts) if where.place == place]
-            mine = [slot for slot, where in enumerate(layouts) if here(where.place)]
+            mine = [slot for slot, where in enumerate(layouts) if on_island_0(where.place)]
             draw = random.random() if self._drawn(self.travel) else 1.0
             if draw < 0.15 and mine:
                 layouts.append(self._layout(self.far))
@@ -224,7 +225,7 @@ class Stream:
                 outputs = tuple(range(len(layouts), len(layouts) + random.randrange(1, 3)))
                 layouts += [self._layout(place) for _ in outputs]
                 steps.append(gang(f"g{len(steps)}", place, inputs, outputs))
-        ours = [slot for slot, where in enumerate(layouts) if here(where.place) and slot not in args]
+        ours = [slot for slot, where in enumerate(layouts) if on_island_0(where.place) and slot not in args]
         keep = tuple(random.sample(ours, min(len(ours), random.randrange(3))))
         found = plan(len(self.plans) + 1, layouts, steps, args=args, keep=keep, donate=random.random() < 0.3)
         self.plans.append(found)
@@ -275,11 +276,11 @@ class Stream:
             return
         transfer = self.next()
         source, target = made.slots[step.source].layout.place, made.slots[step.target].layout.place
-        if here(source):
+        if on_island_0(source):
             self.say(SendStep(transfer, run, index, hosts_of(source), transfer))
             number = random.randrange(3)
             self.fates["count", transfer] = tuple((2 + k % 2, k, 4) for k in range(number))
-        if here(target):
+        if on_island_0(target):
             seq = self.next()
             after = random.choice((-1, random.randint(0, seq)))
             late = self._fate_of(seq, transfer, step.sparse)
@@ -288,7 +289,7 @@ class Stream:
                 self.say(PoisonStep(transfer, Blame("host-lost", "too late")))
 
     def _fate_of(self, seq: int, transfer: int, sparse: bool) -> bool:
-        """Whether its contents come, and what must be said for that. True: poison will be too late."""
+        """Whether its contents arrive, and what must be said in that case. True: poison will be too late."""
         random = self.random
         fate = random.choice(("data", "data", "data", "spoilt", "dropped"))
         self.fates["recv", transfer] = fate
@@ -299,7 +300,7 @@ class Stream:
         return fate == "data" and not sparse and random.random() < 0.2
 
     def _pay(self, all_of_it: bool = False) -> None:
-        """Say some of what is owed."""
+        """Say some of what is still to be said."""
         for seq in list(self.owed):
             if all_of_it or self.random.random() < 0.3:
                 self.paid.append(seq)
@@ -339,7 +340,7 @@ class Stream:
 
 
 class Life:
-    """What an executor did in one playing of a stream."""
+    """What an executor did when it was given a stream once."""
 
     def __init__(self, stream: Stream, delays: Random, lane: str) -> None:
         self.stream, self.delays = stream, delays
@@ -427,8 +428,8 @@ class Life:
         self._later(Finished(effect.seq, self.stream.fates["done", effect.seq]), end)
 
     def _receive(self, effect: OpenRecv | ExpectRecv | DropTransfer) -> None:
-        """Contents come once they are asked for, in a sparse exchange once it is known
-        how many. Poison of a transfer whose contents come is too late."""
+        """Contents arrive once they are asked for, in a sparse exchange once their number is known. Poison of a
+        transfer whose contents arrive is too late."""
         transfer = effect.transfer
         fate = self.stream.fates.get(("recv", transfer))
         if isinstance(effect, DropTransfer):

@@ -1,10 +1,10 @@
-"""A page as a reader meets it: Python, commands, and what these are shown to print, in order.
+"""A page as a reader sees it: Python, commands, and the output that it shows for them, in order.
 
-```python            runs; a page's snippets follow one another (README's: a section's)
-```python mine.py    ... and is a file of that name, too
-```sh                each line is a command; so is what a ```text block has behind `$ `, and an indented line
-```text              right behind one of these: what it prints, to the letter; a line of dots stands for any lines
-```text shape        ... but for its numbers, which are another machine's
+```python            runs; the snippets of a page follow one another (README's: of a section)
+```python mine.py    ... and is also written to a file of that name
+```sh                each line is a command; so is a line behind `$ ` in a ```text block, and an indented line
+```text              right behind one of these: its exact output; a line of dots stands for any lines
+```text shape        ... except for its numbers, which depend on the machine
 ```text part         ... among other lines
 """
 
@@ -35,11 +35,11 @@ class Block(NamedTuple):
     kind: Literal["python", "command", "said"]
     text: str
     line: int
-    how: str = ""  # of what is said: "", "shape" or "part"; of Python: a file's name
+    how: str = ""  # of output: "", "shape" or "part"; of Python: the name of a file
 
 
 class Unit(NamedTuple):
-    """What is done in one go, in one folder, with one set of names."""
+    """The part of a page that is run in one go, in one folder, with one set of names."""
 
     page: Path
     section: str  # "" for all of it
@@ -55,7 +55,7 @@ def name_of(page: Path) -> str:
 
 
 def units() -> list[Unit]:
-    """A section of some pages: whoever reads those starts anywhere. Others are read from their beginning."""
+    """The units of a page: a section of some pages, whose readers start anywhere. Other pages are one unit."""
     found = []
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
@@ -94,13 +94,13 @@ def _fenced(text: str) -> Iterator[Block]:
 
 
 def _follows(text: str, at: int) -> bool:
-    """Right behind a block that prints it."""
+    """Whether this block follows right behind a block that prints it."""
     before = text[:at].rstrip("\n").splitlines()
     return bool(before) and (before[-1].strip() == "```" or INDENTED.match(before[-1]) is not None)
 
 
 def _commands(text: str, line: int) -> Iterator[Block]:
-    """A backslash at the end of a line goes on."""
+    """The commands in a block. A backslash at the end of a line goes on."""
     begun, first = "", line
     for each in text.splitlines():
         begun, first = (begun + each, first) if begun else (each, line)
@@ -129,12 +129,12 @@ def _indented(text: str) -> Iterator[Block]:
 
 
 def spans_of(page: Path) -> Iterator[str]:
-    """What stands in the text as code."""
+    """The pieces of text that are marked as code."""
     bare = FENCE.sub("", page.read_text(encoding="utf-8"))
     yield from (span.strip() for span in SPAN.findall(bare))
 
 
-# --- what is said -------------------------------------------------------------------------------------------------
+# --- comparing output ---------------------------------------------------------------------------------------------
 
 NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?"
 QUANTITY = re.compile(rf"{NUMBER}(?: (?:ns|us|ms|s|KiB|MiB|GiB)\b)?")
@@ -142,7 +142,7 @@ HASH = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8,}\b")
 
 
 def matches(said: str, shown: str, how: str) -> bool:
-    """Whether this is what a page shows."""
+    """Whether the output is as the page shows it."""
     pattern = "".join(_pattern(line, how) for line in shown.rstrip("\n").splitlines())
     text = "".join(f"{line.rstrip()}\n" for line in said.splitlines())
     if how == "part":

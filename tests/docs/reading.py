@@ -1,4 +1,4 @@
-"""Somebody who does what a page says, in a folder of their own, with ports of their own, and clears up behind."""
+"""A reader who does what a page says, in a folder and with ports of their own, and ends what was started."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from typing import Any
 from .pages import ROOT, Block, Unit, matches
 from .table import INSTEAD, NOT_COMPARED, OUTLIVES, PREPARED, SUBSTITUTED
 
-PATIENCE = 60.0  # seconds for what a command starts to stand, or to end
+PATIENCE = 60.0  # seconds for a program that a command starts to be ready, or to end
 LONGEST = 300.0  # seconds for a command
-PORTS = ("29000", "29001", "29002", "9100")  # as pages say them
-LOWEST, HIGHEST = 20_000, 32_000  # below those that systems give away by themselves
+PORTS = ("29000", "29001", "29002", "9100")  # ports as pages write them
+LOWEST, HIGHEST = 20_000, 32_000  # below the ports that systems assign by themselves
 
 
 class Reader:
@@ -42,16 +42,16 @@ class Reader:
             subprocess.run(words, cwd=self.folder, check=True, capture_output=True)
 
     def does(self, block: Block, where: str) -> str:
-        """What it prints."""
+        """Do it. Returns the output."""
         if block.kind != "python":
             return self.command(block.text)
-        if block.how:  # a file that the page has its reader write
+        if block.how:  # a file that the page tells its reader to write
             (self.folder / block.how).write_text(self._here(block.text), encoding="utf-8")
         return self.python(block.text, where)
 
     def python(self, code: str, where: str) -> str:
         with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.chdir(self.folder):
-            sys.path.insert(0, str(self.folder))  # as of whoever sits there
+            sys.path.insert(0, str(self.folder))  # as for a reader at a terminal
             try:
                 exec(compile(self._here(code), where, "exec"), self.names)
             finally:
@@ -73,7 +73,7 @@ class Reader:
         return self._there(done.stdout)
 
     def _start(self, words: str, ready: re.Pattern[str]) -> str:
-        """Returns when it stands."""
+        """Start a program. Returns when it is ready."""
         said, told = (self.folder / f"{len(self._started)}.{kind}" for kind in ("out", "err"))
         with said.open("wb") as out, told.open("wb") as err:
             process = subprocess.Popen(
@@ -89,7 +89,7 @@ class Reader:
         return said.read_text()
 
     def close(self) -> None:
-        """All that was started ends when it is told to, the last one first."""
+        """End everything that was started, the last program first."""
         for name, module in list(sys.modules.items()):
             if str(getattr(module, "__file__", None)).startswith(str(self.folder)):
                 del sys.modules[name]
@@ -121,13 +121,14 @@ class Reader:
 
 
 def bin_folder(folder: Path) -> str:
-    """Where `python` and `seaway` are those of this environment: the latter is made where nobody has installed us."""
+    """A folder in which `python` and `seaway` are those of this environment. Makes `seaway` where it is not
+    installed."""
     here = Path(sys.executable).parent
     if (here / "seaway").exists():
         return str(here)
     script = folder / ".bin" / "seaway"
     script.parent.mkdir()
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m seaway "$@"\n')  # -P: not from where one is
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m seaway "$@"\n')  # -P: not from the folder
     script.chmod(0o755)
     return f"{script.parent}:{here}"
 
@@ -140,7 +141,7 @@ def instead_of(command: str) -> str:
 
 
 def free_ports() -> Iterator[str]:
-    """Where nobody listens, and nobody is sent by the system meanwhile."""
+    """Ports on which nothing listens, and which the system does not assign meanwhile."""
     at = LOWEST + os.getpid() * 37 % (HIGHEST - LOWEST)
     for port in (*range(at, HIGHEST), *range(LOWEST, at)):
         with socket.socket() as probe:
@@ -152,7 +153,7 @@ def free_ports() -> Iterator[str]:
 
 
 def read(unit: Unit, folder: Path, rewrite: bool = False) -> None:
-    """Do all that it says, and compare."""
+    """Do all that the page says, and compare."""
     reader = Reader(folder)
     reader.prepare(unit.page.relative_to(ROOT).as_posix())
     try:

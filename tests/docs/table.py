@@ -1,48 +1,49 @@
-"""What is run instead of what a page says, each with the reason. All else is run as it stands."""
+"""The commands that are run instead of those on a page, each with the reason. All others are run as they are
+written."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 
-class Instead(NamedTuple):
-    said: str  # of the whole command, as a regular expression
+class Substitute(NamedTuple):
+    said: str  # matches the whole command, as a regular expression
     run: str
     why: str
 
 
 INSTEAD = [
-    Instead(r"make demo", "python -m experiments.demo --out .", "it would set up an environment first"),
-    Instead(
+    Substitute(r"make demo", "python -m experiments.demo --out .", "it would set up an environment first"),
+    Substitute(
         r"make ([a-z-]+)( .*)?",
         r'make -C "$ROOT" -n \1\2',
         "they set up, test or measure everything: what they would do",
     ),
-    Instead(r"\.ci/run", 'bash -n "$ROOT/.ci/run"', "all tests, on every Python"),
-    Instead(
+    Substitute(r"\.ci/run", 'bash -n "$ROOT/.ci/run"', "all tests, on every Python"),
+    Substitute(
         r"(python -m experiments fig5)",
         r"\1 --hosts 2,8 --sensitivity no --jobs 1 --out fig5",
         "other values, and no variations: minutes else",
     ),
-    Instead(r"(python -m experiments fig11 .*)", r"\1 --gangs 300 --sensitivity no --jobs 1 --out fig11", "as fig5"),
-    Instead(r"(python -m experiments\.bench)\b( [a-z]+)?.*", r"\1\2 --help", "minutes; each has tests of its own"),
-    Instead(r"(python -m tests\.fuzz) --seeds 10000", r"\1 --seeds 3", "an hour; tests/test_fuzz.py plays 200"),
-    Instead(r"(python -m tests\.fuzz) --planted", r"\1 --help", "minutes; tests/test_fuzz.py has its parts"),
-    Instead(r"(python -m tests\.chaos)\b.*", r"\1 --help", "minutes; tests/test_chaos.py plays three faults"),
-    Instead(
+    Substitute(r"(python -m experiments fig11 .*)", r"\1 --gangs 300 --sensitivity no --jobs 1 --out fig11", "as fig5"),
+    Substitute(r"(python -m experiments\.bench)\b( [a-z]+)?.*", r"\1\2 --help", "minutes; each has tests of its own"),
+    Substitute(r"(python -m tests\.fuzz) --seeds 10000", r"\1 --seeds 3", "an hour; tests/test_fuzz.py plays 200"),
+    Substitute(r"(python -m tests\.fuzz) --planted", r"\1 --help", "minutes; tests/test_fuzz.py has its parts"),
+    Substitute(r"(python -m tests\.chaos)\b.*", r"\1 --help", "minutes; tests/test_chaos.py plays three faults"),
+    Substitute(
         r"((?:python -m )?seaway (?:up|controller)\b(?!.*--bind).*)",
         r"\1 --bind 127.0.0.1:29000",
         "to be put on a port that is free",
     ),
-    Instead(r"(seaway status .*) --watch", r"\1", "it goes on until Ctrl-C"),
-    Instead(r"sbatch .*(docs/deploy/slurm\.sh)", r"bash -n \1", "there is no Slurm here; test_deploy.py reads it"),
-    Instead(r"kubectl apply -f (\S+)", r"python -m json.tool \1", "nor Kubernetes; so does test_deploy.py"),
-    Instead(r"kubectl create secret .*=(\w+)", r"test -s \1", "nor Kubernetes"),
+    Substitute(r"(seaway status .*) --watch", r"\1", "it goes on until Ctrl-C"),
+    Substitute(r"sbatch .*(docs/deploy/slurm\.sh)", r"bash -n \1", "there is no Slurm here; test_deploy.py reads it"),
+    Substitute(r"kubectl apply -f (\S+)", r"python -m json.tool \1", "nor Kubernetes; so does test_deploy.py"),
+    Substitute(r"kubectl create secret .*=(\w+)", r"test -s \1", "nor Kubernetes"),
 ]  # fmt: skip
 
-# Of commands and Python alike. Ports besides: 29000, 29001, ... are some that are free.
+# For commands and Python alike. Besides, ports 29000, 29001, ... are replaced by free ones.
 SUBSTITUTED = {
-    "0.0.0.0:": "127.0.0.1:",  # tests listen on loopback alone
+    "0.0.0.0:": "127.0.0.1:",  # tests listen only on loopback
     "head:": "127.0.0.1:",  # there are no other machines
     "10.0.0.10:": "127.0.0.1:",
     "10.0.0.11:29001": "127.0.0.1:29002",  # both on one machine
@@ -50,26 +51,26 @@ SUBSTITUTED = {
     "--platform tpu": "--platform cpu --devices 4",  # there is no TPU
 }
 
-# Commands that go on until they are told to end: what they print when they stand. The test ends them.
+# Commands that go on until they are told to end: what they print when they are ready. The test ends them.
 OUTLIVES = {
     r"(?:python -m )?seaway controller\b": r"controller at \S+:",
     r"(?:python -m )?seaway agent\b": r"hosts \d.* at \S+",
     r"(?:python -m )?seaway up\b": r"seaway status \S+\n",
 }
 
-# Pages whose Python has a test of its own, which names them.
+# Pages whose Python has a test of its own, with that test.
 ELSEWHERE = {
     "docs/checkpoints.md": "tests/seaway/api/test_checkpoint_docs.py",  # saves, and a cluster of another size: slow
     "docs/costs.md": "tests/seaway/costs/test_costs_compiled.py",  # compiles
 }
 
-# Read in sections, each from its beginning; other pages as a whole.
+# Pages that are read in sections, each from its beginning. Other pages are read as a whole.
 SECTIONS = ("README.md", "docs/deployment.md")
 
-# Programs that not every machine has; without them that unit is left out.
+# Programs that not every machine has. Without them that unit is left out.
 NEEDS = {"docs/deployment.md: Certificates": "openssl"}
 
-# Units that take long, by name; others do most of the same.
+# Units that take long, by name. Others do most of the same.
 FULL = {"docs/calibration.md", "docs/figures.md", "docs/parity.md", "docs/whatif.md"}
 
 RECORD = """
@@ -85,15 +86,15 @@ with sw.local(hosts=2, devices_per_host=2, platform="timed", policy="stride", re
         s.spawn(client, calls, name=name)
 """
 
-# What a page takes for granted, made beforehand.
+# Files and folders that a page takes for granted. They are made beforehand.
 PREPARED = {"docs/whatif.md": RECORD}
 
-# Commands whose output on a page is one machine's, and of another shape elsewhere.
+# Commands whose output on a page is that of one machine, and has another shape elsewhere.
 NOT_COMPARED = {
     "seaway whatif run.log --policy fifo --out folder": "how many digits and notes there are hangs on the record",
 }
 
-# Text that is shown and not printed by what stands before it, by its first line, with who checks it.
+# Text that the page shows but that the block before it does not print, by its first line, with the test that checks it.
 SHOWN_ELSEWHERE = {
     "the first decision that differs on island 'i0' is number 2": "tests/seaway/tools/parity/test_planted.py",
 }

@@ -8,7 +8,7 @@ PRODUCT = ("core", "sim", "backend", "seaway", "experiments")
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 
-def test_its_tables_name_what_is_there() -> None:
+def test_its_tables_name_only_what_exists() -> None:
     there = {path.stem for root in PRODUCT for path in (ROOT / root).rglob("*")}
     rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
     named = {name.rstrip("/") for row in rows for name in re.findall(r"`([a-z_0-9/]+)`", row)}

@@ -1,4 +1,4 @@
-"""Commands, options, keys and links that pages name are there; what is run instead of commands is still needed."""
+"""Commands, options, keys and links that pages name exist. The commands that are run instead are still needed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def page(name: str) -> str:
 # --- the table ----------------------------------------------------------------------------------------------------
 
 
-def test_what_is_run_instead_is_still_asked_for() -> None:
+def test_each_replaced_command_is_still_on_a_page() -> None:
     idle = [
         each.said for each in INSTEAD if not any(re.fullmatch(each.said, command) for command in COMMANDS)
     ]
@@ -46,7 +46,7 @@ def test_what_is_run_instead_is_still_asked_for() -> None:
     assert all(each.why for each in INSTEAD)
 
 
-def test_substitutes_and_preparations_are_still_asked_for() -> None:
+def test_substitutes_and_preparations_are_still_needed() -> None:
     everything = "\n".join(each.read_text(encoding="utf-8") for each in PAGES)
     assert [text for text in SUBSTITUTED if text not in everything] == []
     assert [begins for begins in OUTLIVES if not any(re.match(begins, command) for command in COMMANDS)] == []
@@ -55,15 +55,15 @@ def test_substitutes_and_preparations_are_still_asked_for() -> None:
 
 
 @EVERYWHERE
-def test_output_that_is_shown_belongs_to_something(page: Path) -> None:
-    """A text block is compared with what the block before it prints, or stands in the table."""
+def test_each_output_on_a_page_belongs_to_a_command(page: Path) -> None:
+    """A text block is compared with what the block before it prints, or is in the table."""
     text = page.read_text(encoding="utf-8")
     shown = [fence for fence in FENCE.finditer(text) if fence[1] == "text" and not fence[3].startswith("$ ")]
     compared = [block.text for u in units() if u.page == page for block in u.blocks if block.kind == "said"]
     loose = [fence[3].splitlines()[0] for fence in shown if fence[3] not in compared]
     assert loose == [line for line in loose if line in SHOWN_ELSEWHERE]
     empty = [fence[3] for fence in shown if not fence[3].replace("...", "").strip()]
-    assert not empty, "dots alone are equal to anything"
+    assert not empty, "dots alone match anything"
 
 
 # --- commands and options in the text -----------------------------------------------------------------------------
@@ -71,7 +71,7 @@ def test_output_that_is_shown_belongs_to_something(page: Path) -> None:
 
 @cache
 def commands() -> dict[str, set[str]]:
-    """Of `seaway`: each one's options."""
+    """The commands of `seaway` with their options."""
     parser = argparse.ArgumentParser()
     added = parser.add_subparsers()
     for each in cli.COMMANDS:
@@ -88,7 +88,7 @@ def commands() -> dict[str, set[str]]:
 
 
 def wrong_with(command: str) -> str:
-    """Of `seaway NAME --option ...`; "" where it might be right."""
+    """What is wrong with `seaway NAME --option ...`; "" if it might be right."""
     words = [word for word in re.split(r"\s+", command.replace("python -m seaway", "seaway", 1)) if word]
     if len(words) < 2 or not re.fullmatch(r"[a-z]+", words[1]):
         return ""
@@ -106,14 +106,14 @@ def test_commands_in_the_text_have_the_options_that_they_are_given(page: Path) -
 
 
 @EVERYWHERE
-def test_figures_for_prometheus_in_the_text_are_there(page: Path) -> None:
+def test_prometheus_metrics_in_the_text_exist(page: Path) -> None:
     source = (ROOT / "backend" / "admin" / "metrics.py").read_text(encoding="utf-8")
     named = re.findall(r"\bseaway_([a-z_]+)\b", page.read_text(encoding="utf-8"))
     assert [name for name in named if f'"{name}"' not in source] == []
 
 
 @EVERYWHERE
-def test_benchmarks_in_the_text_are_there(page: Path) -> None:
+def test_benchmarks_in_the_text_exist(page: Path) -> None:
     named = re.findall(r"python -m experiments\.bench ([a-z]+)", page.read_text(encoding="utf-8"))
     assert set(named) <= set(BENCHES)
 
@@ -135,7 +135,7 @@ def test_make_targets_exist(page: Path) -> None:
 
 
 def anchors(path: Path) -> set[str]:
-    """As GitHub makes them."""
+    """The anchors of a page, as GitHub makes them."""
     bare = FENCE.sub("", path.read_text(encoding="utf-8"))
     heads = re.findall(r"^#+ +(.*)$", bare, re.MULTILINE)
     plain = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", head).lower() for head in heads]
@@ -153,7 +153,7 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(found), f"{page.name} points to {target}#{anchor}"
 
 
-# --- lists that are said to be whole --------------------------------------------------------------------------------
+# --- lists that claim to be complete ---------------------------------------------------------------------------------
 
 
 def listed(text: str) -> set[str]:
@@ -174,14 +174,14 @@ def test_the_page_of_deployment_has_every_option(command: str) -> None:
     assert sorted(options - {"--help"} - there) == []
 
 
-def test_the_page_of_policies_has_all_that_a_gang_says() -> None:
+def test_the_page_of_policies_has_every_field_of_a_gang() -> None:
     inner = {"number", "state", "queue", "owner"}
     fields = {*Ticket.__struct_fields__, "age"} - inner
     assert sorted(fields - listed(page("policies.md"))) == []
 
 
 def test_files_that_pages_show_can_be_read(tmp_path: Path) -> None:
-    """TOML is a cluster's, or a part of one; what is systemd's starts programs with options that they have."""
+    """TOML is a cluster's, or a part of one. Files for systemd start programs with options that they have."""
     for each in PAGES:
         for fence in FENCE.finditer(each.read_text(encoding="utf-8")):
             if fence[1] == "toml":
@@ -195,7 +195,7 @@ def test_files_that_pages_show_can_be_read(tmp_path: Path) -> None:
                 assert wrong_with(" ".join(["seaway", *words[1:]])) == ""
 
 
-def test_the_readme_counts_the_papers_numbers_right() -> None:
+def test_the_readme_counts_the_papers_numbers_correctly() -> None:
     text = page("figures.md")
     kept = (ROOT / "experiments" / "data" / "summary.md").read_text(encoding="utf-8").strip()
     assert kept in text, "docs/figures.md shows other numbers than experiments/data/summary.md"
@@ -214,7 +214,7 @@ def pages_with_commands() -> Iterator[str]:
     yield from (name_of(unit.page) for unit in units())
 
 
-def test_the_pages_that_have_something_to_do_are_found() -> None:
+def test_pages_with_something_to_run_are_found() -> None:
     assert {"README.md", "docs/policies.md", "docs/clusters.md", "docs/deployment.md"} <= set(
         pages_with_commands()
     )

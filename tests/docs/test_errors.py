@@ -1,4 +1,4 @@
-"""What docs/errors.md quotes is what is said: a mistake brings it about, or it stands in the source."""
+"""The messages that docs/errors.md quotes are really printed: a mistake causes each, or the source contains it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .pages import ROOT, SPAN
 PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 CODES, MESSAGES = PAGE.partition("## Codes of failed runs")[2].split("## In a program")
 SOURCES = ("core", "sim", "backend", "seaway")
-NOT_RUNS = {"peer", "moved"}  # core replaces them before anybody sees them
+NOT_RUNS = {"peer", "moved"}  # core replaces them before any user sees them
 
 two = sw.slice(devices=2, name="two")
 grid = sw.slice(mesh={"data": 2}, name="grid")
@@ -61,7 +61,7 @@ def inside(call: Callable[[sw.Session], object]) -> Callable[[], object]:
 
 
 def to_the_next(call: Callable[[sw.Array], object]) -> Callable[[], object]:
-    """An array of one session, used in another."""
+    """Use an array of one session in another."""
 
     def done() -> object:
         with small():
@@ -171,22 +171,22 @@ COMMANDS: list[tuple[Callable[[list[str]], int], list[str]]] = [
 ]
 
 
-# --- what is quoted -----------------------------------------------------------------------------------------------
+# --- quoted messages ----------------------------------------------------------------------------------------------
 
 
 def quoted() -> list[str]:
-    """First cells of the tables; where a message has code in it, `'` stands for its mark."""
+    """First cells of the tables. Where a message has code in it, `'` stands for its mark."""
     cells = [line.split(" | ")[0] for line in MESSAGES.splitlines() if line.startswith("| `")]
     return [message for cell in cells for message in SPAN.findall(cell)]
 
 
 def fixed(message: str) -> list[str]:
-    """Its fixed words, between what differs."""
+    """The fixed words of a message, between the parts that differ."""
     return [part for part in re.split(r"\s*…\s*", message.replace("`", "'")) if part]
 
 
 def says(text: str, words: list[str]) -> bool:
-    """Whether all of these stand in it, in their order."""
+    """Whether the message contains all of these parts, in their order."""
     at = 0
     for part in words:
         at = text.find(part, at)
@@ -217,7 +217,7 @@ def texts(path: Path) -> Iterator[str]:
 
 
 def stands_in_the_source(message: str) -> bool:
-    """All of its fixed words, in their order, in one text."""
+    """Whether one text of the source contains all fixed words, in their order."""
     words = fixed(re.sub(r"^\[[a-z-]+\] ", "", message))  # RunError puts its code there
     assert max(map(len, words)) > 5, f"{message!r} quotes next to nothing"
     return any(says(text, words) for text in said_in_source())
@@ -225,7 +225,7 @@ def stands_in_the_source(message: str) -> bool:
 
 @pytest.fixture(scope="module")
 def raised(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """What all these mistakes are told."""
+    """The messages of all these mistakes."""
     found = []
     for mistake in MISTAKES:
         with pytest.raises((sw.errors.SeawayError, ValueError, TypeError)) as caught:
@@ -242,7 +242,7 @@ def raised(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def refused(command: Callable[[list[str]], int], words: list[str], folder: Path) -> str:
-    """What the command says, in one line. Nothing of it may start."""
+    """The message of the command, in one line. Nothing of it may start."""
 
     async def never(server: Server) -> str:
         raise AssertionError("it starts")
@@ -265,7 +265,7 @@ def test_every_mistake_here_is_on_the_page(raised: list[str]) -> None:
     assert [text for text in raised if not any(says(text, words) for words in known)] == []
 
 
-def test_every_message_on_the_page_is_said(raised: list[str]) -> None:
+def test_every_message_on_the_page_is_printed_somewhere(raised: list[str]) -> None:
     messages = quoted()
     assert len(messages) > 60
     unsaid = [
@@ -273,7 +273,7 @@ def test_every_message_on_the_page_is_said(raised: list[str]) -> None:
         for message in messages
         if not stands_in_the_source(message) and not any(says(text, fixed(message)) for text in raised)
     ]
-    assert not unsaid, "docs/errors.md quotes what nobody says"
+    assert not unsaid, "docs/errors.md quotes messages that do not exist"
 
 
 def test_every_code_of_a_failed_run_is_on_the_page() -> None:
@@ -294,6 +294,6 @@ def codes_in_the_source() -> set[str]:
     return found
 
 
-def test_a_message_that_nobody_says_is_noticed() -> None:
+def test_a_quoted_message_that_does_not_exist_is_noticed() -> None:
     assert not stands_in_the_source("… was called by the wrong moon, so …")
     assert stands_in_the_source("will not listen on … unprotected")

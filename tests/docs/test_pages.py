@@ -1,6 +1,6 @@
 """What the pages show works: Python and commands run, in order, and print what is shown.
 
-`make test JOBS=0 ARGS="tests/docs --rewrite"` writes what they print now into the pages; read it then.
+`make test JOBS=0 ARGS="tests/docs --rewrite"` writes the current output into the pages. Read it then.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ UNITS = [unit for unit in units() if name_of(unit.page) not in ELSEWHERE]
     "unit",
     [pytest.param(u, id=u.name, marks=[pytest.mark.full] if u.name in FULL else []) for u in UNITS],
 )
-def test_what_a_page_shows_is_what_happens(unit: Unit, tmp_path: Path, rewrite: bool) -> None:
+def test_the_examples_of_each_page_run_and_print_what_it_shows(
+    unit: Unit, tmp_path: Path, rewrite: bool
+) -> None:
     program = NEEDS.get(unit.name)
     if program and shutil.which(program) is None:
         pytest.skip(f"there is no {program} here")
     read(unit, tmp_path, rewrite)
 
 
-def test_pages_that_are_tested_elsewhere_are() -> None:
+def test_each_page_tested_elsewhere_is_named_in_that_test() -> None:
     for page, test in ELSEWHERE.items():
         text = (Path(__file__).parents[2] / test).read_text(encoding="utf-8")
         assert f'"{Path(page).name}"' in text

@@ -1,4 +1,4 @@
-"""The reader of pages would notice: output that differs, commands that fail, programs that do not end."""
+"""The reader of pages notices output that differs, commands that fail, and programs that do not end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ $ seaway down --state x
 """
 
 
-def test_a_page_is_python_commands_and_what_they_say() -> None:
+def test_a_page_is_split_into_python_commands_and_output() -> None:
     assert [(block.kind, block.text.strip(), block.how) for block in blocks_of(PAGE)] == [
         ("python", "print(6 * 7)", "mine.py"),
         ("said", "42", ""),
@@ -66,11 +66,13 @@ def test_a_page_is_python_commands_and_what_they_say() -> None:
         ("x\na 12\ny\n", "a 1\n", "part", False),
     ],
 )
-def test_what_is_equal(said: str, shown: str, how: str, equal: bool) -> None:
+def test_output_is_compared_exactly_or_by_shape_or_in_part(
+    said: str, shown: str, how: str, equal: bool
+) -> None:
     assert matches(said, shown, how) is equal
 
 
-def done(folder: Path, *blocks: Block) -> None:
+def follow(folder: Path, *blocks: Block) -> None:
     reader = Reader(folder)
     try:
         for block in blocks:
@@ -79,7 +81,7 @@ def done(folder: Path, *blocks: Block) -> None:
         reader.close()
 
 
-def test_other_output_is_noticed(tmp_path: Path) -> None:
+def test_different_output_is_noticed(tmp_path: Path) -> None:
     unit = Unit(
         Path(__file__).parents[2] / "README.md", "",
         (Block("python", "print(6 * 7)\n", 1), Block("said", "43\n", 4)),
@@ -90,21 +92,21 @@ def test_other_output_is_noticed(tmp_path: Path) -> None:
 
 def test_a_command_that_fails_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="No such file"):
-        done(tmp_path, Block("command", "cat nothing", 1))
+        follow(tmp_path, Block("command", "cat nothing", 1))
 
 
-def test_a_program_that_does_not_stand_is_noticed(tmp_path: Path) -> None:
+def test_a_program_that_never_gets_ready_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="no policy is called 'nope'"):
-        done(tmp_path, Block("command", "seaway controller --policy nope", 1))
+        follow(tmp_path, Block("command", "seaway controller --policy nope", 1))
 
 
-def test_python_raises_what_it_raises(tmp_path: Path) -> None:
+def test_python_errors_are_raised(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
-        done(tmp_path, Block("python", "1 / 0\n", 1))
+        follow(tmp_path, Block("python", "1 / 0\n", 1))
 
 
 def test_a_file_of_the_page_can_be_imported_and_run(tmp_path: Path) -> None:
-    done(
+    follow(
         tmp_path,
         Block("python", "SEVEN = 7\n", 1, "mine.py"),
         Block("python", "from mine import SEVEN as seven\nassert seven == SEVEN\n", 4),
@@ -112,7 +114,7 @@ def test_a_file_of_the_page_can_be_imported_and_run(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_run_instead() -> None:
+def test_commands_are_replaced_as_the_table_says() -> None:
     assert instead_of("make test") == 'make -C "$ROOT" -n test'
     assert instead_of("seaway up --hosts 2") == "seaway up --hosts 2 --bind 127.0.0.1:29000"
     assert instead_of("seaway up --hosts 2 --bind x:1") == "seaway up --hosts 2 --bind x:1"

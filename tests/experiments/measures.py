@@ -16,7 +16,7 @@ def square(point: Point) -> dict[str, Any]:
 
 
 def slow_first(point: Point) -> dict[str, Any]:
-    """The first point is the last to be done."""
+    """The first point takes longest."""
     time.sleep(0.2 if point["x"] == 0 else 0.0)
     return {"square": point["x"] ** 2}
 
@@ -28,7 +28,7 @@ def fails_at_two(point: Point) -> dict[str, Any]:
 
 
 def toy() -> ModuleType:
-    """An experiment: doubles `hosts`, and knows what the paper says of four of them."""
+    """An experiment: doubles `hosts`, and knows the paper's value for four of them."""
 
     def points(options: dict[str, Values]) -> list[Point]:
         return grid(options)

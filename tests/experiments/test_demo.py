@@ -1,4 +1,4 @@
-"""The demo: what it prints is what it simulated, and its picture is there."""
+"""The demo: it prints what it simulated, and writes its picture."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def said(folder: Path) -> str:
-    """All that a short one prints."""
+    """Everything that a short demo prints."""
     with pytest.MonkeyPatch.context() as patch:
         lines: list[str] = []
         patch.setattr("builtins.print", lambda *words, **_: lines.append(" ".join(map(str, words))))
@@ -23,7 +23,7 @@ def said(folder: Path) -> str:
     return "\n".join(lines)
 
 
-def test_each_client_gets_what_it_asked_for(said: str) -> None:
+def test_each_client_gets_its_share(said: str) -> None:
     for name, weight in demo.WEIGHTS.items():
         found = re.search(rf"{name} +{weight} +([\d.]+)% +([\d.]+)% ", said)
         assert found is not None, f"no line for {name}"
@@ -32,17 +32,17 @@ def test_each_client_gets_what_it_asked_for(said: str) -> None:
         assert got == pytest.approx(asked, abs=1.5), f"{name} did not get its share in 12 s"
 
 
-def test_it_says_how_busy_the_devices_are_and_whose_costs_these_are(said: str) -> None:
+def test_the_demo_prints_how_busy_the_devices_are_and_the_source_of_the_costs(said: str) -> None:
     busy, overhead = (
         float(re.search(rf"{what} +([\d.]+)% ", said)[1])  # type: ignore[index]
         for what in ("devices compute", "host overhead")
     )
     assert busy + overhead == pytest.approx(100, abs=0.11)
-    assert 80 < busy < 100, "a computation is a little longer than what the controller needs for it"
+    assert 80 < busy < 100, "a computation is a little longer than the controller's work for it"
     assert "profile 'paper', fitted" in said
 
 
-def test_it_writes_the_picture_and_says_where(said: str, folder: Path) -> None:
+def test_the_demo_writes_a_picture_and_says_where(said: str, folder: Path) -> None:
     png, svg = folder / "new" / "shares.png", folder / "new" / "shares.svg"
     assert f"wrote {png}" in said
     assert f"wrote {svg}" in said

@@ -1,4 +1,4 @@
-"""The micro-benchmarks on small islands: what the paper says of each must come out of the real core, simulated."""
+"""The micro-benchmarks on small islands: the paper's statement on each must hold for the real core, simulated."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_fig5_has_the_order_of_the_paper(dispatch: pd.DataFrame) -> None:
         assert rate(dispatch, system="jax", mode="opbyop", hosts=hosts) > 10 * o
 
 
-def test_fig5_a_chain_beats_jax_one_by_one_on_few_hosts_only(dispatch: pd.DataFrame) -> None:
+def test_fig5_a_chain_is_faster_than_jax_one_by_one_only_on_few_hosts(dispatch: pd.DataFrame) -> None:
     assert rate(dispatch, system="pathways", mode="chained", hosts=16) > rate(
         dispatch, system="jax", mode="opbyop", hosts=16
     )
@@ -56,9 +56,9 @@ def test_fig5_a_chain_beats_jax_one_by_one_on_few_hosts_only(dispatch: pd.DataFr
     assert 64 < fig5.crossings(dispatch)["C = JAX-O"] < 512
 
 
-def test_fig5_what_decides_where_fused_programs_fall_behind() -> None:
+def test_fig5_the_cost_of_writing_decides_where_fused_programs_fall_behind() -> None:
     """A call is written to every host before JAX's would be over. Cheaper writing, or a slower network within the
-    island, moves it to where the paper has it; how many calls are under way does not."""
+    island, moves the point to where the paper has it. The number of calls under way does not."""
 
     def reach(**asked: object) -> float:
         shown = frame(
@@ -74,7 +74,7 @@ def test_fig5_what_decides_where_fused_programs_fall_behind() -> None:
     assert 800 < reach(hop_us=2.0) < 1300
 
 
-def test_fig5_letting_the_client_run_on_helps() -> None:
+def test_fig5_a_client_that_runs_ahead_is_faster() -> None:
     waits, ahead = (
         rate(frame("fig5", system="pathways", mode="opbyop", hosts=4, ahead=each), hosts=4)
         for each in (-1, 8)
@@ -82,7 +82,7 @@ def test_fig5_letting_the_client_run_on_helps() -> None:
     assert ahead > 1.2 * waits
 
 
-def test_fig6_is_what_the_profile_is_fitted_to() -> None:
+def test_fig6_agrees_with_the_points_that_the_profile_is_fitted_to() -> None:
     found = frame("fig6", cluster="B", hosts=16, curve=0)
     assert found["smallest_ms"].iloc[0] == pytest.approx(2.3, rel=0.02)
     assert found["error"].iloc[0] == pytest.approx(0, abs=0.02)
@@ -90,12 +90,12 @@ def test_fig6_is_what_the_profile_is_fitted_to() -> None:
 
 
 @pytest.mark.full
-def test_fig6_at_its_other_end() -> None:
+def test_fig6_agrees_at_its_other_end() -> None:
     found = frame("fig6", cluster="A", hosts=512, curve=0)
     assert found["smallest_ms"].iloc[0] == pytest.approx(35, rel=0.02)
 
 
-def test_fig6_hides_at_the_size_it_says() -> None:
+def test_fig6_the_overhead_is_hidden_at_the_stated_size() -> None:
     at = frame("fig6", cluster="B", hosts=8, curve=0)["smallest_ms"].iloc[0]
     for factor, hidden in ((0.8, False), (1.1, True)):
         rows = frame("fig5", system=("pathways", "jax"), mode="opbyop", hosts=8, cluster="B", compute_ms=at * factor,
@@ -104,17 +104,17 @@ def test_fig6_hides_at_the_size_it_says() -> None:
         assert (ratio >= 0.99) == hidden
 
 
-def test_fig7_parallel_dispatch_pays_with_more_stages() -> None:
+def test_fig7_parallel_dispatch_gains_more_with_more_stages() -> None:
     found = frame("fig7", stages=(1, 4, 16))
     ratio = list(fig7.ratios(found)["ratio"])
     assert ratio == sorted(ratio)
     assert ratio[0] == pytest.approx(1.0, abs=0.01)
     assert ratio[-1] > 1.5
     parallel = found[found["dispatch"] == "parallel"]["computations_per_s"]
-    assert list(parallel) == sorted(parallel)  # what is fixed in a call is shared by more
+    assert list(parallel) == sorted(parallel)  # the fixed cost of a call is shared by more stages
 
 
-def test_fig8_clients_together_reach_jax_and_exceed_it_with_tiny_computations() -> None:
+def test_fig8_several_clients_reach_jax_and_exceed_it_with_tiny_computations() -> None:
     found = frame("fig8", compute_ms=(0.04, 1.04), clients=(1, 4), hosts=8)
     tiny, other = (found[found["compute_ms"] == each].set_index("clients")["of_jax"] for each in (0.04, 1.04))
     assert tiny[4] > 1.2
@@ -138,10 +138,10 @@ def test_fig11_shares_follow_weights() -> None:
     assert (found["worst_share_error"] < 0.02).all()
     assert found.loc["1:2:4:8", "got_d"] == pytest.approx(8 / 15, abs=0.02)
     first_come = frame("fig11", gangs=600, weights="1:2:4:8", policy="fifo")
-    assert first_come["worst_share_error"].iloc[0] > 0.1  # without the policy there is no such thing
+    assert first_come["worst_share_error"].iloc[0] > 0.1  # without the policy there are no shares
 
 
-def test_figures_draw_and_say_what_they_found() -> None:
+def test_figures_are_drawn_with_their_findings() -> None:
     small: dict[str, dict[str, object]] = {
         "fig5": {"hosts": 4, "mode": "opbyop"}, "fig6": {"hosts": 4, "curve": 2}, "fig7": {"stages": (1, 2)},
         "fig8": {"clients": (1, 2), "compute_ms": 0.33, "hosts": 4, "nodes": 8, "gangs": 48},
@@ -158,7 +158,7 @@ def test_figures_draw_and_say_what_they_found() -> None:
 # --- sensitivity --------------------------------------------------------------------------------------------
 
 
-def test_a_conclusion_is_drawn_again_with_each_fitted_value_halved_and_doubled(
+def test_a_conclusion_is_checked_with_each_fitted_value_halved_and_doubled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(fig6, "SENSITIVITY", {"cluster": ("B",), "hosts": (16,), "curve": (0,)})
@@ -172,7 +172,7 @@ def test_a_conclusion_is_drawn_again_with_each_fitted_value_halved_and_doubled(
     assert moved["client_call", 0.5] < 0.9
 
 
-def test_a_profile_may_be_changed_in_a_word() -> None:
+def test_a_profile_can_be_changed_by_an_option() -> None:
     paper = profile_of("paper")
     changed = profile_of("paper:send*2+step=5us")
     assert (changed.send, changed.step, changed.receive) == (2 * paper.send, 5000, paper.receive)
@@ -188,12 +188,12 @@ def test_a_profile_may_be_changed_in_a_word() -> None:
         ("paper:send=5m", "'send=5m' is not a change"),
     ],
 )
-def test_a_change_that_means_nothing_is_refused(text: str, says: str) -> None:
+def test_a_change_without_meaning_is_refused(text: str, says: str) -> None:
     with pytest.raises(BadOption, match=says):
         profile_of(text)
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_invalid_options_are_refused() -> None:
     assert weights_of("1:2:4:8") == (1, 2, 4, 8)
     for wrong in ("1:0", "1;2", ""):
         with pytest.raises(BadOption, match="write whole numbers"):
@@ -205,7 +205,7 @@ def test_what_cannot_be_is_refused() -> None:
     assert fig11.NAME == "fig11"
 
 
-def test_a_run_tells_how_far_its_conclusions_move_and_keeps_its_own_rows() -> None:
+def test_a_run_reports_how_far_its_conclusions_move_and_keeps_its_own_rows() -> None:
     result = run("fig9", clients=(1, 2), jobs=1, progress=False)
     assert list(result.frame["clients"]) == [1, 2]
     assert list(result.frame["profile"]) == ["paper", "paper"]

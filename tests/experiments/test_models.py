@@ -1,4 +1,4 @@
-"""The transformers: as large as the paper's, right, and the same however a training step is cut."""
+"""The transformers: as large as the paper's, correct, and the same however a training step is cut."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ QUICK: Any = {"xla_backend_optimization_level": 0}  # most of the time here goes
 
 
 def weights_of(model: Model, seed: int = 2) -> Any:
-    """Drawn by numpy, which compiles nothing; of the shapes that the model says."""
+    """Weights drawn by numpy, which compiles nothing, in the shapes of the model."""
     generator = np.random.default_rng(seed)
 
     def draw(path: tuple[Any, ...], a: Any) -> jax.Array:
@@ -58,7 +58,7 @@ def batch(seed: int = 0, size: int = BATCH) -> tuple[jax.Array, jax.Array]:
 
 
 def plain_loss(model: Decoder, weights: Any, tokens: jax.Array, targets: jax.Array) -> jax.Array:
-    """Written without scans, parts or anything by hand."""
+    """The loss, written without scans, parts or anything by hand."""
     x = decoder.embed(weights["embedding"], tokens)
     for at in range(model.layers):
         x = decoder.layer(jax.tree.map(lambda a, at=at: a[at], weights["layers"]), x)
@@ -71,7 +71,7 @@ def plain_gradients(model: Decoder, weights: Any, tokens: jax.Array, targets: ja
 
 
 @partial(jax.jit, compiler_options=QUICK)
-def ahead_of(weights: Any, tokens: jax.Array) -> jax.Array:
+def logits(weights: Any, tokens: jax.Array) -> jax.Array:
     return parts.forward(decoder.whole(SMALL), weights, tokens).out
 
 
@@ -87,7 +87,7 @@ def close(found: Any, wanted: Any, tolerance: float = 2e-5) -> None:
         np.testing.assert_allclose(np.asarray(got) / size, np.asarray(expected) / size, atol=tolerance)
 
 
-def alone(*names: str) -> Mesh:
+def one_device_mesh(*names: str) -> Mesh:
     devices = np.array(jax.devices("cpu")[:1]).reshape([1] * len(names))
     return Mesh(devices, names, axis_types=(AxisType.Auto,) * len(names))
 
@@ -96,12 +96,12 @@ def alone(*names: str) -> Mesh:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_parameters_are_counted_as_the_arrays_are(name: str) -> None:
+def test_parameters_are_counted_like_the_arrays(name: str) -> None:
     assert counted(MODELS[name]) == MODELS[name].parameters
 
 
 @pytest.mark.parametrize("name", PRINTED)
-def test_a_model_is_as_large_as_the_paper_prints(name: str) -> None:
+def test_a_model_has_the_size_that_the_paper_prints(name: str) -> None:
     assert MODELS[name].parameters == pytest.approx(PRINTED[name], rel=0.09)
 
 
@@ -111,7 +111,7 @@ def test_the_published_shape_of_t5_base_is_smaller_than_the_paper_prints() -> No
 
 @pytest.mark.parametrize("model", [LM_3B, LM_64B, LM_136B])
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 16])
-def test_stages_hold_all_of_a_model(model: Decoder, count: int) -> None:
+def test_the_stages_together_have_all_of_a_model(model: Decoder, count: int) -> None:
     cut = decoder.stages(model, count)
     assert len(cut) == count
     assert sum(part.layers for part in cut) == model.layers
@@ -133,21 +133,21 @@ def test_more_stages_than_layers_are_refused() -> None:
 # --- what they compute
 
 
-def test_no_position_sees_those_behind_it() -> None:
+def test_no_position_sees_a_later_one() -> None:
     weights, (tokens, _) = weights_of(SMALL), batch()
     changed = tokens.at[:, -1].add(1)
-    before, after = (ahead_of(weights, t) for t in (tokens, changed))
+    before, after = (logits(weights, t) for t in (tokens, changed))
     close(before[:, :-1], after[:, :-1], 1e-6)
     assert float(jnp.abs(before[:, -1] - after[:, -1]).max()) > 1e-3
 
 
-def test_positions_count() -> None:
+def test_positions_affect_the_output() -> None:
     same = jnp.full((BATCH, LENGTH), 7, jnp.int32)
-    out = ahead_of(weights_of(SMALL), same)[0]
+    out = logits(weights_of(SMALL), same)[0]
     assert float(jnp.abs(out[0] - out[1]).max()) > 1e-3
 
 
-def test_relative_positions_have_buckets_of_their_own_when_near_and_share_when_far() -> None:
+def test_relative_positions_have_their_own_buckets_when_near_and_share_them_when_far() -> None:
     table = jnp.arange(32.0)[:, None]
     both = t5.relative(table, 300, 300, True)[0]
     behind = t5.relative(table, 300, 300, False)[0]
@@ -174,8 +174,8 @@ def test_gradients_by_parts_are_those_of_plain_differentiation(model: Decoder) -
     close(done.gradients, gradients)
 
 
-def test_a_t5_learns_what_it_is_shown() -> None:
-    computation = spmd.t5_step(SMALL_T5, alone("data"), BATCH, LENGTH, LENGTH)
+def test_a_t5_learns_its_examples() -> None:
+    computation = spmd.t5_step(SMALL_T5, one_device_mesh("data"), BATCH, LENGTH, LENGTH)
     weights, seen = weights_of(SMALL_T5), batch()
     state = adafactor.init(weights)
     step = computation.jitted().lower(weights, state, *seen).compile(compiler_options=QUICK)
@@ -190,7 +190,7 @@ def test_a_t5_learns_what_it_is_shown() -> None:
 # --- Adafactor
 
 
-def test_adafactor_keeps_rows_and_columns_only() -> None:
+def test_adafactor_stores_only_rows_and_columns() -> None:
     weights = weights_of(SMALL)
     state = adafactor.init(weights)["moments"]
     rows, columns = state["layers"]["feed_forward"]["up"]
@@ -198,8 +198,8 @@ def test_adafactor_keeps_rows_and_columns_only() -> None:
     assert [a.shape for a in state["layers"]["feed_forward"]["norm"]] == [(4, 16)]
 
 
-def test_adafactor_is_exact_where_squares_are_a_product() -> None:
-    """Of a gradient whose squares have rank one, rows and columns say everything: the first change is its sign."""
+def test_adafactor_is_exact_for_gradients_of_rank_one() -> None:
+    """If the squares have rank one, rows and columns determine them: the first change is the sign of the gradient."""
     gradient = jnp.outer(jnp.array([1.0, -2.0, 3.0]), jnp.array([4.0, 5.0]))
     weights = {"up": jnp.zeros((3, 2))}
     after, state = adafactor.update(weights, adafactor.init(weights), {"up": gradient})
@@ -207,7 +207,7 @@ def test_adafactor_is_exact_where_squares_are_a_product() -> None:
     assert int(state["step"]) == 1
 
 
-def test_layers_that_are_stacked_learn_as_if_alone() -> None:
+def test_stacked_layers_learn_as_separate_ones_do() -> None:
     gradient = np.random.default_rng(0).normal(size=(2, 3, 5)).astype("float32")
     after = updated({"layers": {"up": jnp.zeros((2, 3, 5))}}, {"layers": {"up": gradient}})
     for at in range(2):
@@ -220,13 +220,14 @@ def test_layers_that_are_stacked_learn_as_if_alone() -> None:
 @cache
 def stage_of(part: decoder.Part, size: int, kind: str) -> Any:
     return jax.jit(
-        getattr(pipeline.stage(part, alone("data"), size, LENGTH, scale=SCALE), kind).function,
+        getattr(pipeline.stage(part, one_device_mesh("data"), size, LENGTH, scale=SCALE), kind).function,
         compiler_options=QUICK,
     )
 
 
 def pipelined(model: Decoder, count: int, microbatches: int, schedule: str) -> tuple[Any, float, Any]:
-    """One step of a pipeline, each stage on a mesh of one device: gradients, loss, weights after the update."""
+    """One step of a pipeline, each stage on a mesh of one device. Returns gradients, loss, and weights after the
+    update."""
     size = BATCH // microbatches
     whole = weights_of(model)
     cut = decoder.stages(model, count)
@@ -261,10 +262,10 @@ def pipelined(model: Decoder, count: int, microbatches: int, schedule: str) -> t
         for s, (m, g) in enumerate(zip(master, gradients, strict=True))
     ]
     flat = [jax.tree.map(lambda a: a[0], g) for g in gradients]
-    return joined(flat), sum(losses), joined(after)
+    return concatenated(flat), sum(losses), concatenated(after)
 
 
-def joined(pieces: list[Any]) -> Any:
+def concatenated(pieces: list[Any]) -> Any:
     layers = jax.tree.map(lambda *a: jnp.concatenate(a), *(piece["layers"] for piece in pieces))
     return {"layers": layers, "embedding": pieces[0]["embedding"], "head": pieces[-1]["head"]}
 
@@ -283,11 +284,11 @@ def test_a_pipeline_computes_what_one_device_does(schedule: str, count: int, mic
 
 
 def test_a_whole_step_is_a_gradient_and_an_update() -> None:
-    computation = spmd.step(SMALL, alone("data", "model"), BATCH, 8)
+    computation = spmd.step(SMALL, one_device_mesh("data", "model"), BATCH, 8)
     weights = weights_of(SMALL)
     tokens = jnp.asarray(np.random.default_rng(0).integers(0, 48, (2, BATCH, 8)), jnp.int32)
     loss, wanted = plain_gradients(SMALL, weights, *tokens)
-    kept = jax.tree.map(jnp.copy, weights)  # the step reuses what it is given
+    kept = jax.tree.map(jnp.copy, weights)  # the step reuses its arguments' memory
     state = adafactor.init(weights)
     step = computation.jitted().lower(kept, state, *tokens).compile(compiler_options=QUICK)
     after, _, found = step(kept, state, *tokens)
@@ -300,7 +301,7 @@ def test_a_whole_step_is_a_gradient_and_an_update() -> None:
 
 @pytest.mark.parametrize("schedule", schedules.SCHEDULES)
 @pytest.mark.parametrize(("count", "microbatches"), [(1, 3), (4, 16), (5, 2), (16, 64)])
-def test_a_schedule_does_everything_once_behind_what_it_needs(
+def test_a_schedule_does_everything_once_after_what_it_needs(
     schedule: str, count: int, microbatches: int
 ) -> None:
     lists = schedules.SCHEDULES[schedule](count, microbatches)
@@ -319,7 +320,7 @@ def test_a_schedule_does_everything_once_behind_what_it_needs(
 
 
 @pytest.mark.parametrize(("count", "microbatches"), [(4, 16), (16, 64)])
-def test_1f1b_keeps_no_more_microbatches_than_there_are_stages_behind(count: int, microbatches: int) -> None:
+def test_1f1b_keeps_no_more_microbatches_than_there_are_later_stages(count: int, microbatches: int) -> None:
     def most_kept(tasks: list[schedules.StageTask]) -> int:
         held = [0]
         for task in tasks:
@@ -331,16 +332,16 @@ def test_1f1b_keeps_no_more_microbatches_than_there_are_stages_behind(count: int
     assert most_kept(schedules.gpipe(count, microbatches)[0]) == microbatches
 
 
-def test_a_schedule_in_which_all_wait_says_so() -> None:
+def test_a_schedule_that_deadlocks_says_so() -> None:
     backward_first = [[schedules.StageTask("backward", 0, 0), schedules.StageTask("forward", 0, 0)]]
     with pytest.raises(ValueError, match="cannot go on"):
         list(schedules.merged(backward_first))
 
 
-# --- over meshes of devices that are not here
+# --- over meshes of absent devices
 
 
-def test_a_step_lowers_for_a_mesh_and_says_where_everything_lies() -> None:
+def test_a_step_lowers_for_a_mesh_and_states_all_shardings() -> None:
     mesh = meshes.abstract({"data": 4, "model": 2})
     computation = spmd.step(SMALL, mesh, 8, 8)
     text = computation.jitted().trace(*computation.arguments).lower(lowering_platforms=("tpu",)).as_text()
@@ -367,8 +368,9 @@ def test_stages_and_segments_lower_for_the_mesh_of_their_slice() -> None:
 
 
 def test_islands_that_share_a_batch_learn_as_one() -> None:
-    """Each island's gradients from its own half, both applied: what one device does with the whole batch."""
-    mesh, half = alone("data", "model"), BATCH // 2
+    """Each island computes gradients of its own half, and both are applied: the result is that of one device with the
+    whole batch."""
+    mesh, half = one_device_mesh("data", "model"), BATCH // 2
     part = decoder.whole(SMALL)
     segment = islands.segment(part, mesh, half, 4, scale=1.0 / (BATCH * 4), islands=2)
     run = {kind: jax.jit(getattr(segment, kind).function, compiler_options=QUICK) for kind in STAGE}

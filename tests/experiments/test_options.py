@@ -1,4 +1,4 @@
-"""Options are data: what the command line takes, what it refuses, and what it says then."""
+"""Options are data: what the command line takes, what it refuses, and its messages."""
 
 import pytest
 
@@ -12,13 +12,13 @@ NOISY = Option("noisy", False, "with jitter")
 ALL = (HOSTS, COMPUTE, POLICY, CLUSTER, NOISY)
 
 
-def test_an_option_that_nobody_asks_for_has_its_defaults() -> None:
+def test_an_option_that_is_not_given_has_its_defaults() -> None:
     assert read_all(ALL, {}) == {
         "hosts": (2, 8, 32), "compute_ms": (0.33,), "policy": ("fifo",), "cluster": ("A",), "noisy": (False,),
     }  # fmt: skip
 
 
-def test_a_text_a_value_and_a_list_all_do() -> None:
+def test_a_text_a_value_and_a_list_are_all_accepted() -> None:
     assert HOSTS.read("2, 512") == HOSTS.read([2, 512]) == (2, 512)
     assert HOSTS.read(64) == HOSTS.read("64") == (64,)
     assert HOSTS.read("64k") == (65_536,)
@@ -26,7 +26,7 @@ def test_a_text_a_value_and_a_list_all_do() -> None:
     assert NOISY.read("yes,no") == (True, False)
 
 
-def test_names_may_have_dashes() -> None:
+def test_option_names_may_have_dashes() -> None:
     assert read_all(ALL, {"compute-ms": "2.4"})["compute_ms"] == (2.4,)
 
 
@@ -44,13 +44,13 @@ def test_names_may_have_dashes() -> None:
         (NOISY, "maybe", "--noisy cannot be 'maybe': yes or no is wanted"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(option: Option, asked: object, says: str) -> None:
+def test_invalid_values_are_refused_by_name(option: Option, asked: object, says: str) -> None:
     with pytest.raises(BadOption) as refused:
         option.read(asked)
     assert says in str(refused.value)
 
 
-def test_an_unknown_option_gets_the_nearest() -> None:
+def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(
         BadOption, match=r"no option --host; did you mean --hosts\? there is: --hosts, --compute-ms"
     ):
@@ -64,7 +64,7 @@ def test_a_grid_is_every_combination() -> None:
     ]  # fmt: skip
 
 
-def test_the_command_that_repeats_it_names_what_is_not_default() -> None:
+def test_the_command_to_repeat_a_run_names_all_non_default_options() -> None:
     chosen = read_all(ALL, {"hosts": "2,8", "compute_ms": 1.5, "policy": "fifo", "noisy": "yes"})
     assert (
         command("fig6", ALL, chosen) == "python -m experiments fig6 --hosts 2,8 --compute-ms 1.5 --noisy yes"

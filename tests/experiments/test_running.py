@@ -20,7 +20,7 @@ def with_toy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeping, "cores", lambda: 1)  # other processes do not know it
 
 
-def test_a_tidy_table() -> None:
+def test_a_table_is_tidy() -> None:
     frame = run("toy", hosts=[4, 8]).frame
     assert list(frame.columns) == ["hosts", "seed", "policy", "doubled", "paper", "error"]
     assert list(frame["doubled"]) == [8.0, 16.0]
@@ -28,13 +28,13 @@ def test_a_tidy_table() -> None:
     assert pd.isna(frame["paper"].iloc[1])
 
 
-def test_long_tables_stand_beside_it_and_name_its_rows() -> None:
+def test_long_tables_are_separate_files_that_name_the_rows() -> None:
     ticks = run("toy", hosts=[2, 1]).extra["ticks"]
     assert list(ticks["row"]) == [0, 0, 1]
     assert list(ticks["at"]) == [0, 1, 0]
 
 
-def test_all_that_it_writes(tmp_path: Path) -> None:
+def test_all_files_are_written(tmp_path: Path) -> None:
     result = run("toy", out=tmp_path)
     names = {path.name for path in result.files}
     assert names == {path.name for path in tmp_path.iterdir()}
@@ -48,20 +48,20 @@ def test_all_that_it_writes(tmp_path: Path) -> None:
     assert "Again: `python -m experiments toy`" in text
 
 
-def test_the_same_bytes_each_time(tmp_path: Path) -> None:
+def test_the_files_have_the_same_bytes_each_time(tmp_path: Path) -> None:
     for folder in ("one", "other"):
         run("toy", out=tmp_path / folder)
     for path in sorted((tmp_path / "one").iterdir()):
         assert path.read_bytes() == (tmp_path / "other" / path.name).read_bytes(), path.name
 
 
-def test_a_sweep_of_an_experiments_points() -> None:
+def test_the_points_of_an_experiment_can_be_swept() -> None:
     frame = sweep(points("toy", hosts=[3]), jobs=1)
     assert frame["experiment"].iloc[0] == "toy"
     assert frame["doubled"].iloc[0] == 6.0
 
 
-def test_an_unknown_experiment_gets_the_nearest() -> None:
+def test_an_unknown_experiment_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(BadOption, match="no experiment 'toi'; did you mean toy"):
         run("toi")
 
@@ -69,7 +69,7 @@ def test_an_unknown_experiment_gets_the_nearest() -> None:
 # --- the command line -------------------------------------------------------------------------------------
 
 
-def test_the_command_line_runs_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_runs_an_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["toy", "--hosts", "4", "--out", str(tmp_path), "--jobs=1"]) == 0
     said = capsys.readouterr().out
     assert "At 4 hosts it is 8." in said
@@ -77,7 +77,7 @@ def test_the_command_line_runs_it(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert list(pd.read_csv(tmp_path / "toy.csv")["hosts"]) == [4]
 
 
-def test_all_runs_all_and_leaves_out_what_it_is_told_to(
+def test_all_runs_all_experiments_except_those_it_is_told_to_skip(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["all", "--out", str(tmp_path)]) == 0
@@ -85,7 +85,7 @@ def test_all_runs_all_and_leaves_out_what_it_is_told_to(
     assert capsys.readouterr().out.count("# toy: doubles hosts") == 1
 
 
-def test_what_fails_is_told_and_the_rest_is_written(
+def test_an_experiment_that_fails_is_reported_and_the_rest_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["toy", "--hosts", "2,13", "--out", str(tmp_path), "--jobs", "1"]) == 1
@@ -95,7 +95,9 @@ def test_what_fails_is_told_and_the_rest_is_written(
     assert list(pd.read_csv(tmp_path / "toy.csv")["hosts"]) == [2]
 
 
-def test_where_all_fails_the_reasons_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_if_all_experiments_fail_the_reasons_are_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["toy", "--hosts", "13", "--out", str(tmp_path), "--jobs", "1"]) == 1
     said = capsys.readouterr().out
     assert "NOTHING could be measured." in said
@@ -116,7 +118,7 @@ def test_where_all_fails_the_reasons_are_told(tmp_path: Path, capsys: pytest.Cap
         (["all", "--without", "toys"], "no experiment 'toys'; did you mean toy?"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_runs(
+def test_mistakes_are_reported_before_anything_runs(
     words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "results"
@@ -125,7 +127,7 @@ def test_what_is_wrong_is_said_before_anything_runs(
     assert not out.exists()
 
 
-def test_list_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_and_help_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--list"]) == 0
     assert "toy" in capsys.readouterr().out
     assert main(["toy", "--help"]) == 0

@@ -42,7 +42,7 @@ def test_a_gang_is_as_slow_as_its_slowest_host() -> None:
     assert 0 < found["slow_hosts"].iloc[1] < 16
 
 
-def test_a_spare_takes_over_and_notice_is_cheaper_than_death() -> None:
+def test_a_spare_takes_over_and_a_planned_stop_is_cheaper_than_a_crash() -> None:
     found = frame("stragglers", hosts=8, slow_part=0.0, compute_noise=0.0, latency_us=0.0)
     rows = {(row["fault"], row["spares"]): row for _, row in found.iterrows()}
     assert not rows["crash", 0]["recovered"]
@@ -54,14 +54,14 @@ def test_a_spare_takes_over_and_notice_is_cheaper_than_death() -> None:
     assert rows["cut", 0]["recovered"]
 
 
-def test_one_thing_at_a_time_is_wrong() -> None:
+def test_the_straggler_study_varies_one_parameter_at_a_time() -> None:
     points = stragglers.points(read_all(stragglers.OPTIONS, {}))
     wrong = [sum(point[name] not in (0.0, "none") for name in stragglers.VARIED) for point in points]
     assert wrong[0] == 0
     assert set(wrong[1:]) == {1}
 
 
-def test_a_flat_fan_out_costs_each_host_and_a_tree_does_not() -> None:
+def test_a_flat_fan_out_costs_more_with_each_host_and_a_tree_does_not() -> None:
     found = frame("scale", hosts=(64, 512), islands=1, nodes=1, calls=6)
     starts = found.set_index(["profile", "hosts"])["first_start_ms"]
     assert starts["paper", 512] > 5 * starts["paper", 64]
@@ -69,13 +69,13 @@ def test_a_flat_fan_out_costs_each_host_and_a_tree_does_not() -> None:
     assert starts["seaway", 512] < starts["paper", 512]
 
 
-def test_many_islands_under_one_controller() -> None:
+def test_one_controller_serves_many_islands() -> None:
     found = frame("scale", profile="seaway", hosts=16, islands=(1, 8), nodes=4, calls=6).set_index("islands")
     assert found.loc[8, "devices"] == 8 * found.loc[1, "devices"] == 512
     assert found.loc[8, "computations_per_s"] > 1.2 * found.loc[1, "computations_per_s"]
 
 
-def test_what_is_larger_than_asked_for_is_left_out() -> None:
+def test_points_larger_than_requested_are_left_out() -> None:
     options = read_all(scale.OPTIONS, {"hosts": (64, 512), "islands": (1, 64), "most_devices": 20_000})
     assert {(point["hosts"], point["islands"]) for point in scale.points(options)} == {
         (64, 1),
@@ -86,7 +86,7 @@ def test_what_is_larger_than_asked_for_is_left_out() -> None:
         scale.points(read_all(scale.OPTIONS, {"most_devices": 10}))
 
 
-def test_sparse_routing_keeps_every_token_and_feels_the_fullest_expert() -> None:
+def test_sparse_routing_keeps_every_token_and_is_as_slow_as_the_fullest_expert() -> None:
     small = {"experts": 4, "dense": 4, "tokens": 1024, "width": 64, "hosts": 4}
     found = frame("moe", microbatches=(1, 4), skew=(0.0, 1.0), **small)
     rows = {(row["routing"], row["microbatches"], row["skew"]): row for _, row in found.iterrows()}
@@ -97,7 +97,7 @@ def test_sparse_routing_keeps_every_token_and_feels_the_fullest_expert() -> None
         assert rows[routing, 4, 0.0]["tokens_per_s"] > 1.2 * rows[routing, 1, 0.0]["tokens_per_s"]
 
 
-def test_what_is_sent_is_what_was_chosen() -> None:
+def test_sparse_routing_sends_exactly_the_chosen_tokens() -> None:
     options = {
         "experts": 4,
         "dense": 4,
@@ -119,7 +119,7 @@ def test_what_is_sent_is_what_was_chosen() -> None:
 # --- fidelity -----------------------------------------------------------------------------------------------
 
 
-def test_the_table_of_printed_numbers_says_which_were_fitted(tmp_path: Path) -> None:
+def test_the_table_of_printed_numbers_marks_the_fitted_ones(tmp_path: Path) -> None:
     sixth = frame("fig6", cluster="B", hosts=(8, 16), curve=0)
     fifth = frame("fig5", system=("pathways", "jax"), hosts=(32, 128))
     found = fidelity.table({"fig5": fifth, "fig6": sixth})
@@ -128,7 +128,7 @@ def test_the_table_of_printed_numbers_says_which_were_fitted(tmp_path: Path) -> 
     assert (printed["paper"], bool(printed["fitted"])) == (2.3, True)
     assert printed["predicted"] == pytest.approx(sixth["smallest_ms"].iloc[1])
     assert bool(rows["cores up to which C = JAX-O"]["fitted"])
-    assert not any("hosts 8" in what for what in rows)  # the paper prints nothing of it
+    assert not any("hosts 8" in what for what in rows)  # the paper prints no number for it
     text = fidelity.text(found)
     assert "| fig6 | cluster B, hosts 16, cores 128 | 2.3 | 2.3" in text
     fidelity.write(found, tmp_path)
@@ -136,7 +136,7 @@ def test_the_table_of_printed_numbers_says_which_were_fitted(tmp_path: Path) -> 
 
 
 def test_numbers_that_rest_on_assumptions_are_listed_and_not_counted() -> None:
-    """Table 1 claims that two systems are equal; how fast either is does not follow from what is printed."""
+    """Table 1 claims that two systems are equal. How fast either is does not follow from the printed numbers."""
     same = {
         "cores": 32, "batch": 128, "length": 512, "targets": 128, "split": 1, "efficiency": 1.0, "profile": "paper",
         "model": "T5-Base", "paper": 618e3, "error": 0.5,
@@ -160,8 +160,8 @@ QUICK: dict[str, dict[str, object]] = {
 }  # fmt: skip
 
 
-def test_the_summary_is_what_is_computed() -> None:
-    """The lines that are quick to compute; docs/figures.md has the same ones."""
+def test_the_summary_equals_what_is_computed() -> None:
+    """The lines that are quick to compute. docs/figures.md has the same ones."""
     found = summary.lines(fidelity.table({name: frame(name, **asked) for name, asked in QUICK.items()}))
     assert len(found) == 7
     kept = summary.KEPT.read_text().splitlines()
@@ -169,16 +169,16 @@ def test_the_summary_is_what_is_computed() -> None:
 
 
 @pytest.mark.full
-def test_all_of_the_summary_is_what_is_computed() -> None:
+def test_the_whole_summary_equals_what_is_computed() -> None:
     assert summary.text(fidelity.run(progress=False)) == summary.KEPT.read_text()
 
 
-def test_another_profile_is_not_fitted() -> None:
+def test_another_profile_is_not_marked_as_fitted() -> None:
     found = fidelity.table({"fig6": frame("fig6", cluster="B", hosts=16, curve=0, profile="seaway")})
     assert not found["fitted"].any()
 
 
-def test_lines_cross_between_points() -> None:
+def test_crossing_points_are_interpolated_between_points() -> None:
     assert crossing([1, 4, 16], [4.0, 2.0, 0.5], 1.0) == pytest.approx(8.0)
     assert crossing([1, 4, 16], [0.9, 2.0, 0.5], 1.0) == pytest.approx(8.0)  # up to there, wherever it begins
     assert crossing([1, 4], [3.0, 2.0], 1.0) is None
@@ -198,12 +198,12 @@ def test_the_naive_model_counts_every_message() -> None:
     assert 2 * NIC <= first <= 2 * JITTER + 32 * NIC + PCIE
 
 
-def test_the_naive_model_repeats() -> None:
+def test_the_naive_model_gives_the_same_result_each_time() -> None:
     assert Naive(8, seed=3).run(5) == Naive(8, seed=3).run(5)
     assert Naive(8, seed=3).run(5) != Naive(8, seed=4).run(5)
 
 
-def test_both_fidelities_agree_where_the_benchmark_looks() -> None:
+def test_both_fidelities_agree_on_what_the_benchmark_measures() -> None:
     assert simulator.agree(16, 10) == {"same": True, "gangs": 20}
 
 

@@ -1,4 +1,5 @@
-"""A sweep is the same table however it was spread; what is done is kept when something fails or somebody stops it."""
+"""A sweep gives the same table however its points are distributed. Finished rows are kept when a point fails or the
+user stops it."""
 
 import os
 import signal
@@ -21,25 +22,25 @@ POINTS = [{"x": x} for x in range(6)]
 ROOT = Path(__file__).parents[2]
 
 
-def test_one_row_a_point_in_the_points_order() -> None:
+def test_there_is_one_row_for_each_point_in_the_order_of_points() -> None:
     frame = sweep(POINTS, measure=square, jobs=1)
     assert list(frame.columns) == ["x", "square"]
     assert list(frame["square"]) == [0, 1, 4, 9, 16, 25]
 
 
-def test_processes_give_the_same_table() -> None:
+def test_several_processes_give_the_same_table() -> None:
     """The first point is the last to be done, and still the first row."""
     alone = sweep(POINTS, measure=slow_first, jobs=1)
     spread = sweep(POINTS, measure=slow_first, jobs=2)
     assert spread.equals(alone)
 
 
-def test_any_executor_of_the_standard_kind_does() -> None:
+def test_any_standard_executor_works() -> None:
     with ThreadPoolExecutor(3) as threads:
         assert sweep(POINTS, threads, measure=slow_first).equals(sweep(POINTS, measure=square, jobs=1))
 
 
-def test_a_cluster_of_dask_does() -> None:
+def test_a_dask_cluster_works() -> None:
     distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
     with (
         distributed.LocalCluster(
@@ -51,14 +52,14 @@ def test_a_cluster_of_dask_does() -> None:
     assert frame.equals(sweep(POINTS, measure=square, jobs=1))
 
 
-def test_a_point_that_fails_costs_only_itself() -> None:
+def test_a_point_that_fails_affects_no_other_point() -> None:
     found = gather(POINTS, measure=fails_at_two, jobs=1)
     assert sorted(found.rows) == [0, 1, 3, 4, 5]
     assert found.failed == {2: "ValueError: two is too many"}
     assert not found.complete
 
 
-def test_a_failure_names_its_point_and_hands_over_the_rest() -> None:
+def test_a_failure_names_its_point_and_carries_the_other_rows() -> None:
     with pytest.raises(
         PointFailed, match=r"1 of 6 points failed; the first, \{'x': 2\}: ValueError: two"
     ) as failed:
@@ -67,7 +68,7 @@ def test_a_failure_names_its_point_and_hands_over_the_rest() -> None:
 
 
 class StoppedAfter:
-    """An executor at which somebody presses Ctrl-C when so many points are done."""
+    """An executor during which Ctrl-C is pressed when so many points are done."""
 
     def __init__(self, done: int) -> None:
         self.left = done
@@ -85,14 +86,14 @@ class StoppedAfter:
         return future
 
 
-def test_what_was_not_begun_is_taken_back_from_the_executor() -> None:
+def test_points_that_have_not_begun_are_cancelled_in_the_executor() -> None:
     executor: Any = StoppedAfter(2)
     found = gather(POINTS, executor, measure=square)
     assert found.stopped
     assert all(future.cancelled() for future in executor.waiting)
 
 
-def test_ctrl_c_keeps_what_is_done_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_keeps_the_finished_rows_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     def measure(point: dict[str, Any]) -> dict[str, Any]:
         if point["x"] == 3:
             raise KeyboardInterrupt
@@ -105,7 +106,7 @@ def test_ctrl_c_keeps_what_is_done_and_says_so(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals to a group of processes")
-def test_ctrl_c_ends_the_processes_too(tmp_path: Path) -> None:
+def test_ctrl_c_also_ends_the_processes(tmp_path: Path) -> None:
     (tmp_path / "forever.py").write_text(
         textwrap.dedent("""
             import sys, time
@@ -135,10 +136,10 @@ def test_ctrl_c_ends_the_processes_too(tmp_path: Path) -> None:
     assert errors.endswith(" of 2 points are kept\n")
 
 
-# --- who has no file, and who has one without a guard ---------------------------------------------------------
+# --- programs without a file, and files without a main guard ---------------------------------------------------
 
 
-def told(words: list[str], text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def run_script(words: list[str], text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run([sys.executable, *words], input=text, cwd=folder, env=environment, capture_output=True,
                           text=True, timeout=60, check=False)  # fmt: skip
@@ -152,15 +153,15 @@ print(list(result.frame["hosts"]), result.failed)
 
 
 def test_an_experiment_runs_from_standard_input(tmp_path: Path) -> None:
-    done = told(["-"], FIGURE, tmp_path)
+    done = run_script(["-"], FIGURE, tmp_path)
     assert done.stdout == "[2, 8] []\n", done.stderr
 
 
 @pytest.mark.full
 def test_an_experiment_runs_from_a_script_without_a_guard(tmp_path: Path) -> None:
-    """Which each process would otherwise run again: one line is printed, by one process."""
+    """Otherwise each process would run the script again: one line is printed, by one process."""
     (tmp_path / "mine.py").write_text(FIGURE)
-    done = told(["mine.py"], "", tmp_path)
+    done = run_script(["mine.py"], "", tmp_path)
     assert done.stdout == "[2, 8] []\n", done.stderr
 
 
@@ -173,7 +174,7 @@ print(list(sweep([{"x": 1}, {"x": 2}], measure=measure, jobs=2)["square"]))
 
 
 def test_a_measure_from_standard_input_runs_in_its_own_process_and_says_so(tmp_path: Path) -> None:
-    done = told(["-"], OWN, tmp_path)
+    done = run_script(["-"], OWN, tmp_path)
     assert done.stdout == "[1, 4]\n", done.stderr
     assert done.stderr.startswith(
         "`measure` is defined in a notebook or on standard input, so all points run in"
@@ -184,7 +185,7 @@ def test_a_measure_from_standard_input_runs_in_its_own_process_and_says_so(tmp_p
 @pytest.mark.full
 def test_a_measure_of_a_script_without_a_guard_fails_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OWN)
-    done = told(["mine.py"], "", tmp_path)
+    done = run_script(["mine.py"], "", tmp_path)
     assert done.returncode == 1
     assert 'begin its last part with `if __name__ == "__main__":`' in done.stderr
 
@@ -199,9 +200,7 @@ class Terminal(StringIO):
 
 
 @pytest.mark.parametrize("is_one", [True, False])
-def test_progress_is_drawn_on_a_terminal_and_nowhere_else(
-    is_one: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_is_drawn_only_on_a_terminal(is_one: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     error = Terminal(is_one)
     monkeypatch.setattr(sys, "stderr", error)
     monkeypatch.setattr(sweeping, "QUIET", 0.0)

@@ -37,7 +37,7 @@ FORWARD, BACKWARD, UPDATE = 10 * MS, 30 * MS, 5 * MS
 
 @pytest.fixture
 def stated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All costs by kind, whatever the model: so that a schedule's length can be said by hand."""
+    """State all costs by kind, whatever the model, so that a schedule's length can be computed by hand."""
 
     def cost(job: Job) -> Cost:
         kinds = {"forward": FORWARD, "backward": BACKWARD, "update": UPDATE}
@@ -58,7 +58,7 @@ def pipe(
 
 
 def point(module: Any, **asked: object) -> dict[str, Any]:
-    """The first configuration under these options, quick: one run."""
+    """The first configuration under these options, reduced to one run."""
     found: dict[str, Any] = module.points(read_all(module.OPTIONS, {"parts": False, **asked}))[0]
     return found
 
@@ -67,7 +67,7 @@ def point(module: Any, **asked: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("listed", [pricing.table1, pricing.table2, pricing.fig12, pricing.sweeps])
-def test_all_that_is_printed_is_in_the_book(listed: Callable[[], Iterator[Job]]) -> None:
+def test_the_book_has_every_cost_that_the_tables_need(listed: Callable[[], Iterator[Job]]) -> None:
     for job in listed():
         found = book.committed(book.file_of(job.key)).get(job.key)
         assert found is not None, f"not committed: {job.key}; run `python -m experiments.pricing`"
@@ -76,8 +76,8 @@ def test_all_that_is_printed_is_in_the_book(listed: Callable[[], Iterator[Job]])
         assert found.target == job.topology
 
 
-def test_the_rows_of_figures_10_and_12_ask_for_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `python -m experiments` asks for by default is what the book is made to hold."""
+def test_figures_10_and_12_need_no_other_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The book is made to contain what `python -m experiments` needs by default."""
 
     def unknown(job: Job) -> Cost:
         raise AssertionError(f"priced now: {job.key}")
@@ -97,7 +97,7 @@ def test_the_rows_of_figures_10_and_12_ask_for_nothing_else(monkeypatch: pytest.
             assert all(book.cost(job).duration for job in costed.jobs)
 
 
-def test_two_who_write_into_the_book_at_once_lose_nothing(
+def test_two_processes_that_write_into_the_book_lose_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While one computation is priced, which takes minutes, another process commits what it has priced."""
@@ -125,15 +125,15 @@ def test_the_book_is_written_by_one_at_a_time(tmp_path: Path, monkeypatch: pytes
     assert set(book.committed(book.file_of(asked[0].key))) == {job.key for job in asked}
 
 
-def test_everything_in_the_book_fits_into_the_memory_of_a_core() -> None:
+def test_every_computation_in_the_book_fits_into_the_memory_of_a_core() -> None:
     for path in sorted(book.DATA.glob("costs-*.json")):
         for key, cost in book.committed(path).items():
             assert 0 < cost.memory.peak <= 16 << 30, key
             assert cost.duration > 0, key
 
 
-def test_the_book_is_of_the_models_as_they_are() -> None:
-    """What is compiled has a digest; a model that was changed must be priced anew."""
+def test_the_book_belongs_to_the_current_models() -> None:
+    """Compiled code has a digest. A model that was changed must be priced again."""
     from seaway.costs.lowering import lower
 
     job = jobs.stages("LM-3B", 8, 16, 32, 1024)[0].forward
@@ -154,7 +154,7 @@ def test_the_book_is_of_the_models_as_they_are() -> None:
     assert lowered.digest == cost.digest, "run `python -m experiments.pricing --again`"
 
 
-def test_compilers_count_the_multiplications_that_the_model_has() -> None:
+def test_the_compilers_count_of_multiplications_is_that_of_the_model() -> None:
     """A micro-batch of a middle stage, on one core: forward; and forward again, without the last product of each
     layer, which no gradient needs, and twice that for gradients."""
     stage = jobs.stages("LM-3B", 32, 4, 128, 1024)[1]
@@ -166,7 +166,7 @@ def test_compilers_count_the_multiplications_that_the_model_has() -> None:
     assert book.cost(stage.backward).flops == pytest.approx(3 * (weights + attention) - unneeded, rel=0.02)
 
 
-def test_without_a_compiler_a_roofline_says_that_it_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_costs_are_rooflines_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(book, "can_compile", lambda: False)
     monkeypatch.setattr(book, "roofline_costs", lambda *args, name, **options: Cost.stated(1, name))
     job = jobs.step("LM-3B", 128, 2048, 336)
@@ -174,21 +174,21 @@ def test_without_a_compiler_a_roofline_says_that_it_is_one(monkeypatch: pytest.M
     assert book.cost(job).source == "stated"
 
 
-def test_a_matrix_is_split_only_where_it_must_be() -> None:
+def test_a_matrix_is_split_only_where_necessary() -> None:
     assert jobs.model_axis(T5_LARGE, 32) == 1
     assert jobs.model_axis(T5_3B, 512) == 16
     assert jobs.model_axis(LM_3B, 128) == 8
 
 
 @pytest.mark.parametrize(("cores", "name"), [(8, "v3:2x2"), (128, "v3:8x8"), (1024, "v3:16x32")])
-def test_topologies_are_as_square_as_they_come(cores: int, name: str) -> None:
+def test_topologies_are_as_square_as_possible(cores: int, name: str) -> None:
     assert jobs.topology(cores) == name
 
 
 # --- programs
 
 
-def test_a_pipeline_is_a_node_a_pass_and_a_move_a_boundary(stated: None) -> None:
+def test_a_pipeline_has_a_node_for_each_pass_and_a_move_for_each_boundary(stated: None) -> None:
     step = pipe(4, 8)
     nodes = [node for node in step.step.nodes if isinstance(node, Node)]
     assert len(nodes) == 4 * 8 * 2 + 4
@@ -238,7 +238,7 @@ def test_a_step_on_all_cores_takes_as_long_as_its_kernel(stated: None) -> None:
     assert found.busy == pytest.approx(1.0, abs=0.001)
 
 
-def test_the_parts_of_a_step_are_all_of_it(stated: None) -> None:
+def test_the_parts_of_a_step_add_up_to_the_step(stated: None) -> None:
     setup = setups.cluster(32)
     whole, parts = ablation(lambda light: pipe(4, 8, light=light), setup, PAPER)
     assert sum(parts.values()) == pytest.approx(whole.step_ns / 1e9, rel=1e-4)
@@ -257,7 +257,7 @@ def test_the_parts_of_a_step_are_all_of_it(stated: None) -> None:
         (lambda: table2.measure(point(table2, stages=16, batch=1000)), "1000 sequences"),
     ],
 )
-def test_what_cannot_be_says_why(wrong: Callable[[], object], says: str) -> None:
+def test_impossible_configurations_are_refused_with_a_reason(wrong: Callable[[], object], says: str) -> None:
     with pytest.raises(BadOption, match=says):
         wrong()
 
@@ -265,14 +265,14 @@ def test_what_cannot_be_says_why(wrong: Callable[[], object], says: str) -> None
 # --- tables and figures
 
 
-def test_the_fit_is_one_row_of_table_2_and_its_error_is_nothing() -> None:
+def test_the_fit_uses_one_row_of_table_2_whose_error_is_zero() -> None:
     row = table2.measure(point(table2, stages=4))
     assert row["fitted"]
     assert row["paper"] == 133.7e3
     assert abs(row["error"]) < 0.002
 
 
-def test_a_length_at_which_the_fitted_row_does_not_fit_is_left_out_and_said(
+def test_a_length_at_which_the_fitted_row_fails_is_left_out_with_a_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fit(length: int) -> rows.Fit:
@@ -289,7 +289,7 @@ def test_a_length_at_which_the_fitted_row_does_not_fit_is_left_out_and_said(
     assert capsys.readouterr().err == "no fit at 2048 tokens a sequence: [no-memory] it needs 19.0 GiB\n"
 
 
-def test_one_computation_on_all_cores_is_predicted_with_the_same_factor() -> None:
+def test_a_computation_on_all_cores_is_predicted_with_the_same_factor() -> None:
     row = table2.measure(point(table2, stages=1))
     assert not row["fitted"]
     assert row["efficiency"] == rows.fits()[1024].efficiency
@@ -326,14 +326,14 @@ def drawn(module: Any, rows_of: list[dict[str, Any]]) -> str:
     return str(module.findings(frame))
 
 
-def test_figure_10_says_what_islands_cost(stated: None) -> None:
+def test_figure_10_shows_the_cost_of_islands(stated: None) -> None:
     both = fig10.points(read_all(fig10.OPTIONS, {"stages": 4, "batch": 256, "length": 128}))
     text = drawn(fig10, [one | fig10.measure(one) for one in both])
     assert "k tokens/s on 4 islands" in text
     assert "what transfers add" in text
 
 
-def test_figure_12_says_what_two_islands_cost(stated: None) -> None:
+def test_figure_12_shows_the_cost_of_two_islands(stated: None) -> None:
     asked = {"model": "LM-3B", "cores": 64, "segments": 2, "batch": 64, "length": 128}
     both = fig12.points(read_all(fig12.OPTIONS, asked))
     text = drawn(fig12, [one | fig12.measure(one) for one in both])
@@ -341,7 +341,7 @@ def test_figure_12_says_what_two_islands_cost(stated: None) -> None:
     assert "26 GB cross" in text
 
 
-def test_the_tables_draw_and_say_what_they_found(stated: None) -> None:
+def test_the_tables_are_drawn_with_their_findings(stated: None) -> None:
     all_of_2 = table2.points(read_all(table2.OPTIONS, {"stages": (1, 4), "batch": 256, "length": 128}))
     text = drawn(table2, [one | table2.measure(one) for one in all_of_2])
     assert "SPMD, 8 cores a matrix" in text

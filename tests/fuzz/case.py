@@ -18,7 +18,7 @@ Source = tuple[int, int]  # (key of a submit or put, number of its result); (-1,
 LITERAL: Source = (-1, 0)
 
 
-class Person(msgspec.Struct, frozen=True):
+class ClientSpec(msgspec.Struct, frozen=True):
     name: str
     weight: int
     priority: int
@@ -29,7 +29,7 @@ class Setup(msgspec.Struct, frozen=True):
     """The settings of a case."""
 
     islands: tuple[dict[str, int], ...]  # hosts, devices_per_host, memory, host_memory, spares
-    people: tuple[Person, ...]
+    people: tuple[ClientSpec, ...]
     policy: str = "fifo"
     window: int = 8
     max_passes: int = 8

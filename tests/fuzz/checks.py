@@ -50,10 +50,10 @@ class Members(Checker):
         """Do nothing: `look` checks."""
 
     def look(self, now: int) -> None:
-        for book in self._controller.state.islands:
-            if book.phase == "running":
-                for flight in self._controller.in_flight.on(book.island.index):
-                    strangers = spans.minus(flight.left, book.members)
+        for island in self._controller.state.islands:
+            if island.phase == "running":
+                for flight in self._controller.in_flight.on(island.island.index):
+                    strangers = spans.minus(flight.left, island.members)
                     if strangers:
                         self.fail(
                             f"{flight.kind} {flight.seq} waits for hosts {spans.text(strangers)}, not members"

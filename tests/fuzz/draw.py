@@ -24,6 +24,7 @@ from .case import (
     BreakWorld,
     Cancel,
     Case,
+    ClientSpec,
     Close,
     CrashClient,
     CrashHost,
@@ -31,7 +32,6 @@ from .case import (
     Get,
     LeaveHost,
     LoseDevice,
-    Person,
     Put,
     Release,
     Restart,
@@ -135,10 +135,10 @@ class Drawing:
             reach=rng.choice((0, 1 * MS, 20 * MS)) if self.seed >= ANEW else 0,
         )  # fmt: skip
 
-    def _person(self, number: int) -> Person:
+    def _person(self, number: int) -> ClientSpec:
         rng = self.rng
         late = rng.choice((0, 0, rng.randrange(8 * MS)))
-        return Person(f"c{number}", rng.choice((1, 1, 2, 5)), rng.choice((0, 0, 1)), late)
+        return ClientSpec(f"c{number}", rng.choice((1, 1, 2, 5)), rng.choice((0, 0, 1)), late)
 
     def _slices(self, client: int) -> list[SliceSpec]:
         """Draw the slices of one session. Each fits on its own."""

@@ -107,7 +107,7 @@ class Game:
             on_wire=case.seed % 8 == 0,
         )  # fmt: skip
         if check:
-            controller = Live(world)
+            controller = LiveController(world)
             checkers = [
                 *everything(pool=setup.pool),
                 CountersAddUp(controller),
@@ -272,7 +272,7 @@ class Game:
         self._person(action.client).close()
         self.gone[action.client] = None
 
-    # --- what befalls them ----------------------------------------------------------------------------------------
+    # --- faults ---------------------------------------------------------------------------------------------------
 
     def _note(self, action: c.Action) -> None:
         name = type(action).__name__
@@ -485,7 +485,7 @@ class Game:
         ]
 
 
-class Live:
+class LiveController:
     """The internal state of the current controller, also after a restart, for the checkers that read it."""
 
     def __init__(self, world: World) -> None:

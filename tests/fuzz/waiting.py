@@ -13,14 +13,14 @@ from .case import MS
 def who_waits(world: World, living: Sequence[Script], events: int) -> str:
     controller = world.machine
     lines = [f"now {world.now / MS:.3f} ms, {events} events"]
-    for book in controller.state.islands:
+    for island in controller.state.islands:
         lines.append(
-            f"island {book.island.name}: {book.phase}, epoch {book.epoch}, members {book.members},"
-            f" missing {book.stream.missing}, coming {sorted(book.coming)}"
+            f"island {island.island.name}: {island.phase}, epoch {island.epoch}, members {island.members},"
+            f" missing {island.stream.missing}, coming {sorted(island.coming)}"
         )
         lines += [
             f"    offered: {wait.ticket.run}.{wait.ticket.step}: {wait.text}"
-            for wait in book.scheduler.waiting()
+            for wait in island.scheduler.waiting()
         ]
     for run in list(controller.state.runs.values())[:12]:
         lines.append(

@@ -22,8 +22,8 @@ def _steps(count: int, devices: int, cost: int = 1 * MS) -> Program:
 
 
 def a_users_error_arrives_by_name() -> World:
-    """A computation fails on one host: what reads it is launched with placeholders, so that its peers' collective has
-    a partner; the run fails once, with program, node, host and cause; the next run is well."""
+    """A computation fails on one host. Its readers are launched with placeholders, so that collectives have all
+    partners. The run fails once, with program, node, host and cause; the next run succeeds."""
     w = _world()
     program = chain(3, devices=2)
     a = w.client("a")
@@ -36,7 +36,7 @@ def a_users_error_arrives_by_name() -> World:
 
 
 def a_failed_compile_fails_only_its_program() -> World:
-    """The error of the compiler reaches whoever submits it; others do not notice."""
+    """The error of the compiler reaches each client that submits the program. Other clients do not notice."""
     w = _world(hosts=1)
     b = Build("broken", s=1)
     broken = b.program(b.call("broken", "s", [b.arg("s", 4)]))
@@ -51,8 +51,8 @@ def a_failed_compile_fails_only_its_program() -> World:
 
 
 def a_failed_launch_ends_the_epoch() -> World:
-    """One host could not enqueue a gang that its peer waits in: the gang is given up on both, and the island forms
-    anew."""
+    """One host could not enqueue a gang in which its peer waits. The gang is given up on both hosts, and the island
+    forms again."""
     w = _world()
     program = chain(1, devices=2)
     a = w.client("a")
@@ -65,8 +65,8 @@ def a_failed_launch_ends_the_epoch() -> World:
 
 
 def a_lost_host_ends_the_epoch() -> World:
-    """Its gangs are abandoned, its buffers are lost by name, its run fails once; the survivor re-forms, and a slice
-    that fits it is bound there."""
+    """The gangs of a lost host are abandoned, its buffers are lost by name, and its run fails once. The survivor
+    re-forms, and a slice that fits it is bound there."""
     w = _world(hosts=2)
     program = _steps(3, devices=2)
     a = w.client("a")
@@ -85,7 +85,7 @@ def a_lost_host_ends_the_epoch() -> World:
 
 
 def a_spare_takes_over() -> World:
-    """The slice of a lost host is bound anew on the spare; a run that had not started is lowered again for it."""
+    """The slice of a lost host is bound again on the spare. A run that had not started is lowered again for it."""
     cluster = Cluster((Island(name="i0", hosts=3, devices_per_host=1, spares=1),))
     w = World(cluster, seed=7, diary=True)
     program = chain(1, devices=2)
@@ -98,7 +98,8 @@ def a_spare_takes_over() -> World:
 
 
 def a_host_that_returns_is_new() -> World:
-    """It joins under another incarnation, at the next epoch; what it had is gone, what it says of old is refused."""
+    """A host joins under another incarnation, at the next epoch. Its arrays are gone, and its old messages are
+    refused."""
     w = _world(hosts=2)
     program = chain(1, devices=2)
     a = w.client("a")
@@ -111,7 +112,7 @@ def a_host_that_returns_is_new() -> World:
 
 
 def a_host_leaves_when_its_work_is_done() -> World:
-    """A planned stop: what is in flight ends, then the island forms without it."""
+    """A planned stop: what is in flight ends, then the island forms without the host."""
     w = _world(hosts=2)
     program = _steps(3, devices=2)
     a = w.client("a")
@@ -122,7 +123,7 @@ def a_host_leaves_when_its_work_is_done() -> World:
 
 
 def a_lost_device_takes_its_slices_along() -> World:
-    """The host stays, the device does not: the epoch ends, slices move."""
+    """The host stays and one of its devices does not: the epoch ends, and slices move."""
     w = _world(hosts=1, devices_per_host=2)
     program = chain(1, devices=1)
     a = w.client("a")
@@ -134,7 +135,7 @@ def a_lost_device_takes_its_slices_along() -> World:
 
 
 def a_cut_connection_resumes() -> World:
-    """A connection breaks while gangs are on their way: the link resends what was lost, once, in order."""
+    """A connection breaks while gangs are on their way. The link sends the lost messages again, once and in order."""
     w = _world(hosts=2)
     program = _steps(3, devices=2)
     a = w.client("a")
@@ -147,8 +148,8 @@ def a_cut_connection_resumes() -> World:
 
 
 def a_lost_path_is_fenced() -> World:
-    """A relay no longer reaches the host below it: everyone gets a new seat, the old path is refused, what was lost
-    on it comes again through the new tree."""
+    """A relay no longer reaches the host below it. Every host gets a new seat, the old path is refused, and the
+    messages lost on it come again through the new tree."""
     w = World(small(3, 1), seed=7, diary=True, config=Config(fanout=1))
     program = _steps(4, devices=3)
     a = w.client("a")
@@ -159,7 +160,7 @@ def a_lost_path_is_fenced() -> World:
 
 
 def a_client_that_dies_frees_what_it_owned() -> World:
-    """Its runs end, its buffers are freed, its slices released; the other client's run goes on."""
+    """The dead client's runs end, its buffers are freed, and its slices released. The other client's run goes on."""
     w = _world(hosts=1)
     program = _steps(2, devices=1)
     a, b = w.client("a"), w.client("b")
@@ -171,8 +172,8 @@ def a_client_that_dies_frees_what_it_owned() -> World:
 
 
 def a_stall_is_reported_by_name() -> World:
-    """A host does not turn to its messages: at the soft bound the client hears which node waits for which host; the
-    run ends well when the host catches up."""
+    """A host does not handle its messages. At the soft bound the client learns which node waits for which host. The run
+    succeeds when the host catches up."""
     config = Config(bounds=Bounds(floor=20 * MS, factor=2))
     w = _world(hosts=2, config=config)
     program = chain(1, devices=2)
@@ -187,8 +188,8 @@ def a_stall_is_reported_by_name() -> World:
 
 
 def a_restarted_controller_rebuilds_what_it_can() -> World:
-    """Hosts say what they have, the client what it holds: its buffer is its own again and can be read; the run that
-    was under way is reported as cut short."""
+    """Hosts report their buffers, and the client reports what it holds: its buffer is its own again and can be read.
+    The run that was under way is reported as cut short."""
     w = _world(hosts=2)
     program = _steps(2, devices=2, cost=20 * MS)
     a = w.client("a")

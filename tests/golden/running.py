@@ -39,7 +39,7 @@ def _good(world: World, *runs: RunHandle) -> World:
 
 
 def _make(client: Script, nbytes: int, name: str = "make") -> RunHandle:
-    """A run whose result takes so many bytes of the one device."""
+    """Submit a run whose result takes so many bytes of the one device."""
     b = Build(name, s=1)
     x = b.arg("s", 1, dtype="int8")
     made = b.call(name, "s", [x], [b.value("s", nbytes, dtype="int8")])
@@ -47,7 +47,7 @@ def _make(client: Script, nbytes: int, name: str = "make") -> RunHandle:
 
 
 def _crossing(first: str, second: str, name: str) -> Program:
-    """A node on one island, and one that reads it on the other."""
+    """A node on one island, and a node on the other island that reads it."""
     b = Build(name)
     b.slices = [SliceSpec(f"{name}-{i}", 1, island=i) for i in (first, second)]
     x = b.call("here", f"{name}-{first}", [b.arg(f"{name}-{first}", 4)], node=f"{name} on {first}")
@@ -74,7 +74,7 @@ def a_subgraph_is_one_message() -> World:
 
 
 def a_plan_is_sent_once() -> World:
-    """The second run of a program is a few integers: hosts have the plan and the code; its argument is the first's
+    """The second run of a program is a few integers: hosts have the plan and the code. Its argument is the first run's
     result, named before it existed."""
     w = _world()
     program = chain(2, devices=2)
@@ -85,14 +85,14 @@ def a_plan_is_sent_once() -> World:
 
 
 def sequential_dispatch_waits_for_each_enqueue() -> World:
-    """The baseline: a node enters when every host has enqueued what it depends on, so host work adds up."""
+    """The baseline: a node enters when every host has enqueued the nodes before it, so host work adds up."""
     w = _world()
     program = chain(3, devices=2)
     return _good(w, w.client("a").submit(program, *_zeros(program), dispatch="sequential"))
 
 
 def what_follows_an_irregular_node_waits_for_its_size() -> World:
-    """An irregular node's bound is reserved; what reads it enters when it has run, with the size that came out."""
+    """An irregular node's bound is reserved. Its reader enters when it has run, with the size that came out."""
     w = _world()
     b = Build("irregular", s=2)
     x = b.call("sieve", "s", [b.arg("s", 8, split="0")], irregular=True)
@@ -101,7 +101,8 @@ def what_follows_an_irregular_node_waits_for_its_size() -> World:
 
 
 def a_sparse_exchange_ends_when_all_has_come() -> World:
-    """Data choose who sends to whom: sources count, relays add up, each target learns how much to expect."""
+    """Data decide which shards send to which: sources count, relays add up, and each target learns how much to
+    expect."""
     w = _world()
     program = moe(devices=2, tokens=8)
     return _good(w, w.client("a").submit(program, *_zeros(program)))
@@ -111,16 +112,16 @@ def a_sparse_exchange_ends_when_all_has_come() -> World:
 
 
 def a_transfer_enters_behind_its_producer() -> World:
-    """A value made on one island and read on the other: both halves of the move enter with the producer, memory for
-    it is reserved, the reader is prepared at once and launched when the data are there."""
+    """A value is made on one island and read on the other. Both halves of the move enter with the producer, memory for
+    it is reserved, and the reader is prepared at once and launched when the data are there."""
     w = _world(hosts=1, islands=2)
     program = _crossing("i0", "i1", "ab")
     return _good(w, w.client("a").submit(program, *_zeros(program)))
 
 
 def two_islands_crossed_both_ways() -> World:
-    """Two programs cross two islands in opposite directions and never wait for each other in a circle: one global
-    sequence."""
+    """Two programs cross two islands in opposite directions and never wait for each other in a circle, because there is
+    one global sequence."""
     w = _world(hosts=1, islands=2, config=Config(early="always"))
     a, b = w.client("a"), w.client("b")
     one, other = _crossing("i0", "i1", "ab"), _crossing("i1", "i0", "ba")
@@ -128,7 +129,7 @@ def two_islands_crossed_both_ways() -> World:
 
 
 def a_put_and_a_get() -> World:
-    """Contents go straight between client and host; the controller hears of neither a byte."""
+    """Contents travel directly between client and host; no byte of them passes through the controller."""
     w = _world(hosts=1)
     a = w.client("a")
     program = chain(1, devices=1)
@@ -158,7 +159,7 @@ def a_donated_chain_keeps_the_window_full() -> World:
 
 
 def a_run_waits_for_memory_and_goes_on() -> World:
-    """Back-pressure and not failure: the second run fits when the first one's result has been released."""
+    """Back-pressure instead of failure: the second run fits when the first one's result has been released."""
     w = _tight(1000, host_memory=100)
     a = w.client("a")
     first = _make(a, 700)
@@ -170,7 +171,7 @@ def a_run_waits_for_memory_and_goes_on() -> World:
 
 
 def an_idle_buffer_is_spilled_and_comes_back() -> World:
-    """A result that nobody uses makes room in host memory; a later run that reads it brings it back first."""
+    """A result that is not in use makes room in host memory. A later run that reads it restores it first."""
     w = _tight(1000)
     a = w.client("a")
     first = _make(a, 700)
@@ -184,7 +185,7 @@ def an_idle_buffer_is_spilled_and_comes_back() -> World:
 
 
 def a_run_that_never_fits_is_refused() -> World:
-    """At once, with what it needs and what there is."""
+    """The run is refused at once, with the memory that it needs and the memory that there is."""
     w = _tight(1000)
     a = w.client("a")
     run = _make(a, 1500)
@@ -195,7 +196,8 @@ def a_run_that_never_fits_is_refused() -> World:
 
 
 def hopeless_waiting_names_the_holders() -> World:
-    """Nothing runs that could free memory, host memory is full: the newest waiter fails, and is told who holds it."""
+    """Nothing runs that could free memory, and host memory is full: the newest waiter fails, and its error names the
+    holders."""
     w = _tight(1000, host_memory=100)
     a, b = w.client("a"), w.client("b")
     first = _make(a, 700)
@@ -211,7 +213,7 @@ def hopeless_waiting_names_the_holders() -> World:
 
 
 def a_long_compile_delays_nobody_else() -> World:
-    """Gangs enter when all hosts have their code; the other client's do not wait for that."""
+    """Gangs enter when all hosts have their code. The other client's gangs do not wait for that."""
     w = _world(hosts=1)
     b = Build("slow to compile", s=1)
     slow = b.program(b.call("slow", "s", [b.arg("s", 4)]))
@@ -225,7 +227,7 @@ def a_long_compile_delays_nobody_else() -> World:
 
 
 def shares_follow_weights() -> World:
-    """Two clients that always have work, weights 1 and 2, under stride: of any three gangs two are b's."""
+    """Two clients that always have work, with weights 1 and 2, under stride: of any three gangs two are b's."""
     w = _world(hosts=1, policy=Stride, config=Config(window=1))
     program = chain(1, devices=1)
     a, b = w.client("a", weight=1), w.client("b", weight=2)
@@ -241,14 +243,14 @@ class _Confused(Policy):
 
 
 def fifo_takes_over_from_a_policy_that_raises() -> World:
-    """A user's policy fails: it is named in a report, and nobody's run is harmed."""
+    """A user's policy raises. A report names it, and no run fails."""
     w = _world(hosts=1, policy=_Confused)
     program = chain(1, devices=1)
     return _good(w, w.client("a").submit(program, *_zeros(program)))
 
 
 def an_exclusive_slice_waits_for_its_devices() -> World:
-    """It waits, says for whom, and gets its devices when the other client has gone."""
+    """The slice waits, names the client that has the devices, and gets them when that client has gone."""
     w = _world(hosts=1)
     program = chain(1, devices=1)
     alone = Build("alone")
@@ -265,7 +267,8 @@ def an_exclusive_slice_waits_for_its_devices() -> World:
 
 
 def an_impossible_slice_is_refused_with_the_nearest_that_fits() -> World:
-    """More devices than there are: what there is, what was asked, what would fit."""
+    """A client asks for more devices than there are. The error says what there is, what was asked, and what would
+    fit."""
     w = _world()
     program = chain(1, devices=5)
     run = w.client("a").submit(program, *_zeros(program))
@@ -276,7 +279,8 @@ def an_impossible_slice_is_refused_with_the_nearest_that_fits() -> World:
 
 
 def cancel_leaves_ordered_gangs_where_they_are() -> World:
-    """What has entered the order runs on both hosts to its end; the rest never enters; the client hears at once."""
+    """Gangs that have entered the order run to their end on both hosts. The rest never enters, and the client is told
+    at once."""
     w = _world(config=Config(window=2))
     b = Build("long", s=2)
     x = b.arg("s", 2, split="0")

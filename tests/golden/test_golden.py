@@ -36,7 +36,7 @@ def played(behaviour: Callable[[], World]) -> str:
 
 
 @pytest.mark.parametrize("name", behaviours())
-def test_behaviour(name: str, rewrite: bool) -> None:
+def test_a_behaviour_plays_as_its_golden_text_says(name: str, rewrite: bool) -> None:
     text = played(behaviours()[name])
     path = TEXTS / f"{name}.txt"
     if rewrite:
@@ -46,7 +46,7 @@ def test_behaviour(name: str, rewrite: bool) -> None:
     assert text == path.read_text()
 
 
-def test_every_text_has_its_behaviour() -> None:
+def test_every_golden_text_has_its_behaviour() -> None:
     assert {path.stem for path in TEXTS.glob("*.txt")} == set(behaviours())
 
 

@@ -8,7 +8,7 @@ import seaway as sw
 
 
 def small(hosts: int = 2, devices_per_host: int = 2, islands: int = 1, **options: Any) -> sw.Session:
-    """Alike islands of TPU v3 hosts, small enough to read their traces."""
+    """Islands of TPU v3 hosts, all alike, small enough to read their traces."""
     kind = {
         "name": "i",
         "count": islands,

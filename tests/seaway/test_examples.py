@@ -1,4 +1,4 @@
-"""The examples run, and say what their docstrings promise."""
+"""The examples run, and print what their docstrings promise."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Said = Callable[[str], str]
 
 
 @pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> Said:
-    """What an example prints."""
+def printed(capsys: pytest.CaptureFixture[str]) -> Said:
+    """The output of an example."""
 
     def run(name: str) -> str:
         runpy.run_path(str(EXAMPLES / name), run_name="__main__")
@@ -36,28 +36,28 @@ def _as_it_was() -> Iterator[None]:
     sys.modules["__main__"], sys.argv, sys.path[:] = main_module, argv, path
 
 
-def test_the_papers_example_prints_the_papers_numbers(said: Said) -> None:
-    shapes, numbers = said("paper.py").splitlines()
+def test_the_papers_example_prints_the_papers_numbers(printed: Said) -> None:
+    shapes, numbers = printed("paper.py").splitlines()
     assert numbers == "(Array([3., 5.], dtype=float32), Array([2., 4.], dtype=float32))"
     assert shapes.count("ready at") == 2
 
 
-def test_the_papers_example_prints_the_papers_numbers_on_real_devices_too(said: Said) -> None:
-    numbers, *summary = said("local.py").splitlines()
+def test_the_papers_example_prints_the_papers_numbers_on_real_devices_too(printed: Said) -> None:
+    numbers, *summary = printed("local.py").splitlines()
     assert numbers == "(Array([3., 5.], dtype=float32), Array([2., 4.], dtype=float32))"
     assert summary[0].startswith("Trace of 1 client, 1 run, 4 gangs on 4 devices (cpu), 2 hosts")
 
 
 @pytest.mark.full
-def test_a_transformer_learns_alike_on_one_device_on_one_island_and_on_two(
-    said: Said, monkeypatch: pytest.MonkeyPatch
+def test_a_transformer_learns_the_same_on_one_device_on_one_island_and_on_two(
+    printed: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flags = (
         f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0"  # compiled in half the time
     )
-    monkeypatch.setenv("XLA_FLAGS", flags)  # of the hosts: this process has read its own
+    monkeypatch.setenv("XLA_FLAGS", flags)  # of the hosts: this process has read its own cache
     monkeypatch.setattr(sys, "argv", ["transformer.py"])
-    text = said("transformer.py")
+    text = printed("transformer.py")
     steps = [[float(loss) for loss in line.split()[1:]] for line in text.splitlines()[1:11]]
     for plain, data_parallel, pipeline in steps:
         assert data_parallel == pytest.approx(plain, rel=1e-3)
@@ -68,49 +68,49 @@ def test_a_transformer_learns_alike_on_one_device_on_one_island_and_on_two(
 
 
 @pytest.mark.full
-def test_a_transformer_goes_on_from_its_checkpoint_as_if_it_had_not_stopped(
+def test_a_transformer_continues_from_its_checkpoint_as_if_it_had_not_stopped(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Told to save, and then, without what it saved last, to go on: on as many hosts, and on others."""
+    """It saves, and then continues without its last save, on as many hosts and on another number of them."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0"
     monkeypatch.setenv("XLA_FLAGS", flags)
-    said = []
+    printed = []
     for more in ((), ("--resume",), ("--resume", "--hosts", "1")):
         monkeypatch.setattr(sys, "argv", ["transformer.py", "--checkpoint", str(tmp_path), *more])
         runpy.run_path(str(EXAMPLES / "transformer.py"), run_name="__main__")
         lines = capsys.readouterr().out.splitlines()
-        said.append([line.split() for line in lines if re.match(r" +\d+ ", line)])
+        printed.append([line.split() for line in lines if re.match(r" +\d+ ", line)])
         for way in ("one", "two"):
             assert sorted(path.name for path in (tmp_path / way).iterdir()) == ["4", "9"]
             shutil.rmtree(tmp_path / way / "9")
-    first, again, elsewhere = said
+    first, again, elsewhere = printed
     assert [line[0] for line in again] == ["5", "6", "7", "8", "9"]
     assert again == first[5:]  # to the last digit
     for line, wanted in zip(elsewhere, first[5:], strict=True):
         assert [float(loss) for loss in line] == pytest.approx([float(loss) for loss in wanted], rel=1e-4)
 
 
-def test_a_training_loop_reads_its_loss(said: Said) -> None:
-    losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", said("train.py"))]
+def test_a_training_loop_reads_its_loss(printed: Said) -> None:
+    losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", printed("train.py"))]
     assert len(losses) > 2
     assert losses == sorted(losses, reverse=True)
 
 
-def test_clients_get_their_shares(said: Said) -> None:
-    rows = re.findall(r"weight \d\s+(\d)\s+([\d.]+)%\s+([\d.]+)%", said("clients.py"))
+def test_clients_get_their_shares(printed: Said) -> None:
+    rows = re.findall(r"weight \d\s+(\d)\s+([\d.]+)%\s+([\d.]+)%", printed("clients.py"))
     assert [weight for weight, _, _ in rows] == ["1", "2", "4", "8"]
     for _, asked, got in rows:
         assert float(got) == pytest.approx(float(asked), abs=2)
 
 
-def test_a_pipeline_keeps_its_islands_busy(said: Said) -> None:
-    lines = said("pipeline.py").splitlines()
+def test_a_pipeline_keeps_its_islands_busy(printed: Said) -> None:
+    lines = printed("pipeline.py").splitlines()
     assert [line for line in lines if line.startswith("step 2 at")]
     assert len([line for line in lines if re.search(r"\bc\d\b", line)]) == 4
 
 
-def test_experts_compute_what_they_would_without_routing(said: Said) -> None:
-    assert "as computed without routing: True" in said("experts.py")
+def test_experts_compute_the_same_with_and_without_routing(printed: Said) -> None:
+    assert "as computed without routing: True" in printed("experts.py")
 
 
 def test_a_program_file_runs_as_many_clients(capsys: pytest.CaptureFixture[str]) -> None:

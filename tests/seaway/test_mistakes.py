@@ -1,4 +1,4 @@
-"""What a beginner gets wrong: one error each, which names what was given and what to write instead."""
+"""Mistakes of beginners: each is one error, which names what was given and what to write instead."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SIMULATE: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "said"), SIMULATE)
-def test_options_of_a_simulation(options: dict[str, Any], said: str) -> None:
+def test_invalid_options_of_a_simulation_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ERRORS, match=said):
         sw.simulate(**options)
 
@@ -79,12 +79,12 @@ IN_A_SESSION: list[tuple[Callable[[], Any], str]] = [
 
 
 @pytest.mark.parametrize(("call", "said"), IN_A_SESSION)
-def test_calls_in_a_session(call: Callable[[], Any], said: str) -> None:
+def test_invalid_calls_in_a_session_are_refused(call: Callable[[], Any], said: str) -> None:
     with small(), pytest.raises((*ERRORS, sw.errors.RunError), match=said):
         call()
 
 
-def test_arrays_stay_in_their_session() -> None:
+def test_an_array_cannot_be_used_in_another_session() -> None:
     with pytest.raises(sw.errors.NotNow, match="lies in another session, and arrays do not leave theirs"):
         in_another()
     with pytest.raises(sw.errors.NotNow, match="another session that is closed"):
@@ -92,7 +92,7 @@ def test_arrays_stay_in_their_session() -> None:
 
 
 @pytest.mark.parametrize("call", [lambda s: s.sleep(1), lambda s: s.client("a"), lambda s: s.open()])
-def test_a_closed_session_says_so(call: Callable[[sw.Session], Any]) -> None:
+def test_calls_in_a_closed_session_are_refused(call: Callable[[sw.Session], Any]) -> None:
     s = closed()
     with pytest.raises(sw.errors.SessionClosed, match=r"closed.*open another one"):
         call(s)
@@ -107,7 +107,9 @@ WEIGHTS = [
 
 
 @pytest.mark.parametrize(("policy", "said"), WEIGHTS)
-def test_weights_on_the_command_line(policy: str, said: str, tmp_path: Any, capsys: Any) -> None:
+def test_invalid_weights_on_the_command_line_are_refused(
+    policy: str, said: str, tmp_path: Any, capsys: Any
+) -> None:
     program = tmp_path / "empty.py"
     program.write_text("")
     assert main(["simulate", str(program), "--policy", policy]) == 1

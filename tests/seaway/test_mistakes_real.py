@@ -1,4 +1,4 @@
-"""What a beginner gets wrong on real devices: one error each, soon, which names what was given and what to do."""
+"""Mistakes of beginners on real devices: each is one error, soon, which names what was given and what to do."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def shared() -> Iterator[sw.Session]:
         yield session
 
 
-# --- asking for a session -----------------------------------------------------------------------------------------
+# --- starting a session -------------------------------------------------------------------------------------------
 
 NO_SESSION: list[tuple[Call, str]] = [
     (lambda: sw.local(hosts=0), r"sw.local\(hosts=0\): a whole number, at least 1"),
@@ -62,19 +62,19 @@ NO_SESSION: list[tuple[Call, str]] = [
 
 
 @pytest.mark.parametrize(("ask", "said"), NO_SESSION)
-def test_what_no_session_can_be_made_of(ask: Call, said: str) -> None:
+def test_invalid_sessions_are_refused_by_name(ask: Call, said: str) -> None:
     begun = time.monotonic()
     with pytest.raises(ERRORS, match=said):
         ask()
     assert time.monotonic() - begun < 1
 
 
-def test_too_little_time_to_start_in_is_named_and_nothing_stays() -> None:
+def test_a_start_timeout_that_is_too_short_is_named_and_nothing_is_left() -> None:
     with pytest.raises(sw.errors.NotReady, match=r"did not start within 0.01 s"):
         sw.local(timeout=0.01)
 
 
-def test_a_program_that_listens_there_and_is_no_controller() -> None:
+def test_an_address_where_another_program_listens_is_refused() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -100,7 +100,7 @@ def test_a_program_that_listens_there_and_is_no_controller() -> None:
         (["down", "--state", "/nowhere"], "nothing that `seaway up --state /nowhere` started is running"),
     ],
 )  # fmt: skip
-def test_commands_that_cannot_be(words: list[str], said: str) -> None:
+def test_invalid_commands_are_refused(words: list[str], said: str) -> None:
     with socket.socket() as busy:
         busy.bind(("127.0.0.1", 0))
         busy.listen()
@@ -114,7 +114,7 @@ def test_commands_that_cannot_be(words: list[str], said: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_session_that_was_made_and_not_entered() -> None:
+def test_a_session_that_was_made_and_not_entered_is_an_error() -> None:
     forgotten = sw.local(platform="timed")
     try:
         with pytest.raises(
@@ -188,7 +188,7 @@ CALLS: list[tuple[Call, str]] = [
 
 
 @pytest.mark.parametrize(("call", "said"), CALLS)
-def test_calls_that_cannot_be(shared: sw.Session, call: Call, said: str) -> None:
+def test_invalid_calls_are_refused(shared: sw.Session, call: Call, said: str) -> None:
     begun = time.monotonic()
     with pytest.raises(
         (*ERRORS, ZeroDivisionError, IndexError, NotImplementedError), match=f"(?s){said}"
@@ -198,7 +198,7 @@ def test_calls_that_cannot_be(shared: sw.Session, call: Call, said: str) -> None
     assert float(double(2.0)) == 4  # the session goes on
 
 
-def test_arrays_that_are_gone_say_where_to(shared: sw.Session) -> None:
+def test_arrays_that_are_gone_say_why(shared: sw.Session) -> None:
     x = sw.put(ONES, devices=two)
     y = donor(x)
     for use in (lambda: np.asarray(x), lambda: double(x)):
@@ -214,7 +214,7 @@ def test_arrays_that_are_gone_say_where_to(shared: sw.Session) -> None:
 # --- sessions in and after one another ------------------------------------------------------------------------------
 
 
-def test_a_session_in_a_session_and_arrays_of_either() -> None:
+def test_nested_sessions_keep_their_arrays_apart() -> None:
     with sw.local(hosts=2) as outer:
         x = double(1.0)
         with sw.local() as inner:
@@ -232,7 +232,7 @@ def test_a_session_in_a_session_and_arrays_of_either() -> None:
         outer.open()
 
 
-def test_to_release_a_slice_that_is_not_held_does_nothing(shared: sw.Session) -> None:
+def test_releasing_a_slice_that_is_not_held_does_nothing(shared: sw.Session) -> None:
     with shared.client("releases"):
         shared.release(sw.slice(devices=1))
         shared.release(sw.slice(devices=1, name="never"))
@@ -250,7 +250,7 @@ def spins(x: Any) -> Any:
     return jax.lax.while_loop(lambda c: c[0] < 2_000_000_000, lambda c: (c[0] + 1, c[1] * 1.5), (0, x))[1]
 
 
-def test_ctrl_c_while_devices_work_ends_wait_and_session() -> None:
+def test_ctrl_c_during_work_on_devices_ends_wait_and_session() -> None:
     endless = sw.jit(spins, devices=one, name="endless")
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
     begun: list[float] = []

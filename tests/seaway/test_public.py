@@ -1,4 +1,4 @@
-"""What a user sees: the names, and how fast they come."""
+"""The public names, and how fast they are imported."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ MODULES = {
 }
 
 
-def test_these_are_the_public_names() -> None:
+def test_the_public_names_are_these() -> None:
     assert sorted(sw.__all__) == sorted(FACE)
     assert sorted(FACE) == sorted([*sw._HOME, *sw._MODULES, "__version__"])
     for name in FACE:
@@ -65,7 +65,7 @@ def test_these_are_the_public_names() -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_these_are_the_names_of_a_public_module(module: str) -> None:
+def test_the_names_of_each_public_module_are_these(module: str) -> None:
     found = getattr(sw, module)
     assert sorted(found.__all__) == sorted(MODULES[module].split())
     for name in found.__all__:
@@ -77,7 +77,7 @@ def test_every_error_is_a_seaway_error() -> None:
         assert issubclass(getattr(sw.errors, name), sw.errors.SeawayError)
 
 
-def test_no_two_names_differ_by_case_alone() -> None:
+def test_no_two_names_differ_only_by_case() -> None:
     lower = [name.lower() for name in sw.__all__]
     assert {name for name in lower if lower.count(name) > 1} == {"slice"}  # sw.slice makes a sw.Slice
 
@@ -88,14 +88,14 @@ ELSEWHERE = [(name, f"sw.{module}.{name}") for module, names in sw._ELSEWHERE.it
 @pytest.mark.parametrize(
     ("name", "place"), [*ELSEWHERE, *((name, sw._PLACE[name]) for name in ("Noise", "Program"))]
 )
-def test_a_name_that_is_elsewhere_says_where(name: str, place: str) -> None:
+def test_a_name_that_has_moved_says_where_it_is(name: str, place: str) -> None:
     with pytest.raises(AttributeError, match=rf"no attribute '{name}'; it is {place}$"):
         getattr(sw, name)
     home, _, last = place.replace("sw.", "seaway.", 1).rpartition(".")
     assert hasattr(import_module(home), last)
 
 
-def test_importing_it_imports_nothing_heavy() -> None:
+def test_importing_seaway_imports_nothing_heavy() -> None:
     code = f"import sys, seaway; print([name for name in {HEAVY} if name in sys.modules])"
     assert _said(code) == "[]"
 
@@ -114,7 +114,7 @@ def _said(code: str) -> str:
     ).stdout.strip()
 
 
-def test_a_name_that_is_not_there_says_which_is() -> None:
+def test_a_missing_name_is_an_error_that_suggests_another() -> None:
     with pytest.raises(AttributeError, match="did you mean 'synthetic'"):
         sw.syntetic  # noqa: B018
     with pytest.raises(AttributeError, match=r"did you mean sw\.policies\.Stride\?"):
@@ -126,7 +126,7 @@ def test_a_name_that_is_not_there_says_which_is() -> None:
 
 
 def test_names_are_not_hidden_by_modules() -> None:
-    """A module of the name of a function would take its place as soon as it is imported."""
+    """A module with the name of a function would replace it as soon as it is imported."""
     import pkgutil
 
     modules = {module.name for module in pkgutil.iter_modules(sw.__path__)}

@@ -1,4 +1,4 @@
-"""Each public name says in `help` what it does, and shows an example. The examples run here, in the simulator."""
+"""`help` of each public name says what it does, and shows an example. The examples run here, in the simulator."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def test_the_example_of_a_public_name_runs(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_example_uses_what_it_is_an_example_of(name: str) -> None:
+def test_the_example_of_a_public_name_uses_that_name(name: str) -> None:
     shown = "".join(example.source for example in doctest.DocTestParser().get_examples(docstring(name)))
     made_by = {"Array": "put|double", "Run": r"\.run", "Session": "simulate", "Slice": "slice"}
     assert re.search(made_by.get(name, rf"\bsw\.{name}\b|@sw\.{name}"), shown) or name == "trace"
 
 
-def test_classes_and_functions_of_public_modules_are_described() -> None:
+def test_classes_and_functions_of_public_modules_have_docstrings() -> None:
     for module in (getattr(sw, name) for name in NAMES if isinstance(getattr(sw, name), ModuleType)):
         for name in module.__all__:
             found: Any = getattr(module, name)

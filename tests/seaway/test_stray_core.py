@@ -1,4 +1,4 @@
-"""A stranger's `core` on the path gives one clear error from `import seaway`, and a stranger's `sim` none."""
+"""A foreign `core` on the path gives one clear error from `import seaway`; a foreign `sim` gives none."""
 
 import shutil
 import subprocess
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def python(code: str, *path: Path, cwd: Path, flags: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-    """Run `code` in a fresh Python that looks in `cwd`, then in each of `path`, then where it always does."""
+    """Run `code` in a fresh Python that looks in `cwd`, then in each of `path`, then where it always looks."""
     return subprocess.run(
         [sys.executable, *flags, "-c", code],
         cwd=cwd,
@@ -32,12 +32,12 @@ def complaint(result: subprocess.CompletedProcess[str]) -> str:
     return last
 
 
-def test_a_house_in_order(tmp_path: Path) -> None:
+def test_import_works_with_our_packages(tmp_path: Path) -> None:
     result = python("import seaway; print(seaway.__version__)", ROOT, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
 
 
-def test_a_core_file_in_the_current_directory(tmp_path: Path) -> None:
+def test_a_foreign_core_file_in_the_current_directory_is_named(tmp_path: Path) -> None:
     stray = tmp_path / "core.py"
     stray.write_text("raise SystemExit('a stranger was run')")
     said = complaint(python("import seaway", ROOT, cwd=tmp_path))
@@ -46,7 +46,7 @@ def test_a_core_file_in_the_current_directory(tmp_path: Path) -> None:
     assert "Rename or move" in said
 
 
-def test_a_core_package_on_pythonpath(tmp_path: Path) -> None:
+def test_a_foreign_core_package_on_pythonpath_is_named(tmp_path: Path) -> None:
     stray = tmp_path / "theirs" / "core" / "__init__.py"
     stray.parent.mkdir(parents=True)
     stray.touch()
@@ -56,14 +56,14 @@ def test_a_core_package_on_pythonpath(tmp_path: Path) -> None:
     assert f"`import core` finds {stray}" in said
 
 
-def test_a_stranger_imported_before_us(tmp_path: Path) -> None:
+def test_a_foreign_core_imported_before_ours_is_named(tmp_path: Path) -> None:
     stray = tmp_path / "core.py"
     stray.touch()
     said = complaint(python("import core, seaway", ROOT, cwd=tmp_path))
     assert f"`import core` finds {stray}" in said
 
 
-def test_a_stranger_without_a_file(tmp_path: Path) -> None:
+def test_a_foreign_core_without_a_file_is_named(tmp_path: Path) -> None:
     code = "import sys, types; sys.modules['core'] = types.ModuleType('core'); import seaway"
     assert "<module 'core'>" in complaint(python(code, ROOT, cwd=tmp_path))
 
@@ -75,25 +75,25 @@ def test_a_folder_that_is_no_package_does_no_harm(tmp_path: Path) -> None:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of the packages that `import seaway` reads, for us to spoil."""
+    """A copy of the packages that `import seaway` reads, for the test to damage."""
     for room in ("core", "seaway"):
         shutil.copytree(ROOT / room, tmp_path / "copy" / room, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path / "copy"
 
 
-def test_a_copy_is_as_good(copy: Path, tmp_path: Path) -> None:
+def test_a_copy_of_our_packages_works_as_well(copy: Path, tmp_path: Path) -> None:
     result = python("import seaway; print(seaway.__file__)", copy, cwd=tmp_path)
     assert result.stdout.strip() == str(copy / "seaway" / "__init__.py"), result.stderr
 
 
-def test_another_package_has_overwritten_ours(copy: Path, tmp_path: Path) -> None:
+def test_a_core_that_another_package_has_overwritten_is_named(copy: Path, tmp_path: Path) -> None:
     ours = copy / "core" / "__init__.py"
     ours.write_text("'''Installed over ours by another package with a top-level core.'''")
     said = complaint(python("import seaway", copy, cwd=tmp_path))
     assert f"{ours} is no longer Seaway's" in said
 
 
-def test_a_core_that_is_missing(copy: Path, tmp_path: Path) -> None:
+def test_a_missing_core_is_named(copy: Path, tmp_path: Path) -> None:
     shutil.rmtree(copy / "core")
     said = complaint(
         python("import seaway", copy, cwd=tmp_path, flags=["-S"])
@@ -102,7 +102,7 @@ def test_a_core_that_is_missing(copy: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("room", ["sim", "backend"])
-def test_a_stray_driver_counts_only_when_it_is_wanted(tmp_path: Path, room: str) -> None:
+def test_a_foreign_driver_matters_only_when_it_is_imported(tmp_path: Path, room: str) -> None:
     stray = tmp_path / f"{room}.py"
     stray.touch()
     assert python("import seaway", ROOT, cwd=tmp_path).returncode == 0
@@ -110,7 +110,7 @@ def test_a_stray_driver_counts_only_when_it_is_wanted(tmp_path: Path, room: str)
     assert f"`import {room}` finds {stray}" in said
 
 
-def test_every_room_carries_the_mark(tmp_path: Path) -> None:
+def test_every_package_of_the_product_has_the_mark(tmp_path: Path) -> None:
     code = "import seaway; seaway._house.check('core', 'sim', 'backend')"
     result = python(code, ROOT, cwd=tmp_path)
     assert result.returncode == 0, result.stderr

@@ -1,6 +1,6 @@
-"""Scenes: what clients do on a cluster, drawn from a seed, and played in a simulation of either fidelity.
+"""Scenes: the actions of clients on a cluster, drawn from a seed, and played in a simulation of either fidelity.
 
-A client is a list of acts with pauses. What it does depends only on the simulated clock and on what it has received.
+A client is a list of acts with pauses. Its actions depend only on the simulated clock and on what it has received.
 `play` returns everything observable: every row of the trace, what each client received and when, the order hash.
 """
 
@@ -44,7 +44,7 @@ class Scene(msgspec.Struct):
     programs: list[Program]
     clients: int
     acts: int
-    troubles: list[tuple[int, str, int]]  # (when, what, whom)
+    troubles: list[tuple[int, str, int]]  # (when, what, target)
     shared: list[dict[str, object]] = []  # which processes share a machine
 
 
@@ -87,8 +87,7 @@ def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)
 
 
 def draw_shared(drawn: Scene) -> list[dict[str, object]]:
-    """Puts some hosts, perhaps of both islands, perhaps with the controller and clients, on machines with few
-    cores."""
+    """Put some hosts, perhaps of both islands, perhaps with the controller and clients, on machines with few cores."""
     rng = Random(f"shared {drawn.seed}")
     hosts = list(range(drawn.hosts * drawn.islands))
     rng.shuffle(hosts)

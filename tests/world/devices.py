@@ -447,7 +447,7 @@ class Fabric:
             if self.observe:
                 self.observe(o.Released(device, what))
 
-    # --- what is wrong ----------------------------------------------------------------------------------
+    # --- mistakes ---------------------------------------------------------------------------------------
 
     def idle(self) -> bool:
         return not any(queue for mine in self.hosts.values() for queue in mine.queues.values())

@@ -78,7 +78,7 @@ class Network:
         arrival = max(self.clock.now + self.latency(one, other), wire.last.get(other, 0))
         self.clock.at(arrival, self._tell_down, wire, wire.life, other, one)
 
-    # --- what befalls them ------------------------------------------------------------------------------
+    # --- faults -----------------------------------------------------------------------------------------
 
     def cut(self, one: Actor, other: Actor, silent: bool = False) -> None:
         wire = self._wire(one, other)

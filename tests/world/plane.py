@@ -20,7 +20,7 @@ from .filling import ClusterHosts, Content, Filling
 Key = tuple[int, int, int, int, int]
 
 
-class Plane:
+class DataPlane:
     def __init__(
         self, fabric: Fabric, hosts: ClusterHosts, observe: Callable[[o.Observation], None] | None
     ) -> None:
@@ -38,7 +38,7 @@ class Plane:
             for key in [key for key in table if key[0] == host]:
                 del table[key]
 
-    # --- what a host's machines say ---------------------------------------------------------------------
+    # --- events of a host's machines --------------------------------------------------------------------
 
     def opened_send(self, host: int, said: effects.OpenSend) -> None:
         if said.blame is not None:
@@ -85,7 +85,7 @@ class Plane:
         )
         return effects.RowsCounted(said.transfer, tuple(pieces))
 
-    # --- what travels -----------------------------------------------------------------------------------
+    # --- contents under way -----------------------------------------------------------------------------
 
     def said(self, message: msgspec.Struct, host: int = -1) -> None:
         """A machine sends this message. The contents of a host's chunk are those of its buffer now."""

@@ -252,7 +252,7 @@ class Script:
         """Let the machine carry out the call that was made."""
         self.actor.feed(e.Called())
 
-    # --- what became of it ------------------------------------------------------------------------------
+    # --- results ----------------------------------------------------------------------------------------
 
     def outstanding(self) -> bool:
         """Whether the client waits for anything."""

@@ -1,4 +1,4 @@
-"""Tests the world's devices, contents and network: they show all mistakes."""
+"""The world's devices, contents and network: they notice all mistakes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .devices import Fabric
 from .filling import ClusterHosts, Filling
 from .network import Network
 
-# --- what is wrong is seen ------------------------------------------------------------------------------
+# --- mistakes are noticed -------------------------------------------------------------------------------
 
 
 HOME = line(0, 0, 4)
@@ -85,7 +85,7 @@ def test_two_collectives_in_two_orders_hang_and_are_named() -> None:
     assert fabric.stuck() == []
 
 
-def test_a_gang_that_one_host_skips_hangs_and_says_who_is_missing() -> None:
+def test_a_gang_that_one_host_skips_hangs_and_the_missing_host_is_named() -> None:
     clock, fabric, _, _ = bench()
     fabric.launch(0, launch(1, 0), plan(gang("g")), 0)
     settle(clock)
@@ -95,7 +95,7 @@ def test_a_gang_that_one_host_skips_hangs_and_says_who_is_missing() -> None:
     ]
 
 
-def test_what_was_donated_to_a_gang_that_is_given_up_goes_when_those_ahead_are_over() -> None:
+def test_a_buffer_donated_to_an_abandoned_gang_is_freed_when_earlier_gangs_are_over() -> None:
     clock, fabric, _, faults = bench()
     made = plan(gang("make", (), (0,)), gang("read", (0,), ()), gang("consume", (0,), ()), slots=1)
     for host in (0, 1):
@@ -113,7 +113,7 @@ def test_what_was_donated_to_a_gang_that_is_given_up_goes_when_those_ahead_are_o
     assert not faults
 
 
-def test_memory_beyond_what_there_is_is_seen() -> None:
+def test_memory_beyond_the_capacity_is_noticed() -> None:
     _, fabric, _, faults = bench(memory=12)
     fabric.make(0, MakeBuffer(7, lay(HOME, "0"), b"", ()))
     assert not faults
@@ -131,7 +131,7 @@ def outcome(fabric: Fabric, clock: Clock, made: Plan, left: Launch, right: Launc
     return fabric.hosts[0].buffers[9].read()
 
 
-def test_a_gang_whose_hosts_give_it_different_inputs_computes_nonsense() -> None:
+def test_a_gang_with_different_inputs_on_its_hosts_computes_wrong_contents() -> None:
     made = plan(gang("g", (0,), (1,)), slots=2)
     right = contents.computed("k", (contents.literal(b"x"),), 0)
     for other, equal in ((b"x", True), (b"y", False)):
@@ -169,7 +169,7 @@ def chunk(piece: int, nbytes: int = 16, offset: int = 0) -> Chunk:
     return Chunk(1, 0, 1, piece, offset, nbytes)
 
 
-def test_a_transfer_is_whole_when_all_its_pieces_of_one_source_are_here() -> None:
+def test_a_transfer_is_complete_when_all_its_pieces_of_one_source_have_arrived() -> None:
     assert fill(chunk(0), chunk(1)) == 5
     assert fill(chunk(0), chunk(1, 8), chunk(1, 8, 8), digests=(5, 5, 5)) == 5
     wrong = [
@@ -183,7 +183,7 @@ def test_a_transfer_is_whole_when_all_its_pieces_of_one_source_are_here() -> Non
     assert 5 not in wrong
 
 
-def test_boxes_are_what_a_sharding_says() -> None:
+def test_boxes_follow_the_sharding() -> None:
     place = line(0, 0, 4)
     layout = Layout((5, 4), "int8", place, (2, 2), split("0,1"))
     assert contents.boxes(layout) == (((0, 3), (0, 2)), ((0, 3), (2, 4)), ((3, 5), (0, 2)), ((3, 5), (2, 4)))
@@ -197,7 +197,7 @@ def test_boxes_are_what_a_sharding_says() -> None:
     assert not contents.covers([((0, 3), (0, 4))], whole)
 
 
-def test_the_oracle_follows_the_program_and_nothing_else() -> None:
+def test_the_oracle_follows_the_program_alone() -> None:
     b = Build("p", s=2)
     x, y = b.arg("s", 4), b.arg("s", 4)
     first = b.call("f", "s", [x, y])
@@ -223,7 +223,7 @@ def wires(latency: Sequence[int]) -> tuple[Clock, Network, list[str]]:
     return clock, network, log
 
 
-def test_a_connection_is_first_in_first_out_whatever_the_latencies() -> None:
+def test_a_connection_is_fifo_whatever_the_latencies() -> None:
     clock, network, log = wires([5, 30, 10, 10])
     network.dial("a", "b")
     for frame in (1, 2, 3):
@@ -232,7 +232,7 @@ def test_a_connection_is_first_in_first_out_whatever_the_latencies() -> None:
     assert log == ["0 a up", "5 b up", "30 b got 1", "30 b got 2", "30 b got 3"]
 
 
-def test_a_cut_loses_what_is_under_way() -> None:
+def test_a_cut_loses_messages_under_way() -> None:
     clock, network, log = wires([5] * 9)
     network.dial("a", "b")
     settle(clock)
@@ -247,7 +247,7 @@ def test_a_cut_loses_what_is_under_way() -> None:
     assert log[2:] == ["5 a down", "5 b down", "10 a up", "15 b up", "15 b got 2"]
 
 
-def test_a_silent_cut_is_not_told_until_it_is_mended() -> None:
+def test_a_silent_cut_is_not_reported_until_it_is_mended() -> None:
     clock, network, log = wires([5] * 9)
     network.dial("a", "b")
     settle(clock)
@@ -260,7 +260,7 @@ def test_a_silent_cut_is_not_told_until_it_is_mended() -> None:
     assert log[2:] == ["5 a down", "5 b down"]
 
 
-def test_the_dead_hear_nothing_and_the_living_hear_that_they_died() -> None:
+def test_dead_actors_receive_nothing_and_living_ones_learn_of_the_death() -> None:
     clock, network, log = wires([5] * 9)
     network.dial("a", "b")
     settle(clock)
@@ -270,7 +270,7 @@ def test_the_dead_hear_nothing_and_the_living_hear_that_they_died() -> None:
     assert log[2:] == ["5 a down"]
 
 
-def test_one_who_hangs_up_is_heard_out() -> None:
+def test_messages_sent_before_a_hang_up_still_arrive() -> None:
     clock, network, log = wires([5] * 9)
     network.dial("a", "b")
     settle(clock)

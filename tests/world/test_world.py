@@ -1,4 +1,4 @@
-"""Tests the world itself: good runs give right results, and faults have the expected effects."""
+"""The world itself: good runs give right results, and faults have the expected effects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def on_islands(program: Program, *names: str) -> Program:
     return msgspec.structs.replace(program, slices=tuple(slices))
 
 
-def rest(world: World) -> None:
+def drain(world: World) -> None:
     """Release everything, let all end, and check that nothing is left."""
     for client in world.clients:
         if client.actor.alive:
@@ -42,7 +42,7 @@ def rest(world: World) -> None:
 # --- right runs -----------------------------------------------------------------------------------------
 
 
-def test_one_gang_over_two_hosts() -> None:
+def test_one_gang_runs_over_two_hosts() -> None:
     world = World(TWO, diary=True)
     a = world.client("a")
     run = a.submit(chain(1), bytes(16))
@@ -54,7 +54,7 @@ def test_one_gang_over_two_hosts() -> None:
     assert world.diary is not None
     launches = [line for line in world.diary if "launch #" in line]
     assert [line.split()[1:3] for line in launches] == [["host", "0"], ["host", "1"]]
-    rest(world)
+    drain(world)
 
 
 def test_a_program_on_two_islands_moves_its_values_between_them() -> None:
@@ -67,10 +67,10 @@ def test_a_program_on_two_islands_moves_its_values_between_them() -> None:
     assert fetch.right
     assert {island for island, _, _ in world.gangs} == {0, 1}
     assert world.plane.moved > 0
-    rest(world)
+    drain(world)
 
 
-def test_what_was_put_is_what_one_gets() -> None:
+def test_a_get_returns_what_was_put() -> None:
     world = World(TWO, chunk=64, pool=256)
     a, b = world.client("a"), world.client("b", weight=2)
     value, where = Value((64, 8), "float32", 0, split("0.")), SliceSpec("s", 4)
@@ -79,7 +79,7 @@ def test_what_was_put_is_what_one_gets() -> None:
     assert world.run()
     assert [fetch.right for fetch in fetches] == [True, True]
     assert fetches[0].digest != fetches[1].digest
-    rest(world)
+    drain(world)
 
 
 PROGRAMS = {
@@ -94,7 +94,7 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("dispatch", ["parallel", "sequential"])
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_all_kinds_of_programs_come_out_right(program: Program, dispatch: str) -> None:
+def test_all_kinds_of_programs_give_right_results(program: Program, dispatch: str) -> None:
     world = World(ISLANDS, seed=3, timing=Timing(jitter=100_000), chunk=16, pool=1 << 12)
     a = world.client("a")
     fetches = []
@@ -105,10 +105,10 @@ def test_all_kinds_of_programs_come_out_right(program: Program, dispatch: str) -
     assert world.run()
     assert all(run.good for run in a.runs.values())
     assert all(fetch.right for fetch in fetches)
-    rest(world)
+    drain(world)
 
 
-def test_a_get_is_answered_even_if_its_buffer_is_released_right_behind_it() -> None:
+def test_a_get_is_answered_even_if_its_buffer_is_released_right_after_it() -> None:
     world = World(TWO)
     a = world.client("a")
     run = a.submit(chain(1), bytes(16))
@@ -117,13 +117,13 @@ def test_a_get_is_answered_even_if_its_buffer_is_released_right_behind_it() -> N
     assert world.run()
     assert run.good
     assert fetch.right
-    rest(world)
+    drain(world)
 
 
 # --- faults ---------------------------------------------------------------------------------------------
 
 
-def test_one_seed_is_one_world() -> None:
+def test_one_seed_gives_one_history() -> None:
     def play(seed: int) -> str:
         world = World(TWO, seed, timing=Timing(jitter=200_000), diary=True)
         a = world.client("a")
@@ -136,7 +136,7 @@ def test_one_seed_is_one_world() -> None:
     assert play(1) != play(2)
 
 
-def busy(world: World) -> tuple[list[object], object]:
+def busy_client(world: World) -> tuple[list[object], object]:
     """Return a client with five runs, one of which is under way."""
     a = world.client("a")
     runs = [a.submit(chain(5), bytes(16)) for _ in range(5)]
@@ -144,21 +144,21 @@ def busy(world: World) -> tuple[list[object], object]:
     return list(runs), a
 
 
-def test_a_cut_within_the_lease_costs_time_and_nothing_else() -> None:
+def test_a_cut_within_the_lease_costs_only_time() -> None:
     world = World(TWO)
-    runs, _ = busy(world)
+    runs, _ = busy_client(world)
     world.cut("host 1", "controller")
     world.run_for(100 * MS)
     world.mend("host 1", "controller")
     assert world.run()
     assert all(run.good for run in runs)  # type: ignore[attr-defined]
-    rest(world)
+    drain(world)
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_a_host_that_is_cut_off_for_longer_is_given_up_and_comes_back_as_another(silent: bool) -> None:
+def test_a_host_that_is_cut_off_for_longer_is_given_up_and_returns_as_a_new_one(silent: bool) -> None:
     world = World(TWO)
-    runs, a = busy(world)
+    runs, a = busy_client(world)
     world.cut("host 1", "controller", silent)
     world.run_for(5 * S)
     world.mend_all()
@@ -169,10 +169,10 @@ def test_a_host_that_is_cut_off_for_longer_is_given_up_and_comes_back_as_another
     assert world.run()
     assert again.good
     assert world.hosts[1].starts == 2
-    rest(world)
+    drain(world)
 
 
-def test_a_host_that_crashes_takes_its_runs_along_and_no_others() -> None:
+def test_a_host_that_crashes_fails_its_own_runs_and_no_others() -> None:
     world = World(ISLANDS)
     a, b = world.client("a"), world.client("b")
     doomed = a.submit(on_islands(chain(50, 12), "i"), bytes(48))
@@ -185,10 +185,10 @@ def test_a_host_that_crashes_takes_its_runs_along_and_no_others() -> None:
     assert doomed.blame is not None
     assert doomed.blame.host == 1
     assert safe.good
-    rest(world)
+    drain(world)
 
 
-def test_a_get_of_what_is_on_its_way_back_is_answered_when_its_host_dies() -> None:
+def test_a_get_of_a_buffer_being_restored_is_answered_when_its_host_dies() -> None:
     world = World(Cluster((Island(name="i", hosts=2, devices_per_host=1, memory=1000),)))
     a = world.client("a")
 
@@ -208,10 +208,10 @@ def test_a_get_of_what_is_on_its_way_back_is_answered_when_its_host_dies() -> No
     assert fetch.blame.code == "host-lost"
     assert second.good
     world.return_host(1)
-    rest(world)
+    drain(world)
 
 
-def test_a_literal_takes_the_memory_of_what_is_freed_in_the_same_turn() -> None:
+def test_a_literal_uses_memory_that_is_freed_in_the_same_turn() -> None:
     world = World(Cluster((Island(name="i", hosts=1, devices_per_host=1, memory=1000),)))
     a = world.client("a")
     b = Build("read", s=1)
@@ -223,19 +223,19 @@ def test_a_literal_takes_the_memory_of_what_is_freed_in_the_same_turn() -> None:
     assert world.run()
     assert first.good
     assert second.good
-    rest(world)
+    drain(world)
 
 
 def test_a_client_that_crashes_leaves_nothing_behind() -> None:
     world = World(TWO)
-    busy(world)
+    busy_client(world)
     b = world.client("b")
     run = b.submit(chain(5), bytes(16))
     world.crash_client("a")
     assert world.run()
     assert run.good
     world.run_for(5 * S)
-    rest(world)
+    drain(world)
 
 
 @pytest.mark.parametrize("when", ["launch", "run"])
@@ -248,10 +248,10 @@ def test_a_gang_that_fails_is_blamed_by_name(when: str) -> None:
     assert bad.blame is not None
     assert (bad.blame.code, bad.blame.program, bad.blame.host) == ("user", "chain", 1)
     assert good.good  # a launch that fails ends the epoch, but the runs after it go on
-    rest(world)
+    drain(world)
 
 
-def test_code_that_does_not_compile_ends_its_own_runs_only() -> None:
+def test_code_that_does_not_compile_ends_only_its_own_runs() -> None:
     world = World(TWO)
     a = world.client("a")
     b = Build("other", s=4)
@@ -262,14 +262,14 @@ def test_code_that_does_not_compile_ends_its_own_runs_only() -> None:
     assert bad.blame is not None
     assert bad.blame.code == "user"
     assert good.good
-    rest(world)
+    drain(world)
 
 
-def test_a_slow_host_makes_others_wait_and_nothing_else() -> None:
+def test_a_slow_host_only_makes_others_wait() -> None:
     world = World(TWO)
     world.slow(1, 3.0, lag=MS)
     a = world.client("a")
     runs = [a.submit(chain(5), bytes(16)) for _ in range(3)]
     assert world.run()
     assert all(run.good for run in runs)
-    rest(world)
+    drain(world)

@@ -42,7 +42,7 @@ from .clock import Clock
 from .devices import Fabric
 from .filling import ClusterHosts
 from .network import Network
-from .plane import Plane
+from .plane import DataPlane
 from .script import ClientActor, Script
 from .timing import S, Timing
 
@@ -79,7 +79,7 @@ class World:
         self.fabric.copy_time = timing.copy
         devices = {h: _devices(cluster, h) for h in range(cluster.hosts)}
         self.hosts_of = ClusterHosts(cluster.host_of, devices.__getitem__)
-        self.plane = Plane(self.fabric, self.hosts_of, self.observe)
+        self.plane = DataPlane(self.fabric, self.hosts_of, self.observe)
         self.wanted: dict[tuple[str, str], None] = {}  # (actor, the actor that it dials)
         self.shown: dict[
             tuple[str, str], int
@@ -155,7 +155,7 @@ class World:
         if self.checks is not None:
             self.checks.look(self.now)
 
-    # --- who comes and goes -----------------------------------------------------------------------------
+    # --- actors start and end ---------------------------------------------------------------------------
 
     def client(self, name: str, weight: int = 1, priority: int = 0, limits: Limits = LIMITS) -> Script:
         script = Script(self, name, weight, priority, limits)
@@ -376,7 +376,7 @@ class World:
                 # The client had not learnt its old number when the old controller ended.
                 self._from_controller(o.ClientLost(before))
 
-    # --- what machines do -------------------------------------------------------------------------------
+    # --- commands of machines ---------------------------------------------------------------------------
 
     def ordered(self, said: m.Ordered) -> None:
         """The controller sends this message: its plans and runs are known from now on, and its gangs have entered."""
@@ -431,7 +431,7 @@ class World:
         if host in self.fabric.hosts:
             self.hosts[host].feed(event)
 
-    # --- what is seen -----------------------------------------------------------------------------------
+    # --- observation ------------------------------------------------------------------------------------
 
     def _observe(self, seen: o.Observation) -> None:
         assert self.checks is not None

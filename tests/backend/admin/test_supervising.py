@@ -1,5 +1,5 @@
-"""A child that dies is restarted, and reported in a line; one that never comes up is given up, with its last
-output."""
+"""A child process that dies is restarted, and one line reports it. A child that never comes up is given up, with its
+last output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.backend.server.test_programs import PATIENCE, status, up
 
 
 class Watched:
-    """Children that end when the test says so, under a clock that the test turns."""
+    """Child processes that end when the test says so, under a clock that the test turns."""
 
     def __init__(self, folder: Path) -> None:
         self.now, self.told, self.starts = 0.0, list[str](), 0
@@ -48,7 +48,7 @@ class Watched:
         return Child(name, process, log, since)
 
     def look(self) -> None:
-        """Looks, after all children have ended that end by themselves."""
+        """Look once, after every child that ends by itself has ended."""
         for child in self.supervisor.all:
             if "no luck" in str(child.process.args):
                 child.process.wait(PATIENCE)
@@ -67,7 +67,9 @@ class Watched:
             self.children.end(child)
 
 
-def test_what_is_killed_is_started_at_once_and_soon_again_after_pauses_that_grow(tmp_path: Path) -> None:
+def test_a_killed_child_starts_again_at_once_and_after_growing_pauses_if_it_is_killed_soon_again(
+    tmp_path: Path,
+) -> None:
     watched = Watched(tmp_path)
     try:
         first = watched.start()
@@ -78,7 +80,7 @@ def test_what_is_killed_is_started_at_once_and_soon_again_after_pauses_that_grow
         assert watched.starts == 2
         assert watched.told == [f"agent-0 (pid {first.pid}) was ended by SIGKILL; it is started again"]
         assert watched.supervisor.all != [first]
-        for wait in (0.5, 1, 2, 4, 4, 4):  # however often that happens: it has come up each time
+        for wait in (0.5, 1, 2, 4, 4, 4):  # however often that happens: the child has come up each time
             starts = watched.starts
             watched.killed()
             assert watched.told[-1].endswith(f"was ended by SIGKILL; it is started again in {wait:g} s")
@@ -90,13 +92,13 @@ def test_what_is_killed_is_started_at_once_and_soon_again_after_pauses_that_grow
             assert watched.starts == starts + 1
         watched.now += SOON
         watched.killed()
-        assert watched.told[-1].endswith("; it is started again"), "one that has lived is started at once"
+        assert watched.told[-1].endswith("; it is started again"), "a child that has lived is started at once"
         assert watched.supervisor.given_up() == []
     finally:
         watched.end()
 
 
-def test_what_never_comes_up_is_given_up_and_its_last_words_are_told(tmp_path: Path) -> None:
+def test_a_child_that_never_comes_up_is_given_up_and_its_last_output_is_shown(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
     watched.supervisor.keep(watched.start(comes_up=False), lambda: watched.start(comes_up=False))
     for _ in range(20):
@@ -113,7 +115,7 @@ def test_what_never_comes_up_is_given_up_and_its_last_words_are_told(tmp_path: P
     watched.end()
 
 
-def test_nothing_is_started_behind_the_end_and_a_machine_without_room_is_tried_again(tmp_path: Path) -> None:
+def test_nothing_starts_after_the_end_and_a_start_that_fails_is_tried_again(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
     room: list[bool] = []
 
@@ -139,7 +141,7 @@ def test_nothing_is_started_behind_the_end_and_a_machine_without_room_is_tried_a
     watched.end()
 
 
-def test_pauses_grow_and_have_an_end() -> None:
+def test_pauses_between_restarts_grow_up_to_a_bound() -> None:
     assert [pause(deaths) for deaths in range(1, 5)] == [0, 0.5, 1, 2]
     assert pause(1000) == MOST
 
@@ -147,8 +149,8 @@ def test_pauses_grow_and_have_an_end() -> None:
 # --- seaway up ----------------------------------------------------------------------------------------------------
 
 
-def test_up_starts_again_what_is_killed_and_a_client_with_retries_goes_on(tmp_path: Path) -> None:
-    """One after the other: an agent, then the controller. Sums over all devices of two hosts are right throughout."""
+def test_up_restarts_killed_processes_and_a_client_with_retries_goes_on(tmp_path: Path) -> None:
+    """Kill an agent, then the controller. Sums over all devices of two hosts stay right throughout."""
     total = sw.jit(lambda x: x.sum() + x, devices=4, name="total")
     given = np.arange(4, dtype=np.float32)
 
@@ -206,11 +208,11 @@ def test_up_ends_when_all_agents_are_given_up_and_says_why(
     assert "ended with status 7 (this installation is broken); it is started again in " in said
     assert f"it ended {VAINLY} times in a row before it had come up, and is given up" in said
     assert "seaway: the cluster cannot go on: agent-0 never came up again" in said
-    assert said.count("hosts 0 at") == 0, "an earlier process's words are not its own"
+    assert said.count("hosts 0 at") == 0, "the output of an earlier process is not this one's"
 
 
 @pytest.mark.parametrize("second", [("up", "--bind", "127.0.0.1:0"), ("controller", "--bind", "127.0.0.1:0")])
-def test_what_is_in_use_by_another_up_is_refused(tmp_path: Path, second: tuple[str, ...]) -> None:
+def test_a_state_folder_that_another_up_uses_is_refused(tmp_path: Path, second: tuple[str, ...]) -> None:
     with up(tmp_path, "--platform", "timed") as (process, _):
         done = subprocess.run(
             [sys.executable, "-m", "seaway", *second, "--state", str(tmp_path)],
@@ -222,9 +224,9 @@ def test_what_is_in_use_by_another_up_is_refused(tmp_path: Path, second: tuple[s
         assert len(children_of(process.pid, "controller")) == 1
 
 
-def test_a_process_that_becomes_another_takes_no_open_socket_along() -> None:
-    """Sockets of C++ libraries are not closed on exec: without this, each restart of an agent would keep one port
-    more."""
+def test_a_process_that_execs_another_program_passes_on_no_open_socket() -> None:
+    """C++ libraries do not close their sockets on exec. Without the fix, each restart of an agent would keep one more
+    port."""
     lists = (
         # the last one is the listing's own handle
         "import os; print(sorted(int(fd) for fd in os.listdir('/dev/fd'))[:-1])"

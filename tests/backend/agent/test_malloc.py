@@ -1,4 +1,4 @@
-"""Freed memory is used again; tested in processes of their own, because the setting is for a whole process."""
+"""Freed memory is used again. Each test runs in processes of its own, because the setting is for a whole process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backend.agent.malloc import OWN, keep_what_is_freed
 PAGE = os.sysconf("SC_PAGE_SIZE")
 NBYTES, MANY = 1 << 20, 64
 PAGES = NBYTES // PAGE * MANY  # of all arrays
-# several threads make and free arrays, each with a heap; so many rounds until each heap has its size
+# several threads make and free arrays, each with its own heap; there are enough rounds for each heap to reach its size
 ROUNDS = 60
 
 # Makes and frees arrays again and again; prints how many pages of the last ones were new to the process.
@@ -44,7 +44,7 @@ thread.join()
 """
 
 
-def said(**more: str) -> list[str]:
+def output_of_child(**more: str) -> list[str]:
     given = {name: value for name, value in os.environ.items() if not name.startswith(OWN)} | more
     ended = subprocess.run(
         [sys.executable, "-c", FAULTS], env=given, capture_output=True, text=True, check=True, timeout=60
@@ -52,26 +52,28 @@ def said(**more: str) -> list[str]:
     return ended.stdout.split()
 
 
-def test_what_is_freed_is_used_again_by_whatever_thread() -> None:
-    kept, main, thread = said()
+def test_freed_memory_is_used_again_by_any_thread() -> None:
+    kept, main, thread = output_of_child()
     assert kept == "True"
     assert int(main) < PAGES / 4
     assert int(thread) < PAGES / 4
 
 
 @pytest.mark.parametrize("name", ["MALLOC_ARENA_TEST", "GLIBC_TUNABLES"])
-def test_who_has_said_how_memory_is_to_be_kept_has_it_so(name: str) -> None:
-    kept, main, _ = said(**{name: "8" if name.startswith("MALLOC") else "glibc.malloc.arena_test=8"})
+def test_a_setting_of_the_user_is_left_as_it_is(name: str) -> None:
+    kept, main, _ = output_of_child(
+        **{name: "8" if name.startswith("MALLOC") else "glibc.malloc.arena_test=8"}
+    )
     assert kept == "False"
-    assert int(main) > PAGES / 2, "else there is nothing to keep, and the test above says nothing"
+    assert int(main) > PAGES / 2, "else there is nothing to keep, and the test above proves nothing"
 
 
-def test_nothing_is_done_where_there_is_no_such_thing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_happens_on_a_system_without_malloc_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctypes.CDLL", lambda name: object())
     assert not keep_what_is_freed({})
 
 
-def test_an_agent_computes_into_pages_that_it_has_had_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_computes_into_pages_that_it_has_used_before(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith(OWN)]:
         monkeypatch.delenv(name)
     with sw.local(platform="cpu") as session:
@@ -85,7 +87,9 @@ def test_an_agent_computes_into_pages_that_it_has_had_before(monkeypatch: pytest
             sw.block_until_ready(last)
             return faults_of(agent.pid) - before
 
-        assert any(faults() < PAGES / 4 for _ in range(ROUNDS)), "else half of them or more, for ever"
+        assert any(faults() < PAGES / 4 for _ in range(ROUNDS)), (
+            "without the setting, half of them or more, for ever"
+        )
 
 
 def faults_of(pid: int) -> int:

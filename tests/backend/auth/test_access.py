@@ -11,12 +11,12 @@ from backend.auth.access import Access, AccessRefused
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:0", "localhost:5", "[::1]:80", "127.9.9.9:1"])
-def test_loopback_needs_nothing(address: str) -> None:
+def test_loopback_needs_no_protection(address: str) -> None:
     Access().may_bind(address)
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:29000", "[::]:0", "10.0.0.3:29000", "head:29000"])
-def test_anything_else_is_refused_unprotected_and_the_text_says_what_to_do(address: str) -> None:
+def test_any_other_unprotected_address_is_refused_with_the_remedy(address: str) -> None:
     with pytest.raises(AccessRefused, match=r"--token-file FILE.*--ca, --cert, --key.*127\.0\.0\.1"):
         Access().may_bind(address)
     Access("token").may_bind(address)
@@ -38,7 +38,7 @@ def test_anything_else_is_refused_unprotected_and_the_text_says_what_to_do(addre
         "a b:1",
     ],
 )
-def test_what_is_no_address_is_not_listened_on_protected_or_not(address: str) -> None:
+def test_an_invalid_address_is_refused_protected_or_not(address: str) -> None:
     for protected in (Access(), Access("token")):
         with pytest.raises(
             AccessRefused, match=r"cannot listen on '.*': an address is like 127\.0\.0\.1:29000"
@@ -56,24 +56,24 @@ def test_what_is_no_address_is_not_listened_on_protected_or_not(address: str) ->
         ("[::1]:80", "[::1]:80"),
     ],
 )
-def test_a_controller_is_called_at_a_host_and_a_port(given: str, place: str) -> None:
+def test_a_controller_is_reached_at_a_host_and_a_port(given: str, place: str) -> None:
     assert access.place_of(given) == place
 
 
 @pytest.mark.parametrize(
     "given", ["http://x", "", "grpc://", "head:0", "head:x", ":5", "a/b", "::1:5", 5, None]
 )
-def test_what_is_no_controller_s_address_is_refused(given: object) -> None:
+def test_an_invalid_controller_address_is_refused(given: object) -> None:
     with pytest.raises(AccessRefused, match="an address is like 'grpc://head:29000'"):
         access.place_of(given)
 
 
-def test_half_of_mutual_tls_is_none() -> None:
+def test_mutual_tls_needs_all_of_its_files() -> None:
     with pytest.raises(AccessRefused, match="cert and key is missing"):
         Access(ca=b"ca")
 
 
-def test_a_token_is_compared_whole() -> None:
+def test_a_token_is_compared_as_a_whole() -> None:
     ours = Access("sesame")
     assert ours.accepts(dict(ours.shown()))
     for other in (Access(), Access("sesam"), Access("sesame "), Access("Sesame")):
@@ -81,7 +81,7 @@ def test_a_token_is_compared_whole() -> None:
     assert Access().accepts({})
 
 
-def test_what_the_options_name_is_read(tmp_path: Path) -> None:
+def test_the_files_that_the_options_name_are_read(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("sesame\n")
     assert access.read(str(file)) == Access("sesame")
@@ -99,7 +99,7 @@ def test_what_the_options_name_is_read(tmp_path: Path) -> None:
         ("key", "--key names"),
     ],
 )
-def test_an_empty_file_is_refused_for_it_would_protect_nothing(
+def test_an_empty_file_is_refused_because_it_would_protect_nothing(
     tmp_path: Path, option: str, remedy: str, contents: str
 ) -> None:
     file = tmp_path / "empty"
@@ -110,7 +110,7 @@ def test_an_empty_file_is_refused_for_it_would_protect_nothing(
         access.read(**{option: str(file)})
 
 
-def test_all_of_mutual_tls_empty_is_not_none_of_it(tmp_path: Path) -> None:
+def test_empty_files_for_mutual_tls_are_refused_and_not_taken_as_none(tmp_path: Path) -> None:
     file = tmp_path / "empty"
     file.touch()
     with pytest.raises(AccessRefused, match="is empty"):
@@ -136,7 +136,7 @@ def test_a_pass_is_for_one_name_of_one_cluster() -> None:
         ("[::1]:29001", "[fe80::1]", ("[fe80::1]", 0)),
     ],
 )
-def test_others_reach_a_host_where_it_listens_or_where_it_says(
+def test_other_processes_reach_a_host_where_it_listens_or_where_it_advertises(
     bind: str, said: str, place: tuple[str, int]
 ) -> None:
     assert access.advertised(bind, said) == place
@@ -167,8 +167,8 @@ def test_an_address_that_nobody_can_dial_is_refused(bind: str, said: str, words:
         ("", "head:29000", ""),
     ],
 )
-def test_what_the_controller_listens_at_is_dialled_as_the_controller_is(
+def test_a_wildcard_address_of_the_controller_is_dialled_at_the_controllers_host(
     address: str, controller: str, dialled: str
 ) -> None:
-    """For example a world's service on another machine that listens at all addresses."""
+    """For example, the service of a world on another machine that listens at all addresses."""
     assert access.reached(address, controller) == dialled

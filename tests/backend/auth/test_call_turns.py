@@ -1,4 +1,5 @@
-"""Turns of calls: none takes another's turn or waits for ever, and all together take no more than their share."""
+"""Turns of calls: no call takes another's turn or waits for ever, and all calls together take no more than their
+share."""
 
 from __future__ import annotations
 
@@ -17,68 +18,68 @@ from backend.auth.access import Access
 from backend.auth.call_turns import AT_ONCE, CALL, READERS, Busy, CallTurns, Meter, TurnGate
 from backend.node.calls import SERVICE, ask
 from backend.wire.call_messages import Status
-from tests.backend.cluster import cluster, until
+from tests.backend.cluster import cluster, wait_until
 
 MS = 1_000_000
 
 
-def spend(book: CallTurns[str], until: int, cost: int, step: int = MS // 10) -> list[tuple[str, str]]:
+def spend(turns: CallTurns[str], until: int, cost: int, step: int = MS // 10) -> list[tuple[str, str]]:
     """Gives turns until a time. Each call costs `cost` beside the fixed cost, and another of its connection
     follows it."""
     had, now = [], 0
     while now < until:
-        while (found := book.next(now)) is not None:
+        while (found := turns.next(now)) is not None:
             who, host, address = found
             had.append((host, address))
-            book.wait(host, address, who)
-            book.charge(host, address, cost)
+            turns.wait(host, address, who)
+            turns.charge(host, address, cost)
         now += step
     return had
 
 
-def test_all_together_take_their_part_of_the_time_and_no_more() -> None:
-    book: CallTurns[str] = CallTurns(0)
+def test_all_calls_together_take_their_part_of_the_time_and_no_more() -> None:
+    turns: CallTurns[str] = CallTurns(0)
     for number in range(100):
-        book.wait("flood", f"flood:{number}", "x")
-    had = spend(book, 1000 * MS, 200_000)
+        turns.wait("flood", f"flood:{number}", "x")
+    had = spend(turns, 1000 * MS, 200_000)
     spent = len(had) * (CALL + 200_000)
     assert abs(spent - (call_turns.SHARE * 1000 * MS + call_turns.BURST)) < 2 * MS
 
 
-def test_one_connection_has_its_turn_beside_a_host_with_many_and_so_has_each_connection_of_a_host() -> None:
-    book: CallTurns[str] = CallTurns(0)
+def test_connections_have_equal_turns_even_if_one_host_has_many() -> None:
+    turns: CallTurns[str] = CallTurns(0)
     for number in range(200):
-        book.wait("flood", "flood:1", f"call {number}")
-    book.wait("flood", "flood:2", "a call")
-    book.wait("good", "good:1", "a call")
-    had = Counter(spend(book, 1000 * MS, 0))
+        turns.wait("flood", "flood:1", f"call {number}")
+    turns.wait("flood", "flood:2", "a call")
+    turns.wait("good", "good:1", "a call")
+    had = Counter(spend(turns, 1000 * MS, 0))
     assert abs(had["good", "good:1"] - had["flood", "flood:1"] - had["flood", "flood:2"]) <= 2
     assert abs(had["flood", "flood:1"] - had["flood", "flood:2"]) <= 2
 
 
-def test_who_costs_more_has_fewer_turns() -> None:
-    book: CallTurns[str] = CallTurns(0)
-    book.wait("costly", "costly:1", "c")
-    book.wait("costly", "costly:1", "c")
-    book.wait("cheap", "cheap:1", "c")
-    book.wait("cheap", "cheap:1", "c")
+def test_a_connection_with_expensive_calls_has_fewer_turns() -> None:
+    turns: CallTurns[str] = CallTurns(0)
+    turns.wait("costly", "costly:1", "c")
+    turns.wait("costly", "costly:1", "c")
+    turns.wait("cheap", "cheap:1", "c")
+    turns.wait("cheap", "cheap:1", "c")
     had: Counter[str] = Counter()
     for now in range(0, 4000 * MS, MS):
-        found = book.next(now)
+        found = turns.next(now)
         if found is not None:
             _, host, address = found
             had[host] += 1
-            book.wait(host, address, "c")
-            book.charge(host, address, 9 * CALL if host == "costly" else 0)
+            turns.wait(host, address, "c")
+            turns.charge(host, address, 9 * CALL if host == "costly" else 0)
     assert 8 < had["cheap"] / had["costly"] < 12
 
 
-def test_without_room_the_last_of_those_who_take_the_most_is_refused() -> None:
-    book: CallTurns[str] = CallTurns(0, room=10)
-    assert [book.wait("flood", f"flood:{at % 2}", f"f{at}") for at in range(10)] == [None] * 10
-    assert book.wait("good", "good:1", "g") in ("f8", "f9")
-    assert book.wait("flood", "flood:3", "f10") in ("f6", "f7", "f8", "f9")
-    assert len(book) == 10
+def test_when_the_queue_is_full_the_last_call_of_the_busiest_host_is_refused() -> None:
+    turns: CallTurns[str] = CallTurns(0, room=10)
+    assert [turns.wait("flood", f"flood:{at % 2}", f"f{at}") for at in range(10)] == [None] * 10
+    assert turns.wait("good", "good:1", "g") in ("f8", "f9")
+    assert turns.wait("flood", "flood:3", "f10") in ("f6", "f7", "f8", "f9")
+    assert len(turns) == 10
 
 
 CALLS = st.lists(
@@ -89,32 +90,32 @@ CALLS = st.lists(
 
 @given(CALLS)
 def test_each_call_has_one_turn_or_is_refused_or_gives_up(calls: list[tuple[int, int, int, str]]) -> None:
-    book: CallTurns[int] = CallTurns(0, room=20)
+    turns: CallTurns[int] = CallTurns(0, room=20)
     waiting: dict[int, tuple[str, str]] = {}
     now = 0
     for number, (host, connection, pause, what) in enumerate(calls):
         now += pause
         if what == "w":
             waiting[number] = (str(host), f"{host}:{connection}")
-            out = book.wait(*waiting[number], number)
+            out = turns.wait(*waiting[number], number)
             if out is not None:
                 del waiting[out]
-        elif what == "n" and (found := book.next(now)) is not None:
+        elif what == "n" and (found := turns.next(now)) is not None:
             assert waiting.pop(found[0]) == found[1:]
-            book.charge(*found[1:], pause)
+            turns.charge(*found[1:], pause)
         elif what == "f" and waiting:
             gone = next(iter(waiting))
-            book.forget(*waiting.pop(gone), gone)
-        assert len(book) == len(waiting) <= 20
+            turns.forget(*waiting.pop(gone), gone)
+        assert len(turns) == len(waiting) <= 20
     while waiting:
-        due = book.ready_at(now)
+        due = turns.ready_at(now)
         assert due is not None
         now = max(now, due)
-        found = book.next(now)
-        assert found is not None, "it was said to be ready"
+        found = turns.next(now)
+        assert found is not None, "a call was said to be ready"
         assert waiting.pop(found[0]) == found[1:]
-    assert not book._hosts
-    assert book.ready_at(now) is None
+    assert not turns._hosts
+    assert turns.ready_at(now) is None
 
 
 def test_a_meter_counts_what_a_coroutine_does_and_not_what_runs_while_it_waits() -> None:
@@ -150,7 +151,7 @@ def test_a_meter_counts_what_a_coroutine_does_and_not_what_runs_while_it_waits()
     asyncio.run(run())
 
 
-def test_who_gives_up_leaves_no_turn_behind() -> None:
+def test_a_call_that_gives_up_leaves_no_turn_behind() -> None:
     async def run() -> None:
         gate, inside = TurnGate(), asyncio.Event()
 
@@ -159,7 +160,7 @@ def test_who_gives_up_leaves_no_turn_behind() -> None:
                 await inside.wait()
 
         tasks = [asyncio.create_task(call(f"ipv4:10.0.0.{at}:1")) for at in range(3 * AT_ONCE)]
-        await until(lambda: gate._inside == AT_ONCE)
+        await wait_until(lambda: gate._inside == AT_ONCE)
         for task in tasks[::2]:
             task.cancel()
         inside.set()
@@ -170,7 +171,7 @@ def test_who_gives_up_leaves_no_turn_behind() -> None:
     asyncio.run(run())
 
 
-def test_who_sends_slowly_holds_up_his_own_host_alone() -> None:
+def test_a_slow_sender_delays_only_its_own_host() -> None:
     async def run() -> None:
         gate, come = TurnGate(), asyncio.Event()
 
@@ -179,7 +180,7 @@ def test_who_sends_slowly_holds_up_his_own_host_alone() -> None:
                 await come.wait()
 
         tasks = [asyncio.create_task(slow()) for _ in range(2 * READERS)]
-        await until(lambda: gate._reading["10.0.0.1"] == READERS)
+        await wait_until(lambda: gate._reading["10.0.0.1"] == READERS)
         async with gate.turn("ipv4:10.0.0.2:1"):
             pass
         assert gate._reading["10.0.0.1"] == READERS
@@ -192,7 +193,7 @@ def test_who_sends_slowly_holds_up_his_own_host_alone() -> None:
     asyncio.run(run())
 
 
-def test_beyond_the_room_a_call_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_beyond_the_bound_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_turns, "SLOWLY", 0.0)
 
     async def run() -> None:
@@ -204,7 +205,7 @@ def test_beyond_the_room_a_call_is_refused_by_name(monkeypatch: pytest.MonkeyPat
                 await go.wait()
 
         tasks = [asyncio.create_task(call()) for _ in range(AT_ONCE + 3)]
-        await until(lambda: any(task.done() for task in tasks))
+        await wait_until(lambda: any(task.done() for task in tasks))
         (refused,) = [task for task in tasks if task.done()]
         with pytest.raises(Busy, match="wait already; ask again later"):
             refused.result()
@@ -233,10 +234,10 @@ def test_calls_under_a_flood_of_wrong_tokens_are_answered(tmp_path: Path) -> Non
             async with Access().channel(found.server.address) as channel:
                 floods = [asyncio.create_task(flood(channel)) for _ in range(200)]
                 totals = found.server.door.refusals.totals
-                await until(lambda: len(found.server.gate._turns) > 150)
+                await wait_until(lambda: len(found.server.gate._turns) > 150)
                 before = totals["token"]
                 await ask(channel, Access("sesame"), Status())
-                assert totals["token"] - before < 100, "it waited for one turn, and not for two hundred"
+                assert totals["token"] - before < 100, "the call waited for one turn, and not for two hundred"
                 over = True
                 await asyncio.gather(*floods)
 

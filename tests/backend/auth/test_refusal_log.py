@@ -28,12 +28,12 @@ from backend.wire.call_messages import CancelCall, Enrol, Find, Permit, Report, 
 from core.protocol import effects as e
 from core.protocol import messages as m
 from seaway.cli.status import table
-from tests.backend.cluster import Cluster, cluster, until
+from tests.backend.cluster import Cluster, cluster, wait_until
 
 MORE = re.compile(r", (\d+) more; the last: ")
 
 
-def told(line: str) -> int:
+def refusals_in(line: str) -> int:
     found = MORE.search(line)
     return int(found[1]) if found else 1
 
@@ -47,10 +47,10 @@ KNOCKS = st.lists(
 
 
 @given(KNOCKS)
-def test_each_refusal_is_told_in_one_line_and_lines_are_few(
+def test_each_refusal_is_logged_in_one_line_and_lines_are_few(
     knocks: list[tuple[str, int, int, bool]],
 ) -> None:
-    book, now, lines, knocked = RefusalLog(), 0, [], Counter[str]()
+    log, now, lines, knocked = RefusalLog(), 0, [], Counter[str]()
     last: dict[str, int] = {}
 
     def say(line: str) -> None:
@@ -64,41 +64,41 @@ def test_each_refusal_is_told_in_one_line_and_lines_are_few(
     for kind, address, pause, look in knocks:
         now += pause
         if look:
-            for _, line in book.due(now):
+            for _, line in log.due(now):
                 say(line)
-        first = book.note(kind, f"ipv4:10.0.0.{address}:{now % 60000}", "Status", "no", now)
+        first = log.note(kind, f"ipv4:10.0.0.{address}:{now % 60000}", "Status", "no", now)
         knocked[kind] += 1
         if first is not None:
             say(first)
-        assert len(book) <= SOURCES + len(KINDS)
+        assert len(log) <= SOURCES + len(KINDS)
     now += EVERY
-    for _, line in book.due(now):
+    for _, line in log.due(now):
         say(line)
-    assert sum(map(told, lines)) == len(knocks)
-    assert +book.totals == knocked
-    book.due(now + EVERY)
-    assert len(book) == 0
-    assert book.next_due() is None
+    assert sum(map(refusals_in, lines)) == len(knocks)
+    assert +log.totals == knocked
+    log.due(now + EVERY)
+    assert len(log) == 0
+    assert log.next_due() is None
 
 
-def test_a_source_that_goes_on_is_told_of_once_a_second_with_how_often() -> None:
-    book, lines = RefusalLog(), []
+def test_a_source_that_goes_on_is_logged_once_a_second_with_its_count() -> None:
+    log, lines = RefusalLog(), []
     for now in range(0, 3 * EVERY, EVERY // 100):
-        lines += [line for _, line in book.due(now)]
-        line = book.note("token", "ipv4:10.0.0.7:4123", "Status", "wrong", now)
+        lines += [line for _, line in log.due(now)]
+        line = log.note("token", "ipv4:10.0.0.7:4123", "Status", "wrong", now)
         lines += [line] if line else []
-    assert [told(line) for line in lines] == [1, 99, 100]
+    assert [refusals_in(line) for line in lines] == [1, 99, 100]
     assert lines[0] == "refused (token) ipv4:10.0.0.7:4123 without the cluster's token: Status: wrong"
     assert "10.0.0.7 without the cluster's token, 99 more; the last: Status: wrong" in lines[1]
 
 
 def test_many_addresses_share_a_line() -> None:
-    book = RefusalLog()
-    said = [book.note("name", f"ipv4:10.0.{at // 250}.{at % 250}:1", "x", "y", 0) for at in range(1000)]
+    log = RefusalLog()
+    said = [log.note("name", f"ipv4:10.0.{at // 250}.{at % 250}:1", "x", "y", 0) for at in range(1000)]
     assert len([line for line in said if line]) == SOURCES + 1
-    assert len(book) == SOURCES + 1
-    (line,) = [line for _, line in book.due(EVERY) if MORE.search(line)]
-    assert told(line) == 1000 - SOURCES - 1
+    assert len(log) == SOURCES + 1
+    (line,) = [line for _, line in log.due(EVERY) if MORE.search(line)]
+    assert refusals_in(line) == 1000 - SOURCES - 1
     assert ELSEWHERE in line
 
 
@@ -116,7 +116,7 @@ def test_the_host_of_an_address(address: str, host: str) -> None:
     assert host_of(address) == host
 
 
-def test_what_a_stranger_calls_himself_stays_on_one_short_line() -> None:
+def test_the_name_that_a_stranger_gives_stays_on_one_short_line() -> None:
     line = RefusalLog().note(
         "name", "ipv4:1.2.3.4:5", "a\nWARNING all is well\x1b[2J" + "x" * 10_000, "no", 0
     )
@@ -161,7 +161,7 @@ def method(kind: type) -> str:
 
 WHO = "who/" + "7" * 32
 NONSENSE = envelopes.encode([envelopes.Address("host/0", "127.0.0.1:1")])
-# A request on a channel for each kind of refusal, which is to be counted once.
+# A request on a channel for each kind of refusal. Each is counted once.
 KNOCK: dict[str, Callable[[grpc.aio.Channel], Awaitable[Any]]] = {
     "token": lambda channel: refused(channel, method(Status), b"", "a guess"),
     "call": lambda channel: refused(channel, "/seaway.Cluster/Nothing", b""),
@@ -174,7 +174,7 @@ KNOCK: dict[str, Callable[[grpc.aio.Channel], Awaitable[Any]]] = {
     "version": lambda channel: refused(channel, method(Enrol), b"", shown=SESAME),
     "name": lambda channel: stream(channel, "host/0", None),
 }
-# The same kinds on streams, which are to be counted once more.
+# The same kinds on streams. Each is counted once more.
 ALSO: dict[str, Callable[[grpc.aio.Channel], Awaitable[Any]]] = {
     "token": lambda channel: stream(channel, WHO, None, "a guess"),
     "malformed": lambda channel: stream(channel, WHO, b"\xff" * 40),
@@ -192,10 +192,10 @@ def lines_of(caplog: pytest.LogCaptureFixture, kind: str) -> list[str]:
 
 
 def all_told(caplog: pytest.LogCaptureFixture, kind: str, count: int) -> bool:
-    return sum(map(told, lines_of(caplog, kind))) == count
+    return sum(map(refusals_in, lines_of(caplog, kind))) == count
 
 
-def test_each_kind_of_refusal_is_a_line_with_the_address_and_a_figure(
+def test_each_kind_of_refusal_has_a_log_line_with_the_address_and_a_metric(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work() -> None:
@@ -211,9 +211,9 @@ def test_each_kind_of_refusal_is_a_line_with_the_address_and_a_figure(
                     assert line.startswith(f"refused ({kind}) ipv4:127.0.0.1:")
                 for kind, knock in ALSO.items():
                     await knock(channel)
-                    await until(lambda: totals[kind] == 2)  # noqa: B023 - awaited here
+                    await wait_until(lambda: totals[kind] == 2)  # noqa: B023 - awaited here
                 for kind in ALSO:
-                    await until(partial(all_told, caplog, kind, totals[kind]))
+                    await wait_until(partial(all_told, caplog, kind, totals[kind]))
             await _figures(found)
 
     caplog.set_level(logging.WARNING)
@@ -237,7 +237,7 @@ async def _figures(found: Cluster) -> None:
     assert "refused: " not in table(status)
 
 
-def test_a_flood_leaves_few_lines_and_loses_no_count(
+def test_a_flood_leaves_few_lines_and_every_refusal_is_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work() -> None:
@@ -247,17 +247,17 @@ def test_a_flood_leaves_few_lines_and_loses_no_count(
                     await asyncio.gather(*(refused(channel, method(Status), b"", "no") for _ in range(20)))
             assert found.server.door.refusals.totals["token"] == 400
         lines = lines_of(caplog, "token")
-        assert sum(map(told, lines)) == 400
+        assert sum(map(refusals_in, lines)) == 400
         assert len(lines) < 40  # one line a second, and the one at the controller's end
 
     caplog.set_level(logging.WARNING)
     asyncio.run(work())
 
 
-def test_an_agent_says_whom_it_refuses_and_why_a_stream_was_closed(
+def test_an_agent_logs_each_refusal_and_why_it_closed_a_stream(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A client that sends what only a host may send loses its connection, with the reason in the log."""
+    """A client that sends a message which only a host may send loses its connection, with the reason in the log."""
 
     async def work() -> None:
         async with cluster(tmp_path) as found:
@@ -267,13 +267,13 @@ def test_an_agent_says_whom_it_refuses_and_why_a_stream_was_closed(
             assert [agent.node.door.refusals.totals["name"] for agent in found.agents.values()] == [1, 0]
             async with Access().channel(found.server.address) as channel:
                 await stream(channel, WHO, NONSENSE)
-            await until(lambda: lines_of(caplog, "malformed"))
+            await wait_until(lambda: lines_of(caplog, "malformed"))
             assert "'who/7777" in lines_of(caplog, "malformed")[0]
             assert "only the controller sends a Address" in lines_of(caplog, "malformed")[0]
             user = found.user()
-            await until(lambda: user.remote.client.number)
+            await wait_until(lambda: user.remote.client.number)
             found.server.node.feed(_lie(found, user.remote.client.number))
-            await until(lambda: lines_of(caplog, "protocol"))
+            await wait_until(lambda: lines_of(caplog, "protocol"))
             assert "is not registered" in lines_of(caplog, "protocol")[0]
             assert "ipv4:127.0.0.1:" in lines_of(caplog, "protocol")[0]
 
@@ -286,7 +286,7 @@ def _lie(found: Cluster, number: int) -> e.Came:
     return e.Came(session.peer, m.Submit(1, 99, (), ()))
 
 
-def test_a_wrong_word_of_a_known_caller_is_an_answer_and_no_refusal(tmp_path: Path) -> None:
+def test_a_mistaken_request_of_a_known_caller_is_answered_and_is_no_refusal(tmp_path: Path) -> None:
     async def work() -> None:
         async with (
             cluster(tmp_path, agents=False) as found,

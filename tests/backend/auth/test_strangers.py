@@ -1,5 +1,4 @@
-"""Bytes from strangers: random, almost right or too large, on every call and on streams; they harm no other
-process."""
+"""Bytes from strangers: random, almost right or too large, on every call and on streams. They harm no other process."""
 
 from __future__ import annotations
 
@@ -17,14 +16,14 @@ from backend.server.server import FEW, ControllerNames
 from backend.wire import envelopes, versions
 from backend.wire.call_messages import PAIRS
 from experiments.bench.strangers.attacks import nonsense
-from tests.backend.cluster import cluster, until
+from tests.backend.cluster import cluster, wait_until
 from tests.backend.test_faults import register, runs
 
 REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND)
 
 
 @pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.full)])
-def test_random_bytes_on_every_call_and_on_streams_harm_nobody(tmp_path: Path, count: int) -> None:
+def test_random_bytes_on_every_call_and_on_streams_harm_no_other_process(tmp_path: Path, count: int) -> None:
     async def work() -> None:
         async with cluster(tmp_path) as found:
             user = found.user()
@@ -39,7 +38,7 @@ def test_random_bytes_on_every_call_and_on_streams_harm_nobody(tmp_path: Path, c
                 host: agent.name for host, agent in hosts.items()
             }
             await runs(user, program)
-            await until(lambda: len(found.server.controller.state.sessions) == 1)
+            await wait_until(lambda: len(found.server.controller.state.sessions) == 1)
             assert not user.failures
 
     asyncio.run(work())
@@ -80,7 +79,7 @@ async def _stream_nonsense(channel: grpc.aio.Channel, count: int) -> None:
                 while await call.read() is not grpc.aio.EOF:
                     pass
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            pass  # the stream was cut off, as it should be
+            pass  # the stream was cut, as it should be
         finally:
             call.cancel()
 
@@ -88,8 +87,8 @@ async def _stream_nonsense(channel: grpc.aio.Channel, count: int) -> None:
         await asyncio.gather(*(one() for _ in range(20)))
 
 
-def test_a_stranger_who_is_cut_off_in_the_middle_of_a_message_is_told_so(tmp_path: Path) -> None:
-    """gRPC cannot end a call while a message is half written: without a grace period, the caller would wait for
+def test_a_stranger_that_is_cut_off_in_the_middle_of_a_message_is_told(tmp_path: Path) -> None:
+    """gRPC cannot end a call while a message is half written. Without a grace period, the caller would wait for
     ever."""
 
     async def work() -> None:
@@ -105,7 +104,7 @@ def test_a_stranger_who_is_cut_off_in_the_middle_of_a_message_is_told_so(tmp_pat
                 assert peer is not None
                 assert node.connected(peer)
                 await call.write(b"nonsense")
-                await until(lambda: not node.connected(peer))
+                await wait_until(lambda: not node.connected(peer))
                 async with asyncio.timeout(30):
                     while await call.read() is not grpc.aio.EOF:
                         pass
@@ -114,7 +113,7 @@ def test_a_stranger_who_is_cut_off_in_the_middle_of_a_message_is_told_so(tmp_pat
     asyncio.run(work())
 
 
-def test_a_message_that_is_too_large_is_refused_and_harms_nobody(tmp_path: Path) -> None:
+def test_a_message_that_is_too_large_is_refused_and_harms_nothing(tmp_path: Path) -> None:
     async def work() -> None:
         async with cluster(tmp_path) as found:
             user = found.user()
@@ -141,7 +140,7 @@ def test_a_message_that_is_too_large_is_refused_and_harms_nobody(tmp_path: Path)
     asyncio.run(work())
 
 
-def test_strangers_who_have_gone_are_forgotten_and_those_who_are_here_keep_their_number() -> None:
+def test_strangers_that_have_gone_are_forgotten_and_those_still_here_keep_their_number() -> None:
     here: set[int] = set()
     names = ControllerNames(2, b"secret", here.__contains__)
     first = names.peer_of(f"who/{0:032}", "")

@@ -1,4 +1,4 @@
-"""One client's machine in a process: contents are kept exactly as long as they are needed, code is sent once."""
+"""One client's machine in a process: contents are kept exactly as long as they are needed, and code is sent once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from backend.wire import envelopes
 from core.client.client import Client
 from core.model.program import Sharding, SliceSpec, Value
 from core.protocol import effects as e
-from tests.backend.cluster import Cluster, User, chain, cluster, until
+from tests.backend.cluster import Cluster, User, chain, cluster, wait_until
 
 VALUE = Value((8, 3), "float32", 0, Sharding(((0,), ())))
 ALL = SliceSpec("all", 4)
@@ -33,7 +33,7 @@ def driven(folder: Path, work: Callable[[Cluster], Awaitable[None]]) -> None:
 
 
 def put(user: User, array: Any) -> tuple[int, Any]:
-    """The buffer, and the offer whose contents are still missing."""
+    """The buffer, and the offer of it whose contents are still missing."""
     found: list[Any] = []
 
     def act(client: Client, now: int) -> Any:
@@ -58,12 +58,12 @@ def holds(remote: Remote) -> tuple[int, ...]:
     return tuple(map(len, shelves))
 
 
-def test_contents_of_a_put_are_let_go_when_the_hosts_have_them(tmp_path: Path) -> None:
+def test_the_contents_of_a_put_are_released_when_the_hosts_have_them(tmp_path: Path) -> None:
     async def work(found: Cluster) -> None:
         user = found.user()
         buffer, _ = put(user, np.ones((8, 3), np.float32))
         assert (await user.until(ready(buffer))).blame is None
-        await until(lambda: holds(user.remote) == (0, 0, 0, 0, 0))
+        await wait_until(lambda: holds(user.remote) == (0, 0, 0, 0, 0))
         assert user.remote.node.carried[1] == 8 * 3 * 4  # bytes: each distinct shard went to one host, once
 
     driven(tmp_path, work)
@@ -82,7 +82,7 @@ def test_hosts_wait_for_contents_that_are_still_being_copied(tmp_path: Path) -> 
     driven(tmp_path, work)
 
 
-def test_what_a_get_brings_is_taken_once(tmp_path: Path) -> None:
+def test_the_contents_of_a_get_are_taken_once(tmp_path: Path) -> None:
     async def work(found: Cluster) -> None:
         user = found.user()
         buffer, _ = put(user, np.ones((8, 3), np.float32))
@@ -97,7 +97,7 @@ def test_what_a_get_brings_is_taken_once(tmp_path: Path) -> None:
     driven(tmp_path, work)
 
 
-def test_contents_that_may_be_wanted_again_are_kept_until_they_are_not(tmp_path: Path) -> None:
+def test_contents_that_a_retry_may_need_are_kept_until_it_cannot(tmp_path: Path) -> None:
     async def work(found: Cluster) -> None:
         user = found.user()
         program = user.call(lambda client, now: client.register(chain(300, 4), now))
@@ -113,7 +113,7 @@ def test_contents_that_may_be_wanted_again_are_kept_until_they_are_not(tmp_path:
         buffer, run = user.call(act)
         await user.until(lambda effect: isinstance(effect, e.Sent))
         assert holds(user.remote) == (1, 0, 0, 0, 0)
-        await until(lambda: found.server.trace.counted("gangs") > 3)  # the run is under way
+        await wait_until(lambda: found.server.trace.counted("gangs") > 3)  # the run is under way
         await found.agents[1].stop()
         await found.agent(1, name="host-1")
         assert (await user.ended(run)).blame is None
@@ -124,12 +124,12 @@ def test_contents_that_may_be_wanted_again_are_kept_until_they_are_not(tmp_path:
             1 + len(again)
         )
         assert e.Unneeded((buffer,)) in user.heard
-        await until(lambda: holds(user.remote) == (0, 0, 0, 0, 0))
+        await wait_until(lambda: holds(user.remote) == (0, 0, 0, 0, 0))
 
     driven(tmp_path, work)
 
 
-def test_of_a_put_that_is_refused_nothing_is_kept(tmp_path: Path) -> None:
+def test_a_refused_put_keeps_no_contents(tmp_path: Path) -> None:
     async def work(found: Cluster) -> None:
         user = found.user()
         wide = SliceSpec("wide", 8)
@@ -148,7 +148,7 @@ def test_of_a_put_that_is_refused_nothing_is_kept(tmp_path: Path) -> None:
     driven(tmp_path, work)
 
 
-def test_threads_call_at_once_and_each_gets_its_own_answer(tmp_path: Path) -> None:
+def test_threads_may_call_at_the_same_time_and_each_gets_its_own_answer(tmp_path: Path) -> None:
     async def work(found: Cluster) -> None:
         user = found.user()
         program = user.call(lambda client, now: client.register(chain(1, 4), now))
@@ -173,7 +173,7 @@ def test_threads_call_at_once_and_each_gets_its_own_answer(tmp_path: Path) -> No
     driven(tmp_path, work)
 
 
-def test_code_is_left_with_the_controller_once_and_by_its_hash(tmp_path: Path) -> None:
+def test_code_is_uploaded_to_the_controller_once_by_its_hash(tmp_path: Path) -> None:
     async def work(found: Cluster) -> None:
         user, blobs = found.user(), found.server.blobs
         await user.head.keep([b"some code", b"more code", b"some code"])
@@ -188,7 +188,7 @@ def test_code_is_left_with_the_controller_once_and_by_its_hash(tmp_path: Path) -
 def test_a_goodbye_is_answered(tmp_path: Path) -> None:
     async def work(found: Cluster) -> None:
         user = found.user()
-        await until(lambda: user.remote.client.state == "open")
+        await wait_until(lambda: user.remote.client.state == "open")
         user.call(lambda client, now: client.close(now))
         told = await user.until(lambda effect: isinstance(effect, e.Tell))
         assert "said goodbye" in told.text

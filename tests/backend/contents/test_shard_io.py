@@ -1,4 +1,4 @@
-"""Contents that are cut into pieces and assembled again are the same, for all layouts and places."""
+"""Arrays that are cut into pieces and assembled again are the same, for all layouts and places."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def array_of(layout: Layout, seed: int = 0) -> Any:
     return (raw & 1 if layout.dtype == "bool" else raw).view(dtype).reshape(layout.shape)
 
 
-def held(layout: Layout, array: Any, host: int, hosts: Alike) -> dict[tuple[int, ...], Any]:
+def shards_of(layout: Layout, array: Any, host: int, hosts: Alike) -> dict[tuple[int, ...], Any]:
     """The shards that a host has."""
     every = shard_io.cut(layout, array)
     return {index: every[index] for index in shard_io.local_shards(layout, hosts.devices_of(host))}
@@ -45,7 +45,7 @@ def chunks(transfer: int, ends: tuple[int, int], piece: int, nbytes: int, size: 
 
 
 def check(layout: Layout, array: Any, host: int, hosts: Alike, got: Mapping[Any, Any]) -> None:
-    """Checks that each device of the host has its box of the array, by the definition of a sharding."""
+    """Check that each device of the host has its box of the array, by the definition of a sharding."""
     where = shard_io.local_shards(layout, hosts.devices_of(host))
     assert set(got) == set(where)
     for index, devices in where.items():
@@ -57,7 +57,7 @@ def check(layout: Layout, array: Any, host: int, hosts: Alike, got: Mapping[Any,
 
 
 @given(pairs(), st.integers(1, 4), st.sampled_from(DTYPES), st.integers(1, 40))
-def test_a_move_gives_the_array(
+def test_a_move_reproduces_the_array(
     pair: tuple[Layout, Layout], devices_per_host: int, dtype: str, chunk_size: int
 ) -> None:
     source, target = (Layout(each.shape, dtype, each.place, each.mesh, each.sharding) for each in pair)
@@ -65,7 +65,7 @@ def test_a_move_gives_the_array(
     senders = {
         host: ShardSource(
             e.OpenSend(1, 2, sends_by_host(source, target, host, hosts), None, (), source, target),
-            host, hosts, lambda host=host: held(source, array, host, hosts),  # type: ignore[misc]
+            host, hosts, lambda host=host: shards_of(source, array, host, hosts),  # type: ignore[misc]
         )
         for host in hosts_of(source.place, hosts)
     }  # fmt: skip
@@ -79,7 +79,7 @@ def test_a_move_gives_the_array(
 
 
 @given(pairs(), st.integers(1, 4), st.sampled_from(DTYPES), st.integers(1, 40))
-def test_a_put_and_a_get_bring_it_there_and_back(
+def test_a_put_and_a_get_bring_the_array_there_and_back(
     pair: tuple[Layout, Layout], devices_per_host: int, dtype: str, chunk_size: int
 ) -> None:
     given_ = pair[0]
@@ -113,12 +113,12 @@ def halves(
     return ShardSource(e.OpenSend(1, 2, pieces, None, (), HALVES, target), 0, HOSTS, fetch, **options)
 
 
-def test_shards_are_fetched_once_and_not_before_they_are_asked_for() -> None:
+def test_each_shard_is_fetched_once_and_only_when_it_is_needed() -> None:
     asked = []
 
     def fetch() -> dict[Any, Any]:
         asked.append(1)
-        return held(HALVES, array_of(HALVES), 0, HOSTS)
+        return shards_of(HALVES, array_of(HALVES), 0, HOSTS)
 
     source = halves(fetch, ((-CLIENT, 0, 48),))
     assert not asked
@@ -129,8 +129,8 @@ def test_shards_are_fetched_once_and_not_before_they_are_asked_for() -> None:
 
 
 @pytest.mark.parametrize(("piece", "offset", "nbytes"), [(1, 0, 4), (0, 40, 9), (0, -4, 4)])
-def test_bytes_that_a_source_has_not_are_refused(piece: int, offset: int, nbytes: int) -> None:
-    source = halves(lambda: held(HALVES, array_of(HALVES), 0, HOSTS), ((-CLIENT, 0, 48),))
+def test_bytes_outside_the_source_are_refused(piece: int, offset: int, nbytes: int) -> None:
+    source = halves(lambda: shards_of(HALVES, array_of(HALVES), 0, HOSTS), ((-CLIENT, 0, 48),))
     with pytest.raises(Misfit, match="is not part of transfer 1, which sends"):
         source.bytes_of(Chunk(1, 0, -CLIENT, piece, offset, nbytes))
 
@@ -140,7 +140,7 @@ def test_bytes_that_a_source_has_not_are_refused(piece: int, offset: int, nbytes
     [(1, 0, 0, 4, 4), (-CLIENT, 1, 0, 4, 4), (-CLIENT, 0, 46, 4, 4), (-CLIENT, 0, -1, 4, 4), (-CLIENT, 0, 0, 4, 5)],
     ids=["a stranger's", "another shard's", "beyond the end", "before the start", "longer than said"],
 )  # fmt: skip
-def test_contents_without_a_place_are_refused(
+def test_contents_for_an_unknown_place_are_refused(
     sender: int, piece: int, offset: int, nbytes: int, contents: int
 ) -> None:
     pieces = from_client(HALVES, CLIENT, 0, HOSTS)
@@ -149,7 +149,7 @@ def test_contents_without_a_place_are_refused(
         sink.fill(Chunk(1, sender, 0, piece, offset, nbytes), b"x" * contents)
 
 
-def test_what_has_not_all_come_is_not_handed_on() -> None:
+def test_an_incomplete_shard_is_not_handed_on() -> None:
     pieces = from_client(HALVES, CLIENT, 0, HOSTS)
     sink = Sink(e.OpenRecv(1, 0, 3, pieces, False, (), None, HALVES), 0, HOSTS)
     sink.fill(Chunk(1, -CLIENT, 0, 0, 0, 40), b"x" * 40)
@@ -157,7 +157,7 @@ def test_what_has_not_all_come_is_not_handed_on() -> None:
         sink.shards()
 
 
-def test_shards_that_arrive_lie_so_that_devices_can_take_them_over() -> None:
+def test_arriving_shards_are_aligned_so_that_devices_can_use_the_memory_as_it_is() -> None:
     pieces = from_client(HALVES, CLIENT, 0, HOSTS)
     sink = Sink(e.OpenRecv(1, 0, 3, pieces, False, (), None, HALVES), 0, HOSTS)
     sink.fill(Chunk(1, -CLIENT, 0, 0, 0, 48), bytes(48))
@@ -169,7 +169,7 @@ def test_shards_that_arrive_lie_so_that_devices_can_take_them_over() -> None:
 
 
 def exchange(rows: Any, capacity: int) -> dict[int, Any]:
-    """What each target host gets of these rows of HALVES; a row's first word names the shard of QUARTERS."""
+    """Return what each target host gets of these rows of HALVES. A row's first word names the shard of QUARTERS."""
     target = Layout((4 * capacity, 3), "int32", QUARTERS.place, QUARTERS.mesh, QUARTERS.sharding)
     row = rows.shape[1] * ITEM_BYTES["int32"]
     sinks = {
@@ -200,7 +200,7 @@ def test_rows_go_where_their_first_word_says_in_the_order_of_their_sources() -> 
     assert got[7][:, 1].tolist() == [4, -1, -1, -1, -1]
 
 
-def test_more_rows_than_there_is_room_for_are_an_error_that_says_how_many() -> None:
+def test_too_many_rows_for_a_shard_are_an_error_that_names_both_numbers() -> None:
     rows = np.stack([np.full(8, 2, np.int32), np.arange(8, dtype=np.int32), np.zeros(8, np.int32)], axis=1)
     with pytest.raises(Overflow, match="8 rows go to shard 2, and its capacity is 3; raise `capacity`"):
         exchange(rows, capacity=3)

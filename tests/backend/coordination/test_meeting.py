@@ -1,4 +1,4 @@
-"""Members of a world meet at its coordination process, and can leave the wait."""
+"""Members of a world meet at its coordination process, and can stop waiting there."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def still_waits(future: Future[str]) -> bool:
     return not future.done()
 
 
-def test_all_are_told_where_jax_is_once_the_last_has_come(waiting: ThreadPoolExecutor) -> None:
+def test_all_members_learn_the_address_of_jax_when_the_last_has_arrived(waiting: ThreadPoolExecutor) -> None:
     with coordination(3) as (_, address):
         _, first = arrive(waiting, address, 2)
         _, second = arrive(waiting, address, 0)
@@ -56,7 +56,7 @@ def test_all_are_told_where_jax_is_once_the_last_has_come(waiting: ThreadPoolExe
         socket.create_connection((host, int(port)), 5).close()
 
 
-def test_one_that_leaves_is_out_at_once_and_is_not_counted(waiting: ThreadPoolExecutor) -> None:
+def test_a_member_that_leaves_is_out_at_once_and_is_not_counted(waiting: ThreadPoolExecutor) -> None:
     with coordination(2) as (_, address):
         one, first = arrive(waiting, address, 0)
         assert still_waits(first)
@@ -69,7 +69,7 @@ def test_one_that_leaves_is_out_at_once_and_is_not_counted(waiting: ThreadPoolEx
         assert again.result(10) == other.result(10)
 
 
-def test_one_that_comes_twice_counts_once(waiting: ThreadPoolExecutor) -> None:
+def test_a_member_that_arrives_twice_counts_once(waiting: ThreadPoolExecutor) -> None:
     with coordination(2) as (_, address):
         one, first = arrive(waiting, address, 0)
         two, second = arrive(waiting, address, 0)
@@ -83,7 +83,7 @@ NONSENSE = [b"", b"2\n", b"-1\n", b"one\n", b"\xff" * 40, b"0" * 100_000, b"0"]
 
 
 @pytest.mark.parametrize("said", NONSENSE)
-def test_who_is_no_member_changes_nothing(waiting: ThreadPoolExecutor, said: bytes) -> None:
+def test_a_process_that_is_no_member_changes_nothing(waiting: ThreadPoolExecutor, said: bytes) -> None:
     with coordination(2) as (_, address):
         _, first = arrive(waiting, address, 0)
         host, _, port = address.rpartition(":")
@@ -94,7 +94,7 @@ def test_who_is_no_member_changes_nothing(waiting: ThreadPoolExecutor, said: byt
         assert first.result(10) == second.result(10)
 
 
-def test_what_strangers_say_is_no_error_of_ours() -> None:
+def test_nonsense_from_strangers_raises_no_error_in_the_process() -> None:
     async def meet() -> None:
         troubles: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: troubles.append(context))
@@ -140,7 +140,7 @@ def test_a_wait_is_bounded(waiting: ThreadPoolExecutor) -> None:
             second.result(5)
 
 
-def test_leaving_before_the_wait_has_begun_is_no_wait(waiting: ThreadPoolExecutor) -> None:
+def test_a_member_that_leaves_before_it_waits_does_not_wait(waiting: ThreadPoolExecutor) -> None:
     with coordination(2) as (_, address):
         arrival = Arrival(address, 0)
         arrival.leave()

@@ -1,4 +1,4 @@
-"""Calls at given times, by one thread that all users in a process share."""
+"""Calls at given times, made by one thread that all users in a process share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backend.devices.alarms import Alarms
 PATIENCE = 10.0
 
 
-def test_calls_come_in_the_order_of_their_times_and_never_too_soon() -> None:
+def test_calls_are_made_in_the_order_of_their_times_and_never_too_soon() -> None:
     alarms, came = Alarms(), SimpleQueue[tuple[int, int]]()
     alarms.enter()
     begun = time.monotonic_ns()
@@ -23,7 +23,7 @@ def test_calls_come_in_the_order_of_their_times_and_never_too_soon() -> None:
     assert all(at >= begun + after for after, at in found)
 
 
-def test_one_that_is_due_sooner_than_what_is_waited_for_is_not_kept_waiting() -> None:
+def test_a_call_that_is_due_sooner_than_the_one_waited_for_is_not_delayed() -> None:
     alarms, came = Alarms(), SimpleQueue[str]()
     alarms.enter()
     now = time.monotonic_ns()
@@ -33,7 +33,7 @@ def test_one_that_is_due_sooner_than_what_is_waited_for_is_not_kept_waiting() ->
     alarms.leave()
 
 
-def test_the_thread_ends_with_the_last_who_wants_it_and_begins_anew_for_the_next() -> None:
+def test_the_thread_ends_with_its_last_user_and_starts_again_for_the_next() -> None:
     alarms, came, others = Alarms(), SimpleQueue[int](), set(threading.enumerate())
     alarms.enter()
     alarms.enter()

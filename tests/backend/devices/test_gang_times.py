@@ -1,4 +1,5 @@
-"""Hosts keep the times of their gangs, and give them only to the runs' client; a trace shows them in one time."""
+"""Hosts keep the times of their gangs, and give them only to the client of the runs. A trace shows them in one
+clock."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from backend.wire.call_messages import OF_HOSTS, Permit
 from core.record.clocks import ClockExchange, PeerClock
 from experiments.bench.strangers.attacks import nonsense
 from tests.backend.auth.test_strangers import REFUSALS
-from tests.backend.cluster import User, cluster, until
+from tests.backend.cluster import User, cluster, wait_until
 from tests.backend.real import Real
 from tests.backend.test_faults import register, runs
 
@@ -42,7 +43,7 @@ WORST = 10 * S  # longest wait for an answer, on a busy machine
     st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=60),
     st.sets(st.integers(0, 12)), st.integers(1, 20), st.integers(0, 30),
 )  # fmt: skip
-def test_the_last_gangs_are_kept_and_told_of_the_runs_that_were_asked_for(
+def test_the_last_gangs_are_kept_and_only_those_of_the_requested_runs_are_returned(
     gangs: list[tuple[int, bool]], wanted: set[int], room: int, most: int
 ) -> None:
     kept = GangTimes(room=room)
@@ -59,7 +60,7 @@ def test_the_last_gangs_are_kept_and_told_of_the_runs_that_were_asked_for(
 
 
 @given(st.lists(st.integers(0, 40)))
-def test_stretches_have_all_runs_and_no_others(some: list[int]) -> None:
+def test_ranges_of_runs_contain_all_given_runs_and_no_others(some: list[int]) -> None:
     found = stretches(some)
     assert [run for low, high in found for run in range(low, high)] == sorted(set(some))
     assert all(before[1] < after[0] for before, after in pairwise(found))
@@ -71,7 +72,7 @@ def test_a_permit_is_bounded_and_has_the_latest_runs() -> None:
     assert found[-1] == (4 * RUNS - 2, 4 * RUNS - 1)
 
 
-def said(**changed: Any) -> call_messages.Stamped:
+def answer_with(**changed: Any) -> call_messages.Stamped:
     clock = PeerClock()
     clock.heard(ClockExchange(0, 1000, 1000, 10))
     readings = struct.pack("<3q", *clock.readings[0])
@@ -84,10 +85,10 @@ def said(**changed: Any) -> call_messages.Stamped:
     return call_messages.Stamped(**{**known, **changed})
 
 
-def test_a_hosts_times_become_the_controllers() -> None:
-    assert taken(3, said()) == [gang_times.Taken(3, 7, 1095, 1195, 7, True)]
-    assert taken(3, said(since=150)) == []  # when it was enqueued is unknown
-    assert taken(3, said(readings=b"")) == []
+def test_times_of_a_host_are_converted_to_the_controllers_clock() -> None:
+    assert taken(3, answer_with()) == [gang_times.Taken(3, 7, 1095, 1195, 7, True)]
+    assert taken(3, answer_with(since=150)) == []  # when it was enqueued is unknown
+    assert taken(3, answer_with(readings=b"")) == []
 
 
 @pytest.mark.parametrize(
@@ -97,36 +98,36 @@ def test_a_hosts_times_become_the_controllers() -> None:
         {"readings": struct.pack("<6q", 9, 0, 0, 8, 0, 0)}, {"readings": struct.pack("<3q", 0, 1 << 62, 1 << 62)},
     ],
 )  # fmt: skip
-def test_what_no_host_can_have_seen_is_refused(changed: dict[str, bytes]) -> None:
+def test_times_that_no_host_can_have_measured_are_refused(changed: dict[str, bytes]) -> None:
     with pytest.raises(ValueError, match=r"are no|cannot be|is no time"):
-        taken(3, said(**changed))
+        taken(3, answer_with(**changed))
 
 
 # --- which clients get them -------------------------------------------------------------------------------------------
 
 
-async def seen_by(user: User, address: str, *others: tuple[int, str]) -> gang_times.Fetched:
+async def times_for(user: User, address: str, *others: tuple[int, str]) -> gang_times.Fetched:
     number = user.remote.client.number
     permitted = await user.head.permit([(number, user.remote.node.passes[f"client/{number}"]), *others], 10.0)
     return await gang_times.fetched({0: address}, user.head.access, permitted, ROOM, 10.0)
 
 
-def test_a_client_is_told_of_its_own_gangs_and_of_no_others(tmp_path: Path) -> None:
+def test_a_client_gets_the_times_of_its_own_gangs_and_of_no_others(tmp_path: Path) -> None:
     async def work() -> None:
         async with cluster(tmp_path) as found:
             ann, bob = found.user("ann"), found.user("bob")
             for user, length in ((ann, 3), (bob, 5)):
                 await runs(user, register(user, length))
-            await until(lambda: all(agent.clock.clock.readings for agent in found.agents.values()))
+            await wait_until(lambda: all(agent.clock.clock.readings for agent in found.agents.values()))
             address = found.agents[0].address
-            mine, theirs = await seen_by(ann, address), await seen_by(bob, address)
+            mine, theirs = await times_for(ann, address), await times_for(bob, address)
             assert (len(mine.rows), len(theirs.rows)) == (3, 5)
             assert not {row.seq for row in mine.rows} & {row.seq for row in theirs.rows}
             number = bob.remote.client.number
             for shown in ("", "0" * 64, ann.remote.node.passes[f"client/{ann.remote.client.number}"]):
                 with pytest.raises(CallError, match=f"the pass of client {number} is wrong"):
-                    await seen_by(ann, address, (number, shown))
-            # Nor may runs be added to those that the controller has signed.
+                    await times_for(ann, address, (number, shown))
+            # Nor can a client add runs to those that the controller has signed.
             permitted = await ann.head.permit([], 10.0)
             assert permitted.runs == b""
             forged = call_messages.Permitted(struct.pack("<2q", 0, 1 << 40), permitted.proof)
@@ -136,12 +137,12 @@ def test_a_client_is_told_of_its_own_gangs_and_of_no_others(tmp_path: Path) -> N
     asyncio.run(work())
 
 
-def test_a_host_that_does_not_answer_is_named_and_the_others_are_heard(tmp_path: Path) -> None:
+def test_a_host_that_does_not_answer_is_named_and_the_others_still_answer(tmp_path: Path) -> None:
     async def work() -> None:
         async with cluster(tmp_path) as found:
             user = found.user()
             await runs(user, register(user, 2))
-            await until(lambda: found.agents[1].clock.clock.readings)
+            await wait_until(lambda: found.agents[1].clock.clock.readings)
             permitted = await user.head.permit(
                 [(user.remote.client.number, user.remote.node.passes["client/1"])], 10.0
             )
@@ -153,7 +154,7 @@ def test_a_host_that_does_not_answer_is_named_and_the_others_are_heard(tmp_path:
     asyncio.run(work())
 
 
-def test_strangers_get_nothing_from_a_host_and_harm_nobody(tmp_path: Path) -> None:
+def test_strangers_get_nothing_from_a_host_and_harm_nothing(tmp_path: Path) -> None:
     async def work() -> None:
         async with cluster(tmp_path, access=Access("sesame")) as found:
             user, chance = found.user(), random.Random(1)
@@ -183,8 +184,8 @@ def test_strangers_get_nothing_from_a_host_and_harm_nobody(tmp_path: Path) -> No
 # --- in a trace -------------------------------------------------------------------------------------------------------
 
 
-def test_gangs_of_a_host_with_another_clock_are_where_they_were_in_the_trace(tmp_path: Path) -> None:
-    """Two processes of hosts, one of them twenty minutes ahead; each gang takes 20 ms on both."""
+def test_gangs_of_a_host_with_another_clock_are_placed_correctly_in_the_trace(tmp_path: Path) -> None:
+    """Two host processes, one of them twenty minutes ahead. Each gang takes 20 ms on both."""
 
     async def work() -> None:
         found = Real(tmp_path)
@@ -231,7 +232,7 @@ def _driver(session: sw.Session) -> Any:
 
 
 def _check_without_help(seen: list[gang_times.Taken], core: Any) -> None:
-    """Checks the times as hosts reported them, before they are combined with other knowledge."""
+    """Check the times as hosts reported them, before they are combined with other knowledge."""
     gangs = {gang["seq"]: gang for gang in core.gangs.rows()}
     assert {(row.host, row.seq) for row in seen} == {(host, seq) for host in (0, 1) for seq in gangs}
     for row in seen:
@@ -253,7 +254,7 @@ def _check_times(trace: Any, rows: Any, gangs: Any) -> None:
     assert gangs["ended_us"].tolist() == rows.groupby("seq")["ended_us"].max().tolist()
 
 
-def test_real_devices_are_stamped_and_starts_are_flagged() -> None:
+def test_real_devices_are_timed_and_measured_starts_are_flagged() -> None:
     """All clocks of this machine are the same: hosts' times must lie between the controller's messages and
     reports."""
     with sw.local(hosts=2) as session:

@@ -1,4 +1,4 @@
-"""The offsets of hosts' clocks are found, for all clocks, and for all answers."""
+"""The controller learns the offset of each host's clock, whatever the clocks and whatever the answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from backend.server.cluster_status import status_of
 from backend.wire.call_messages import Tick, Tock
 from core.record.clocks import drift
 from seaway.cli.status import table
-from tests.backend.cluster import cluster, until
+from tests.backend.cluster import cluster, wait_until
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -38,26 +38,26 @@ def proof(*hosts: int) -> str:
     return access.proof(SECRET, f"clock/{','.join(map(str, hosts))}")
 
 
-def test_a_clock_that_is_ahead_and_fast_is_found_within_the_bound(tmp_path: Path) -> None:
-    """On one machine all monotonic clocks are the same, so the true offset is what the test has added."""
+def test_the_offset_of_a_clock_that_is_ahead_and_fast_is_found_within_the_bound(tmp_path: Path) -> None:
+    """On one machine all monotonic clocks are the same, so the true offset is the one that the test has added."""
 
     async def work() -> None:
         async with cluster(tmp_path, agents=False) as found:
             clock = shifted(f"{AHEAD / S:g}:100")
             await found.agent(0, clock=HostClock(clock))
             await found.agent(1)
-            book = found.server.clocks
+            clocks = found.server.clocks
             last: dict[int, Any] = {}
 
             def told_more() -> bool:
-                return all(host in book._told and book._told[host] != last.get(host) for host in (0, 1))
+                return all(host in clocks._told and clocks._told[host] != last.get(host) for host in (0, 1))
 
             for _ in range(5):
-                await until(told_more)
-                last.update(book._told)
+                await wait_until(told_more)
+                last.update(clocks._told)
                 for host, now in ((0, clock), (1, time.monotonic_ns)):
-                    begun, known = book.now(), book.of(host)
-                    before, shown, after = book.now(), now(), book.now()
+                    begun, known = clocks.now(), clocks.of(host)
+                    before, shown, after = clocks.now(), now(), clocks.now()
                     assert known is not None
                     low, high = shown - after, shown - before  # the truth lies between these
                     gained = drift(after - begun, 100)
@@ -67,11 +67,11 @@ def test_a_clock_that_is_ahead_and_fast_is_found_within_the_bound(tmp_path: Path
     asyncio.run(work())
 
 
-def test_status_and_figures_show_it(tmp_path: Path) -> None:
+def test_status_and_metrics_show_the_clock_offsets(tmp_path: Path) -> None:
     async def work() -> None:
         async with cluster(tmp_path, agents=False) as found:
             await found.agent(0, clock=HostClock(shifted("1000")))
-            await until(lambda: found.server.clocks.of(0))
+            await wait_until(lambda: found.server.clocks.of(0))
             status = status_of(found.server)
             known, unknown = (host["clock"] for host in status["islands"][0]["hosts"])
             assert abs(known["offset"] - 1000 * S) <= known["bound"]
@@ -91,7 +91,7 @@ def test_status_and_figures_show_it(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
-def test_of_many_hosts_those_are_shown_whose_clocks_are_known_worst() -> None:
+def test_with_many_hosts_status_shows_those_with_the_least_known_clocks() -> None:
     known = [{"offset": 0, "bound": host * MS, "jumps": int(host == 19)} for host in range(20)]
     hosts = [{"host": host, "connected": True, "clock": clock} for host, clock in enumerate(known)]
     island = {
@@ -112,35 +112,35 @@ def test_of_many_hosts_those_are_shown_whose_clocks_are_known_worst() -> None:
     assert "ahead" not in table(found)
 
 
-def test_what_is_known_of_a_host_grows_old() -> None:
+def test_the_bound_of_an_offset_grows_with_its_age() -> None:
     now = [10 * S]
-    book = Clocks(2, SECRET, lambda: now[0])
+    clocks = Clocks(2, SECRET, lambda: now[0])
 
     async def told() -> Tock:
-        return await book.answer(Tick((1,), proof(1), 9 * S, S, 1000))
+        return await clocks.answer(Tick((1,), proof(1), 9 * S, S, 1000))
 
     tock = asyncio.run(told())
     assert (tock.received, tock.sent) == (10 * S, 10 * S)
-    # It was 10 s here, less 1 us at the earliest, when the host knew that.
-    assert book.of(1) == {"offset": -S, "bound": 1000 + 1, "jumps": 0}
+    # The clock here said 10 s, less 1 us at the earliest, when the host knew that.
+    assert clocks.of(1) == {"offset": -S, "bound": 1000 + 1, "jumps": 0}
     now[0] += 5 * S
-    assert book.of(1) == {"offset": -S, "bound": 1000 + MS + 1, "jumps": 0}
-    assert book.of(0) is None
+    assert clocks.of(1) == {"offset": -S, "bound": 1000 + MS + 1, "jumps": 0}
+    assert clocks.of(0) is None
 
 
-def test_the_more_processes_ask_the_less_each_of_them_asks() -> None:
+def test_the_more_processes_ask_the_longer_each_of_them_pauses() -> None:
     now = [0]
-    book = Clocks(1000, SECRET, lambda: now[0])
+    clocks = Clocks(1000, SECRET, lambda: now[0])
 
     def pause(host: int) -> float:
-        return asyncio.run(book.answer(Tick((host,), proof(host), 0, 0, -1))).pause / S
+        return asyncio.run(clocks.answer(Tick((host,), proof(host), 0, 0, -1))).pause / S
 
     assert pause(0) == clock_sync.PAUSE
     assert [pause(host) for host in range(512)][-1] == 512 * clock_sync.EACH
     now[0] = 2 * clock_sync.LATELY
     assert pause(0) == clock_sync.PAUSE
     many = tuple(range(512))  # of one process
-    assert asyncio.run(book.answer(Tick(many, proof(*many), 0, 0, -1))).pause / S == clock_sync.PAUSE
+    assert asyncio.run(clocks.answer(Tick(many, proof(*many), 0, 0, -1))).pause / S == clock_sync.PAUSE
 
 
 @pytest.mark.parametrize(
@@ -151,11 +151,11 @@ def test_the_more_processes_ask_the_less_each_of_them_asks() -> None:
         (Tick((0, 7), proof(0, 7), 0, 0, 5), "no host 7"),
     ],
 )
-def test_only_a_host_that_is_one_says_how_its_clock_is(tick: Tick, says: str) -> None:
-    book = Clocks(2, SECRET, time.monotonic_ns)
+def test_only_a_host_with_a_valid_proof_may_report_its_clock(tick: Tick, says: str) -> None:
+    clocks = Clocks(2, SECRET, time.monotonic_ns)
     with pytest.raises(CallError, match=says):
-        asyncio.run(book.answer(tick))
-    assert book.of(0) is None
+        asyncio.run(clocks.answer(tick))
+    assert clocks.of(0) is None
 
 
 @asynccontextmanager
@@ -190,14 +190,14 @@ def tock(start: int = 1, ahead: int = 0, took: int = 0, pause: int = 10 * MS) ->
     ],
     ids=["nothing", "no message", "half of one", "an hour", "backwards", "no pause", "no start", "early", "late"],
 )  # fmt: skip
-def test_an_answer_that_cannot_be_is_refused_and_the_next_is_heard(wrong: bytes) -> None:
+def test_an_impossible_answer_is_refused_and_the_next_one_counts(wrong: bytes) -> None:
     said = [wrong]
 
     async def work() -> None:
         async with false_controller(lambda: said.pop() if said else tock()) as address:
             clock = HostClock()
             clock.join(0, SECRET, address, Access())
-            await until(lambda: clock.clock.readings)
+            await wait_until(lambda: clock.clock.readings)
             assert clock.refused == 1
             known = clock.clock.at(clock.now())
             assert known is not None
@@ -211,25 +211,25 @@ def test_an_answer_that_cannot_be_is_refused_and_the_next_is_heard(wrong: bytes)
         clock_sync.PAUSE = clocks_pause
 
 
-def test_another_controllers_clock_is_another_clock() -> None:
+def test_the_clock_of_a_new_controller_is_measured_anew() -> None:
     now = [dict[str, int](start=1, ahead=0)]
 
     async def work() -> None:
         async with false_controller(lambda: tock(**now[0])) as address:
             clock = HostClock()
             clock.join(0, SECRET, address, Access())
-            await until(lambda: len(clock.clock.readings) > 3)
+            await wait_until(lambda: len(clock.clock.readings) > 3)
             first = clock.clock.readings[0].at
             assert clock.clock.at(first) is not None
             now[0] = {"start": 2, "ahead": AHEAD}
-            await until(lambda: clock.clock.since is not None and len(clock.clock.readings) > 2)
+            await wait_until(lambda: clock.clock.since is not None and len(clock.clock.readings) > 2)
             assert clock.clock.at(first) is None  # the offset at that time is unknown now
             known = clock.clock.at(clock.now())
             assert known is not None
             assert abs(known.offset - AHEAD) <= known.bound < WORST
             assert (clock.refused, clock.clock.jumps) == (0, 0)
             now[0] = {"start": 2, "ahead": 0}  # the same clock, set back
-            await until(lambda: clock.clock.jumps == 1)
+            await wait_until(lambda: clock.clock.jumps == 1)
             await clock.leave(0)
 
     asyncio.run(work())
@@ -241,7 +241,7 @@ def test_hosts_of_one_process_ask_once_for_all(tmp_path: Path) -> None:
             clock = HostClock()
             for host in range(4):
                 await found.agent(host, clock=clock)
-            await until(lambda: all(found.server.clocks.of(host) for host in range(4)))
+            await wait_until(lambda: all(found.server.clocks.of(host) for host in range(4)))
             last = [found.server.clocks.of(host) for host in range(4)]
             assert len({each["offset"] for each in last if each is not None}) == 1
             assert len(found.server.clocks._heard) == 1

@@ -1,4 +1,4 @@
-"""Connections between nodes of one loop, and ends that are reported together: fewer messages, the same meaning."""
+"""Connections between nodes in one loop, and ends that are reported together: fewer messages with the same meaning."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from backend.agent.agent import EndReports
 from backend.node.loopback import LoopbackLane
 from core.protocol import effects as e
 from core.protocol.peers import CONTROLLER
-from tests.backend.cluster import cluster, until
+from tests.backend.cluster import cluster, wait_until
 
 
-def test_what_is_put_on_a_lane_by_any_thread_comes_out_once_and_in_order() -> None:
+def test_messages_put_on_a_lane_by_any_thread_arrive_once_and_in_order() -> None:
     async def drive() -> None:
         came: list[int] = []
 
@@ -28,7 +28,7 @@ def test_what_is_put_on_a_lane_by_any_thread_comes_out_once_and_in_order() -> No
         assert came == []  # one turn of the loop later, since the sender may hold a lock
         thread = threading.Thread(target=lambda: deque(map(lane.put, range(5000)), maxlen=0))
         thread.start()
-        await until(lambda: len(came) == 5001)
+        await wait_until(lambda: len(came) == 5001)
         thread.join()
         assert came == list(range(-1, 5000))
         lane.put(7)
@@ -41,7 +41,7 @@ def test_what_is_put_on_a_lane_by_any_thread_comes_out_once_and_in_order() -> No
     asyncio.run(drive())
 
 
-def test_a_lane_whose_other_end_is_gone_is_over() -> None:
+def test_a_lane_without_its_other_end_is_closed() -> None:
     async def drive() -> None:
         lane = LoopbackLane(asyncio.get_running_loop(), lambda parcel: False)
         lane.put(1)
@@ -51,7 +51,7 @@ def test_a_lane_whose_other_end_is_gone_is_over() -> None:
     asyncio.run(drive())
 
 
-def test_a_client_beside_its_controller_is_open_and_comes_back_when_their_connection_is_cut(
+def test_a_client_in_the_controllers_loop_reconnects_when_the_connection_is_cut(
     tmp_path: Path,
 ) -> None:
     async def drive() -> None:
@@ -60,20 +60,20 @@ def test_a_client_beside_its_controller_is_open_and_comes_back_when_their_connec
             await user.stop()  # the first user needs a stream; the next one does not
             near = found.user()
             near.remote.node.near["controller"] = found.server.node
-            await until(lambda: near.remote.client.state == "open")
+            await wait_until(lambda: near.remote.client.state == "open")
             outbox = near.remote.node._outboxes[CONTROLLER]
             assert isinstance(outbox, LoopbackLane)
             outbox.over.set()
-            await until(lambda: near.remote.node._outboxes.get(CONTROLLER) not in (None, outbox))
+            await wait_until(lambda: near.remote.node._outboxes.get(CONTROLLER) not in (None, outbox))
             assert near.remote.client.state == "open"
             assert near.failures == []
             await found.server.node.stop()
-            await until(lambda: not near.remote.node.connected(CONTROLLER))
+            await wait_until(lambda: not near.remote.node.connected(CONTROLLER))
 
     asyncio.run(drive())
 
 
-class Heard:
+class RecordingNode:
     """A node as far as `EndReports` needs it."""
 
     def __init__(self) -> None:
@@ -84,17 +84,17 @@ class Heard:
         self.heard.append(event)
 
 
-def test_ends_that_come_within_a_moment_are_told_together_and_nothing_overtakes() -> None:
+def test_ends_within_a_moment_are_reported_together_and_events_keep_their_order() -> None:
     async def drive() -> None:
-        node: Any = Heard()
+        node: Any = RecordingNode()
         ends = EndReports(node)
         for event in (e.Finished(1), e.Finished(2), e.Reformed(0), e.Finished(3)):
             ends.post(event)
-        await until(lambda: len(node.heard) == 3)
+        await wait_until(lambda: len(node.heard) == 3)
         two = e.FinishedTogether((e.Finished(1), e.Finished(2)))
         assert node.heard == [two, e.Reformed(0), e.Finished(3)]
         ends.post(e.Finished(4))
-        await until(lambda: len(node.heard) == 4)
+        await wait_until(lambda: len(node.heard) == 4)
         assert node.heard[-1] == e.Finished(4)
 
     asyncio.run(drive())

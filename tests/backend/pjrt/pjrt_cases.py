@@ -1,4 +1,5 @@
-"""What real devices do on core's commands: one process, eight CPU devices. Run by `test_pjrt.py`, in a child."""
+"""How real devices carry out core's commands: one process, eight CPU devices. `test_pjrt.py` runs these tests in a
+child process."""
 
 from __future__ import annotations
 
@@ -23,14 +24,14 @@ __all__ = ["rig", "shared"]  # fixtures
 # --- compile, launch, read ---------------------------------------------------------------------------------------
 
 
-def test_a_gang_computes_what_its_code_says(rig: Rig) -> None:
+def test_a_gang_computes_the_result_of_its_code(rig: Rig) -> None:
     plan = rig.ready(adding(), Out(0))
     (made,) = rig.run(plan, rig.literal(layout(ROWS), ARRAY))
     assert rig.wait(e.Finished).blame is None
     np.testing.assert_array_equal(rig.array(made, layout(ROWS)), ARRAY + ARRAY.sum())
 
 
-def test_a_chain_is_enqueued_without_waiting_and_finishes_in_its_order(rig: Rig) -> None:
+def test_a_chain_is_enqueued_without_waiting_and_finishes_in_order(rig: Rig) -> None:
     work = Work(MESH, ROWS)
     last: Any = Arg(0)
     step = blob(lambda x: x + jnp.sum(x) * 0 + 1, MESH, [ROWS], [ROWS])
@@ -44,7 +45,7 @@ def test_a_chain_is_enqueued_without_waiting_and_finishes_in_its_order(rig: Rig)
     np.testing.assert_array_equal(rig.array(made, layout(ROWS)), ARRAY + 100)
 
 
-def test_finished_is_told_when_it_is_over_and_not_before(rig: Rig) -> None:
+def test_finished_is_reported_when_the_gang_is_over_and_not_before(rig: Rig) -> None:
     def slow(x: Any) -> Any:
         return jax.lax.fori_loop(0, 20, lambda _, y: jnp.tanh(y @ y), x)
 
@@ -62,7 +63,7 @@ def test_finished_is_told_when_it_is_over_and_not_before(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("mesh", [(8,), (4, 2), (2, 2, 2)])
-def test_a_place_is_any_devices_in_any_order(rig: Rig, mesh: tuple[int, ...]) -> None:
+def test_a_place_may_have_any_devices_in_any_order(rig: Rig, mesh: tuple[int, ...]) -> None:
     place = Place(0, (Grid(0, (2, 4), (1, 2)),))  # 0 2 4 6 1 3 5 7
     like = value((8, 4), ("x", ""))
     work = Work(mesh, like)
@@ -76,7 +77,7 @@ def test_a_place_is_any_devices_in_any_order(rig: Rig, mesh: tuple[int, ...]) ->
     assert set(rig.devices.shards(made)) == {(k, 0) for k in range(mesh[0])}
 
 
-def test_linear_algebra_of_code_that_was_traced_elsewhere(rig: Rig) -> None:
+def test_linear_algebra_works_in_code_that_was_traced_elsewhere(rig: Rig) -> None:
     square = value((4, 4), dtype="float64")
     work = Work((8,), square)
     work.call("solve", lambda x: jnp.linalg.solve(x, jnp.eye(4)), [Arg(0)], [square], [square])
@@ -88,7 +89,7 @@ def test_linear_algebra_of_code_that_was_traced_elsewhere(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "bool", "int64", "complex128", "key<fry>"])
-def test_contents_of_all_types_come_and_go(rig: Rig, dtype: str) -> None:
+def test_arrays_of_all_types_can_be_put_and_read(rig: Rig, dtype: str) -> None:
     like = value((8,), ("x",), dtype)
     where = layout(like, mesh=(8,))
     raw = np.arange(8 * shard_io.numpy_dtype(dtype).itemsize, dtype=np.uint8) % (
@@ -111,7 +112,7 @@ def test_keys_of_jax_random_are_keys_again_on_the_devices(rig: Rig) -> None:
     np.testing.assert_array_equal(rig.array(made, layout(drawn, mesh=(8,))), want)
 
 
-def test_scalars_and_empty_arrays(rig: Rig) -> None:
+def test_scalars_and_empty_arrays_work(rig: Rig) -> None:
     scalar, empty = value((), ()), value((0, 3), ())
     work = Work((8,), scalar, empty)
     work.call("both", lambda s, z: (s + 1, z), [Arg(0), Arg(1)], [scalar, empty], [scalar, empty])
@@ -129,7 +130,7 @@ def test_scalars_and_empty_arrays(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("wanted", [WHOLE, COLUMNS, value((8, 4), ("xy", "")), value((8, 4), ("", "x"))])
-def test_a_resharding_gang_moves_and_changes_nothing(rig: Rig, wanted: Any) -> None:
+def test_a_resharding_gang_moves_data_and_changes_no_value(rig: Rig, wanted: Any) -> None:
     work = Work(MESH, ROWS)
     work.call("same", lambda x: x * 1, [Arg(0)], [wanted], [wanted])
     plan = rig.ready(work, Out(0), ident=50)
@@ -155,7 +156,7 @@ def test_fused_nodes_are_one_program(rig: Rig) -> None:
     np.testing.assert_allclose(rig.array(made, layout(ROWS)), product + product.sum(), rtol=1e-5)
 
 
-def test_an_irregular_gang_says_how_much_it_made_and_pads_the_rest_with_zeros(rig: Rig) -> None:
+def test_an_irregular_gang_reports_its_size_and_pads_the_rest_with_zeros(rig: Rig) -> None:
     vector = value((8,), ("x",))
 
     def positive(x: Any) -> Any:
@@ -173,8 +174,8 @@ def test_an_irregular_gang_says_how_much_it_made_and_pads_the_rest_with_zeros(ri
         assert rig.array(made, layout(bound)).tolist() == want
 
 
-def test_what_an_irregular_gang_did_not_make_takes_no_memory_for_long(rig: Rig) -> None:
-    """256 rows on 4 devices, of which a few are valid: each shard keeps a bucket, and readers see it padded."""
+def test_the_unused_rest_of_an_irregular_output_is_freed_soon(rig: Rig) -> None:
+    """256 rows on 4 devices, of which a few are valid. Each shard keeps a bucket, and readers see it padded."""
     vector, bound = value((256,)), value((256,), ("x",))
     work = Work(MESH, vector)
     work.call("few", lambda x: (x * (x > 0), jnp.int32(5)), [Arg(0)], [vector], [bound], irregular=True)
@@ -214,7 +215,7 @@ def test_an_irregular_gang_that_makes_more_than_its_bound_is_blamed(rig: Rig) ->
     assert (blame.code, "'all' made 3 rows, but its bound is 2" in blame.cause) == ("user", True)
 
 
-# --- donation and freedom ----------------------------------------------------------------------------------------
+# --- donation and freeing ----------------------------------------------------------------------------------------
 
 
 def test_a_donated_input_is_gone_and_its_memory_taken_over(rig: Rig) -> None:
@@ -230,7 +231,7 @@ def test_a_donated_input_is_gone_and_its_memory_taken_over(rig: Rig) -> None:
     np.testing.assert_array_equal(rig.array(made, layout(ROWS)), ARRAY + ARRAY.sum())
 
 
-def test_an_input_that_is_not_donated_after_all_stays(rig: Rig) -> None:
+def test_an_input_survives_a_launch_that_does_not_donate_it(rig: Rig) -> None:
     plan = rig.ready(adding(donate=(0,)), Out(0), ident=70)
     x = rig.literal(layout(ROWS), ARRAY)
     _, (made,) = rig.launch(plan, 0, [x], donate=False)
@@ -239,7 +240,7 @@ def test_an_input_that_is_not_donated_after_all_stays(rig: Rig) -> None:
     np.testing.assert_array_equal(rig.array(made, layout(ROWS)), ARRAY + ARRAY.sum())
 
 
-def test_a_donated_chain_runs_at_full_depth_and_every_step_is_told(rig: Rig) -> None:
+def test_a_donated_chain_runs_at_full_depth_and_every_step_is_reported(rig: Rig) -> None:
     plan = rig.ready(adding(donate=(0,)), Out(0), ident=70)
     buffer = rig.literal(layout(ROWS), np.zeros((8, 4), np.float32))
     for _ in range(60):
@@ -248,8 +249,8 @@ def test_a_donated_chain_runs_at_full_depth_and_every_step_is_told(rig: Rig) -> 
     assert not rig.array(buffer, layout(ROWS)).any()
 
 
-def test_replicas_that_came_as_one_are_not_donated_into_one_another(rig: Rig) -> None:
-    """CPU devices may share one numpy array; a gang that takes over its memory must not change its neighbours'
+def test_replicas_of_one_host_array_do_not_share_memory_after_a_donation(rig: Rig) -> None:
+    """CPU devices may share one numpy array. A gang that takes over its memory must not change its neighbours'
     values."""
     work = Work((8,), WHOLE)
     work.call("count up", lambda x: x + 1, [Arg(0)], [WHOLE], [WHOLE], donate=(0,))
@@ -263,7 +264,7 @@ def test_replicas_that_came_as_one_are_not_donated_into_one_another(rig: Rig) ->
             np.testing.assert_array_equal(np.asarray(part.data), ARRAY + 1)
 
 
-def test_what_is_freed_is_freed_behind_what_was_enqueued_with_it(rig: Rig) -> None:
+def test_a_freed_buffer_is_freed_after_the_launches_that_were_enqueued_before(rig: Rig) -> None:
     plan = rig.ready(adding(), Out(0), ident=73)
     x = rig.literal(layout(ROWS), ARRAY)
     (made,) = rig.run(plan, x)

@@ -1,4 +1,4 @@
-"""A pytest plugin: runs the cases of `pjrt_cases` with clients that are not trusted."""
+"""A pytest plugin: it runs the tests of `pjrt_cases` with clients that are not trusted."""
 
 from functools import partial
 

@@ -98,7 +98,7 @@ def blamed(rig: Rig, seq: int) -> Blame:
 
 
 def save(rig: Rig, look: Any, array: Any, step: int) -> None:
-    """Saves from beginning to end, as core orders it: gangs that read an irregular gang come after its end."""
+    """Save from beginning to end, as core orders it: gangs that read an irregular gang come after its end."""
     plan, asked = saving(rig, look), request(rig, step)
     seq, tokens = rig.launch(plan, 0, [asked, rig.received(layout(look), array)])
     assert ended(rig, seq) == e.Finished(seq, None, (1,))
@@ -121,7 +121,7 @@ def restore(rig: Rig, look: Any, step: int) -> Any:
 
 @pytest.mark.parametrize("wanted", LOOKS)
 @pytest.mark.parametrize("saved", LOOKS)
-def test_as_it_was_saved_however_it_lies(rig: Rig, saved: str, wanted: str) -> None:
+def test_an_array_is_restored_as_it_was_saved_in_any_layout(rig: Rig, saved: str, wanted: str) -> None:
     step = list(LOOKS).index(saved) * 3 + list(LOOKS).index(wanted)
     array = ARRAY + step
     save(rig, LOOKS[saved], array, step)
@@ -132,7 +132,7 @@ TYPES = ["key<fry>", "bfloat16", "bool", "complex64", "int64"]
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_of_every_type(rig: Rig, dtype: str) -> None:
+def test_arrays_of_every_type_can_be_saved(rig: Rig, dtype: str) -> None:
     look = value((8,), ("x",), dtype)
     raw = np.arange(8 * shard_io.numpy_dtype(dtype).itemsize, dtype=np.uint8) % (
         2 if dtype == "bool" else 100
@@ -157,15 +157,15 @@ def test_a_second_save_of_a_step_is_refused_unless_it_may_overwrite(rig: Rig) ->
     np.testing.assert_array_equal(restore(rig, ROWS, 40), -ARRAY)
 
 
-def test_the_same_save_may_be_asked_for_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when a run is called again because its end was not received."""
+def test_the_same_save_may_be_requested_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example, when a run is called again because its end was not received."""
     save(rig, ROWS, ARRAY, 41)
     monkeypatch.setattr(zarrs, "write", lambda *args, **kwargs: pytest.fail("it is there already"))
     save(rig, ROWS, ARRAY, 41)
     np.testing.assert_array_equal(restore(rig, ROWS, 41), ARRAY)
 
 
-def test_the_latest_is_the_last_that_is_whole(rig: Rig, folder: Path) -> None:
+def test_the_latest_checkpoint_is_the_last_complete_one(rig: Rig, folder: Path) -> None:
     save(rig, ROWS, ARRAY, 50)
     (folder / "run" / "90.partial-0123456789abcdef").mkdir()
     (folder / "run" / "91").mkdir()  # a number, with nothing in it
@@ -195,14 +195,14 @@ class Gate:
         return self._behind(*args, **kwargs)
 
 
-def test_others_run_and_end_while_a_disk_is_slow(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_gangs_run_and_end_while_a_disk_is_slow(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate(zarrs.write)
     monkeypatch.setattr(zarrs, "write", gate)
     plan, adds = saving(rig, ROWS), rig.ready(adding(donate=(0,)), Out(0), ident=next(_idents))
     x = rig.received(layout(ROWS), ARRAY)
     seq, _ = rig.launch(plan, 0, [request(rig, 60), x])
     assert gate.reached.wait(PATIENCE)
-    behind, made = rig.launch(adds, 0, [x])  # takes over what is being saved, which has been copied
+    behind, made = rig.launch(adds, 0, [x])  # takes over the array that is being saved and has been copied
     assert ended(rig, behind).blame is None
     np.testing.assert_array_equal(rig.array(made[0], layout(ROWS)), ARRAY + ARRAY.sum())
     assert not [event for event in rig.seen if event == e.Finished(seq)]
@@ -210,7 +210,7 @@ def test_others_run_and_end_while_a_disk_is_slow(rig: Rig, monkeypatch: pytest.M
     assert ended(rig, seq).blame is None
 
 
-def test_what_is_donated_while_it_is_saved_is_saved_as_it_was(
+def test_an_array_that_is_donated_during_its_save_is_saved_as_it_was(
     rig: Rig, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate(rig.devices._checkpoints._pieces)
@@ -219,7 +219,7 @@ def test_what_is_donated_while_it_is_saved_is_saved_as_it_was(
     x, asked = rig.received(layout(ROWS), ARRAY), request(rig, 61)
     seq, tokens = rig.launch(plan, 0, [asked, x])
     assert gate.reached.wait(PATIENCE)
-    behind, made = rig.launch(adds, 0, [x])  # nothing is copied yet: it gets new memory
+    behind, made = rig.launch(adds, 0, [x])  # nothing is copied yet, so the gang gets new memory
     assert ended(rig, behind).blame is None
     gate.open.set()
     assert ended(rig, seq).blame is None
@@ -229,7 +229,7 @@ def test_what_is_donated_while_it_is_saved_is_saved_as_it_was(
     np.testing.assert_array_equal(rig.array(made[0], layout(ROWS)), ARRAY + ARRAY.sum())
 
 
-def test_where_there_is_no_memory_for_both_the_gang_waits_for_the_copy(
+def test_without_memory_for_both_the_gang_waits_for_the_copy(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saves = rig.devices._checkpoints
@@ -260,7 +260,7 @@ def test_where_there_is_no_memory_for_both_the_gang_waits_for_the_copy(
     assert saves._bytes == 0
 
 
-def test_one_that_is_abandoned_is_not_heard_of_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_abandoned_save_is_not_reported(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "is_there", lambda array: False)
     plan = saving(rig, ROWS)
     seq, _ = rig.launch(plan, 0, [request(rig, 63), rig.received(layout(ROWS), ARRAY)])
@@ -273,7 +273,7 @@ def test_one_that_is_abandoned_is_not_heard_of_again(rig: Rig, monkeypatch: pyte
     assert not [event for event in rig.seen if isinstance(event, e.Finished) and event.seq == seq]
 
 
-def test_a_world_that_ends_takes_with_it_what_is_not_copied(
+def test_a_save_that_is_not_copied_when_its_world_ends_is_lost(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoints, "is_there", lambda array: False)
@@ -301,7 +301,7 @@ def test_a_save_that_fails_says_why_and_leaves_nothing(
     assert not list((folder / "run").glob("70*"))
 
 
-def test_what_was_not_made_is_not_saved(rig: Rig, folder: Path) -> None:
+def test_an_array_that_was_never_made_is_not_saved(rig: Rig, folder: Path) -> None:
     plan, asked = saving(rig, ROWS), request(rig, 71)
     seq, _ = rig.launch(plan, 0, [asked, rig.received(layout(ROWS), ARRAY)], placeholders=True)
     assert ended(rig, seq).blame is not None
@@ -322,12 +322,12 @@ def test_what_was_not_made_is_not_saved(rig: Rig, folder: Path) -> None:
         ("", "name a folder"),
     ],
 )
-def test_folders_elsewhere_are_refused(rig: Rig, asked: str, said: str) -> None:
+def test_folders_outside_the_checkpoint_folder_are_refused(rig: Rig, asked: str, said: str) -> None:
     seq, _ = rig.launch(saving(rig, ROWS), 0, [request(rig, 80, asked), rig.received(layout(ROWS), ARRAY)])
     assert said in blamed(rig, seq).cause
 
 
-def test_a_restore_says_what_is_not_there(rig: Rig, folder: Path) -> None:
+def test_a_restore_names_what_is_missing(rig: Rig, folder: Path) -> None:
     save(rig, ROWS, ARRAY, 81)
     (folder / "run" / "82.partial-00000000000000ff").mkdir()
     other = value((4, 4), ("x", ""))
@@ -357,7 +357,7 @@ def test_documents_that_do_not_fit_the_plan_are_refused(rig: Rig) -> None:
         assert said in ready.blame.cause
 
 
-def test_a_host_without_a_folder_says_how_to_give_it_one(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_without_a_folder_says_how_to_configure_one(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rig.devices._checkpoints, "_root", None)
     assert isinstance(rig.devices._checkpoints, Checkpoints)
     seq, _ = rig.launch(saving(rig, ROWS), 0, [request(rig, 84), rig.received(layout(ROWS), ARRAY)])
@@ -365,7 +365,7 @@ def test_a_host_without_a_folder_says_how_to_give_it_one(rig: Rig, monkeypatch: 
 
 
 @pytest.mark.parametrize("said", ["NOT_FOUND: Error opening file", "No space left on device"])
-def test_a_host_whose_folder_another_has_removed_leaves_it_to_that_one_to_say_why(
+def test_a_host_whose_folder_another_host_removed_leaves_the_reason_to_that_host(
     rig: Rig, folder: Path, monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
     """The folder vanishes while the host writes. A host whose own disk is full reports that itself, as
@@ -388,7 +388,7 @@ def test_a_host_whose_folder_another_has_removed_leaves_it_to_that_one_to_say_wh
     assert (blame.code, said in blame.cause, str(partial) in blame.cause) == ("discarded", True, True)
 
 
-def test_a_full_disk_is_its_host_s_own_word(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_by_its_own_host(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, asked = saving(rig, ROWS), request(rig, 72)
     found = zarrs.tensorstore()
 

@@ -1,4 +1,4 @@
-"""A member of collective worlds, for `test_pjrt_worlds`: obeys its standard input, one JSON list on each line."""
+"""A member of collective worlds, for `test_pjrt_worlds`. It obeys its standard input: one JSON list on each line."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class Member:
         self.buffers[name] = self.rig.literal(where, np.array(array, np.float32)), where
 
     def psum(self, source: str, target: str, hosts: list[int]) -> list[str]:
-        """x + its sum over all devices. Returns the blames, if there are any."""
+        """Compute x + its sum over all devices. Returns the blames, if there are any."""
         seq = self.start(source, target, hosts)
         blame = self.rig.wait(e.Finished, seq=seq, patience=60).blame
         return [] if blame is None else [blame.code, blame.cause]
 
     def start(self, source: str, target: str, hosts: list[int]) -> int:
-        """Enqueues it without waiting."""
+        """Enqueue it without waiting."""
         number, held = self.buffers[source]
         plan = self.compiled(self.layout(hosts, held.shape[0]))
         seq, (made,) = self.rig.launch(plan, 0, [number])
@@ -85,7 +85,7 @@ class Member:
         return plan
 
     def compile_long(self, hosts: list[int]) -> None:
-        """Begins a compilation of a second or two."""
+        """Begin a compilation of a second or two."""
         where = self.layout(hosts, 8 * len(hosts))
         mesh = AbstractMesh((where.place.size,), ("x",), axis_types=(AxisType.Auto,))
         split = value(where.shape, ("x",))

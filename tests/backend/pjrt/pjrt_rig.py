@@ -1,4 +1,4 @@
-"""A host of real devices without an agent: core lowers plans, tests give commands, and await events by name."""
+"""A host of real devices without an agent: core lowers plans, tests give commands and await events by name."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def dtype_of(name: str) -> Any:
 
 
 class Work:
-    """One program of calls in a row; call i takes the arguments and results that `reads` names."""
+    """One program of calls in a row. Call i takes the arguments and results that `reads` names."""
 
     def __init__(self, mesh: tuple[int, ...], *args: Value) -> None:
         self.mesh, self.args = mesh, args
@@ -77,7 +77,7 @@ class Work:
         self, name: str, fn: Callable[..., Any] | None, reads: Sequence[Any], takes: Sequence[Value],
         makes: Sequence[Value], *, donate: tuple[int, ...] = (), irregular: bool = False, exported: bytes = b"",
     ) -> Out:  # fmt: skip
-        """Adds a call; returns its first output. Without `fn` it is synthetic, unless it was `exported` before."""
+        """Add a call and return its first output. Without `fn` it is synthetic, unless it was `exported` before."""
         code = exported or (b"" if fn is None else blob(fn, self.mesh, takes, None if irregular else makes))
         name_of = sha256(code).hexdigest() if code else ""
         self.blobs[name_of] = code
@@ -159,7 +159,7 @@ class Rig:
         return number
 
     def received(self, layout: Layout, array: Any) -> int:
-        """Makes a buffer with contents that came from another host."""
+        """Make a buffer with contents that came from another host."""
         number = self.buffer()
         self.devices.make(e.MakeBuffer(number, layout, None, ()))
         shards = {}
@@ -173,7 +173,7 @@ class Rig:
         self, plan: Plan, step: int, inputs: Sequence[int], *, placeholders: bool = False, donate: bool = True,
         sizes: tuple[int, ...] = (),
     ) -> tuple[int, tuple[int, ...]]:  # fmt: skip
-        """Launches; returns seq and outputs."""
+        """Launch, and return seq and outputs."""
         gang = plan.steps[step]
         assert isinstance(gang, Gang)
         seq, outputs = self.seq(), tuple(self.buffer() for _ in gang.outputs)
@@ -184,7 +184,7 @@ class Rig:
         return seq, outputs
 
     def run(self, plan: Plan, *arguments: int) -> list[int]:
-        """Launches all gangs of a plan, without waiting; returns the results' buffers."""
+        """Launch all gangs of a plan, without waiting. Return the buffers of the results."""
         known = dict(enumerate(arguments))
         for step, gang in enumerate(plan.steps):
             assert isinstance(gang, Gang)
@@ -193,7 +193,7 @@ class Rig:
         return [known[slot] for slot in plan.results]
 
     def settle(self) -> None:
-        """Waits until the enqueueing thread has done all commands."""
+        """Wait until the enqueueing thread has carried out all commands."""
         self.devices._line.ask(lambda: None)
 
     def array(self, number: int, layout: Layout) -> Any:

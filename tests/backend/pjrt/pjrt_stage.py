@@ -1,4 +1,4 @@
-"""Shared by the cases of `pjrt_cases` and `pjrt_troubles`: a host of eight CPU devices, and a program for it."""
+"""What `pjrt_cases` and `pjrt_troubles` share: a host of eight CPU devices, and a program for it."""
 
 from __future__ import annotations
 

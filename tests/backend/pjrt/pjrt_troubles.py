@@ -1,4 +1,4 @@
-"""What real devices do when something fails or changes. Run by `test_pjrt.py`, in a child."""
+"""What real devices do when something fails or changes. `test_pjrt.py` runs these tests in a child process."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ __all__ = ["rig", "shared"]  # fixtures
 # --- failures ------------------------------------------------------------------------------------------------------
 
 
-def test_a_launch_with_placeholders_runs_with_whatever_is_there(rig: Rig) -> None:
+def test_a_launch_with_placeholders_runs_whatever_inputs_are_there(rig: Rig) -> None:
     plan = rig.ready(adding(donate=(0,)), Out(0), ident=80)
     seq, (made,) = rig.launch(plan, 0, [99999], placeholders=True)
     assert rig.wait(e.Finished, seq=seq).blame is None
     assert rig.array(made, layout(ROWS)).shape == (8, 4)
 
 
-def test_an_input_that_is_missing_is_blamed_and_its_gang_runs_all_the_same(rig: Rig) -> None:
+def test_a_missing_input_is_blamed_and_its_gang_still_runs(rig: Rig) -> None:
     plan = rig.ready(adding(), Out(0), ident=81)
     seq, (made,) = rig.launch(plan, 0, [99999])
     blame = rig.wait(e.Finished, seq=seq).blame
@@ -44,7 +44,7 @@ def test_an_input_that_is_missing_is_blamed_and_its_gang_runs_all_the_same(rig: 
         rig.devices.shards(made)
 
 
-def test_what_came_and_cannot_be_used_is_told_by_who_reads_it(rig: Rig) -> None:
+def test_a_gang_that_reads_a_spoilt_buffer_reports_its_cause(rig: Rig) -> None:
     plan = rig.ready(adding(), Out(0), ident=81)
     x = rig.buffer()
     rig.devices.make(e.MakeBuffer(x, layout(ROWS), None, ()))
@@ -53,7 +53,7 @@ def test_what_came_and_cannot_be_used_is_told_by_who_reads_it(rig: Rig) -> None:
     assert rig.wait(e.Finished, seq=seq).blame.cause == "9 rows go to shard 1, and its capacity is 8"
 
 
-def test_behind_a_launch_that_failed_nothing_is_launched_until_it_is_abandoned(rig: Rig) -> None:
+def test_nothing_is_launched_behind_a_failed_launch_until_it_is_abandoned(rig: Rig) -> None:
     plan = rig.ready(adding(), Out(0), ident=82)
     unknown = adding().plan(HERE, Out(0), ident=83)  # never compiled
     x = rig.literal(layout(ROWS), ARRAY)
@@ -77,7 +77,7 @@ def test_behind_a_launch_that_failed_nothing_is_launched_until_it_is_abandoned(r
     rig.devices.free(void)
 
 
-def test_a_program_that_fails_is_blamed_in_the_users_words_and_its_readers_go_on(rig: Rig) -> None:
+def test_a_program_that_raises_is_blamed_in_the_users_words_and_its_readers_go_on(rig: Rig) -> None:
     plan = rig.ready(adding(), Out(0), ident=84)
     x = rig.literal(layout(ROWS), ARRAY)
     rig.settle()
@@ -110,7 +110,7 @@ class _Failing:
     ],
     ids=["synthetic", "garbage", "other results"],
 )
-def test_code_that_cannot_be_is_refused_by_name(rig: Rig, fn: Any, exported: bytes, words: str) -> None:
+def test_invalid_code_is_refused_by_name(rig: Rig, fn: Any, exported: bytes, words: str) -> None:
     work = Work(MESH, ROWS)
     work.call("bad", fn, [Arg(0)], [ROWS], [ROWS] * (2 if fn else 1), exported=exported)
     if fn:
@@ -122,7 +122,7 @@ def test_code_that_cannot_be_is_refused_by_name(rig: Rig, fn: Any, exported: byt
     assert words in said.blame.cause
 
 
-def test_code_that_takes_other_arrays_than_the_plan_says_is_refused(rig: Rig) -> None:
+def test_code_for_other_arrays_than_those_of_the_plan_is_refused(rig: Rig) -> None:
     work, other = Work(MESH, ROWS), value((8, 8))
     work.call("bad", add_sum, [Arg(0)], [other], [other])
     node = work.nodes[0]
@@ -132,7 +132,7 @@ def test_code_that_takes_other_arrays_than_the_plan_says_is_refused(rig: Rig) ->
     assert "takes float32[8, 8], but the plan gives it float32[8, 4]" in said.blame.cause
 
 
-def test_code_that_takes_more_memory_than_there_is_is_refused() -> None:
+def test_code_that_needs_more_memory_than_there_is_is_refused() -> None:
     rig = Rig(DEVICES, memory=20)
     assert rig.devices.about().memory == 20
     work = adding()
@@ -161,7 +161,7 @@ class _Stuck:
         return self.over.is_set()
 
 
-def test_who_stands_behind_what_is_stuck_goes_on_when_it_is_abandoned() -> None:
+def test_a_gang_behind_stuck_ones_goes_on_when_they_are_abandoned() -> None:
     told: list[e.Event] = []
     waiting, stuck, also = completions.Completions(told.append), _Stuck(), _Stuck()
     done = jnp.int32(0)
@@ -182,7 +182,7 @@ def test_who_stands_behind_what_is_stuck_goes_on_when_it_is_abandoned() -> None:
     waiting.end()
 
 
-def test_what_is_over_when_it_is_handed_over_is_told_at_once_but_never_ahead_of_others() -> None:
+def test_a_gang_that_is_already_over_is_reported_at_once_but_never_ahead_of_others() -> None:
     told: list[e.Event] = []
     waiting, stuck, done = completions.Completions(told.append), _Stuck(), jnp.int32(0).block_until_ready()
     waiting.add(completions.Flight(1, done, (), multi=True, together=True, name="g"))
@@ -196,7 +196,7 @@ def test_what_is_over_when_it_is_handed_over_is_told_at_once_but_never_ahead_of_
     waiting.end()
 
 
-def test_a_launch_that_waits_for_room_is_let_go_when_it_is_abandoned() -> None:
+def test_a_launch_that_waits_for_room_is_released_when_it_is_abandoned() -> None:
     waiting, stuck = completions.Completions(lambda event: None), _Stuck()
     for seq in range(completions.OUTSTANDING):
         assert waiting.room(seq)
@@ -222,14 +222,14 @@ def _until(true: Any) -> None:
     assert true()
 
 
-def test_never_as_many_programs_outstanding_as_hang_jax() -> None:
+def test_fewer_programs_are_outstanding_than_would_hang_jax() -> None:
     assert completions.OUTSTANDING < 32
 
 
 # --- rows, and epochs ------------------------------------------------------------------------------------------------
 
 
-def test_rows_are_counted_by_where_they_go(rig: Rig) -> None:
+def test_rows_are_counted_by_their_target(rig: Rig) -> None:
     # two shards, each on two devices
     source = Layout((8, 3), "int32", line(0, 0, 4), (2, 2), sharding(("x", "")))
     target = Layout((16, 3), "int32", line(0, 8, 16), (16,), Sharding(((0,), ())))  # on two other hosts
@@ -242,7 +242,7 @@ def test_rows_are_counted_by_where_they_go(rig: Rig) -> None:
     assert said.pieces == ((1, 1, 24), (2, 9, 12), (2, 16 + 9, 24), (2, 16 + 15, 12))
 
 
-def test_a_row_for_a_shard_that_is_not_there_is_blamed(rig: Rig) -> None:
+def test_a_row_for_a_shard_that_does_not_exist_is_blamed(rig: Rig) -> None:
     source = Layout((8, 3), "int32", line(0, 0, 4), (4,), Sharding(((0,), ())))
     buffer = rig.literal(source, np.full((8, 3), 4, np.int32))
     rig.devices.count(e.CountRows(6, buffer, source, (), source))
@@ -250,7 +250,7 @@ def test_a_row_for_a_shard_that_is_not_there_is_blamed(rig: Rig) -> None:
     assert blame == Blame("user", "dest names shard 4, but there are only 4")
 
 
-def test_a_host_that_is_alone_keeps_arrays_and_code_over_epochs(rig: Rig) -> None:
+def test_a_single_host_keeps_arrays_and_code_over_epochs(rig: Rig) -> None:
     plan = rig.ready(adding(), Out(0), ident=90)
     x = rig.literal(layout(ROWS), ARRAY)
     rig.devices.reform(e.Reform(1, ((0, 1),), ()), WorldSpec(1, "", [0], 0, {0: range(DEVICES)}))
@@ -260,7 +260,7 @@ def test_a_host_that_is_alone_keeps_arrays_and_code_over_epochs(rig: Rig) -> Non
     np.testing.assert_array_equal(rig.array(made, layout(ROWS)), ARRAY + ARRAY.sum())
 
 
-def test_the_same_code_of_another_plan_is_not_compiled_again(rig: Rig) -> None:
+def test_the_same_code_in_another_plan_is_not_compiled_again(rig: Rig) -> None:
     work = Work(MESH, ROWS)
     work.call("triple", lambda x: 3 * x, [Arg(0)], [ROWS], [ROWS])
     rig.ready(work, Out(0), ident=91)
@@ -280,7 +280,7 @@ def test_compiled_code_is_kept_on_disk(tmp_path: Path) -> None:
     jax.config.update("jax_compilation_cache_dir", None)  # type: ignore[no-untyped-call]
 
 
-def test_a_gang_names_its_layouts_by_slot(rig: Rig) -> None:
+def test_layouts_of_a_gang_are_matched_by_slot(rig: Rig) -> None:
     """An array that is equal on every device under another layout is launched without a resharding."""
     flat, square = value((8, 4), ("x", "")), value((8, 4), ("xy", ""))
     work = Work((8,), flat)
@@ -311,11 +311,13 @@ def test_a_gang_names_its_layouts_by_slot(rig: Rig) -> None:
         ("x must not be negative", True, "user"),
     ],
 )
-def test_a_failure_is_a_peers_only_where_there_are_peers(text: str, together: bool, code: str) -> None:
+def test_a_failure_is_blamed_on_a_peer_only_where_there_are_peers(
+    text: str, together: bool, code: str
+) -> None:
     assert jax_errors.of(ValueError(text), together=together).code == code
 
 
-def test_what_a_compiler_says_at_length_is_cut() -> None:
+def test_a_long_message_of_the_compiler_is_cut() -> None:
     cause = jax_errors.of(RuntimeError("x" * 100_000)).cause
     assert len(cause) < 2 * jax_errors.LONGEST
     assert "100014 characters in all" in cause

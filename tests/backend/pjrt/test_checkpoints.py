@@ -1,4 +1,4 @@
-"""Checkpoints on real devices: the cases are in `pjrt_checkpoints`, and run in a child with eight devices."""
+"""Checkpoints on real devices. The tests are in `pjrt_checkpoints`, and run in a child process with eight devices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from .test_pjrt import ENVIRONMENT, PATIENCE, ROOT
 
 
-def test_all() -> None:
+def test_all_cases_pass_in_a_child_process() -> None:
     file = Path(__file__).with_name("pjrt_checkpoints.py")
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(file)]
     ran = subprocess.run(

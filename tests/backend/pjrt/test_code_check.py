@@ -1,5 +1,5 @@
-"""A child process reads and compiles clients' code before the agent does: what passes, what does not, and what
-happens to a child that code breaks."""
+"""A child process reads and compiles clients' code before the agent does: which code passes, which does not, and what
+happens to a child that the code breaks."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def good() -> bytes:
 # --- what code may call ---------------------------------------------------------------------------------------------
 
 
-def test_of_all_foreign_functions_that_jax_calls_stable_it_is_said_whether_clients_may_call_them() -> None:
+def test_each_foreign_function_that_jax_calls_stable_is_decided_upon() -> None:
     inside: Any = importlib.import_module("jax._src.export._export")
     stable = inside._CUSTOM_CALL_TARGETS_GUARANTEED_STABLE
     assert set(targets.WITHHELD) <= stable
@@ -105,13 +105,13 @@ def test_of_all_foreign_functions_that_jax_calls_stable_it_is_said_whether_clien
     assert not any(map(targets.is_callback, targets.ALLOWED))
 
 
-def test_code_that_calls_what_is_on_the_list_passes(gate: CodeGate) -> None:
+def test_code_that_calls_a_listed_function_passes(gate: CodeGate) -> None:
     solves = plain(lambda x: x + jnp.linalg.cholesky(jnp.eye(8, dtype=x.dtype) * 4)[0])
     assert b"lapack_spotrf_ffi" in solves
     check(gate, solves)
 
 
-def test_code_that_calls_something_else_is_refused_and_says_what_would_allow_it(gate: CodeGate) -> None:
+def test_code_that_calls_any_other_function_is_refused_and_told_how_to_allow_it(gate: CodeGate) -> None:
     said = refusal(gate, calling(WITHHELD), "guess")
     assert said.startswith("the code of computation 'guess' is refused: it calls 'tf.call_tf_function'")
     assert "runs TensorFlow in the agent" in said
@@ -120,7 +120,7 @@ def test_code_that_calls_something_else_is_refused_and_says_what_would_allow_it(
     assert "'never_heard_of', which is not on the list" in said
 
 
-def test_what_the_agent_allows_passes_the_list_and_comes_to_the_compiler() -> None:
+def test_a_function_that_the_agent_allows_passes_the_list_and_reaches_the_compiler() -> None:
     allowing = CodeGate(Rules(("never_heard_of",)), "cpu", None)
     try:
         said = refusal(allowing, calling("never_heard_of"), "guess")
@@ -131,7 +131,7 @@ def test_what_the_agent_allows_passes_the_list_and_comes_to_the_compiler() -> No
         allowing.close()
 
 
-def test_callbacks_into_python_are_refused_whatever_is_allowed(gate: CodeGate) -> None:
+def test_callbacks_into_python_are_always_refused(gate: CodeGate) -> None:
     with pytest.raises(
         (ValueError, NotImplementedError), match=r"callback|AbstractMesh"
     ):  # JAX does not export such code: it is forged
@@ -164,7 +164,7 @@ def test_code_that_is_too_large_is_refused(gate: CodeGate) -> None:
     assert said.endswith("but at most 1048576 are allowed")
 
 
-def test_code_for_accelerators_is_traced_for_them_though_none_is_here() -> None:
+def test_code_for_accelerators_is_checked_on_a_machine_without_one() -> None:
     tpu = CodeGate(Rules(), "tpu", None)
     try:
         check(tpu, plain(lambda x: jnp.tanh(x) * jnp.linalg.norm(x)))
@@ -174,7 +174,7 @@ def test_code_for_accelerators_is_traced_for_them_though_none_is_here() -> None:
         tpu.close()
 
 
-# --- bytes that are no code -----------------------------------------------------------------------------------------
+# --- bytes that are not code ----------------------------------------------------------------------------------------
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -184,16 +184,14 @@ def test_random_bytes_are_refused_by_name(gate: CodeGate, junk: bytes) -> None:
         assert "computation 'junk'" in refusal(gate, junk, "junk")
 
 
-def test_code_that_is_cut_short_is_refused(gate: CodeGate, good: bytes) -> None:
+def test_truncated_code_is_refused(gate: CodeGate, good: bytes) -> None:
     for size in range(1, len(good) * 3 // 4, len(good) // 12):  # the last bytes are its name, and padding
         assert "computation 'cut'" in refusal(gate, good[:size], "cut")
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4))
-def test_code_that_is_spoilt_does_no_harm_here(
-    gate: CodeGate, good: bytes, spoilt: list[tuple[float, int]]
-) -> None:
+def test_damaged_code_does_no_harm_here(gate: CodeGate, good: bytes, spoilt: list[tuple[float, int]]) -> None:
     """Some of it ends the child: JAX's reader is not made for such bytes."""
     broken, said = bytearray(good), "computation 'spoilt'"
     for where, byte in spoilt:
@@ -208,7 +206,7 @@ def test_code_that_is_spoilt_does_no_harm_here(
 # --- a child that fails ---------------------------------------------------------------------------------------------
 
 
-def test_a_child_that_is_killed_while_it_checks_ends_that_check_alone(gate: CodeGate) -> None:
+def test_a_child_that_is_killed_during_a_check_ends_only_that_check(gate: CodeGate) -> None:
     victim, code = child_of(gate), fresh()
     os.kill(victim, signal.SIGSTOP)  # so that the child stays in the middle of the next question
     with asking(gate, code, "unlucky") as said:
@@ -218,10 +216,10 @@ def test_a_child_that_is_killed_while_it_checks_ends_that_check_alone(gate: Code
     assert gate.pid not in (0, victim)
 
 
-def test_a_child_that_has_ended_is_started_again_without_a_word(gate: CodeGate) -> None:
+def test_a_child_that_has_ended_is_started_again_silently(gate: CodeGate) -> None:
     victim = child_of(gate)
     os.kill(victim, signal.SIGKILL)
-    until(lambda: gate.pid == 0)
+    wait_until(lambda: gate.pid == 0)
     assert child_of(gate) != victim
 
 
@@ -240,26 +238,26 @@ def fresh() -> bytes:
 
 @contextmanager
 def asking(gate: CodeGate, code: bytes, name: str) -> Iterator[list[str]]:
-    """Within the block the gate waits for its child; after it, the list has the gate's answer."""
+    """Within the block, the gate waits for its child. After it, the list has the gate's answer."""
     said: list[str] = []
     thread = threading.Thread(target=lambda: said.append(refusal(gate, code, name)))
     thread.start()
     child = gate._child
     assert child is not None
-    until(child._busy.locked)
+    wait_until(child._busy.locked)
     yield said
     thread.join(PATIENCE)
     assert said, "the check has not ended"
 
 
-def until(over: Callable[[], bool]) -> None:
+def wait_until(over: Callable[[], bool]) -> None:
     end = time.monotonic() + PATIENCE
     while not over():
         assert time.monotonic() < end
         time.sleep(0.005)
 
 
-def test_a_child_that_does_not_answer_is_ended_and_the_computation_named(good: bytes) -> None:
+def test_a_child_that_does_not_answer_is_ended_and_the_computation_is_named(good: bytes) -> None:
     """The limit is too short for any compilation."""
     hasty = CodeGate(Rules(seconds=0.001), "cpu", None)
     try:
@@ -274,7 +272,7 @@ def test_a_child_that_does_not_answer_is_ended_and_the_computation_named(good: b
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux keeps to this limit")
-def test_a_compiler_that_takes_too_much_memory_ends_alone(good: bytes) -> None:
+def test_a_compiler_that_takes_too_much_memory_ends_only_its_own_process(good: bytes) -> None:
     narrow = CodeGate(Rules(memory=1 << 20), "cpu", None)
     try:
         said = refusal(narrow, good, "huge")
@@ -328,7 +326,7 @@ time.sleep(600)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_child_ends_with_its_agent_even_in_the_middle() -> None:
+def test_a_child_ends_with_its_agent_even_in_the_middle_of_a_check() -> None:
     root = Path(__file__).parents[3]
     with subprocess.Popen(
         [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, cwd=root,

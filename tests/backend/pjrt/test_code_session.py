@@ -43,7 +43,7 @@ def borrowed(x: Any) -> Any:
     return call(x)
 
 
-def test_code_that_is_refused_ends_its_program_by_name_and_the_session_goes_on(tmp_path: Path) -> None:
+def test_refused_code_fails_its_program_by_name_and_the_session_goes_on(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     ones = np.ones(4, np.float32)
 
@@ -59,7 +59,7 @@ def test_code_that_is_refused_ends_its_program_by_name_and_the_session_goes_on(t
             _kill(checker)
             assert np.asarray(solved(doubled(ones))).tolist() == [1.0] * 4
             assert children_of(agent, CHECKER) not in ([], [checker])
-        # the agent has found what its child had compiled, and compiled nothing itself
+        # the agent loaded what its child had compiled, and compiled nothing itself
         assert len(compiled) == 1
 
     async def drive() -> None:
@@ -114,7 +114,7 @@ def test_a_number_of_devices_that_an_agent_is_given_comes_before_that_of_its_env
 
 
 @pytest.mark.full
-def test_all_that_trusted_clients_can_do_others_can_do_too() -> None:
+def test_untrusted_clients_can_do_all_that_trusted_clients_can() -> None:
     words = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "tests.backend.pjrt.pjrt_checked"]
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", *words, str(ROOT / "tests" / "backend" / "pjrt" / "pjrt_cases.py")], cwd=ROOT,
@@ -125,7 +125,7 @@ def test_all_that_trusted_clients_can_do_others_can_do_too() -> None:
 
 
 def _kill(pid: int) -> None:
-    """Kills a process, and waits until none of its threads is left."""
+    """Kill a process, and wait until none of its threads is left."""
     os.kill(pid, signal.SIGKILL)
     end = time.monotonic() + PATIENCE
     while len(threads := list(Path(f"/proc/{pid}").glob("task/*"))) > 1 or _name(pid):

@@ -1,4 +1,4 @@
-"""Which clients' code is trusted, and what is remembered of code that was checked before."""
+"""Which clients' code is trusted, and which verdicts on code are remembered."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["good"]  # a fixture
 # --- what is remembered ---------------------------------------------------------------------------------------------
 
 
-def test_code_is_looked_at_once_on_a_machine(tmp_path: Path, good: bytes) -> None:
+def test_code_is_checked_once_on_a_machine(tmp_path: Path, good: bytes) -> None:
     bad = calling(WITHHELD)
     first, second, third = (CodeGate(Rules(), "cpu", tmp_path) for _ in range(3))
     try:
@@ -43,7 +43,7 @@ def test_code_is_looked_at_once_on_a_machine(tmp_path: Path, good: bytes) -> Non
             gate.close()
 
 
-def test_what_is_remembered_holds_for_the_same_rules_and_version_alone(
+def test_a_verdict_holds_only_for_the_same_rules_and_versions(
     good: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan, _ = plan_of(good)
@@ -61,7 +61,7 @@ def test_what_is_remembered_holds_for_the_same_rules_and_version_alone(
     assert len(others | {key(Rules())} - {here}) == 4
 
 
-def test_verdicts_outlive_a_process_but_not_those_of_a_day_on_which_something_went_wrong(
+def test_verdicts_outlive_a_process_unless_the_check_itself_failed(
     tmp_path: Path,
 ) -> None:
     fine, wrong = Verdict("refused", 1, "why"), Verdict("room")
@@ -73,7 +73,7 @@ def test_verdicts_outlive_a_process_but_not_those_of_a_day_on_which_something_we
         assert slot.verdict == fine
 
 
-def test_who_finds_somebody_at_the_same_code_waits_for_a_while(tmp_path: Path) -> None:
+def test_a_process_waits_a_while_for_another_that_checks_the_same_code(tmp_path: Path) -> None:
     ours, theirs = Verdicts(tmp_path), Verdicts(tmp_path)
     with theirs.about("key", PATIENCE) as slot:
         with ours.about("key", 0.05) as other:  # the other process is stuck
@@ -91,7 +91,7 @@ def test_who_finds_somebody_at_the_same_code_waits_for_a_while(tmp_path: Path) -
     assert heard == [Verdict("ok")]
 
 
-def test_a_folder_into_which_others_may_write_is_not_believed(tmp_path: Path) -> None:
+def test_a_cache_folder_that_others_may_write_is_not_trusted(tmp_path: Path) -> None:
     folder = tmp_path / verdicts.FOLDER
     folder.mkdir()
     folder.chmod(0o777)
@@ -115,7 +115,7 @@ def test_a_folder_into_which_others_may_write_is_not_believed(tmp_path: Path) ->
         ("--trust-clients --bind 0.0.0.0:1", True),
     ],
 )
-def test_clients_are_trusted_where_they_can_only_be_ours(words: str, trusted: bool) -> None:
+def test_clients_are_trusted_where_only_the_owner_can_connect(words: str, trusted: bool) -> None:
     chosen = agent_cli.options().parse_args(["--controller", "head:1", *words.split()])
     assert (rules_of(chosen) is None) is trusted
 
@@ -123,13 +123,13 @@ def test_clients_are_trusted_where_they_can_only_be_ours(words: str, trusted: bo
 @pytest.mark.parametrize(
     "words", [[], ["--trust-clients"], ["--no-trust-clients", "--allow-custom-call", "a"]]
 )
-def test_what_is_said_to_seaway_up_is_said_to_its_agents(words: list[str]) -> None:
+def test_seaway_up_passes_its_trust_options_to_its_agents(words: list[str]) -> None:
     parser = argparse.ArgumentParser()
     cluster.add(parser.add_subparsers())
     assert words_of(parser.parse_args(["up", *words])) == words
 
 
-def test_options_say_what_code_may_do_and_take() -> None:
+def test_options_set_what_code_may_call_and_how_much_it_may_take() -> None:
     words = (
         "--controller head:1 --allow-custom-call a --allow-custom-call b --check-seconds 5 --check-memory 7"
     )

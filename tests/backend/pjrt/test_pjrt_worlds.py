@@ -1,4 +1,4 @@
-"""Processes form one world through a coordination process, lose a member, and form another."""
+"""Processes form one world through a coordination process, lose a member, and form another world."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def all_of(members: list[Member], *words: Any) -> list[Any]:
     return [member.answer() for member in members]
 
 
-def test_the_coordination_process_says_its_port_and_ends_with_its_input(stage: Stage) -> None:
+def test_the_coordination_process_prints_its_port_and_ends_when_its_input_closes(stage: Stage) -> None:
     service, address = stage.coordination(2)
     assert int(address.rpartition(":")[2]) > 0
     assert service.end() == 0
@@ -107,7 +107,7 @@ def test_the_coordination_process_says_its_port_and_ends_with_its_input(stage: S
         (["--members", "1", "--bind", "203.0.113.1"], "203.0.113.1"),
     ],
 )
-def test_a_coordination_process_that_cannot_be_says_why(words: list[str], text: str) -> None:
+def test_a_coordination_process_that_cannot_start_says_why(words: list[str], text: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "backend.coordination.service", *words],
         cwd=ROOT,
@@ -119,7 +119,7 @@ def test_a_coordination_process_that_cannot_be_says_why(words: list[str], text: 
     assert text in ran.stderr
 
 
-def test_a_world_outlives_its_service_and_a_member_and_keeps_what_lies_on_the_others(stage: Stage) -> None:
+def test_a_world_outlives_its_service_and_the_next_one_keeps_the_arrays_of_its_members(stage: Stage) -> None:
     first, second = members = [stage.member(0), stage.member(1)]
     old, address = stage.coordination(2)
     assert all_of(members, "reform", 0, address, [0, 1]) == [[0, 1], [0, 1]]
@@ -187,7 +187,7 @@ def test_a_world_that_never_forms_is_left_for_the_next(stage: Stage) -> None:
     assert first.end() == 0
 
 
-def test_a_world_that_changes_while_code_is_compiled_leaves_no_backend_behind(stage: Stage) -> None:
+def test_a_world_that_changes_during_a_compilation_leaves_no_backend_behind(stage: Stage) -> None:
     (member,) = members = [stage.member(0)]
     all_of(members, "reform", 0, stage.coordination(1)[1], [0])
     (before,) = all_of(members, "threads")

@@ -1,4 +1,4 @@
-"""The example programs' computations pass the TPU compiler, in the way of a host with TPUs.
+"""The computations of the example programs pass the TPU compiler, by the path that a host with TPUs takes.
 
 Needs libtpu; nothing runs on a TPU. The results of these computations are checked elsewhere, on CPU devices.
 """
@@ -40,7 +40,7 @@ def codes(program: Path, *calls: str) -> list[str]:
     return ran.stdout.splitlines()
 
 
-def test_the_papers_example(tmp_path: Path) -> None:
+def test_the_papers_example_compiles(tmp_path: Path) -> None:
     program = tmp_path / "paper.py"
     program.write_text(PAPER)
     made = codes(program, "call")
@@ -48,7 +48,7 @@ def test_the_papers_example(tmp_path: Path) -> None:
     assert all(": 2 TPUs" in line for line in made)
 
 
-def test_a_transformer_data_parallel_and_as_a_pipeline() -> None:
+def test_a_transformer_compiles_data_parallel_and_as_a_pipeline() -> None:
     made = codes(ROOT / "examples/transformer.py", "on_one_island", "on_two_islands")
     assert any(line.startswith("data_parallel: 4 TPUs, gives [0") for line in made), "donates its state"
     assert {line.partition(":")[0] for line in made} >= {"data_parallel", "update0", "update1"}

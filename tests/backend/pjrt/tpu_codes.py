@@ -1,10 +1,10 @@
-"""Compiles all code of an example program for TPUs. It runs in a process of its own, since libtpu is loaded only
+"""Compiles all code of an example program for TPUs. It runs in a process of its own, since libtpu can be loaded only
 once.
 
     python -m tests.backend.pjrt.tpu_codes examples/experts.py NAME ...
 
-Calls the program's functions NAME in a session on this machine's CPU, whose client exports for TPUs, too. Then it
-passes the controller's plans and code to the TPU compiler, in the way of a host with TPUs. Prints a line for each
+Calls the program's functions NAME in a session on this machine's CPU, whose client exports for TPUs too. Then it passes
+the controller's plans and code to the TPU compiler, by the path that a host with TPUs takes. Prints a line for each
 code.
 """
 

@@ -17,7 +17,7 @@ from backend.wire.call_messages import Enrol, Find, Keep, Status
 from core.client.client_limits import Submitted
 from core.model.program import Sharding, SliceSpec, Value
 from core.protocol import effects as e
-from tests.backend.cluster import chain, cluster, until
+from tests.backend.cluster import chain, cluster, wait_until
 
 TINY = np.arange(8, dtype=np.float32)
 
@@ -36,7 +36,7 @@ def test_a_program_runs_on_all_hosts(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_run_needs_what_another_has_made_and_nobody_waits_in_between(tmp_path: Path) -> None:
+def test_a_run_that_needs_the_result_of_another_is_sent_without_waiting_for_it(tmp_path: Path) -> None:
     async def run() -> None:
         async with cluster(tmp_path) as found:
             user = found.user()
@@ -53,8 +53,8 @@ def test_a_run_needs_what_another_has_made_and_nobody_waits_in_between(tmp_path:
     asyncio.run(run())
 
 
-def test_contents_go_straight_between_client_and_hosts(tmp_path: Path) -> None:
-    """Timed devices keep no contents, so zeros of the right size come back, and none of them through the
+def test_contents_travel_directly_between_client_and_hosts(tmp_path: Path) -> None:
+    """Timed devices keep no contents, so zeros of the right size come back, and none of them pass through the
     controller."""
 
     async def run() -> None:
@@ -71,7 +71,7 @@ def test_contents_go_straight_between_client_and_hosts(tmp_path: Path) -> None:
             buffer = user.call(put)
             request = user.call(lambda client, now: client.get(buffer, now))
             await user.until(lambda effect: isinstance(effect, e.Received) and effect.blame is None)
-            assert await until(lambda: user.remote.taken(request) is not None or None)
+            assert await wait_until(lambda: user.remote.taken(request) is not None or None)
             assert found.server.node.carried == [0, 0]
             assert sum(agent.node.carried[0] for agent in found.agents.values()) == array.nbytes
 
@@ -88,7 +88,7 @@ def test_a_host_that_is_cut_off_for_less_than_its_lease_loses_nothing(tmp_path: 
                 runs.append(user.submit(program, TINY.tobytes()))
                 if number % 10 == 5:
                     for outbox in list(found.server.node._outboxes.values()):
-                        outbox.put(None)  # ends all connections of the controller
+                        outbox.put(None)  # end all connections of the controller
                 await asyncio.sleep(0.002)
             for each in runs:
                 assert (await user.ended(each.run)).blame is None
@@ -96,13 +96,13 @@ def test_a_host_that_is_cut_off_for_less_than_its_lease_loses_nothing(tmp_path: 
     asyncio.run(run())
 
 
-def test_a_host_that_dies_fails_what_it_had_by_name_and_a_new_one_takes_its_place(tmp_path: Path) -> None:
+def test_a_host_that_dies_fails_its_runs_by_name_and_a_new_one_takes_its_place(tmp_path: Path) -> None:
     async def run() -> None:
         async with cluster(tmp_path, lease=1_000_000_000) as found:
             user = found.user()
             program = user.call(lambda client, now: client.register(chain(2000, 4), now))
             first = user.submit(program, TINY.tobytes())
-            await until(
+            await wait_until(
                 lambda: found.agents[1].devices.usage()["gangs"]
             )  # before that, it would wait for the host
             await found.agents[1].stop()
@@ -119,7 +119,7 @@ def test_a_host_that_dies_fails_what_it_had_by_name_and_a_new_one_takes_its_plac
     asyncio.run(run())
 
 
-def test_what_an_agent_asks_for_must_be_there(tmp_path: Path) -> None:
+def test_an_agent_that_asks_for_a_taken_or_unknown_place_is_refused(tmp_path: Path) -> None:
     async def run() -> None:
         async with cluster(tmp_path, islands=2) as found:
             with pytest.raises(CallError, match="an agent named 'host-1' is here already"):
@@ -138,7 +138,7 @@ def test_what_an_agent_asks_for_must_be_there(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_stranger_without_the_token_gets_nowhere(tmp_path: Path) -> None:
+def test_a_stranger_without_the_token_is_refused(tmp_path: Path) -> None:
     async def run() -> None:
         async with cluster(tmp_path, access=Access("sesame")) as found:
             channel = Access().channel(found.server.address)
@@ -158,7 +158,7 @@ def test_a_stranger_without_the_token_gets_nowhere(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_nobody_can_speak_as_a_host_or_as_another_client(tmp_path: Path) -> None:
+def test_no_peer_can_speak_as_a_host_or_as_another_client(tmp_path: Path) -> None:
     async def run() -> None:
         async with cluster(tmp_path) as found:
             user = found.user()
@@ -187,7 +187,7 @@ def test_nobody_can_speak_as_a_host_or_as_another_client(tmp_path: Path) -> None
     [b"", b"\xff" * 40, envelopes.encode([envelopes.Packet(b"\x94\x01\x02\xc2\x93")]),
      envelopes.encode([envelopes.Address("host/0", "127.0.0.1:1")]), envelopes.encode([envelopes.Packet(b"")])],
 )  # fmt: skip
-def test_nonsense_on_a_stream_ends_that_client_and_nobody_else(tmp_path: Path, nonsense: bytes) -> None:
+def test_nonsense_on_a_stream_ends_only_that_client(tmp_path: Path, nonsense: bytes) -> None:
     async def run() -> None:
         async with cluster(tmp_path) as found:
             user = found.user()

@@ -59,7 +59,7 @@ def test_the_jobset_probes_the_controller_where_it_listens() -> None:
     assert {"containerPort": 29000} in controller["ports"]
 
 
-def test_the_slurm_script_is_a_script_with_options_that_our_programs_have() -> None:
+def test_the_slurm_script_is_valid_and_uses_options_that_our_programs_have() -> None:
     script = DEPLOY / "slurm.sh"
     subprocess.run(["bash", "-n", str(script)], check=True)
     text = script.read_text()
@@ -81,11 +81,11 @@ def test_the_slurm_script_is_a_script_with_options_that_our_programs_have() -> N
         ({"SLURM_PROCID": "2", "SLURM_NTASKS": "8"}, TpuSeat(2, 8)),
     ],
 )
-def test_an_agent_finds_its_place(env: dict[str, str], found: TpuSeat) -> None:
+def test_an_agent_finds_its_place_from_the_environment(env: dict[str, str], found: TpuSeat) -> None:
     assert seat(env) == found
 
 
-def test_contradictions_are_named() -> None:
+def test_contradictory_places_are_named() -> None:
     with pytest.raises(
         AccessRefused, match="TPU_WORKER_ID is 4, but TPU_WORKER_HOSTNAMES names only 2 hosts"
     ):
@@ -94,7 +94,7 @@ def test_contradictions_are_named() -> None:
         seat({"TPU_WORKER_ID": "x"})
 
 
-def test_a_rank_is_a_place_in_an_island() -> None:
+def test_a_rank_becomes_a_place_in_an_island() -> None:
     enrolment = Enrolment(small(2, 4, 2), lambda host: False)
 
     def enrol(**more: Any) -> int:
@@ -142,7 +142,7 @@ def cluster_of(path: Path) -> Cluster:
     return controller_cli.cluster_of(controller_cli.options().parse_args(["--cluster", str(path)]))
 
 
-def test_a_simulator_s_file_serves_and_what_it_leaves_out_is_said_once(
+def test_a_simulators_file_configures_a_cluster_and_the_missing_parts_are_named_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "mine.toml"
@@ -150,7 +150,7 @@ def test_a_simulator_s_file_serves_and_what_it_leaves_out_is_said_once(
     assert cluster_of(path) == Cluster.from_table(
         {"island": [{"name": "local", "kind": "cpu", "hosts": 2, "devices_per_host": 2}]}
     )
-    assert said(caplog) == [
+    assert warnings_in(caplog) == [
         f"{path}: only the simulator reads name, note, machine, dcn, shared, profile; a real cluster leaves that out"
     ]
 
@@ -168,7 +168,7 @@ def test_a_simulator_s_file_serves_and_what_it_leaves_out_is_said_once(
         (b"", "a cluster needs an island"),
     ],
 )
-def test_what_is_wrong_with_a_file_names_it(tmp_path: Path, text: bytes, says: str) -> None:
+def test_an_invalid_file_is_named_with_the_mistake(tmp_path: Path, text: bytes, says: str) -> None:
     path = tmp_path / "mine.toml"
     path.write_bytes(text)
     with pytest.raises(Impossible) as refused:
@@ -181,7 +181,7 @@ def test_what_is_wrong_with_a_file_names_it(tmp_path: Path, text: bytes, says: s
 
 
 def islands(*stated: str | None) -> Enrolment:
-    """Islands of one host with two devices each; None: their memory is not stated."""
+    """Islands of one host with two devices each. None: their memory is not stated."""
     table = [
         {"name": f"i{number}", "hosts": 1, "devices_per_host": 2}
         | ({} if memory is None else {"memory": memory})
@@ -194,7 +194,7 @@ def agent(memory: int, platform: str = "cuda", **more: Any) -> Enrol:
     return Enrol(f"gpu{memory}", 1, "a", platform, "", 2, memory, **more)
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.message for record in caplog.records if record.levelname == "WARNING"]
 
 
@@ -209,10 +209,10 @@ def test_an_agent_with_less_memory_than_the_file_says_is_refused_with_both_figur
     assert "agent 'gpu8589934592' has 8589934592 bytes (8.00 GiB) on each device" in text
     assert "the cluster's file says 17179869184 bytes (16.00 GiB) for island 'i0'" in text
     assert "Write memory = 8589934592 there" in text
-    assert enrolment.agents() == {}, "its number is free for another"
+    assert enrolment.agents() == {}, "its number is free for another agent"
 
 
-def test_one_that_was_here_and_has_less_now_is_refused_too() -> None:
+def test_an_agent_that_comes_back_with_less_memory_is_refused_too() -> None:
     enrolment = islands("16 GiB")
     whole = Enrol("a", 1, "a", "cuda", "", 2, 20 * GIB)
     assert enrolment.enrol(whole) == 0
@@ -224,17 +224,19 @@ def test_one_that_was_here_and_has_less_now_is_refused_too() -> None:
 def test_an_agent_takes_a_place_for_which_it_has_the_memory(caplog: pytest.LogCaptureFixture) -> None:
     enrolment = islands("16 GiB", "8 GiB")
     assert enrolment.enrol(agent(8 * GIB)) == 1
-    assert enrolment.enrol(agent(24 * GIB)) == 0, "more than was said is not used, and harms nobody"
-    assert said(caplog) == []
+    assert enrolment.enrol(agent(24 * GIB)) == 0, (
+        "memory beyond the stated amount is not used, and harms nothing"
+    )
+    assert warnings_in(caplog) == []
 
 
-def test_devices_of_unknown_memory_are_taken_at_the_file_s_word_and_that_is_said_once(
+def test_devices_of_unknown_memory_are_taken_at_the_files_word_and_one_line_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     enrolment = islands("16 GiB")
     for start in (1, 2):
         assert enrolment.enrol(Enrol("a", start, "a", "tpu", "", 2, 0)) == 0
-    (warning,) = said(caplog)
+    (warning,) = warnings_in(caplog)
     assert (
         "the cluster's file says 17179869184 bytes (16.00 GiB) for each of island 'i0', which is unchecked"
         in warning
@@ -242,20 +244,20 @@ def test_devices_of_unknown_memory_are_taken_at_the_file_s_word_and_that_is_said
 
 
 @pytest.mark.parametrize("platform", ["cpu", "timed"])
-def test_devices_without_memory_of_their_own_are_not_wondered_at(
+def test_devices_without_memory_of_their_own_cause_no_warning(
     platform: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert islands("16 GiB").enrol(agent(0, platform)) == 0
     assert islands(None).enrol(agent(0, platform)) == 0
-    assert said(caplog) == []
+    assert warnings_in(caplog) == []
 
 
 @pytest.mark.parametrize("has", [8 * GIB, 80 * GIB])
-def test_where_nobody_has_said_what_memory_there_is_another_than_the_assumed_is_named(
+def test_a_memory_that_differs_from_the_assumed_default_is_named(
     has: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert islands(None).enrol(agent(has)) == 0
-    (warning,) = said(caplog)
+    (warning,) = warnings_in(caplog)
     assert f"has {has} bytes" in warning
     assert "as if it were 17179869184 bytes (16.00 GiB), since no file says otherwise" in warning
     assert f"write memory = {has}" in warning

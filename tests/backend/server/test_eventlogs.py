@@ -24,7 +24,7 @@ from core.model.presets import small
 from core.record.eventlog import Diverged, LogError, replay, replayed
 from core.schedule.policy import Fifo, Policy, Ready, RoundRobin, Stride, Ticket
 from seaway.cli import main, replaying
-from tests.backend.cluster import chain, cluster, until
+from tests.backend.cluster import chain, cluster, wait_until
 from tests.backend.real import Real, real
 from tests.backend.test_faults import register, runs
 
@@ -46,7 +46,7 @@ class Picky(Oldest):
 
 
 def recorded(folder: Path, policy: Any = Stride, runs: int = 5, whole: bool = True) -> Path:
-    """The log of a real controller with two hosts and two clients; one of the hosts dies."""
+    """The log of a real controller with two hosts and two clients. One of the hosts dies."""
     path = folder / "run.log"
 
     async def drive() -> None:
@@ -57,10 +57,10 @@ def recorded(folder: Path, policy: Any = Stride, runs: int = 5, whole: bool = Tr
                 submitted = [user.submit(program, TINY.tobytes()) for _ in range(runs)]
                 assert (await user.ended(submitted[-1].run)).blame is None
             await found.agents[1].stop()
-            await until(lambda: not found.server.node.connected(1))
+            await wait_until(lambda: not found.server.node.connected(1))
             (folder / "order").write_text(found.server.controller.order.island(0))
             if not whole:
-                await until(lambda: path.stat().st_size > 100)
+                await wait_until(lambda: path.stat().st_size > 100)
                 (folder / "killed.log").write_bytes(path.read_bytes())
 
     asyncio.run(drive())
@@ -72,7 +72,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded(tmp_path_factory.mktemp("recorded"))
 
 
-def test_a_controller_does_again_what_it_did_to_the_byte(log: Path) -> None:
+def test_a_replay_gives_the_same_commands_to_the_byte(log: Path) -> None:
     found = eventlogs.read(log)
     assert found.about.policy == "core.schedule.policy.stride:Stride"
     kinds = {type(entry.event).__name__ for entry in found.entries}
@@ -83,7 +83,7 @@ def test_a_controller_does_again_what_it_did_to_the_byte(log: Path) -> None:
     assert not controller.state.runs, "all of them have ended, as they did then"
 
 
-def test_what_one_policy_did_another_does_not(log: Path) -> None:
+def test_a_replay_under_another_policy_differs(log: Path) -> None:
     """The check can fail: it finds a controller that differs in its window."""
     found = eventlogs.read(log)
 
@@ -95,7 +95,7 @@ def test_what_one_policy_did_another_does_not(log: Path) -> None:
         replay(found, other)
 
 
-def test_commands_show_it_and_run_it_again(
+def test_the_commands_of_seaway_show_a_log_and_replay_it(
     log: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert main(["log", str(log), "--kind", "Came", "--last", "60"]) == 0
@@ -118,7 +118,7 @@ def test_commands_show_it_and_run_it_again(
     assert "run 1, 'chain'" in said
 
 
-def test_what_cannot_be_replayed_is_refused_by_name(
+def test_a_log_that_cannot_be_replayed_is_refused_by_name(
     log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refused(*words: str) -> str:
@@ -143,7 +143,7 @@ def test_what_cannot_be_replayed_is_refused_by_name(
     assert "this log has" in refused("log", str(log), "--kind", "Nothing")
 
 
-def test_of_one_that_was_killed_what_there_is_is_replayed(
+def test_the_log_of_a_killed_controller_is_replayed_as_far_as_it_goes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = recorded(tmp_path, whole=False)
@@ -155,7 +155,7 @@ def test_of_one_that_was_killed_what_there_is_is_replayed(
     assert "the same commands, to the byte" in said
 
 
-def test_a_log_is_not_written_over(tmp_path: Path) -> None:
+def test_an_existing_log_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "there").write_text("")
     with pytest.raises(Impossible, match="is there already"):
         eventlogs.LogFile(tmp_path / "there")
@@ -164,7 +164,7 @@ def test_a_log_is_not_written_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", [Fifo, Stride, lambda: RoundRobin(lead=7), Oldest])
-def test_a_policy_is_made_again_with_its_settings(policy: Any) -> None:
+def test_a_replay_makes_the_policy_again_with_its_settings(policy: Any) -> None:
     about = eventlogs.about(small(2, 2, 1), Config(window=3), policy, 4)
     again = eventlogs.machine_of(about)
     made = again.state.islands[0].scheduler.policy
@@ -190,7 +190,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_session_with_a_policy_of_its_program_is_replayed(
+def test_a_session_with_the_users_own_policy_is_replayed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
@@ -208,7 +208,7 @@ def test_a_session_with_a_policy_of_its_program_is_replayed(
     assert "whose source has changed since" in capsys.readouterr().err
 
 
-def test_a_policy_that_is_another_now_or_cannot_be_made_is_named() -> None:
+def test_a_policy_that_has_changed_or_cannot_be_made_is_named() -> None:
     about = eventlogs.about(small(2, 2, 1), Config(), Oldest, 0)
     changed = argparse.Namespace(**{name: getattr(about, name) for name in about.__struct_fields__})
     changed.policy_source = "0" * 16
@@ -221,7 +221,7 @@ def test_a_policy_that_is_another_now_or_cannot_be_made_is_named() -> None:
     assert isinstance(again.state.islands[0].scheduler.policy, Picky)
 
 
-def test_a_difference_is_shown_with_what_came_before_it(log: Path) -> None:
+def test_a_difference_is_shown_with_the_events_before_it(log: Path) -> None:
     found = eventlogs.read(log)
     controller = eventlogs.machine_of(found.about)
     other = type(controller)(controller.cluster, Stride, Config(window=1))
@@ -239,7 +239,7 @@ def test_a_difference_is_shown_with_what_came_before_it(log: Path) -> None:
 ROOM = 1 << 15  # bytes that a file may have; the kernel refuses more, as with a full disk
 
 
-def test_a_log_that_cannot_be_written_any_more_is_told_of_everywhere_and_the_service_goes_on(
+def test_a_log_that_cannot_be_written_any_more_is_reported_everywhere_and_the_service_goes_on(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "run.log"
@@ -301,7 +301,7 @@ print(*[f"{each.filename} {each.lineno}: {each.message}" for each in caught])
 """
 
 
-def test_a_session_s_end_says_that_its_log_is_not_whole(tmp_path: Path) -> None:
+def test_the_end_of_a_session_says_that_its_log_is_incomplete(tmp_path: Path) -> None:
     path = tmp_path / "run.log"
     done = subprocess.run(
         [sys.executable, "-c", SESSION, str(path)], capture_output=True, text=True, timeout=60, check=False,

@@ -1,4 +1,4 @@
-"""Tools for operators of a cluster: figures, health, the trace from another machine, cancelling a client's runs."""
+"""Tools for operators of a cluster: metrics, health, the trace from another machine, cancelling a client's runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from backend.server.controller_cli import bounds_of
 from backend.wire.call_messages import PAIRS, CancelCall, CancelReply, Recorded, RecordedPage
 from core.model.errors import Impossible
 from core.record.trace import Trace
-from tests.backend.cluster import cluster, until
+from tests.backend.cluster import cluster, wait_until
 from tests.backend.real import Real, real
 from tests.backend.test_faults import TINY, begun, endless, register, runs
 
@@ -31,7 +31,7 @@ from .test_programs import seaway
 CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
 
 
-def test_figures_are_there_for_prometheus_and_runs_can_be_cancelled_from_outside(tmp_path: Path) -> None:
+def test_prometheus_gets_metrics_and_an_operator_can_cancel_runs(tmp_path: Path) -> None:
     async def work(found: Real) -> None:
         place = re.search(r"http://\S+", found.controller.line())
         assert place is not None
@@ -85,19 +85,19 @@ def figure(text: str, name: str) -> float:
 
 
 @pytest.mark.parametrize(("text", "place"), [("9100", ("127.0.0.1", 9100)), ("0.0.0.0:1", ("0.0.0.0", 1))])
-def test_figures_stay_on_this_machine_unless_an_address_is_given(text: str, place: tuple[str, int]) -> None:
+def test_metrics_stay_on_this_machine_unless_an_address_is_given(text: str, place: tuple[str, int]) -> None:
     assert metrics.place_of(text) == place
     assert metrics.protected(text) == (place[0] == "127.0.0.1")
 
 
 @pytest.mark.parametrize("text", ["x", ":1", "1.2.3.4:70000", "-1"])
-def test_a_port_that_cannot_be_is_named(text: str) -> None:
+def test_an_invalid_port_is_named(text: str) -> None:
     with pytest.raises(AccessRefused, match=f"--metrics-port {text}: a port"):
         metrics.place_of(text)
 
 
 @pytest.mark.parametrize("request_", [b"", b"GET", b"POST /metrics HTTP/1.1\r\n\r\n", b"\xff" * 20_000])
-def test_what_is_no_request_for_figures_gets_none(request_: bytes) -> None:
+def test_a_request_for_anything_else_gets_no_metrics(request_: bytes) -> None:
     async def work() -> bytes:
         server = await metrics.serve("0", dict)
         async with server:
@@ -116,7 +116,7 @@ def test_what_is_no_request_for_figures_gets_none(request_: bytes) -> None:
     assert asyncio.run(work()).split(b"\r\n")[0] in (b"", b"HTTP/1.1 405 Method Not Allowed")
 
 
-def test_health_is_told_of_the_controller_and_of_each_island(tmp_path: Path) -> None:
+def test_health_is_reported_for_the_controller_and_for_each_island(tmp_path: Path) -> None:
     def request(service: str) -> bytes:
         return bytes((0x0A, len(service))) + service.encode() if service else b""
 
@@ -141,7 +141,7 @@ def test_health_is_told_of_the_controller_and_of_each_island(tmp_path: Path) -> 
     asyncio.run(work())
 
 
-def test_whoever_probes_needs_no_token_for_that_and_for_nothing_else(tmp_path: Path) -> None:
+def test_a_probe_needs_no_token_and_everything_else_does(tmp_path: Path) -> None:
     async def work() -> None:
         async with (
             cluster(tmp_path, agents=False, access=Access("sesame")) as found,
@@ -156,7 +156,7 @@ def test_whoever_probes_needs_no_token_for_that_and_for_nothing_else(tmp_path: P
     asyncio.run(work())
 
 
-def test_only_so_many_may_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_watchers_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "WATCHERS", 2)
 
     async def work() -> None:
@@ -202,7 +202,7 @@ def test_the_metrics_port_answers_probes_too(well: bool, status: bytes) -> None:
     assert asyncio.run(work()).split(b"\r\n")[0] == b"HTTP/1.1 " + status
 
 
-def test_how_long_steps_took_is_told_to_sessions_elsewhere(tmp_path: Path) -> None:
+def test_connected_sessions_learn_how_long_steps_took(tmp_path: Path) -> None:
     async def work() -> None:
         async with cluster(tmp_path) as found:
             user = found.user()
@@ -218,7 +218,7 @@ def test_how_long_steps_took_is_told_to_sessions_elsewhere(tmp_path: Path) -> No
     asyncio.run(work())
 
 
-def test_the_trace_travels_in_pages_and_is_the_same_where_it_arrives(tmp_path: Path) -> None:
+def test_the_trace_travels_in_pages_and_arrives_unchanged(tmp_path: Path) -> None:
     async def work() -> None:
         async with cluster(tmp_path) as found:
             found.server._shelf = trace_export.SnapshotShelf(page=200)
@@ -269,7 +269,7 @@ def test_one_run_of_a_client_is_cancelled_and_the_others_go_on(tmp_path: Path) -
             user = found.user()
             program = register(user, 300)
             first, second = user.submit(program, TINY), user.submit(program, TINY)
-            await until(lambda: len(found.server.controller.state.runs) == 2)
+            await wait_until(lambda: len(found.server.controller.state.runs) == 2)
             access = found.server.access
             async with access.channel(found.server.address) as channel:
                 done: CancelReply = await ask(channel, access, CancelCall("ann", second.run))
@@ -285,18 +285,18 @@ def test_one_run_of_a_client_is_cancelled_and_the_others_go_on(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("seconds", "floor"), [(600, 5_000_000_000), (30, 5_000_000_000), (2, 2_000_000_000)]
 )
-def test_a_hard_bound_is_what_was_asked_for(seconds: float, floor: int) -> None:
+def test_a_hard_bound_is_kept_as_given(seconds: float, floor: int) -> None:
     bounds = bounds_of(seconds)
     assert bounds.floor == floor
     assert bounds.hard * bounds.soft(0) == seconds * 1_000_000_000
 
 
-def test_a_hard_bound_that_cannot_be_is_named() -> None:
+def test_an_impossible_hard_bound_is_named() -> None:
     with pytest.raises(Impossible, match="--hard-bound 0: seconds, more than 0"):
         bounds_of(0)
 
 
-def test_a_step_that_outlasts_its_hard_bound_is_given_up_by_name(tmp_path: Path) -> None:
+def test_a_step_that_exceeds_its_hard_bound_is_given_up_by_name(tmp_path: Path) -> None:
     """Its host reports that it has launched, and never that it has finished."""
 
     async def work(found: Real) -> None:

@@ -1,5 +1,5 @@
-"""`--policy` on any command line: one of Seaway's by name, the user's own from a module or a file, or one line why
-not."""
+"""`--policy` on any command line: one of Seaway's by name, the user's own from a module or a file, or one line that
+says why not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ number = 3
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with policies, which is the current one and is not on Python's path."""
+    """A folder with policies. It is the current folder and is not on Python's path."""
     (tmp_path / "mine_here.py").write_text(MINE)
     (tmp_path / "helpers.py").write_text("DEPTH = 4\n")
     (tmp_path / "broken_here.py").write_text("raise SystemExit('not today')\n")
@@ -58,7 +58,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     ("text", "kind"),
     [("fifo", Fifo), ("stride:lead=3", Stride), ("Round-Robin:lead=2", RoundRobin), (" priority : age=2ms ", Priority)],
 )  # fmt: skip
-def test_ours_go_by_name_with_options(text: str, kind: type[Policy]) -> None:
+def test_built_in_policies_go_by_name_with_options(text: str, kind: type[Policy]) -> None:
     make = policy_from(text)
     assert type(make()) is kind
     assert make() is not make()
@@ -66,7 +66,7 @@ def test_ours_go_by_name_with_options(text: str, kind: type[Policy]) -> None:
 
 @pytest.mark.parametrize("where", ["mine_here", "mine_here.py", "./mine_here.py", "FOLDER/mine_here.py"])
 @pytest.mark.parametrize(("name", "kind"), [("Mine", "Mine"), ("tuned", "Priority"), ("made", "Priority")])
-def test_ones_own_is_found_in_a_module_of_this_folder_and_in_a_file(
+def test_a_users_policy_is_found_in_a_module_of_this_folder_and_in_a_file(
     where: str, name: str, kind: str, here: Path
 ) -> None:
     path = list(sys.path)
@@ -74,7 +74,7 @@ def test_ones_own_is_found_in_a_module_of_this_folder_and_in_a_file(
     made, other = make(), make()
     assert (type(made).__name__, made is not other) == (kind, True)
     assert made.depth == 4 if name == "Mine" else made.age == {"tuned": 5, "made": 7}[name]  # type: ignore[attr-defined]
-    assert sys.path == path, "this folder was there for that look alone"
+    assert sys.path == path, "this folder was on the path for that look-up only"
 
 
 def test_a_module_elsewhere_is_found_as_before(here: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_module_elsewhere_is_found_as_before(here: Path) -> None:
     assert type(policy_from("core.schedule.policy.stride:Stride")()) is Stride
 
 
-def test_files_of_one_name_keep_apart(here: Path) -> None:
+def test_policy_files_of_the_same_name_are_kept_apart(here: Path) -> None:
     other = here / "other"
     other.mkdir()
     (other / "mine_here.py").write_text(MINE.replace("ready.best()", "ready.heads()[0]"))
@@ -119,7 +119,7 @@ def test_files_of_one_name_keep_apart(here: Path) -> None:
         ("mine_here.py:Picky", "it is called without arguments; write a function that passes them"),
     ],
 )  # fmt: skip
-def test_what_is_none_is_named_with_what_to_write(text: str, says: str, here: Path) -> None:
+def test_a_wrong_policy_is_refused_with_the_forms_that_are_valid(text: str, says: str, here: Path) -> None:
     path, before = list(sys.path), set(sys.modules)
     with pytest.raises(Impossible) as caught:
         policy_from(text)
@@ -131,6 +131,6 @@ def test_what_is_none_is_named_with_what_to_write(text: str, says: str, here: Pa
     assert not [name for name in new if name.startswith("policy_file_") and "mine" not in name]
 
 
-def test_the_option_is_the_callers(here: Path) -> None:
+def test_the_error_names_the_option_that_was_used(here: Path) -> None:
     with pytest.raises(Impossible, match=r"^--recorded-policy absent\.py:Mine: there is no file absent\.py"):
         policy_from("absent.py:Mine", "--recorded-policy")

@@ -36,7 +36,7 @@ def seaway(*words: str, code: int = 0) -> str:
 
 @contextmanager
 def up(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Runs a whole cluster; yields its process, and its controller's address."""
+    """Run a whole cluster. Yields its process, and its controller's address."""
     command = [sys.executable, "-m", "seaway", "up", "--bind", "127.0.0.1:0", "--state", str(folder), *words]
     with (folder / "err").open("w") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
@@ -71,7 +71,7 @@ def agents_of(folder: Path) -> list[int]:
     return found
 
 
-def test_a_cluster_on_one_machine_comes_up_is_looked_at_and_ends(tmp_path: Path) -> None:
+def test_a_cluster_on_one_machine_comes_up_shows_its_status_and_ends(tmp_path: Path) -> None:
     log = str(tmp_path / "run.log")
     with up(tmp_path, "--platform", "timed", "--hosts", "3", "--islands", "2", "--record", log) as (
         process,
@@ -93,7 +93,7 @@ def test_a_cluster_on_one_machine_comes_up_is_looked_at_and_ends(tmp_path: Path)
     assert "the same commands, to the byte" in seaway("replay", log), "the controller has ended in order"
 
 
-def test_when_the_parent_is_killed_nothing_of_it_stays(tmp_path: Path) -> None:
+def test_when_the_parent_is_killed_all_its_processes_end(tmp_path: Path) -> None:
     with up(tmp_path, "--platform", "timed", "--hosts", "2") as (process, _):
         assert len(agents_of(tmp_path)) == 2
         process.kill()
@@ -123,16 +123,14 @@ def test_when_the_parent_is_killed_nothing_of_it_stays(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_command_line_that_cannot_be_is_refused_with_one_line(words: tuple[str, ...], says: str) -> None:
+def test_an_invalid_command_line_is_refused_with_one_line(words: tuple[str, ...], says: str) -> None:
     text = seaway(*words, code=2)
     assert says in text
     assert "Traceback" not in text
 
 
 @pytest.mark.parametrize("policy", ["mine:Mine", "mine.py:Mine"])
-def test_the_installed_command_finds_a_policy_in_the_folder_that_it_is_started_in(
-    policy: str, tmp_path: Path
-) -> None:
+def test_the_installed_command_finds_a_policy_in_the_current_folder(policy: str, tmp_path: Path) -> None:
     """`-P`: like an installed command, Python does not search the current folder by itself."""
     (tmp_path / "mine.py").write_text(
         "import seaway as sw\n\n\nclass Mine(sw.policies.Policy):\n    def pick(self, ready, now):\n"
@@ -151,7 +149,7 @@ def test_the_installed_command_finds_a_policy_in_the_folder_that_it_is_started_i
     assert line.startswith("controller at 127.0.0.1:"), errors
 
 
-def test_a_controller_that_starts_again_remembers_what_it_must(tmp_path: Path) -> None:
+def test_a_restarted_controller_remembers_what_it_must(tmp_path: Path) -> None:
     from backend.server.controller_cli import remembered
 
     first, second = remembered(tmp_path / "state"), remembered(tmp_path / "state")
@@ -160,7 +158,7 @@ def test_a_controller_that_starts_again_remembers_what_it_must(tmp_path: Path) -
     assert (tmp_path / "state" / "controller.json").stat().st_mode & 0o077 == 0
 
 
-def test_children_end_with_whoever_has_started_them(tmp_path: Path) -> None:
+def test_child_processes_end_with_their_parent(tmp_path: Path) -> None:
     children = Children(tmp_path)
     child = children.start("sleeper", "backend.agent.agent_cli", ["--help"])
     assert child.process.wait(PATIENCE) == 0

@@ -41,46 +41,46 @@ def filled(folder: Path, in_use: tuple[str, ...] = (), count: int = 5) -> CodeFo
     return found
 
 
-def there(folder: Path) -> list[int]:
+def stored(folder: Path) -> list[int]:
     return [number for number, name in enumerate(NAMES) if (folder / name).exists()]
 
 
-def test_what_was_left_longest_ago_goes_first(tmp_path: Path) -> None:
+def test_the_oldest_code_is_dropped_first(tmp_path: Path) -> None:
     kept = filled(tmp_path)
-    assert there(tmp_path) == [2, 3, 4]
+    assert stored(tmp_path) == [2, 3, 4]
     assert kept.find(NAMES[0]) is None
     assert kept.find(NAMES[4]) == CODES[4]
 
 
-def test_what_is_in_use_stays_however_old(tmp_path: Path) -> None:
+def test_code_in_use_stays_however_old_it_is(tmp_path: Path) -> None:
     filled(tmp_path, in_use=(NAMES[0],))
-    assert there(tmp_path) == [0, 3, 4]
+    assert stored(tmp_path) == [0, 3, 4]
 
 
-def test_what_is_left_again_is_not_old(tmp_path: Path) -> None:
+def test_code_that_is_uploaded_again_counts_as_new(tmp_path: Path) -> None:
     kept = filled(tmp_path, count=3)
     kept.keep(NAMES[0], CODES[0])
     kept.keep(NAMES[3], CODES[3])
-    assert there(tmp_path) == [0, 2, 3]
+    assert stored(tmp_path) == [0, 2, 3]
 
 
-def test_what_was_left_lately_stays_even_where_there_is_too_much(tmp_path: Path) -> None:
+def test_recent_code_stays_even_if_the_store_is_too_large(tmp_path: Path) -> None:
     kept = CodeFolder(tmp_path, 100)
     for name, code in zip(NAMES, CODES, strict=True):
         kept.keep(name, code)
-    assert there(tmp_path) == list(range(6))  # a message that names it may be on its way
+    assert stored(tmp_path) == list(range(6))  # a message that names it may be on its way
 
 
-def test_a_later_start_counts_what_is_there_and_clears_what_was_never_finished(tmp_path: Path) -> None:
+def test_a_restart_counts_the_stored_code_and_removes_unfinished_files(tmp_path: Path) -> None:
     filled(tmp_path, count=3)
     (tmp_path / "tmpabc").write_bytes(b"half")
     aged(tmp_path, "tmpabc", HOUR)
     CodeFolder(tmp_path, 350).keep(NAMES[3], CODES[3])
-    assert there(tmp_path) == [1, 2, 3]
+    assert stored(tmp_path) == [1, 2, 3]
     assert not (tmp_path / "tmpabc").exists()
 
 
-def test_in_memory_the_same_and_what_cannot_be_kept_is_refused() -> None:
+def test_a_store_in_memory_has_the_same_bounds_and_refuses_code_that_is_too_large() -> None:
     used: list[str] = []
     blobs = Blobs(250, lambda: used, lately=0)
     for code in CODES[:3]:
@@ -92,7 +92,7 @@ def test_in_memory_the_same_and_what_cannot_be_kept_is_refused() -> None:
         blobs.keep(CODES[3])
 
 
-def test_a_host_that_was_told_of_nobody_drops_nothing() -> None:
+def test_a_host_that_does_not_know_which_code_is_in_use_drops_nothing() -> None:
     blobs = Blobs(250)
     blobs.keep(CODES[0])
     blobs.keep(CODES[1])
@@ -125,7 +125,7 @@ def test_code_of_registered_programs_is_in_use(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
-def test_limits_are_mebibytes() -> None:
+def test_limits_are_in_mebibytes() -> None:
     chosen = options().parse_args(["--trace-limit", "3", "--code-limit", "-1"])
     assert mebibytes(chosen, "trace_limit") == 3 << 20
     with pytest.raises(Impossible, match="--code-limit -1: mebibytes, or 0 for no limit"):
@@ -135,7 +135,7 @@ def test_limits_are_mebibytes() -> None:
 # --- the lock of the folder ---------------------------------------------------------------------------------------
 
 
-def test_a_folder_is_one_controller_s_at_a_time_and_free_when_it_is_killed(tmp_path: Path) -> None:
+def test_a_folder_belongs_to_one_controller_at_a_time_and_is_free_when_that_is_killed(tmp_path: Path) -> None:
     """Whatever the addresses: the second controller is refused at once, and does not change the first one's state."""
     state, programs = tmp_path / "state", list[real.Program]()
 
@@ -166,7 +166,7 @@ def test_a_folder_is_one_controller_s_at_a_time_and_free_when_it_is_killed(tmp_p
             each.end()
 
 
-def test_children_of_a_process_that_is_gone_do_not_keep_its_folder(tmp_path: Path) -> None:
+def test_children_of_a_dead_process_do_not_keep_its_folder(tmp_path: Path) -> None:
     with HeldFolder(tmp_path):
         child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
         with pytest.raises(AccessRefused, match=f"is in use by process {os.getpid()}"):
@@ -178,7 +178,7 @@ def test_children_of_a_process_that_is_gone_do_not_keep_its_folder(tmp_path: Pat
         child.communicate()
 
 
-def test_a_folder_that_cannot_be_is_refused_by_name(tmp_path: Path) -> None:
+def test_an_invalid_folder_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(AccessRefused, match=f"--state {tmp_path / 'file'}: File exists"):
         HeldFolder(tmp_path / "file")

@@ -21,7 +21,7 @@ from backend.wire.call_messages import AboutReply, Described, Enrol, Enrolled, R
 from backend.wire.versions import HEADER, OTHER, mine
 from core.model.presets import small
 from core.record.eventcodec import fingerprint
-from tests.backend.cluster import cluster, until
+from tests.backend.cluster import cluster, wait_until
 from tests.backend.real import Program, Real, real
 from tests.backend.test_faults import register, runs
 
@@ -46,7 +46,7 @@ def kind(fields: list[Any]) -> types.ModuleType:
     return module
 
 
-def test_a_message_with_another_field_makes_another_protocol() -> None:
+def test_a_message_with_another_field_is_another_protocol_version() -> None:
     first = kind([("host", int)])
     assert fingerprint([first]) == fingerprint([kind([("host", int)])])
     others: list[list[Any]] = [[("host", str)], [("number", int)], [("host", int), ("rank", int)], []]
@@ -71,8 +71,8 @@ def test_an_agent_of_another_version_is_refused_in_one_line_and_does_not_try_aga
     asyncio.run(work())
 
 
-def test_agents_and_clients_do_not_go_on_with_a_controller_of_another_version(tmp_path: Path) -> None:
-    """A new controller replaces the one with which they enrolled: they learn of it when they reconnect."""
+def test_agents_and_clients_stop_when_their_controller_returns_as_another_version(tmp_path: Path) -> None:
+    """A new controller replaces the one with which they enrolled. They learn of it when they reconnect."""
 
     async def work(found: Real) -> None:
         user = found.user()
@@ -88,7 +88,7 @@ def test_agents_and_clients_do_not_go_on_with_a_controller_of_another_version(tm
                 assert agent.said().splitlines()[-1] == f"seaway agent: {there}"
                 assert agent.said().count("restarting") == 1
                 assert "Traceback" not in agent.said()
-            await until(lambda: user.failures)
+            await wait_until(lambda: user.failures)
             (failure,) = [str(each) for each in user.failures[:1]]
             assert failure == f"{found.address} refuses us: {there}"
         finally:
@@ -101,7 +101,7 @@ def test_agents_and_clients_do_not_go_on_with_a_controller_of_another_version(tm
     asyncio.run(drive())
 
 
-def test_a_program_of_another_version_is_told_so_when_it_connects(
+def test_a_program_of_another_version_is_refused_when_it_connects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def work() -> None:
@@ -115,12 +115,12 @@ def test_a_program_of_another_version_is_told_so_when_it_connects(
                 f"Seaway {OTHERS} "
                 f"asks: {FIX}"
             )
-            assert (await found.status())["islands"], "whoever asks how things are may be of any version"
+            assert (await found.status())["islands"], "a caller of any version may ask for the status"
 
     asyncio.run(work())
 
 
-def test_who_does_not_say_its_version_is_refused_before_its_message_is_read(tmp_path: Path) -> None:
+def test_a_peer_that_states_no_version_is_refused_before_its_message_is_read(tmp_path: Path) -> None:
     async def work() -> None:
         async with cluster(tmp_path) as found, Access().channel(found.server.address) as channel:
             unknown = "Seaway of an older version, which does not say which, asks"

@@ -1,4 +1,4 @@
-"""When calls leave: the first ones at once; those that nobody answers ever more seldom, and ever more together."""
+"""When calls leave: the first ones at once. While nobody answers, messages become fewer and larger."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WIDTH, LINGER = 4, 1_000
 
 
 class Calling:
-    """Calls in, and the sizes of the messages that left for them."""
+    """Calls, and the sizes of the messages that left for them."""
 
     def __init__(self, width: int) -> None:
         self.out: list[Command] = []
@@ -35,22 +35,22 @@ class Calling:
         return [len(getattr(message, "calls", (message,))) for message in messages]
 
     def until(self, end: int, every: int) -> list[int]:
-        """A user calls without a pause, and hears nothing."""
+        """Call without a pause and without answers until this time."""
         sizes: list[int] = []
         for run, now in enumerate(range(0, end, every), 1):
             sizes += self.call(run, now)
         return sizes
 
 
-def test_who_calls_faster_than_he_is_answered_sends_few_messages() -> None:
+def test_calls_that_are_faster_than_answers_leave_in_few_messages() -> None:
     """A thousand calls in 100 lingerings would be 400 messages if each lingered as long as the first."""
     sizes = Calling(WIDTH).until(100 * LINGER, every=LINGER // 10)
     assert sizes[:WIDTH] == [1] * WIDTH, "the first leave at once"
-    assert len(sizes) <= WIDTH * 9, "each four linger twice as long as those before, up to the bound"
+    assert len(sizes) <= WIDTH * 9, "each four messages wait twice as long as those before, up to the bound"
 
 
-def test_a_call_leaves_at_once_just_as_if_it_had_gathered_first() -> None:
-    """`call` has a short way for a lone call."""
+def test_a_call_leaves_at_once_just_as_if_it_had_been_batched_first() -> None:
+    """`call` has a short path for a single call."""
     short, long = Calling(WIDTH), Calling(WIDTH)
     for run, now in enumerate(range(0, 100 * LINGER, LINGER // 3), 1):
         long.gather(run)
@@ -71,11 +71,11 @@ def test_no_call_waits_longer_than_the_bound() -> None:
         assert wake is not None
         assert now < wake <= now + MOST * LINGER
         now = wake
-        assert calling.send(now), "what gathered leaves when the bound has passed"
+        assert calling.send(now), "the calls that were collected leave when the bound has passed"
         now += MOST * LINGER
 
 
-def test_an_answer_makes_the_next_ones_as_quick_as_the_first() -> None:
+def test_after_an_answer_the_next_calls_leave_as_quickly_as_the_first() -> None:
     calling = Calling(1)
     calling.until(20 * LINGER, every=LINGER // 10)
     for run in range(1, 201):

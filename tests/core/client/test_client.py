@@ -1,4 +1,4 @@
-"""A client: names are given at once, small calls travel together, each run ends once, errors name the fix."""
+"""A client: it names results at once, batches small calls, ends each run once, and its errors name the fix."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def program(args: int = 1, results: int = 1, donate: tuple[int, ...] = ()) -> Pr
 
 
 class Session:
-    """A client whose connection is up, and what it sent."""
+    """A client whose connection is open, and what it sent."""
 
     def __init__(self, connected: bool = True, **limits: int) -> None:
         self.client = Client("me", Cluster(), weight=2, limits=Limits(get_retries=0, **limits))
@@ -83,7 +83,8 @@ class Session:
             assert self.note(Opened(7, 0)) == []
 
     def hear(self, event: Event) -> list[Command]:
-        """What it says to its user and to the controller; not what it does with contents."""
+        """Give the client a message. Returns what it says to its user and to the controller, but not its orders for
+        contents."""
         return [each for each in self.client.handle(event, self.now) if not of_contents(each)]
 
     def note(self, *notes: Any) -> list[Command]:
@@ -113,7 +114,7 @@ class Session:
 # --- calls ------------------------------------------------------------------------------------------------
 
 
-def test_names_come_back_at_once_and_the_call_leaves_at_once() -> None:
+def test_results_have_names_at_once_and_the_call_leaves_at_once() -> None:
     session = Session()
     assert session.client.register(program(), 0) == 1
     assert session.submit(b"x" * 16) == (1, (1,))
@@ -123,13 +124,13 @@ def test_names_come_back_at_once_and_the_call_leaves_at_once() -> None:
     ]  # fmt: skip
 
 
-def test_results_that_nobody_wants_have_no_name() -> None:
+def test_unwanted_results_have_no_name() -> None:
     session = Session()
     session.program(results=3)
     assert session.submit(b"x" * 16, keep=(True, False, True)).results == (1, 0, 2)
 
 
-def test_a_call_tells_what_it_waited_for_and_how_long_it_thought() -> None:
+def test_a_call_records_how_long_it_waited_and_how_long_its_user_thought() -> None:
     session = Session()
     session.program(args=0)
     runs = [session.submit().run for _ in range(2)]
@@ -146,7 +147,7 @@ def test_a_call_tells_what_it_waited_for_and_how_long_it_thought() -> None:
     assert (second.waited, second.think) == ((), 30)
 
 
-def test_a_put_and_a_get_are_announced_and_their_contents_travel_elsewhere() -> None:
+def test_a_put_and_a_get_are_announced_and_their_contents_travel_separately() -> None:
     session = Session()
     buffer = session.put()
     request = session.client.get(buffer, 0)
@@ -159,7 +160,7 @@ def test_a_put_and_a_get_are_announced_and_their_contents_travel_elsewhere() -> 
     ]
 
 
-def test_what_the_controller_says_of_waits_is_told_in_words() -> None:
+def test_waits_reported_by_the_controller_are_put_into_words() -> None:
     session = Session()
     assert session.note(Waiting(3, "memory"), Stalled(3, "f", "mul", "pod", ((4, 6),), "no answer")) == [
         Tell("run 3 waits: memory", passing=True),
@@ -170,7 +171,7 @@ def test_what_the_controller_says_of_waits_is_told_in_words() -> None:
     ]
 
 
-def test_cancel_is_said_once_and_the_run_still_ends() -> None:
+def test_cancel_is_sent_once_and_the_run_still_ends() -> None:
     session = Session()
     session.program(args=0)
     run = session.submit().run
@@ -178,11 +179,11 @@ def test_cancel_is_said_once_and_the_run_still_ends() -> None:
     session.client.cancel(run, 0)
     assert session.sent()[1:] == [Cancel(run)]
     assert session.note(Ended(run, BAD)) == [RunEnded(run, BAD)]
-    session.client.cancel(run, 0)  # too late, and no harm
+    session.client.cancel(run, 0)  # too late, and harmless
     assert session.sent() == []
 
 
-def test_the_rest_of_the_calls_pass_through() -> None:
+def test_all_other_calls_are_sent_as_they_are() -> None:
     session = Session()
     name = session.program()
     session.client.release_slice("s", 0)
@@ -193,7 +194,7 @@ def test_the_rest_of_the_calls_pass_through() -> None:
 # --- batching ---------------------------------------------------------------------------------------------
 
 
-def test_calls_gather_while_the_pipe_is_full_and_leave_together_when_a_message_lands() -> None:
+def test_calls_collect_while_messages_are_in_flight_and_leave_together_when_one_lands() -> None:
     session = Session(pipe=2)
     session.note()
     session.hear(Called())
@@ -223,7 +224,7 @@ def test_a_message_that_nothing_answers_counts_as_landed_after_a_while() -> None
     assert session.hear(Wakeup()) == [Send((CONTROLLER,), Release((buffer,)))]
 
 
-def test_a_message_has_a_limit_and_releases_merge() -> None:
+def test_a_message_has_a_size_limit_and_releases_are_merged() -> None:
     session = Session(pipe=1, batch=2)
     buffers = tuple(session.put() for _ in range(4))
     session.sent()
@@ -262,11 +263,11 @@ def test_puts_and_gets_are_bounded_too() -> None:
     assert session.note(Taking(buffer, 1, WHERE))[-1] == Unblocked()
     again = session.client.put(X, SLICE, 0)
     assert isinstance(again, int)
-    session.note(ContentsReady((again,), BAD))  # it will never be taken
+    session.note(ContentsReady((again,), BAD))  # too large for any time
     assert isinstance(session.client.put(X, SLICE, 0), int)
 
 
-def test_without_a_connection_calls_gather_within_bounds() -> None:
+def test_without_a_connection_calls_collect_within_bounds() -> None:
     session = Session(connected=False, max_runs=3)
     for _ in range(3):
         assert isinstance(session.client.register(program(), 0), int)
@@ -299,7 +300,7 @@ def test_without_a_connection_calls_gather_within_bounds() -> None:
         (lambda c: c.handle(Finished(1), 0), "not told of Finished"),
     ],
 )
-def test_a_mistake_names_its_fix_and_changes_nothing(call: Any, fix: str) -> None:
+def test_a_users_mistake_is_an_error_that_names_the_fix_and_changes_nothing(call: Any, fix: str) -> None:
     session = Session()
     session.program(args=2, results=2, donate=(1,))
     big = Program("g", (SLICE,), (), (Value((2048,), "float32"),), (), ())
@@ -320,7 +321,7 @@ def test_a_weight_is_at_least_one() -> None:
         Client("me", Cluster(), weight=0)
 
 
-def test_there_is_a_bound_on_programs() -> None:
+def test_the_number_of_programs_is_bounded() -> None:
     session = Session(max_programs=1)
     session.program()
     with pytest.raises(Illegal, match="unregister some first"):
@@ -337,7 +338,7 @@ def test_there_is_a_bound_on_programs() -> None:
     ],
     ids=lambda note: type(note).__name__,
 )  # fmt: skip
-def test_a_note_that_makes_no_sense_closes_the_controller_and_raises_nothing(note: Any) -> None:
+def test_an_invalid_message_closes_the_controller_and_raises_nothing(note: Any) -> None:
     session = Session()
     session.program(args=0)
     session.submit()
@@ -352,7 +353,7 @@ def test_a_note_that_makes_no_sense_closes_the_controller_and_raises_nothing(not
     assert session.note(Ended(2)) == []
 
 
-def test_refusals_are_passed_on_and_spoil_what_was_promised() -> None:
+def test_refusals_are_passed_on_and_fail_the_promised_results() -> None:
     session = Session()
     buffer = session.put()
     session.sent()
@@ -363,7 +364,7 @@ def test_refusals_are_passed_on_and_spoil_what_was_promised() -> None:
     assert session.note(Refused("program", 1, BAD)) == [CallRefused("program", 1, BAD)]
 
 
-def test_a_buffer_is_told_ready_once_and_may_be_lost_later() -> None:
+def test_a_buffer_is_reported_ready_once_and_may_be_lost_later() -> None:
     session = Session()
     buffer, other = session.put(), session.put()
     session.sent()
@@ -378,7 +379,7 @@ def test_a_buffer_is_told_ready_once_and_may_be_lost_later() -> None:
 # --- connections and ends ---------------------------------------------------------------------------------
 
 
-def test_what_was_called_before_the_connection_leaves_behind_open() -> None:
+def test_calls_before_the_connection_leave_after_open() -> None:
     session = Session(connected=False)
     session.client.register(program(args=0), 0)
     session.submit()
@@ -387,7 +388,7 @@ def test_what_was_called_before_the_connection_leaves_behind_open() -> None:
     ]  # fmt: skip
 
 
-def test_a_restarted_controller_hears_what_is_held_and_which_runs_are_open() -> None:
+def test_a_restarted_controller_is_told_held_buffers_and_open_runs() -> None:
     session = Session()
     session.program(args=0)
     session.submit()
@@ -409,7 +410,7 @@ def test_a_restarted_controller_hears_what_is_held_and_which_runs_are_open() -> 
     ]
 
 
-def test_nothing_is_in_flight_on_a_new_connection() -> None:
+def test_no_message_is_in_flight_on_a_new_connection() -> None:
     session = Session(pipe=1)
     session.program(args=0)
     session.hear(Disconnected(CONTROLLER))
@@ -418,7 +419,7 @@ def test_nothing_is_in_flight_on_a_new_connection() -> None:
     assert session.sent() == [Submit(1, 1, (), (1,))]
 
 
-def test_calls_that_had_not_left_are_not_part_of_what_a_restarted_controller_is_told_to_know() -> None:
+def test_calls_that_had_not_left_are_not_reported_as_known_to_a_restarted_controller() -> None:
     session = Session(pipe=100)
     for _ in range(3):
         session.program(donate=(0,))
@@ -451,7 +452,7 @@ def _flat(messages: list[Any]) -> list[Call]:
     return [call for m in messages for call in (m.calls if isinstance(m, Calls) else (m,))]
 
 
-def test_close_sends_what_has_gathered_and_every_run_ends() -> None:
+def test_close_sends_all_collected_calls_and_every_run_ends() -> None:
     session = Session(pipe=1)
     session.program(args=0)
     session.submit()
@@ -467,7 +468,7 @@ def test_close_sends_what_has_gathered_and_every_run_ends() -> None:
     assert session.client.state == "closed"
 
 
-def test_a_session_that_never_came_up_closes_by_itself() -> None:
+def test_a_session_that_never_opened_closes_by_itself() -> None:
     session = Session(connected=False)
     session.client.register(program(args=0), 0)
     session.submit()
@@ -486,7 +487,7 @@ def test_a_controller_that_goes_while_the_session_closes_ends_it() -> None:
     assert [type(e) for e in effects] == [Tell, RunEnded, BuffersReady]
 
 
-def test_who_is_blocked_when_the_session_ends_is_told() -> None:
+def test_blocked_callers_are_told_when_the_session_ends() -> None:
     session = Session(max_runs=1)
     session.program(args=0)
     session.submit()

@@ -1,4 +1,4 @@
-"""A client's share of the data plane, where it meets its session."""
+"""The part of a client that moves contents, where it meets its session."""
 
 from core.client.client import Client
 from core.client.client_limits import Limits
@@ -60,7 +60,7 @@ def ended(effects: list[Command]) -> list[Command]:
     return [effect for effect in effects if isinstance(effect, Received)]
 
 
-def test_a_get_on_its_way_dies_with_the_session() -> None:
+def test_a_get_under_way_fails_with_the_session() -> None:
     """A host that never heard of it, because the controller died, would never send."""
     client, _ = getting()
     lost = Blame("client-lost", "the connection to the controller was lost meanwhile")
@@ -71,7 +71,7 @@ def test_a_get_on_its_way_dies_with_the_session() -> None:
     assert ended(again) == []
 
 
-def test_the_loss_of_another_peer_is_no_loss_of_the_session() -> None:
+def test_the_loss_of_another_peer_does_not_end_the_session() -> None:
     client, _ = getting()
     assert ended(client.handle(Disconnected(7, "gone"), 0)) == []
     assert ended(client.handle(Disconnected(0, "gone"), 0)) == [
@@ -91,7 +91,7 @@ def putting() -> tuple[Client, int]:
     return client, buffer
 
 
-def test_a_put_that_has_failed_is_sent_no_further() -> None:
+def test_a_failed_put_is_not_sent_further() -> None:
     client, buffer = putting()
     lost = Blame("host-lost", "host 1 was lost", host=1)
     said = client.handle(Came(CONTROLLER, ContentsReady((buffer,), lost)), 0)
@@ -101,8 +101,8 @@ def test_a_put_that_has_failed_is_sent_no_further() -> None:
     assert spoilt
 
 
-def test_hosts_that_know_a_client_by_another_number_are_told_the_new_one_by_another_link() -> None:
-    """A word of the new session on a link of the old one would be taken for that one's."""
+def test_hosts_that_know_a_client_by_an_old_number_are_told_the_new_one_over_a_new_link() -> None:
+    """A message of the new session on a link of the old one would count for the old session."""
     client, _ = putting()
     client.handle(Disconnected(CONTROLLER, "nothing heard"), 0)
     client.handle(Connected(CONTROLLER), 0)
@@ -116,7 +116,7 @@ def test_hosts_that_know_a_client_by_another_number_are_told_the_new_one_by_anot
 # --- again -----------------------------------------------------------------------------------------------------
 
 
-def test_contents_that_broke_off_on_their_way_come_as_another_transfer() -> None:
+def test_contents_that_broke_off_are_sent_again_as_another_transfer() -> None:
     client = Client("a", Cluster())
     where = layout(line(0, 0, 4), sharding=SAME)
     client.handle(Connected(CONTROLLER), 0)

@@ -1,4 +1,4 @@
-"""Whatever a user calls and whatever breaks: the controller hears sense, and each run ends once."""
+"""Whatever a user calls and whatever breaks: the controller gets only valid messages, and each run ends once."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from .test_client import SLICE, WHERE, Session, X, program
 
 
 class Play:
-    """A user and a controller at random, and connections that break. The controller checks what it hears as
-    the real one does, and answers in any order."""
+    """A user and a controller at random, and connections that break. The controller checks each message as the real one
+    does, and answers in any order."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -143,7 +143,7 @@ class Play:
                     pass
 
     def hear(self, call: Any) -> None:
-        """As the real controller checks it: whoever names what it does not know is closed."""
+        """Check a message as the real controller does: a client that names an unknown thing is closed."""
         match call:
             case Open(held=held, open_runs=runs):
                 self.names = set(held)
@@ -175,7 +175,7 @@ class Play:
 
 @settings(max_examples=200)
 @given(st.integers(0, 2**32))
-def test_the_controller_never_hears_nonsense_and_every_run_ends_once(seed: int) -> None:
+def test_the_controller_gets_only_valid_messages_and_every_run_ends_once(seed: int) -> None:
     play = Play(Random(seed))
     for _ in range(60):
         play.step()

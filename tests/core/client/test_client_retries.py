@@ -1,4 +1,4 @@
-"""Runs that the cluster has failed are submitted again under the user's names; gets that broke off are asked again."""
+"""Runs that the cluster has failed are submitted again under the user's names. Gets that broke off are asked again."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def program(args: int = 1, results: int = 1, donate: tuple[int, ...] = ()) -> Pr
 
 
 class Session:
-    """A client whose connection is up, what it sent, and what it said."""
+    """A client whose connection is open, what it sent, and what it said."""
 
     def __init__(self, **limits: int) -> None:
         self.client = Client("me", Cluster(), limits=Limits(pipe=1000, **limits))
@@ -78,7 +78,7 @@ class Session:
         self.note(Opened(7, 0))
 
     def hear(self, event: Event) -> list[Command]:
-        """What the user is told; calls that leave are kept in `calls`."""
+        """Give the client a message. Returns what the user is told; calls that leave are kept in `calls`."""
         told = []
         for effect in self.client.handle(event, self.now):
             if of_contents(effect):
@@ -94,7 +94,7 @@ class Session:
         return self.hear(Came(CONTROLLER, Notes(notes)))
 
     def sent(self) -> list[Any]:
-        """What the calls just made have sent."""
+        """The messages that the calls just made have sent."""
         self.calls = []
         self.hear(Called())
         calls, self.calls = self.calls, []
@@ -123,7 +123,7 @@ class Session:
         return found
 
     def wait(self) -> list[Command]:
-        """Until the next try is due."""
+        """Let time pass until the next try is due."""
         due = self.client.next_wakeup()
         assert due is not None
         self.now = due
@@ -150,7 +150,7 @@ def test_a_run_that_the_cluster_failed_ends_once_with_the_result_of_its_next_try
 
 
 @pytest.mark.parametrize("code", INFRASTRUCTURE)
-def test_whatever_the_cluster_loses_is_a_reason(code: str) -> None:
+def test_a_run_is_tried_again_for_any_loss_in_the_cluster(code: str) -> None:
     session = Session()
     session.program()
     run = session.submit(LITERAL).run
@@ -158,7 +158,7 @@ def test_whatever_the_cluster_loses_is_a_reason(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", ["user", "refused", "no-memory", "timeout", "cancelled", "code"])
-def test_what_would_only_be_so_again_is_no_reason(code: str) -> None:
+def test_a_failure_that_would_repeat_is_not_tried_again(code: str) -> None:
     session = Session()
     session.program()
     run, results = session.submit(LITERAL)
@@ -166,7 +166,7 @@ def test_what_would_only_be_so_again_is_no_reason(code: str) -> None:
     assert session.note(Ended(run, blame)) == [RunEnded(run, blame), BuffersReady(results, blame)]
 
 
-def test_tries_are_bounded_further_apart_each_time_and_told_in_the_end() -> None:
+def test_tries_are_bounded_and_further_apart_each_time_and_the_last_error_tells_their_number() -> None:
     session = Session()
     session.program()
     run, results = session.submit(LITERAL)
@@ -192,14 +192,14 @@ def test_a_result_that_was_ready_and_is_made_again_is_the_same_future() -> None:
     session.program(results=2)
     run, (first, second) = session.submit(LITERAL)
     assert session.note(ContentsReady((first,))) == [BuffersReady((first,))]
-    assert session.note(ContentsReady((second,), LOST)) == []  # their run's end will tell
+    assert session.note(ContentsReady((second,), LOST)) == []  # the end of their run will say so
     session.note(Ended(run, LOST))
     session.wait()
     assert session.calls == [Release((first, second)), Submit(2, 1, (LITERAL,), (3, 4))]
     assert session.note(ContentsReady((3, 4)), Ended(2)) == [BuffersReady((first, second)), RunEnded(run)]
 
 
-def test_a_result_that_the_user_let_go_of_is_made_for_nobody() -> None:
+def test_a_released_result_is_not_made_again() -> None:
     session = Session()
     session.program(results=2)
     run, (first, second) = session.submit(LITERAL)
@@ -213,7 +213,7 @@ def test_a_result_that_the_user_let_go_of_is_made_for_nobody() -> None:
 # --- arguments ------------------------------------------------------------------------------------------------
 
 
-def test_arguments_are_held_until_the_run_has_ended_and_then_given_back() -> None:
+def test_arguments_are_held_until_the_run_has_ended_and_then_released() -> None:
     session = Session()
     session.program()
     buffer = session.put()
@@ -231,7 +231,7 @@ def test_arguments_are_held_until_the_run_has_ended_and_then_given_back() -> Non
     assert session.calls == [Release((buffer,))]
 
 
-def test_an_argument_that_was_lost_with_the_host_makes_the_failure_final_and_is_named() -> None:
+def test_an_argument_that_was_lost_with_its_host_makes_the_failure_final_and_is_named() -> None:
     session = Session()
     session.program()
     buffer = session.put()
@@ -242,7 +242,7 @@ def test_an_argument_that_was_lost_with_the_host_makes_the_failure_final_and_is_
     ]  # fmt: skip
 
 
-def test_so_does_one_of_which_that_is_heard_while_the_run_waits() -> None:
+def test_an_argument_that_is_lost_while_the_run_waits_makes_the_failure_final() -> None:
     session = Session()
     session.program()
     buffer = session.put()
@@ -252,7 +252,7 @@ def test_so_does_one_of_which_that_is_heard_while_the_run_waits() -> None:
     assert session.wait() == [RunEnded(run, LOST, ((buffer, "lost"),)), BuffersReady(results, LOST)]
 
 
-def test_what_was_donated_is_gone() -> None:
+def test_a_run_whose_argument_was_donated_is_not_tried_again() -> None:
     session = Session()
     session.program(donate=(0,))
     buffer = session.put()
@@ -308,13 +308,13 @@ def test_a_put_whose_contents_are_kept_is_put_again(donate: tuple[int, ...]) -> 
 # --- chains ---------------------------------------------------------------------------------------------------
 
 
-def test_a_later_run_that_reads_the_result_goes_again_behind_the_run_that_makes_it() -> None:
+def test_a_later_run_that_reads_the_result_is_submitted_again_behind_its_maker() -> None:
     session = Session()
     session.program()
     first, (x,) = session.submit(LITERAL)
     second, (y,) = session.submit(x)
     session.client.release((x,), 0)
-    told = session.note(Ended(second, LOST), Ended(first, LOST))  # whoever reads it may be told first
+    told = session.note(Ended(second, LOST), Ended(first, LOST))  # its reader may be told first
     assert [type(each) for each in told] == [RunAgain, RunAgain]
     session.wait()
     submits = [call for call in session.calls if isinstance(call, Submit)]
@@ -324,7 +324,7 @@ def test_a_later_run_that_reads_the_result_goes_again_behind_the_run_that_makes_
     )
 
 
-def test_a_run_without_retries_that_reads_it_has_failed_for_good() -> None:
+def test_a_run_without_retries_that_reads_a_lost_result_fails_for_good() -> None:
     session = Session()
     session.program()
     first, (x,) = session.submit(LITERAL)
@@ -333,7 +333,7 @@ def test_a_run_without_retries_that_reads_it_has_failed_for_good() -> None:
     assert told == [RunAgain(first, LOST, 1, FIRST), RunEnded(second, LOST)]
 
 
-def test_a_call_that_reads_what_is_to_be_made_again_is_blocked_until_then() -> None:
+def test_a_call_that_reads_a_result_to_be_made_again_is_blocked_until_then() -> None:
     session = Session()
     session.program()
     first, (x,) = session.submit(LITERAL)
@@ -342,13 +342,13 @@ def test_a_call_that_reads_what_is_to_be_made_again_is_blocked_until_then() -> N
     assert isinstance(blocked, Blocked)
     assert blocked.reason == "run 1 of 'f' is submitted again, and makes what this call reads"
     assert isinstance(session.client.get(x, 0), Blocked)
-    assert session.submit(LITERAL).run == 2  # others are not
+    assert session.submit(LITERAL).run == 2  # other calls are not
     assert session.wait() == [Unblocked()]
     session.submit(x)
     assert [call.args for call in session.sent()] == [(3,)]
 
 
-def test_what_reads_a_result_that_is_lost_for_good_fails_with_it() -> None:
+def test_runs_that_read_a_result_lost_for_good_fail_with_it() -> None:
     session = Session()
     session.program()
     first, (x,) = session.submit(LITERAL, retries=1)
@@ -362,7 +362,7 @@ def test_what_reads_a_result_that_is_lost_for_good_fails_with_it() -> None:
 # --- ends -----------------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_waits_can_be_cancelled() -> None:
+def test_a_run_that_waits_for_its_next_try_can_be_cancelled() -> None:
     session = Session()
     session.program()
     run, results = session.submit(LITERAL)
@@ -373,7 +373,7 @@ def test_a_run_that_waits_can_be_cancelled() -> None:
     assert session.client.next_wakeup() is None
 
 
-def test_the_try_that_is_under_way_is_the_one_that_is_cancelled() -> None:
+def test_cancel_reaches_the_try_that_is_under_way() -> None:
     session = Session()
     session.program()
     run, _ = session.submit(LITERAL)
@@ -381,12 +381,10 @@ def test_the_try_that_is_under_way_is_the_one_that_is_cancelled() -> None:
     session.wait()
     session.client.cancel(run, 0)
     assert session.sent()[-1] == Cancel(2)
-    assert isinstance(
-        session.note(Ended(2, LOST))[0], RunEnded
-    )  # it was lost all the same: nobody wants it again
+    assert isinstance(session.note(Ended(2, LOST))[0], RunEnded)  # it was lost as well: nobody wants it again
 
 
-def test_a_session_that_ends_ends_what_waits() -> None:
+def test_a_session_that_ends_also_ends_waiting_runs() -> None:
     session = Session()
     session.program()
     run, results = session.submit(LITERAL)
@@ -395,7 +393,7 @@ def test_a_session_that_ends_ends_what_waits() -> None:
     assert session.hear(Called()) == [RunEnded(run, LOST), BuffersReady(results, LOST)]
 
 
-def test_runs_that_wait_count_as_under_way() -> None:
+def test_runs_that_wait_for_their_next_try_count_as_under_way() -> None:
     session = Session(max_runs=1)
     session.program()
     run, _ = session.submit(LITERAL)
@@ -406,7 +404,7 @@ def test_runs_that_wait_count_as_under_way() -> None:
     assert session.note(Ended(2))[-1] == Unblocked()
 
 
-def test_a_program_that_was_unregistered_meanwhile_is_registered_for_the_run() -> None:
+def test_a_program_that_was_unregistered_meanwhile_is_registered_for_the_next_try() -> None:
     session = Session()
     name = session.program()
     run, _ = session.submit(LITERAL)
@@ -417,7 +415,7 @@ def test_a_program_that_was_unregistered_meanwhile_is_registered_for_the_run() -
     assert session.calls[2:] == [Submit(2, 2, (LITERAL,), (2,)), Unregister(2)]
 
 
-def test_a_restarted_controller_gets_what_it_lost_again() -> None:
+def test_a_restarted_controller_gets_again_what_it_lost() -> None:
     session = Session()
     session.program()
     buffer = session.put()
@@ -439,7 +437,7 @@ def test_a_restarted_controller_gets_what_it_lost_again() -> None:
 # --- gets -----------------------------------------------------------------------------------------------------
 
 
-def test_a_get_of_which_the_answer_was_lost_is_asked_again() -> None:
+def test_a_get_whose_answer_was_lost_is_asked_again() -> None:
     session = Session()
     buffer = session.put()
     request = session.get(buffer)
@@ -473,7 +471,7 @@ def test_a_get_of_a_result_that_is_made_again_waits_for_it() -> None:
     assert session.note(Sending(2, 9, WHERE)) == [GetComing(request, 9, WHERE)]
 
 
-def test_a_get_is_not_asked_again_for_ever() -> None:
+def test_the_number_of_tries_of_a_get_is_bounded() -> None:
     session = Session()
     buffer = session.put()
     request = session.get(buffer)

@@ -1,4 +1,4 @@
-"""Tests lowering by example: steps, slots, the order of steps, and which slot takes over whose memory."""
+"""Lowering by example: steps, slots, the order of steps, and which slot takes over whose memory."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ def lowered(program: Program, where: Sequence[Place] | None = None, *, fused: bo
     return lower(program, where, at_home(program, where), ident=1, fused=fused)
 
 
-def told(plan: Plan) -> list[str]:
+def steps_as_text(plan: Plan) -> list[str]:
     """Return a plan as lines of text: each step with what it reads, what it makes, and what it must follow."""
     lines = []
     for index, (step, after) in enumerate(zip(plan.steps, plan.after, strict=True)):
@@ -42,8 +42,8 @@ def told(plan: Plan) -> list[str]:
 # --- steps and moves --------------------------------------------------------------------------------------
 
 
-def test_a_chain_is_its_nodes() -> None:
-    assert told(lowered(chain(3))) == [
+def test_a_chain_has_one_step_for_each_node() -> None:
+    assert steps_as_text(lowered(chain(3))) == [
         "0 step 0: 0 -> 1",
         "1 step 1: 1 -> 2 after 0",
         "2 step 2: 2 -> 3 after 1",
@@ -56,7 +56,7 @@ def test_a_move_stands_right_behind_its_producer() -> None:
     x = b.call("make", "s", [b.arg("s", 4)])
     y = b.call("slow", "s", [x])
     z = b.call("use", "t", [x])
-    assert told(lowered(b.program(y, z))) == [
+    assert steps_as_text(lowered(b.program(y, z))) == [
         "0 make: 0 -> 1",
         "1 move to use: 1 -> 2 after 0",
         "2 slow: 1 -> 3 after 0",
@@ -64,11 +64,11 @@ def test_a_move_stands_right_behind_its_producer() -> None:
     ]
 
 
-def test_arguments_that_lie_elsewhere_move_first() -> None:
+def test_arguments_that_lie_elsewhere_are_moved_first() -> None:
     b = Build(s=2, t=2)
     x = b.call("first", "s", [b.arg("s", 4)])
     y = b.call("second", "t", [b.arg("s", 4), x])
-    assert told(lowered(b.program(y)))[0] == "0 move to second: 1 -> 2"
+    assert steps_as_text(lowered(b.program(y)))[0] == "0 move to second: 1 -> 2"
 
 
 def test_an_argument_may_lie_anywhere_in_any_sharding() -> None:
@@ -76,11 +76,11 @@ def test_an_argument_may_lie_anywhere_in_any_sharding() -> None:
     where = places(program)
     far = Layout((4,), "float32", line(3, 40, 8), (4, 2), Sharding(((0,),)))
     plan = lower(program, where, [far], ident=1)
-    assert told(plan) == ["0 move to step 0: 0 -> 1", "1 step 0: 1 -> 2 after 0"]
+    assert steps_as_text(plan) == ["0 move to step 0: 0 -> 1", "1 step 0: 1 -> 2 after 0"]
     assert (plan.slots[0].layout, plan.slots[1].layout) == (far, at_home(program, where)[0])
 
 
-def test_a_move_that_is_needed_twice_is_done_once() -> None:
+def test_a_move_that_is_needed_twice_is_made_once() -> None:
     b = Build(s=2, t=2)
     x = b.call("make", "s", [b.arg("s", 4, 4, split="0.")])
     y = b.call("one", "t", [x])
@@ -98,7 +98,7 @@ def test_a_move_that_is_needed_twice_is_done_once() -> None:
     assert plan.slots[1].senders == (1, 2)
 
 
-def test_a_move_is_one_whatever_its_target_is_called() -> None:
+def test_moves_to_the_same_place_are_one_move_whatever_the_slice_is_called() -> None:
     b = Build(s=2, t=4, u=(2, 2))
     x = b.call("make", "s", [b.arg("s", 8, 1)])
     y = b.call("one", "t", [x], wants=["0."])
@@ -107,7 +107,7 @@ def test_a_move_is_one_whatever_its_target_is_called() -> None:
     assert [step.name for step in plan.steps] == ["make", "move to one", "one", "two"]
 
 
-def test_another_sharding_at_the_same_place_is_a_gang_of_its_own() -> None:
+def test_another_sharding_at_the_same_place_needs_a_gang_of_its_own() -> None:
     b = Build(s=4)
     x = b.call("rows", "s", [b.arg("s", 8, 8, split="0.")])
     y = b.call("between", "s", [x])
@@ -121,7 +121,7 @@ def test_another_sharding_at_the_same_place_is_a_gang_of_its_own() -> None:
     assert plan.slots[gang.outputs[0]].layout.sharding == Sharding(((), (0,)))
 
 
-def test_splitting_what_is_replicated_needs_no_collective() -> None:
+def test_splitting_a_replicated_value_needs_no_collective() -> None:
     b = Build(s=4)
     b.call("rows", "s", [b.arg("s", 8, 8)], wants=["0."])
     gang = lowered(b.program(b.output(0))).steps[0]
@@ -138,7 +138,7 @@ def test_two_names_for_one_layout_are_one_layout() -> None:
     assert [step.name for step in lowered(b.program(y), [here, here]).steps] == ["f", "g"]
 
 
-def test_an_exchange_is_a_sparse_move_to_its_bound() -> None:
+def test_an_exchange_is_a_sparse_move_with_its_bound() -> None:
     program = moe()
     plan = lowered(program)
     sparse = [step for step in plan.steps if isinstance(step, Move)]
@@ -152,7 +152,7 @@ def test_an_exchange_is_a_sparse_move_to_its_bound() -> None:
     assert routed.irregular
 
 
-def test_an_exchange_that_nobody_reads_is_left_out() -> None:
+def test_an_exchange_that_nothing_reads_is_left_out() -> None:
     b = Build(s=4)
     x = b.call("f", "s", [b.arg("s", 8)])
     once = b.exchange("once", x, b.value("s", 8))
@@ -160,7 +160,7 @@ def test_an_exchange_that_nobody_reads_is_left_out() -> None:
     assert [step.name for step in lowered(b.program(x)).steps] == ["f"]
 
 
-def test_a_result_lies_where_its_maker_put_it() -> None:
+def test_a_result_stays_where_its_maker_put_it() -> None:
     program = hop(3)
     where = places(program)
     plan = lowered(program, where)
@@ -182,7 +182,7 @@ def test_pipelines_keep_their_schedule() -> None:
 # --- what hosts compile -----------------------------------------------------------------------------------
 
 
-def test_a_computation_is_compiled_once_a_place() -> None:
+def test_a_computation_is_compiled_once_for_each_place() -> None:
     plan = lowered(hop(6, slices=2))
     assert [(code.key, code.step) for code in plan.codes] == [("key-step", 0), ("key-step", 2)]
     for step in plan.steps:
@@ -192,7 +192,7 @@ def test_a_computation_is_compiled_once_a_place() -> None:
             assert step.place == model.place
 
 
-def test_what_is_donated_is_compiled_in() -> None:
+def test_donation_is_part_of_the_compiled_code() -> None:
     b = Build(s=4)
     x = b.call("f", "s", [b.arg("s", 8)])
     y = b.call("f", "s", [x], donate=(0,))
@@ -210,13 +210,13 @@ def test_a_gang_without_values_has_a_place_too() -> None:
 # --- memory -----------------------------------------------------------------------------------------------
 
 
-def test_an_output_takes_over_what_was_donated() -> None:
+def test_an_output_takes_over_donated_memory() -> None:
     plan = lowered(chain(3, donate=True))
     assert [slot.takes for slot in plan.slots] == [-1, 0, 1, 2]
     assert [step.donated for step in plan.steps if isinstance(step, Gang)] == [(0,), (1,), (2,)]
 
 
-def test_memory_is_taken_over_by_its_like_first_and_once() -> None:
+def test_memory_is_taken_over_once_and_first_by_an_output_of_the_same_type() -> None:
     b = Build(s=4)
     x = b.arg("s", 8, 8, split="0.", donate=True)
     turned, same, other = (b.value("s", 8, 8, split=split) for split in (".0", "0.", ".0"))
@@ -225,7 +225,7 @@ def test_memory_is_taken_over_by_its_like_first_and_once() -> None:
     assert [slot.takes for slot in plan.slots] == [-1, -1, 0, -1]
 
 
-def test_a_donation_that_no_output_fits_just_frees() -> None:
+def test_a_donation_that_no_output_fits_only_frees_memory() -> None:
     b = Build(s=4)
     b.call("sum", "s", [b.arg("s", 8, donate=True)], [b.value("s")], donate=(0,))
     plan = lowered(b.program(b.output(0)))
@@ -244,7 +244,7 @@ def test_memory_that_is_being_sent_is_not_taken_over() -> None:
     assert (plan.slots[1].senders, plan.slots[1].last) == ((1,), -1)
 
 
-def test_a_donated_input_that_was_moved_gives_up_the_copy() -> None:
+def test_when_a_donated_input_was_moved_its_copy_is_donated() -> None:
     b = Build(s=2, t=2)
     x = b.call("make", "s", [b.arg("s", 4)])
     y = b.call("far", "t", [x], donate=(0,))
@@ -255,7 +255,7 @@ def test_a_donated_input_that_was_moved_gives_up_the_copy() -> None:
     assert plan.slots[3].takes == 2
 
 
-def test_results_are_kept_and_the_unread_dies_with_its_maker() -> None:
+def test_results_are_kept_and_an_unread_value_is_freed_with_its_maker() -> None:
     b = Build(s=4)
     b.call("two", "s", [b.arg("s", 8)], [b.value("s", 8), b.value("s", 8)])
     plan = lowered(b.program(b.output(0)))
@@ -273,7 +273,7 @@ def test_an_argument_can_be_a_result() -> None:
 
 def test_a_fused_chain_is_one_gang() -> None:
     plan = lowered(chain(128, donate=True, temp=100), fused=True)
-    assert told(plan) == ["0 step 0 .. step 127 (128 nodes): 0 -> 1"]
+    assert steps_as_text(plan) == ["0 step 0 .. step 127 (128 nodes): 0 -> 1"]
     gang = plan.steps[0]
     assert isinstance(gang, Gang)
     assert (gang.cost, gang.temp, gang.donated, plan.slots[1].takes) == (128_000, 108, (0,), 0)
@@ -282,7 +282,7 @@ def test_a_fused_chain_is_one_gang() -> None:
     assert code.results == (128,)
 
 
-def test_what_is_fused_alike_is_compiled_once() -> None:
+def test_equal_fused_chains_are_compiled_once() -> None:
     b = Build(s=4)
     args = [b.arg("s", 8) for _ in range(3)]
     outs = [b.call("g", "s", [b.call("f", "s", [x], temp=8)]) for x in args]
@@ -303,7 +303,7 @@ def test_what_is_fused_alike_is_compiled_once() -> None:
         ("nothing", 1),
     ],
 )
-def test_what_keeps_nodes_apart(why: str, steps: int) -> None:
+def test_nodes_with_an_obstacle_between_them_are_not_fused(why: str, steps: int) -> None:
     b = Build(s=2, t=2)
     y = b.arg("s", 4)
     far = b.call("far", "t", [b.arg("t", 4)]) if why == "the second waits for a move" else None
@@ -322,7 +322,7 @@ def test_what_keeps_nodes_apart(why: str, steps: int) -> None:
     assert len(lowered(b.program(*results), fused=True).steps) == steps
 
 
-def test_a_narrower_gang_between_keeps_nodes_apart() -> None:
+def test_a_narrower_gang_between_two_nodes_keeps_them_apart() -> None:
     b = Build(wide=4, narrow=2)
     x = b.call("f", "wide", [b.arg("wide", 4)])
     y = b.call("h", "narrow", [b.arg("narrow", 4)])
@@ -335,7 +335,7 @@ def test_a_narrower_gang_between_keeps_nodes_apart() -> None:
 # --- what the hosts of an island are sent -----------------------------------------------------------------
 
 
-def test_an_island_is_sent_its_own_under_the_same_indices() -> None:
+def test_an_island_is_sent_its_own_steps_under_the_same_indices() -> None:
     program = hop(4)
     plan = lowered(program, places(program, islands=2))
     for island in (0, 1):
@@ -350,7 +350,7 @@ def test_an_island_is_sent_its_own_under_the_same_indices() -> None:
     assert all(slot.nbytes == 0 and slot.layout.place.size == 0 for slot in bystander.slots)
 
 
-def test_work_and_size_do_not_follow_the_devices() -> None:
+def test_work_and_size_do_not_grow_with_the_number_of_devices() -> None:
     """The work is counted in function calls, because times depend on the machine."""
     sizes, calls = [], []
     for devices in (8, 100_000):
@@ -381,7 +381,7 @@ def calls_of(action: Callable[[], object]) -> int:
 # --- the cache --------------------------------------------------------------------------------------------
 
 
-def test_the_second_lowering_is_a_look_up() -> None:
+def test_the_second_lowering_is_a_cache_look_up() -> None:
     cache, program = Lowerings(), chain(2)
     where = places(program)
     first = cache.lower(program, where, at_home(program, where))
@@ -392,7 +392,7 @@ def test_the_second_lowering_is_a_look_up() -> None:
     assert cache.lower(program, where, at_home(program, elsewhere)).id == 3
 
 
-def test_plans_are_forgotten_with_what_they_rest_on() -> None:
+def test_plans_are_forgotten_with_the_programs_they_are_made_from() -> None:
     cache, program, other = Lowerings(), chain(2), chain(3)
     spots = [[line(0, 0, 4)], [line(1, 100, 4)], [line(1, 104, 4)]]
     for spot in spots:
@@ -407,7 +407,7 @@ def test_plans_are_forgotten_with_what_they_rest_on() -> None:
     assert cache.lower(program, spots[0], at_home(program, spots[0])).id == 4  # ids are never used again
 
 
-def test_the_least_recently_used_goes_first() -> None:
+def test_the_least_recently_used_plan_is_dropped_first() -> None:
     cache, program = Lowerings(capacity=2), chain(1)
     spots = [[line(0, 4 * number, 4)] for number in range(3)]
     for number in (0, 1, 0, 2):

@@ -99,7 +99,7 @@ def test_lowering_is_the_same_twice(case: tuple[Program, list[Place], list[Layou
 
 @given(cases(), st.booleans())
 @settings(max_examples=80)
-def test_order(case: tuple[Program, list[Place], list[Layout]], fused: bool) -> None:
+def test_the_order_is_sound_and_minimal(case: tuple[Program, list[Place], list[Layout]], fused: bool) -> None:
     """`after` points back, implies the traced order on each device and all data flow, and has no superfluous edge."""
     plan = lower(*case, ident=1, fused=fused)
     before = steps_before(plan)
@@ -173,7 +173,7 @@ def test_a_plan_computes_what_its_program_says(
 
 @given(cases(), st.booleans())
 @settings(max_examples=80)
-def test_inputs_lie_as_their_reader_wants_them(
+def test_inputs_have_the_layout_that_their_reader_wants(
     case: tuple[Program, list[Place], list[Layout]], fused: bool
 ) -> None:
     program, where, _ = case
@@ -206,7 +206,9 @@ def test_inputs_lie_as_their_reader_wants_them(
 
 @given(cases(), st.booleans())
 @settings(max_examples=80)
-def test_lifetimes(case: tuple[Program, list[Place], list[Layout]], fused: bool) -> None:
+def test_each_slot_lives_from_its_maker_to_its_last_reader(
+    case: tuple[Program, list[Place], list[Layout]], fused: bool
+) -> None:
     plan = lower(*case, ident=1, fused=fused)
     for number, slot in enumerate(plan.slots):
         read_by = [index for index, step in enumerate(plan.steps) if number in ends(step)[0]]
@@ -233,7 +235,9 @@ def test_lifetimes(case: tuple[Program, list[Place], list[Layout]], fused: bool)
 
 @given(cases())
 @settings(max_examples=60)
-def test_the_cuts_hold_all_that_matters(case: tuple[Program, list[Place], list[Layout]]) -> None:
+def test_the_parts_sent_to_islands_contain_all_that_matters(
+    case: tuple[Program, list[Place], list[Layout]],
+) -> None:
     plan = lower(*case, ident=1)
     parts = {island: cut(plan, island) for island in (0, 1)}
     for index, step in enumerate(plan.steps):
@@ -249,7 +253,7 @@ def test_the_cuts_hold_all_that_matters(case: tuple[Program, list[Place], list[L
                     assert part.codes[step.computation] == plan.codes[step.computation]
 
 
-def test_spans_of_a_place_are_those_of_its_devices() -> None:
+def test_the_spans_of_a_place_cover_exactly_its_devices() -> None:
     for spot in [*SPOTS, Place(0, (Grid(5, (2, 3, 2), (12, 1, 6)), Grid(40, (4,), (3,))))]:
         listed = [device for low, high in device_spans(spot) for device in range(low, high)]
         assert listed == sorted(set(spot.devices()))

@@ -1,4 +1,5 @@
-"""No wait of a client is without bound: what does not end by itself is ended, by name, and the cluster goes on."""
+"""Every wait of a client is bounded: a put or a wait that does not end by itself is ended by name, and the cluster goes
+on."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ VALUE = Value((4,), "float32", 0, Sharding(((0,),)))
 BOUNDS = Bounds()
 
 
-class Waiting(Rig):
-    """With a clock; and what the client has heard of its puts."""
+class WaitingClient(Rig):
+    """A controller with a clock, and what the client has heard of its puts."""
 
     def __init__(self, hosts: int) -> None:
         self.puts: dict[int, Blame | None] = {}
@@ -56,12 +57,12 @@ class Waiting(Rig):
 
     @property
     def state(self) -> tuple[str, int]:
-        book = self.controller.state.islands[0]
-        return book.phase, book.epoch
+        island = self.controller.state.islands[0]
+        return island.phase, island.epoch
 
 
 def test_a_put_that_never_ends_is_ended_and_so_is_the_epoch_of_hosts_that_do_not_obey() -> None:
-    rig = Waiting(2)
+    rig = WaitingClient(2)
     _, epoch = rig.state
     rig.say(CLIENT, Put(1, VALUE, SliceSpec("s", 2)))
     (step,) = [step for step in rig.steps if isinstance(step, RecvStep)]
@@ -71,7 +72,7 @@ def test_a_put_that_never_ends_is_ended_and_so_is_the_epoch_of_hosts_that_do_not
     rig.at(hard)
     (poison,) = [step for step in rig.steps if isinstance(step, PoisonStep)]
     assert (poison.transfer, poison.blame.code) == (step.transfer, "timeout")
-    assert not rig.puts  # hosts are to say that they have ended it
+    assert not rig.puts  # hosts are to report that they have ended it
     rig.at(2 * hard)
     blame = rig.puts[1]
     assert blame is not None
@@ -79,8 +80,8 @@ def test_a_put_that_never_ends_is_ended_and_so_is_the_epoch_of_hosts_that_do_not
     assert rig.state == ("running", epoch + 1)
 
 
-def test_hosts_that_end_it_when_they_are_told_to_stay_in_their_epoch() -> None:
-    rig = Waiting(2)
+def test_hosts_that_end_a_put_when_they_are_told_to_stay_in_their_epoch() -> None:
+    rig = WaitingClient(2)
     was = rig.state
     rig.say(CLIENT, Put(1, VALUE, SliceSpec("s", 2)))
     (step,) = [step for step in rig.steps if isinstance(step, RecvStep)]
@@ -91,9 +92,9 @@ def test_hosts_that_end_it_when_they_are_told_to_stay_in_their_epoch() -> None:
     assert not rig.controller.state.in_flight.values()
 
 
-def test_a_wait_for_hosts_that_never_come_ends() -> None:
-    rig = Waiting(1)
-    rig.controller = type(rig.controller)(rig.controller.cluster)  # whose host has not come
+def test_a_wait_for_hosts_that_never_come_is_ended() -> None:
+    rig = WaitingClient(1)
+    rig.controller = type(rig.controller)(rig.controller.cluster)  # its host has not come
     rig.say(CLIENT, Open("client"))
     build = Build("work", s=1)
     rig.say(CLIENT, Register(1, build.program(build.call("make", "s", [build.arg("s", 4)]))))
@@ -111,8 +112,8 @@ def test_a_wait_for_hosts_that_never_come_ends() -> None:
     assert (put.code, put.cause) == ("timeout", waits.replace("'s'", "'other'"))
 
 
-def test_a_wait_for_devices_that_another_client_holds_does_not_end() -> None:
-    rig = Waiting(1)
+def test_a_wait_for_devices_that_another_client_holds_is_not_ended() -> None:
+    rig = WaitingClient(1)
     rig.say(HOST + 50, Open("first"))
     rig.say(HOST + 50, Put(1, VALUE, SliceSpec("mine", 1, exclusive=True)))
     rig.say(CLIENT, Put(2, VALUE, SliceSpec("s", 1)))

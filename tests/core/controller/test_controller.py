@@ -1,4 +1,4 @@
-"""What the controller tells clients, and when: told step by step by hosts that say only what the test lets them."""
+"""What the controller tells clients, and when. The hosts of these tests report only what the test lets them."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from core.protocol.messages import (
 )
 from tests.core.build import Build
 
-HOST, CLIENT = 100, 1  # what the controller calls connections: host h's is HOST + h
+HOST, CLIENT = 100, 1  # the controller's numbers of connections: that of host h is HOST + h
 
 
 class Rig:
-    """Hosts that take their seats and compile at once, and say that something is done when they are told to."""
+    """Hosts that take their seats and compile at once, and report that something is done when they are told to."""
 
     def __init__(self, hosts: int) -> None:
         self.controller = Controller(small(hosts, 1))
@@ -99,7 +99,7 @@ class Rig:
             self.say(HOST + host, self.reports(Compiled(asked, code, spans.one(host), blame)))
 
     def crossing(self) -> tuple[GangStep, SendStep, RecvStep, GangStep]:
-        """Run 1 on hosts 0 and 1 makes what run 2 reads on host 2. All that is ordered for the two."""
+        """Run 1 on hosts 0 and 1 makes what run 2 reads on host 2. Returns all that is ordered for the two."""
         maker, reader = Build("maker", s=2), Build("reader", t=1)
         made = maker.call("make", "s", [maker.arg("s", 4, split="0")])
         read = reader.call("read", "t", [reader.arg("t", 4)])
@@ -115,8 +115,8 @@ class Rig:
         return gangs[0], sent, received, gangs[1]
 
 
-def test_what_rests_on_something_unreported_is_not_reported() -> None:
-    """Everything that run 2 did is over; but a host of run 1 has not spoken, and it has bad news."""
+def test_a_result_is_not_reported_before_all_that_it_depends_on() -> None:
+    """Everything that run 2 did is over, but a host of run 1 has not reported yet, and its news is bad."""
     rig = Rig(3)
     make, sent, received, read = rig.crossing()
     rig.done(0, make)
@@ -124,7 +124,7 @@ def test_what_rests_on_something_unreported_is_not_reported() -> None:
     rig.done(1, sent)
     rig.done(2, received)
     rig.done(2, read)
-    assert rig.ended == {}, "a result was reported before what it rests on"
+    assert rig.ended == {}, "a result was reported before what it depends on"
     rig.done(1, make, Blame("user", "nan", host=1))
     assert set(rig.ended) == {1, 2}
     assert all(
@@ -134,21 +134,21 @@ def test_what_rests_on_something_unreported_is_not_reported() -> None:
 
 @pytest.mark.parametrize("seen", ["peer", "discarded"])
 @pytest.mark.parametrize("first", [0, 1])
-def test_what_a_host_sees_of_another_s_failure_stands_behind_that_other_s_own_words(
-    seen: str, first: int
-) -> None:
+def test_a_hosts_view_of_anothers_failure_waits_for_the_other_hosts_own_report(seen: str, first: int) -> None:
     rig = Rig(3)
     make, *_ = rig.crossing()
     said = Blame(seen, "it broke off"), Blame("checkpoint", "the disk is full")
     rig.done(0, make, said[first])
-    assert (1 in rig.ended) == (first == 1), "who says only what it saw of another is not believed at once"
+    assert (1 in rig.ended) == (first == 1), (
+        "a host that reports only what it saw of another is not believed at once"
+    )
     rig.done(1, make, said[1 - first])
     ended = rig.ended[1]
     assert ended is not None
     assert (ended.code, ended.cause) == ("checkpoint", "the disk is full")
 
 
-def test_when_the_last_word_is_good_all_that_rests_on_it_is_reported() -> None:
+def test_when_the_last_report_is_good_all_dependent_results_are_reported() -> None:
     rig = Rig(3)
     make, sent, received, read = rig.crossing()
     for host, step in ((0, make), (0, sent), (1, sent), (2, received), (2, read)):
@@ -157,8 +157,8 @@ def test_when_the_last_word_is_good_all_that_rests_on_it_is_reported() -> None:
     assert rig.ended == {1: None, 2: None}
 
 
-def test_to_release_a_slice_that_is_not_bound_changes_nothing_and_the_session_goes_on() -> None:
-    """Its client may have bound it with a controller that was started anew since."""
+def test_releasing_an_unbound_slice_changes_nothing_and_the_session_goes_on() -> None:
+    """Its client may have bound it with a controller that has been restarted since."""
     rig = Rig(3)
     rig.say(CLIENT, Open("client"))
     rig.say(CLIENT, ReleaseSlice("s"))
@@ -184,7 +184,7 @@ def test_a_report_that_comes_twice_counts_once() -> None:
     assert rig.ended == {1: None}
 
 
-def test_steps_enter_one_global_sequence_each_after_what_it_depends_on() -> None:
+def test_steps_enter_one_global_sequence_each_after_its_dependencies() -> None:
     rig = Rig(3)
     make, sent, received, read = rig.crossing()
     assert make.seq < sent.seq < received.seq < read.seq
@@ -192,8 +192,8 @@ def test_steps_enter_one_global_sequence_each_after_what_it_depends_on() -> None
 
 
 def names_of_one_buffer() -> tuple[Rig, int]:
-    """Run 1 returns what it makes twice, as 11 and 12; run 2 reads it as 12, and the client has let go of that. Hosts
-    still compile; returned is the plan of run 1."""
+    """Run 1 returns its output twice, as 11 and 12. Run 2 reads it as 12, and the client has released that. Hosts still
+    compile; returned is the plan of run 1."""
     rig = Rig(1)
     rig.compiling = True
     maker, reader = Build("maker", s=1), Build("reader", s=1)
@@ -208,7 +208,7 @@ def names_of_one_buffer() -> tuple[Rig, int]:
     return rig, plans[0]
 
 
-def test_who_reads_by_a_second_name_that_was_let_go_fails_with_the_maker() -> None:
+def test_a_run_that_reads_a_released_second_name_fails_with_the_maker() -> None:
     rig, plan = names_of_one_buffer()
     rig.compiled(plan, Blame("user", "no such operation"))
     assert {run: blame and blame.cause for run, blame in rig.ended.items()} == dict.fromkeys(
@@ -220,7 +220,7 @@ def test_who_reads_by_a_second_name_that_was_let_go_fails_with_the_maker() -> No
     assert all(kept == counted for _, kept, counted in controller.audit())
 
 
-def test_who_reads_by_a_second_name_that_was_let_go_reads_what_was_made() -> None:
+def test_a_run_that_reads_a_released_second_name_reads_the_output() -> None:
     rig, plan = names_of_one_buffer()
     rig.compiled(plan)
     for step in [step for step in rig.steps if isinstance(step, GangStep)]:
@@ -229,7 +229,7 @@ def test_who_reads_by_a_second_name_that_was_let_go_reads_what_was_made() -> Non
 
 
 def calls_ahead(count: int) -> Rig:
-    """So many runs of a program of one gang, called one by one."""
+    """Submit so many runs of a program of one gang, one by one."""
     rig = Rig(1)
     build = Build("step", s=1)
     rig.say(CLIENT, Open("client"))
@@ -239,7 +239,7 @@ def calls_ahead(count: int) -> Rig:
     return rig
 
 
-def test_hosts_hear_of_a_run_with_its_first_step_and_not_before() -> None:
+def test_hosts_learn_of_a_run_with_its_first_step_and_not_before() -> None:
     """A message for each call that is made ahead would be written to every root of the tree, for nothing yet."""
     rig = calls_ahead(30)
     window = rig.controller.config.window
@@ -251,14 +251,14 @@ def test_hosts_hear_of_a_run_with_its_first_step_and_not_before() -> None:
     assert [header.run for header in rig.heard[-1].runs] == [window + 1]
 
 
-def test_hosts_never_hear_of_a_run_that_was_cancelled_before_any_step_of_it_entered() -> None:
+def test_hosts_never_learn_of_a_run_that_was_cancelled_before_its_first_step() -> None:
     rig = calls_ahead(12)
     last = rig.heard[-1].number
     for run in range(9, 13):
         rig.say(CLIENT, Cancel(run))
     assert {run for run, blame in rig.ended.items() if blame and blame.code == "cancelled"} == {9, 10, 11, 12}
     for message in rig.heard:
-        if message.number > last:  # only with what is to be freed of what came with the call
+        if message.number > last:  # only what is to be freed, of what came with the call
             assert len(message.runs) <= len([step for step in message.steps if isinstance(step, FreeStep)])
     controller = rig.controller
     for step in [step for step in rig.steps if isinstance(step, GangStep)]:

@@ -28,8 +28,8 @@ CLIENTS = (100, 101)
 PROGRAMS = (chain(2, 2), chain(1, 4), hop(2), moe(2, 4), chain(2, 2, donate=True))
 
 
-class Town:
-    """A controller, and hosts and clients that mostly do as they should."""
+class Rig:
+    """A controller, and hosts and clients that mostly behave."""
 
     def __init__(self, incarnation: int) -> None:
         self.controller = Controller(CLUSTER, config=Config(window=2, fanout=2), incarnation=incarnation)
@@ -38,12 +38,12 @@ class Town:
         self.used = dict.fromkeys(CLIENTS, 0)
         for host in range(CLUSTER.hosts):
             self.join(host)
-        for peer in CLIENTS:  # some are under way before anybody lies
+        for peer in CLIENTS:  # some runs are under way before any peer lies
             for kind in (0, 0, 1, 0, 3):
                 self.call(peer, kind, self.used[peer] + 1)
 
     def tell(self, event: e.Event, passed: int = 1000) -> None:
-        """And whatever drivers and honest hosts answer at once."""
+        """Give the controller an event, and all that drivers and honest hosts answer at once."""
         self.now += passed
         waiting = [event]
         while waiting:
@@ -51,7 +51,7 @@ class Town:
                 if isinstance(effect, e.FormWorld):
                     waiting.append(e.WorldUp(effect.island, effect.epoch))
                 elif isinstance(effect, e.Send):
-                    assert wire.decode(wire.encode(effect.message)) == effect.message  # it can be said
+                    assert wire.decode(wire.encode(effect.message)) == effect.message  # it can be encoded
                     waiting += self.answers(effect)
 
     def answers(self, send: e.Send) -> list[e.Event]:
@@ -68,13 +68,13 @@ class Town:
         ]  # fmt: skip
 
     def below(self, host: int) -> spans.Spans:
-        book = self.controller.state.island_of_host(host)
-        return book.stream.shape.spans_below.get(host, spans.EMPTY)
+        island = self.controller.state.island_of_host(host)
+        return island.stream.shape.spans_below.get(host, spans.EMPTY)
 
     def came(self, peer: int, message: msgspec.Struct) -> None:
         self.tell(e.Came(peer, message))
 
-    # --- what honest ones do ------------------------------------------------------------------------------------
+    # --- what honest peers do -----------------------------------------------------------------------------------
 
     def join(self, host: int) -> None:
         self.incarnations[host] += 1
@@ -120,8 +120,8 @@ class Town:
         return self.controller.state.islands[island].stream.shape.roots
 
     def report(self, root: int, *reports: m.Report) -> None:
-        book = self.controller.state.island_of_host(root)
-        self.came(root, m.Reports(book.island.index, book.epoch, book.tree_number, reports))
+        island = self.controller.state.island_of_host(root)
+        self.came(root, m.Reports(island.island.index, island.epoch, island.tree_number, reports))
 
     def later(self) -> None:
         at = self.controller.next_wakeup()
@@ -129,10 +129,10 @@ class Town:
             self.now = max(self.now, at)
             self.tell(e.Wakeup())
 
-    # --- what nobody should say ---------------------------------------------------------------------------------
+    # --- what no peer should say --------------------------------------------------------------------------------
 
     def lie(self, host: int, report: m.Report, number: int, mine: bool) -> None:
-        """A report that is well addressed, about something that there is, and otherwise nonsense."""
+        """A report with a valid address, about something that exists, and otherwise nonsense."""
         fields: dict[str, Any] = {}
         flights = list(self.controller.state.in_flight.values())
         for field in ("seq", "transfer"):
@@ -146,7 +146,7 @@ class Town:
             ]
         for root in self.roots(
             self.controller.state.island_of_host(host).island.index
-        ):  # a lie of all of them
+        ):  # all hosts report the same lie
             if "hosts" in fields:
                 fields["hosts"] = self.below(root) if mine else spans.EMPTY
             self.report(root, msgspec.structs.replace(report, **fields))
@@ -178,15 +178,15 @@ STEPS = st.one_of(
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1), st.lists(STEPS, max_size=30))
 def test_nothing_that_a_peer_says_raises_in_the_controller(incarnation: int, steps: list[Any]) -> None:
-    town = Town(incarnation)
+    rig = Rig(incarnation)
     for name, *about in steps:
-        getattr(town, name)(*about)
-    for peer in (*CLIENTS, *range(CLUSTER.hosts + 1)):  # nothing stays of those who are gone
-        town.tell(e.Disconnected(peer, "all go"))
-    town.tell(e.Disconnected(CLUSTER.hosts, "all go"))
+        getattr(rig, name)(*about)
+    for peer in (*CLIENTS, *range(CLUSTER.hosts + 1)):  # nothing is left of peers that are gone
+        rig.tell(e.Disconnected(peer, "all go"))
+    rig.tell(e.Disconnected(CLUSTER.hosts, "all go"))
     for _ in range(100):
-        town.later()
-    controller = town.controller
+        rig.later()
+    controller = rig.controller
     assert not controller.state.sessions
     assert not controller.state.runs
     assert not controller.state.in_flight

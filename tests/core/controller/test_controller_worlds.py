@@ -28,7 +28,7 @@ DEAD = Blame("world", "its coordination process has died")
 
 
 class World(Rig):
-    """`failed` answers with what the controller then does, carried out as in `Rig`."""
+    """A controller and its hosts. `failed` returns what the controller then does, carried out as in `Rig`."""
 
     def __init__(self, hosts: int) -> None:
         super().__init__(hosts)
@@ -50,8 +50,8 @@ class World(Rig):
 
     @property
     def state(self) -> tuple[str, int]:
-        book = self.controller.state.islands[0]
-        return book.phase, book.epoch
+        island = self.controller.state.islands[0]
+        return island.phase, island.epoch
 
     def running(self) -> GangStep:
         """A gang on both hosts, under way."""
@@ -64,7 +64,7 @@ class World(Rig):
         return gang
 
 
-def test_an_idle_island_forms_anew_at_once_when_its_world_has_failed() -> None:
+def test_an_idle_island_forms_again_at_once_when_its_world_has_failed() -> None:
     world = World(2)
     phase, epoch = world.state
     assert phase == "running"
@@ -73,7 +73,7 @@ def test_an_idle_island_forms_anew_at_once_when_its_world_has_failed() -> None:
     assert any("has failed" in text and "coordination process" in text for text in world.said)
 
 
-def test_what_is_under_way_ends_first() -> None:
+def test_gangs_under_way_end_before_the_island_forms_again() -> None:
     world = World(2)
     _, epoch = world.state
     gang = world.running()
@@ -86,7 +86,7 @@ def test_what_is_under_way_ends_first() -> None:
     assert world.ended == {1: None}
 
 
-def test_the_world_of_an_epoch_that_is_over_may_fail_and_nobody_minds() -> None:
+def test_a_failure_of_an_older_epochs_world_changes_nothing() -> None:
     world = World(2)
     _, epoch = world.state
     world.failed(epoch)
@@ -104,7 +104,7 @@ PEER = Blame("peer", "Gloo all-reduce failed: Connection closed by peer\nat tcp/
 BROKE = "the connections between hosts 0-1 of island 'i0' broke: Gloo all-reduce failed: Connection closed by peer"
 
 
-def test_an_island_whose_hosts_all_live_and_cannot_talk_forms_anew_at_once() -> None:
+def test_an_island_whose_hosts_are_alive_but_cannot_talk_forms_again_at_once() -> None:
     """What broke the connections stays broken: the next gang would fail as this one did."""
     world = World(2)
     _, epoch = world.state
@@ -118,7 +118,7 @@ def test_an_island_whose_hosts_all_live_and_cannot_talk_forms_anew_at_once() -> 
     assert f"{BROKE}; the island forms anew" in world.said
 
 
-def test_of_a_dead_peer_its_lease_tells_and_nothing_enters_until_then() -> None:
+def test_a_dead_peer_is_known_after_its_lease_and_nothing_enters_until_then() -> None:
     world = World(2)
     gang = world.running()
     world._do(world.controller.handle(_done(world, 0, gang, PEER), 0))
@@ -131,7 +131,7 @@ def test_of_a_dead_peer_its_lease_tells_and_nothing_enters_until_then() -> None:
     assert (blame.code, blame.host) == ("host-lost", 1)
 
 
-def test_a_peer_that_is_blamed_and_neither_dies_nor_speaks_ends_the_epoch_after_its_lease() -> None:
+def test_a_blamed_peer_that_is_silent_ends_the_epoch_after_its_lease() -> None:
     world = World(2)
     _, epoch = world.state
     gang = world.running()
@@ -152,8 +152,8 @@ def _all_say(world: World, flight: InFlight, blame: Blame) -> None:
         world._do(world.controller.handle(Came(HOST + host, report), 0))
 
 
-def test_what_was_to_read_its_results_waits_for_its_reason_and_ends_no_epoch_by_itself() -> None:
-    """Transfers and gangs behind it are over at once, poisoned; hosts say so again each time they take a seat."""
+def test_readers_of_a_failed_gang_wait_for_its_reason_and_end_no_epoch_by_themselves() -> None:
+    """Transfers and gangs behind it are over at once, poisoned. Hosts report that again each time they take a seat."""
     world = World(2)
     _, epoch = world.state
     build = Build("work", s=2, one=1)
@@ -180,8 +180,8 @@ def test_what_was_to_read_its_results_waits_for_its_reason_and_ends_no_epoch_by_
     assert not world.controller.state.runs
 
 
-def test_a_gang_of_other_hosts_that_was_to_read_it_ends_no_epoch() -> None:
-    """Several hosts run it together, and say "peer"; but it was not they who lost each other."""
+def test_a_poisoned_gang_of_other_hosts_ends_no_epoch() -> None:
+    """Several hosts run it together, and report "peer"; but they did not lose each other."""
     world = World(4)
     _, epoch = world.state
     build = Build("work", s=2, t=2)
@@ -210,7 +210,7 @@ def test_a_gang_of_other_hosts_that_was_to_read_it_ends_no_epoch() -> None:
 # --- a host that comes too late -----------------------------------------------------------------------------------
 
 
-def test_a_host_that_stood_still_too_long_is_turned_away_and_accused_of_nothing() -> None:
+def test_a_host_that_paused_too_long_is_turned_away_without_an_accusation() -> None:
     world = World(2)
     world.controller.handle(Disconnected(HOST + 0, "nothing heard for 10 s"), 0)
     again = HOST + 50  # its next connection
@@ -221,7 +221,7 @@ def test_a_host_that_stood_still_too_long_is_turned_away_and_accused_of_nothing(
     ]
 
 
-def test_a_host_that_joins_where_it_has_joined_as_an_older_one_breaks_the_protocol() -> None:
+def test_a_host_that_joins_again_as_an_older_process_breaks_the_protocol() -> None:
     world = World(2)
     world.controller.handle(Came(HOST + 0, Join(0, 5)), 0)
     (closed,) = [

@@ -1,4 +1,4 @@
-"""When an island begins that not all of its hosts have come to: their grace is counted from the last that came."""
+"""When an island begins although some of its hosts are missing: their grace period is counted from the last arrival."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def formed(controller: Controller, event: object, now: int) -> list[FormWorld]:
     return [effect for effect in controller.handle(event, now) if isinstance(effect, FormWorld)]  # type: ignore[arg-type]
 
 
-def test_hosts_that_start_one_after_another_make_one_epoch() -> None:
+def test_hosts_that_start_one_after_another_form_one_epoch() -> None:
     controller = Controller(small(HOSTS, 1), config=Config(bounds=Bounds(floor=GRACE)))
-    last = (HOSTS - 2) * (GRACE - SECOND)  # in all, far longer than the grace
+    last = (HOSTS - 2) * (GRACE - SECOND)  # in all, far longer than the grace period
     for host in range(HOSTS - 1):
         now = host * (GRACE - SECOND)
         assert formed(controller, Wakeup(), now) == []
@@ -27,7 +27,7 @@ def test_hosts_that_start_one_after_another_make_one_epoch() -> None:
     assert world.members == ((0, HOSTS),)
 
 
-def test_who_does_not_come_is_waited_for_as_long_as_the_grace() -> None:
+def test_a_missing_host_is_waited_for_as_long_as_the_grace_period() -> None:
     controller = Controller(small(HOSTS, 1), config=Config(bounds=Bounds(floor=GRACE)))
     for host in range(3):
         assert formed(controller, Came(host, Join(host, 0)), host * SECOND) == []

@@ -1,5 +1,5 @@
-"""A client that its controller has given up, and that comes back, is told what happened: no restart, where there was
-none."""
+"""A client that its controller has given up, and that comes back, learns what happened, and hears of no restart where
+there was none."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ UNHEARD = "(the client heard nothing from the controller for longer than the lea
 SILENT = "(by the controller's account: nothing heard for 10 s)"
 
 
-def given_up(reason: str) -> Rig:
-    """A client with a run under way, of whom the controller has not heard for a lease."""
+def lost_client(reason: str) -> Rig:
+    """A client with a run under way. The controller has not heard from it for a lease."""
     rig = Rig(1)
     build = Build("work", s=1)
     rig.say(CLIENT, Open("ann"))
@@ -33,8 +33,8 @@ def given_up(reason: str) -> Rig:
     return rig
 
 
-def heard(rig: Rig, opening: Open) -> list[object]:
-    """What it is told when it comes back."""
+def told_on_return(rig: Rig, opening: Open) -> list[object]:
+    """What the client is told when it comes back."""
     rig.controller.handle(Connected(AGAIN), 0)
     said = [
         effect.message
@@ -46,24 +46,24 @@ def heard(rig: Rig, opening: Open) -> list[object]:
 
 @pytest.mark.parametrize(("reason", "why"), [(ANEW, UNHEARD), ("nothing heard for 10 s", SILENT)])
 def test_a_controller_that_was_not_restarted_does_not_say_that_it_was(reason: str, why: str) -> None:
-    rig = given_up(reason)
-    opened, freed, ended = heard(rig, Open("ann", client=1, held=(11,), open_runs=(1,)))
+    rig = lost_client(reason)
+    opened, freed, ended = told_on_return(rig, Open("ann", client=1, held=(11,), open_runs=(1,)))
     assert opened == Opened(2, 0)
     assert freed == ContentsReady((11,), Blame("client-lost", f"{NOT_RESTARTED}{why}: it was freed"))
     assert ended == Ended(1, Blame("client-lost", f"{NOT_RESTARTED}{why}: it was cut short"))
     assert isinstance(ended, Ended)
     assert ended.blame is not None
-    assert infrastructure(ended.blame), "it is submitted again, where its user wants that"
+    assert infrastructure(ended.blame), "it is submitted again, if its user wants that"
 
 
 @pytest.mark.parametrize("number", [0, 7])
-def test_one_that_comes_from_an_earlier_start_is_told_of_a_restart(number: int) -> None:
-    rig = given_up(ANEW)
-    (_, ended) = heard(rig, Open("bob", client=number, open_runs=(3,)))
+def test_a_client_of_an_earlier_start_is_told_of_a_restart(number: int) -> None:
+    rig = lost_client(ANEW)
+    (_, ended) = told_on_return(rig, Open("bob", client=number, open_runs=(3,)))
     assert ended == Ended(3, Blame("restart", "the controller was restarted while this ran"))
 
 
-def test_what_a_silent_network_has_cut_short_is_told_as_that_and_the_client_goes_on() -> None:
+def test_runs_that_a_silent_network_cut_short_are_reported_as_that_and_the_client_goes_on() -> None:
     world = _world(hosts=2)
     program = _steps(3, devices=2, cost=2 * S)
     client = world.client("a")

@@ -57,7 +57,7 @@ class Rig:
         island = {"name": "i", "count": islands, "hosts": hosts, "devices_per_host": 1, "memory": memory}
         self.controller = Controller(Cluster.from_table({"island": [island]}))
         self.now = 0
-        self.notes: list[Any] = []  # that the client has heard since they were looked at
+        self.notes: list[Any] = []  # what the client has heard since the test last looked
         self.told: list[Tell] = []
         self.steps: dict[int, list[Any]] = {}  # by host
         self.seat: Seat | None = None
@@ -96,7 +96,7 @@ class Rig:
         return []
 
     def until(self, now: int) -> None:
-        """Time passes; the controller is woken as it asks to be."""
+        """Let time pass. The controller is woken as it asks to be."""
         while (due := self.controller.next_wakeup()) is not None and due <= now:
             self.now = due
             self.feed(Wakeup())
@@ -144,7 +144,7 @@ def test_a_wait_for_code_says_what_is_compiled_where_and_since_when() -> None:
     rig = Rig(2, joined=2)
     rig.call(2)
     begun = rig.now
-    assert not rig.heard(), "a quick compilation is nobody's affair"
+    assert not rig.heard(), "a quick compilation is not reported"
     (wait,) = rig.waits
     assert (wait.reason, wait.hosts, wait.since) == ("compiling 'step' on hosts 0-1", ((0, 2),), begun)
     assert (wait.client, wait.program, wait.island) == ("anna", "train", "i0")
@@ -163,7 +163,7 @@ def test_a_wait_for_code_says_what_is_compiled_where_and_since_when() -> None:
     assert not rig.heard()
 
 
-def test_code_that_takes_too_long_stalls_until_it_is_there() -> None:
+def test_code_that_takes_too_long_to_compile_is_a_stall_until_it_is_there() -> None:
     rig = Rig(2, joined=2)
     rig.call(2)
     begun = rig.now
@@ -180,10 +180,10 @@ def test_code_that_takes_too_long_stalls_until_it_is_there() -> None:
     assert rig.controller.stalls.ever == 1
 
 
-# --- flights ------------------------------------------------------------------------------------------------------
+# --- gangs under way ----------------------------------------------------------------------------------------------
 
 
-def test_a_gang_that_does_not_end_stalls_until_it_does() -> None:
+def test_a_gang_that_does_not_end_is_a_stall_until_it_does() -> None:
     rig = Rig(2, joined=2)
     rig.call(2)
     for host in (0, 1):
@@ -198,7 +198,7 @@ def test_a_gang_that_does_not_end_stalls_until_it_does() -> None:
     first = rig.gangs(0)[0]
     rig.report(0, Done(first.seq, ((0, 1),)))
     (stall,) = rig.stalls
-    assert stall.hosts == ((1, 2),), "of those that have not ended it"
+    assert stall.hosts == ((1, 2),), "of the hosts that have not ended it"
     rig.heard()
     rig.report(1, Done(first.seq, ((1, 2),)))
     assert not rig.stalls
@@ -208,7 +208,7 @@ def test_a_gang_that_does_not_end_stalls_until_it_does() -> None:
 # --- slices, and hosts that are refused ---------------------------------------------------------------------------
 
 
-def test_a_slice_that_cannot_be_had_stalls_as_long_as_that_lasts() -> None:
+def test_a_slice_that_cannot_be_bound_is_a_stall_as_long_as_that_lasts() -> None:
     rig = Rig(2, joined=1)
     rig.form()
     begun = rig.now
@@ -216,7 +216,7 @@ def test_a_slice_that_cannot_be_had_stalls_as_long_as_that_lasts() -> None:
     reason = "slice 's' waits for hosts 1 of island 'i0' (absent)"
     assert rig.heard() == [Waiting(1, reason)]
     assert [wait.reason for wait in rig.waits] == [reason]
-    for later in (6, 34, 36, 80):  # the report of it comes again and again; it is the same stall
+    for later in (6, 34, 36, 80):  # it is reported again and again; it is the same stall
         rig.until(begun + later * S)
         assert [(stall.since, stall.reason) for stall in rig.stalls] == [(begun, reason)]
         assert not rig.waits
@@ -227,7 +227,7 @@ def test_a_slice_that_cannot_be_had_stalls_as_long_as_that_lasts() -> None:
     assert Waiting(1, "") in rig.heard()
 
 
-def test_a_client_that_waits_for_hosts_hears_who_was_refused_and_why() -> None:
+def test_a_client_that_waits_for_hosts_learns_which_were_refused_and_why() -> None:
     rig = Rig(2, joined=1)
     rig.form()
     rig.call(2)
@@ -242,7 +242,7 @@ def test_a_client_that_waits_for_hosts_hears_who_was_refused_and_why() -> None:
     (wait,) = rig.waits
     assert (wait.since, wait.reason) == (begun, f"slice 's' {renewed}")
     rig.feed(HostRefused(0, "box", "it has 3 devices"))
-    assert rig.heard() == [], "it is tried again and again, and said once"
+    assert rig.heard() == [], "it is tried again and again, and reported once"
     (refusal,) = rig.controller.resources.refusals.all()
     assert refusal.at == rig.now
     rig.feed(HostTaken("another"))
@@ -252,7 +252,7 @@ def test_a_client_that_waits_for_hosts_hears_who_was_refused_and_why() -> None:
     assert not rig.controller.resources.refusals.all()
 
 
-def test_who_is_refused_of_another_island_is_not_named() -> None:
+def test_refused_hosts_of_another_island_are_not_named() -> None:
     rig = Rig(2, joined=1, islands=2)
     rig.form()
     rig.say(CLIENT, Put(21, Value((8,), "float32"), SliceSpec("t", 2, (), "", "i0")))
@@ -265,7 +265,7 @@ def test_who_is_refused_of_another_island_is_not_named() -> None:
     assert "box" not in note.reason
 
 
-def test_of_refusals_the_last_are_kept_and_each_is_short() -> None:
+def test_only_the_last_refusals_are_kept_and_each_is_short() -> None:
     refusals = Refusals()
     for number in range(KEPT + 5):
         assert refusals.refused(f"agent-{number}", -1, "no room", number)
@@ -282,7 +282,7 @@ def test_of_refusals_the_last_are_kept_and_each_is_short() -> None:
 # --- memory -------------------------------------------------------------------------------------------------------
 
 
-def test_a_put_that_waits_for_memory_stalls_until_there_is_some() -> None:
+def test_a_put_that_waits_for_memory_is_a_stall_until_there_is_some() -> None:
     rig = Rig(1, joined=1, memory=100)
     value = Value((20,), "float32")
     rig.say(CLIENT, Put(21, value, SliceSpec("t", 1)))
@@ -301,10 +301,10 @@ def test_a_put_that_waits_for_memory_stalls_until_there_is_some() -> None:
     assert not [stall for stall in rig.stalls if stall.node == "put"]
 
 
-# --- what a client knows of it ------------------------------------------------------------------------------------
+# --- what a client knows of waits ---------------------------------------------------------------------------------
 
 
-def test_what_a_run_waits_for_is_known_until_it_goes_on_or_ends() -> None:
+def test_the_reason_of_a_runs_wait_is_known_until_the_run_goes_on_or_ends() -> None:
     session, s = Session(), S
     session.program(args=0)
     first, second = session.submit().run, session.submit().run

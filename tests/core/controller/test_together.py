@@ -1,8 +1,8 @@
-"""Roots that say the same are heard as one: the same as their messages one after another, to the byte.
+"""Equal messages of several roots are handled as one, with the same result as one after another, to the byte.
 
-What a controller was told in random worlds is told again to two: to one as it came, to the other with words that
-came together as one. Some words are put into the mouths of others too, which makes histories that no world has:
-a controller takes those as well, and must take them the same.
+The events that a controller was given in random worlds are given again to two controllers: to one as they came, to the
+other with equal messages merged. Some messages are repeated in the name of other roots, which makes histories that no
+world has: a controller takes those as well, and must handle them the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Told = tuple[Event, int]
 
 
 class Tape:
-    """A controller in a world, and how to make another; `told` is all that it was told."""
+    """A controller in a world, and how to make another. `told` is all that it was told."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         more.pop("observe", None)
@@ -62,7 +62,7 @@ def tapes_of(seed: int) -> list[Tape]:
     case = draw(seed)
     policy = (
         "user" if case.setup.policy == "faulty" else case.setup.policy
-    )  # a faulty one draws, and never the same
+    )  # a faulty policy draws at random, and never the same
     setup = replace(case.setup, policy=policy, jitter=0, fanout=max(4, case.setup.fanout))
     case = replace(case, setup=setup)
     with patch("tests.world.world.Controller", tape):
@@ -71,7 +71,7 @@ def tapes_of(seed: int) -> list[Tape]:
 
 
 def same(one: Event, other: Event) -> bool:
-    """Words of two roots that differ only in their hosts."""
+    """Whether messages of two roots differ only in their hosts."""
     if not (isinstance(one, Came) and isinstance(one.message, Reports)):
         return False
     if not (isinstance(other, Came) and isinstance(other.message, Reports)) or one.peer == other.peer:
@@ -85,7 +85,7 @@ def bare(message: Reports) -> Reports:
 
 
 def groups(told: list[Told]) -> Iterator[list[Told]]:
-    """Neighbours on the tape that say the same; any other event by itself."""
+    """Group neighbours on the tape that say the same. Any other event is a group by itself."""
     group: list[Told] = []
     for event, now in told:
         peers = {each.peer for each, _ in group if isinstance(each, Came)}
@@ -109,16 +109,16 @@ def together(group: list[Came]) -> CameTogether:
 
 
 def chorus(controller: Controller, said: Came, random: Random) -> list[Came]:
-    """The same from some other roots too, each for what is below it: from all of them in their order."""
+    """The same message from some other roots too, each for the hosts below it, in order."""
     assert isinstance(said.message, Reports)
-    book = controller.state.islands[said.message.island]
-    hosts = {book.peers[root]: root for root in book.stream.shape.roots if root in book.peers}
+    island = controller.state.islands[said.message.island]
+    hosts = {island.peers[root]: root for root in island.stream.shape.roots if root in island.peers}
     if said.peer not in hosts or any(isinstance(r, Lost | Trouble) for r in said.message.reports):
         return [said]
     peers = sorted(peer for peer in hosts if peer == said.peer or random.random() < 0.7)
     found = []
     for peer in peers:
-        below = book.stream.shape.below(hosts[peer])
+        below = island.stream.shape.below(hosts[peer])
         mine = tuple(replace(r, hosts=below) for r in said.message.reports)
         found.append(Came(peer, replace(said.message, reports=mine)))
     return found
@@ -126,13 +126,13 @@ def chorus(controller: Controller, said: Came, random: Random) -> list[Came]:
 
 @pytest.mark.parametrize("first", range(0, 30, 10))
 @pytest.mark.parametrize("chance", [0.0, 0.3])
-def test_as_one_or_one_after_another_is_the_same_to_the_byte(first: int, chance: float) -> None:
+def test_merged_and_separate_messages_have_the_same_effect_to_the_byte(first: int, chance: float) -> None:
     joined = sum(compare(seed, chance) for seed in range(first, first + 10))
     assert joined > 100
 
 
 def compare(seed: int, chance: float) -> int:
-    """How many words were heard as one."""
+    """Compare the two controllers. Returns how many messages were merged."""
     random, joined = Random(seed), 0
     for tape in tapes_of(seed):
         apart, as_one = tape.another(), tape.another()
@@ -154,7 +154,7 @@ def compare(seed: int, chance: float) -> int:
     return joined
 
 
-# --- told plainly -------------------------------------------------------------------------------------------
+# --- examples -----------------------------------------------------------------------------------------------
 
 
 def running(fanout: int = 8) -> tuple[World, Controller]:
@@ -166,14 +166,14 @@ def running(fanout: int = 8) -> tuple[World, Controller]:
 
 
 def reports(controller: Controller, *said: Any) -> Reports:
-    book = controller.state.islands[0]
-    return Reports(0, book.epoch, book.tree_number, said)
+    island = controller.state.islands[0]
+    return Reports(0, island.epoch, island.tree_number, said)
 
 
 ALL: Spans = ((0, 6),)
 
 
-def test_who_lies_is_closed_and_the_others_are_heard() -> None:
+def test_a_root_that_lies_is_closed_and_the_others_are_heard() -> None:
     _, controller = running()
     effects = controller.handle(CameTogether(ALL, reports(controller, Beat(((0, 7),), 1))), 10**12)
     closed = [e.peer for e in effects if type(e).__name__ == "Close"]  # type: ignore[attr-defined]
@@ -181,22 +181,22 @@ def test_who_lies_is_closed_and_the_others_are_heard() -> None:
     assert controller.state.islands[0].members == ((1, 6),)
 
 
-def test_who_is_no_root_is_closed() -> None:
+def test_a_host_that_is_no_root_is_closed() -> None:
     _, controller = running(fanout=2)
     assert controller.state.islands[0].stream.shape.roots == (0, 3)
     effects = controller.handle(CameTogether(((0, 1), (2, 4)), reports(controller, Beat(ALL, 1))), 10**12)
     assert [e.peer for e in effects if type(e).__name__ == "Close"] == [2]  # type: ignore[attr-defined]
 
 
-def test_a_blame_is_heard_from_each() -> None:
-    """The run fails with the first of them, before the others have spoken."""
+def test_a_blame_is_handled_for_each_root() -> None:
+    """The run fails with the first of them, before the others have reported."""
     said = Done(10**9, ALL, Blame("user", "boom"))
     _, controller = running()
     assert not controller._checks.may_take(CameTogether(ALL, reports(controller, said)))
     assert controller._checks.may_take(CameTogether(ALL, reports(controller, Done(10**9, ALL))))
 
 
-def test_what_came_together_is_recorded_like_any_event() -> None:
+def test_a_merged_message_is_recorded_like_any_event() -> None:
     _, controller = running()
     event = CameTogether(ALL, reports(controller, Beat(ALL, 1), Done(3, ALL)))
     recorder = Recorder(Controller(controller.cluster), LogAbout())

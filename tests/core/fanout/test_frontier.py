@@ -14,7 +14,7 @@ from core.model.spans import Spans
 MEMBERS: Spans = ((0, 7), (9, 12))
 
 
-class Plain:
+class PlainFrontier:
     def __init__(self, shape: Tree, fence: int) -> None:
         self.shape = shape
         self.written = dict.fromkeys(shape.roots, fence)
@@ -37,11 +37,11 @@ events = st.lists(st.tuples(st.sampled_from(["write", "beat", "one", "low"]), ho
 
 
 @given(st.integers(1, 10), members, events, st.integers(1, 3))
-def test_it_is_the_least_that_a_root_which_is_owed_something_has_seen(
+def test_the_frontier_is_the_least_that_a_root_with_missing_messages_has_seen(
     fanout: int, apart: Spans, told: list[tuple[str, Spans, int]], kept: int
 ) -> None:
     shape = tree(MEMBERS, fanout, apart)
-    real, plain, newest = Frontier(shape, 3), Plain(shape, 3), 3
+    real, plain, newest = Frontier(shape, 3), PlainFrontier(shape, 3), 3
     with patch.object(
         frontier, "KEPT", kept
     ):  # so that entries are dropped, which must not change the result
@@ -62,7 +62,7 @@ def test_it_is_the_least_that_a_root_which_is_owed_something_has_seen(
         assert real.low(newest) == plain.low(newest)
 
 
-def test_the_roots_of_a_set_are_those_above_any_of_it() -> None:
+def test_the_roots_of_a_set_are_those_above_any_of_its_hosts() -> None:
     shape = tree(((0, 8),), 3)
     assert shape.roots == (0, 3, 6)
     assert Frontier(shape, 0).roots(((2, 4),)) == (0, 3)
@@ -70,7 +70,7 @@ def test_the_roots_of_a_set_are_those_above_any_of_it() -> None:
 
 
 @given(members, members)
-def test_spans_overlap_and_lie_within_each_other_as_sets_do(left: Spans, right: Spans) -> None:
+def test_spans_overlap_and_contain_each_other_as_sets_do(left: Spans, right: Spans) -> None:
     some, others = set(spans.items(left)), set(spans.items(right))
     assert spans.overlap(left, right) == bool(some & others)
     assert spans.within(left, right) == (some <= others)

@@ -34,7 +34,7 @@ CHILDREN = ((1, ((1, 3),)), (3, ((3, 4),)))  # 2 hangs below 1
 ALL = ((0, 4),)
 
 
-class SpeakingRelay(Relay):
+class RelayWithOutput(Relay):
     """A relay whose methods return the effects. `ours` are the orders for this host's executor."""
 
     def __init__(self) -> None:
@@ -63,9 +63,9 @@ class SpeakingRelay(Relay):
         return out
 
 
-def relay(children: tuple[tuple[int, Spans], ...] = CHILDREN) -> SpeakingRelay:
+def relay(children: tuple[tuple[int, Spans], ...] = CHILDREN) -> RelayWithOutput:
     """Return the relay of host 0, a root of tree 1 in epoch 1."""
-    made = SpeakingRelay()
+    made = RelayWithOutput()
     assert made.sit(Seat(0, 1, 1, 0, -1, children, ALL, 0), 0) == []
     return made
 
@@ -82,7 +82,7 @@ def up(*reports: Report) -> Reports:
     return Reports(0, 1, 1, reports)
 
 
-def said(effects: list[Command]) -> list[Report]:
+def reports_up(effects: list[Command]) -> list[Report]:
     """Return the reports in the one message to the parent."""
     if not effects:
         return []
@@ -93,10 +93,10 @@ def said(effects: list[Command]) -> list[Report]:
     return list(send.message.reports)
 
 
-# ---------------------------------------------------------------------------------------------------------- d
+# --- down -------------------------------------------------------------------------------------------------
 
 
-def test_an_order_goes_to_the_children_that_lead_to_its_hosts_and_to_the_executor_if_it_is_meant() -> None:
+def test_an_order_goes_to_the_children_above_its_hosts_and_to_the_own_executor_if_it_is_for_it() -> None:
     host = relay()
     wide, narrow, own = (
         order(1, gang(1)),
@@ -112,7 +112,7 @@ def test_an_order_goes_to_the_children_that_lead_to_its_hosts_and_to_the_executo
     assert passed.message is again
 
 
-def test_orders_that_come_late_or_by_another_path_are_dropped() -> None:
+def test_late_orders_and_orders_by_another_path_are_dropped() -> None:
     host = relay()
     host.tell(-1, order(5))
     for stale in (
@@ -133,31 +133,31 @@ def test_only_the_parent_gives_orders() -> None:
     assert close.peer == 7
 
 
-# ------------------------------------------------------------------------------------------------------------
+# --- up ---------------------------------------------------------------------------------------------------
 
 
-def test_reports_of_all_below_go_up_as_one() -> None:
+def test_reports_of_a_subtree_go_up_as_one() -> None:
     host = relay()
     host.tell(-1, order(1, gang(8)))
     host.report(Done(8, ((0, 1),)), 0)
     host.hear(1, up(Done(8, ((1, 3),))), 0)
     assert host.end() == []
     host.hear(3, up(Done(8, ((3, 4),))), 0)
-    assert said(host.end()) == [Done(8, ALL)]
+    assert reports_up(host.end()) == [Done(8, ALL)]
     assert host.end() == []
     assert not host._steps
 
 
-def test_only_hosts_that_take_part_are_waited_for() -> None:
+def test_a_report_waits_only_for_hosts_that_take_part() -> None:
     host = relay()
     host.tell(-1, order(1, gang(8, ((2, 9),))))
     host.hear(1, up(Enqueued(8, ((2, 3),))), 0)
-    assert said(host.end()) == []
+    assert reports_up(host.end()) == []
     host.hear(3, up(Enqueued(8, ((3, 4),))), 0)
-    assert said(host.end()) == [Enqueued(8, ((2, 4),))]
+    assert reports_up(host.end()) == [Enqueued(8, ((2, 4),))]
 
 
-def test_what_one_turn_brings_leaves_as_one_message() -> None:
+def test_all_reports_of_one_turn_leave_as_one_message() -> None:
     host = relay()
     host.tell(-1, order(1, gang(8), gang(9)))
     for source, part in ((0, ((0, 1),)), (1, ((1, 3),))):
@@ -168,23 +168,23 @@ def test_what_one_turn_brings_leaves_as_one_message() -> None:
             else:
                 host.report(Done(seq, part), 0)
     host.hear(3, up(Done(8, ((3, 4),)), Done(9, ((3, 4),))), 0)
-    assert said(host.end()) == [Done(8, ALL), Done(9, ALL)]
+    assert reports_up(host.end()) == [Done(8, ALL), Done(9, ALL)]
 
 
-def test_sizes_are_the_largest_and_pieces_the_sum() -> None:
+def test_combined_reports_have_the_largest_size_and_the_sum_of_pieces() -> None:
     host = relay(((1, ((1, 2),)),))
     host.tell(-1, order(1, gang(8, ((0, 2),)), SendStep(9, 1, 1, ((0, 2),), transfer=9)))
     host.report(Done(8, ((0, 1),), None, (3, 9)), 0)
     host.report(Counted(9, ((0, 1),), ((0, 2), (5, 1))), 0)
     host.hear(1, up(Done(8, ((1, 2),), None, (4, 7)), Counted(9, ((1, 2),), ((1, 1), (5, 4)))), 0)
-    assert said(host.end()) == [
+    assert reports_up(host.end()) == [
         Done(8, ((0, 2),), None, (4, 9)),
         Counted(9, ((0, 2),), ((0, 2), (1, 1), (5, 5))),
     ]
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_exceptions_are_named_whatever_the_order_they_come_in(turned: bool) -> None:
+def test_exceptions_are_the_same_whatever_order_the_reports_come_in(turned: bool) -> None:
     host = relay()
     host.tell(-1, order(1, gang(8)))
     parts = [
@@ -198,23 +198,23 @@ def test_exceptions_are_named_whatever_the_order_they_come_in(turned: bool) -> N
             host.hear(source, up(report), 0)
         else:
             host.report(report, 0)
-    assert said(host.end()) == [
+    assert reports_up(host.end()) == [
         Done(8, ((0, 1),), Blame("user", "other", host=0)),
         Done(8, ((1, 2),)),
         Done(8, ((2, 4),), Blame("user", "boom", host=2)),
     ]
 
 
-def test_trouble_and_loss_go_up_at_once() -> None:
+def test_errors_and_losses_go_up_at_once() -> None:
     host = relay()
     trouble = Trouble(2, 8, Blame("launch", "no memory", host=2))
     host.hear(1, up(trouble, Lost(2, 1)), 0)
     host.child_lost(3)
     host.child_lost(77)
-    assert said(host.end()) == [trouble, Lost(2, 1), Lost(3, 0)]
+    assert reports_up(host.end()) == [trouble, Lost(2, 1), Lost(3, 0)]
 
 
-def test_arrived_hosts_are_reported_after_a_while_though_others_are_missing() -> None:
+def test_arrivals_are_reported_after_a_while_even_if_others_are_missing() -> None:
     host = relay()
     host.tell(-1, order(1, gang(8)))
     host.tell(-1, order(2, AskStep(8)))
@@ -223,41 +223,41 @@ def test_arrived_hosts_are_reported_after_a_while_though_others_are_missing() ->
     assert host.end() == []
     assert host.next_wakeup() == 10 + PATIENCE
     host.wakeup(10 + PATIENCE)
-    assert said(host.end()) == [Arrived(8, ((0, 3),))]
+    assert reports_up(host.end()) == [Arrived(8, ((0, 3),))]
     host.hear(3, up(Arrived(8, ((3, 4),))), 99)
-    assert said(host.end()) == [Arrived(8, ((3, 4),))]
+    assert reports_up(host.end()) == [Arrived(8, ((3, 4),))]
 
 
-def test_an_arrival_is_not_told_after_its_end() -> None:
+def test_an_arrival_is_not_reported_after_its_end() -> None:
     host = relay(((1, ((1, 2),)),))
     host.tell(-1, order(1, gang(8, ((0, 2),)), AskStep(8)))
     host.report(Arrived(8, ((0, 1),)), 0)
     host.report(Done(8, ((0, 1),)), 0)
     host.hear(1, up(Done(8, ((1, 2),))), 0)
-    assert said(host.end()) == [Done(8, ((0, 2),)), Arrived(8, ((0, 1),))]
+    assert reports_up(host.end()) == [Done(8, ((0, 2),)), Arrived(8, ((0, 1),))]
     host.wakeup(PATIENCE)
     assert host.end() == []
 
 
-def test_only_some_hosts_compile_a_code_so_patience_ends_the_waiting() -> None:
+def test_reports_of_compiled_code_wait_only_for_a_while_because_not_all_hosts_compile_it() -> None:
     host = relay()
     host.tell(-1, order(1, CompileStep(4, (0, 1))))
     for source, part in ((1, ((1, 3),)), (3, ((3, 4),))):
         host.hear(source, up(Compiled(4, 0, part), Compiled(4, 1, part)), 0)
     host.report(Compiled(4, 0, ((0, 1),)), 0)
-    assert said(host.end()) == [Compiled(4, 0, ALL)]
+    assert reports_up(host.end()) == [Compiled(4, 0, ALL)]
     host.wakeup(PATIENCE)
-    assert said(host.end()) == [Compiled(4, 1, ((1, 4),))]
+    assert reports_up(host.end()) == [Compiled(4, 1, ((1, 4),))]
     host.tell(-1, order(2, ForgetStep(plans=(4,))))
     assert not host._compiles
 
 
-def test_a_leaf_passes_on_what_its_executor_says() -> None:
+def test_a_leaf_passes_on_the_reports_of_its_executor() -> None:
     host = relay(())
     host.tell(-1, order(1, gang(8), gang(9)))
     host.report(Done(8, ((0, 1),)), 0)
     host.report(Done(9, ((0, 1),)), 0)
-    assert said(host.end()) == [Done(8, ((0, 1),)), Done(9, ((0, 1),))]
+    assert reports_up(host.end()) == [Done(8, ((0, 1),)), Done(9, ((0, 1),))]
     assert not host._steps
 
 
@@ -272,10 +272,10 @@ def test_a_child_reports_only_for_hosts_below_it() -> None:
     assert host.end() == []
 
 
-# --------------------------------------------------------------------------------------------------------- be
+# --- beats ------------------------------------------------------------------------------------------------
 
 
-def test_a_beat_says_up_to_where_all_have_seen_what_was_for_them() -> None:
+def test_a_beat_says_up_to_where_all_hosts_have_seen_their_messages() -> None:
     host = relay()
     host.tell(-1, order(1))
     host.tell(-1, order(2, hosts=((0, 3),)))  # not for host 3
@@ -284,26 +284,26 @@ def test_a_beat_says_up_to_where_all_have_seen_what_was_for_them() -> None:
     host.hear(3, up(Beat(((3, 4),), 1)), 0)
     assert host.next_wakeup() == PERIOD
     host.wakeup(PERIOD)
-    assert said(host.end()) == [Beat(ALL, 1)]
+    assert reports_up(host.end()) == [Beat(ALL, 1)]
     host.hear(1, up(Beat(((1, 3),), 2)), 0)
     host.wakeup(2 * PERIOD)
-    assert said(host.end()) == [Beat(ALL, 3)]
+    assert reports_up(host.end()) == [Beat(ALL, 3)]
 
 
 def test_a_beat_leaves_out_a_child_that_is_lost_or_silent() -> None:
     host = relay()
     host.hear(1, up(Beat(((1, 3),), 0)), 0)
     host.wakeup(PERIOD)
-    assert said(host.end()) == [Beat(((0, 3),), 0)]
+    assert reports_up(host.end()) == [Beat(((0, 3),), 0)]
     host.child_lost(1)
     host.wakeup(2 * PERIOD)
-    assert said(host.end())[-1] == Beat(((0, 1),), 0)
+    assert reports_up(host.end())[-1] == Beat(((0, 1),), 0)
 
 
-# --------------------------------------------------------------------------------------------------------- se
+# --- seats ------------------------------------------------------------------------------------------------
 
 
-def test_a_new_seat_ends_what_was_being_combined() -> None:
+def test_a_new_seat_drops_reports_that_were_being_combined() -> None:
     host = relay()
     host.tell(-1, order(1, gang(8)))
     host.hear(1, up(Done(8, ((1, 3),))), 0)
@@ -319,13 +319,13 @@ def test_a_new_seat_ends_what_was_being_combined() -> None:
 def test_a_step_that_is_sent_again_waits_only_for_the_hosts_that_get_it_now() -> None:
     host = relay()
     host.hear(3, up(Done(8, ((3, 4),))), 0)  # it got the step by the old tree, and repeats its report
-    assert said(host.end()) == [Done(8, ((3, 4),))]
+    assert reports_up(host.end()) == [Done(8, ((3, 4),))]
     host.tell(-1, order(9, gang(8), hosts=((0, 3),)))
     host.hear(3, up(Done(8, ((3, 4),))), 0)
-    assert said(host.end()) == [Done(8, ((3, 4),))]
+    assert reports_up(host.end()) == [Done(8, ((3, 4),))]
     host.report(Done(8, ((0, 1),)), 0)
     host.hear(1, up(Done(8, ((1, 3),))), 0)
-    assert said(host.end()) == [Done(8, ((0, 3),))]
+    assert reports_up(host.end()) == [Done(8, ((0, 3),))]
 
 
 def test_reports_of_a_child_that_was_seated_first_wait_for_this_hosts_seat() -> None:
@@ -334,14 +334,14 @@ def test_reports_of_a_child_that_was_seated_first_wait_for_this_hosts_seat() -> 
     assert host.hear(3, early, 0) == []
     assert host.end() == []
     host.sit(Seat(0, 1, 2, 0, -1, CHILDREN, ALL, 0), 0)
-    assert said(host.end()) == [Done(8, ((3, 4),))]
+    assert reports_up(host.end()) == [Done(8, ((3, 4),))]
     for _ in range(EARLY):
         assert host.hear(3, replace(early, tree=3), 0) == []
     [close] = host.hear(3, replace(early, tree=3), 0)
     assert isinstance(close, Close)
 
 
-def test_seats_are_taken_in_order_and_by_their_host() -> None:
+def test_seats_are_taken_in_order_and_only_by_their_host() -> None:
     host = relay()
     with pytest.raises(Illegal):
         host.sit(Seat(0, 1, 2, 1, -1, (), ALL, 0), 0)
@@ -351,7 +351,7 @@ def test_seats_are_taken_in_order_and_by_their_host() -> None:
     assert "refused" in stale.text
 
 
-def test_what_is_settled_is_forgotten() -> None:
+def test_settled_reports_are_forgotten() -> None:
     host = relay()
     for seq in range(1, 20 * SWEEP):
         host.tell(-1, order(seq, gang(seq), SendStep(-seq, 1, 1, ALL, -seq), settled=seq - 10))

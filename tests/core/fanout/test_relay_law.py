@@ -1,4 +1,5 @@
-"""Relays with an island's stream and trees: each order is done once, each end reported once, and the log is trimmed."""
+"""Relays with an island's stream and trees: each order is carried out once, each end reported once, and the log is
+trimmed."""
 
 from collections import deque
 
@@ -144,7 +145,7 @@ def members(hosts: int) -> st.SearchStrategy[Spans]:
 
 @settings(max_examples=80)
 @given(st.integers(1, 14), st.integers(1, 5), st.data())
-def test_all_hosts_are_reported_once_and_in_one_message_a_root(
+def test_all_hosts_are_reported_once_and_in_one_message_for_each_root(
     hosts: int, fanout: int, data: st.DataObject
 ) -> None:
     island = Island(hosts)
@@ -165,7 +166,7 @@ def test_all_hosts_are_reported_once_and_in_one_message_a_root(
 
 @settings(max_examples=80)
 @given(st.integers(1, 9), st.data())
-def test_whatever_the_trees_every_order_is_done_once_every_end_is_told_and_the_log_runs_dry(
+def test_in_all_trees_each_order_is_done_once_each_end_is_reported_and_the_log_empties(
     hosts: int, data: st.DataObject
 ) -> None:
     island = Island(hosts)

@@ -1,4 +1,4 @@
-"""Tests an island's stream: messages are numbered, kept until seen, and taken once and in order, also in a new tree."""
+"""An island's stream: messages are numbered, kept until seen, and taken once and in order, also in a new tree."""
 
 from collections import deque
 
@@ -16,11 +16,11 @@ from core.protocol.messages import FreeStep, Ordered, Seat
 ALL = ((0, 4),)
 
 
-def say(stream: Stream, what: int, hosts: Spans = ALL) -> Ordered:
+def append(stream: Stream, what: int, hosts: Spans = ALL) -> Ordered:
     return stream.append((), (), (FreeStep((what,)),), hosts, 0)
 
 
-def said(message: Ordered) -> int:
+def payload(message: Ordered) -> int:
     step = message.steps[0]
     assert isinstance(step, FreeStep)
     return step.buffers[0]
@@ -39,19 +39,19 @@ def formed(members: Spans = ALL, fanout: int = 2) -> Stream:
     return stream
 
 
-def test_messages_are_numbered_and_go_to_the_roots_above_those_they_are_for() -> None:
+def test_messages_are_numbered_and_go_to_the_roots_above_their_hosts() -> None:
     stream = formed()
-    first, second = say(stream, 10), say(stream, 11, ((3, 4),))
+    first, second = append(stream, 10), append(stream, 11, ((3, 4),))
     assert (first.number, first.epoch, first.tree) == (1, 1, 1)
     assert second.number == 2
     assert stream.targets(first.hosts) == (0, 2)
     assert stream.targets(second.hosts) == (2,)
 
 
-def test_the_log_keeps_what_some_host_may_not_have_seen() -> None:
+def test_the_log_keeps_messages_that_some_host_may_not_have_seen() -> None:
     stream = formed()
     for what in range(3):
-        say(stream, what)
+        append(stream, what)
     assert stream.backlog == 3
     assert is_full(stream)
     stream.seen(((0, 2),), 3)
@@ -65,7 +65,7 @@ def test_the_log_keeps_what_some_host_may_not_have_seen() -> None:
 
 def test_a_beat_for_all_counts_for_every_root_and_one_for_part_of_a_subtree_for_none() -> None:
     stream = formed()
-    say(stream, 1)
+    append(stream, 1)
     stream.seen(((0, 1),), 1)
     stream.seen(((2, 3),), 1)
     assert stream.backlog == 1
@@ -73,18 +73,18 @@ def test_a_beat_for_all_counts_for_every_root_and_one_for_part_of_a_subtree_for_
     assert stream.backlog == 0
 
 
-def test_a_subtree_that_was_not_written_to_holds_nothing_back() -> None:
+def test_a_subtree_without_new_messages_holds_nothing_back() -> None:
     stream = formed()
-    say(stream, 1, ((0, 1),))
-    say(stream, 2, ((1, 2),))
+    append(stream, 1, ((0, 1),))
+    append(stream, 2, ((1, 2),))
     stream.seen(((0, 2),), 2)  # hosts 2 and 3 have still seen 0
     assert stream.backlog == 0
 
 
-def test_while_a_tree_forms_nothing_is_written() -> None:
+def test_no_message_is_written_while_a_tree_forms() -> None:
     stream = formed()
     stream.refence(1, 2, tree(ALL, 4))
-    message = say(stream, 1)
+    message = append(stream, 1)
     assert stream.targets(message.hosts) == ()
     stream.rejoin(1, 0)
     assert stream.missing == ((0, 1), (2, 4))
@@ -93,7 +93,7 @@ def test_while_a_tree_forms_nothing_is_written() -> None:
     again = stream.rejoin(3, 0)
     assert not stream.forming
     assert stream.missing == spans.EMPTY
-    assert [said(sent) for sent in again] == [1]
+    assert [payload(sent) for sent in again] == [1]
     assert again[0].tree == 2
     assert stream.targets(again[0].hosts) == (0, 1, 2, 3)
 
@@ -101,13 +101,13 @@ def test_while_a_tree_forms_nothing_is_written() -> None:
 def test_messages_that_hosts_lack_are_sent_again_to_them_in_order_under_new_numbers() -> None:
     stream = formed()
     for what in (1, 2, 3):
-        say(stream, what)
+        append(stream, what)
     stream.refence(1, 2, tree(ALL, 4))
-    late = say(stream, 4)
+    late = append(stream, 4)
     for host, last in enumerate((3, 1, 3)):
         stream.rejoin(host, last)
     again = stream.rejoin(3, 2)
-    assert [(said(sent), sent.hosts) for sent in again] == [
+    assert [(payload(sent), sent.hosts) for sent in again] == [
         (2, ((1, 2),)),
         (3, ((1, 2), (3, 4))),
         (4, ALL),
@@ -118,7 +118,7 @@ def test_messages_that_hosts_lack_are_sent_again_to_them_in_order_under_new_numb
 
 def test_messages_for_lost_hosts_are_dropped() -> None:
     stream = formed()
-    say(stream, 1, ((3, 4),))
+    append(stream, 1, ((3, 4),))
     stream.refence(2, 3, tree(((0, 3),), 4))
     assert [stream.rejoin(host, 0) for host in range(3)] == [(), (), ()]
     assert stream.backlog == 0
@@ -127,7 +127,7 @@ def test_messages_for_lost_hosts_are_dropped() -> None:
 
 def test_an_island_without_members_forms_at_once() -> None:
     stream = formed()
-    say(stream, 1)
+    append(stream, 1)
     stream.refence(2, 3, tree((), 4))
     assert not stream.forming
     assert stream.backlog == 0
@@ -137,9 +137,9 @@ def seat_for(host: int, stream: Stream) -> Seat:
     return stream.seat(host)
 
 
-def test_an_inlet_takes_what_is_next_on_its_path_and_says_why_it_takes_nothing_else() -> None:
+def test_an_inlet_takes_the_next_message_on_its_path_and_says_why_it_refuses_others() -> None:
     stream, inlet = formed(), Inlet()
-    first, second = say(stream, 1), say(stream, 2)
+    first, second = append(stream, 1), append(stream, 2)
     assert "before any seat" in inlet.refuses(first)
     inlet.take_seat(seat_for(0, stream))
     assert inlet.refuses(first) == ""
@@ -154,7 +154,7 @@ def test_an_inlet_takes_what_is_next_on_its_path_and_says_why_it_takes_nothing_e
 
 def test_a_seat_refuses_the_old_path_but_keeps_what_was_seen() -> None:
     stream, inlet = formed(), Inlet()
-    first, second = say(stream, 1), say(stream, 2)
+    first, second = append(stream, 1), append(stream, 2)
     assert inlet.take_seat(Seat(0, 1, 1, 0, -1, (), ALL, 0)) == 0
     assert inlet.refuses(first) == ""
     assert inlet.take_seat(Seat(0, 1, 2, 0, -1, (), ALL, 2)) == 1
@@ -169,7 +169,7 @@ def test_a_new_host_gets_no_messages_from_before() -> None:
     assert Inlet().take_seat(Seat(0, 1, 2, 0, -1, (), ALL, 17)) == 17
 
 
-# --------------------------------------------------------------------------------------------- a whole island
+# --- a whole island ---------------------------------------------------------------------------------------
 
 
 class Island:
@@ -191,7 +191,7 @@ class Island:
         self.said += 1
         for host in spans.items(hosts):
             self.owed[host].append(self.said)
-        message = say(self.stream, self.said, hosts)
+        message = append(self.stream, self.said, hosts)
         for root in self.stream.targets(hosts):
             self.write(-1, root, message)
 
@@ -216,7 +216,7 @@ class Island:
                         self.write(-1, root, again)
         elif not inlet.refuses(message) and inlet.seat is not None:
             if spans.contains(message.hosts, host):
-                self.taken[host].append(said(message))
+                self.taken[host].append(payload(message))
             for child, below in inlet.seat.children:
                 if spans.overlap(below, message.hosts):
                     self.write(host, child, message)

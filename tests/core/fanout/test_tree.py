@@ -27,32 +27,32 @@ def test_two_levels_of_seven() -> None:
     assert [made.parent(host) for host in range(7)] == [CONTROLLER, 0, 0, CONTROLLER, 3, CONTROLLER, 5]
 
 
-def test_flat_where_the_fanout_allows() -> None:
+def test_a_tree_is_flat_if_the_fanout_allows_it() -> None:
     made = tree(((4, 8),), 4)
     assert made.roots == (4, 5, 6, 7)
     assert all(made.children(host) == () for host in made.roots)
 
 
-def test_more_levels_if_two_are_not_enough() -> None:
+def test_a_tree_has_more_levels_if_two_are_not_enough() -> None:
     made = tree(((0, 25_000),), 23)
     assert max(made.depth(host) for host in range(25_000)) == 3
     assert len(made.roots) == 23
 
 
-def test_a_message_for_some_goes_through_the_roots_above_them() -> None:
+def test_a_message_for_some_hosts_goes_through_the_roots_above_them() -> None:
     made = tree(((0, 7),), 3)
     assert made.roots_for(((2, 4),)) == (0, 3)
     assert made.roots_for(((0, 7),)) == (0, 3, 5)
     assert made.roots_for(()) == ()
 
 
-def test_holes_in_the_members_are_no_trouble() -> None:
+def test_gaps_in_the_member_numbers_are_allowed() -> None:
     made = tree(((0, 2), (5, 8)), 2)
     assert made.roots == (0, 6)
     assert made.below(0) == ((0, 2), (5, 6))
 
 
-def test_hosts_that_no_other_is_to_reach_hang_below_the_controller() -> None:
+def test_hosts_that_must_not_be_reached_through_others_are_children_of_the_controller() -> None:
     made = tree(((0, 7),), 3, apart=((2, 3), (9, 10)))
     assert made.roots == (0, 2, 3, 5)
     assert made.parent(2) == CONTROLLER
@@ -78,7 +78,7 @@ def reached(made: Tree, host: int) -> list[int]:
 @given(
     st.sets(st.integers(0, 300), max_size=120), st.integers(1, 30), st.sets(st.integers(0, 300), max_size=5)
 )
-def test_everyone_is_reached_exactly_once(members: set[int], fanout: int, apart: set[int]) -> None:
+def test_each_member_is_reached_exactly_once(members: set[int], fanout: int, apart: set[int]) -> None:
     made = tree(spans.of(members), fanout, spans.of(apart))
     heard = [host for root in made.roots for host in reached(made, root)]
     assert sorted(heard) == sorted(members)
@@ -93,7 +93,7 @@ def test_everyone_is_reached_exactly_once(members: set[int], fanout: int, apart:
 
 @settings(max_examples=100)
 @given(st.integers(1, 2000))
-def test_the_fanout_for_two_levels_is_the_smallest(members: int) -> None:
+def test_the_fanout_for_two_levels_is_the_smallest_possible(members: int) -> None:
     fanout = fanout_for(members)
 
     def depth(width: int) -> int:

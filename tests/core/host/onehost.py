@@ -1,4 +1,4 @@
-"""One executor and a stream that numbers itself; and the few plans that its tests are told with.
+"""One executor, a stream that numbers itself, and the few plans that its tests use.
 
 Host 0 has devices 0 and 1, host 1 devices 2 and 3; together they are island 0. Host 2 is elsewhere.
 """
@@ -55,7 +55,7 @@ class Host:
         return self.read(plans=(made,), runs=(RunHeader(run, made.id, base, args, **more),))
 
     def put(self, buffer: int, where: Layout = X, name: int = 0) -> None:
-        """A client's buffer, here and settled."""
+        """Put a client's buffer, here and settled."""
         self.read(RecvStep(-9, -1, buffer, HOSTS, 9000 + buffer, -1, 7, name, where))
         self.hear(Received(9000 + buffer))
         self.read()

@@ -1,7 +1,7 @@
-"""One executor for many alike hosts does, host by host, what an executor each would do.
+"""One executor for many alike hosts does, host by host, what one executor for each would do.
 
-`Cohorts` plays a stream to a few executors that stand for six hosts between them, and to six that stand for
-themselves; the same devices answer both. It splits and joins as it must, and at random.
+`Cohorts` plays a stream to a few executors that stand for six hosts between them, and to six that stand for themselves.
+The same devices answer both. It splits and joins as it must, and at random.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ WITH_SEQ = GangStep | SendStep | RecvStep | SpillStep | RestoreStep
 BAD = Blame("user", "boom")
 
 
-def at(effect: Command, host: int) -> Effect:
-    """What an effect of an executor that stands for many is at this one of them."""
+def effect_on(effect: Command, host: int) -> Effect:
+    """What an effect of an executor that stands for many hosts is on this one of them."""
     if not isinstance(effect, Up):
         return effect
     report = effect.report
@@ -83,7 +83,7 @@ def at(effect: Command, host: int) -> Effect:
 
 
 class Cohort:
-    """An executor, and what those it stands for still owe it."""
+    """An executor, and what its hosts still owe it."""
 
     def __init__(self, executor: AlikeHosts) -> None:
         self.executor = executor
@@ -117,11 +117,11 @@ class Cohorts:
         self._tell(cohort, *(seat(host, cohort.tree) for host in spans.items(cohort.executor.members)))
 
     def _tell(self, cohort: Cohort, *events: Any) -> None:
-        """All of its members, and their executor; all do the same."""
+        """Tell all of its members, and their executor. All do the same."""
         did = cohort.executor.handle(events[0], 0)
         for number, host in enumerate(spans.items(cohort.executor.members)):
             alone = self.single[host].handle(events[number % len(events)], number)
-            assert alone == [at(effect, host) for effect in did]
+            assert alone == [effect_on(effect, host) for effect in did]
         for effect in did:
             self._act(cohort, effect)
 
@@ -148,7 +148,7 @@ class Cohorts:
         return any(c.running or c.owed or c.read < everything for c in self.cohorts)
 
     def _may_read(self, cohort: Cohort) -> bool:
-        """The controller calls settled what all have reported."""
+        """Whether the message may be read: the controller calls settled what all have reported."""
         if cohort.read == len(self.stream.messages):
             return False
         settled = self.stream.messages[cohort.read].settled
@@ -174,7 +174,7 @@ class Cohorts:
         self._tell(cohort, message)
 
     def _finish(self, cohort: Cohort) -> None:
-        """Where it fails, it fails on one of the hosts."""
+        """Finish a gang. If it fails, it fails on one of the hosts."""
         seq = cohort.running[0]
         fate = self.stream.fates["done", seq]
         if fate is not None and spans.count(cohort.executor.members) > 1:
@@ -258,21 +258,21 @@ seeds = st.integers(0, 2**32)
 
 @settings(max_examples=150)
 @given(seeds, seeds, st.sampled_from(["host", "device"]), st.sampled_from([0.0, 0.1, 1.0]))
-def test_host_by_host_it_does_what_an_executor_each_would(
+def test_on_each_host_it_does_what_an_executor_of_its_own_would_do(
     seed: int, delays: int, lane: str, travel: float
 ) -> None:
     cohorts = Cohorts(stream_of(seed, travel), Random(delays), lane)
     cohorts.join_all()
-    assert [cohort.executor.members for cohort in cohorts.cohorts] == [ALL]  # all is settled: all are alike
+    assert [cohort.executor.members for cohort in cohorts.cohorts] == [ALL]  # all is settled and alike
 
 
-def test_the_world_above_splits_and_joins() -> None:
+def test_the_world_of_this_test_splits_and_joins_cohorts() -> None:
     played = [Cohorts(stream_of(seed, 0.1), Random(seed), "host") for seed in range(12)]
     assert sum(cohorts.splits for cohorts in played) > 50
     assert sum(cohorts.joins for cohorts in played) > 10
 
 
-# --- what divides, and what does not ------------------------------------------------------------------------
+# --- what divides a cohort, and what does not ---------------------------------------------------------------
 
 
 def seated(members: Spans = ALL) -> AlikeHosts:
@@ -282,12 +282,12 @@ def seated(members: Spans = ALL) -> AlikeHosts:
     return executor
 
 
-def told(number: int, *steps: Any, hosts: Spans = ALL, **more: Any) -> Ordered:
+def ordered(number: int, *steps: Any, hosts: Spans = ALL, **more: Any) -> Ordered:
     facts: dict[str, Any] = {"settled": 0, "plans": (), "runs": ()} | more
     return Ordered(0, 0, 0, number, hosts, steps=steps, **facts)
 
 
-def of(place: Place, *steps: Gang | Move, sharding: Any = SAME) -> dict[str, Any]:
+def plan_and_run(place: Place, *steps: Gang | Move, sharding: Any = SAME) -> dict[str, Any]:
     """A plan with one slot at each end of each move, and a run of it."""
     layouts = [layout(place, 24, sharding), layout(FAR, 24, sharding)]
     made = plan(1, layouts, steps or [gang("g", place, (), (0,))], keep=(0, 1))
@@ -304,57 +304,57 @@ def of(place: Place, *steps: Gang | Move, sharding: Any = SAME) -> dict[str, Any
         (ODD, (((0, 2),), ((2, 3),), ((3, 6),))),
     ],
 )
-def test_a_place_divides_those_of_whom_it_has_different_devices(place: Place, parts: Any) -> None:
+def test_a_place_divides_a_cohort_if_its_hosts_have_different_devices_of_it(place: Place, parts: Any) -> None:
     executor = seated()
-    message = told(1, **of(place))
+    message = ordered(1, **plan_and_run(place))
     assert executor.divides(message) == parts
     if parts:
         with pytest.raises(Illegal, match=r"message 1 divides hosts 0-5: split them first \(0"):
             executor.handle(message, 0)
-    executor.handle(told(1), 0)  # nothing had changed
+    executor.handle(ordered(1), 0)  # nothing had changed
 
 
-def test_a_message_or_a_step_for_some_divides() -> None:
+def test_a_message_or_a_step_for_some_hosts_divides_a_cohort() -> None:
     executor = seated()
-    assert executor.divides(told(1, hosts=((2, 4),))) == (((0, 2), (4, 6)), ((2, 4),))
-    assert executor.divides(told(1, GangStep(1, 1, 0, ((0, 2), (3, 6))))) == (((0, 2), (3, 6)), ((2, 3),))
-    assert executor.divides(told(1, GangStep(1, 1, 0, ((0, 4),)), GangStep(2, 1, 0, ((2, 6),)))) == (
+    assert executor.divides(ordered(1, hosts=((2, 4),))) == (((0, 2), (4, 6)), ((2, 4),))
+    assert executor.divides(ordered(1, GangStep(1, 1, 0, ((0, 2), (3, 6))))) == (((0, 2), (3, 6)), ((2, 3),))
+    assert executor.divides(ordered(1, GangStep(1, 1, 0, ((0, 4),)), GangStep(2, 1, 0, ((2, 6),)))) == (
         ((0, 2),), ((2, 4),), ((4, 6),),
     )  # fmt: skip
-    assert executor.divides(told(1, GangStep(1, 1, 0, ((6, 9),)))) == ()  # none of them
+    assert executor.divides(ordered(1, GangStep(1, 1, 0, ((6, 9),)))) == ()  # none of them
 
 
-def test_who_sends_or_receives_is_alone() -> None:
+def test_a_host_that_sends_or_receives_is_alone() -> None:
     executor = seated()
-    made = of(WHOLE, gang("g", WHOLE, (), (0,)), Move("out", 0, 1, False, 0))
+    made = plan_and_run(WHOLE, gang("g", WHOLE, (), (0,)), Move("out", 0, 1, False, 0))
     enter = GangStep(1, 1, 0, ALL)
     # All six have the same, and each of the three hosts that want it asks another one.
-    found = executor.divides(told(1, enter, SendStep(2, 1, 1, ALL, 2), **made))
+    found = executor.divides(ordered(1, enter, SendStep(2, 1, 1, ALL, 2), **made))
     singles = [part for part in found if spans.count(part) == 1]
     assert len(singles) == 3
     assert len(found) == 4
-    assert executor.divides(told(1, RecvStep(1, -1, 9, ALL, 1, -1, 7, 1, layout(WHOLE, 24)))) == tuple(
+    assert executor.divides(ordered(1, RecvStep(1, -1, 9, ALL, 1, -1, 7, 1, layout(WHOLE, 24)))) == tuple(
         spans.one(host) for host in range(6)
     )
 
 
-def test_a_get_of_what_all_have_divides_the_one_that_sends_it() -> None:
+def test_a_get_of_a_replicated_buffer_divides_the_host_that_sends_it() -> None:
     executor = seated()
     get = SendStep(2, -1, 100, ALL, 2, 7)
-    first = told(1, GangStep(1, 1, 0, ALL), get, **of(WHOLE))  # made by the same message
+    first = ordered(1, GangStep(1, 1, 0, ALL), get, **plan_and_run(WHOLE))  # made by the same message
     assert executor.divides(first) == (((0, 1),), ((1, 6),))
-    executor.handle(told(1, GangStep(1, 1, 0, ALL), **of(WHOLE)), 0)
-    assert executor.divides(told(2, get)) == (((0, 1),), ((1, 6),))
-    assert executor.split(((1, 6),)).divides(told(2, get)) == ()
+    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
+    assert executor.divides(ordered(2, get)) == (((0, 1),), ((1, 6),))
+    assert executor.split(((1, 6),)).divides(ordered(2, get)) == ()
 
 
-def test_what_is_one_hosts_is_refused_and_changes_nothing() -> None:
+def test_an_event_of_a_single_host_is_refused_and_changes_nothing() -> None:
     executor = seated()
-    executor.handle(told(1, GangStep(1, 1, 0, ALL), **of(WHOLE)), 0)
+    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
     for event in (LaunchFailed(1, BAD), DeviceLost(3, BAD), Finished(1, BAD)):
         with pytest.raises(Illegal, match="split"):
             executor.handle(event, 0)
-    said = executor.handle(Finished(1, Blame("user", "boom", host=4)), 0)  # all say that it was host 4
+    said = executor.handle(Finished(1, Blame("user", "boom", host=4)), 0)  # all six say that it was host 4
     assert said == [Up(Done(1, ALL, Blame("user", "boom", host=4)), (("done", 1),))]
 
 
@@ -363,7 +363,7 @@ def test_what_is_one_hosts_is_refused_and_changes_nothing() -> None:
 
 def test_both_halves_go_on_with_what_was_under_way() -> None:
     executor = seated()
-    executor.handle(told(1, GangStep(1, 1, 0, ALL), **of(WHOLE)), 0)
+    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
     other = executor.split(((2, 5),))
     assert (executor.members, executor.host) == (((0, 2), (5, 6)), 0)
     assert (other.members, other.host) == (((2, 5),), 2)
@@ -374,14 +374,14 @@ def test_both_halves_go_on_with_what_was_under_way() -> None:
 
 
 @pytest.mark.parametrize("part", [(), ALL, ((0, 7),), ((5, 7),)])
-def test_a_part_is_some_and_not_all(part: Spans) -> None:
+def test_a_part_is_some_of_the_hosts_and_not_all(part: Spans) -> None:
     with pytest.raises(Illegal, match="name some and not all"):
         seated().split(part)
 
 
-def test_those_that_were_split_are_the_same_again_when_nothing_is_under_way() -> None:
+def test_cohorts_that_were_split_can_join_when_nothing_is_under_way() -> None:
     executor = seated()
-    executor.handle(told(1, GangStep(1, 1, 0, ALL), **of(WHOLE)), 0)
+    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
     other = executor.split(((0, 2),))
     assert (executor.host, other.host) == (2, 0)
     assert not executor.same(other)  # the gang runs
@@ -398,32 +398,32 @@ def test_those_that_were_split_are_the_same_again_when_nothing_is_under_way() ->
 
 
 @pytest.mark.parametrize("change", ["last", "settled", "blame", "buffer", "code", "epoch"])
-def test_a_difference_in_anything_that_matters_keeps_them_apart(change: str) -> None:
+def test_cohorts_with_any_difference_that_matters_cannot_join(change: str) -> None:
     executor = seated()
-    made = of(WHOLE)
-    executor.handle(told(1, GangStep(1, 1, 0, ALL), **made), 0)
+    made = plan_and_run(WHOLE)
+    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **made), 0)
     other = executor.split(((3, 6),))
     executor.handle(Finished(1), 0)
     other.handle(Finished(1, Blame("user", "x", host=9) if change == "blame" else None), 0)
     assert executor.same(other) == (change != "blame")
     match change:
         case "last":
-            other.handle(told(2), 0)
+            other.handle(ordered(2), 0)
         case "settled":
-            other.handle(told(2, settled=2), 0)
-            executor.handle(told(2), 0)
+            other.handle(ordered(2, settled=2), 0)
+            executor.handle(ordered(2), 0)
         case "buffer":
-            other.handle(told(2, RecvStep(2, -1, 5, ((0, 3),), 2)), 0)
-            executor.handle(told(2), 0)
+            other.handle(ordered(2, RecvStep(2, -1, 5, ((0, 3),), 2)), 0)
+            executor.handle(ordered(2), 0)
             assert executor.same(other)
-            executor.handle(told(3, runs=(RunHeader(2, 1, 200, ()),)), 0)
-            other.handle(told(3), 0)
+            executor.handle(ordered(3, runs=(RunHeader(2, 1, 200, ()),)), 0)
+            other.handle(ordered(3), 0)
         case "epoch":
             assert [type(e) for e in other.handle(Seat(0, 1, 1, 3, -1, (), ALL, 0), 0)] == [Reform]
             other.handle(Reformed(1), 0)
         case "code":
             for each in (executor, other):
-                each.handle(told(2, CompileStep(1, (0,))), 0)
+                each.handle(ordered(2, CompileStep(1, (0,))), 0)
             executor.handle(CodeReady(1, 0), 0)
             assert not executor.same(other)
             other.handle(CodeReady(1, 0, Blame("user", "x", host=9)), 0)
@@ -432,24 +432,24 @@ def test_a_difference_in_anything_that_matters_keeps_them_apart(change: str) -> 
     assert not executor.same(other)
 
 
-def test_those_who_know_a_plan_in_which_they_differ_are_not_the_same() -> None:
+def test_cohorts_that_know_a_plan_in_which_they_differ_cannot_join() -> None:
     first, second = seated(((0, 1),)), seated(((1, 2),))
     for executor in (first, second):
-        executor.handle(told(1, **of(SOME)), 0)  # of host 1 and 2
-        executor.handle(told(2, ForgetStep((1,))), 0)
+        executor.handle(ordered(1, **plan_and_run(SOME)), 0)  # of host 1 and 2
+        executor.handle(ordered(2, ForgetStep((1,))), 0)
     assert not first.same(second)
     for executor in (first, second):
-        executor.handle(told(3, ForgetStep((), (1,))), 0)
+        executor.handle(ordered(3, ForgetStep((), (1,))), 0)
     assert first.same(second)
 
 
-def test_a_seat_is_each_members_own() -> None:
+def test_each_member_has_its_own_seat() -> None:
     executor = AlikeHosts(((2, 4),), Cluster())
     assert [type(e) for e in executor.handle(seat(3), 0)] == [Reform]
     (said,) = executor.handle(Reformed(0), 0)
-    assert [at(said, host).report.host for host in (2, 3)] == [2, 3]  # type: ignore[union-attr]
+    assert [effect_on(said, host).report.host for host in (2, 3)] == [2, 3]  # type: ignore[union-attr]
 
 
-def test_who_stands_for_others_is_one_of_them() -> None:
+def test_the_host_that_stands_for_a_cohort_is_one_of_its_members() -> None:
     with pytest.raises(Illegal, match="not among them"):
         Executor(7, Cluster(), members=ALL)

@@ -1,7 +1,7 @@
-"""Executors are confluent: what one does depends on what it was told and not on when.
+"""Executors are confluent: what one does depends on the events that it was given and not on their times.
 
-Each effect names its causes. The laws hold for any stream that a controller may write, whatever the delays of
-stream, devices, transfers and compiler.
+Each effect names its causes. The laws hold for any stream that a controller may write, whatever the delays of stream,
+devices, transfers and compiler.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def channels(life: Life, lane: str) -> dict[Any, list[Any]]:
 
 @law
 @given(seeds, lanes, seeds, seeds)
-def test_the_same_effects_with_the_same_causes_whatever_the_delays(
+def test_effects_and_their_causes_are_the_same_whatever_the_delays(
     seed: int, lane: str, one: int, other: int
 ) -> None:
     first, second = lives(seed, lane, [one, other])
@@ -125,7 +125,7 @@ def test_a_buffer_is_freed_once_and_never_while_it_is_in_use(seed: int, lane: st
                 assert all(life.times[use] <= at for use in users.get(buffer, ())), effect
             case _:
                 pass
-    assert set(users) <= set(freed)  # in the end the stream lets go of all
+    assert set(users) <= set(freed)  # in the end the stream releases everything
 
 
 @law
@@ -146,8 +146,8 @@ def test_in_the_end_nothing_is_remembered(seed: int, lane: str, delay: int) -> N
 
 @law
 @given(seeds, lanes, seeds)
-def test_blame_goes_from_what_is_spoilt_to_all_that_reads_it(seed: int, lane: str, delay: int) -> None:
-    """An oracle that knows who reads what, and what the world answered."""
+def test_blame_goes_from_a_spoilt_value_to_all_that_reads_it(seed: int, lane: str, delay: int) -> None:
+    """An oracle that knows the readers of each value and the answers of the world."""
     (life,) = lives(seed, lane, [delay])
     fates = life.stream.fates
     spoilt: set[int] = set()
@@ -176,7 +176,7 @@ def test_blame_goes_from_what_is_spoilt_to_all_that_reads_it(seed: int, lane: st
                 pass
 
 
-def test_the_world_draws_what_it_claims_to_draw() -> None:
+def test_the_world_of_this_test_draws_every_kind_of_case() -> None:
     kinds: Counter[str] = Counter()
     for seed in range(60):
         for lane in ("host", "device"):

@@ -1,4 +1,4 @@
-"""One host, told what to do by its island's stream: it does it in that order, and says when it is done.
+"""One host follows its island's stream: it works in that order, and reports when it is done.
 
 Host 0 has devices 0 and 1, host 1 devices 2 and 3; together they are island 0. Host 2 is elsewhere.
 """
@@ -78,7 +78,7 @@ from .onehost import (
 # --- launches --------------------------------------------------------------------------------------------
 
 
-def test_a_gang_is_launched_as_it_is_read_and_reported_when_it_has_finished() -> None:
+def test_a_gang_is_launched_when_it_is_read_and_reported_when_it_has_finished() -> None:
     host = Host()
     host.put(50)
     host.run(chain(1), args=(50,))
@@ -86,7 +86,7 @@ def test_a_gang_is_launched_as_it_is_read_and_reported_when_it_has_finished() ->
     assert host.hear(Finished(1, None, (3,))) == [done(1, ("done", 1), sizes=(3,))]
 
 
-def test_inputs_that_earlier_launches_make_are_futures_and_wait_for_nothing() -> None:
+def test_a_gang_does_not_wait_for_inputs_that_earlier_launches_make() -> None:
     host = Host()
     host.put(50)
     host.run(chain(3), args=(50,))
@@ -97,7 +97,7 @@ def test_inputs_that_earlier_launches_make_are_futures_and_wait_for_nothing() ->
     ]
 
 
-def test_a_gang_of_other_hosts_is_none_of_its_affair() -> None:
+def test_a_gang_of_other_hosts_is_ignored() -> None:
     host = Host()
     host.run(inbound())
     assert host.read(GangStep(1, 1, 2, ((1, 2),))) == []
@@ -121,7 +121,7 @@ def test_an_input_from_elsewhere_holds_the_launch_and_all_behind_it() -> None:
     ]
 
 
-def test_what_is_ordered_later_behind_a_held_launch_names_it_until_it_is_settled() -> None:
+def test_steps_behind_a_held_launch_name_it_until_it_is_settled() -> None:
     host = Host()
     host.run(inbound())
     host.read(recv(2, 1), enter(3, 1))
@@ -134,7 +134,7 @@ def test_what_is_ordered_later_behind_a_held_launch_names_it_until_it_is_settled
     assert host.read(enter(5, 2, run=2)) == [Launch(5, 2, 2, (), (203,), (), (), False, (("order", 5),))]
 
 
-def test_by_device_a_held_launch_holds_only_its_own_devices() -> None:
+def test_with_queues_by_device_a_held_launch_holds_only_its_own_devices() -> None:
     zero, one = line(0, 0, 1), line(0, 1, 1)
     steps: list[Gang | Move] = [
         Move("in", 0, 1, False, 0),
@@ -149,14 +149,14 @@ def test_by_device_a_held_launch_holds_only_its_own_devices() -> None:
         assert [e.seq for e in effects if isinstance(e, Launch)] == [4] * launched
 
 
-def test_a_thousand_held_launches_are_no_thousand_frames() -> None:
+def test_a_thousand_held_launches_need_no_recursion() -> None:
     host = Host()
     host.run(inbound())
     host.read(recv(2, 1), enter(3, 1), *(enter(seq, 2) for seq in range(4, 3000)))
     assert [e.seq for e in host.hear(Received(1)) if isinstance(e, Launch)] == list(range(3, 3000))
 
 
-def test_sequential_dispatch_hears_of_each_enqueue() -> None:
+def test_sequential_dispatch_is_told_of_each_enqueue() -> None:
     host = Host()
     host.run(inbound())
     assert host.read(enter(4, 2, ack=True))[1] == Up(Enqueued(4, ME), (("launch", 4),))
@@ -174,7 +174,7 @@ def test_the_watchdog_is_answered_when_the_gang_has_launched() -> None:
 # --- poison ----------------------------------------------------------------------------------------------
 
 
-def test_a_spoilt_input_is_launched_with_placeholders_and_marks_what_follows() -> None:
+def test_a_gang_with_a_spoilt_input_is_launched_with_placeholders_and_spoils_its_outputs() -> None:
     host = Host()
     host.run(chain(2), args=(50,))
     host.read(RecvStep(1, -1, 50, HOSTS, 1, -1, 7, 0, X), enter(2), enter(3, 1))
@@ -194,7 +194,7 @@ def test_a_gang_that_fails_while_it_runs_spoils_what_was_launched_behind_it() ->
     assert done(2, ("done", 2), named) in host.hear(Finished(2))
 
 
-def test_what_failed_and_was_settled_is_known_to_be_spoilt_at_launch() -> None:
+def test_a_settled_failure_is_known_at_the_launch_of_a_reader() -> None:
     host = Host()
     host.put(50)
     host.run(chain(2), args=(50,))
@@ -206,7 +206,7 @@ def test_what_failed_and_was_settled_is_known_to_be_spoilt_at_launch() -> None:
     assert effect.placeholders
 
 
-def test_a_poisoned_transfer_is_dropped_and_the_transfer_machine_says_what_came_of_it() -> None:
+def test_a_poisoned_transfer_is_dropped_and_the_transfer_machine_reports_its_end() -> None:
     host = Host()
     host.run(inbound())
     host.read(recv(2, 1), enter(3, 1))
@@ -217,11 +217,11 @@ def test_a_poisoned_transfer_is_dropped_and_the_transfer_machine_says_what_came_
     assert effects[1].placeholders
 
 
-def test_poison_for_a_transfer_of_others_or_of_long_ago_is_nothing() -> None:
+def test_poison_for_an_unknown_or_past_transfer_is_ignored() -> None:
     assert Host().read(PoisonStep(77, BAD)) == []
 
 
-def test_a_failed_launch_is_told_at_once_and_nothing_is_launched_behind_it() -> None:
+def test_a_failed_launch_is_reported_at_once_and_nothing_is_launched_behind_it() -> None:
     """Its peers wait in their collective, and must not meet this host's next gang there."""
     host = Host()
     host.run(inbound())
@@ -234,7 +234,7 @@ def test_a_failed_launch_is_told_at_once_and_nothing_is_launched_behind_it() -> 
     assert [e.seq for e in effects if isinstance(e, Launch)] == [5]
 
 
-def test_a_lost_device_is_told_at_once() -> None:
+def test_a_lost_device_is_reported_at_once() -> None:
     blame = Blame("device-lost", "gone", host=0)
     assert Host().hear(DeviceLost(1, Blame("device-lost", "gone"))) == [
         Up(Trouble(0, -1, blame, 1), (("lost", 1),))
@@ -244,8 +244,8 @@ def test_a_lost_device_is_told_at_once() -> None:
 # --- buffers ---------------------------------------------------------------------------------------------
 
 
-def test_a_run_begins_where_it_stands_among_the_steps() -> None:
-    """Its literals take what steps before it free, and wait for gangs that came just before it."""
+def test_a_run_begins_at_its_position_among_the_steps() -> None:
+    """Its literals use memory that earlier steps free, and wait for gangs that came just before it."""
     host = Host()
     host.put(50)
     host.run(chain(1), args=(50,))
@@ -258,16 +258,16 @@ def test_a_run_begins_where_it_stands_among_the_steps() -> None:
     assert [effect.seq for effect in effects if isinstance(effect, Launch)] == [2]
 
 
-def test_the_last_reader_frees_what_the_run_owns_when_it_has_finished() -> None:
+def test_the_last_reader_frees_the_runs_own_buffer_when_it_has_finished() -> None:
     host = Host()
     host.put(50)
     host.run(chain(2), args=(50,))
     host.read(enter(1), enter(2, 1))
-    assert host.hear(Finished(1)) == [done(1, ("done", 1))]  # 50 is its client's
+    assert host.hear(Finished(1)) == [done(1, ("done", 1))]  # 50 belongs to its client
     assert host.hear(Finished(2)) == [done(2, ("done", 2)), FreeBuffer(101, (("done", 2),))]
 
 
-def test_what_nobody_reads_is_free_when_it_is_made() -> None:
+def test_a_value_that_nothing_reads_is_freed_when_it_is_made() -> None:
     host = Host()
     host.put(50)
     host.run(chain(1, keep=False), args=(50,))
@@ -275,7 +275,7 @@ def test_what_nobody_reads_is_free_when_it_is_made() -> None:
     assert host.hear(Finished(1)) == [done(1, ("done", 1)), FreeBuffer(101, (("done", 1),))]
 
 
-def test_donated_inputs_vanish_with_the_launch_unless_somebody_else_holds_them() -> None:
+def test_donated_inputs_vanish_with_the_launch_unless_they_are_held_elsewhere() -> None:
     steps = [gang("a", NEAR, (), (0,)), gang("b", NEAR, (0,), (1,))]
     made = plan(1, [X, X], steps, keep=(1,), donate=True)
     host = Host()
@@ -290,7 +290,7 @@ def test_donated_inputs_vanish_with_the_launch_unless_somebody_else_holds_them()
     assert host.hear(Finished(2)) == [done(2, ("done", 2)), FreeBuffer(100, (("done", 2),))]
 
 
-def test_what_moves_read_too_is_free_when_all_reads_have_ended() -> None:
+def test_a_value_that_moves_read_is_freed_when_all_reads_have_ended() -> None:
     host = Host()
     host.run(outbound())
     host.read(enter(1), send(2, 1), enter(3, 2))
@@ -331,7 +331,7 @@ def test_a_freed_buffer_can_no_longer_be_named() -> None:
     assert effect.placeholders  # on all hosts or on none
 
 
-def test_spill_waits_for_readers_and_a_reader_for_the_restore() -> None:
+def test_a_spill_waits_for_readers_and_a_reader_waits_for_the_restore() -> None:
     host = Host()
     host.put(50)
     host.run(chain(1), args=(50,))
@@ -433,7 +433,7 @@ def test_a_sparse_receive_is_told_what_to_expect() -> None:
     assert host.read(ExpectStep(1, ((1, 4),))) == [ExpectRecv(1, 0, (("order", 4),))]
 
 
-def test_a_client_gets_each_shard_once_and_puts_each_where_it_belongs() -> None:
+def test_a_client_gets_each_shard_once_and_puts_each_shard_where_it_belongs() -> None:
     both = Layout((8,), "float32", NEAR, (2, 2), Sharding(((1,),)))  # each half on both hosts
     host = Host()
     opened = host.read(RecvStep(1, -1, 50, HOSTS, 1, -1, 7, 3, both))[1]

@@ -1,4 +1,4 @@
-"""A host's seat: what it says again, what it gives up, when it re-forms; and what it makes of nonsense."""
+"""A host's seat: what it reports again, what it gives up, when it re-forms; and how it treats nonsense."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from .onehost import BAD, FAR, ME, NEAR, Host, X, chain, done, enter, inbound, o
 # --- seats -----------------------------------------------------------------------------------------------
 
 
-def test_a_new_tree_hears_again_all_that_is_not_settled() -> None:
+def test_a_new_tree_is_told_again_all_that_is_not_settled() -> None:
     host = Host()
     host.run(outbound(sparse=True))
     host.read(enter(1), send(2, 1), CompileStep(1, (0,)), enter(3, 2, ack=True))
@@ -84,7 +84,7 @@ def test_an_abandoned_gang_leaves_a_tombstone_and_those_behind_it_go_on() -> Non
     assert host.read(AskStep(3)) == []
 
 
-def test_what_a_tombstone_would_have_taken_over_is_freed() -> None:
+def test_memory_that_a_tombstone_would_have_taken_over_is_freed() -> None:
     steps: list[Gang | Move] = [Move("in", 0, 1, False, 0), gang("reader", NEAR, (1,), (2,))]
     made = plan(1, [layout(FAR), X, X], steps, keep=(2,), donate=True)
     host = Host()
@@ -96,8 +96,8 @@ def test_what_a_tombstone_would_have_taken_over_is_freed() -> None:
     assert [e.buffer for e in host.hear(Received(1)) if isinstance(e, FreeBuffer)] == [101]
 
 
-def test_what_was_abandoned_before_it_came_is_not_launched_when_it_comes() -> None:
-    """Its peers have dropped it; the message was lost with the old tree and came again down the new one."""
+def test_a_gang_that_was_abandoned_before_it_arrived_is_not_launched_when_it_does() -> None:
+    """Its peers have dropped it. The message was lost with the old tree and came again down the new one."""
     host = Host()
     host.run(inbound())
     host.hear(seat(tree=1, abandon=(4,)))
@@ -132,8 +132,8 @@ def test_lost_buffers_are_freed() -> None:
     assert host.hear(seat(tree=1, dropped=(50, 51)))[0] == FreeBuffer(50, (("seat", 1),))
 
 
-def test_what_names_a_lost_buffer_afterwards_is_blamed_on_the_loss_and_is_no_fault() -> None:
-    """It was ordered before, its message was lost with the old tree, and came again through the new one."""
+def test_a_step_that_names_a_lost_buffer_is_blamed_on_the_loss_and_breaks_no_rule() -> None:
+    """It was ordered before the loss. Its message was lost with the old tree, and came again through the new one."""
     host = Host()
     host.put(50)
     host.run(chain(1), args=(50,))
@@ -145,11 +145,11 @@ def test_what_names_a_lost_buffer_afterwards_is_blamed_on_the_loss_and_is_no_fau
     assert isinstance(ended.report, Done)
     assert ended.report.blame is not None
     assert ended.report.blame.code == "host-lost"
-    assert FreeBuffer(101, (("order", 4), ("done", 1))) in host.hear(Finished(1))  # nobody else will free it
+    assert FreeBuffer(101, (("order", 4), ("done", 1))) in host.hear(Finished(1))  # no other step frees it
     assert ended.report in [e.report for e in host.hear(seat(tree=2)) if isinstance(e, Up)]
 
 
-def test_a_new_epoch_forms_when_the_devices_are_through_and_launches_nothing_before() -> None:
+def test_a_new_epoch_forms_when_the_devices_are_idle_and_nothing_is_launched_before() -> None:
     host = Host()
     host.run(inbound())
     host.read(enter(4, 2), recv(5, 1), enter(6, 1))
@@ -175,7 +175,7 @@ def test_an_older_epoch_is_refused() -> None:
         assert isinstance(effect.report, Trouble)
 
 
-def test_it_presents_itself_with_what_clients_hold_and_what_it_still_has_to_finish() -> None:
+def test_a_host_introduces_itself_with_clients_buffers_and_unfinished_work() -> None:
     host = Host()
     host.put(50, name=3)
     host.run(chain(1), args=(50,), kept=((1, 8, 4),))
@@ -195,7 +195,7 @@ def test_it_presents_itself_with_what_clients_hold_and_what_it_still_has_to_fini
         RestoreStep(2, 50, HOSTS), RecvStep(2, -1, 50, HOSTS, 2, -1, 7),
     ],
 )  # fmt: skip
-def test_a_step_that_makes_no_sense_is_told_and_ends_with_a_blame(step: Step) -> None:
+def test_an_invalid_step_is_reported_and_ends_with_a_blame(step: Step) -> None:
     trouble, ended = Host().read(step)
     assert isinstance(trouble, Up)
     assert isinstance(trouble.report, Trouble)
@@ -205,7 +205,7 @@ def test_a_step_that_makes_no_sense_is_told_and_ends_with_a_blame(step: Step) ->
     assert trouble.report.blame.code == "protocol"
 
 
-def test_a_gang_that_makes_no_sense_is_told_and_stops_the_queue() -> None:
+def test_an_invalid_gang_is_reported_and_stops_the_queue() -> None:
     host = Host()
     host.run(inbound())
     (trouble,) = host.read(enter(3, run=77))
@@ -215,7 +215,7 @@ def test_a_gang_that_makes_no_sense_is_told_and_stops_the_queue() -> None:
     assert [e.seq for e in host.hear(seat(tree=1, abandon=(3,))) if isinstance(e, Launch)] == [4]
 
 
-def test_a_run_without_its_arguments_is_told() -> None:
+def test_a_run_without_its_arguments_is_reported() -> None:
     host = Host()
     host.run(chain(1), args=(50,))
     (trouble,) = host.read(runs=(RunHeader(5, 1, 0, ()),))
@@ -223,7 +223,7 @@ def test_a_run_without_its_arguments_is_told() -> None:
     assert isinstance(trouble.report, Trouble)
 
 
-def test_a_run_of_an_unknown_plan_is_others_affair_until_a_step_of_it_comes() -> None:
+def test_a_run_of_an_unknown_plan_is_ignored_until_a_step_of_it_arrives() -> None:
     """One message is for all hosts that any part of it is for."""
     host = Host()
     assert host.read(runs=(RunHeader(5, 99, 0, ()),)) == []
@@ -240,7 +240,7 @@ def test_a_run_of_an_unknown_plan_is_others_affair_until_a_step_of_it_comes() ->
     ],
     ids=str,
 )  # fmt: skip
-def test_what_its_own_devices_cannot_have_done_is_illegal_and_changes_nothing(event: Any) -> None:
+def test_an_impossible_event_of_its_own_devices_is_illegal_and_changes_nothing(event: Any) -> None:
     host = Host()
     host.run(outbound())
     host.read(enter(1), send(2, 1))
@@ -251,7 +251,7 @@ def test_what_its_own_devices_cannot_have_done_is_illegal_and_changes_nothing(ev
     assert [type(e) for e in host.hear(Finished(1))] == [Up, OpenSend]
 
 
-def test_a_lane_has_a_name() -> None:
+def test_the_kind_of_launch_queue_must_be_a_known_name() -> None:
     with pytest.raises(Illegal):
         Executor(0, Cluster(), lane="fast")
 
@@ -273,7 +273,7 @@ def test_forgotten_runs_take_no_memory() -> None:
 
 
 def test_a_run_is_forgotten_when_its_last_step_is_settled() -> None:
-    """Nobody has to say so: a session of a million runs takes no memory for those that are over."""
+    """No message has to say so: a session of a million runs takes no memory for those that are over."""
     host = Host()
     host.put(50)
     host.run(chain(2), args=(50,))

@@ -1,5 +1,4 @@
-"""A host as a whole: relay, executor and transfer of one machine, heard only through its connections and
-devices."""
+"""A host as a whole: relay, executor and transfer of one machine, seen only through its connections and devices."""
 
 from __future__ import annotations
 
@@ -66,7 +65,7 @@ BEAT = 1000
 
 
 class Rig:
-    """Host 0 of two, with host 1 as its child unless told otherwise; already seated unless told otherwise."""
+    """Host 0 of two, with host 1 as its child unless told otherwise, and already seated unless told otherwise."""
 
     def __init__(self, children: tuple[tuple[int, Any], ...] = (), seated: bool = True) -> None:
         self.host = Host(0, Cluster(), incarnation=5, beat=BEAT)
@@ -109,10 +108,10 @@ def reports(*said: Any) -> Reports:
     return Reports(0, 0, 0, said)
 
 
-# --- its place ------------------------------------------------------------------------------------------
+# --- joining and seats ----------------------------------------------------------------------------------
 
 
-def test_it_presents_itself_to_whatever_controller_it_is_connected_to() -> None:
+def test_a_host_introduces_itself_to_each_controller_that_it_is_connected_to() -> None:
     rig = Rig(seated=False)
     assert rig.hear(Connected(CONTROLLER)) == [Send((CONTROLLER,), Join(0, 5))]
     assert rig.hear(Connected(1)) == []
@@ -124,16 +123,16 @@ def test_it_presents_itself_to_whatever_controller_it_is_connected_to() -> None:
     assert replace(said.message, held=()) == Join(0, 5, epoch=0, last=1, unfinished=(1,))
     assert [(held.buffer, held.client, held.ready) for held in said.message.held] == [
         (101, 0, False)
-    ]  # nobody's
+    ]  # of no client
 
 
-def test_it_takes_a_seat_and_says_so_when_its_devices_have_reformed() -> None:
+def test_a_host_takes_a_seat_and_says_so_when_its_devices_have_reformed() -> None:
     rig = Rig(seated=False)
     assert rig.come(CONTROLLER, rig.seat()) == [Reform(0, HOSTS, (), (("seat", 0),))]
     assert kinds(rig.hear(Reformed(0))) == ["Seated"]
 
 
-def test_a_seat_comes_from_the_controller_and_for_this_host() -> None:
+def test_only_the_controller_may_give_a_seat_and_only_for_this_host() -> None:
     rig = Rig(seated=False)
     assert kinds(rig.come(1, rig.seat())) == ["Close"]
     for_another = Seat(0, 0, 0, 1, CONTROLLER, (), HOSTS, 0)
@@ -147,12 +146,12 @@ def test_a_seat_that_was_overtaken_by_a_newer_one_is_not_taken() -> None:
     assert kinds(rig.come(CONTROLLER, rig.seat(epoch=0, tree=2))) == ["Tell"]
 
 
-def test_it_asks_to_leave() -> None:
+def test_a_host_can_ask_to_leave() -> None:
     rig = Rig()
     assert rig.hear(LeaveRequested("maintenance")) == [Send((CONTROLLER,), Leave(0, "maintenance"))]
 
 
-def test_one_that_is_dismissed_stops_and_says_nothing_more() -> None:
+def test_a_dismissed_host_stops_and_says_nothing_more() -> None:
     rig = Rig()
     assert kinds(rig.come(1, Dismiss(0, "a joke"))) == []
     assert rig.come(CONTROLLER, Dismiss(0, "you are late")) == [Stop("you are late")]
@@ -163,7 +162,7 @@ def test_one_that_is_dismissed_stops_and_says_nothing_more() -> None:
 # --- gangs ----------------------------------------------------------------------------------------------
 
 
-def test_a_gang_comes_down_is_launched_and_its_end_goes_up() -> None:
+def test_a_gang_arrives_is_launched_and_its_end_is_reported() -> None:
     rig = Rig()
     effects = rig.run(chain(2), enter(1), enter(2, 1), literal=True)
     assert [each.seq for each in effects if isinstance(each, Launch)] == [1, 2]
@@ -179,7 +178,7 @@ def test_gangs_that_end_together_are_reported_in_one_message_in_their_order() ->
     ]
 
 
-def test_what_is_for_its_child_is_passed_on_as_the_same_object_and_reports_are_combined() -> None:
+def test_a_message_for_its_child_is_passed_on_as_the_same_object_and_reports_are_combined() -> None:
     rig = Rig(children=((1, ((1, 2),)),))
     order = rig.order(enter(1), plans=(chain(1),), runs=(header(chain(1)),))
     effects = rig.come(CONTROLLER, order)
@@ -191,7 +190,7 @@ def test_what_is_for_its_child_is_passed_on_as_the_same_object_and_reports_are_c
     assert rig.come(1, reports(Done(1, ((1, 2),)))) == [Send((CONTROLLER,), reports(Done(1, HOSTS)))]
 
 
-def test_a_child_that_is_lost_is_reported_and_so_is_a_device() -> None:
+def test_a_lost_child_and_a_lost_device_are_reported() -> None:
     rig = Rig(children=((1, ((1, 2),)),))
     assert rig.hear(Disconnected(1)) == [Send((CONTROLLER,), reports(Lost(1, 0)))]
     blame = Blame("device-lost", "it smokes", host=0)
@@ -205,7 +204,7 @@ def test_an_order_by_an_old_path_is_not_obeyed() -> None:
     assert isinstance(told, Tell)
 
 
-def test_it_beats() -> None:
+def test_a_host_sends_heartbeats() -> None:
     rig = Rig()
     assert rig.host.next_wakeup() == BEAT
     assert rig.hear(Wakeup(), BEAT) == [Send((CONTROLLER,), reports(Beat(((0, 1),), 0)))]
@@ -215,7 +214,7 @@ def test_it_beats() -> None:
 # --- transfers ------------------------------------------------------------------------------------------
 
 
-def test_contents_that_come_in_let_the_gang_go_that_waits_for_them() -> None:
+def test_incoming_contents_release_the_gang_that_waits_for_them() -> None:
     rig = Rig()
     effects = rig.run(inbound(), recv(1, 1), enter(2, 1))
     made, opened, _, grant = effects
@@ -235,7 +234,7 @@ def test_contents_that_come_in_let_the_gang_go_that_waits_for_them() -> None:
     assert total == grant.message.nbytes
 
 
-def test_contents_that_go_out_hold_their_source_until_they_have_landed() -> None:
+def test_outgoing_contents_hold_their_source_until_they_have_landed() -> None:
     rig = Rig()
     rig.run(outbound(), enter(1), send(2, 1))
     said = rig.hear(Finished(1))
@@ -248,7 +247,7 @@ def test_contents_that_go_out_hold_their_source_until_they_have_landed() -> None
     assert kinds(rig.come(receiver, Landed(2, 0, receiver))) == ["Sent", "Reports"]
 
 
-def test_poison_that_the_stream_brings_reaches_the_transfer_and_comes_back_as_placeholders() -> None:
+def test_poison_in_the_stream_reaches_the_transfer_and_causes_placeholders() -> None:
     rig = Rig()
     rig.run(inbound(), recv(1, 1), enter(2, 1))
     blame = Blame("host-lost", "host 2 is gone")
@@ -258,7 +257,7 @@ def test_poison_that_the_stream_brings_reaches_the_transfer_and_comes_back_as_pl
     assert launch.placeholders
 
 
-def test_a_sender_that_is_lost_spoils_what_it_had_for_us() -> None:
+def test_a_lost_sender_spoils_what_it_was_to_send() -> None:
     rig = Rig()
     rig.run(inbound(), recv(1, 1), enter(2, 1))
     assert any(isinstance(each, Received) and each.blame for each in rig.hear(Disconnected(2, "gone")))
@@ -278,7 +277,7 @@ def test_clients_and_controller_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("end", [0, 7, -1, -5])
-def test_ends_and_peers_are_names_of_the_same(end: int) -> None:
+def test_ends_of_transfers_and_peers_are_two_names_of_the_same_processes(end: int) -> None:
     assert end_of(peer_of(end)) == end
     assert is_client(peer_of(end)) == (end < 0)
     assert peer_of(end) != CONTROLLER
@@ -287,13 +286,13 @@ def test_ends_and_peers_are_names_of_the_same(end: int) -> None:
 # --- nonsense -------------------------------------------------------------------------------------------
 
 
-def test_a_peer_that_says_what_no_host_takes_is_closed() -> None:
+def test_a_peer_that_sends_a_message_not_meant_for_hosts_is_closed() -> None:
     rig = Rig()
     assert rig.come(1, Cancel(3)) == [Close(1, "a host takes no Cancel")]
     assert kinds(rig.come(client(4), Grant(1, 0, -3, 5))) == ["Close"]  # it speaks for another client
 
 
-def test_what_its_own_driver_cannot_mean_is_illegal() -> None:
+def test_an_event_that_its_own_driver_cannot_mean_is_illegal() -> None:
     rig = Rig()
     with pytest.raises(Illegal):
         rig.hear(Send((1,), Cancel(1)))  # type: ignore[arg-type]

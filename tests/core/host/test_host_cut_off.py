@@ -1,4 +1,4 @@
-"""A host whose link to the controller has ended: what it says to the next begins with its Join."""
+"""A host whose link to the controller has ended: what it says to the next controller begins with its Join."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .onehost import chain, enter
 from .test_host import Rig, header, kinds
 
 
-def test_what_ends_while_nobody_listens_is_told_by_the_join_and_by_nothing_before_it() -> None:
+def test_ends_without_a_connection_are_reported_by_the_join_and_by_nothing_before_it() -> None:
     rig = Rig()
     rig.run(chain(1), enter(1), literal=True)
     assert rig.hear(Disconnected(CONTROLLER)) == []
@@ -25,7 +25,7 @@ def test_what_ends_while_nobody_listens_is_told_by_the_join_and_by_nothing_befor
     assert said.message.unfinished == ()
 
 
-def test_a_wish_to_leave_is_said_again_to_who_comes_next() -> None:
+def test_a_request_to_leave_is_repeated_to_the_next_controller() -> None:
     rig = Rig()
     rig.hear(Disconnected(CONTROLLER))
     assert rig.hear(LeaveRequested("maintenance")) == []
@@ -35,8 +35,8 @@ def test_a_wish_to_leave_is_said_again_to_who_comes_next() -> None:
 
 
 def test_between_its_join_and_the_next_seat_it_takes_no_orders() -> None:
-    """A new controller would never hear of what an order of the old one makes here. One that knows of the order sends
-    it again behind the seat."""
+    """A new controller would never hear of what an order of the old one makes here. A controller that knows of the
+    order sends it again behind the seat."""
     rig = Rig()
     rig.hear(Disconnected(CONTROLLER))
     rig.hear(Connected(CONTROLLER), 20_000)
@@ -51,7 +51,7 @@ def test_between_its_join_and_the_next_seat_it_takes_no_orders() -> None:
 
 
 @pytest.mark.parametrize("children", [((1, ((1, 2),)),), ()])
-def test_a_neighbour_in_the_tree_that_begins_anew_has_the_island_seated_again(
+def test_when_a_neighbour_in_the_tree_restarts_the_island_is_seated_again(
     children: tuple[tuple[int, Spans], ...],
 ) -> None:
     """What was on the old link is lost, and the new process does not know that there was anything."""

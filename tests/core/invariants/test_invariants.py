@@ -76,7 +76,7 @@ def launched(host: int, seq: int, epoch: int = 1, **more: object) -> Launched:
     return Launched(host, seq, epoch, devices, **more)  # type: ignore[arg-type]
 
 
-def ran(host: int, seq: int) -> list[Observation]:
+def gang_run(host: int, seq: int) -> list[Observation]:
     devices = ((2 * host, 2 * host + 2),)
     return [Started(host, seq, devices), FinishedSeen(host, seq, devices)]
 
@@ -95,7 +95,7 @@ TWO_GANGS = world(
     entered(1), entered(2),
     launched(0, 1, outputs=(9,)), launched(0, 2, inputs=(9,), outputs=(10,)),
     launched(1, 1, outputs=(9,)), launched(1, 2, inputs=(9,), outputs=(10,)),
-    *ran(0, 1), *ran(1, 1), *ran(1, 2), *ran(0, 2),
+    *gang_run(0, 1), *gang_run(1, 1), *gang_run(1, 2), *gang_run(0, 2),
     BufferFreed(0, 9), BufferFreed(1, 9),
     RunEndSeen(1, 1),
 )  # fmt: skip
@@ -105,7 +105,7 @@ def test_a_correct_world_passes_all_checkers() -> None:
     check(everything(), TWO_GANGS)
 
 
-def test_a_lost_host_excuses_what_was_on_it_and_the_epoch_gives_up_its_gangs() -> None:
+def test_a_lost_host_excuses_its_own_steps_and_the_epoch_gives_up_its_gangs() -> None:
     check(
         everything(),
         world(
@@ -113,7 +113,7 @@ def test_a_lost_host_excuses_what_was_on_it_and_the_epoch_gives_up_its_gangs() -
             HostLost(1),
             Abandoned(1), FinishedSeen(0, 1, ((0, 2),)), BufferLost(9), BufferFreed(0, 9), RunEndSeen(1, 1, LOST),
             HostSeated(0, 0, 2), EpochFormed(0, 2, ((0, 1),)), Obeyed(0, 0, 2, 1),
-            Entered(2, 2, 0, 0, 2, ((0, 1),), ((0, 2),)), launched(0, 2, epoch=2), *ran(0, 2),
+            Entered(2, 2, 0, 0, 2, ((0, 1),), ((0, 2),)), launched(0, 2, epoch=2), *gang_run(0, 2),
         ),
     )  # fmt: skip
 
@@ -125,7 +125,7 @@ def test_a_violation_says_when_and_what_came_before() -> None:
     assert caught.value.recent == (RunSubmitted(1, 1), RunEndSeen(1, 1), RunEndSeen(1, 1))
 
 
-def test_a_checker_hears_only_what_it_asked_for() -> None:
+def test_a_checker_gets_only_the_kinds_it_asked_for() -> None:
     class Deaf(Checker):
         name = "deaf"
         sees = (RunEndSeen,)
@@ -172,7 +172,7 @@ PLANTED: list[tuple[str, type[Checker], Feed, str]] = [
      world(launched(0, 1), launched(0, 2), Started(0, 2, ((0, 1),))), "before gang 1"),
     ("a gang runs unlaunched", DoubleBooking, world(Started(0, 1, ((0, 1),))), "not launched on it"),
     ("a gang runs twice", DoubleBooking,
-     world(launched(0, 1), *ran(0, 1), Started(0, 1, ((0, 1),))), "or is over"),
+     world(launched(0, 1), *gang_run(0, 1), Started(0, 1, ((0, 1),))), "or is over"),
     ("an end without a start", DoubleBooking,
      world(launched(0, 1), FinishedSeen(0, 1, ((0, 1),))), "does not run"),
     ("a device hangs", DoubleBooking, world(launched(0, 1), Started(0, 1, ((0, 2),))), "still runs gang 1"),
@@ -266,7 +266,7 @@ PLANTED: list[tuple[str, type[Checker], Feed, str]] = [
 @pytest.mark.parametrize(
     ("checker", "feed", "says"), [case[1:] for case in PLANTED], ids=[case[0] for case in PLANTED]
 )
-def test_what_is_wrong_is_found(checker: type[Checker], feed: Feed, says: str) -> None:
+def test_each_wrong_world_is_found(checker: type[Checker], feed: Feed, says: str) -> None:
     with pytest.raises(Violation, match=says):
         check([checker()], feed)
     with pytest.raises(Violation):
@@ -285,19 +285,19 @@ GOOD: list[tuple[str, type[Checker], Feed]] = [
     ("a host that comes back owes nothing", OneOrder,
      world(entered(1), HostLost(0), HostJoined(0, ((0, 2),), 100), entered(2), launched(0, 2))),
     ("what an epoch gave up is never started", DoubleBooking,
-     world(launched(0, 1), launched(0, 2), Abandoned(1), *ran(0, 2), FinishedSeen(0, 1, ((0, 2),)))),
+     world(launched(0, 1), launched(0, 2), Abandoned(1), *gang_run(0, 2), FinishedSeen(0, 1, ((0, 2),)))),
     ("a host that comes back starts empty", DoubleBooking,
      world(launched(0, 1), Started(0, 1, ((0, 2),)), HostLost(0), HostJoined(0, ((0, 2),), 100),
-           launched(0, 2), *ran(0, 2))),
+           launched(0, 2), *gang_run(0, 2))),
     ("memory is there again when its host is", MemoryChecker,
      world(Allocated(0, "a", 90), HostLost(0), HostJoined(0, ((0, 2),), 100), Allocated(0, "a", 90))),
     ("to the last byte", MemoryChecker, world(Allocated(0, "a", 60), Allocated(0, "b", 40))),
     ("a donated input goes with its launch", BufferChecker,
      world(BufferMade(0, 1), launched(0, 1, inputs=(1,)),
-           launched(0, 2, inputs=(1,), outputs=(2,), donated=(1,)), *ran(0, 1), *ran(0, 2),
+           launched(0, 2, inputs=(1,), outputs=(2,), donated=(1,)), *gang_run(0, 1), *gang_run(0, 2),
            BufferFreed(0, 2))),
     ("placeholders read what is not there", BufferChecker,
-     world(launched(0, 1, inputs=(1,), placeholders=True), *ran(0, 1))),
+     world(launched(0, 1, inputs=(1,), placeholders=True), *gang_run(0, 1))),
     ("a lost buffer is freed though held", BufferChecker,
      world(BufferMade(0, 1), BufferHeld(1, "client 1"), BufferLost(1), BufferFreed(0, 1),
            BufferLetGo(1, "client 1"))),
@@ -311,7 +311,7 @@ GOOD: list[tuple[str, type[Checker], Feed]] = [
 
 
 @pytest.mark.parametrize(("checker", "feed"), [case[1:] for case in GOOD], ids=[case[0] for case in GOOD])
-def test_what_is_right_passes(checker: type[Checker], feed: Feed) -> None:
+def test_each_right_world_passes(checker: type[Checker], feed: Feed) -> None:
     check([checker()], feed)
 
 
@@ -333,7 +333,7 @@ def test_a_correct_transfer_passes() -> None:
     check([TransferChecker(pool=20)], feed)
 
 
-def test_a_sparse_transfer_takes_what_comes() -> None:
+def test_a_sparse_transfer_takes_as_much_as_arrives() -> None:
     check([TransferChecker()], [TransferOpened(7, 1, (), sparse=True), *chunk(5, 0, 20), TransferOver(7, 1)])
 
 
@@ -345,7 +345,7 @@ def test_a_spoilt_transfer_gives_its_credit_back() -> None:
     )
 
 
-def test_what_was_promised_to_a_sender_that_is_gone_may_be_promised_to_another() -> None:
+def test_credit_of_a_lost_sender_may_be_granted_to_another() -> None:
     promised = [OPEN, Granted(7, 0, 1, 40), TransferOpened(8, 1, ((2, 0, 40),))]
     check([TransferChecker(pool=64)], [*promised, PeerLost(1, 0), Granted(8, 2, 1, 40)], rest=False)
     check([TransferChecker(pool=64)], [*promised, SpoiltCame(7, 0, 1), Granted(8, 2, 1, 40)], rest=False)
@@ -414,7 +414,7 @@ def test_a_lost_decrement_is_found() -> None:
 
 
 @pytest.mark.parametrize(("resident", "committed"), [(-1, 0), (50, 40), (50, 101)])
-def test_levels_of_memory_that_cannot_be(resident: int, committed: int) -> None:
+def test_impossible_levels_of_memory_are_found(resident: int, committed: int) -> None:
     controller = FakeController()
     controller.ledger.resident, controller.ledger.committed = resident, committed
     with pytest.raises(Violation, match="each should be at most the next"):

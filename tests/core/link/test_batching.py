@@ -14,7 +14,7 @@ def test_a_few_batches_go_at_once() -> None:
 
 
 def test_two_messages_together_every_two_milliseconds_never_wait() -> None:
-    """As when a client waits for each call: the call, and a message with the buffers that it does not hold any more."""
+    """As when a client waits for each call: the call, and a message with the buffers that it no longer holds."""
     found = Gathering()
     assert [found.pause(2 * turn * GATHER, 2) for turn in range(50)] == [0] * 50
 
@@ -42,7 +42,7 @@ def test_there_is_no_pause_after_a_large_batch() -> None:
     assert found.pause(0, 5, SMALL - 1) == GATHER
 
 
-def test_pauses_that_really_last_longer_are_taken_as_they_are() -> None:
+def test_pauses_that_last_longer_than_planned_are_counted_as_they_were() -> None:
     found = Gathering(each=1_200_000, most=2_000_000)
     assert [found.pause(0, 5), found.pause(0, 3)] == [1_200_000, 2_000_000]
 
@@ -51,7 +51,7 @@ NUMBERS = st.lists(st.integers(1, 6), min_size=1, max_size=30)
 
 
 @given(NUMBERS)
-def test_a_stream_goes_at_its_rate_except_for_the_first_few_batches(
+def test_a_stream_flows_at_its_rate_except_for_the_first_few_batches(
     numbers: list[int],
 ) -> None:
     found, now, most = Gathering(most=1000 * GATHER), 0, 0

@@ -36,7 +36,7 @@ def test_every_struct_comes_back(kind: type[msgspec.Struct], data: st.DataObject
         assert msgspec.msgpack.decode(wire.encode(sent), type=kind) == sent
 
 
-def test_every_struct_travels() -> None:
+def test_every_struct_is_in_the_union_of_messages() -> None:
     """A message that is missing from the union could be sent but not decoded."""
     assert [kind.__name__ for kind in EVERY if kind not in structs.reachable(wire.Message)] == []
 
@@ -55,7 +55,7 @@ def test_a_message_to_many_hosts_is_small() -> None:
     assert len(wire.encode(Reports(0, 1, 1, (Done(1000, hosts), Beat(hosts, 7))))) < 60
 
 
-# --- what is no message -----------------------------------------------------------------------------------
+# --- bytes that are no message ----------------------------------------------------------------------------
 
 
 def is_read_or_refused(data: bytes) -> None:
@@ -103,7 +103,7 @@ def test_a_message_cut_short_or_too_long_is_refused(message: msgspec.Struct) -> 
         pytest.param(msgspec.msgpack.encode(["gang", 1, 1, 1, []]), id="a part that does not travel alone"),
     ],
 )
-def test_these_are_no_messages(data: bytes) -> None:
+def test_examples_that_are_no_message_are_refused(data: bytes) -> None:
     with pytest.raises(wire.Unreadable):
         wire.decode(data)
     with pytest.raises(wire.Unreadable):
@@ -139,6 +139,6 @@ def test_a_packet_comes_back(packet: Hello | Frame) -> None:
 
 
 @given(data=st.binary(max_size=40))
-def test_what_is_no_packet_is_unreadable(data: bytes) -> None:
+def test_bytes_that_are_no_packet_are_unreadable(data: bytes) -> None:
     with contextlib.suppress(wire.Unreadable):
         wire.decode_packet(data)

@@ -39,11 +39,11 @@ LEASE = 10**9
 SILENCE = "nothing heard for 1 s"
 
 
-class Say(Event, frozen=True):
+class SayNow(Event, frozen=True):
     effects: tuple[Command, ...]
 
 
-class Mouth:
+class ScriptedMachine:
     """A machine that sends what the test tells it to, and records what it receives."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Mouth:
         self.wakes_at: int | None = None
 
     def handle(self, event: Event, now: int) -> list[Command]:
-        if isinstance(event, Say):
+        if isinstance(event, SayNow):
             return list(event.effects)
         if isinstance(event, Came):
             assert isinstance(event.message, Cancel)
@@ -79,7 +79,7 @@ class Pair:
         self.now = 0
         self.starts = [0, 0]
         self.reach = reach
-        self.mouths = [Mouth(), Mouth()]
+        self.machines = [ScriptedMachine(), ScriptedMachine()]
         self.ends: list[Endpoint] = []
         self.up = False
         self.wires: list[deque[Any]] = [deque(), deque()]  # packets on their way to each end
@@ -89,8 +89,8 @@ class Pair:
 
     def fresh(self, me: int) -> Endpoint:
         self.starts[me] += 1
-        self.mouths[me] = Mouth()
-        return Endpoint(self.mouths[me], me, self.starts[me], LEASE, reach=always(self.reach))
+        self.machines[me] = ScriptedMachine()
+        return Endpoint(self.machines[me], me, self.starts[me], LEASE, reach=always(self.reach))
 
     def feed(self, me: int, event: Event) -> None:
         self.take(me, self.ends[me].handle(event, self.now))
@@ -126,7 +126,7 @@ class Pair:
 
     def say(self, me: int, *numbers: int) -> None:
         for number in numbers:
-            self.feed(me, Say((Send((1 - me,), Cancel(number)),)))
+            self.feed(me, SayNow((Send((1 - me,), Cancel(number)),)))
 
     def arrive(self, me: int) -> bool:
         if not self.wires[me]:
@@ -157,8 +157,8 @@ def test_messages_sent_before_there_is_a_connection_arrive_on_it() -> None:
     assert pair.seen[0] == [Dial(1)]
     pair.connect()
     pair.flow()
-    assert pair.mouths[1].heard == ["connected", 1, 2]
-    assert pair.mouths[0].heard == ["connected"]
+    assert pair.machines[1].heard == ["connected", 1, 2]
+    assert pair.machines[0].heard == ["connected"]
 
 
 def test_a_connection_that_is_lost_and_comes_back_loses_and_repeats_nothing() -> None:
@@ -172,8 +172,8 @@ def test_a_connection_that_is_lost_and_comes_back_loses_and_repeats_nothing() ->
     pair.say(1, 10)
     pair.connect()
     pair.flow()
-    assert pair.mouths[1].heard == ["connected", 1, 2, 3, 4]
-    assert pair.mouths[0].heard == ["connected", 10]
+    assert pair.machines[1].heard == ["connected", 1, 2, 3, 4]
+    assert pair.machines[0].heard == ["connected", 10]
 
 
 def test_a_restarted_peer_is_a_new_one() -> None:
@@ -187,15 +187,15 @@ def test_a_restarted_peer_is_a_new_one() -> None:
     pair.say(1, 10)
     pair.connect()
     pair.flow()
-    assert pair.mouths[0].heard == ["connected", "it began anew", "connected", 10]
-    assert pair.mouths[1].heard == ["connected"]
+    assert pair.machines[0].heard == ["connected", "it began anew", "connected", 10]
+    assert pair.machines[1].heard == ["connected"]
     pair.say(0, 3)
     pair.flow()
-    assert pair.mouths[1].heard == ["connected", 3]
+    assert pair.machines[1].heard == ["connected", 3]
 
 
 def test_a_message_to_a_process_that_died_does_not_reach_its_successor() -> None:
-    class Mourner(Mouth):
+    class Mourner(ScriptedMachine):
         def handle(self, event: Event, now: int) -> list[Command]:
             if isinstance(event, Disconnected):
                 return [Send((event.peer,), Cancel(99))]
@@ -208,24 +208,24 @@ def test_a_message_to_a_process_that_died_does_not_reach_its_successor() -> None
     pair.restart(1)
     pair.connect()
     pair.flow()
-    assert pair.mouths[1].heard == ["connected"]
+    assert pair.machines[1].heard == ["connected"]
 
 
-def test_silence_for_a_lease_ends_it_and_both_can_begin_again() -> None:
+def test_a_silence_as_long_as_a_lease_ends_the_link_and_both_ends_can_begin_again() -> None:
     pair = Pair()
     pair.connect()
     pair.flow()
     pair.cut()
     pair.wait(LEASE)
-    assert pair.mouths[0].heard == ["connected", SILENCE]
+    assert pair.machines[0].heard == ["connected", SILENCE]
     assert Hang(1, SILENCE) in pair.seen[0]
     pair.say(0, 7)
     pair.connect()
     pair.flow()
-    assert pair.mouths[1].heard[2:] == ["connected", 7]
+    assert pair.machines[1].heard[2:] == ["connected", 7]
 
 
-def test_a_process_that_did_not_run_does_not_take_that_for_silence() -> None:
+def test_a_process_that_was_stopped_does_not_take_its_own_pause_for_silence() -> None:
     pair = Pair()
     pair.connect()
     pair.flow()
@@ -234,15 +234,15 @@ def test_a_process_that_did_not_run_does_not_take_that_for_silence() -> None:
     assert due <= LEASE // 4
     pair.now = 3 * LEASE  # this process was stopped; its peer was not, and sends nothing now
     pair.feed(0, Wakeup())
-    assert pair.mouths[0].heard == ["connected"]
+    assert pair.machines[0].heard == ["connected"]
     assert pair.ends[0].next_wakeup() is not None
     pair.now += LEASE // 10
     pair.feed(0, Wakeup())
-    assert pair.mouths[0].heard == ["connected"]
+    assert pair.machines[0].heard == ["connected"]
     while pair.now < 4 * LEASE and (at := pair.ends[0].next_wakeup()) is not None:
         pair.now = at
         pair.feed(0, Wakeup())
-    assert len(pair.mouths[0].heard) == 2, "silence that it has listened to ends the link"
+    assert len(pair.machines[0].heard) == 2, "a silence that it has listened to ends the link"
     assert 3 * LEASE < pair.now <= 4 * LEASE
 
 
@@ -256,13 +256,13 @@ def test_one_end_may_think_the_other_lost_while_the_other_does_not() -> None:
     pair.say(1, 5)
     pair.connect()
     pair.flow()
-    assert pair.mouths[0].heard == ["connected", SILENCE, "connected"]
-    assert pair.mouths[1].heard == ["connected", "it began anew", "connected"]
+    assert pair.machines[0].heard == ["connected", SILENCE, "connected"]
+    assert pair.machines[1].heard == ["connected", "it began anew", "connected"]
     pair.say(0, 1)
     pair.say(1, 6)
     pair.flow()
-    assert pair.mouths[0].heard[-1] == 6
-    assert pair.mouths[1].heard[-1] == 1
+    assert pair.machines[0].heard[-1] == 6
+    assert pair.machines[1].heard[-1] == 1
 
 
 def test_a_quiet_connection_is_kept_alive() -> None:
@@ -270,7 +270,7 @@ def test_a_quiet_connection_is_kept_alive() -> None:
     pair.connect()
     pair.flow()
     pair.wait(10 * LEASE)
-    assert pair.mouths[0].heard == pair.mouths[1].heard == ["connected"]
+    assert pair.machines[0].heard == pair.machines[1].heard == ["connected"]
 
 
 @pytest.mark.parametrize(("reach", "said"), [("dial", [Dial(1)]), ("await", []), ("drop", [])])
@@ -281,25 +281,25 @@ def test_the_driver_says_which_peers_can_be_reached(reach: Reach, said: list[Com
     assert pair.ends[0].linked(1) == (reach != "drop")
     pair.connect()
     pair.flow()
-    assert pair.mouths[1].heard == (["connected"] if reach == "drop" else ["connected", 1])
+    assert pair.machines[1].heard == (["connected"] if reach == "drop" else ["connected", 1])
 
 
-def test_a_home_is_always_linked() -> None:
-    mouth = Mouth()
-    end = Endpoint(mouth, 0, 1, LEASE, homes=(1,))
+def test_a_home_peer_is_always_linked() -> None:
+    machine = ScriptedMachine()
+    end = Endpoint(machine, 0, 1, LEASE, homes=(1,))
     assert end.start(0) == [Dial(1)]
     assert end.handle(Wakeup(), LEASE) == [Hang(1, SILENCE), Dial(1)]
-    assert end.handle(Say((Close(1, "enough"),)), LEASE) == [Hang(1, "enough", "protocol"), Dial(1)]
+    assert end.handle(SayNow((Close(1, "enough"),)), LEASE) == [Hang(1, "enough", "protocol"), Dial(1)]
 
 
 def test_one_message_to_many_is_one_object_in_all_their_frames() -> None:
-    end = Endpoint(Mouth(), 0, 1, LEASE)
+    end = Endpoint(ScriptedMachine(), 0, 1, LEASE)
     for peer in (1, 2, 3):
         end.handle(ConnectionUp(peer), 0)
         end.handle(PacketCame(peer, Hello(7, 0)), 0)
         end.handle(PacketCame(peer, Frame(0, 0)), 0)
     message = Cancel(5)
-    writes = end.handle(Say((Send((1, 2, 3), message),)), 0)
+    writes = end.handle(SayNow((Send((1, 2, 3), message),)), 0)
     assert [write.peer for write in writes if isinstance(write, Write)] == [1, 2, 3]
     for write in writes:
         assert isinstance(write, Write)
@@ -307,11 +307,11 @@ def test_one_message_to_many_is_one_object_in_all_their_frames() -> None:
         assert write.packet.message is message
 
 
-def test_a_message_to_itself_comes_back_and_is_shown() -> None:
-    mouth = Mouth()
-    end = Endpoint(mouth, 0, 1, LEASE)
-    assert end.handle(Say((Send((0,), Cancel(3)),)), 0) == [Send((0,), Cancel(3))]
-    assert mouth.heard == [3]
+def test_a_message_to_itself_is_delivered_and_shown() -> None:
+    machine = ScriptedMachine()
+    end = Endpoint(machine, 0, 1, LEASE)
+    assert end.handle(SayNow((Send((0,), Cancel(3)),)), 0) == [Send((0,), Cancel(3))]
+    assert machine.heard == [3]
 
 
 def test_a_link_to_a_process_that_was_restarted_elsewhere_ends_at_once() -> None:
@@ -319,37 +319,37 @@ def test_a_link_to_a_process_that_was_restarted_elsewhere_ends_at_once() -> None
     pair.connect()
     pair.flow()
     pair.feed(0, Elsewhere(1))
-    assert pair.mouths[0].heard == ["connected", "it began anew elsewhere"]
+    assert pair.machines[0].heard == ["connected", "it began anew elsewhere"]
     assert not pair.ends[0].linked(1)
     pair.feed(0, Elsewhere(1))
-    assert len(pair.mouths[0].heard) == 2, "of one that is not linked it is no news"
+    assert len(pair.machines[0].heard) == 2, "for a peer that is not linked it is no news"
 
 
 def test_both_ends_keep_the_same_one_of_two_connections() -> None:
-    first, second = Endpoint(Mouth(), 3, 1, LEASE), Endpoint(Mouth(), 7, 2, LEASE)
+    first, second = Endpoint(ScriptedMachine(), 3, 1, LEASE), Endpoint(ScriptedMachine(), 7, 2, LEASE)
     assert first.keeps_ours(7) != second.keeps_ours(3)
 
 
-def test_a_peer_that_breaks_the_rules_is_hung_up() -> None:
+def test_a_peer_that_breaks_the_rules_is_disconnected() -> None:
     pair = Pair()
     pair.connect()
     pair.flow()
     pair.feed(0, PacketCame(1, Frame(1, 77, Cancel(1))))
-    assert pair.mouths[0].heard == ["connected", "the peer acknowledges message 77, the last one sent is 0"]
+    assert pair.machines[0].heard == ["connected", "the peer acknowledges message 77, the last one sent is 0"]
     assert isinstance(pair.seen[0][-1], Hang)
     pair.feed(1, Malformed(0, "gibberish"))
-    assert pair.mouths[1].heard == ["connected", "gibberish"]
+    assert pair.machines[1].heard == ["connected", "gibberish"]
 
 
-def test_it_wakes_for_its_machine_and_for_its_links() -> None:
-    mouth = Mouth()
-    end = Endpoint(mouth, 0, 1, LEASE, homes=(1,))
+def test_an_endpoint_wakes_for_its_machine_and_for_its_links() -> None:
+    machine = ScriptedMachine()
+    end = Endpoint(machine, 0, 1, LEASE, homes=(1,))
     end.start(0)
     assert end.next_wakeup() == LEASE
-    mouth.wakes_at = 20
+    machine.wakes_at = 20
     assert end.next_wakeup() == 20
     assert end.handle(Wakeup(), 20) == []
-    assert mouth.heard == ["woke"]
+    assert machine.heard == ["woke"]
 
 
 STEPS = st.lists(
@@ -380,7 +380,7 @@ def test_law_each_message_once_and_in_order_whatever_connections_do(steps: list[
     pair.connect()
     pair.flow()
     for me in (0, 1):
-        assert pair.mouths[me].heard == ["connected", *said[1 - me]]
+        assert pair.machines[me].heard == ["connected", *said[1 - me]]
 
 
 @given(STEPS, st.lists(st.tuples(st.integers(0, 60), st.integers(0, 1)), max_size=4))
@@ -408,7 +408,7 @@ def test_law_a_restarted_process_gets_messages_without_gaps(
     pair.say(1, 1000)
     pair.flow()
     for me in (0, 1):
-        heard = pair.mouths[me].heard
+        heard = pair.machines[me].heard
         assert heard[-1] == 1000
         numbers = [each for each in heard if isinstance(each, int)]
         assert numbers == sorted(set(numbers))

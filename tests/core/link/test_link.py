@@ -33,7 +33,7 @@ def up(now: int = 0, **options: int) -> Link:
     return link
 
 
-def test_what_is_sent_before_the_peer_has_greeted_waits() -> None:
+def test_messages_wait_until_the_peer_has_greeted() -> None:
     link = Link(0, LEASE)
     assert link.send(word(1), 0) == []
     assert link.connected(5) == [Transmit(Frame(1, 0))]
@@ -42,13 +42,13 @@ def test_what_is_sent_before_the_peer_has_greeted_waits() -> None:
     assert link.send(word(3), 8) == [Transmit(Frame(3, 0, word(3)))]
 
 
-def test_an_acknowledgement_rides_on_the_next_frame() -> None:
+def test_an_acknowledgement_travels_with_the_next_frame() -> None:
     link = up()
     assert link.frame_came(Frame(1, 0, word(9)), 1) == [Deliver(word(9))]
     assert link.send(word(1), 2) == [Transmit(Frame(1, 1, word(1)))]
 
 
-def test_an_acknowledgement_that_finds_no_ride_goes_alone() -> None:
+def test_an_acknowledgement_without_a_next_frame_is_sent_alone() -> None:
     link = up(ack_delay=50)
     link.frame_came(Frame(1, 0, word(9)), 10)
     assert link.next_wakeup() == 60
@@ -64,14 +64,14 @@ def test_many_messages_are_acknowledged_at_once() -> None:
     assert said == [Frame(0, ACK_EVERY)]
 
 
-def test_a_quiet_link_gives_signs_of_life() -> None:
+def test_a_quiet_link_sends_heartbeats() -> None:
     link = up(idle=100)
     assert link.next_wakeup() == 100
     assert link.wakeup(100) == [Transmit(Frame(0, 0))]
     assert link.next_wakeup() == 200
 
 
-def test_what_a_broken_connection_lost_is_sent_on_the_next() -> None:
+def test_messages_lost_by_a_broken_connection_are_sent_on_the_next() -> None:
     link = up()
     for number in (1, 2, 3):
         link.send(word(number), 1)
@@ -88,7 +88,7 @@ def test_a_duplicate_is_dropped() -> None:
     assert link.frame_came(Frame(1, 0, word(7)), 2) == []
 
 
-def test_an_older_acknowledgement_takes_nothing_back() -> None:
+def test_an_older_acknowledgement_changes_nothing() -> None:
     link = up()
     for number in (1, 2, 3):
         link.send(word(number), 0)
@@ -97,7 +97,7 @@ def test_an_older_acknowledgement_takes_nothing_back() -> None:
     assert not link._unacked
 
 
-def test_a_gap_is_asked_for_once_and_the_peer_goes_back() -> None:
+def test_a_gap_is_reported_once_and_the_peer_sends_again_from_there() -> None:
     link = up()
     assert link.frame_came(Frame(2, 0, word(2)), 1) == [Transmit(Frame(0, 0, None, again=True))]
     assert link.frame_came(Frame(3, 0, word(3)), 1) == []
@@ -108,7 +108,7 @@ def test_a_gap_is_asked_for_once_and_the_peer_goes_back() -> None:
     assert [n for frame in back for n in delivered(link.frame_came(frame, 3))] == [1, 2, 3]
 
 
-def test_a_sign_of_life_shows_that_the_tail_was_lost() -> None:
+def test_a_heartbeat_shows_that_the_last_messages_were_lost() -> None:
     link = up()
     assert frames(link.frame_came(Frame(1, 0), 1)) == [Frame(0, 0, None, again=True)]
     assert frames(link.frame_came(Frame(1, 0), 2)) == [Frame(0, 0, None, again=True)]
@@ -136,7 +136,7 @@ def test_a_lease_runs_while_there_is_no_connection() -> None:
     assert isinstance(link.wakeup(LEASE)[0], Gone)
 
 
-def test_back_pressure_first_and_then_the_end() -> None:
+def test_too_many_unacknowledged_messages_cause_back_pressure_and_then_the_end() -> None:
     link = up(window=2, limit=3)
     full = []
     link.send(word(1), 0)
@@ -156,7 +156,7 @@ def test_back_pressure_first_and_then_the_end() -> None:
     [Frame(0, 2), Frame(-1, 0), Frame(0, -1), Frame(0, 0, word(1))],
     ids=["ack", "seq", "neg", "zero"],
 )
-def test_a_frame_that_makes_no_sense_is_a_violation(frame: Frame) -> None:
+def test_an_invalid_frame_is_a_violation(frame: Frame) -> None:
     link = up()
     link.send(word(1), 0)
     [gone] = link.frame_came(frame, 1)
@@ -173,14 +173,14 @@ def test_a_peer_that_starts_anew_has_lost_its_end() -> None:
         assert link.frame_came(forgot, 2) == [Gone("the peer has lost its end of the link")]
 
 
-def test_the_table_leads_out_of_every_state_but_the_last() -> None:
+def test_every_state_but_the_last_has_a_way_out() -> None:
     states = {state for state, _ in MOVES} | set(MOVES.values())
     assert states == {"down", "greeting", "up", "gone"}
     assert all((state, "end") in MOVES for state in states - {"gone"})
     assert {MOVES[key] for key in MOVES if key[0] == "gone"} == {"gone"}
 
 
-# --------------------------------------------------------------------------------------- the adversarial pipe
+# --- an adversarial pipe -----------------------------------------------------------------------------------
 
 
 class Pipe:
@@ -266,7 +266,7 @@ def test_every_message_is_delivered_once_and_in_order(schedule: list[tuple[str, 
     assert not any(link._unacked for link in pipe.links)
 
 
-def test_silence_within_the_lease_costs_nothing() -> None:
+def test_silence_within_the_lease_has_no_effect() -> None:
     pipe = Pipe()
     pipe.connect()
     pipe.wait(100)

@@ -19,7 +19,7 @@ def plan_of(program: Program) -> Plan:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_what_was_packed_comes_out_again(program: Program) -> None:
+def test_a_packed_plan_unpacks_to_the_same_plan(program: Program) -> None:
     plan = plan_of(program)
     for each in (plan, cut(plan, 0), cut(plan, 1), cut(plan, 9)):
         message = Ordered(0, 1, 2, 3, ((0, 4),), 5, (each, each), (), ())
@@ -38,7 +38,7 @@ def test_without_plans_the_bytes_are_the_same() -> None:
     assert msgspec.msgpack.encode(pack(message)) == msgspec.msgpack.encode(message)
 
 
-def test_the_packed_forms_have_the_fields_of_the_others() -> None:
+def test_the_packed_forms_have_the_same_fields() -> None:
     for packed, plain in ((PackedOrdered, Ordered), (GangRow, Gang)):
         assert packed.__struct_fields__ == plain.__struct_fields__
     assert Slot.__struct_fields__[0] == "layout"
@@ -47,7 +47,7 @@ def test_the_packed_forms_have_the_fields_of_the_others() -> None:
 
 
 @pytest.mark.parametrize("number", [-1, 99])
-def test_numbers_that_stand_for_nothing_are_refused(number: int) -> None:
+def test_indices_out_of_range_are_refused(number: int) -> None:
     good = pack_plan(plan_of(chain(2)))
     gang = good.steps[0]
     assert isinstance(gang, GangRow)

@@ -2,7 +2,7 @@
 
 Neither model counts as the ledger does. `order` keeps, for each device, what is there after the last gang that has
 entered. `machine` keeps what is physically allocated: devices take gangs from their queues one at a time, receives
-come when they may, and memory is freed when its last user ends. `World` is a controller in miniature.
+arrive when they may, and memory is freed when its last user ends. `World` is a controller in miniature.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ ANN, BOB = 1, 2
 LOST, LATER = Blame("host-lost", "host 3"), Blame("user", "nan")
 
 
-def one(*, handle: bool = True, promise: bool = True) -> Buffers:
+def one_buffer(*, handle: bool = True, promise: bool = True) -> Buffers:
     buffers = Buffers()
     buffers.create(7, ANN, 70, 0, 100, handle=handle, promise=promise)
     return buffers
@@ -31,8 +31,8 @@ def ids(gone: list[Buffer]) -> list[int]:
 # --- one count --------------------------------------------------------------------------------------------
 
 
-def test_the_last_of_handle_promise_and_runs_to_let_go_frees_it() -> None:
-    buffers = one()
+def test_a_buffer_is_freed_when_handle_promise_and_runs_have_all_released_it() -> None:
+    buffers = one_buffer()
     buffers.hold(7)
     assert ids(buffers.release(ANN, 70)) == []
     assert ids(buffers.let_go([7])) == []  # its maker has promised it
@@ -40,15 +40,15 @@ def test_the_last_of_handle_promise_and_runs_to_let_go_frees_it() -> None:
     assert 7 not in buffers
 
 
-def test_a_result_that_nobody_wants_is_freed_behind_its_maker() -> None:
-    buffers = one(handle=False)
+def test_an_unwanted_result_is_freed_behind_its_maker() -> None:
+    buffers = one_buffer(handle=False)
     (gone,) = buffers.ordered(7, seq=3)
     assert gone.on_device
     assert gone.last_seq == 3
 
 
 def test_a_result_that_is_never_made_takes_no_memory_and_keeps_its_blame() -> None:
-    buffers = one()
+    buffers = one_buffer()
     assert buffers.never_made(7, LOST) == []
     found = buffers[7]
     assert found.blame == LOST
@@ -67,16 +67,16 @@ def test_a_client_that_dies_frees_exactly_what_it_owned() -> None:
     assert [buffer.id for buffer in buffers] == [1]
 
 
-def test_the_first_blame_sticks() -> None:
-    buffers = one()
+def test_the_first_blame_is_kept() -> None:
+    buffers = one_buffer()
     buffers.poison(7, LOST)
     buffers.poison(7, LATER)
     buffers.filled(7)  # it was being made
     assert (buffers[7].state, buffers[7].blame) == ("poisoned", LOST)
 
 
-def test_letting_go_of_what_one_does_not_hold_is_illegal_and_changes_nothing() -> None:
-    buffers = one()
+def test_releasing_a_buffer_that_is_not_held_is_illegal_and_changes_nothing() -> None:
+    buffers = one_buffer()
     for wrong in (
         lambda: buffers.let_go([7]),
         lambda: buffers.let_go([8]),
@@ -110,7 +110,7 @@ deeds = st.lists(
 
 @settings(max_examples=200)
 @given(deeds)
-def test_the_count_reaches_zero_exactly_when_the_last_holder_lets_go(
+def test_the_count_reaches_zero_exactly_when_the_last_holder_releases(
     story: list[tuple[str, int, int]],
 ) -> None:
     """Checked against sets of holders, in which each has a name."""
@@ -158,8 +158,8 @@ def test_the_count_reaches_zero_exactly_when_the_last_holder_lets_go(
 # --- donation ---------------------------------------------------------------------------------------------
 
 
-def test_a_donation_is_effective_only_if_nobody_else_holds_it() -> None:
-    buffers = one(promise=False)
+def test_a_donation_takes_effect_only_if_the_buffer_has_no_other_holder() -> None:
+    buffers = one_buffer(promise=False)
     buffers.hold(7)
     assert not buffers.is_sole(7, 100)  # the client's handle
     buffers.hold(7)
@@ -170,7 +170,7 @@ def test_a_donation_is_effective_only_if_nobody_else_holds_it() -> None:
     assert not buffers.is_sole(7, 60)  # smaller than what the plan says
 
 
-def test_a_bound_is_not_to_be_taken_over_before_the_size_is_known() -> None:
+def test_memory_of_a_bound_is_not_taken_over_before_the_size_is_known() -> None:
     buffers = Buffers()
     buffers.create(7, ANN, 70, 0, 100, exact=False)
     buffers.hold(7)
@@ -182,8 +182,8 @@ def test_a_bound_is_not_to_be_taken_over_before_the_size_is_known() -> None:
 
 
 @pytest.mark.parametrize("made_first", [True, False])
-def test_what_a_run_has_taken_over_is_freed_by_that_run_alone(made_first: bool) -> None:
-    buffers = one()
+def test_memory_that_a_run_has_taken_over_is_freed_only_by_that_run(made_first: bool) -> None:
+    buffers = one_buffer()
     buffers.hold(7)
     buffers.release(ANN, 70)
     if made_first:
@@ -197,8 +197,8 @@ def test_what_a_run_has_taken_over_is_freed_by_that_run_alone(made_first: bool) 
 
 
 @pytest.mark.parametrize("made", [True, False])
-def test_what_was_not_consumed_after_all_is_its_own_again(made: bool) -> None:
-    buffers = one()
+def test_an_argument_that_was_not_consumed_belongs_to_its_owner_again(made: bool) -> None:
+    buffers = one_buffer()
     buffers.hold(7)
     buffers.release(ANN, 70)
     buffers.consumed(7)
@@ -214,7 +214,7 @@ def test_what_was_not_consumed_after_all_is_its_own_again(made: bool) -> None:
 # --- spilling ---------------------------------------------------------------------------------------------
 
 
-class Desk:
+class SpillRig:
     """Six devices of 100 bytes on three hosts with this much host memory. Buffers are on devices 0-3."""
 
     def __init__(self, *sizes: int, dram: int = 1000) -> None:
@@ -249,62 +249,62 @@ class Desk:
         }
 
 
-def test_the_least_recently_used_go_first() -> None:
-    desk = Desk(30, 30, 30)
-    desk.buffers.touch(0, seq=1)
-    assert desk.victims(40) == [1]
-    assert desk.victims(60) == [1, 2]
-    assert desk.victims(60, keep=(2,)) == [1, 0]
+def test_the_least_recently_used_buffers_are_spilled_first() -> None:
+    rig = SpillRig(30, 30, 30)
+    rig.buffers.touch(0, seq=1)
+    assert rig.victims(40) == [1]
+    assert rig.victims(60) == [1, 2]
+    assert rig.victims(60, keep=(2,)) == [1, 0]
 
 
-def test_what_is_on_its_way_or_not_filled_is_not_idle_but_a_waiting_run_keeps_nothing() -> None:
-    desk = Desk(30, 30, 30)
+def test_a_buffer_that_is_moving_or_unfilled_is_not_idle_but_a_waiting_run_does_not_keep_it() -> None:
+    rig = SpillRig(30, 30, 30)
     for ident in (0, 1):
-        desk.buffers.hold(ident)
-    desk.buffers.use(1)  # that run is admitted
-    assert desk.victims(40) == [0]
-    assert desk.victims(70) == [0, 2]
-    assert desk.victims(100) is None
-    assert desk.spill.busy(desk.short(100).missing)
-    desk.buffers.let_go([1], used=True)
-    assert not desk.spill.busy(desk.short(100).missing)
-    assert desk.victims(100) == [0, 2, 1]
+        rig.buffers.hold(ident)
+    rig.buffers.use(1)  # that run is admitted
+    assert rig.victims(40) == [0]
+    assert rig.victims(70) == [0, 2]
+    assert rig.victims(100) is None
+    assert rig.spill.busy(rig.short(100).missing)
+    rig.buffers.let_go([1], used=True)
+    assert not rig.spill.busy(rig.short(100).missing)
+    assert rig.victims(100) == [0, 2, 1]
 
 
-def test_a_spilled_buffer_is_counted_where_it_is_and_comes_back() -> None:
-    desk = Desk(60)
-    buffer = desk.buffers[0]
-    desk.spill.begin(buffer)
-    assert (desk.resident(), desk.on_hosts()) == (60, {0: 120, 1: 120})
-    assert desk.victims(50) == []  # it is being spilled already
-    desk.spill.spilled(buffer)
-    assert (desk.resident(), buffer.state) == (0, "spilled")
-    assert desk.ledger.admit(1, None, [(desk.key, 60)]) is None
-    desk.spill.restore(buffer)
-    assert (desk.resident(), desk.on_hosts()) == (60, {0: 120, 1: 120})
-    desk.spill.restored(buffer)
-    assert (buffer.state, desk.on_hosts()) == ("ready", {0: 0, 1: 0})
+def test_a_spilled_buffer_is_counted_where_it_is_and_can_be_restored() -> None:
+    rig = SpillRig(60)
+    buffer = rig.buffers[0]
+    rig.spill.begin(buffer)
+    assert (rig.resident(), rig.on_hosts()) == (60, {0: 120, 1: 120})
+    assert rig.victims(50) == []  # it is being spilled already
+    rig.spill.spilled(buffer)
+    assert (rig.resident(), buffer.state) == (0, "spilled")
+    assert rig.ledger.admit(1, None, [(rig.key, 60)]) is None
+    rig.spill.restore(buffer)
+    assert (rig.resident(), rig.on_hosts()) == (60, {0: 120, 1: 120})
+    rig.spill.restored(buffer)
+    assert (buffer.state, rig.on_hosts()) == ("ready", {0: 0, 1: 0})
 
 
 @pytest.mark.parametrize("taken_first", [False, True])
-def test_a_donated_buffer_comes_back_into_the_run_s_own_memory(taken_first: bool) -> None:
-    desk = Desk(60)
-    buffer = desk.buffers.hold(0)
-    desk.buffers.release(ANN, 10)
-    desk.spill.begin(buffer)
-    assert not desk.buffers.is_sole(0, 60)  # not while it is being spilled
-    desk.spill.spilled(buffer)
-    desk.ledger.admit(1, None, [(desk.key, 60)])
+def test_a_donated_buffer_is_restored_into_the_runs_own_memory(taken_first: bool) -> None:
+    rig = SpillRig(60)
+    buffer = rig.buffers.hold(0)
+    rig.buffers.release(ANN, 10)
+    rig.spill.begin(buffer)
+    assert not rig.buffers.is_sole(0, 60)  # not while it is being spilled
+    rig.spill.spilled(buffer)
+    rig.ledger.admit(1, None, [(rig.key, 60)])
     if taken_first:
-        desk.buffers.consumed(0)
-        desk.spill.restore(buffer)
+        rig.buffers.consumed(0)
+        rig.spill.restore(buffer)
     else:
-        desk.spill.restore(buffer)
-        desk.buffers.consumed(0)
-    desk.spill.restored(buffer)
-    for gone in desk.buffers.let_go([0]):
-        desk.spill.drop(gone)
-    assert (desk.resident(), desk.on_hosts()) == (
+        rig.spill.restore(buffer)
+        rig.buffers.consumed(0)
+    rig.spill.restored(buffer)
+    for gone in rig.buffers.let_go([0]):
+        rig.spill.drop(gone)
+    assert (rig.resident(), rig.on_hosts()) == (
         60,
         {0: 0, 1: 0},
     )  # the run frees the memory, or passes it on
@@ -312,47 +312,47 @@ def test_a_donated_buffer_comes_back_into_the_run_s_own_memory(taken_first: bool
 
 @pytest.mark.parametrize("blame", [None, LOST])
 @pytest.mark.parametrize("coming", [False, True])
-def test_what_is_let_go_while_it_is_copied_is_free_when_it_has_been(
+def test_a_buffer_that_is_released_during_its_copy_is_freed_after_it(
     coming: bool, blame: Blame | None
 ) -> None:
-    desk = Desk(60)
-    buffer = desk.buffers[0]
-    desk.spill.begin(buffer)
+    rig = SpillRig(60)
+    buffer = rig.buffers[0]
+    rig.spill.begin(buffer)
     if coming:
-        desk.spill.spilled(buffer)
-        desk.ledger.admit(1, None, [(desk.key, 60)])
-        desk.spill.restore(buffer)
+        rig.spill.spilled(buffer)
+        rig.ledger.admit(1, None, [(rig.key, 60)])
+        rig.spill.restore(buffer)
     if blame:
-        desk.buffers.poison(0, blame)
-    for gone in desk.buffers.release(ANN, 10):
-        desk.spill.drop(gone)
-    assert desk.resident() == 60
-    missing = desk.short(50).missing
-    assert desk.spill.busy(missing)
-    assert desk.spill.victims(missing) == ()
-    (desk.spill.restored if coming else desk.spill.spilled)(buffer)
-    assert (desk.resident(), desk.on_hosts()) == (0, {0: 0, 1: 0})
+        rig.buffers.poison(0, blame)
+    for gone in rig.buffers.release(ANN, 10):
+        rig.spill.drop(gone)
+    assert rig.resident() == 60
+    missing = rig.short(50).missing
+    assert rig.spill.busy(missing)
+    assert rig.spill.victims(missing) == ()
+    (rig.spill.restored if coming else rig.spill.spilled)(buffer)
+    assert (rig.resident(), rig.on_hosts()) == (0, {0: 0, 1: 0})
 
 
-def test_host_dram_is_limited() -> None:
-    desk = Desk(30, 30, dram=100)
-    assert desk.victims(70) == [0]
-    assert desk.victims(90) is None  # each host has two shards: the first buffer takes 60 of 100 bytes
-    desk.spill.begin(desk.buffers[0])
-    desk.spill.spilled(desk.buffers[0])
-    assert desk.victims(90) is None
+def test_host_memory_is_limited() -> None:
+    rig = SpillRig(30, 30, dram=100)
+    assert rig.victims(70) == [0]
+    assert rig.victims(90) is None  # each host has two shards: the first buffer takes 60 of 100 bytes
+    rig.spill.begin(rig.buffers[0])
+    rig.spill.spilled(rig.buffers[0])
+    assert rig.victims(90) is None
 
 
 def test_the_error_names_the_holders() -> None:
-    desk = Desk(20, 40, 30)
-    text = desk.spill.holders_text(desk.short(60).missing, {ANN: "client 'ann'"}.__getitem__, most=2)
+    rig = SpillRig(20, 40, 30)
+    text = rig.spill.holders_text(rig.short(60).missing, {ANN: "client 'ann'"}.__getitem__, most=2)
     assert text == (
         "50 bytes too few on each of devices 0-3: "
         "client 'ann' holds buffer 11 (40 bytes), client 'ann' holds buffer 12 (30 bytes), and 1 more"
     )
 
 
-def test_what_cannot_happen_to_a_buffer_is_illegal() -> None:
+def test_an_impossible_event_of_a_buffer_is_illegal() -> None:
     for state in ("promised", "ready", "spilling", "spilled", "restoring", "poisoned"):
         for event in ("filled", "spill", "copied", "restore", "spoilt"):
             buffer = Buffer(1, ANN, 1, 0, 1)

@@ -1,4 +1,4 @@
-"""Tests device memory: what a plan needs, which runs are admitted, and the levels in the order and on devices."""
+"""Device memory: what a plan needs, which runs are admitted, and the levels in the order and on devices."""
 
 from collections.abc import Iterator
 from random import Random
@@ -22,7 +22,7 @@ FOUR, TWO, OTHER = line(0, 0, 4), line(0, 0, 2), line(1, 4, 2)
 seeds = st.integers(0, 10**9)
 
 
-class Desk:
+class LedgerRig:
     """A ledger of devices with 100 bytes each."""
 
     def __init__(self, capacity: int = 100) -> None:
@@ -66,56 +66,56 @@ def step_of_training(nbytes: int) -> Plan:
     return draft.plan()
 
 
-# --- what a plan takes ------------------------------------------------------------------------------------
+# --- what a plan needs ------------------------------------------------------------------------------------
 
 
-def test_a_chain_holds_what_two_neighbours_hold() -> None:
-    desk = Desk()
-    assert desk.admit(1, chain(10, 30, 20)) is None
-    assert desk.on(0) == (0, 50)  # the second and the third at once; the first is free by then
+def test_a_chain_needs_the_memory_of_two_neighbours() -> None:
+    rig = LedgerRig()
+    assert rig.admit(1, chain(10, 30, 20)) is None
+    assert rig.on(0) == (0, 50)  # the second and the third at once; the first is free by then
     levels = []
     for step in range(3):
-        desk.ledger.entered(1, step, step)
-        levels.append(desk.on(3))
+        rig.ledger.entered(1, step, step)
+        levels.append(rig.on(3))
     assert levels == [(10, 50), (30, 50), (20, 20)]
-    assert desk.ledger.end(1) == ()
-    assert desk.on(0) == (20, 20)  # the result belongs to its holder now
-    desk.ledger.free(desk.atoms.intern(FOUR), 20)
-    assert desk.on(0) == (0, 0)
+    assert rig.ledger.end(1) == ()
+    assert rig.on(0) == (20, 20)  # the result belongs to its holder now
+    rig.ledger.free(rig.atoms.intern(FOUR), 20)
+    assert rig.on(0) == (0, 0)
 
 
-def test_what_nobody_reads_is_gone_behind_its_maker() -> None:
-    desk = Desk()
-    desk.admit(1, one_gang(30))
-    desk.ledger.entered(1, 0, 0)
-    assert desk.on(0) == (0, 0)
+def test_a_value_that_nothing_reads_is_freed_behind_its_maker() -> None:
+    rig = LedgerRig()
+    rig.admit(1, one_gang(30))
+    rig.ledger.entered(1, 0, 0)
+    assert rig.on(0) == (0, 0)
 
 
-def test_a_device_in_two_places_of_a_plan_sees_both() -> None:
+def test_a_device_in_two_places_of_a_plan_counts_both() -> None:
     draft = Draft(1)
     wide = draft.gang(FOUR, (), (20,))
     draft.gang(TWO, (), (30,))
     draft.gang(FOUR, wide, (5,))
-    desk = Desk()
-    desk.admit(1, draft.plan())
-    assert desk.on(0) == (0, 50)
-    assert desk.on(3) == (0, 25)
+    rig = LedgerRig()
+    rig.admit(1, draft.plan())
+    assert rig.on(0) == (0, 50)
+    assert rig.on(3) == (0, 25)
 
 
-def test_a_target_counts_from_when_it_may_come_and_what_is_sent_until_it_is_gone() -> None:
+def test_a_target_counts_from_when_it_may_arrive_and_a_source_until_it_is_sent() -> None:
     draft = Draft(1)
     for _ in range(3):  # three micro-batches; the first stage need not wait for the second
         (made,) = draft.gang(FOUR, (), (10,))
         draft.gang(OTHER, (draft.move(made, OTHER),), (1,))
-    desk = Desk()
-    desk.admit(1, draft.plan())
-    assert desk.on(0) == (0, 30)
-    assert desk.on(4) == (0, 31)
+    rig = LedgerRig()
+    rig.admit(1, draft.plan())
+    assert rig.on(0) == (0, 30)
+    assert rig.on(4) == (0, 31)
     for step in (0, 1, 2):
-        desk.ledger.entered(1, step, step)
-    assert desk.on(4) == (0, 21)
-    desk.ledger.slot_freed(1, 0)
-    assert desk.on(0) == (0, 20)
+        rig.ledger.entered(1, step, step)
+    assert rig.on(4) == (0, 21)
+    rig.ledger.slot_freed(1, 0)
+    assert rig.on(0) == (0, 20)
 
 
 @settings(max_examples=60)
@@ -195,200 +195,202 @@ def levels_met(plan: Plan, donated: frozenset[int], device: int) -> Iterator[tup
 
 
 def test_scratch_counts_as_a_maximum_and_not_as_a_sum() -> None:
-    desk = Desk()
-    assert [desk.admit(run, one_gang(0, temp=70)) for run in range(5)] == [None] * 5
-    assert desk.on(0) == (0, 70)
-    assert desk.admit(5, one_gang(20, temp=20)) is None  # 20 bytes fit beside another run's 70 of scratch
-    answer = desk.admit(6, one_gang(20))
+    rig = LedgerRig()
+    assert [rig.admit(run, one_gang(0, temp=70)) for run in range(5)] == [None] * 5
+    assert rig.on(0) == (0, 70)
+    assert rig.admit(5, one_gang(20, temp=20)) is None  # 20 bytes fit beside another run's 70 of scratch
+    answer = rig.admit(6, one_gang(20))
     assert isinstance(answer, Short)
     assert answer.missing == {0: 10}
 
 
-def test_scratch_and_peak_of_one_run_count_when_they_meet() -> None:
+def test_scratch_and_peak_of_one_run_count_together_when_they_coincide() -> None:
     draft = Draft(1)
     draft.gang(FOUR, draft.gang(FOUR, (), (60,)), (5,))
     draft.gang(FOUR, (), (0,), temp=90)
-    assert Desk().admit(1, draft.plan()) is None  # never more than 90 at once, though 65 + 90 would not fit
+    assert (
+        LedgerRig().admit(1, draft.plan()) is None
+    )  # never more than 90 at once, though 65 + 90 would not fit
 
 
 @pytest.mark.parametrize("depth", [1, 2, 8])
 def test_a_donated_chain_of_runs_at_60_percent_keeps_the_window_full(depth: int) -> None:
-    desk, key = Desk(), 0
+    rig, key = LedgerRig(), 0
     plan = step_of_training(60)
-    assert desk.ledger.admit(-1, None, [(desk.atoms.intern(FOUR), 60)]) is None
+    assert rig.ledger.admit(-1, None, [(rig.atoms.intern(FOUR), 60)]) is None
     donated = effective(plan, frozenset({0}))
-    assert [desk.admit(run, plan, donated) for run in range(depth)] == [None] * depth
+    assert [rig.admit(run, plan, donated) for run in range(depth)] == [None] * depth
     for run in range(depth):
-        desk.ledger.entered(run, 0, run)
-        assert desk.on(0) == (60, 60)
+        rig.ledger.entered(run, 0, run)
+        assert rig.on(0) == (60, 60)
     for run in range(depth):
-        assert desk.ledger.end(run) == ()
-    desk.ledger.free(key, 60)
-    assert desk.on(0) == (0, 0)
+        assert rig.ledger.end(run) == ()
+    rig.ledger.free(key, 60)
+    assert rig.on(0) == (0, 0)
 
 
 def test_a_run_that_can_never_fit_is_refused_at_once() -> None:
-    desk = Desk()
-    desk.ledger.admit(-1, None, [(desk.atoms.intern(FOUR), 60)])
-    answer = desk.admit(1, step_of_training(60))  # the client kept a handle: the donation is not effective
+    rig = LedgerRig()
+    rig.ledger.admit(-1, None, [(rig.atoms.intern(FOUR), 60)])
+    answer = rig.admit(1, step_of_training(60))  # the client kept a handle: the donation is not effective
     assert answer == NeverFits(
         "needs 120 bytes on each of devices 0-3 (60 bytes for its arguments), which have 100 bytes each"
     )
-    assert desk.admit(1, step_of_training(1)) is None  # it was not admitted
+    assert rig.admit(1, step_of_training(1)) is None  # it was not admitted
 
 
 def test_admission_is_all_or_nothing_on_all_islands() -> None:
     draft = Draft(2)
     draft.move(draft.gang(FOUR, (), (40,))[0], OTHER)
-    desk = Desk()
-    desk.ledger.admit(-1, None, [(desk.atoms.intern(OTHER), 70)])
-    before = desk.ledger.counters()
-    answer = desk.admit(1, draft.plan())
+    rig = LedgerRig()
+    rig.ledger.admit(-1, None, [(rig.atoms.intern(OTHER), 70)])
+    before = rig.ledger.counters()
+    answer = rig.admit(1, draft.plan())
     assert isinstance(answer, Short)
-    assert desk.ledger.counters()[0] == before[0]
-    assert desk.on(0) == (0, 0)
+    assert rig.ledger.counters()[0] == before[0]
+    assert rig.on(0) == (0, 0)
 
 
 def test_a_run_that_is_short_of_memory_learns_whether_waiting_helps() -> None:
-    desk = Desk()
-    key = desk.atoms.intern(FOUR)
-    desk.admit(1, one_gang(60))
-    assert desk.admit(2, one_gang(60)) == Short({0: 20}, running=True, enough=True)
-    desk.ledger.end(1)
-    desk.admit(1, one_gang(60, keep=True))
-    assert desk.admit(2, one_gang(60)) == Short({0: 20}, running=True, enough=False)  # its result stays
-    desk.ledger.entered(1, 0, 0)
-    desk.ledger.end(1)
-    assert desk.admit(2, one_gang(60)) == Short({0: 20}, running=False, enough=False)
-    before = desk.ledger.eased
-    desk.ledger.free(key, 60)
-    assert desk.ledger.eased > before
-    assert desk.admit(2, one_gang(60)) is None
+    rig = LedgerRig()
+    key = rig.atoms.intern(FOUR)
+    rig.admit(1, one_gang(60))
+    assert rig.admit(2, one_gang(60)) == Short({0: 20}, running=True, enough=True)
+    rig.ledger.end(1)
+    rig.admit(1, one_gang(60, keep=True))
+    assert rig.admit(2, one_gang(60)) == Short({0: 20}, running=True, enough=False)  # its result stays
+    rig.ledger.entered(1, 0, 0)
+    rig.ledger.end(1)
+    assert rig.admit(2, one_gang(60)) == Short({0: 20}, running=False, enough=False)
+    before = rig.ledger.eased
+    rig.ledger.free(key, 60)
+    assert rig.ledger.eased > before
+    assert rig.admit(2, one_gang(60)) is None
 
 
-def test_a_donated_argument_is_among_what_a_run_gives_back() -> None:
-    desk, draft = Desk(), Draft(1)
+def test_a_donated_argument_counts_among_what_a_run_gives_back() -> None:
+    rig, draft = LedgerRig(), Draft(1)
     big = draft.arg(FOUR, 60)
     draft.gang(FOUR, (big,), (10,), donate=(big,))
     plan = draft.plan()
-    desk.ledger.admit(-1, None, [(desk.atoms.intern(FOUR), 60)])
-    desk.admit(1, plan, effective(plan, frozenset({0})))
-    assert desk.admit(2, one_gang(90)) == Short({0: 50}, running=True, enough=True)
+    rig.ledger.admit(-1, None, [(rig.atoms.intern(FOUR), 60)])
+    rig.admit(1, plan, effective(plan, frozenset({0})))
+    assert rig.admit(2, one_gang(90)) == Short({0: 50}, running=True, enough=True)
 
 
-def test_a_withdrawn_run_gives_back_what_it_has_not_used_and_names_what_is_left() -> None:
-    desk, key = Desk(), 0
-    desk.admit(1, chain(10, 30, 20))
-    desk.ledger.entered(1, 0, 0)
-    assert desk.ledger.end(1) == ((0, key, 10),)
-    assert desk.on(0) == (10, 10)
-    desk.ledger.free(key, 10)
-    assert desk.on(0) == (0, 0)
+def test_a_withdrawn_run_gives_back_its_unused_memory_and_names_the_rest() -> None:
+    rig, key = LedgerRig(), 0
+    rig.admit(1, chain(10, 30, 20))
+    rig.ledger.entered(1, 0, 0)
+    assert rig.ledger.end(1) == ((0, key, 10),)
+    assert rig.on(0) == (10, 10)
+    rig.ledger.free(key, 10)
+    assert rig.on(0) == (0, 0)
 
 
 def test_an_irregular_output_gives_back_its_surplus() -> None:
     draft = Draft(1)
     (rows,) = draft.gang(FOUR, (), (60,), irregular=True)
     draft.gang(FOUR, draft.gang(FOUR, (rows,), (10,)), (50,))
-    desk = Desk()
-    desk.admit(1, draft.plan())
-    desk.ledger.entered(1, 0, 0)
-    assert desk.on(0) == (60, 70)
-    desk.ledger.shrunk(1, rows, 20)
-    assert desk.on(0) == (20, 60)  # 50 + 10 bytes will still come, when it is free
+    rig = LedgerRig()
+    rig.admit(1, draft.plan())
+    rig.ledger.entered(1, 0, 0)
+    assert rig.on(0) == (60, 70)
+    rig.ledger.shrunk(1, rows, 20)
+    assert rig.on(0) == (20, 60)  # 50 + 10 bytes will still come, when it is free
     for step in (1, 2):
-        desk.ledger.entered(1, step, step)
-    desk.ledger.end(1)
-    assert desk.on(0) == (0, 0)
+        rig.ledger.entered(1, step, step)
+    rig.ledger.end(1)
+    assert rig.on(0) == (0, 0)
 
 
-def test_the_surplus_of_what_is_passed_on_is_not_given_back() -> None:
+def test_the_surplus_of_memory_that_is_passed_on_is_not_given_back() -> None:
     draft = Draft(1)
     (rows,) = draft.gang(FOUR, (), (60,), irregular=True)
     draft.keep(*draft.gang(FOUR, (rows,), (60,), donate=(rows,)))
-    desk = Desk()
-    desk.admit(1, draft.plan())
-    desk.ledger.entered(1, 0, 0)
-    desk.ledger.shrunk(1, rows, 20)
-    assert desk.on(0) == (60, 60)
+    rig = LedgerRig()
+    rig.admit(1, draft.plan())
+    rig.ledger.entered(1, 0, 0)
+    rig.ledger.shrunk(1, rows, 20)
+    assert rig.on(0) == (60, 60)
 
 
-def test_what_is_illegal_changes_nothing() -> None:
-    desk = Desk()
-    desk.admit(1, chain(10, 30, 20))
-    before = desk.ledger.counters()
+def test_an_illegal_call_changes_nothing() -> None:
+    rig = LedgerRig()
+    rig.admit(1, chain(10, 30, 20))
+    before = rig.ledger.counters()
     for wrong in (
-        lambda: desk.ledger.entered(1, 1, 0),
-        lambda: desk.ledger.entered(2, 0, 0),
-        lambda: desk.ledger.slot_freed(1, 0),
-        lambda: desk.ledger.end(2),
-        lambda: desk.admit(1, chain(1)),
+        lambda: rig.ledger.entered(1, 1, 0),
+        lambda: rig.ledger.entered(2, 0, 0),
+        lambda: rig.ledger.slot_freed(1, 0),
+        lambda: rig.ledger.end(2),
+        lambda: rig.admit(1, chain(1)),
     ):
         with pytest.raises(Illegal):
             wrong()
-    assert desk.ledger.counters() == before
-    desk.ledger.entered(1, 0, 0)
+    assert rig.ledger.counters() == before
+    rig.ledger.entered(1, 0, 0)
     with pytest.raises(Illegal):
-        desk.ledger.entered(1, 0, 1)
+        rig.ledger.entered(1, 0, 1)
 
 
-def test_a_split_atom_has_the_same_past_and_its_own_future() -> None:
-    desk = Desk()
-    desk.admit(1, chain(10, 30, 20))
-    desk.ledger.entered(1, 0, 0)
-    half = desk.atoms.intern(TWO)
-    assert desk.on(0) == desk.on(3) == (10, 50)
-    assert desk.ledger.admit(-1, None, [(half, 50)]) is None
-    desk.ledger.entered(1, 1, 1)
-    assert desk.on(0) == (80, 100)
-    assert desk.on(3) == (30, 50)
+def test_a_split_atom_keeps_its_past_and_has_its_own_future() -> None:
+    rig = LedgerRig()
+    rig.admit(1, chain(10, 30, 20))
+    rig.ledger.entered(1, 0, 0)
+    half = rig.atoms.intern(TWO)
+    assert rig.on(0) == rig.on(3) == (10, 50)
+    assert rig.ledger.admit(-1, None, [(half, 50)]) is None
+    rig.ledger.entered(1, 1, 1)
+    assert rig.on(0) == (80, 100)
+    assert rig.on(3) == (30, 50)
 
 
-# --- room that is physically there ------------------------------------------------------------------------
+# --- memory that is physically free -----------------------------------------------------------------------
 
 
 def test_a_receive_waits_for_the_last_gang_beside_which_it_does_not_fit() -> None:
-    desk = Desk()
+    rig = LedgerRig()
     for run, (out, temp) in enumerate([(80, 0), (60, 0), (0, 20)]):
-        desk.admit(run, one_gang(out, temp))
-        desk.ledger.entered(run, 0, run + 10)
-        desk.ledger.end(run)
-    key = desk.atoms.intern(FOUR)
-    assert [desk.ledger.after(key, nbytes) for nbytes in (20, 21, 41, 81)] == [-1, 10, 11, 12]
-    desk.ledger.gang_finished(10)
-    assert [desk.ledger.after(key, nbytes) for nbytes in (21, 41)] == [-1, 11]
-    assert desk.ledger.admit(-1, None, [(key, 41)]) is None
-    assert desk.ledger.after(key) == 11  # the arrival has been counted
-    desk.ledger.gang_finished(12)  # and all gangs before it
-    assert desk.ledger.after(key, 59) == -1
+        rig.admit(run, one_gang(out, temp))
+        rig.ledger.entered(run, 0, run + 10)
+        rig.ledger.end(run)
+    key = rig.atoms.intern(FOUR)
+    assert [rig.ledger.after(key, nbytes) for nbytes in (20, 21, 41, 81)] == [-1, 10, 11, 12]
+    rig.ledger.gang_finished(10)
+    assert [rig.ledger.after(key, nbytes) for nbytes in (21, 41)] == [-1, 11]
+    assert rig.ledger.admit(-1, None, [(key, 41)]) is None
+    assert rig.ledger.after(key) == 11  # the arrival has been counted
+    rig.ledger.gang_finished(12)  # and all gangs before it
+    assert rig.ledger.after(key, 59) == -1
 
 
-def test_what_is_freed_behind_a_queued_gang_is_there_until_that_has_finished() -> None:
-    desk = Desk()
-    key = desk.atoms.intern(FOUR)
-    desk.ledger.admit(-1, None, [(key, 50)])
-    desk.admit(1, one_gang(20))
-    desk.ledger.entered(1, 0, 7)
-    desk.ledger.free(key, 50, after=7)
-    assert desk.on(0)[0] == 0
-    assert desk.ledger.after(key, 60) == 7
-    desk.ledger.gang_finished(7)
-    assert desk.ledger.after(key, 60) == -1
+def test_memory_freed_behind_a_queued_gang_is_in_use_until_the_gang_has_finished() -> None:
+    rig = LedgerRig()
+    key = rig.atoms.intern(FOUR)
+    rig.ledger.admit(-1, None, [(key, 50)])
+    rig.admit(1, one_gang(20))
+    rig.ledger.entered(1, 0, 7)
+    rig.ledger.free(key, 50, after=7)
+    assert rig.on(0)[0] == 0
+    assert rig.ledger.after(key, 60) == 7
+    rig.ledger.gang_finished(7)
+    assert rig.ledger.after(key, 60) == -1
 
 
 def test_a_surplus_makes_room_for_a_receive() -> None:
     draft = Draft(1)
     (rows,) = draft.gang(FOUR, (), (60,), irregular=True)
     draft.keep(rows)
-    desk = Desk()
+    rig = LedgerRig()
     for run, plan in enumerate((draft.plan(), one_gang(30))):
-        desk.admit(run, plan)
-        desk.ledger.entered(run, 0, run)
-    desk.ledger.gang_finished(0)
-    key = desk.atoms.intern(FOUR)
-    assert desk.ledger.after(key, 20) == 1
-    desk.ledger.shrunk(0, rows, 20)
-    assert [desk.ledger.after(key, nbytes) for nbytes in (50, 51)] == [-1, 1]
+        rig.admit(run, plan)
+        rig.ledger.entered(run, 0, run)
+    rig.ledger.gang_finished(0)
+    key = rig.atoms.intern(FOUR)
+    assert rig.ledger.after(key, 20) == 1
+    rig.ledger.shrunk(0, rows, 20)
+    assert [rig.ledger.after(key, nbytes) for nbytes in (50, 51)] == [-1, 1]
 
 
 # --- laws -------------------------------------------------------------------------------------------------
@@ -421,7 +423,7 @@ def story(seed: int, dram: int = 10**9, cancels: bool = True, turns: int = 120) 
 
 @settings(max_examples=150)
 @given(seeds)
-def test_memory_never_exceeds_what_there_is_and_the_ledger_knows_it_to_the_byte(seed: int) -> None:
+def test_memory_never_exceeds_the_capacity_and_the_ledger_knows_it_to_the_byte(seed: int) -> None:
     """The world checks this after every event, in the devices' order and physically.
 
     Nothing is left at the end. No run that would fit alone is refused, since host memory is large enough.
@@ -437,7 +439,7 @@ def test_without_host_memory_some_run_is_refused_and_nothing_hangs(seed: int, dr
         assert "client 1 holds buffer" in text
 
 
-def test_the_stories_are_not_empty() -> None:
+def test_the_drawn_stories_contain_every_outcome() -> None:
     """The stories of the laws above have runs that are admitted, refused, spilled and restored."""
     worlds = [story(seed) for seed in range(12)]
     assert sum(world.seq for world in worlds) > 200
@@ -449,7 +451,7 @@ def test_the_stories_are_not_empty() -> None:
     assert any(story(seed, dram=0).refused for seed in range(12))
 
 
-def test_drawn_plans_have_everything() -> None:
+def test_drawn_plans_contain_every_feature() -> None:
     plans = [draw_plan(Random(seed), 0) for seed in range(50)]
     steps = [step for plan in plans for step in plan.steps]
     assert any(isinstance(step, Move) for step in steps)
@@ -470,7 +472,7 @@ def test_a_footprint_is_derived_once_and_follows_the_atoms() -> None:
     assert [group.atoms for group in first.groups] == [(0, 1)]
 
 
-def test_sizes_read_well() -> None:
+def test_sizes_are_written_readably() -> None:
     assert [size_text(n) for n in (0, 1023, 1536, 16 << 30)] == [
         "0 bytes",
         "1023 bytes",

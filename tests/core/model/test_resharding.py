@@ -124,7 +124,7 @@ def pairs(draw: st.DrawFn) -> tuple[Layout, Layout]:
 
 @given(pairs(), st.sampled_from([1, 2, 4]))
 @settings(max_examples=300)
-def test_each_element_comes_once_to_each_shard_that_holds_it(
+def test_each_element_is_sent_once_to_each_shard_that_holds_it(
     pair: tuple[Layout, Layout], devices_per_host: int
 ) -> None:
     source, target = pair
@@ -155,7 +155,7 @@ def test_each_element_comes_once_to_each_shard_that_holds_it(
 
 @given(pairs(), st.sampled_from([1, 2, 4]))
 @settings(max_examples=200)
-def test_an_element_crosses_once_to_a_host_and_not_at_all_where_it_is(
+def test_an_element_is_sent_once_to_a_host_and_never_to_one_that_has_it(
     pair: tuple[Layout, Layout], devices_per_host: int
 ) -> None:
     source, target = pair
@@ -217,7 +217,7 @@ def test_a_device_knows_its_virtual_index(per_axis: tuple[int, ...]) -> None:
         ]
 
 
-# --- what it looks like -----------------------------------------------------------------------------------
+# --- examples ---------------------------------------------------------------------------------------------
 
 
 def layout(
@@ -226,14 +226,14 @@ def layout(
     return Layout(shape, "float32", line(0, first, prod(mesh)), mesh, Sharding(dims))
 
 
-def test_m_to_n() -> None:
+def test_from_m_shards_to_n() -> None:
     """From 4 shards to 2: each target shard gets two whole source shards."""
     source, target = layout(0, (4,), (0,), ()), layout(4, (2,), (0,), ())
     assert sends_by_host(source, target, 1, Alike(1)) == ((4, 1, 64),)
     assert receives_by_host(source, target, 5, Alike(1)) == ((2, 6, 64), (3, 7, 64))
 
 
-def test_transposed() -> None:
+def test_a_transposition() -> None:
     """From rows to columns: each shard sends a block to each shard."""
     source, target = layout(0, (4,), (0,), ()), layout(4, (4,), (), (0,))
     for host in range(4):
@@ -242,21 +242,21 @@ def test_transposed() -> None:
         ]
 
 
-def test_to_replicas_it_crosses_once_a_host() -> None:
+def test_replicas_receive_the_array_once_for_each_host() -> None:
     """From one device to eight replicas on two hosts: each host receives the array once, for four devices."""
     source, target = layout(0, (1,), (), ()), layout(4, (8,), (), ())
     found = sends(source, target, 0, Alike(4))
     assert [(piece.receiver, piece.targets) for piece in found] == [(1, (0, 1, 2, 3)), (2, (4, 5, 6, 7))]
 
 
-def test_from_replicas_each_host_gives_a_part() -> None:
+def test_each_host_with_replicas_sends_a_part() -> None:
     """From eight replicas on two hosts to eight shards on two other hosts: each host sends to one of them."""
     source, target = layout(0, (8,), (), ()), layout(8, (8,), (0,), ())
     assert {piece.receiver for piece in sends(source, target, 0, Alike(4))} == {2}
     assert {piece.receiver for piece in sends(source, target, 1, Alike(4))} == {3}
 
 
-def test_what_a_host_has_it_takes_from_itself() -> None:
+def test_a_host_copies_locally_what_it_already_has() -> None:
     source, target = layout(0, (8,), (), ()), layout(0, (8,), (0,), ())
     for host in range(2):
         found = sends(source, target, host, Alike(4))
@@ -279,7 +279,7 @@ def test_a_host_plans_only_for_itself() -> None:
         assert len(asked) <= 8
 
 
-def test_the_largest_shard_is_what_a_device_must_hold() -> None:
+def test_the_largest_shard_is_the_memory_that_a_device_needs() -> None:
     assert shard_bytes(layout(0, (4, 2), (0,), ())) == 4 * 2 * 8
     assert shard_bytes(layout(0, (4, 2))) == 4 * 64
 

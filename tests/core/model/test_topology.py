@@ -52,7 +52,7 @@ def test_hosts_and_devices_are_numbered_through_the_cluster() -> None:
 
 
 @pytest.mark.parametrize("number", [-1, 14])
-def test_a_number_that_nothing_has(number: int) -> None:
+def test_a_number_out_of_range_is_an_error(number: int) -> None:
     cluster = small(hosts=7, devices_per_host=2)
     with pytest.raises(Impossible, match=rf"no device {number}; devices are 0-13"):
         cluster.island_of_device(number)
@@ -129,12 +129,10 @@ def test_a_cluster_from_a_table() -> None:
     pod = cluster.island("pod")
     assert (pod.memory, pod.wraps, pod.block, pod.regular) == (16 * GIB, (False, True), (2, 2), 3)
     assert cluster.dcn_latency == 50_000
-    assert [island.assumed for island in cluster.islands] == [False, True, True], (
-        "what `memory` nobody has said"
-    )
+    assert [island.assumed for island in cluster.islands] == [False, True, True], "no `memory` was given"
 
 
-def test_what_only_the_simulator_reads_is_passed_over() -> None:
+def test_keys_for_the_simulator_alone_are_ignored() -> None:
     more = """
 name = "mine"
 note = "measured"
@@ -154,7 +152,7 @@ like = "seaway"
     assert Cluster.from_table(table) == Cluster.from_table({"island": table["island"]})
 
 
-def test_a_torus_wraps_and_is_cut_from_the_inside_unless_told_otherwise() -> None:
+def test_a_torus_wraps_and_its_hosts_are_cut_along_the_last_axes_unless_told_otherwise() -> None:
     island = Island(name="t", hosts=4, devices_per_host=8, torus=(8, 4))
     assert (island.wraps, island.block) == ((True, True), (2, 4))
 
@@ -184,7 +182,7 @@ ISLAND = {"name": "a", "hosts": 4, "devices_per_host": 4}
         ({"name": ""}, "an island needs a name"),
     ],
 )
-def test_a_table_that_contradicts_itself(changes: dict[str, object], text: str) -> None:
+def test_a_contradictory_table_is_refused(changes: dict[str, object], text: str) -> None:
     with pytest.raises(Impossible) as refused:
         Cluster.from_table({"island": [{**ISLAND, **changes}]})
     assert text in str(refused.value)
@@ -203,18 +201,18 @@ def test_a_table_that_contradicts_itself(changes: dict[str, object], text: str) 
         ({"island": [ISLAND], "dcn_latency": 0.5}, "the cluster's `dcn_latency`: Expected `int`"),
     ],
 )
-def test_a_table_that_is_none(table: dict[str, object], text: str) -> None:
+def test_an_invalid_table_is_refused(table: dict[str, object], text: str) -> None:
     with pytest.raises(Impossible) as refused:
         Cluster.from_table(table)
     assert text in str(refused.value)
 
 
-def test_a_misspelt_island() -> None:
+def test_a_misspelt_island_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(Impossible, match=r"no island 'pdo'; nearest: 'pod'; there is: 'pod', 'gpu0', 'gpu1'"):
         Cluster.from_table(tomllib.loads(TOML)).island("pdo")
 
 
-def test_a_cluster_travels() -> None:
+def test_a_cluster_can_be_encoded_and_decoded() -> None:
     cluster = Cluster.from_table(PRESETS["C"])
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(cluster), type=Cluster) == cluster
 
@@ -225,7 +223,7 @@ def test_a_cluster_travels() -> None:
 @pytest.mark.parametrize(
     ("name", "islands", "hosts", "devices"), [("A", 1, 512, 2048), ("B", 1, 64, 512), ("C", 4, 16, 128)]
 )
-def test_the_papers_set_ups(name: str, islands: int, hosts: int, devices: int) -> None:
+def test_the_presets_are_the_papers_set_ups(name: str, islands: int, hosts: int, devices: int) -> None:
     cluster = Cluster.from_table(PRESETS[name])
     assert (len(cluster.islands), cluster.hosts, cluster.devices) == (islands, hosts, devices)
     assert {island.memory for island in cluster.islands} == {16 * GIB}
@@ -254,7 +252,7 @@ def written_out(found: tuple[Grid, ...]) -> list[int]:
 
 
 @given(NUMBERS | REGULAR)
-def test_the_compact_form_is_the_list(devices: list[int]) -> None:
+def test_a_compact_place_equals_its_list_of_devices(devices: list[int]) -> None:
     found = grids.compact(devices)
     assert written_out(found) == devices
     place = Place(0, found)
@@ -264,7 +262,7 @@ def test_the_compact_form_is_the_list(devices: list[int]) -> None:
 @given(
     st.lists(st.lists(st.integers(0, 20), min_size=1, max_size=5, unique=True), max_size=3), st.integers(0, 9)
 )
-def test_the_product_is_every_sum_in_order(axes: list[list[int]], base: int) -> None:
+def test_a_product_of_grids_is_every_sum_in_order(axes: list[list[int]], base: int) -> None:
     assert written_out(grids.product(axes, base)) == [base + sum(parts) for parts in every(*axes)]
 
 

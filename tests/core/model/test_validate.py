@@ -37,7 +37,7 @@ def with_value(index: int, **changes: object) -> Program:
     "program",
     [chain(3), chain(3, donate=True), hop(4), fan_out(3), pipeline(2, 3), pipeline(3, 2, "1f1b"), moe()],
 )
-def test_good_programs_pass(program: Program) -> None:
+def test_valid_programs_pass(program: Program) -> None:
     validate(program)
     validate(msgspec.msgpack.decode(msgspec.msgpack.encode(program), type=Program))
 
@@ -45,7 +45,7 @@ def test_good_programs_pass(program: Program) -> None:
 # --- references -------------------------------------------------------------------------------------------
 
 
-def test_references_to_what_is_not_there() -> None:
+def test_references_to_missing_things_are_refused() -> None:
     program = chain(3)
     refused(with_node(program, 1, inputs=(Arg(7),)), "node 'step 1' (1)", "argument 7")
     refused(with_node(program, 1, inputs=(Out(9),)), "node 'step 1' (1)", "node 9")
@@ -59,7 +59,7 @@ def test_a_reference_to_a_later_node_names_both() -> None:
     refused(with_node(chain(3), 1, inputs=(Out(2),)), "node 'step 1' (1)", "'step 2', which comes later")
 
 
-def test_a_program_without_results() -> None:
+def test_a_program_without_results_is_refused() -> None:
     refused(replace(chain(1), results=()), "no results")
 
 
@@ -70,7 +70,7 @@ def test_shapes_that_do_not_divide_name_the_nearest_that_do() -> None:
     refused(with_value(0, shape=(10,)), "argument 0", "does not divide by 4", "8 and 12")
 
 
-def test_values_that_mean_nothing() -> None:
+def test_values_without_meaning_are_refused() -> None:
     refused(with_value(0, dtype="float33"), "dtype 'float33'", "float32")
     refused(with_value(0, shape=(-4,)), "negative")
     refused(with_value(0, shape=(2**40, 2**40), sharding=Sharding()), "elements")
@@ -87,7 +87,7 @@ def test_an_axis_splits_one_dimension_only() -> None:
     refused(b.program(b.output(0)), "argument 0", "axis 0", "twice")
 
 
-def test_what_a_node_expects_is_what_it_gets() -> None:
+def test_a_node_gets_the_types_it_expects() -> None:
     b = Build(s=4)
     x = b.call("f", "s", [b.arg("s", 8)])
     b.call("g", "s", [x])
@@ -97,7 +97,7 @@ def test_what_a_node_expects_is_what_it_gets() -> None:
     refused(with_node(program, 1, expects=()), "node 'g' (1)", "expects 0")
 
 
-def test_a_node_stays_on_its_slice() -> None:
+def test_values_of_a_node_stay_on_its_slice() -> None:
     b = Build(s=4, t=4)
     b.call("f", "s", [b.arg("s", 8)])
     program = b.program(b.output(0))
@@ -117,7 +117,7 @@ def test_an_exchange_carries_rows_of_one_type() -> None:
 # --- slices, computations, sizes --------------------------------------------------------------------------
 
 
-def test_slices_that_mean_nothing() -> None:
+def test_slices_without_meaning_are_refused() -> None:
     program = chain(1)
     for wrong in (
         SliceSpec("s", 0),
@@ -137,7 +137,7 @@ def test_costs_are_not_negative() -> None:
     refused(replace(program, computations=(Computation("f", "k", 1, -1),)), "computation 'f' (0)", "temp -1")
 
 
-def test_what_one_program_may_cost_is_bounded() -> None:
+def test_the_cost_of_one_program_is_bounded() -> None:
     program = chain(1)
     refused(replace(program, nodes=program.nodes * (MAX_NODES + 1)), "nodes", str(MAX_NODES))
     refused(replace(program, name="x" * 1000), "1000 characters")
@@ -147,7 +147,7 @@ def test_what_one_program_may_cost_is_bounded() -> None:
 # --- donation ---------------------------------------------------------------------------------------------
 
 
-def test_what_was_donated_is_gone() -> None:
+def test_a_donated_value_cannot_be_used_again() -> None:
     b = Build(s=4)
     x = b.arg("s", 8, donate=True)
     y = b.call("take", "s", [x], donate=(0,))
@@ -160,7 +160,7 @@ def test_what_was_donated_is_gone() -> None:
     refused(replace(program, nodes=(*program.nodes, swap)), "node 'swap' (1)", "node 'take' (0)")
 
 
-def test_only_what_the_caller_gives_up_may_be_donated() -> None:
+def test_only_an_argument_that_the_caller_gives_up_may_be_donated() -> None:
     program = replace(chain(1, donate=True), donate_args=())
     refused(program, "node 'step 0' (0)", "argument 0", "donate_args")
 

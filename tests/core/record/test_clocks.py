@@ -25,7 +25,7 @@ S = 1_000_000_000
 MS = 1_000_000
 
 
-class Step(NamedTuple):
+class ExchangeStep(NamedTuple):
     """The time until the next exchange, and the times that it takes.
 
     `drifts` says for each of these how much their clock gains, from -1 to 1, as a part of what the rate allows.
@@ -44,11 +44,11 @@ def spans(most: int) -> st.SearchStrategy[int]:
 
 drifts = st.one_of(st.sampled_from([-1.0, 0.0, 1.0]), st.floats(-1, 1))
 steps = st.builds(
-    Step, spans(100 * S), spans(S), spans(S), spans(S), st.tuples(drifts, drifts, drifts, drifts)
+    ExchangeStep, spans(100 * S), spans(S), spans(S), spans(S), st.tuples(drifts, drifts, drifts, drifts)
 )  # fmt: skip
 
 
-class Two:
+class TwoClocks:
     """Our clock and theirs, with the true offset between them."""
 
     def __init__(self, offset: int, rate: int = RATE) -> None:
@@ -63,7 +63,7 @@ class Two:
         self.truth[self.ours] = self.offset
         return self.ours, self.ours + self.offset
 
-    def exchange(self, step: Step) -> ClockExchange:
+    def exchange(self, step: ExchangeStep) -> ClockExchange:
         asked, _ = self.go(step.pause + 1, step.drifts[0])
         _, received = self.go(step.there, step.drifts[1])
         _, sent = self.go(step.think, step.drifts[2])
@@ -77,8 +77,10 @@ def wrong(clock: PeerClock, truth: dict[int, int]) -> list[tuple[int, int, Estim
 
 
 @given(st.integers(-(10**18), 10**18), st.lists(steps, min_size=1, max_size=40), st.integers(4, 64))
-def test_the_true_offset_is_within_the_bound_at_all_times(offset: int, many: list[Step], kept: int) -> None:
-    two, clock = Two(offset), PeerClock(kept=kept)
+def test_the_true_offset_is_within_the_bound_at_all_times(
+    offset: int, many: list[ExchangeStep], kept: int
+) -> None:
+    two, clock = TwoClocks(offset), PeerClock(kept=kept)
     for step in many:
         clock.heard(two.exchange(step))
         assert wrong(clock, two.truth) == []
@@ -89,8 +91,8 @@ def test_the_true_offset_is_within_the_bound_at_all_times(offset: int, many: lis
 
 
 @given(st.lists(steps, min_size=1, max_size=30), spans(300 * S))
-def test_no_exchange_makes_less_known(many: list[Step], ours: int) -> None:
-    two, clock = Two(0), PeerClock()
+def test_an_exchange_never_makes_the_estimate_worse(many: list[ExchangeStep], ours: int) -> None:
+    two, clock = TwoClocks(0), PeerClock()
     last: Estimate | None = None
     rounded = len(many) + 1  # each reading may round up by a nanosecond
     for step in many:
@@ -104,8 +106,8 @@ def test_no_exchange_makes_less_known(many: list[Step], ours: int) -> None:
 
 
 @given(st.lists(steps, min_size=1, max_size=30), spans(300 * S))
-def test_two_readings_say_all_that_all_of_them_do(many: list[Step], ours: int) -> None:
-    two, clock = Two(5), PeerClock()
+def test_two_readings_give_the_same_estimate_as_all_readings(many: list[ExchangeStep], ours: int) -> None:
+    two, clock = TwoClocks(5), PeerClock()
     for step in many:
         clock.heard(two.exchange(step))
     low = max(each.low - drift(ours - each.at, RATE) for each in clock.readings)
@@ -117,15 +119,15 @@ def test_two_readings_say_all_that_all_of_them_do(many: list[Step], ours: int) -
 
 
 @given(st.lists(steps, min_size=1, max_size=30))
-def test_a_restored_clock_gives_the_same_estimates(many: list[Step]) -> None:
-    two, clock = Two(-7), PeerClock()
+def test_a_restored_clock_gives_the_same_estimates(many: list[ExchangeStep]) -> None:
+    two, clock = TwoClocks(-7), PeerClock()
     for step in many:
         clock.heard(two.exchange(step))
     again = PeerClock.restored(clock.readings, clock.since, clock.rate)
     assert [again.at(at) for at in two.truth] == [clock.at(at) for at in two.truth]
 
 
-def test_of_several_exchanges_the_quick_ones_count() -> None:
+def test_the_quickest_exchanges_count() -> None:
     clock = PeerClock()
     # The message to them was slow, so their clock seems to be 0.7 ms ahead.
     clock.heard(ClockExchange(0, 1_700_000, 1_700_000, 2 * MS))
@@ -147,7 +149,7 @@ def test_the_bound_grows_until_the_next_exchange() -> None:
     assert [each.bound for each in known if each] == [51, 200_051, 1_000_051]
 
 
-def test_a_clock_that_jumps_starts_again_and_earlier_times_are_unknown() -> None:
+def test_after_a_clock_jumps_the_estimate_starts_again_and_earlier_times_are_unknown() -> None:
     clock = PeerClock()
     clock.heard(ClockExchange(0, 50, 50, 100))
     clock.heard(ClockExchange(S, S + 5 * S, S + 5 * S, S + 100))
@@ -158,14 +160,14 @@ def test_a_clock_that_jumps_starts_again_and_earlier_times_are_unknown() -> None
     assert abs(known.offset - 5 * S) <= known.bound <= 100
 
 
-def test_a_clock_that_runs_off_too_fast_is_noticed() -> None:
-    two, clock = Two(0, rate=10 * RATE), PeerClock()
+def test_a_clock_that_drifts_too_fast_is_noticed() -> None:
+    two, clock = TwoClocks(0, rate=10 * RATE), PeerClock()
     for _ in range(10):
-        clock.heard(two.exchange(Step(S, 1000, 1000, 1000, (1.0, 1.0, 1.0, 1.0))))
+        clock.heard(two.exchange(ExchangeStep(S, 1000, 1000, 1000, (1.0, 1.0, 1.0, 1.0))))
     assert clock.jumps == 9
 
 
-def test_after_another_clock_has_taken_its_place_only_what_is_new_counts() -> None:
+def test_after_another_clock_has_replaced_it_only_new_exchanges_count() -> None:
     clock = PeerClock()
     clock.heard(ClockExchange(0, 50, 50, 100))
     clock.forget(200)
@@ -211,10 +213,10 @@ def test_impossible_readings_are_refused(readings: list[Reading]) -> None:
         PeerClock.restored(readings)
 
 
-def test_readings_of_hours_are_few_and_the_latest_are_dense() -> None:
-    two, clock = Two(0), PeerClock()
+def test_readings_over_hours_are_few_and_the_latest_are_dense() -> None:
+    two, clock = TwoClocks(0), PeerClock()
     for _ in range(10 * KEPT):
-        clock.heard(two.exchange(Step(4 * S, 50_000, 1000, 50_000, (0.0, 0.0, 0.0, 0.0))))
+        clock.heard(two.exchange(ExchangeStep(4 * S, 50_000, 1000, 50_000, (0.0, 0.0, 0.0, 0.0))))
     assert len(clock.readings) <= KEPT
     lately = clock.readings[-KEPT // 4 :]
     assert all(b.at - a.at < 5 * S for a, b in pairwise(lately))

@@ -1,4 +1,4 @@
-"""Tests estimates of how long gangs took: gangs queued behind two others give the best ones."""
+"""Estimates of how long gangs took: gangs queued behind two others give the best ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_gang_behind_two_others_is_deep_and_one_behind_one_is_not() -> None:
     ], "the first and the last came to idle devices"
 
 
-def test_enough_deep_ones_are_believed_alone_and_fewer_with_the_others() -> None:
+def test_enough_deep_samples_are_used_alone_and_fewer_together_with_the_others() -> None:
     """Samples that are not deep include the time of their messages, here 90."""
     shallow = [gang(max(0, 100 * at - 1), 100 * at + 100) for at in range(4)]
     burst = [gang(399, 410 + 10 * at) for at in range(4)]
@@ -33,13 +33,17 @@ def test_enough_deep_ones_are_believed_alone_and_fewer_with_the_others() -> None
 
 def test_unknown_gangs_give_no_sample() -> None:
     first = gang(0, 50)
-    assert not list(samples([first, gang(1, 80, None)], PLACES)), "what it ran"
-    assert not list(samples([first, gang(1, 80, failed=True)], PLACES)), "how far it came"
-    assert not list(samples([gang(0, 50, place=7), gang(1, 80, place=7)], PLACES)), "where it was"
-    assert not list(samples([first, gang(1, 80), gang(2, 80, "g")], PLACES)), "which of them took how long"
-    assert not list(samples([first, gang(0, 70, "g", 1), gang(1, 80)], PLACES)), "when its devices were free"
+    assert not list(samples([first, gang(1, 80, None)], PLACES)), "what the gang ran is unknown"
+    assert not list(samples([first, gang(1, 80, failed=True)], PLACES)), "how far it came is unknown"
+    assert not list(samples([gang(0, 50, place=7), gang(1, 80, place=7)], PLACES)), "where it was is unknown"
+    assert not list(samples([first, gang(1, 80), gang(2, 80, "g")], PLACES)), (
+        "which of them took how long is unknown"
+    )
+    assert not list(samples([first, gang(0, 70, "g", 1), gang(1, 80)], PLACES)), (
+        "when its devices were free is unknown"
+    )
 
 
-def test_their_order_does_not_matter() -> None:
+def test_the_order_of_samples_does_not_matter() -> None:
     queue = [gang(0, 50), gang(1, 80), gang(2, 100), gang(3, 130, "g")]
     assert taken(reversed(queue), PLACES) == taken(queue, PLACES) == {"f": [30, 20], "g": [30]}

@@ -40,7 +40,7 @@ from tests.core import structs
 AnyEvent = Any
 
 
-class Clerk:
+class CountingMachine:
     """A very small machine: it ends each run one second after it came, and counts them."""
 
     def __init__(self, odd_at: int = -1) -> None:
@@ -75,15 +75,15 @@ EVENTS: list[tuple[int, Event]] = [
 
 def recorded(**options: Any) -> Recorder:
     recorder = Recorder(
-        Clerk(), LogAbout(core="0.1", policy="fifo", config={"window": 4}), start=500, **options
+        CountingMachine(), LogAbout(core="0.1", policy="fifo", config={"window": 4}), start=500, **options
     )
     for now, event in EVENTS:
         recorder.handle(event, now)
     return recorder
 
 
-def clerk(about: LogAbout) -> Clerk:
-    return Clerk()
+def clerk(about: LogAbout) -> CountingMachine:
+    return CountingMachine()
 
 
 # --- there and back ---------------------------------------------------------------------------------------
@@ -95,14 +95,14 @@ def test_a_log_gives_back_every_event_with_its_time() -> None:
     assert (log.about.core, log.about.policy, log.about.config) == ("0.1", "fifo", {"window": 4})
 
 
-def test_a_recorder_is_the_machine_it_wraps() -> None:
-    recorder, machine = Recorder(Clerk()), Clerk()
+def test_a_recorder_behaves_like_the_machine_it_wraps() -> None:
+    recorder, machine = Recorder(CountingMachine()), CountingMachine()
     for now, event in EVENTS:
         assert recorder.handle(event, now) == machine.handle(event, now)
         assert recorder.next_wakeup() == machine.next_wakeup()
 
 
-def test_pieces_written_as_they_come_are_the_whole_log() -> None:
+def test_pieces_written_as_events_come_are_the_whole_log() -> None:
     pieces: list[bytes] = []
     recorded(sink=pieces.append).close()
     assert b"".join(pieces) == recorded().log()
@@ -115,7 +115,7 @@ def test_a_log_can_be_taken_while_it_grows() -> None:
     assert decode(recorder.log()).entries[:-1] == before.entries
 
 
-def test_an_event_that_was_refused_is_not_in_the_log() -> None:
+def test_a_refused_event_is_not_in_the_log() -> None:
     recorder = recorded()
     with pytest.raises(Illegal):
         recorder.handle(Disconnected(3), 1_000_004_000)
@@ -129,7 +129,7 @@ def test_an_event_of_an_unknown_kind_is_refused_before_it_happens() -> None:
     recorder = recorded()
     with pytest.raises(UnknownKind, match="Odd"):
         recorder.handle(Odd(1), 1_000_004_000)
-    assert isinstance(recorder.machine, Clerk)
+    assert isinstance(recorder.machine, CountingMachine)
     assert recorder.machine.handled == len(EVENTS)
 
 
@@ -137,7 +137,7 @@ class Told(msgspec.Struct, frozen=True):
     numbers: tuple[int, ...]
 
 
-def test_a_machine_with_events_of_its_own_names_their_kinds() -> None:
+def test_a_machine_with_its_own_events_names_their_kinds() -> None:
     recorder = recorded(more=[Told])
     recorder.handle(Told((1, 2)), 1_000_004_000)
     assert decode(recorder.log(), more=[Told]).entries[-1].event == Told((1, 2))
@@ -165,7 +165,7 @@ def test_every_kind_of_event_comes_back(kind: type[msgspec.Struct], data: st.Dat
 
 def test_an_event_costs_a_few_bytes_more_than_its_message() -> None:
     submit = Submit(1, 1, (5,), (6,))
-    one, many = Recorder(Clerk()), Recorder(Clerk())
+    one, many = Recorder(CountingMachine()), Recorder(CountingMachine())
     for recorder, times in ((one, 1), (many, 101)):
         for number in range(times):
             recorder.handle(Came(3, submit), number * 1000)
@@ -176,7 +176,7 @@ def test_an_event_costs_a_few_bytes_more_than_its_message() -> None:
 
 
 def test_replay_gives_the_same_commands_to_the_byte() -> None:
-    machine = Clerk()
+    machine = CountingMachine()
     live = [list(machine.handle(event, now)) for now, event in EVENTS]
     answers = replay(decode(recorded().log()), clerk)
     assert answers == live
@@ -187,7 +187,7 @@ def test_replay_gives_the_same_commands_to_the_byte() -> None:
 def test_a_difference_is_found_at_its_event(odd_at: int) -> None:
     log = decode(recorded(keep_commands=True).log())
     with pytest.raises(Diverged) as caught:
-        replay(log, lambda about: Clerk(odd_at))
+        replay(log, lambda about: CountingMachine(odd_at))
     assert caught.value.index == odd_at - 1
     assert caught.value.event == EVENTS[odd_at - 1][1]
     assert "odd" in caught.value.replayed
@@ -197,7 +197,7 @@ def test_a_difference_is_found_at_its_event(odd_at: int) -> None:
 def test_a_difference_shows_both_sides() -> None:
     log = decode(recorded(keep_commands=True).log())
     with pytest.raises(Diverged) as caught:
-        replay(log, lambda about: Clerk(4))
+        replay(log, lambda about: CountingMachine(4))
     assert "Ended(run=1" in caught.value.recorded
     assert "Ended(run=2" in caught.value.recorded
     assert caught.value.replayed == "Tell(text='odd', passing=False)"
@@ -205,7 +205,7 @@ def test_a_difference_shows_both_sides() -> None:
 
 def test_a_difference_without_kept_commands_says_how_to_keep_them() -> None:
     with pytest.raises(Diverged, match="keep_commands=True"):
-        replay(decode(recorded().log()), lambda about: Clerk(4))
+        replay(decode(recorded().log()), lambda about: CountingMachine(4))
 
 
 class Scripted:
@@ -262,7 +262,7 @@ def test_a_machine_that_raises_in_a_replay_has_diverged() -> None:
         replay(Log(LogAbout(), (entry,)), clerk)
 
 
-# --- not whole, or not ours -------------------------------------------------------------------------------
+# --- incomplete or foreign logs ---------------------------------------------------------------------------
 
 
 def test_a_log_cut_anywhere_is_known_to_be_cut() -> None:
@@ -300,7 +300,7 @@ def test_a_log_that_was_cut_short_can_be_read_as_far_as_it_goes() -> None:
     assert replay(cut, clerk)
 
 
-def test_what_follows_the_end_is_refused() -> None:
+def test_bytes_behind_the_end_are_refused() -> None:
     with pytest.raises(LogError, match="cut short"):
         decode(recorded().log() + b"\x01")
     twice: list[bytes] = []
@@ -311,7 +311,7 @@ def test_what_follows_the_end_is_refused() -> None:
         decode(b"".join(twice))
 
 
-def test_a_record_that_was_taken_out_is_missed() -> None:
+def test_a_removed_record_is_noticed() -> None:
     pieces: list[bytes] = []
     recorded(sink=pieces.append).close()
     for gone in range(1, len(pieces)):
@@ -319,7 +319,7 @@ def test_a_record_that_was_taken_out_is_missed() -> None:
             decode(b"".join(pieces[:gone] + pieces[gone + 1 :]))
 
 
-def test_another_format_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_of_another_format_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("core.record.eventlog.FORMAT", 2)
     data = recorded().log()
     monkeypatch.undo()
@@ -327,13 +327,13 @@ def test_another_format_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         decode(data)
 
 
-def test_another_core_is_named() -> None:
+def test_a_log_of_another_core_version_is_refused_by_name() -> None:
     assert decode(recorded().log(), core="0.1").entries
     with pytest.raises(LogError, match=r"recorded by core '0\.1'; this is '0\.2'"):
         decode(recorded().log(), core="0.2")
 
 
-def test_other_messages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_with_other_messages_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EventCodec, "vocabulary", "0123")
     data = recorded().log()
     monkeypatch.undo()
@@ -341,6 +341,6 @@ def test_other_messages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         decode(data)
 
 
-def test_something_else_is_no_log() -> None:
+def test_a_file_that_is_no_log_is_refused() -> None:
     with pytest.raises(LogError, match=r"not an event log: it starts with b'PK"):
         decode(b"PK\x03\x04")

@@ -34,7 +34,7 @@ def test_hashes_do_not_change_between_versions() -> None:
     assert [hashed(order).island(0), hashed(order).island(1)] == ["3936a740a7d7d953", "bac636c8ead21cf8"]
 
 
-def test_names_that_run_together_are_told_apart() -> None:
+def test_concatenated_names_are_told_apart() -> None:
     assert token("a", "bc") != token("ab", "c")
     assert token("", "a") != token("a", "")
 
@@ -60,7 +60,7 @@ def test_different_orders_differ(order: list[Gang], other: list[Gang]) -> None:
     assert hashed(order).whole() != hashed(other).whole()
 
 
-def test_islands_do_not_disturb_each_other() -> None:
+def test_the_order_of_one_island_does_not_affect_the_hash_of_another() -> None:
     here: Gang = (0, "ann", "train", 1, "forward")
     there: Gang = (1, "ann", "train", 1, "back")
     assert hashed([here, there]).island(0) == hashed([here]).island(0)

@@ -30,7 +30,7 @@ def traced() -> Trace:
     return trace
 
 
-def test_a_row_says_what_is_known_and_minus_one_what_is_not() -> None:
+def test_a_row_has_the_known_values_and_minus_one_for_unknown_ones() -> None:
     forward, back = traced().rows("gangs")
     assert forward["run"] == 7
     assert (forward["step"], forward["island"], forward["place"]) == ("forward", 0, 0)
@@ -40,7 +40,7 @@ def test_a_row_says_what_is_known_and_minus_one_what_is_not() -> None:
     assert back["skew"] == -1
 
 
-def test_times_that_were_worked_out_are_flagged() -> None:
+def test_inferred_times_are_flagged() -> None:
     forward, back = traced().rows("gangs")
     assert not forward["flags"]
     assert back["flags"] == STARTED
@@ -62,7 +62,7 @@ def test_a_failed_run_keeps_its_blame() -> None:
     assert [run[n] for n in ("code", "cause", "node", "host")] == ["host-lost", "no sign of life", "back", 3]
 
 
-def test_what_is_over_or_unknown_takes_no_more() -> None:
+def test_events_about_past_or_unknown_things_take_no_memory() -> None:
     trace = traced()
     trace.update(100, ended=1000)
     trace.update(999, ended=1000)
@@ -71,7 +71,7 @@ def test_what_is_over_or_unknown_takes_no_more() -> None:
     assert [row["ended"] for row in trace.rows("gangs")] == [50, 90]
 
 
-def test_rows_expand_to_devices_from_their_hosts_arrival() -> None:
+def test_rows_expand_to_devices_from_their_hosts_arrivals() -> None:
     assert list(traced().intervals()) == [
         (0, 100, 20, 50), (1, 100, 20, 50), (2, 100, 26, 50), (3, 100, 26, 50),
         (0, 102, 60, 90), (1, 102, 60, 90), (2, 102, 60, 90), (3, 102, 60, 90),
@@ -164,7 +164,7 @@ def test_merging_the_same_twice_is_merging_it_once() -> None:
     assert list(trace.intervals()) == list(traced().intervals())
 
 
-def test_what_was_seen_replaces_what_was_worked_out_and_fills_what_was_unknown() -> None:
+def test_observed_values_replace_inferred_ones_and_fill_unknown_ones() -> None:
     here, there = Trace(), Trace()
     here.gang(1, -1, "step", 0, 0, entered=10, started=11, ended=99, flags=STARTED | ENDED)
     there.gang(1, -1, "step", 0, 0, entered=77, started=20, ended=60, skew=3, flags=ENDED | FAILED)
@@ -190,7 +190,7 @@ def test_a_merge_renumbers_names_and_runs_and_hosts() -> None:
     ]
 
 
-def test_what_a_merge_ended_is_over() -> None:
+def test_a_gang_that_a_merge_ended_is_over() -> None:
     here, there = Trace(), Trace()
     here.gang(1, -1, "step", 0, 0, entered=10)
     there.gang(1, -1, "step", 0, 0, entered=10, ended=60)
@@ -199,7 +199,7 @@ def test_what_a_merge_ended_is_over() -> None:
     assert [row["ended"] for row in here.rows("gangs")] == [60]
 
 
-def test_hosts_of_a_gang_that_is_no_collective_end_it_by_themselves() -> None:
+def test_hosts_of_a_gang_without_a_collective_end_it_by_themselves() -> None:
     trace = Trace()
     trace.place(0, 0, ((0, 4),), devices_per_host=2)
     trace.gang(1, -1, "a", 0, 0, entered=0)
@@ -224,7 +224,7 @@ def lists() -> tuple[Lists, Table]:
 
 
 @pytest.mark.parametrize("largest", [0, 255, 256, 65_535, 65_536, 2**24 - 1, 2**24, 2**32 - 1, 2**32, 2**50])
-def test_a_list_comes_back_counted_from_its_smallest(largest: int) -> None:
+def test_a_list_is_restored_counted_from_its_smallest_value(largest: int) -> None:
     kept, _ = lists()
     numbers = [10, 10 + largest, 10, 10 + largest // 2]
     smallest, at = kept.add(numbers)
@@ -232,7 +232,7 @@ def test_a_list_comes_back_counted_from_its_smallest(largest: int) -> None:
 
 
 @given(st.lists(st.integers(0, 2**62), min_size=1, max_size=40))
-def test_numpy_and_python_say_the_same_bytes(numbers: list[int]) -> None:
+def test_numpy_and_python_write_the_same_bytes(numbers: list[int]) -> None:
     kept, table = lists()
     other, others = lists()
     smallest, at = kept.add(numbers)
@@ -241,7 +241,7 @@ def test_numpy_and_python_say_the_same_bytes(numbers: list[int]) -> None:
     assert [smallest + each for each in kept.get(at)] == numbers
 
 
-def test_a_list_that_was_here_lately_takes_no_room() -> None:
+def test_a_list_that_was_seen_recently_takes_no_memory() -> None:
     kept, table = lists()
     _, first = kept.add([100, 103, 101])
     size = len(table)
@@ -254,14 +254,14 @@ def test_a_list_that_was_here_lately_takes_no_room() -> None:
     assert kept.get(third) == kept.get(first)
 
 
-def test_hosts_told_one_after_the_other_take_what_neighbours_differ_by() -> None:
+def test_steadily_rising_arrivals_are_stored_as_differences() -> None:
     """A flat fan-out to 512 hosts takes 35 ms: times take four bytes for each host, their differences only two."""
     kept, table = lists()
     kept.add([68_000 * host + host * 37 % 8000 for host in range(512)])
     assert len(table) < 2.1 * 512
 
 
-def test_numbers_of_any_width_are_taken() -> None:
+def test_numbers_of_any_width_are_stored() -> None:
     trace = Trace()
     trace.place(0, 0, ((0, 2),), 1)
     for seq, kind in enumerate((np.int16, np.int32, np.uint32, np.uint64)):
@@ -272,7 +272,7 @@ def test_numbers_of_any_width_are_taken() -> None:
     assert list(trace.intervals())[::2] == [(0, seq, 30_000, 40_000) for seq in range(4)]
 
 
-def test_a_host_that_is_a_minute_late_is_a_minute_late() -> None:
+def test_a_host_that_is_a_minute_late_keeps_its_time() -> None:
     trace = Trace()
     trace.place(0, 0, ((0, 2),), 1)
     trace.gang(1, -1, "s", 0, 0)
@@ -320,7 +320,7 @@ def test_a_restored_trace_is_the_same_and_goes_on() -> None:
     assert list(again.intervals()) == list(trace.intervals())
 
 
-def test_columns_that_are_not_a_traces_are_refused() -> None:
+def test_columns_of_something_else_are_refused() -> None:
     columns = {name: dict(table) for name, table in traced().columns().items()}
     del columns["gangs"]["skew"]
     with pytest.raises(ValueError, match="skew"):

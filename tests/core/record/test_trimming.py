@@ -41,7 +41,7 @@ def traced(runs: int, limit: int = 0, open_run: int = -1) -> Trace:
     return trace
 
 
-def told(trace: Trace, since: int = 0) -> dict[str, list[dict[str, Any]]]:
+def rows_since(trace: Trace, since: int = 0) -> dict[str, list[dict[str, Any]]]:
     """Return the trace's rows of runs that were submitted at this time or later, with strings."""
     runs = [row for row in trace.rows("runs") if row["submitted"] >= since]
     kept = {row["run"] for row in runs}
@@ -56,17 +56,17 @@ def test_a_trace_without_a_limit_forgets_nothing() -> None:
     assert (len(trace.runs), trace.since, set(trace.dropped.values())) == (500, 0, {0})
 
 
-def test_a_bounded_one_stays_bounded_and_what_it_keeps_is_what_an_unbounded_one_has() -> None:
+def test_a_bounded_trace_stays_bounded_and_agrees_with_an_unbounded_one() -> None:
     trace, whole = traced(2000, LIMIT), traced(2000)
     assert trace.nbytes + trace.strings.nbytes < 2 * LIMIT
     assert 20 < len(trace.runs) < 500
-    assert told(trace) == told(whole, since=trace.runs.column("submitted")[0])
+    assert rows_since(trace) == rows_since(whole, since=trace.runs.column("submitted")[0])
     assert {name: trace.counted(name) for name in ("runs", "gangs", "transfers")} == {
         name: len(whole.tables[name]) for name in ("runs", "gangs", "transfers")
     }
 
 
-def test_it_says_from_when_on_it_has_everything() -> None:
+def test_a_trace_says_from_when_on_it_is_complete() -> None:
     trace, whole = traced(2000, LIMIT), traced(2000)
     assert trace.since > 0
     after = [row["seq"] for row in whole.rows("gangs") if row["ended"] >= trace.since]
@@ -79,7 +79,7 @@ def test_intervals_are_those_of_the_gangs_that_are_left() -> None:
     assert list(trace.intervals()) == [each for each in whole.intervals() if each[1] in kept]
 
 
-def test_a_run_under_way_stays_and_more_of_it_can_be_told() -> None:
+def test_a_run_under_way_stays_and_can_grow() -> None:
     trace = traced(2000, LIMIT, open_run=3)
     assert trace.runs.column("run")[0] == 3
     assert trace.since > 1000
@@ -90,7 +90,7 @@ def test_a_run_under_way_stays_and_more_of_it_can_be_told() -> None:
     assert next(trace.rows("runs"))["ended"] == 90_000
 
 
-def test_unused_words_and_clients_go_too_and_the_last_level_of_a_place_stays() -> None:
+def test_unused_words_and_clients_are_dropped_and_the_last_memory_level_of_a_place_stays() -> None:
     trace = traced(2000, LIMIT)
     assert len(trace.strings.words) < 1000
     assert [row["label"] for row in trace.rows("clients")] == ["ann"]
@@ -98,7 +98,7 @@ def test_unused_words_and_clients_go_too_and_the_last_level_of_a_place_stays() -
     assert sorted(before) == [0, 1, 2]
 
 
-def test_what_was_handed_out_keeps_what_it_shows() -> None:
+def test_a_view_that_was_handed_out_keeps_its_contents() -> None:
     trace = traced(64, LIMIT)
     shown = trace.columns()
     first = list(shown["runs"]["run"])
@@ -108,7 +108,7 @@ def test_what_was_handed_out_keeps_what_it_shows() -> None:
     assert trace.since
 
 
-def test_what_belongs_to_no_run_goes_with_its_time() -> None:
+def test_rows_of_no_run_are_dropped_by_their_time() -> None:
     trace = Trace(LIMIT)
     trace.client(1, "ann", 1, 0, 0)
     for number in range(2000):
@@ -129,11 +129,11 @@ def test_what_belongs_to_no_run_goes_with_its_time() -> None:
     assert min(row["ended"] for row in puts) >= trace.since
 
 
-def test_it_travels_with_the_time_from_which_it_holds() -> None:
+def test_a_trace_is_sent_with_the_time_from_which_it_is_complete() -> None:
     trace = traced(2000, LIMIT)
     columns = {
         name: {c: data.tobytes() for c, data in table.items()} for name, table in trace.columns().items()
     }
     again = Trace.restored(trace.strings.words, trace.places, columns, trace.since)
-    assert told(again) == told(trace)
+    assert rows_since(again) == rows_since(trace)
     assert again.since == trace.since

@@ -101,7 +101,7 @@ class OrderWorld:
         if ticket is not None:
             assert ticket in self.waiting
             assert self.room(ticket), "a device has too many gangs ahead"
-            assert not self.held(ticket), "its inputs are late, and others are ready"
+            assert not self.held(ticket), "its inputs are late, and other gangs are ready"
             self.waiting.remove(ticket)
             self.flying.append(ticket)
             self.order.append(ticket)

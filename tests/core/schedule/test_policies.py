@@ -60,7 +60,7 @@ def test_stride_charges_cost_times_devices() -> None:
     assert clients(world, 8).count(1) == 6
 
 
-def test_stride_saves_up_nothing_for_an_idle_client() -> None:
+def test_stride_gives_an_idle_client_no_credit() -> None:
     world = OrderWorld(Stride)
     for _ in range(20):
         world.offer(0, ALL)
@@ -70,8 +70,8 @@ def test_stride_saves_up_nothing_for_an_idle_client() -> None:
     assert clients(world, 8).count(0) == 4
 
 
-def test_stride_forgives_nothing_to_a_client_that_leaves_and_comes_back() -> None:
-    """Nor to a client that offers each gang only when the last has entered, and so is hardly ever waiting."""
+def test_stride_keeps_the_debt_of_a_client_that_leaves_and_comes_back() -> None:
+    """Also of a client that offers each gang only when the last has entered, and so hardly ever waits."""
     world = OrderWorld(Stride, window=1)
     world.offer(0, ALL, cost=90)
     world.offer(1, ALL, cost=10)
@@ -131,14 +131,14 @@ def test_shortest_lets_a_long_gang_be_passed_only_for_so_long() -> None:
     assert served.index(long) == 18  # the gangs that came in the 2 * (100 - 10) after it went first
 
 
-def test_deadline_serves_the_earliest_and_none_last() -> None:
+def test_deadline_serves_the_earliest_first_and_gangs_without_a_deadline_last() -> None:
     world = OrderWorld(Deadline)
     for client, deadline in ((0, 0), (1, 900), (2, 300), (0, 200)):
         world.offer(client, ALL, deadline=deadline)
     assert clients(world) == [0, 2, 1, 0]
 
 
-def test_round_robin_gives_turns_whatever_they_cost() -> None:
+def test_round_robin_gives_equal_turns_whatever_they_cost() -> None:
     world = OrderWorld(RoundRobin)
     for _ in range(3):
         world.offer(0, ALL, cost=100)
@@ -148,7 +148,7 @@ def test_round_robin_gives_turns_whatever_they_cost() -> None:
     assert clients(world) == [0, 1, 2, 0, 1, 0]
 
 
-def test_a_newcomer_joins_the_round_that_is_being_played() -> None:
+def test_a_new_client_joins_the_current_round() -> None:
     world = OrderWorld(RoundRobin)
     for _ in range(9):
         world.offer(0, ALL)
@@ -159,7 +159,7 @@ def test_a_newcomer_joins_the_round_that_is_being_played() -> None:
     assert clients(world, 6).count(2) == 2
 
 
-def test_fair_policies_forget_what_is_over() -> None:
+def test_fair_policies_forget_clients_that_are_gone() -> None:
     world = OrderWorld(Stride)
     for place in (range(2), range(2, 4), ALL):
         world.offer(0, place)
@@ -179,7 +179,7 @@ class Lottery(Policy):
         return self.chance.choices(heads, [ticket.weight for ticket in heads])[0]
 
 
-def test_a_users_own_takes_ten_lines() -> None:
+def test_a_users_own_policy_takes_ten_lines() -> None:
     def order() -> list[int]:
         world = OrderWorld(Lottery(random.Random(1)))
         for _ in range(200):
@@ -191,7 +191,7 @@ def test_a_users_own_takes_ten_lines() -> None:
     assert order() == order()
 
 
-class Looks(Policy):
+class RecordingPolicy(Policy):
     """A policy that records what it is shown."""
 
     def __init__(self) -> None:
@@ -203,8 +203,8 @@ class Looks(Policy):
         return ready.oldest(ready.clients()[-1])
 
 
-def test_a_policy_sees_one_domain_by_client_and_in_whole() -> None:
-    looks = Looks()
+def test_a_policy_sees_one_domain_by_client_and_as_a_whole() -> None:
+    looks = RecordingPolicy()
     world = OrderWorld(looks, window=1)
     world.offer(0, range(2), run=1)
     world.offer(1, range(1, 4), run=2)
@@ -216,10 +216,10 @@ def test_a_policy_sees_one_domain_by_client_and_in_whole() -> None:
     assert ([2], [4], [4]) in looks.saw
 
 
-# --- a policy is a guest
+# --- policies that fail
 
 
-class Raises(Policy):
+class RaisingPolicy(Policy):
     """A policy that raises after a while."""
 
     def __init__(self, where: str, picks: int = 2) -> None:
@@ -247,7 +247,7 @@ class Raises(Policy):
 
 @pytest.mark.parametrize("where", ["pick", "rank", "type", "entered", "joined"])
 def test_fifo_takes_over_for_good_from_a_policy_that_raises(where: str) -> None:
-    world = OrderWorld(Raises(where), window=1)
+    world = OrderWorld(RaisingPolicy(where), window=1)
     world.may_fault = True
     gangs = [world.offer(client, ALL) for client in range(6)]
     for _ in range(2):
@@ -257,12 +257,12 @@ def test_fifo_takes_over_for_good_from_a_policy_that_raises(where: str) -> None:
     world.drain()
     assert [each.client for each in world.order[2:]] == [0, 1, 2, 3, 9]
     assert len(world.scheduler.faults) == 1
-    assert world.scheduler.faults[0][0] == "Raises"
+    assert world.scheduler.faults[0][0] == "RaisingPolicy"
     assert isinstance(world.scheduler.policy, Fifo)
 
 
-def test_a_policy_that_fails_while_all_are_ranked_anew_leaves_a_fifo_queue() -> None:
-    world = OrderWorld(Raises("rank"), window=1)
+def test_a_policy_that_fails_while_all_gangs_are_ranked_again_leaves_a_fifo_queue() -> None:
+    world = OrderWorld(RaisingPolicy("rank"), window=1)
     world.may_fault = True
     world.offer(0, ALL)
     world.fill()
@@ -277,7 +277,7 @@ def test_a_policy_that_fails_while_all_are_ranked_anew_leaves_a_fifo_queue() -> 
     assert world.fill() == gangs[:1]
 
 
-class Wrong(Policy):
+class WrongPicks(Policy):
     def __init__(self, pick: str) -> None:
         self.choice = pick
         self.old: list[Ticket] = []
@@ -292,15 +292,15 @@ class Wrong(Policy):
 
 
 @pytest.mark.parametrize("choice", ["nothing", "an old one", "its own"])
-def test_fifo_takes_over_from_a_policy_that_picks_what_is_not_ready(choice: str) -> None:
-    world = OrderWorld(Wrong(choice), window=8)
+def test_fifo_takes_over_from_a_policy_that_picks_a_gang_that_is_not_ready(choice: str) -> None:
+    world = OrderWorld(WrongPicks(choice), window=8)
     world.may_fault = True
     gangs = [world.offer(0, ALL) for _ in range(3)]
     assert world.fill() == gangs
-    assert world.scheduler.faults == [("Wrong", "picked what is not ready when asked to pick")]
+    assert world.scheduler.faults == [("WrongPicks", "picked what is not ready when asked to pick")]
 
 
-class Blocked(Policy):
+class PicksWidest(Policy):
     """A policy that always picks the widest gang it has ever seen."""
 
     def __init__(self) -> None:
@@ -318,7 +318,7 @@ class Blocked(Policy):
 
 
 def test_a_gang_without_room_is_not_ready() -> None:
-    world = OrderWorld(Blocked(), window=1)
+    world = OrderWorld(PicksWidest(), window=1)
     world.may_fault = True
     narrow = world.offer(0, LEFT)
     assert world.fill() == [narrow]
@@ -332,7 +332,7 @@ def test_a_gang_without_room_is_not_ready() -> None:
 
 
 @pytest.mark.parametrize(("name", "policy"), POLICIES.items())
-def test_each_has_a_name(name: str, policy: type[Policy]) -> None:
+def test_each_policy_has_a_name(name: str, policy: type[Policy]) -> None:
     assert type(named(name)) is policy
 
 
@@ -358,6 +358,6 @@ def test_a_name_may_have_options() -> None:
         ("priority:age=3h", "'3h' for option 'age'"),
     ],
 )
-def test_a_wrong_name_is_told_what_there_is(text: str, says: str) -> None:
+def test_a_wrong_name_is_refused_with_the_names_that_exist(text: str, says: str) -> None:
     with pytest.raises(Impossible, match=says):
         named(text)

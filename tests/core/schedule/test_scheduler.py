@@ -47,7 +47,7 @@ def test_short_gangs_run_further_ahead_and_long_ones_do_not() -> None:
     assert "2 gangs are ahead" in world.scheduler.waiting()[0].text
 
 
-def test_the_time_that_is_ahead_is_a_devices_too() -> None:
+def test_the_time_ahead_is_counted_for_each_device() -> None:
     world = OrderWorld(Fifo, Window(1, span=50, most=4))
     wide = [world.offer(0, ALL, cost=30) for _ in range(2)]
     assert world.fill() == wide
@@ -57,7 +57,7 @@ def test_the_time_that_is_ahead_is_a_devices_too() -> None:
     assert world.fill() == [part, other]
 
 
-def test_the_window_is_a_devices_and_not_the_islands() -> None:
+def test_the_window_applies_to_each_device_and_not_to_the_island() -> None:
     world = OrderWorld(Fifo, window=1)
     left, more, right = world.offer(0, LEFT), world.offer(0, LEFT), world.offer(1, RIGHT)
     assert world.fill() == [left, right]
@@ -67,7 +67,7 @@ def test_the_window_is_a_devices_and_not_the_islands() -> None:
     assert world.fill() == [more]
 
 
-def test_a_place_that_cuts_devices_apart_finds_their_counts_as_they_are() -> None:
+def test_devices_that_a_new_place_separates_keep_their_counts() -> None:
     """The whole island is one atom when two gangs enter. Then a gang comes for a part of it."""
     world = OrderWorld(Fifo, window=2)
     wide = [world.offer(0, ALL) for _ in range(2)]
@@ -100,7 +100,7 @@ def test_schedulers_of_several_islands_share_the_atoms() -> None:
 # --- within a run
 
 
-def test_of_one_run_the_step_that_was_traced_first_goes_first() -> None:
+def test_within_a_run_the_step_that_was_traced_first_goes_first() -> None:
     world = OrderWorld(Fifo, window=4)
     late, early = world.offer(0, ALL, run=7, step=5), world.offer(0, ALL, run=7, step=2)
     assert world.fill() == [early, late]
@@ -118,7 +118,7 @@ def test_an_older_run_goes_on_before_a_younger_one_begins() -> None:
 # --- passing
 
 
-def test_narrow_gangs_may_pass_a_blocked_wide_one_so_often_and_not_more() -> None:
+def test_narrow_gangs_may_pass_a_blocked_wide_one_up_to_the_bound() -> None:
     world = OrderWorld(Fifo, window=1, max_passes=2)
     stuck = world.offer(0, LEFT, cost=1000)
     assert world.fill() == [stuck]
@@ -153,7 +153,7 @@ def test_a_place_that_was_served_may_be_passed_again() -> None:
         assert world.fill() == [older]
 
 
-def test_what_was_passed_and_withdrawn_counts_no_more() -> None:
+def test_a_passed_gang_that_was_withdrawn_no_longer_counts() -> None:
     world = OrderWorld(Fifo, window=1, max_passes=1)
     world.offer(0, LEFT)
     world.fill()
@@ -190,7 +190,7 @@ def test_a_gang_that_shares_no_device_with_a_blocked_one_does_not_wait_for_it() 
     assert barred.state == "waiting"
 
 
-def test_what_the_policy_prefers_does_not_pass() -> None:
+def test_a_gang_that_the_policy_prefers_does_not_count_as_passing() -> None:
     """A high priority counts, however long a wide gang of low priority is blocked."""
     world = OrderWorld(Priority(age=0), window=1, max_passes=1)
     world.offer(0, LEFT, cost=1000)
@@ -203,7 +203,7 @@ def test_what_the_policy_prefers_does_not_pass() -> None:
     assert wide.state == "waiting"
 
 
-def test_two_places_that_were_passed_too_often_go_in_the_order_in_which_they_were() -> None:
+def test_two_places_that_were_passed_too_often_are_served_in_that_order() -> None:
     """If each waited for the other, no gang would ever enter again."""
     world = OrderWorld(Fifo, window=1, max_passes=0)
     first, last = world.offer(0, [0]), world.offer(0, [9])
@@ -222,7 +222,7 @@ def test_two_places_that_were_passed_too_often_go_in_the_order_in_which_they_wer
     world.drain()
 
 
-def test_a_gang_that_was_passed_too_often_and_is_withdrawn_lets_the_others_go() -> None:
+def test_a_gang_that_was_passed_too_often_and_is_withdrawn_lets_the_others_enter() -> None:
     world = OrderWorld(Fifo, window=1, max_passes=0)
     world.offer(0, LEFT)
     world.fill()
@@ -237,7 +237,7 @@ def test_a_gang_that_was_passed_too_often_and_is_withdrawn_lets_the_others_go() 
 # --- late inputs
 
 
-def test_by_default_late_gangs_enter_only_where_nothing_else_is_ready() -> None:
+def test_by_default_late_gangs_enter_only_where_no_other_gang_is_ready() -> None:
     world = OrderWorld(Fifo, window=1)
     late, ready = world.offer(0, ALL, ripe=False), world.offer(1, LEFT)
     assert world.fill() == [ready]
@@ -286,7 +286,7 @@ def test_late_gangs_enter_at_once_if_early_is_always_and_not_at_all_if_never() -
     assert never.fill() == [late[1]]
 
 
-def test_ripening_puts_a_gang_where_its_age_puts_it() -> None:
+def test_a_ripened_gang_takes_the_position_of_its_age() -> None:
     world = OrderWorld(Fifo, window=1)
     world.offer(0, ALL)
     world.fill()
@@ -335,7 +335,7 @@ def test_a_withdrawn_run_leaves_what_has_entered() -> None:
     assert world.fill() == [other]
 
 
-def test_what_was_withdrawn_may_come_back_elsewhere() -> None:
+def test_a_withdrawn_run_may_come_back_elsewhere() -> None:
     world = OrderWorld(Fifo)
     gang = world.offer(0, LEFT)
     world.scheduler.withdraw(gang.run)
@@ -345,7 +345,7 @@ def test_what_was_withdrawn_may_come_back_elsewhere() -> None:
     assert world.scheduler.pick(5) is gang
 
 
-def test_a_client_that_goes_takes_along_what_has_not_entered() -> None:
+def test_when_a_client_goes_its_gangs_that_have_not_entered_go_too() -> None:
     world = OrderWorld(Stride, window=1)
     entered = world.offer(0, ALL)
     world.fill()
@@ -379,12 +379,12 @@ def test_illegal_events_raise_and_change_nothing() -> None:
 
 
 @pytest.mark.parametrize(("window", "passes"), [(0, 1), (1, -1)])
-def test_a_window_that_lets_nothing_in_is_refused(window: int, passes: int) -> None:
+def test_a_window_that_admits_nothing_is_refused(window: int, passes: int) -> None:
     with pytest.raises(ValueError, match="window"):
         Scheduler(Atoms(), Fifo, window, passes)
 
 
-def test_it_says_what_waits_and_why() -> None:
+def test_the_scheduler_says_what_waits_and_why() -> None:
     world = OrderWorld(Fifo, window=1)
     world.offer(0, [0, 1, 2, 5])
     world.fill()

@@ -1,4 +1,4 @@
-"""A gang is barred for one that was passed too often only as long as this brings that one nearer to its turn.
+"""A gang is held back for one that was passed too often only as long as this brings that one nearer to its turn.
 
 So the bound on passing keeps no device idle for a gang that the policy itself puts last.
 """
@@ -53,10 +53,10 @@ def test_the_other_half_works_on_while_the_policy_puts_a_wide_gang_behind() -> N
     order, longest = half_by_half(world, 200)
     assert [ticket.client for ticket in order].count(HEAVY) > 60
     assert longest <= 2
-    assert WIDE not in [ticket.client for ticket in order], "that is what was asked for: no ageing"
+    assert WIDE not in [ticket.client for ticket in order], "the gang does not age, as configured"
 
 
-def test_when_the_policy_has_turned_to_the_wide_gang_it_is_passed_so_often_and_not_more() -> None:
+def test_when_the_policy_prefers_the_wide_gang_it_is_passed_up_to_the_bound() -> None:
     world = OrderWorld(Shortest(stretch=10), window=2, max_passes=3)
     order, _ = half_by_half(world, 200)
     clients = [ticket.client for ticket in order]

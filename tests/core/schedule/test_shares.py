@@ -311,7 +311,9 @@ PREFERS: dict[type[Policy], Callable[[Ticket], int]] = {
 @pytest.mark.parametrize("policy", list(PREFERS))
 @settings(max_examples=40)
 @given(script=actions, window=windows, limit=st.integers(0, 3))
-def test_nobody_is_passed_too_often(policy: type[Policy], script: Actions, window: int, limit: int) -> None:
+def test_no_place_is_passed_more_often_than_the_bound(
+    policy: type[Policy], script: Actions, window: int, limit: int
+) -> None:
     """A place is passed if a gang enters before a gang of that place which the policy prefers.
 
     This happens at most `max_passes` times before the place is served, its gang is withdrawn, or the policy itself puts
@@ -373,7 +375,7 @@ class Adversary:
     ids=lambda p: type(p).__name__,
 )
 @pytest.mark.parametrize("place", [range(8), range(2), range(6)])
-def test_nobody_starves(policy: Policy, place: range) -> None:
+def test_no_gang_starves(policy: Policy, place: range) -> None:
     adversary = Adversary(policy)
     adversary.feed()
     for _ in range(5):
@@ -395,7 +397,7 @@ def test_policies_that_do_not_prevent_it_may_starve_clients(policy: Policy) -> N
 @ALL
 @settings(max_examples=25)
 @given(data=st.data(), window=windows)
-def test_disjoint_clients_do_not_feel_each_other(
+def test_clients_on_disjoint_devices_do_not_affect_each_other(
     policy: type[Policy], data: st.DataObject, window: int
 ) -> None:
     """The gangs that enter on one half of the island do not depend on the other half."""
@@ -477,7 +479,7 @@ class Latest(Policy):
 
 @settings(max_examples=20)
 @given(script=actions, window=windows)
-def test_a_users_policy_is_held_to_the_same_laws(script: Actions, window: int) -> None:
+def test_a_users_policy_obeys_the_same_laws(script: Actions, window: int) -> None:
     world = OrderWorld(Latest, window, max_passes=2)
     play(world, script)
     for ticket in world.waiting:

@@ -148,7 +148,7 @@ def test_neighbours_in_the_mesh_are_neighbours_on_the_torus(data: st.DataObject,
                 assert neighbours(island, devices[at], devices[indices.index(beside)])
 
 
-def test_a_mesh_of_more_axes_than_the_torus_is_laid_end_to_end() -> None:
+def test_a_mesh_of_more_axes_than_the_torus_shares_axes() -> None:
     """It is still one block: the last two axes of the mesh share one axis of the torus."""
     island = island_of(hosts=4, devices_per_host=4, torus=(4, 4), block=(2, 2))
     place = choose(SliceSpec("s", 8, (2, 2, 2)), [(island, [1] * 16, [0] * 16)])
@@ -158,13 +158,13 @@ def test_a_mesh_of_more_axes_than_the_torus_is_laid_end_to_end() -> None:
     ]
 
 
-def test_an_axis_of_one_is_no_axis_to_lie_along() -> None:
+def test_a_mesh_axis_of_length_one_needs_no_torus_axis() -> None:
     island = island_of(hosts=4, devices_per_host=2, torus=(1, 8))
     place = choose(SliceSpec("s", 8, (2, 4)), [(island, [1] * 8, [0] * 8)])
     assert place == island.whole
 
 
-def test_a_block_on_more_hosts_if_the_few_are_taken() -> None:
+def test_a_block_uses_more_hosts_if_the_better_ones_are_taken() -> None:
     island = island_of(hosts=3, devices_per_host=2, torus=(1, 6), wraps=(False, False))
     place = choose(SliceSpec("s", 2, (1, 2)), [(island, [1, 0, 0, 1, 1, 0], [0] * 6)])
     assert place is not None
@@ -172,7 +172,9 @@ def test_a_block_on_more_hosts_if_the_few_are_taken() -> None:
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.data())
-def test_hosts_that_a_stretch_of_an_axis_touches(block: int, hosts: int, data: st.DataObject) -> None:
+def test_the_number_of_hosts_that_a_range_of_an_axis_touches(
+    block: int, hosts: int, data: st.DataObject
+) -> None:
     size = block * hosts
     start, extent = data.draw(st.integers(0, size - 1)), data.draw(st.integers(1, size))
     expected = {(start + at) % size // block for at in range(extent)}
@@ -241,7 +243,9 @@ def test_packed_prefers_more_crowded_hosts_to_a_higher_peak() -> None:
 
 @given(st.data(), tiny())
 @settings(max_examples=150)
-def test_spread_takes_as_many_hosts_as_it_can_and_alike_of_each(data: st.DataObject, island: Island) -> None:
+def test_spread_takes_as_many_hosts_as_possible_and_equally_many_devices_of_each(
+    data: st.DataObject, island: Island
+) -> None:
     count = data.draw(st.integers(1, island.devices))
     usable, load = data.draw(used(island))
     place = choose(SliceSpec("s", count, layout="spread"), [(island, usable, load)])
@@ -261,7 +265,7 @@ def test_spread_takes_as_many_hosts_as_it_can_and_alike_of_each(data: st.DataObj
         assert rank(devices) == min(able)
 
 
-def test_of_several_islands_the_least_loaded_then_the_first() -> None:
+def test_among_islands_the_least_loaded_then_the_first_is_chosen() -> None:
     islands = Cluster(tuple(Island(name=n, hosts=2, devices_per_host=2) for n in "abc")).islands
     empty = [1] * 4
     loads = [[1] * 4, [0, 0, 1, 1], [0] * 4]
@@ -272,7 +276,7 @@ def test_of_several_islands_the_least_loaded_then_the_first() -> None:
         assert place.island == index
 
 
-def test_of_several_islands_the_least_loaded_though_another_has_larger_hosts() -> None:
+def test_among_islands_the_least_loaded_is_chosen_even_if_another_has_larger_hosts() -> None:
     wide, narrow = Cluster(
         (Island(name="wide", hosts=1, devices_per_host=4), Island(name="narrow", hosts=4, devices_per_host=1))
     ).islands
@@ -282,7 +286,7 @@ def test_of_several_islands_the_least_loaded_though_another_has_larger_hosts() -
     assert choose(SliceSpec("s", 4), [(wide, [1] * 4, [0] * 4), free[1]]) == wide.whole
 
 
-def test_of_several_islands_a_spread_slice_takes_the_one_with_most_hosts() -> None:
+def test_among_islands_a_spread_slice_takes_the_one_with_most_hosts() -> None:
     wide, narrow = Cluster(
         (Island(name="wide", hosts=1, devices_per_host=4), Island(name="narrow", hosts=4, devices_per_host=1))
     ).islands
@@ -293,7 +297,7 @@ def test_of_several_islands_a_spread_slice_takes_the_one_with_most_hosts() -> No
 # --- places are small ---------------------------------------------------------------------------------------
 
 
-def test_a_place_does_not_grow_with_its_slice() -> None:
+def test_the_encoding_of_a_place_does_not_grow_with_its_slice() -> None:
     for side in (8, 32, 320):  # 64 devices; 102,400 devices
         island = island_of(hosts=side * side // 4, devices_per_host=4, torus=(side, side), block=(2, 2))
         free = [(island, [1] * island.devices, [0] * island.devices)]
@@ -310,7 +314,7 @@ def test_a_place_does_not_grow_with_its_slice() -> None:
             assert place.size == spec.devices
 
 
-# --- what can be at all -------------------------------------------------------------------------------------
+# --- what can fit -------------------------------------------------------------------------------------------
 
 
 @given(st.data(), tori(cells=16))
@@ -341,7 +345,7 @@ def specs(draw: st.DrawFn) -> SliceSpec:
 
 @given(st.one_of(tori(), tiny()), specs())
 @settings(max_examples=200)
-def test_the_nearest_that_would_fit_fits(island: Island, spec: SliceSpec) -> None:
+def test_the_nearest_shape_that_is_suggested_fits(island: Island, spec: SliceSpec) -> None:
     cluster = Cluster((Island(name="other", kind="other", hosts=1, devices_per_host=3), island))
     near = nearest(cluster, spec)
     assert sound(near)
@@ -386,7 +390,7 @@ def assert_balanced(island: Island, spec: SliceSpec) -> None:
         assert max(load) - min(load) <= 1, load
 
 
-def test_the_order_of_a_count_is_the_order_of_devices() -> None:
+def test_a_slice_by_count_has_its_devices_in_order() -> None:
     island = island_of(hosts=3, devices_per_host=2)
     place = choose(SliceSpec("s", 4), [(island, [1] * 6, [1, 0, 0, 0, 0, 1])])
     assert place is not None

@@ -68,7 +68,7 @@ STEPS = st.one_of(
 )
 
 
-def play(r: Resources, step: tuple[str, object, object]) -> object:
+def make_call(r: Resources, step: tuple[str, object, object]) -> object:
     """Make one call. An error is an answer too."""
     what, first, second = step
     try:
@@ -111,7 +111,9 @@ def check(r: Resources, settled: bool) -> None:
 
 @given(clusters(), st.lists(STEPS, max_size=25), st.booleans())
 @settings(max_examples=250)
-def test_whatever_happens(cluster: Cluster, steps: list[tuple[str, object, object]], up: bool) -> None:
+def test_loads_and_slices_are_consistent_under_any_calls(
+    cluster: Cluster, steps: list[tuple[str, object, object]], up: bool
+) -> None:
     """Loads are those of the bound slices, exclusive slices overlap no others, and devices are distinct and alive.
 
     The same calls give the same results. In the end all hosts come back, and each slice that waits is bound when the
@@ -119,7 +121,7 @@ def test_whatever_happens(cluster: Cluster, steps: list[tuple[str, object, objec
     """
     r, again = ((all_up if up else Resources)(cluster) for _ in range(2))
     for step in steps:
-        assert play(r, step) == play(again, step)
+        assert make_call(r, step) == make_call(again, step)
         check(r, settled=step[0] == "turn")
     assert r._bindings == again._bindings
 

@@ -38,7 +38,7 @@ def to(peer: int, *messages: Grant | Offer | Chunk | Spoilt | Landed) -> list[Co
     return [Send((peer,), message) for message in messages]
 
 
-def came(it: Transfer, peer: int, message: object) -> list[Command]:
+def receive(it: Transfer, peer: int, message: object) -> list[Command]:
     assert isinstance(message, Grant | Offer | Chunk | Spoilt | Landed | Beat)
     return it.handle(Came(peer, message), 0)
 
@@ -65,7 +65,7 @@ def is_close(effects: list[Command], peer: int) -> bool:
     return len(effects) == 1 and isinstance(effects[0], Close) and effects[0].peer == peer
 
 
-# ------------------------------------------------------------------------------------------------------- send
+# --- sending ----------------------------------------------------------------------------------------------
 
 
 def test_a_sender_with_contents_and_no_credits_offers_them() -> None:
@@ -75,28 +75,28 @@ def test_a_sender_with_contents_and_no_credits_offers_them() -> None:
     )
 
 
-def test_it_sends_what_is_granted_in_chunks_and_no_more() -> None:
+def test_a_sender_sends_only_what_is_granted_in_chunks() -> None:
     it = machine()
     open_send(it, (1, 0, 70), (1, 1, 0), (1, 2, 30))
-    assert came(it, 1, Grant(T, 0, 1, 60)) == to(1, Chunk(T, 0, 1, 0, 0, 50), Chunk(T, 0, 1, 0, 50, 10))
-    assert came(it, 1, Grant(T, 0, 1, 15)) == to(
+    assert receive(it, 1, Grant(T, 0, 1, 60)) == to(1, Chunk(T, 0, 1, 0, 0, 50), Chunk(T, 0, 1, 0, 50, 10))
+    assert receive(it, 1, Grant(T, 0, 1, 15)) == to(
         1, Chunk(T, 0, 1, 0, 60, 10), Chunk(T, 0, 1, 1, 0, 0), Chunk(T, 0, 1, 2, 0, 5)
     )
 
 
-def test_credits_that_came_early_are_used_at_once_and_make_the_offer_needless() -> None:
+def test_early_credits_are_used_at_once_and_no_offer_is_needed() -> None:
     it = machine()
-    assert came(it, 1, Grant(T, 0, 1, 50)) == []
+    assert receive(it, 1, Grant(T, 0, 1, 50)) == []
     assert open_send(it, (1, 0, 60)) == to(1, Chunk(T, 0, 1, 0, 0, 50))
 
 
 def test_the_source_is_held_until_all_have_landed() -> None:
     it = machine()
     open_send(it, (1, 0, 10), (2, 1, 10))
-    came(it, 1, Grant(T, 0, 1, 10))
-    came(it, 2, Grant(T, 0, 2, 10))
-    assert came(it, 2, Landed(T, 0, 2)) == []
-    assert came(it, 1, Landed(T, 0, 1)) == [Sent(T)]
+    receive(it, 1, Grant(T, 0, 1, 10))
+    receive(it, 2, Grant(T, 0, 2, 10))
+    assert receive(it, 2, Landed(T, 0, 2)) == []
+    assert receive(it, 1, Landed(T, 0, 1)) == [Sent(T)]
 
 
 def test_a_poisoned_source_tells_all_receivers_and_is_not_held() -> None:
@@ -106,20 +106,20 @@ def test_a_poisoned_source_tells_all_receivers_and_is_not_held() -> None:
         *to(2, Spoilt(T, 0, 2, BOOM)),
         Sent(T),
     ]
-    assert came(it, 1, Grant(T, 0, 1, 10)) == []
+    assert receive(it, 1, Grant(T, 0, 1, 10)) == []
 
 
-def test_nothing_to_send_is_sent() -> None:
+def test_a_send_of_nothing_is_sent_at_once() -> None:
     assert open_send(machine()) == [Sent(T)]
 
 
-def test_a_receiver_that_lets_go_early_gets_no_more() -> None:
+def test_a_receiver_that_drops_the_transfer_early_gets_no_more() -> None:
     it = machine()
     open_send(it, (1, 0, 100))
-    assert came(it, 1, Landed(T, 0, 1)) == [Sent(T)]
-    assert came(it, 1, Grant(T, 0, 1, 100)) == []
+    assert receive(it, 1, Landed(T, 0, 1)) == [Sent(T)]
+    assert receive(it, 1, Grant(T, 0, 1, 100)) == []
     other = machine()
-    came(other, 1, Landed(T, 0, 1))
+    receive(other, 1, Landed(T, 0, 1))
     assert open_send(other, (1, 0, 100)) == [Sent(T)]
 
 
@@ -130,112 +130,112 @@ def test_a_receiver_may_confirm_twice_if_our_offer_was_under_way() -> None:
     let_go, ended = drop(receiver)
     assert [let_go] == to(0, Landed(T, 0, 1))
     assert ended == Received(T, BOOM)
-    assert came(receiver, 0, offers[0].message) == [let_go]  # type: ignore[attr-defined]
-    assert came(sender, 1, Landed(T, 0, 1)) == []
-    assert came(sender, 1, Landed(T, 0, 1)) == []
-    assert came(sender, 2, Landed(T, 0, 2)) == [Sent(T)]
-    assert came(sender, 1, Landed(T, 0, 1)) == []
+    assert receive(receiver, 0, offers[0].message) == [let_go]  # type: ignore[attr-defined]
+    assert receive(sender, 1, Landed(T, 0, 1)) == []
+    assert receive(sender, 1, Landed(T, 0, 1)) == []
+    assert receive(sender, 2, Landed(T, 0, 2)) == [Sent(T)]
+    assert receive(sender, 1, Landed(T, 0, 1)) == []
     assert not sender._sending._through
 
 
 def test_a_dropped_send_spoils_receivers_that_have_not_been_sent_all() -> None:
     it = machine()
     open_send(it, (1, 0, 10), (2, 1, 10))
-    came(it, 1, Grant(T, 0, 1, 10))
+    receive(it, 1, Grant(T, 0, 1, 10))
     assert drop(it) == [*to(2, Spoilt(T, 0, 2, BOOM)), Sent(T)]
-    assert came(it, 1, Landed(T, 0, 1)) == []
+    assert receive(it, 1, Landed(T, 0, 1)) == []
     other = machine()
     assert drop(other) == []
     assert open_send(other, (1, 0, 10)) == [*to(1, Spoilt(T, 0, 1, BOOM)), Sent(T)]
 
 
-# ----------------------------------------------------------------------------------------------------- receiv
+# --- receiving --------------------------------------------------------------------------------------------
 
 
-def test_credits_go_out_before_the_source_exists_so_that_data_flow_when_it_does() -> None:
+def test_credits_are_granted_before_the_source_exists_so_that_data_flow_at_once() -> None:
     it = machine()
     assert open_recv(it, (1, 0, 70), (2, 1, 500)) == to(1, Grant(T, 1, 0, 70)) + to(2, Grant(T, 2, 0, 100))
-    assert came(it, 2, Chunk(T, 2, 0, 1, 0, 50)) == [
+    assert receive(it, 2, Chunk(T, 2, 0, 1, 0, 50)) == [
         Fill(4, Chunk(T, 2, 0, 1, 0, 50)),
         *to(2, Grant(T, 2, 0, 50)),
     ]
 
 
-def test_a_sender_has_landed_when_its_last_byte_is_here_and_the_transfer_when_all_have() -> None:
+def test_a_sender_has_landed_with_its_last_byte_and_the_transfer_when_all_senders_have() -> None:
     it = machine()
     open_recv(it, (1, 0, 50), (1, 1, 0), (2, 2, 10))
-    came(it, 1, Chunk(T, 1, 0, 1, 0, 0))
-    assert came(it, 1, Chunk(T, 1, 0, 0, 0, 50))[1:] == to(1, Landed(T, 1, 0))
-    assert came(it, 2, Chunk(T, 2, 0, 2, 0, 10))[1:] == [*to(2, Landed(T, 2, 0)), Received(T)]
+    receive(it, 1, Chunk(T, 1, 0, 1, 0, 0))
+    assert receive(it, 1, Chunk(T, 1, 0, 0, 0, 50))[1:] == to(1, Landed(T, 1, 0))
+    assert receive(it, 2, Chunk(T, 2, 0, 2, 0, 10))[1:] == [*to(2, Landed(T, 2, 0)), Received(T)]
     assert it.pool.out == 0
 
 
 def test_pieces_of_no_bytes_need_a_grant_but_no_credits() -> None:
     it = machine()
     assert open_recv(it, (1, 0, 0)) == to(1, Grant(T, 1, 0, 0))
-    assert came(it, 1, Chunk(T, 1, 0, 0, 0, 0))[-1] == Received(T)
+    assert receive(it, 1, Chunk(T, 1, 0, 0, 0, 0))[-1] == Received(T)
     assert open_recv(it, transfer=8) == [Received(8)]
 
 
-def test_a_spoilt_sender_spoils_the_whole_once_the_others_are_over_and_the_lowest_is_blamed() -> None:
+def test_a_spoilt_sender_spoils_the_transfer_when_the_others_are_over_and_the_lowest_is_blamed() -> None:
     other = Blame("user", "other", host=2)
     for first, second in ((1, 2), (2, 1)):
         it = machine()
         open_recv(it, (1, 0, 50), (2, 1, 50), (3, 2, 50))
-        assert came(it, first, Spoilt(T, first, 0, BOOM if first == 1 else other)) == []
-        assert came(it, 3, Chunk(T, 3, 0, 2, 0, 50))[1:] == to(3, Landed(T, 3, 0))
-        last = came(it, second, Spoilt(T, second, 0, BOOM if second == 1 else other))
+        assert receive(it, first, Spoilt(T, first, 0, BOOM if first == 1 else other)) == []
+        assert receive(it, 3, Chunk(T, 3, 0, 2, 0, 50))[1:] == to(3, Landed(T, 3, 0))
+        last = receive(it, second, Spoilt(T, second, 0, BOOM if second == 1 else other))
         assert last == [Received(T, BOOM)]
         assert it.pool.out == 0
 
 
 def test_poison_may_come_before_the_receive_is_open() -> None:
     it = machine()
-    assert came(it, 1, Spoilt(T, 1, 0, BOOM)) == []
+    assert receive(it, 1, Spoilt(T, 1, 0, BOOM)) == []
     assert open_recv(it, (1, 0, 50)) == [Received(T, BOOM)]
 
 
-def test_a_dropped_receive_ends_and_its_senders_may_let_go() -> None:
+def test_a_dropped_receive_ends_and_its_senders_may_release_their_sources() -> None:
     it = machine()
     open_recv(it, (1, 0, 50))
     assert drop(it) == [*to(1, Landed(T, 1, 0)), Received(T, BOOM)]
     assert it.pool.out == 0
-    assert came(it, 1, Chunk(T, 1, 0, 0, 0, 50)) == []
-    assert came(it, 1, Spoilt(T, 1, 0, BOOM)) == []
-    assert came(it, 1, Offer(T, 1, 0, ((0, 50),))) == to(1, Landed(T, 1, 0))
+    assert receive(it, 1, Chunk(T, 1, 0, 0, 0, 50)) == []
+    assert receive(it, 1, Spoilt(T, 1, 0, BOOM)) == []
+    assert receive(it, 1, Offer(T, 1, 0, ((0, 50),))) == to(1, Landed(T, 1, 0))
     assert drop(it) == []
 
 
 def test_a_transfer_dropped_before_it_opens_ends_as_it_opens() -> None:
     it = machine()
-    came(it, 1, Offer(T, 1, 0, ((0, 50),)))
+    receive(it, 1, Offer(T, 1, 0, ((0, 50),)))
     assert drop(it) == to(1, Landed(T, 1, 0))
     assert open_recv(it, (1, 0, 50)) == [Received(T, BOOM)]
 
 
-# ---------------------------------------------------------------------------------------------------- sparse
+# --- sparse -----------------------------------------------------------------------------------------------
 
 
 def test_a_sparse_receiver_learns_of_senders_by_their_offers_and_of_the_end_by_a_count() -> None:
     it = machine()
     assert open_recv(it, sparse=True) == []
-    assert came(it, 5, Offer(T, 5, 0, ((9, 10), (8, 0)))) == to(5, Grant(T, 5, 0, 10))
-    came(it, 5, Chunk(T, 5, 0, 9, 0, 10))
-    assert came(it, 5, Chunk(T, 5, 0, 8, 0, 0))[1:] == to(5, Landed(T, 5, 0))
+    assert receive(it, 5, Offer(T, 5, 0, ((9, 10), (8, 0)))) == to(5, Grant(T, 5, 0, 10))
+    receive(it, 5, Chunk(T, 5, 0, 9, 0, 10))
+    assert receive(it, 5, Chunk(T, 5, 0, 8, 0, 0))[1:] == to(5, Landed(T, 5, 0))
     assert expect(it, 3) == []
-    came(it, 6, Offer(T, 6, 0, ((1, 20),)))
-    assert came(it, 6, Chunk(T, 6, 0, 1, 0, 20))[1:] == [*to(6, Landed(T, 6, 0)), Received(T)]
+    receive(it, 6, Offer(T, 6, 0, ((1, 20),)))
+    assert receive(it, 6, Chunk(T, 6, 0, 1, 0, 20))[1:] == [*to(6, Landed(T, 6, 0)), Received(T)]
 
 
 def test_count_and_offers_may_come_before_the_memory() -> None:
     it = machine()
     assert expect(it, 1) == []
-    assert came(it, 5, Offer(T, 5, 0, ((9, 10),))) == []
+    assert receive(it, 5, Offer(T, 5, 0, ((9, 10),))) == []
     assert open_recv(it, sparse=True) == to(5, Grant(T, 5, 0, 10))
-    assert came(it, 5, Chunk(T, 5, 0, 9, 0, 10))[-1] == Received(T)
+    assert receive(it, 5, Chunk(T, 5, 0, 9, 0, 10))[-1] == Received(T)
 
 
-def test_nothing_counted_is_nothing_to_wait_for() -> None:
+def test_a_sparse_receive_with_a_count_of_zero_waits_for_nothing() -> None:
     it = machine()
     open_recv(it, sparse=True)
     assert expect(it, 0) == [Received(T)]
@@ -244,22 +244,22 @@ def test_nothing_counted_is_nothing_to_wait_for() -> None:
     assert open_recv(other, sparse=True) == [Received(T)]
 
 
-def test_a_spoilt_sparse_exchange_ends_at_once_and_all_others_let_go() -> None:
+def test_a_spoilt_sparse_exchange_ends_at_once_and_releases_all_others() -> None:
     it = machine()
     open_recv(it, sparse=True)
-    came(it, 5, Offer(T, 5, 0, ((9, 10),)))
-    assert came(it, 6, Spoilt(T, 6, 0, BOOM)) == [*to(5, Landed(T, 5, 0)), Received(T, BOOM)]
-    assert came(it, 8, Offer(T, 8, 0, ((1, 10),))) == to(8, Landed(T, 8, 0))
+    receive(it, 5, Offer(T, 5, 0, ((9, 10),)))
+    assert receive(it, 6, Spoilt(T, 6, 0, BOOM)) == [*to(5, Landed(T, 5, 0)), Received(T, BOOM)]
+    assert receive(it, 8, Offer(T, 8, 0, ((1, 10),))) == to(8, Landed(T, 8, 0))
     early = machine()
-    came(early, 6, Spoilt(T, 6, 0, BOOM))
-    came(early, 8, Offer(T, 8, 0, ((1, 10),)))
+    receive(early, 6, Spoilt(T, 6, 0, BOOM))
+    receive(early, 8, Offer(T, 8, 0, ((1, 10),)))
     assert open_recv(early, sparse=True) == [Received(T, BOOM), *to(8, Landed(T, 8, 0))]
 
 
 def test_more_pieces_offered_than_counted_is_an_error() -> None:
     it = machine()
     open_recv(it, sparse=True)
-    came(it, 5, Offer(T, 5, 0, ((9, 10), (8, 10))))
+    receive(it, 5, Offer(T, 5, 0, ((9, 10), (8, 10))))
     [landed, received] = expect(it, 1)
     assert landed == to(5, Landed(T, 5, 0))[0]
     assert isinstance(received, Received)
@@ -268,26 +268,26 @@ def test_more_pieces_offered_than_counted_is_an_error() -> None:
     other = machine()
     open_recv(other, sparse=True)
     expect(other, 1)
-    assert is_close(came(other, 5, Offer(T, 5, 0, ((9, 10), (8, 10)))), 5)
+    assert is_close(receive(other, 5, Offer(T, 5, 0, ((9, 10), (8, 10)))), 5)
 
 
-# ------------------------------------------------------------------------------------------------------ credi
+# --- credits ----------------------------------------------------------------------------------------------
 
 
-def test_credits_go_to_the_lowest_in_the_global_order_first() -> None:
+def test_credits_are_granted_in_the_global_order() -> None:
     it = machine()
     for transfer in (9, 8, 7):
         open_recv(it, (1, 0, 1000), transfer=transfer, seq=transfer)
-        came(it, 1, Offer(transfer, 1, 0, ((0, 1000),)))
+        receive(it, 1, Offer(transfer, 1, 0, ((0, 1000),)))
     assert open_recv(it, (2, 0, 1000), transfer=6, seq=6) == to(2, Grant(6, 2, 0, 100))
     assert open_recv(it, (3, 0, 1000), transfer=5, seq=5) == []
     assert it.pool.out == 400
-    assert came(it, 1, Chunk(9, 1, 0, 0, 0, 50))[1:] == to(3, Grant(5, 3, 0, 50))
-    assert came(it, 1, Chunk(9, 1, 0, 0, 50, 50))[1:] == to(1, Grant(9, 1, 0, 50))
-    assert came(it, 1, Chunk(8, 1, 0, 0, 0, 50))[1:] == to(1, Grant(8, 1, 0, 50))
+    assert receive(it, 1, Chunk(9, 1, 0, 0, 0, 50))[1:] == to(3, Grant(5, 3, 0, 50))
+    assert receive(it, 1, Chunk(9, 1, 0, 0, 50, 50))[1:] == to(1, Grant(9, 1, 0, 50))
+    assert receive(it, 1, Chunk(8, 1, 0, 0, 0, 50))[1:] == to(1, Grant(8, 1, 0, 50))
 
 
-def test_what_is_not_ready_never_holds_the_reserve() -> None:
+def test_a_lane_that_is_not_ready_never_holds_the_reserve() -> None:
     it = machine()
     granted = [
         effect
@@ -295,20 +295,20 @@ def test_what_is_not_ready_never_holds_the_reserve() -> None:
         for effect in open_recv(it, (1, 0, 500), transfer=transfer, seq=transfer)
     ]
     assert granted == [*to(1, *(Grant(transfer, 1, 0, 100) for transfer in (1, 2, 3)))]
-    assert came(it, 1, Offer(8, 1, 0, ((0, 500),))) == to(1, Grant(8, 1, 0, 100))
+    assert receive(it, 1, Offer(8, 1, 0, ((0, 500),))) == to(1, Grant(8, 1, 0, 100))
     assert it.pool.out == 400
 
 
-def test_early_credits_go_by_the_order_too_and_come_free_when_a_source_is_ready() -> None:
+def test_early_credits_are_granted_in_the_global_order_and_freed_when_a_source_is_ready() -> None:
     it = machine()
     for transfer in (1, 2, 3, 9, 8):
         open_recv(it, (1, 0, 100), transfer=transfer, seq=transfer)
     assert it.pool.out == 300
-    assert came(it, 1, Offer(2, 1, 0, ((0, 100),))) == to(1, Grant(8, 1, 0, 100))
+    assert receive(it, 1, Offer(2, 1, 0, ((0, 100),))) == to(1, Grant(8, 1, 0, 100))
     assert (
-        came(it, 1, Chunk(2, 1, 0, 0, 0, 50))[1:] == []
+        receive(it, 1, Chunk(2, 1, 0, 0, 0, 50))[1:] == []
     )  # early lanes hold 300 again, so nothing is granted
-    assert came(it, 1, Chunk(1, 1, 0, 0, 0, 50))[1:] == to(1, Grant(9, 1, 0, 100))
+    assert receive(it, 1, Chunk(1, 1, 0, 0, 0, 50))[1:] == to(1, Grant(9, 1, 0, 100))
 
 
 def test_a_ready_lane_has_a_window() -> None:
@@ -328,13 +328,13 @@ def test_a_pool_holds_two_chunks_at_least() -> None:
         Transfer(0, pool=99, chunk=50)
 
 
-# ---------------------------------------------------------------------------------------------- what makes no
+# --- invalid messages -------------------------------------------------------------------------------------
 
 
 def receiving() -> Transfer:
     it = machine()
     open_recv(it, (1, 0, 120), (1, 1, 0))
-    came(it, 1, Chunk(T, 1, 0, 0, 0, 20))
+    receive(it, 1, Chunk(T, 1, 0, 0, 0, 20))
     return it
 
 
@@ -357,52 +357,54 @@ def receiving() -> Transfer:
     ids=str,
 )
 def test_a_sender_that_breaks_the_protocol_is_closed(word: object) -> None:
-    assert is_close(came(receiving(), 1, word), 1)
+    assert is_close(receive(receiving(), 1, word), 1)
 
 
 def test_a_sender_that_has_no_part_in_the_transfer_is_closed() -> None:
     for word in (Chunk(T, 2, 0, 0, 20, 20), Spoilt(T, 2, 0, BOOM), Offer(T, 2, 0, ((0, 20),))):
-        assert is_close(came(receiving(), 2, word), 2)
+        assert is_close(receive(receiving(), 2, word), 2)
 
 
 @pytest.mark.parametrize("word", [Grant(T, 0, 1, 101), Grant(T, 0, 1, -1), Grant(T, 0, 2, 1)], ids=str)
 def test_a_receiver_that_breaks_the_protocol_is_closed(word: Grant) -> None:
     it = machine()
     open_send(it, (1, 0, 100))
-    assert is_close(came(it, 1, word), 1)
+    assert is_close(receive(it, 1, word), 1)
 
 
 def test_a_receiver_that_has_no_pieces_is_closed() -> None:
     it = machine()
     open_send(it, (1, 0, 100))
     for word in (Grant(T, 0, 2, 1), Landed(T, 0, 2)):
-        assert is_close(came(it, 2, word), 2)
-    assert is_close(came(it, 1, Grant(T, 0, 1, 101)), 1)
+        assert is_close(receive(it, 2, word), 2)
+    assert is_close(receive(it, 1, Grant(T, 0, 1, 101)), 1)
 
 
-def test_a_sparse_sender_offers_once_and_something() -> None:
+def test_a_sparse_sender_offers_once_and_never_nothing() -> None:
     it = machine()
     open_recv(it, sparse=True)
-    came(it, 5, Offer(T, 5, 0, ((9, 10),)))
+    receive(it, 5, Offer(T, 5, 0, ((9, 10),)))
     for pieces in ((), ((1, 1),), ((2, 2), (2, 3)), ((1, -1),)):
-        assert is_close(came(it, 5, Offer(T, 5, 0, pieces)), 5)
+        assert is_close(receive(it, 5, Offer(T, 5, 0, pieces)), 5)
 
 
 def test_early_messages_are_bounded_for_each_peer() -> None:
     it = machine()
     for transfer in range(8):
-        assert came(it, 1, Grant(transfer, 0, 1, 5)) == []
-        assert came(it, 1, Offer(transfer, 1, 0, ((0, 5),))) == []
-    assert is_close(came(it, 1, Grant(8, 0, 1, 5)), 1)
-    assert is_close(came(it, 1, Spoilt(8, 1, 0, BOOM)), 1)
-    assert came(it, 2, Grant(8, 0, 2, 5)) == []
+        assert receive(it, 1, Grant(transfer, 0, 1, 5)) == []
+        assert receive(it, 1, Offer(transfer, 1, 0, ((0, 5),))) == []
+    assert is_close(receive(it, 1, Grant(8, 0, 1, 5)), 1)
+    assert is_close(receive(it, 1, Spoilt(8, 1, 0, BOOM)), 1)
+    assert receive(it, 2, Grant(8, 0, 2, 5)) == []
     it.handle(OpenRecv(0, 0, 4, ((1, 0, 5),), False, ()), 0)
-    assert came(it, 1, Spoilt(8, 1, 0, BOOM)) == []  # one message has been used, so there is room for another
+    assert (
+        receive(it, 1, Spoilt(8, 1, 0, BOOM)) == []
+    )  # one message has been used, so there is room for another
     it.handle(Disconnected(1), 0)
-    assert came(it, 1, Grant(8, 0, 1, 5)) == []
+    assert receive(it, 1, Grant(8, 0, 1, 5)) == []
 
 
-def test_the_local_caller_is_told_when_it_errs_and_nothing_has_changed() -> None:
+def test_an_error_of_the_local_caller_is_raised_and_changes_nothing() -> None:
     it = machine()
     open_send(it, (1, 0, 10))
     open_recv(it, (1, 0, 10))
@@ -411,7 +413,7 @@ def test_the_local_caller_is_told_when_it_errs_and_nothing_has_changed() -> None
             it.handle(wrong, 0)
     with pytest.raises(Illegal):
         open_recv(it, (1, 0, 10), (1, 0, 10), transfer=8)
-    assert came(it, 1, Chunk(T, 1, 0, 0, 0, 10))[-1] == Received(T)
+    assert receive(it, 1, Chunk(T, 1, 0, 0, 0, 10))[-1] == Received(T)
     with pytest.raises(Illegal):
         open_recv(it, (1, 0, 10))
     assert it.handle(Wakeup(), 0) == []
@@ -422,24 +424,24 @@ def test_only_the_last_ends_are_remembered() -> None:
     it = machine()
     for transfer in range(REMEMBERED + 10):
         it.handle(OpenRecv(transfer, transfer, 4, (), False, ()), 0)
-    assert came(it, 1, Chunk(REMEMBERED, 1, 0, 0, 0, 5)) == []
-    assert is_close(came(it, 1, Chunk(3, 1, 0, 0, 0, 5)), 1)
+    assert receive(it, 1, Chunk(REMEMBERED, 1, 0, 0, 0, 5)) == []
+    assert is_close(receive(it, 1, Chunk(3, 1, 0, 0, 0, 5)), 1)
 
 
-# -------------------------------------------------------------------------------------------------- a peer is
+# --- a lost peer ------------------------------------------------------------------------------------------
 
 
-def test_a_lost_peer_spoils_what_was_to_come_and_needs_nothing_any_more() -> None:
+def test_a_lost_peer_spoils_what_it_was_to_send_and_needs_nothing_any_more() -> None:
     it = machine()
     open_send(it, (1, 0, 10))
     open_recv(it, (1, 0, 10), (2, 1, 10))
     open_recv(it, transfer=8, seq=8, sparse=True)
-    came(it, 1, Offer(8, 1, 0, ((0, 10),)))
+    receive(it, 1, Offer(8, 1, 0, ((0, 10),)))
     effects = it.handle(Disconnected(1, "silent"), 0)
     blame = Blame("host-lost", "silent", host=1)
     expected: list[Command] = [Sent(T), Received(8, blame)]
     assert effects == expected
-    assert came(it, 2, Chunk(T, 2, 0, 1, 0, 10))[1:] == [*to(2, Landed(T, 2, 0)), Received(T, blame)]
+    assert receive(it, 2, Chunk(T, 2, 0, 1, 0, 10))[1:] == [*to(2, Landed(T, 2, 0)), Received(T, blame)]
     assert it.pool.out == 0
 
 

@@ -48,57 +48,57 @@ def opened_receiver() -> Transfer:
     return it
 
 
-def said(effects: list[Command]) -> list[Any]:
+def messages_of(effects: list[Command]) -> list[Any]:
     return [effect.message if isinstance(effect, Send) else effect for effect in effects]
 
 
-def test_what_was_opened_for_a_process_that_has_begun_anew_is_offered_to_it_again() -> None:
+def test_a_send_to_a_receiver_that_restarted_is_offered_again() -> None:
     it = opened_sender()
-    assert said(it.handle(Disconnected(RECEIVER, ANEW, True), 0)) == [
+    assert messages_of(it.handle(Disconnected(RECEIVER, ANEW, True), 0)) == [
         Offer(T, SENDER, RECEIVER, ((0, SIZE),))
     ]
-    assert said(it.handle(Came(RECEIVER, Grant(T, SENDER, RECEIVER, SIZE)), 0)) == [
+    assert messages_of(it.handle(Came(RECEIVER, Grant(T, SENDER, RECEIVER, SIZE)), 0)) == [
         Chunk(T, SENDER, RECEIVER, 0, 0, SIZE)
     ]
-    assert said(it.handle(Came(RECEIVER, Landed(T, SENDER, RECEIVER)), 0)) == [Sent(T)]
+    assert messages_of(it.handle(Came(RECEIVER, Landed(T, SENDER, RECEIVER)), 0)) == [Sent(T)]
 
 
 @pytest.mark.parametrize("anew", [False, True])
-def test_a_sender_that_has_given_a_receiver_up_says_so_when_that_one_asks(anew: bool) -> None:
+def test_a_sender_that_has_given_up_a_receiver_says_so_when_that_one_asks(anew: bool) -> None:
     it = opened_sender()
     it.handle(Came(RECEIVER, Grant(T, SENDER, RECEIVER, 10)), 0)
-    assert said(it.handle(Disconnected(RECEIVER, "silent", anew), 0)) == [Sent(T)]
+    assert messages_of(it.handle(Disconnected(RECEIVER, "silent", anew), 0)) == [Sent(T)]
     spoilt = Spoilt(T, SENDER, RECEIVER, Blame("host-lost", "silent", host=RECEIVER))
-    assert said(it.handle(Came(RECEIVER, Grant(T, SENDER, RECEIVER, SIZE)), 0)) == [spoilt]
-    assert said(it.handle(Came(RECEIVER, Landed(T, SENDER, RECEIVER)), 0)) == []
+    assert messages_of(it.handle(Came(RECEIVER, Grant(T, SENDER, RECEIVER, SIZE)), 0)) == [spoilt]
+    assert messages_of(it.handle(Came(RECEIVER, Landed(T, SENDER, RECEIVER)), 0)) == []
 
 
-def test_another_receiver_still_gets_its_own() -> None:
+def test_a_lost_receiver_does_not_affect_the_others() -> None:
     it = Transfer(SENDER, 400, 50)
     it.handle(OpenSend(T, 3, ((1, 0, SIZE), (2, 1, SIZE)), None, ()), 0)
     it.handle(Disconnected(1, "silent"), 0)
-    assert [type(word) for word in said(it.handle(Came(1, Grant(T, SENDER, 1, SIZE)), 0))] == [Spoilt]
-    assert said(it.handle(Came(1, Landed(T, SENDER, 1)), 0)) == []
-    assert said(it.handle(Came(2, Grant(T, SENDER, 2, SIZE)), 0)) == [Chunk(T, SENDER, 2, 1, 0, SIZE)]
-    assert said(it.handle(Came(2, Landed(T, SENDER, 2)), 0)) == [Sent(T)]
+    assert [type(word) for word in messages_of(it.handle(Came(1, Grant(T, SENDER, 1, SIZE)), 0))] == [Spoilt]
+    assert messages_of(it.handle(Came(1, Landed(T, SENDER, 1)), 0)) == []
+    assert messages_of(it.handle(Came(2, Grant(T, SENDER, 2, SIZE)), 0)) == [Chunk(T, SENDER, 2, 1, 0, SIZE)]
+    assert messages_of(it.handle(Came(2, Landed(T, SENDER, 2)), 0)) == [Sent(T)]
 
 
-def test_a_receiver_grants_again_what_a_sender_that_has_begun_anew_cannot_have_heard() -> None:
+def test_a_receiver_grants_again_to_a_sender_that_has_restarted() -> None:
     it = opened_receiver()
-    assert said(it.handle(Disconnected(SENDER, ANEW, True), 0)) == [Grant(T, SENDER, RECEIVER, SIZE)]
-    done = said(it.handle(Came(SENDER, Chunk(T, SENDER, RECEIVER, 0, 0, SIZE)), 0))
+    assert messages_of(it.handle(Disconnected(SENDER, ANEW, True), 0)) == [Grant(T, SENDER, RECEIVER, SIZE)]
+    done = messages_of(it.handle(Came(SENDER, Chunk(T, SENDER, RECEIVER, 0, 0, SIZE)), 0))
     assert done[-2:] == [Landed(T, SENDER, RECEIVER), Received(T, None)]
 
 
 @pytest.mark.parametrize("anew", [False, True])
-def test_what_a_sender_had_begun_to_give_is_lost_with_the_link(anew: bool) -> None:
+def test_a_half_sent_piece_is_lost_with_the_link(anew: bool) -> None:
     it = opened_receiver()
     it.handle(Came(SENDER, Chunk(T, SENDER, RECEIVER, 0, 0, 10)), 0)
     lost = Received(T, Blame("host-lost", "silent", host=SENDER))
-    assert said(it.handle(Disconnected(SENDER, "silent", anew), 0)) == [lost]
+    assert messages_of(it.handle(Disconnected(SENDER, "silent", anew), 0)) == [lost]
 
 
-class End:
+class TransferEnd:
     """A transfer machine in its endpoint, with a clock of its own."""
 
     def __init__(self, me: int) -> None:
@@ -137,7 +137,7 @@ class End:
 
 class Pair:
     def __init__(self) -> None:
-        self.ends = (End(SENDER), End(RECEIVER))
+        self.ends = (TransferEnd(SENDER), TransferEnd(RECEIVER))
         self.up = False
 
     def do(self, step: str, number: int) -> None:
@@ -172,7 +172,7 @@ STEPS = st.sampled_from(("deliver", "deliver", "connect", "cut", "lease", "begin
 
 
 @given(st.lists(st.tuples(STEPS, st.integers(0, 1)), max_size=60))
-def test_both_ends_end_whatever_becomes_of_their_link(steps: list[tuple[str, int]]) -> None:
+def test_both_halves_end_whatever_becomes_of_their_link(steps: list[tuple[str, int]]) -> None:
     pair = Pair()
     for step, number in steps:
         pair.do(step, number)

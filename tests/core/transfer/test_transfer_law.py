@@ -104,7 +104,7 @@ def events(transfer: int, pieces: list[Piece], nodes: int, sparse: bool) -> list
 
 @settings(max_examples=80)
 @given(st.integers(1, 4), st.integers(2, 8), st.data())
-def test_all_arrives_once_and_nothing_deadlocks_in_whichever_order_halves_open(
+def test_all_bytes_arrive_and_nothing_deadlocks_in_whatever_order_halves_open(
     nodes: int, chunks: int, data: st.DataObject
 ) -> None:
     """The worst case for credits: a source exists only when its host has received all earlier transfers."""
@@ -151,7 +151,7 @@ def test_all_arrives_once_and_nothing_deadlocks_in_whichever_order_halves_open(
 
 @settings(max_examples=120)
 @given(st.integers(1, 3), st.data())
-def test_every_half_ends_exactly_once_though_transfers_are_dropped_and_sources_spoilt(
+def test_every_half_ends_exactly_once_even_with_dropped_transfers_and_spoilt_sources(
     nodes: int, data: st.DataObject
 ) -> None:
     net = Net(nodes, 1 << 30)

@@ -1,4 +1,4 @@
-"""The command line of the benchmarks: whose options are whose, and how a wrong one is refused."""
+"""The command line of the benchmarks: which options belong to which benchmark, and how a wrong one is refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WITH_OPTIONS = (
 )
 
 
-def test_an_unknown_benchmark_is_refused_with_those_that_there_are(
+def test_an_unknown_benchmark_is_refused_with_the_names_that_exist(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert bench.main(["ordr"]) == 2
@@ -48,7 +48,7 @@ def test_help_names_all_benchmarks(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("name", WITH_OPTIONS)
-def test_each_has_help_and_refuses_what_it_does_not_know(
+def test_each_benchmark_has_help_and_refuses_unknown_options(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -85,7 +85,7 @@ def test_a_bad_value_is_one_clear_error(
     assert why in capsys.readouterr().err
 
 
-def test_full_goes_to_those_that_know_it() -> None:
+def test_full_is_passed_to_the_benchmarks_that_have_it() -> None:
     knows = [name for name in WITH_OPTIONS if bench.takes(bench.module(name), "--full")]
     assert knows == ["control", "order", "prediction", "real", "sharing", "stages", "transfers"]
     assert not bench.takes(bench.module("traces"), "--full")

@@ -42,7 +42,7 @@ shape_of: Any = jax.ShapeDtypeStruct
 
 @st.composite
 def lying(draw: Any, shape: tuple[int, ...], dtype: str) -> Layout:
-    """On up to eight devices, a mesh of up to three axes, each of which splits a dimension or none."""
+    """Layouts on up to eight devices: a mesh of up to three axes, each of which splits a dimension or none."""
     mesh = draw(st.sampled_from([(1,), (2,), (8,), (2, 2), (4, 2), (2, 2, 2)]))
     dims: list[list[int]] = [[] for _ in shape]
     for axis in draw(st.permutations(range(len(mesh)))):
@@ -79,7 +79,7 @@ def entry_of(layout: Layout) -> ArrayEntry:
 
 
 def write(folder: Path, layout: Layout, array: Any, hosts: list[list[int]]) -> Counter[Any]:
-    """As so many hosts. Which parts of the array were written how often."""
+    """Write as so many hosts. Returns how often each part of the array was written."""
     entry, shards, seen = entry_of(layout), Shards(layout), Counter[Any]()
     for devices in hosts:
         pieces = []
@@ -113,7 +113,7 @@ def test_any_sharding_is_restored_as_any_other(
     shutil.rmtree(folder)
 
 
-def test_what_is_replicated_is_written_once_and_by_all_who_have_it() -> None:
+def test_replicated_data_is_written_once_and_shared_among_all_holders() -> None:
     layout = Layout((4096, 4096), "float32", line(0, 0, 8), (8,), Sharding())
     chunk = chunks.chunk_of(layout.shape, layout.dtype, (), layout.mesh)
     nbytes = [
@@ -126,14 +126,16 @@ def test_what_is_replicated_is_written_once_and_by_all_who_have_it() -> None:
     assert nbytes == [8 << 20] * 8
 
 
-def test_files_are_neither_huge_nor_dust() -> None:
+def test_files_are_neither_too_large_nor_too_small() -> None:
     for shape in ((8192, 65536), (32003, 8192), (3, 1 << 26), (1 << 28,), (7, 11)):
         chunk = chunks.chunk_of(shape, "float32", (), (4,))
         assert all(size % part == 0 for size, part in zip(shape, chunk, strict=True))
         assert min(prod(shape) * 4, chunks.SMALLEST // 16) <= prod(chunk) * 4 <= 2 * chunks.LARGEST
 
 
-def test_it_is_whole_only_with_all_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_is_complete_only_with_all_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(zarrs, "SEEN", 0.0)
     layout = Layout((8,), "float32", line(0, 0, 4), (4,), Sharding(((0,),)))
     write(tmp_path, layout, contents(layout), [[0], [1], [3]])  # the host of device 2 has died
@@ -150,7 +152,7 @@ def test_it_is_whole_only_with_all_its_files(tmp_path: Path, monkeypatch: pytest
 # --- names, folders, documents ------------------------------------------------------------------------------------
 
 
-def test_leaves_have_the_names_of_their_paths() -> None:
+def test_leaves_are_named_by_their_paths() -> None:
     tree = [{"layer.0": {"w": 1, "β/..": 2, "": 3}}, 4]
     _, treedef = jax.tree_util.tree_flatten(tree)
     assert names_of(treedef) == ("0.layer%2E0.%00", "0.layer%2E0.w", "0.layer%2E0.%CE%B2%2F%2E%2E", "1")
@@ -160,7 +162,7 @@ def test_leaves_have_the_names_of_their_paths() -> None:
         names_of(jax.tree_util.tree_structure({"x" * 300: 1}))
 
 
-def test_a_folder_is_below_the_one_that_was_given(tmp_path: Path) -> None:
+def test_a_folder_lies_below_the_configured_one(tmp_path: Path) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside"
     root.mkdir()
     outside.mkdir()
@@ -177,7 +179,7 @@ def test_a_folder_is_below_the_one_that_was_given(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=64))
-def test_documents_and_requests_of_random_bytes_are_refused_in_words(noise: bytes) -> None:
+def test_random_documents_and_requests_are_refused_with_a_message(noise: bytes) -> None:
     blob = documents.MAGIC + noise
     try:
         assert documents.decode(blob).kind in ("save", "commit", "read", "load", "latest")
@@ -249,7 +251,7 @@ def test_a_simulation_that_computes_writes_files_and_reads_them(tmp_path: Path) 
         assert int(found["n"]) == 3
 
 
-def test_anybody_reads_it_with_tensorstore_alone(tmp_path: Path) -> None:
+def test_tensorstore_alone_can_read_the_files(tmp_path: Path) -> None:
     with small(islands=2, values="compute"):
         checkpoint.save(tmp_path, state(), step=1).block_until_ready()
     spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(tmp_path / "1" / "x")}}
@@ -261,7 +263,7 @@ def test_anybody_reads_it_with_tensorstore_alone(tmp_path: Path) -> None:
     assert told["arrays"]["more.0"] == {"dtype": "key<fry>", "shape": []}
 
 
-def test_a_simulation_of_times_prices_it_and_knows_what_it_saved(tmp_path: Path) -> None:
+def test_a_simulation_without_contents_prices_a_save_and_knows_what_it_saved(tmp_path: Path) -> None:
     with small(islands=2) as session:
         x = sw.put(shape_of((4096, 4096), np.float32), devices=square, sharding=P("rows", "columns"))
         begun = sw.block_until_ready(x).ready_at
@@ -282,13 +284,13 @@ def test_a_simulation_of_times_prices_it_and_knows_what_it_saved(tmp_path: Path)
     assert not list(tmp_path.iterdir())
 
 
-def test_its_price_can_be_said(tmp_path: Path) -> None:
+def test_the_price_of_a_save_can_be_stated(tmp_path: Path) -> None:
     with small(costs={"checkpoint.save": "2s"}):
         x = sw.block_until_ready(sw.put(TABLE, devices=square))
         assert checkpoint.save(tmp_path, x).ready_at - x.ready_at > 2_000_000_000
 
 
-def test_the_same_program_saves_each_time(tmp_path: Path) -> None:
+def test_one_program_can_save_several_steps(tmp_path: Path) -> None:
     with small(values="compute", sizes=64) as session:  # `sizes` are of the user's own irregular computations
         x = sw.put(TABLE, devices=square, sharding=P("rows"))
         for step in range(3):
@@ -302,19 +304,19 @@ def test_the_same_program_saves_each_time(tmp_path: Path) -> None:
             np.testing.assert_array_equal(np.asarray(found["x"]), TABLE * 2**step)
 
 
-def test_old_steps_go_when_a_new_one_is_whole(tmp_path: Path) -> None:
+def test_old_steps_are_deleted_when_a_new_one_is_complete(tmp_path: Path) -> None:
     with small(values="compute"):
         x = sw.put(TABLE, devices=square)
         for step in (0, 5, 7, 30):
             int(checkpoint.save(tmp_path, x, step=step, keep=2))
         assert sorted(path.name for path in tmp_path.iterdir()) == ["30", "7"]
-        int(checkpoint.save(tmp_path, x, step=3, keep=2))  # the one that was asked for stays
+        int(checkpoint.save(tmp_path, x, step=3, keep=2))  # the requested step stays
         assert sorted(path.name for path in tmp_path.iterdir()) == ["3", "30"]
         with pytest.raises(ValueError, match=r"save\(keep=0\): how many steps stay"):
             checkpoint.save(tmp_path, x, step=31, keep=0)
 
 
-def test_mistakes_are_told_where_they_are_made(tmp_path: Path) -> None:
+def test_mistakes_are_reported_where_they_are_made(tmp_path: Path) -> None:
     with pytest.raises(sw.errors.NoSession, match=r"sw\.checkpoint\.save"):
         checkpoint.save(tmp_path, {})
     with small(values="compute"):

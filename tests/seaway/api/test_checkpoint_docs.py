@@ -12,7 +12,7 @@ TEXT = (Path(__file__).parents[3] / "docs" / "checkpoints.md").read_text(encodin
 
 
 @pytest.mark.full
-def test_what_the_page_shows_works(
+def test_the_examples_of_the_page_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blocks = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)

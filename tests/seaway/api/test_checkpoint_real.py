@@ -1,4 +1,4 @@
-"""Checkpoints of real sessions: straight from the hosts, onto other shapes of cluster, and when a host fails."""
+"""Checkpoints of real sessions: written by the hosts, restored on clusters of other shapes, and when a host fails."""
 
 from __future__ import annotations
 
@@ -50,9 +50,7 @@ def state() -> Any:
     return {"x": x, "more": [key, half], "n": 3}
 
 
-def test_what_lies_on_two_islands_is_saved_and_comes_back_elsewhere(
-    shared: sw.Session, tmp_path: Path
-) -> None:
+def test_arrays_on_two_islands_are_saved_and_restored_elsewhere(shared: sw.Session, tmp_path: Path) -> None:
     saved = checkpoint.save(tmp_path, state(), step=7)
     assert int(saved) == 7
     assert checkpoint.latest(tmp_path) == 7
@@ -75,7 +73,9 @@ def test_what_lies_on_two_islands_is_saved_and_comes_back_elsewhere(
     assert int(found["n"]) == 3
 
 
-def test_steps_go_on_while_it_is_saved_and_donate_what_is_saved(shared: sw.Session, tmp_path: Path) -> None:
+def test_steps_go_on_during_a_save_and_may_donate_the_saved_arrays(
+    shared: sw.Session, tmp_path: Path
+) -> None:
     x, want, saved = sw.put(LARGE, devices=A, sharding=P("data", "model")), [], []
     number = jax.jit(lambda x: x * 1.5 + 1)
     array: Any = LARGE
@@ -100,7 +100,9 @@ def test_no_contents_pass_through_controller_or_client(shared: sw.Session, tmp_p
     assert sum(driver.server.node.carried) == 0
 
 
-def test_a_host_that_cannot_write_is_named_and_nothing_is_whole(shared: sw.Session, tmp_path: Path) -> None:
+def test_a_host_that_cannot_write_is_named_and_the_checkpoint_is_incomplete(
+    shared: sw.Session, tmp_path: Path
+) -> None:
     """One host's files may not grow, as if its disk were full."""
     driver: Any = shared.driver
     agent = driver.agents[1].process.pid
@@ -120,7 +122,7 @@ def test_a_host_that_cannot_write_is_named_and_nothing_is_whole(shared: sw.Sessi
     assert int(checkpoint.save(tmp_path, x, step=3)) == 3  # the session goes on
 
 
-def test_what_a_failed_step_made_is_not_saved(shared: sw.Session, tmp_path: Path) -> None:
+def test_results_of_a_failed_step_are_not_saved(shared: sw.Session, tmp_path: Path) -> None:
     solve = sw.jit(lambda x: x[:5], devices=A, irregular=False)
     x = sw.put(TABLE, devices=A)
     checkpoint.save(tmp_path, solve(x), step=1).block_until_ready()
@@ -130,7 +132,7 @@ def test_what_a_failed_step_made_is_not_saved(shared: sw.Session, tmp_path: Path
     assert checkpoint.latest(tmp_path) == 1
 
 
-def test_it_comes_back_on_other_shapes_of_cluster(tmp_path: Path) -> None:
+def test_a_checkpoint_is_restored_on_clusters_of_other_shapes(tmp_path: Path) -> None:
     two = sw.slice(mesh={"data": 2}, name="two")
     eight = sw.slice(mesh={"data": 4, "model": 2}, name="eight")
     with sw.local(hosts=2):
@@ -150,8 +152,8 @@ def test_it_comes_back_on_other_shapes_of_cluster(tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.asarray(found["w"]), TABLE)
 
 
-def test_what_was_killed_in_between_is_not_taken_for_whole(tmp_path: Path) -> None:
-    """An agent stands still when it should write, and is killed then. The other one goes on alone."""
+def test_a_save_that_was_killed_is_not_taken_for_complete(tmp_path: Path) -> None:
+    """An agent is stopped when it should write, and is then killed. The other one goes on alone."""
     on, one = sw.slice(mesh={"data": 2}, name="on"), sw.slice(devices=1, name="one")
     with sw.local(hosts=2) as session:
         driver: Any = session.driver
@@ -173,7 +175,7 @@ def test_what_was_killed_in_between_is_not_taken_for_whole(tmp_path: Path) -> No
         np.testing.assert_array_equal(np.asarray(found), LARGE)
 
 
-def test_agents_of_a_cluster_write_below_their_folder_alone(tmp_path: Path) -> None:
+def test_agents_of_a_cluster_write_only_below_their_folder(tmp_path: Path) -> None:
     there = tmp_path / "there"
     (tmp_path / "log").mkdir()
 

@@ -1,4 +1,5 @@
-"""What is known only when it has run: outputs of a size that data decide, and rows that data send elsewhere."""
+"""Sizes that are known only after a computation has run: outputs whose size depends on data, and rows that data send
+elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ two, four = sw.slice(devices=2, name="two"), sw.slice(devices=4, name="four")
 
 @sw.jit(devices=two, irregular=True)
 def positive(x: Any) -> Any:
-    """The entries above zero, in front, and how many."""
+    """The entries above zero, in front, and their number."""
     order = jnp.argsort(x <= 0, stable=True)
     return x[order], (x > 0).sum()
 
@@ -31,7 +32,7 @@ VECTOR = np.array([-1.0, 2.0, -3.0, 4.0], np.float32)
 
 
 def sizes_of(count: int = 1, **options: Any) -> list[tuple[int, ...]]:
-    """What irregular gangs made in so many runs, as their hosts reported it: of the largest shard."""
+    """The sizes of irregular gangs in so many runs, as their hosts reported them: of the largest shard."""
     made: list[tuple[int, ...]] = []
     with small(**options) as s:
         ask = s.simulation.sizes
@@ -46,7 +47,7 @@ def sizes_of(count: int = 1, **options: Any) -> list[tuple[int, ...]]:
     return made
 
 
-def test_its_shape_is_the_bound() -> None:
+def test_the_shape_of_an_irregular_output_is_its_bound() -> None:
     with small():
         assert positive(VECTOR).shape == (4,)
 
@@ -56,11 +57,11 @@ def test_contents_are_cut_to_their_count() -> None:
         assert np.asarray(positive(VECTOR)).tolist() == [2.0, 4.0]
 
 
-def test_without_sizes_it_makes_as_much_as_it_may() -> None:
+def test_without_stated_sizes_an_output_is_as_large_as_its_bound() -> None:
     assert sizes_of() == [(4,)]
 
 
-def test_contents_decide_the_sizes_where_there_are_any() -> None:
+def test_contents_decide_the_sizes_if_there_are_any() -> None:
     assert sizes_of(values="compute") == [(2,)]
 
 
@@ -76,11 +77,11 @@ def test_contents_decide_the_sizes_where_there_are_any() -> None:
     ids=["rows", "fraction", "recorded", "by name", "function"],
 )
 @pytest.mark.filterwarnings("ignore:sizes has 'other'")
-def test_sizes_are_said(sizes: Any, made: list[int]) -> None:
+def test_sizes_can_be_stated(sizes: Any, made: list[int]) -> None:
     assert [size for (size,) in sizes_of(3, sizes=sizes)] == made
 
 
-def test_sizes_that_are_drawn_follow_the_seed() -> None:
+def test_random_sizes_follow_the_seed() -> None:
     def draw(rng: np.random.Generator, bound: int) -> int:
         return int(rng.integers(bound + 1))
 
@@ -95,12 +96,12 @@ def test_a_size_beyond_the_bound_is_refused() -> None:
         sizes_of(sizes=5)
 
 
-def test_a_size_for_a_name_that_never_came_is_told() -> None:
+def test_a_size_for_a_name_that_never_ran_is_reported() -> None:
     with pytest.warns(UserWarning, match=r"sizes has 'postive'.*did you mean 'positive'"):
         sizes_of(sizes={"postive": 2})
 
 
-def test_what_reads_it_waits_for_its_size() -> None:
+def test_readers_of_an_irregular_output_wait_for_its_size() -> None:
     with small() as s:
         sw.block_until_ready(chain(VECTOR))
         gangs = list(s.trace.core.rows("gangs"))
@@ -115,7 +116,7 @@ def test_a_function_without_a_count_is_refused() -> None:
         f.match((VECTOR,), {})
 
 
-def test_max_shape_bounds_what_is_made() -> None:
+def test_max_shape_bounds_the_output() -> None:
     f = sw.jit(lambda x: (x, 2), devices=two, irregular=True, max_shape=(8,), name="f")
     assert f.match((VECTOR,), {})[0].outputs[0].shape == (8,)
     wrong = sw.jit(lambda x: (x, 2), devices=two, irregular=True, max_shape=(8, 2), name="f")
@@ -131,7 +132,7 @@ X = np.arange(16, dtype=np.float32).reshape(8, 2)
 DEST = np.array([3, 0, 0, -1, 2, 3, 0, 2], np.int32)
 
 
-def test_rows_go_where_data_say() -> None:
+def test_rows_go_where_the_data_say() -> None:
     with small(values="compute"):
         y, source = sw.route(sw.put(X, devices=two, sharding=ROWS), DEST, devices=four, capacity=3)
         assert source.tolist() == [1, 2, 6, -1, -1, -1, 4, 7, -1, 0, 5, -1]
@@ -139,7 +140,7 @@ def test_rows_go_where_data_say() -> None:
         assert (y.slice, y.sharding.spec) == (four, P("x", None))
 
 
-def test_all_of_a_row_travels_together() -> None:
+def test_all_columns_of_a_row_travel_together() -> None:
     tree: dict[str, Any] = {
         "small": np.arange(8, dtype=np.int8),
         "wide": X.astype(np.float64),
@@ -155,7 +156,7 @@ def test_all_of_a_row_travels_together() -> None:
             )
 
 
-def test_rows_come_home_again() -> None:
+def test_rows_can_return_to_their_origin() -> None:
     home = sw.jit(lambda source: jnp.where(source >= 0, source // 4, -1), devices=four, name="home",
                   in_shardings=ROWS, out_shardings=ROWS)  # fmt: skip
 
@@ -191,14 +192,14 @@ def test_too_many_rows_for_a_shard_are_an_error() -> None:
             np.asarray(y)
 
 
-def test_a_shard_that_is_not_there_is_an_error() -> None:
+def test_a_row_for_a_missing_shard_is_an_error() -> None:
     with small(values="compute"):
         y, _ = sw.route(sw.put(X, devices=two, sharding=ROWS), DEST + 1, devices=four)
         with pytest.raises(sw.errors.RunError, match="dest names shard 4"):
             np.asarray(y)
 
 
-def test_what_cannot_be_routed_is_refused() -> None:
+def test_values_that_cannot_be_routed_are_refused() -> None:
     with small():
         with pytest.raises(sw.errors.NotNow, match=r"lies on no slice yet; sw\.put it"):
             sw.route(X, DEST, devices=four)

@@ -1,4 +1,4 @@
-"""What a call of `sw.jit`, `sw.pmap` or `sw.synthetic` is known to be before anything runs."""
+"""What is known of a call of `sw.jit`, `sw.pmap` or `sw.synthetic` before anything runs."""
 
 from __future__ import annotations
 
@@ -26,26 +26,28 @@ two = sw.slice(devices=2)
 VECTOR = np.arange(4.0, dtype=np.float32)
 
 
-def look(computation: Computation, *args: Any, **kwargs: Any) -> Signature:
+def signature(computation: Computation, *args: Any, **kwargs: Any) -> Signature:
     return computation.match(args, kwargs)[0]
 
 
 def test_shapes_and_types_come_from_the_function_itself() -> None:
     f = sw.jit(lambda x, y: {"product": x @ y, "sum": x.sum()}, devices=two, name="f")
-    found = look(f, np.ones((4, 8), np.float32), np.ones((8, 3), np.float32))
+    found = signature(f, np.ones((4, 8), np.float32), np.ones((8, 3), np.float32))
     assert found.outputs == (aval((4, 3), "float32"), aval((), "float32"))
     assert found.out_names == ("product", "sum")
 
 
 def test_types_are_those_of_jax() -> None:
     f = sw.jit(lambda x: x, devices=two, name="f")
-    assert look(f, np.zeros(2)).outputs == (aval((2,), "float32"),), "64-bit types are 32-bit ones"
-    assert look(f, 1.0).outputs == (aval((), "float32"),)
+    assert signature(f, np.zeros(2)).outputs == (aval((2,), "float32"),), "64-bit types are 32-bit ones"
+    assert signature(f, 1.0).outputs == (aval((), "float32"),)
     g = sw.jit(lambda x, y: x * y, devices=two, name="g")
-    assert look(g, jnp.ones(2, jnp.bfloat16), 2.0).outputs == (aval((2,), "bfloat16"),), "a number is weak"
+    assert signature(g, jnp.ones(2, jnp.bfloat16), 2.0).outputs == (aval((2,), "bfloat16"),), (
+        "a Python number has a weak type"
+    )
 
 
-def test_a_look_is_found_again() -> None:
+def test_a_traced_signature_is_cached() -> None:
     traced: list[Any] = []
 
     @sw.jit(devices=two)
@@ -53,13 +55,13 @@ def test_a_look_is_found_again() -> None:
         traced.append(x.shape)
         return x
 
-    assert look(f, VECTOR) is look(f, VECTOR + 1)
-    assert look(f, VECTOR) is not look(f, VECTOR[:2])
+    assert signature(f, VECTOR) is signature(f, VECTOR + 1)
+    assert signature(f, VECTOR) is not signature(f, VECTOR[:2])
     assert traced == [(4,), (2,)]
 
 
-def test_without_shardings_all_is_replicated() -> None:
-    found = look(sw.jit(lambda x: x, devices=two, name="f"), VECTOR)
+def test_without_shardings_all_values_are_replicated() -> None:
+    found = signature(sw.jit(lambda x: x, devices=two, name="f"), VECTOR)
     assert found.expects == found.out_shardings == (Sharding(),)
 
 
@@ -69,7 +71,7 @@ def test_shardings_are_trees_over_arguments_and_results() -> None:
         lambda params, batch: (params, batch["a"]), devices=two, name="f",
         in_shardings=(None, {"a": row, "b": None}), out_shardings=(row, None),
     )  # fmt: skip
-    found = look(f, (VECTOR, VECTOR), {"a": VECTOR, "b": VECTOR})
+    found = signature(f, (VECTOR, VECTOR), {"a": VECTOR, "b": VECTOR})
     split, whole = Sharding(((0,),)), Sharding()
     assert found.expects == (whole, whole, split, whole)
     assert found.out_shardings == (split, split, whole)
@@ -78,91 +80,95 @@ def test_shardings_are_trees_over_arguments_and_results() -> None:
 def test_a_tree_that_does_not_fit_is_refused() -> None:
     f = sw.jit(lambda x, y: x, devices=two, name="f", in_shardings=(P("x"),))
     with pytest.raises(ValueError, match="in_shardings does not fit"):
-        look(f, VECTOR, VECTOR)
+        signature(f, VECTOR, VECTOR)
 
 
 def test_static_arguments_are_part_of_the_function() -> None:
     f = sw.jit(lambda x, n: jnp.tile(x, n), devices=two, name="f", static_argnums=1)
-    assert look(f, VECTOR, 2).outputs == (aval((8,), "float32"),)
-    assert look(f, VECTOR, 3).outputs == (aval((12,), "float32"),)
-    assert look(f, VECTOR, 2) is look(f, VECTOR, 2)
+    assert signature(f, VECTOR, 2).outputs == (aval((8,), "float32"),)
+    assert signature(f, VECTOR, 3).outputs == (aval((12,), "float32"),)
+    assert signature(f, VECTOR, 2) is signature(f, VECTOR, 2)
     named = sw.jit(lambda x, n: jnp.tile(x, n), devices=two, name="f", static_argnames="n")
-    assert look(named, VECTOR, n=2).outputs == look(named, VECTOR, 2).outputs == (aval((8,), "float32"),)
+    assert (
+        signature(named, VECTOR, n=2).outputs
+        == signature(named, VECTOR, 2).outputs
+        == (aval((8,), "float32"),)
+    )
 
 
 def test_a_static_argument_must_have_a_hash() -> None:
     f = sw.jit(lambda x, n: x, devices=two, name="f", static_argnums=1)
     with pytest.raises(TypeError, match="static argument 1 is not hashable"):
-        look(f, VECTOR, [1])
+        signature(f, VECTOR, [1])
 
 
-def test_what_is_donated_is_counted_in_leaves() -> None:
+def test_donated_arguments_are_counted_in_leaves() -> None:
     f = sw.jit(lambda n, state, x: state, devices=two, name="f", static_argnums=0, donate_argnums=1)
-    assert look(f, 3, {"a": VECTOR, "b": VECTOR}, VECTOR).donate == (0, 1)
+    assert signature(f, 3, {"a": VECTOR, "b": VECTOR}, VECTOR).donate == (0, 1)
 
 
-def test_what_is_no_array_is_named() -> None:
+def test_an_argument_that_is_no_array_is_named() -> None:
     with pytest.raises(TypeError, match=r"'hello', of type str.*static_argnums"):
-        look(sw.jit(lambda x: x, devices=two, name="f"), "hello")
+        signature(sw.jit(lambda x: x, devices=two, name="f"), "hello")
 
 
-def test_a_function_that_fails_while_it_is_traced_says_which_it_was() -> None:
+def test_a_function_that_fails_during_tracing_is_named() -> None:
     f = sw.jit(lambda x, y: x @ y, devices=two, name="f")
     with pytest.raises(TypeError) as caught:
-        look(f, np.ones((2, 3), np.float32), np.ones((2, 3), np.float32))
+        signature(f, np.ones((2, 3), np.float32), np.ones((2, 3), np.float32))
     assert "while sw.jit 'f' was traced for float32[2,3], float32[2,3]" in str(caught.value.__notes__)
 
 
 def test_a_function_that_returns_nothing_is_refused() -> None:
     with pytest.raises(TypeError, match="returns nothing"):
-        look(sw.jit(lambda x: None, devices=two, name="f"), VECTOR)
+        signature(sw.jit(lambda x: None, devices=two, name="f"), VECTOR)
 
 
-def test_it_needs_devices() -> None:
+def test_a_function_needs_devices() -> None:
     with pytest.raises(TypeError, match=r"sw\.jit\(f\) needs `devices`"):
         sw.jit(lambda x: x, name="f")
 
 
-def test_it_is_a_decorator_too() -> None:
+def test_jit_is_a_decorator_too() -> None:
     @sw.jit(devices=two, out_shardings=P("x"))
     def f(x: Any) -> Any:
         """Doubles."""
         return x * 2
 
     assert (f.name, f.__doc__) == ("f", "Doubles.")
-    assert look(f, VECTOR).out_shardings == (Sharding(((0,),)),)
+    assert signature(f, VECTOR).out_shardings == (Sharding(((0,),)),)
 
 
 def test_the_same_code_has_the_same_key() -> None:
     def made(by: float) -> Any:
         return sw.jit(lambda x: x * by, devices=two, name="f")
 
-    keys = [look(made(by), VECTOR).key for by in (2.0, 2.0, 3.0)]
+    keys = [signature(made(by), VECTOR).key for by in (2.0, 2.0, 3.0)]
     assert keys[0] == keys[1] != keys[2]
 
 
 def test_random_keys_are_arrays() -> None:
     f = sw.jit(lambda key: jax.random.split(key), devices=two, name="f")
-    assert look(f, jax.random.key(0)).outputs == (aval((2,), "key<fry>"),)
+    assert signature(f, jax.random.key(0)).outputs == (aval((2,), "key<fry>"),)
 
 
 # --- pmap ---------------------------------------------------------------------------------------------------
 
 
 def test_pmap_maps_the_leading_axis_over_the_devices() -> None:
-    found = look(sw.pmap(lambda x: x * 2, devices=two, name="f"), np.ones((2, 3), np.float32))
+    found = signature(sw.pmap(lambda x: x * 2, devices=two, name="f"), np.ones((2, 3), np.float32))
     assert found.expects == found.out_shardings == (Sharding(((0,), ())),)
     assert found.outputs == (aval((2, 3), "float32"),)
 
 
 def test_the_mapped_axis_is_as_long_as_the_slice() -> None:
     with pytest.raises(ValueError, match=r"each of the 2 devices .* make it 2"):
-        look(sw.pmap(lambda x: x, devices=two, name="f"), np.ones((3, 3), np.float32))
+        signature(sw.pmap(lambda x: x, devices=two, name="f"), np.ones((3, 3), np.float32))
 
 
-def test_pmap_knows_its_axis_by_name() -> None:
+def test_the_axis_name_of_pmap_is_known_inside() -> None:
     f = sw.pmap(lambda x: x - pmean(x, "i"), "i", devices=two, name="f")
-    found = look(f, np.array([1.0, 3.0], np.float32))
+    found = signature(f, np.array([1.0, 3.0], np.float32))
     assert found.evaluate is not None
     assert np.asarray(found.evaluate([np.array([1.0, 3.0], np.float32)])[0]).tolist() == [-1.0, 1.0]
     assert found.collective
@@ -178,29 +184,29 @@ def test_pmap_knows_its_axis_by_name() -> None:
         lambda x: "1ms",
     ],
 )
-def test_pmap_with_an_axis_name_waits_for_its_peers_whatever_it_is_said_to_cost(cost: Any) -> None:
+def test_pmap_with_an_axis_name_always_waits_for_its_peers(cost: Any) -> None:
     f = sw.pmap(lambda x: lax.psum(x, "i"), "i", devices=two, cost=cost, name="f")
-    assert look(f, VECTOR[:2]).collective
+    assert signature(f, VECTOR[:2]).collective
     alone = sw.pmap(lambda x: lax.psum(x, "i"), "i", devices=1, cost=cost, name="f")
-    assert not look(alone, VECTOR[:1]).collective, "there is nobody to wait for"
+    assert not signature(alone, VECTOR[:1]).collective, "there is no peer to wait for"
 
 
 @pytest.mark.parametrize("cost", ["1ms", Cost.stated(1000), Cost.from_recorded(1000)])
-def test_a_duration_does_not_tell_that_a_function_has_no_collectives(cost: Any) -> None:
-    """Which the compiler may put in: this one needs an all-reduce."""
+def test_a_stated_duration_does_not_mean_that_a_function_has_no_collectives(cost: Any) -> None:
+    """The compiler may add them: this function needs an all-reduce."""
     split = two.sharding("x")
     f = sw.jit(lambda x: x.sum(), devices=two, in_shardings=split, cost=cost, name="f")
-    assert look(f, VECTOR).collective
-    assert not look(
+    assert signature(f, VECTOR).collective
+    assert not signature(
         sw.jit(lambda x: x, devices=two, cost=cost, collective=False, name="f"), VECTOR
     ).collective
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_collectives_that_stand_in_a_function_are_seen_whatever_a_compiler_found_elsewhere(
+def test_collectives_written_in_a_function_are_seen_whatever_its_cost_says(
     check: bool,
 ) -> None:
-    """A cost may have been compiled for one device, or of another function."""
+    """A cost may have been compiled for one device, or for another function."""
     nothing = Kernel("f", 1000, source="tpu-compiler")
 
     def waits(exchange: Any) -> bool:
@@ -210,7 +216,7 @@ def test_collectives_that_stand_in_a_function_are_seen_whatever_a_compiler_found
         looped = sw.jit(
             lambda x: lax.fori_loop(0, 2, lambda _, y: inside(y), x), devices=two, cost=nothing, name="f"
         )
-        return look(looped, VECTOR).collective
+        return signature(looped, VECTOR).collective
 
     assert waits(lambda x: x + lax.psum(x, "x"))
     assert waits(lambda x: x * lax.pmax(x, "x"))
@@ -220,18 +226,18 @@ def test_collectives_that_stand_in_a_function_are_seen_whatever_a_compiler_found
     assert not waits(lambda x: x + 1 + lax.axis_index("x"))
 
 
-def test_pmap_without_an_axis_name_waits_for_nobody() -> None:
-    assert not look(sw.pmap(lambda x: x, devices=two, name="f"), VECTOR[:2]).collective
+def test_pmap_without_an_axis_name_waits_for_no_peer() -> None:
+    assert not signature(sw.pmap(lambda x: x, devices=two, name="f"), VECTOR[:2]).collective
 
 
-def test_what_all_copies_share_is_not_mapped() -> None:
+def test_arguments_that_all_copies_share_are_not_mapped() -> None:
     f = sw.pmap(lambda w, x: w * x, devices=two, in_axes=(None, 0), name="f")
-    assert look(f, 2.0, VECTOR[:2]).expects == (Sharding(), Sharding(((0,),)))
+    assert signature(f, 2.0, VECTOR[:2]).expects == (Sharding(), Sharding(((0,),)))
 
 
 def test_pmap_has_static_arguments() -> None:
     f = sw.pmap(lambda x, n: x**n, devices=two, static_broadcasted_argnums=1, name="f")
-    found = look(f, VECTOR[:2], 3)
+    found = signature(f, VECTOR[:2], 3)
     assert found.evaluate is not None
     assert np.asarray(found.evaluate([VECTOR[:2]])[0]).tolist() == [0.0, 1.0]
 
@@ -239,26 +245,26 @@ def test_pmap_has_static_arguments() -> None:
 # --- synthetic ----------------------------------------------------------------------------------------------
 
 
-def test_a_synthetic_computation_is_its_cost() -> None:
+def test_a_synthetic_computation_has_the_stated_cost() -> None:
     step = sw.synthetic("step", devices=two, duration="330us", allreduce=["4B", "1KiB"], temp="1MiB")
     reduces = (Collective("all-reduce", 4), Collective("all-reduce", 1024))
     assert step.kernel == Kernel("step", 330_000, reduces, temp=1 << 20)
 
 
-def test_a_synthetic_computation_makes_what_it_is_given() -> None:
+def test_a_synthetic_computation_returns_the_types_of_its_arguments() -> None:
     step = sw.synthetic("step", devices=two, duration="1us")
-    found = look(step, {"a": VECTOR, "b": [VECTOR[:2]]})
+    found = signature(step, {"a": VECTOR, "b": [VECTOR[:2]]})
     assert found.outputs == (aval((4,), "float32"), aval((2,), "float32"))
     assert found.out_names == ("a", "b.0")
-    assert look(step).outputs == (aval((), "float32"),), "of nothing, something to wait for"
+    assert signature(step).outputs == (aval((), "float32"),), "without arguments, a result to wait for"
 
 
-def test_a_synthetic_computation_makes_what_it_is_told() -> None:
+def test_a_synthetic_computation_returns_the_stated_types() -> None:
     shape = aval((2, 2), "float32").abstract()
     fixed = sw.synthetic("f", devices=two, duration="1us", out=shape)
-    assert look(fixed, VECTOR).outputs == (aval((2, 2), "float32"),)
+    assert signature(fixed, VECTOR).outputs == (aval((2, 2), "float32"),)
     first = sw.synthetic("f", devices=two, duration="1us", out=lambda a, b: a)
-    assert look(first, VECTOR, VECTOR[:2]).outputs == (aval((4,), "float32"),)
+    assert signature(first, VECTOR, VECTOR[:2]).outputs == (aval((4,), "float32"),)
 
 
 @pytest.mark.parametrize(
@@ -270,6 +276,6 @@ def test_a_synthetic_computation_makes_what_it_is_told() -> None:
         ({"duration": "1us", "temp": "much"}, "write a size with its unit"),
     ],
 )
-def test_a_cost_that_is_none_is_refused(wrong: dict[str, Any], said: str) -> None:
+def test_an_invalid_cost_is_refused(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises((ValueError, sw.errors.Impossible), match=said):
         sw.synthetic("step", devices=two, **wrong)

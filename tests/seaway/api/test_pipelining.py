@@ -1,4 +1,4 @@
-"""`sw.pipeline`: the loss and gradients are those of the whole model; schedules are orders; mistakes are named."""
+"""`sw.pipeline`: loss and gradients are those of the whole model, schedules are orders, mistakes are named."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def check(step: Any) -> None:
 
 
 @pytest.mark.parametrize(("schedule", "microbatches"), [("gpipe", 1), ("gpipe", 3), ("1f1b", 3), ("1f1b", 6)])
-def test_it_is_the_whole_models_step(schedule: str, microbatches: int) -> None:
+def test_a_pipelined_step_equals_a_step_of_the_whole_model(schedule: str, microbatches: int) -> None:
     slices = [sw.slice(devices=2, name=f"s{number}") for number in range(3)]
     step = sw.pipeline(
         list(zip((first, middle, last), slices, strict=True)), schedule=schedule, microbatches=microbatches
@@ -81,7 +81,7 @@ def test_stages_may_split_their_data_and_parameters() -> None:
 
 
 @pytest.mark.full
-def test_real_devices_of_two_islands_give_the_same() -> None:
+def test_real_devices_of_two_islands_give_the_same_result() -> None:
     islands = [sw.slice(devices=1, island=f"i{number}") for number in (0, 1, 1)]
     step = sw.pipeline(list(zip((first, middle, last), islands, strict=True)), microbatches=3)
     with sw.local(hosts=1, islands=2, devices_per_host=1):
@@ -103,7 +103,7 @@ def test_one_stage_is_a_step_with_accumulated_gradients() -> None:
 
 
 def test_1f1b_keeps_fewer_activations_than_gpipe() -> None:
-    """As the order of the program has them: at most as many as there are stages behind, against all."""
+    """In the program's order, it keeps at most as many as there are later stages, and GPipe keeps all."""
     slices = [sw.slice(devices=1, name=f"s{number}") for number in range(4)]
     stages = [*((middle, each) for each in slices[:-1]), (lambda w, x: jnp.sum(middle(w, x)), slices[-1])]
 

@@ -29,7 +29,7 @@ if __name__ == "__main__":
 
 @pytest.fixture(autouse=True)
 def _as_it_was() -> Iterator[None]:
-    """The command takes over what belongs to a process."""
+    """Restore `sys.modules`, `sys.argv` and `sys.path`, which the command changes."""
     main_module, argv, path = sys.modules["__main__"], sys.argv, list(sys.path)
     yield
     sys.modules["__main__"], sys.argv, sys.path[:] = main_module, argv, path
@@ -46,7 +46,9 @@ def simulate(program: Path, *options: str) -> int:
     return main(["simulate", str(program), "--cluster", "B", "--hosts", "1", *options])
 
 
-def test_a_program_runs_as_main_and_is_reported(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_runs_as_main_and_a_report_follows(
+    program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert simulate(program) == 0
     said = capsys.readouterr().out
     assert said.startswith("done True True\n")
@@ -55,7 +57,9 @@ def test_a_program_runs_as_main_and_is_reported(program: Path, capsys: pytest.Ca
     assert "3 runs, 3 gangs" in said
 
 
-def test_its_own_arguments_come_behind_two_dashes(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_programs_own_arguments_follow_two_dashes(
+    program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert simulate(program, "--", "5") == 0
     assert "5 gangs" in capsys.readouterr().out
 
@@ -67,7 +71,7 @@ def test_copies_are_clients(program: Path, capsys: pytest.CaptureFixture[str]) -
     assert [f"work-{n}" in said for n in range(3)] == [True] * 3
 
 
-def test_weights_say_how_many_clients(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_weights_set_the_number_of_clients(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert simulate(program, "--policy", "stride:1,2,4,8") == 0
     said = capsys.readouterr().out
     assert said.count("done") == 4
@@ -80,7 +84,7 @@ def test_options_of_a_policy_are_no_weights(program: Path, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize("policy", ["mine_cli:Mine", "mine_cli.py:Mine", "FOLDER/mine_cli.py:Mine"])
-def test_a_policy_is_ones_own(
+def test_a_users_own_policy_can_be_given(
     policy: str, program: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (program.parent / "mine_cli.py").write_text(
@@ -92,10 +96,10 @@ def test_a_policy_is_ones_own(
     assert simulate(program, "--policy", policy.replace("FOLDER", str(program.parent)), "--clients", "2") == 0
     said = capsys.readouterr().out
     assert said.count("done") == 2
-    assert "asked\n" in said, "it is what decides"
+    assert "asked\n" in said, "the policy decides"
 
 
-def test_a_policy_that_fails_is_heard_of(program: Path) -> None:
+def test_a_policy_that_fails_is_reported(program: Path) -> None:
     mine = program.parent / "mine.py"
     mine.write_text(
         "import seaway as sw\n\n\nclass Mine(sw.policies.Policy):\n    def pick(self, ready, now):\n        1 / 0\n"
@@ -111,7 +115,7 @@ def test_a_policy_that_fails_is_heard_of(program: Path) -> None:
     [("import seaway as sw\nwith sw.simulate('B', hosts=1) as s: pass\n", 0), ("", 0), ("x = y", 1)],
 )
 @pytest.mark.parametrize("options", [(), ("--quiet",)])
-def test_a_program_that_runs_nothing_here_is_told_so(
+def test_a_program_that_runs_nothing_in_the_session_is_told_so(
     text: str, code: int, options: tuple[str, ...], program: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program.write_text(text)
@@ -121,12 +125,14 @@ def test_a_program_that_runs_nothing_here_is_told_so(
     assert said == asked if code == 0 else asked not in said
 
 
-def test_a_program_that_runs_something_is_not(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_that_runs_something_gets_no_such_message(
+    program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert simulate(program) == 0
     assert capsys.readouterr().err == ""
 
 
-def test_what_happened_is_kept(program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_trace_can_be_kept(program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from seaway.trace import Trace
 
     kept = [tmp_path / "trace", tmp_path / "plot.svg", tmp_path / "perfetto.json"]
@@ -136,7 +142,9 @@ def test_what_happened_is_kept(program: Path, tmp_path: Path, capsys: pytest.Cap
     assert "wrote 3 files" in capsys.readouterr().out
 
 
-def test_what_a_program_raises_is_shown_as_its_own(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_exception_of_the_program_is_shown_as_its_own(
+    program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     program.write_text("def inner():\n    raise KeyError('mine')\n\ninner()\n")
     assert simulate(program) == 1
     said = capsys.readouterr().err
@@ -144,7 +152,7 @@ def test_what_a_program_raises_is_shown_as_its_own(program: Path, capsys: pytest
     assert said.splitlines()[1].endswith('work.py", line 4, in <module>')
 
 
-def test_an_exit_code_is_the_programs(program: Path) -> None:
+def test_the_exit_code_is_the_programs(program: Path) -> None:
     program.write_text("raise SystemExit(7)")
     assert simulate(program, "--quiet") == 7
     program.write_text("raise SystemExit")
@@ -158,7 +166,9 @@ def test_partial_results_survive_an_interrupt(program: Path, capsys: pytest.Capt
     assert "3 gangs" in said
 
 
-def test_stand_ins_and_costs_are_options(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stand_ins_and_costs_can_be_given_as_options(
+    program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     program.write_text(PROGRAM + "    print(float(x))\n")
     assert simulate(program, "--value", "step=2.5", "--quiet") == 0
     assert capsys.readouterr().out.endswith("2.5\n")
@@ -176,20 +186,20 @@ def test_stand_ins_and_costs_are_options(program: Path, capsys: pytest.CaptureFi
         (["--costs", "cheap"], "costs='cheap'"),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_invalid_options_are_refused(
     program: Path, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert simulate(program, *options) == 1
     assert said in capsys.readouterr().err
 
 
-def test_a_program_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_program_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "other.py").touch()
     assert main(["simulate", str(tmp_path / "work.py")]) == 1
     assert "there is other.py" in capsys.readouterr().err
 
 
-def test_it_is_a_module_that_runs(program: Path) -> None:
+def test_the_command_runs_as_a_module(program: Path) -> None:
     command = [sys.executable, "-m", "seaway", "simulate", str(program), "--cluster", "B", "--hosts", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "3 gangs" in done.stdout

@@ -53,8 +53,8 @@ OPTIONS: dict[str, Any] = {
 }
 ARGS = (WEIGHTS, S((BATCH, WIDTH), jnp.bfloat16))
 
-# forwards two products a layer; backwards four, but for the gradient of what goes into the first layer, which XLA
-# computes all the same, as the loop's body is one for all layers
+# forwards two products a layer; backwards four, except for the gradient of the first layer's input, which XLA computes
+# nevertheless, because the loop's body is one for all layers
 FLOPS = 3 * LAYERS * 2 * 2 * BATCH * WIDTH * HIDDEN / 32
 
 
@@ -71,14 +71,14 @@ def test_a_roofline_of_a_sharded_training_step() -> None:
     }
     weights = 2 * LAYERS * WIDTH * HIDDEN // 4 * 2
     assert cost.memory.argument == weights + rows * WIDTH * 2
-    assert cost.memory.alias == weights, "what is donated is overwritten"
+    assert cost.memory.alias == weights, "donated memory is overwritten"
     assert cost.duration >= cost.flops / 61.5e12 * 1e9
     assert any("a bound" in note for note in cost.notes)
     again = roofline_costs(step, ARGS, topology="v3:4x4", timeout=0.01, **OPTIONS)
     assert again == cost, "from the cache, within no time"
 
 
-def test_a_roofline_of_one_device_that_exchanges_nothing() -> None:
+def test_a_roofline_of_one_device_has_no_collectives() -> None:
     cost = roofline_costs(
         lambda x: x @ x, (S((512, 512), jnp.float32),), topology="v4-64", efficiency=0.5, name="square"
     )
@@ -97,7 +97,7 @@ def lowered(fn: Any = step, args: Any = ARGS, **options: Any) -> Any:
     return lower(fn, args, platform="tpu", **({**OPTIONS, **options}))
 
 
-def test_the_same_computation_has_the_same_digest_wherever_it_is_written() -> None:
+def test_the_digest_of_a_computation_does_not_depend_on_where_it_is_written() -> None:
     def other(weights: Any, x: Any) -> Any:
         return step(weights, x)
 
@@ -113,7 +113,7 @@ def test_the_same_computation_has_the_same_digest_wherever_it_is_written() -> No
     assert len(digests) == 5
 
 
-def test_the_mesh_may_come_with_the_arguments() -> None:
+def test_the_mesh_may_come_from_the_arguments() -> None:
     mesh = jax.sharding.AbstractMesh((4,), ("x",))
     x = S((8, 8), jnp.float32, sharding=jax.sharding.NamedSharding(mesh, P("x")))
     found = lower(jnp.sum, (x,), platform="tpu")
@@ -126,7 +126,7 @@ def test_arguments_may_be_arrays_and_numbers() -> None:
     assert arrays.digest == shapes.digest, "their contents do not matter"
 
 
-def test_constraints_inside_may_name_axes_alone() -> None:
+def test_constraints_inside_a_function_may_name_axes_alone() -> None:
     def fn(x: Any) -> Any:
         constrain: Any = jax.lax.with_sharding_constraint
         return constrain(x @ x.T, P("data", "model")).sum()
@@ -148,12 +148,12 @@ def test_constraints_inside_may_name_axes_alone() -> None:
         ({"donate": 2}, "donate names argument 2; there are 2"),
     ],
 )
-def test_what_does_not_fit_is_named(options: dict[str, Any], says: str) -> None:
+def test_arguments_that_do_not_fit_are_named(options: dict[str, Any], says: str) -> None:
     with pytest.raises(CostError, match=says):
         lowered(**options)
 
 
-def test_a_mistake_in_the_users_function_is_the_users_to_see() -> None:
+def test_a_mistake_in_the_users_function_is_raised_unchanged() -> None:
     with pytest.raises(TypeError, match="dot_general"):
         lowered(lambda x: x @ x, (S((3, 4), jnp.float32),), in_shardings=None, out_shardings=None)
 
@@ -173,7 +173,7 @@ def test_a_mistake_in_the_users_function_is_the_users_to_see() -> None:
         ("v5e:1x1", "v5e:1x1", 1),
     ],
 )
-def test_a_topology_has_its_devices(name: str, compiler: str, devices: int) -> None:
+def test_a_topology_has_all_of_its_devices(name: str, compiler: str, devices: int) -> None:
     found = find(name)
     assert (found.name, found.devices) == (compiler, devices)
 
@@ -188,18 +188,18 @@ def test_a_topology_has_its_devices(name: str, compiler: str, devices: int) -> N
         ("v5e:0x4", "a v5e has 2 axes"),
     ],
 )
-def test_a_topology_that_is_none_names_one_that_is(name: str, says: str) -> None:
+def test_an_invalid_topology_is_refused_with_a_valid_example(name: str, says: str) -> None:
     with pytest.raises(CostError, match=says):
         tpu_costs(step, ARGS, topology=name, **OPTIONS)
 
 
-def test_examples_have_the_devices_that_were_asked_for() -> None:
+def test_the_suggested_examples_have_the_requested_number_of_devices() -> None:
     for generation in ("v3", "v4", "v5e", "v5p", "v6e", "7x"):
         for devices in (8, 32, 128, 512, 2048):
             assert find(example(generation, devices)).devices == devices
 
 
-def test_a_mesh_that_does_not_fill_the_topology_names_one_that_it_would() -> None:
+def test_a_mesh_that_does_not_fill_the_topology_is_refused_with_one_that_does() -> None:
     with pytest.raises(
         CostError, match="mesh has 32 devices and topology 'v3:8x8' has 128; for 32 take 'v3:4x4'"
     ):
@@ -222,7 +222,7 @@ def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     monkeypatch.setattr(compiling, "CHILD", script)
 
 
-def test_a_compiler_that_dies_is_an_error_with_its_last_words(
+def test_a_compiler_that_dies_is_an_error_with_its_last_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dying = (
@@ -269,7 +269,7 @@ def test_without_libtpu_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatc
             tpu_costs(step, ARGS, topology="v3:4x4", **OPTIONS)
 
 
-def test_costs_takes_what_there_is_and_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_costs_uses_the_available_compiler_and_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     absent(monkeypatch)
     cost = costs(lambda x: x @ x, (S((64, 64), jnp.float32),), topology="v5e:2x2")
     assert cost.source == "roofline"

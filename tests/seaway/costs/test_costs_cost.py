@@ -48,13 +48,13 @@ def test_a_synthetic_computation_is_a_time_and_its_collectives() -> None:
     )
 
 
-def test_many_in_one_are_so_many_times_each() -> None:
+def test_several_computations_in_one_cost_so_many_times_each() -> None:
     fused = synthetic("2us", allreduce="4B", count=128).kernel
     assert fused.duration == 256_000
     assert fused.collectives == (Collective("all-reduce", 4, (), 128),)
 
 
-def test_a_recorded_time_is_taken_as_it_is() -> None:
+def test_a_recorded_time_is_used_unchanged() -> None:
     cost = Cost.from_recorded(1234, "layer")
     assert (cost.kernel.duration, cost.kernel.source, cost.kernel.name) == (1234, "recorded", "layer")
     for wrong in (-1, 1.5, True, "3us"):
@@ -70,14 +70,14 @@ def test_a_count_below_one_is_refused() -> None:
 # --- choosing -------------------------------------------------------------------------------------------
 
 
-def test_another_estimate_can_be_taken() -> None:
+def test_another_estimate_can_be_chosen() -> None:
     assert MADE.using("cycles").kernel.duration == 7_878_000
     assert MADE.using("cycles").used == "cycles"
     with pytest.raises(CostError, match="there is: blend, cycles, roofline"):
         MADE.using("optimal")
 
 
-def test_a_time_can_be_scaled_and_says_so() -> None:
+def test_a_time_can_be_scaled_and_the_cost_says_so() -> None:
     half = MADE.scaled(0.5)
     assert half.duration == 3_013_000
     assert [one.hidden for one in MADE.collectives] == [1200, *[0] * (len(MADE.collectives) - 1)]
@@ -90,8 +90,8 @@ def test_a_time_can_be_scaled_and_says_so() -> None:
         MADE.scaled(0)
 
 
-def test_what_the_compiler_hides_behind_work_is_not_paid_for() -> None:
-    """On the links that the slice has: where they are quick enough, the collective costs nothing more."""
+def test_collectives_that_the_compiler_hides_behind_work_cost_nothing() -> None:
+    """This holds on the links of the slice: if they are fast enough, the collective adds no time."""
     setup = load("v5e-64")
     island, chip = setup.cluster.islands[0], setup.chips[0]
 
@@ -108,7 +108,7 @@ def test_what_the_compiler_hides_behind_work_is_not_paid_for() -> None:
     assert takes(each) == takes(2 * each) == 1_000_000
 
 
-def test_estimates_that_differ_by_more_than_two_are_pointed_out() -> None:
+def test_estimates_that_differ_by_more_than_a_factor_of_two_are_pointed_out() -> None:
     assert disagreement({"blend": 2_000, "cycles": 3_900}) == ""
     assert "2.5x apart: blend 2 us, cycles 5 us" in disagreement(
         {"blend": 2_000, "cycles": 5_000, "optimal": 3_000}
@@ -117,7 +117,7 @@ def test_estimates_that_differ_by_more_than_two_are_pointed_out() -> None:
     assert disagreement({"blend": 2_000}) == ""
 
 
-def test_it_tells_what_it_is() -> None:
+def test_a_cost_prints_a_description() -> None:
     text = str(MADE)
     for part in ("6.026 ms", "blend, tpu-compiler", "32 devices of v3:4x4", "8 x all-reduce of 4 MiB among 4",
                  "beside 1.2 us of work", "warning: estimates are far apart"):  # fmt: skip
@@ -127,7 +127,7 @@ def test_it_tells_what_it_is() -> None:
 # --- saved ----------------------------------------------------------------------------------------------
 
 
-def test_a_cost_comes_back_from_its_json(tmp_path: Path) -> None:
+def test_a_cost_can_be_read_back_from_its_json(tmp_path: Path) -> None:
     path = tmp_path / "step.json"
     text = MADE.to_json(path)
     assert Cost.from_json(path) == Cost.from_json(str(path)) == Cost.from_json(text) == MADE
@@ -137,12 +137,12 @@ def test_a_cost_comes_back_from_its_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["{}", '{"name": 3}', "{", '{"name":"x","duration":1.5,"used":"u","source":"s"}']
 )
-def test_what_is_no_cost_is_refused(text: str) -> None:
+def test_json_of_anything_else_is_refused(text: str) -> None:
     with pytest.raises(CostError, match="not a saved cost"):
         Cost.from_json(text)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(CostError, match=r"nothing\.json"):
         Cost.from_json(tmp_path / "nothing.json")
 
@@ -156,7 +156,7 @@ def test_a_cost_of_another_format_is_refused() -> None:
 # --- the cache ------------------------------------------------------------------------------------------
 
 
-class Computing:
+class CountedComputation:
     def __init__(self) -> None:
         self.times = 0
 
@@ -171,8 +171,8 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "costs"
 
 
-def test_what_was_found_before_is_not_computed_again() -> None:
-    compute = Computing()
+def test_a_cached_cost_is_not_computed_again() -> None:
+    compute = CountedComputation()
     first = costs_cache.cost("key", "step", compute)
     again = costs_cache.cost("key", "another name", compute)
     assert compute.times == 1
@@ -183,24 +183,27 @@ def test_what_was_found_before_is_not_computed_again() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b'{"name": "x"}', b"null"])
-def test_a_corrupt_file_is_as_if_it_were_not_there(own_cache: Path, content: bytes) -> None:
-    compute = Computing()
+def test_a_corrupt_cache_file_counts_as_missing(own_cache: Path, content: bytes) -> None:
+    compute = CountedComputation()
     costs_cache.cost("key", "step", compute)
     (own_cache / "key.json").write_bytes(content)
     assert costs_cache.cost("key", "step", compute) == MADE
     assert compute.times == 2
-    assert costs_cache.cost("key", "step", compute) == MADE, "and it was mended"
+    assert costs_cache.cost("key", "step", compute) == MADE, "the file was repaired"
     assert compute.times == 2
 
 
 def test_a_cache_that_cannot_be_written_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SEAWAY_CACHE", str(tmp_path / "file"))
-    assert costs_cache.cost("key", "step", Computing()) == MADE
+    assert costs_cache.cost("key", "step", CountedComputation()) == MADE
 
 
-def test_many_may_write_the_same_at_once(own_cache: Path) -> None:
-    writers = [threading.Thread(target=costs_cache.cost, args=("key", "step", Computing())) for _ in range(8)]
+def test_many_processes_may_write_the_same_entry_at_once(own_cache: Path) -> None:
+    writers = [
+        threading.Thread(target=costs_cache.cost, args=("key", "step", CountedComputation()))
+        for _ in range(8)
+    ]
     for writer in writers:
         writer.start()
     for writer in writers:
@@ -209,7 +212,7 @@ def test_many_may_write_the_same_at_once(own_cache: Path) -> None:
     assert Cost.from_json(own_cache / "key.json") == MADE
 
 
-def test_the_cache_is_where_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_lies_where_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SEAWAY_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert costs_cache.folder() == tmp_path / "xdg" / "seaway" / "costs"

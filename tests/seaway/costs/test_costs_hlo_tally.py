@@ -1,4 +1,4 @@
-"""All of a computation added up: loops, branches, collectives in all their dresses, and what runs beside them."""
+"""The cost of a whole computation: loops, branches, collectives in all their forms, and what runs beside them."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ ADD = """%add (l: f32[], r: f32[]) -> f32[] {
 """
 
 
-def of(body: str, called: str = "", devices: int = 8, *, fused: bool = True) -> Tally:
+def tally_of(body: str, called: str = "", devices: int = 8, *, fused: bool = True) -> Tally:
     header = f"HloModule m, is_scheduled=true, num_partitions={devices}"
     text = f"{header}\n{ADD}{called}\nENTRY %main () -> f32[] {{\n{body}}}\n"
     return tally(parse(text), RATES, fused=fused)
@@ -36,9 +36,9 @@ PRODUCT = """%product (p: f32[{n},{n}], q: f32[{n},{n}]) -> f32[{n},{n}] {{
 """
 
 
-def test_a_product_that_arithmetic_bounds_costs_the_compilers_cycles() -> None:
+def test_a_compute_bound_product_costs_the_compilers_cycles() -> None:
     n = 8192  # 1.1e12 flops: a second; 3 matrices of 268 MB: 0.8 s
-    found = of(
+    found = tally_of(
         f"  %a = f32[{n},{n}] parameter(0)\n"
         f"  ROOT %x = f32[{n},{n}] fusion(%a, %a), kind=kOutput, calls=%product, {cycles(1_300_000_000)}\n",
         PRODUCT.format(n=n),
@@ -48,13 +48,13 @@ def test_a_product_that_arithmetic_bounds_costs_the_compilers_cycles() -> None:
     assert found.flops == 2 * n**3
 
 
-def test_what_memory_bounds_costs_its_bytes_whatever_the_compiler_says() -> None:
-    found = of(f"  %a = f32[1000] parameter(0)\n  ROOT %x = f32[1000] negate(%a), {cycles(50_000)}\n")
+def test_a_memory_bound_operation_costs_its_bytes_whatever_the_compiler_says() -> None:
+    found = tally_of(f"  %a = f32[1000] parameter(0)\n  ROOT %x = f32[1000] negate(%a), {cycles(50_000)}\n")
     assert found.cycles == pytest.approx(50_000)
     assert found.blend == found.roofline == pytest.approx(8_000)
 
 
-def test_a_vector_unit_bounds_what_moves_little() -> None:
+def test_the_vector_unit_bounds_operations_that_move_little() -> None:
     body = "  %a = f32[1000]{0:S(1)} parameter(0)\n  ROOT %x = f32[1000]{0:S(1)} exponential(%a)\n"
     text = f"HloModule m\nENTRY %main () -> f32[] {{\n{body}}}\n"
     assert tally(parse(text), RATES).blend == 0
@@ -63,9 +63,9 @@ def test_a_vector_unit_bounds_what_moves_little() -> None:
     )  # an exponential is about 8 plain operations
 
 
-def test_a_copy_started_early_costs_what_is_left_of_it_when_waited_for() -> None:
+def test_a_copy_that_starts_early_costs_only_the_time_that_is_waited_for_it() -> None:
     def waiting(work: int) -> float:
-        return of(
+        return tally_of(
             "  %a = f32[1000] parameter(0)\n"
             f"  %b = f32[{work}] parameter(1)\n"
             "  %s = (f32[1000]{0:S(1)}, f32[1000], u32[]{:S(2)}) copy-start(%a)\n"
@@ -95,30 +95,30 @@ LOOP = """%body (p: (s32[], f32[1000])) -> (s32[], f32[1000]) {
 """
 
 
-def test_a_loops_body_counts_as_often_as_it_runs() -> None:
+def test_the_body_of_a_loop_counts_as_often_as_it_runs() -> None:
     while_ = "while(%t), condition=%condition, body=%body"
     body = (
         "  %z = s32[] constant(0)\n  %a = f32[1000] parameter(0)\n  %t = (s32[], f32[1000]) tuple(%z, %a)\n"
         f"  ROOT %w = (s32[], f32[1000]) {while_}, "
     )
-    found = of(body + 'backend_config={"known_trip_count":{"n":"5"}}\n', LOOP)
+    found = tally_of(body + 'backend_config={"known_trip_count":{"n":"5"}}\n', LOOP)
     assert found.blend == pytest.approx(5 * 8_000)
     assert found.once_moved == pytest.approx(8_000)
     assert found.collectives() == (HloCollective("all-reduce", 4000, ((4, 1),), 4, count=5),)
     assert found.unknown_loops == ()
 
-    unknown = of(body + "metadata={}\n", LOOP)
+    unknown = tally_of(body + "metadata={}\n", LOOP)
     assert unknown.unknown_loops == ("w",)
     assert unknown.blend == pytest.approx(8_000)
 
 
-def test_of_branches_the_costliest_counts() -> None:
+def test_the_costliest_of_several_branches_counts() -> None:
     branches = "".join(
         f"%{name} (p: f32[{size}]) -> f32[] {{\n"
         f"  %p = f32[{size}] parameter(0)\n  ROOT %r = f32[{size}] negate(%p)\n}}\n"
         for name, size in (("short", 10), ("long", 1000))
     )
-    found = of(
+    found = tally_of(
         "  %c = s32[] parameter(0)\n  %a = f32[10] parameter(1)\n  %b = f32[1000] parameter(2)\n"
         "  ROOT %x = f32[] conditional(%c, %a, %b), branch_computations={%short, %long}\n",
         branches,
@@ -126,8 +126,8 @@ def test_of_branches_the_costliest_counts() -> None:
     assert found.blend == pytest.approx(8_000)
 
 
-def test_a_call_of_which_nothing_is_known_is_named() -> None:
-    found = of(
+def test_an_unknown_call_is_named() -> None:
+    found = tally_of(
         '  %a = f32[10] parameter(0)\n  ROOT %x = f32[10] custom-call(%a), custom_call_target="mine"\n'
     )
     assert found.silent == ("mine",)
@@ -162,19 +162,19 @@ def test_a_call_of_which_nothing_is_known_is_named() -> None:
         ),
     ],
 )
-def test_each_kind_with_its_bytes_and_groups(line: str, exchange: HloCollective) -> None:
-    assert of(f"  %a = f32[100] parameter(0)\n  ROOT %x = {line}\n").collectives() == (exchange,)
+def test_each_kind_of_collective_has_its_bytes_and_groups(line: str, exchange: HloCollective) -> None:
+    assert tally_of(f"  %a = f32[100] parameter(0)\n  ROOT %x = {line}\n").collectives() == (exchange,)
 
 
 def test_groups_of_one_exchange_nothing() -> None:
-    found = of(
+    found = tally_of(
         "  %a = f32[9] parameter(0)\n  ROOT %x = f32[9] all-reduce(%a), replica_groups=[8,1]<=[8], to_apply=%add\n"
     )
     assert found.collectives() == ()
 
 
-def test_one_that_is_begun_and_ended_counts_once_with_the_work_between() -> None:
-    found = of(
+def test_a_collective_with_start_and_done_counts_once_with_the_work_between() -> None:
+    found = tally_of(
         "  %a = f32[1000] parameter(0)\n"
         "  %s = (f32[1000], f32[8000]) all-gather-start(%a), replica_groups={}, dimensions={0}\n"
         "  %w = f32[1000] negate(%a)\n"
@@ -185,8 +185,8 @@ def test_one_that_is_begun_and_ended_counts_once_with_the_work_between() -> None
 
 
 def test_a_nanosecond_of_work_hides_one_nanosecond_of_collectives() -> None:
-    """They share the links: while two are under way, each has half of what is computed meanwhile."""
-    found = of(
+    """Collectives share the links: while two are under way, each hides behind half of the work."""
+    found = tally_of(
         "  %a = f32[1000] parameter(0)\n"
         "  %b = f32[500] parameter(1)\n"
         "  %s = (f32[1000], f32[8000]) all-gather-start(%a), replica_groups={}, dimensions={0}\n"
@@ -203,8 +203,8 @@ def test_a_nanosecond_of_work_hides_one_nanosecond_of_collectives() -> None:
     assert long.hidden + short.hidden == found.blend
 
 
-def test_one_that_ends_elsewhere_counts_all_the_same() -> None:
-    found = of(
+def test_a_collective_that_ends_in_another_computation_counts_too() -> None:
+    found = tally_of(
         "  %a = f32[1000] parameter(0)\n"
         "  %s = (f32[1000], f32[8000]) all-gather-start(%a), replica_groups={}, dimensions={0}\n"
         "  ROOT %w = f32[1000] negate(%a)\n"
@@ -220,9 +220,9 @@ WRAPPED = """%wrapped (p: f32[1000]) -> f32[125] {
 
 
 @pytest.mark.parametrize(("start", "done"), [("async-start", "async-done"), ("call-start", "call-done")])
-def test_one_begun_in_a_computation_of_its_own_counts_too(start: str, done: str) -> None:
+def test_a_collective_that_starts_in_a_computation_of_its_own_counts_too(start: str, done: str) -> None:
     role = "calls" if start == "async-start" else "to_apply"
-    found = of(
+    found = tally_of(
         "  %a = f32[1000] parameter(0)\n"
         f"  %s = ((f32[1000]), f32[125], u32[]) {start}(%a), {role}=%wrapped\n"
         "  %w = f32[1000] negate(%a)\n"
@@ -240,7 +240,7 @@ def test_a_fusion_of_an_all_reduce_and_a_slice_is_a_reduce_scatter() -> None:
   ROOT %s = f32[125] dynamic-slice(%r, %i), dynamic_slice_sizes={125}
 }
 """
-    found = of(
+    found = tally_of(
         "  %a = f32[1000] parameter(0)\n  %i = s32[] parameter(1)\n"
         "  ROOT %x = f32[125] fusion(%a, %i), kind=kCustom, calls=%scatter\n",
         fused,
@@ -248,18 +248,18 @@ def test_a_fusion_of_an_all_reduce_and_a_slice_is_a_reduce_scatter() -> None:
     assert found.collectives() == (HloCollective("reduce-scatter", 4000, (), 8),)
 
 
-def test_before_a_compiler_makes_them_reduce_scatters_are_recognised() -> None:
+def test_reduce_scatters_are_recognised_before_a_compiler_makes_them() -> None:
     body = (
         "  %a = f32[1000] parameter(0)\n  %i = s32[] parameter(1)\n"
         "  %r = f32[1000] all-reduce(%a), replica_groups={}, to_apply=%add\n"
         "  ROOT %x = f32[125] dynamic-slice(%r, %i), dynamic_slice_sizes={125}\n"
     )
-    assert of(body, fused=False).collectives()[0].kind == "reduce-scatter"
-    assert of(body).collectives()[0].kind == "all-reduce"
+    assert tally_of(body, fused=False).collectives()[0].kind == "reduce-scatter"
+    assert tally_of(body).collectives()[0].kind == "all-reduce"
 
 
 def test_a_real_chain_of_fusions_is_one_all_gather_beside_its_product() -> None:
-    """Two products a layer, three layers, 32 chips of a v5e; each layer gathers both weights, and the second's gather
+    """Two products a layer, three layers, 32 chips of a v5e. Each layer gathers both weights, and the second gather
     runs inside the first product, of 37,682 cycles."""
     found = tally(parse(REAL.read_text()), Rates(flops=197e12, bandwidth=819e9, clock=1.5e9))
     weights = 2048 * 8192 // 32 * 2  # bytes of a device's part of either

@@ -14,7 +14,7 @@ REAL = Path(__file__).with_name("hlo") / "async_v5e.txt"
 # --- types ----------------------------------------------------------------------------------------------
 
 
-def test_a_type_has_its_dimensions_and_the_memory_that_it_is_in() -> None:
+def test_a_type_has_its_dimensions_and_its_memory_space() -> None:
     kind, end = parse_type("bf16[64,1024]{1,0:T(8,128)(2,1)S(1)} fusion(", 0)
     assert kind == HloShape("bf16", (64, 1024), space=1)
     assert end == len("bf16[64,1024]{1,0:T(8,128)(2,1)S(1)}")
@@ -22,7 +22,7 @@ def test_a_type_has_its_dimensions_and_the_memory_that_it_is_in() -> None:
     assert main_memory(kind) == 0
 
 
-def test_tuples_nest_and_carry_comments() -> None:
+def test_tuples_nest_and_may_contain_comments() -> None:
     kind, _ = parse_type("((f32[2]{0}, token[]), pred[], /*index=2*/s4[3]{0}) x", 0)
     assert kind == ((HloShape("f32", (2,)), HloShape("token")), HloShape("pred"), HloShape("s4", (3,)))
     assert [shape.dtype for shape in leaves(kind)] == ["f32", "token", "pred", "s4"]
@@ -34,7 +34,7 @@ def test_tuples_nest_and_carry_comments() -> None:
     ]  # three elements of four bits are two bytes
 
 
-def test_an_element_type_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_element_type_is_refused() -> None:
     kind, _ = parse_type("q17[3]", 0)
     with pytest.raises(BadShape, match="q17"):
         main_memory(kind)
@@ -43,7 +43,7 @@ def test_an_element_type_that_nobody_knows_is_refused() -> None:
 # --- operations -----------------------------------------------------------------------------------------
 
 
-def test_operations_are_read_with_or_without_marks_and_types_of_operands() -> None:
+def test_operations_are_read_with_or_without_percent_signs_and_operand_types() -> None:
     marked = parse("HloModule m\n\nENTRY %main (a: f32[2]) -> f32[2] {\n  %a = f32[2]{0} parameter(0)\n"
                    "  ROOT %b = f32[2]{0} add(f32[2]{0} %a, %a), metadata={op_name=\"f(x)\"}\n}\n")  # fmt: skip
     plain = parse(
@@ -55,7 +55,7 @@ def test_operations_are_read_with_or_without_marks_and_types_of_operands() -> No
         assert entry.ops["b"].operands == ("a", "a")
 
 
-def test_an_element_of_a_tuple_may_be_written_with_a_mark_alone() -> None:
+def test_get_tuple_element_may_be_written_without_a_type() -> None:
     text = """HloModule m
     ENTRY %main (p: (s32[], f32[4])) -> f32[4] {
       %p = (s32[], f32[4]{0}) parameter(0)
@@ -67,14 +67,14 @@ def test_an_element_of_a_tuple_may_be_written_with_a_mark_alone() -> None:
     assert entry.ops["p#1"].kind == HloShape("f32", (4,))
 
 
-def test_how_many_devices_it_was_partitioned_for() -> None:
+def test_the_number_of_partitions_is_read() -> None:
     body = "\nENTRY %main () -> f32[] {\n  ROOT %c = f32[] constant(1)\n}\n"
     assert parse("HloModule m, is_scheduled=true, num_partitions=32" + body).devices == 32
     assert parse("HloModule m, replica_count=4, num_partitions=8" + body).devices == 32
     assert parse("HloModule m" + body).devices == 1
 
 
-def test_real_text_is_read_whole() -> None:
+def test_real_text_is_read_completely() -> None:
     text = REAL.read_text()
     module = parse(text)
     assert module.devices == 32
@@ -127,18 +127,18 @@ def test_text_that_is_not_hlo_names_the_line(text: str, says: str) -> None:
         ("mesh['a'=2,'b'=4], device_ids=([8]) {'a'}", 8, [[0, 4], [1, 5], [2, 6], [3, 7]]),
     ],
 )
-def test_groups_are_read_however_they_are_written(text: str, devices: int, groups: list[list[int]]) -> None:
+def test_groups_are_read_in_every_notation(text: str, devices: int, groups: list[list[int]]) -> None:
     assert members(text, devices) == groups
 
 
-def test_a_large_mesh_by_either_axis() -> None:
+def test_groups_of_a_large_mesh_are_read_along_either_axis() -> None:
     assert nested(members("[256,8]<=[2048]", 2048), 2048) == (((8, 1),), True)
     assert nested(members("[8,256]<=[256,8]T(1,0)", 2048), 2048) == (((256, 8),), True)
     assert nested(members("{}", 2048), 2048) == ((), True)
 
 
-def test_a_mesh_whose_devices_are_laid_out_the_other_way_round() -> None:
-    """As libtpu writes it where matrices are split over 16 neighbours: those are the minor axis of the devices."""
+def test_groups_of_a_mesh_with_transposed_devices_are_read() -> None:
+    """As libtpu writes them where matrices are split over 16 neighbours: those are the minor axis of the devices."""
     neighbours = [[16 * row + place for place in range(16)] for row in range(64)]
     text = "mesh['axis_0'=16,'axis_1'=64], device_ids=([64,16]T(1,0)) {'axis_0'}"
     assert members(text, 1024) == neighbours
@@ -150,7 +150,7 @@ def test_a_mesh_whose_devices_are_laid_out_the_other_way_round() -> None:
 
 
 @pytest.mark.parametrize("sub_axes", ["{'axis_0'}", "{'axis_1'}", "{'axis_0','axis_1'}", "{'axis_1':(2)4}"])
-def test_groups_of_an_operation_are_found_among_its_attributes(sub_axes: str) -> None:
+def test_the_groups_of_an_operation_are_found_among_its_attributes(sub_axes: str) -> None:
     groups = f"mesh['axis_0'=4,'axis_1'=8], device_ids=([8,4]T(1,0)) {sub_axes}"
     line = f"channel_id=9, replica_groups={groups}, dimensions={{0}}, use_global_device_ids=true"
     found = ATTRIBUTE.search(line)
@@ -169,7 +169,7 @@ def test_groups_of_an_operation_are_found_among_its_attributes(sub_axes: str) ->
         ("mesh['a'=6] over {'a'}", "in an unknown notation"),
     ],
 )
-def test_groups_that_make_no_sense_are_refused(text: str, says: str) -> None:
+def test_invalid_groups_are_refused(text: str, says: str) -> None:
     with pytest.raises(BadGroups, match=says):
         members(text, 4)
 
@@ -178,14 +178,14 @@ def test_groups_over_two_axes_that_are_not_neighbours_are_nested() -> None:
     assert nested(members("mesh['a'=4,'b'=3,'c'=2] {'a','c'}", 24), 24) == (((4, 6), (2, 1)), True)
 
 
-def test_groups_that_no_strides_describe_are_marked() -> None:
+def test_groups_without_strides_are_marked() -> None:
     _, exact = nested([[0, 1, 5], [2, 3, 4]], 6)
     assert not exact
     _, exact = nested([[0, 1], [2, 4], [3, 5]], 6)
     assert not exact
 
 
-def test_a_permutation_joins_those_that_send_to_each_other() -> None:
+def test_a_permutation_groups_the_devices_that_send_to_each_other() -> None:
     pairs = pairs_of("{0,4},{4,0},{1,5},{5,1},{2,6},{3,7}")
     assert rings(pairs) == [[0, 4], [1, 5], [2, 6], [3, 7]]
     assert nested(rings([(i, (i + 1) % 8) for i in range(8)]), 8) == ((), True)

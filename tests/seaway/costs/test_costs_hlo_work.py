@@ -49,7 +49,7 @@ def test_a_batched_product_as_a_tpu_writes_it_counts_no_padding() -> None:
     assert flops(a, b, convolution) == 8 * 2 * 64 * 16 * 32
 
 
-def test_a_picture_convolved_loses_the_pairs_in_the_padding() -> None:
+def test_padding_of_a_convolution_is_not_counted() -> None:
     a, b = "%a = f32[1,4,4,3] parameter(0)", "%b = f32[3,3,3,5] parameter(1)"
     convolution = (
         "%x = f32[1,4,4,5] convolution(%a, %b), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f"
@@ -58,7 +58,7 @@ def test_a_picture_convolved_loses_the_pairs_in_the_padding() -> None:
     assert flops(a, b, convolution) == 2 * (10 * 10) * 3 * 5
 
 
-def test_products_inside_fusions_count() -> None:
+def test_products_inside_fusions_are_counted() -> None:
     called = """%inner (p: f32[4,8], q: f32[8,2]) -> f32[4,2] {
   %p = f32[4,8] parameter(0)
   %q = f32[8,2] parameter(1)
@@ -80,7 +80,7 @@ def test_an_operation_reads_its_operands_and_writes_its_result() -> None:
     assert moved("%a = f32[100] parameter(0)", "%x = f32[100] add(%a, %a)") == 3 * 400
 
 
-def test_what_is_on_the_chip_is_not_moved() -> None:
+def test_operands_in_on_chip_memory_move_no_bytes() -> None:
     assert moved("%a = f32[100]{0:S(1)} parameter(0)", "%x = f32[100]{0} negate(%a)") == 400
 
 
@@ -106,19 +106,19 @@ UPDATING = """%inner (p: f32[10,100], u: f32[1,100], i: s32[]) -> f32[10,100] {
 """
 
 
-def test_a_fusion_that_slices_reads_the_slice() -> None:
+def test_a_fusion_that_slices_reads_only_the_slice() -> None:
     a, i = "%a = f32[10,100] parameter(0)", "%i = s32[] parameter(1)"
     fusion = "%x = f32[1,100] fusion(%a, %i), kind=kLoop, calls=%inner"
     assert moved(a, i, fusion, called=SLICING) == 400 + 4 + 400
 
 
-def test_a_fusion_that_updates_in_place_writes_the_update() -> None:
+def test_a_fusion_that_updates_in_place_writes_only_the_update() -> None:
     a, u, i = "%a = f32[10,100] parameter(0)", "%u = f32[1,100] parameter(1)", "%i = s32[] parameter(2)"
     fusion = "%x = f32[10,100] fusion(%a, %u, %i), kind=kLoop, calls=%inner"
     assert moved(a, u, i, fusion, called=UPDATING) == 0 + 400 + 4 + 400
 
 
-def test_before_fusion_elementwise_work_rides_along() -> None:
+def test_elementwise_operations_before_fusion_move_no_bytes() -> None:
     a = "%a = f32[100] parameter(0)"
     assert moved(a, "%x = f32[100] add(%a, %a)", fused=False) == 0
     assert moved(a, "%x = f32[] reduce(%a, %a), dimensions={0}", fused=False) == 400 + 400 + 4
@@ -174,20 +174,20 @@ ENTRY %main (a: f32[4], q: s32[]) -> f32[4] {{
         (0, 1_000_001, 7, "LT", 142_858),
     ],
 )
-def test_a_loop_that_counts_runs_as_often_as_it_counts(
+def test_a_counting_loop_runs_as_often_as_its_counter_says(
     start: int, end: int, step: int, direction: str, count: int
 ) -> None:
     assert loop(str(start), f"constant({end})", str(step), direction) == count
 
 
-def test_a_loop_that_the_compiler_counted_is_believed() -> None:
+def test_the_trip_count_of_the_compiler_is_used() -> None:
     stated = ', backend_config={"known_trip_count":{"n":"17"},"known_init_step":{"init":"0","step":"1"}}'
     assert loop("0", "copy(%q)", "1", attributes=stated) == 17
 
 
-def test_a_loop_whose_end_is_an_argument_is_not_known() -> None:
+def test_a_loop_whose_end_is_an_argument_has_an_unknown_count() -> None:
     assert loop("0", "copy(%q)", "1") is None
 
 
-def test_a_loop_that_never_ends_is_not_known() -> None:
+def test_a_loop_that_never_ends_has_an_unknown_count() -> None:
     assert loop("0", "constant(4)", "0") is None

@@ -26,7 +26,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def bytes_by_kind(cost: Cost) -> dict[tuple[str, Any], int]:
-    """Combining collectives changes how many there are, not what they carry."""
+    """Bytes by kind of collective. Combining collectives changes their number, not their bytes."""
     found: dict[tuple[str, Any], int] = {}
     for one in cost.collectives:
         key = (one.kind, one.groups)
@@ -38,7 +38,7 @@ def test_a_training_step_on_32_cores_of_a_v3() -> None:
     cost = tpu_costs(step, ARGS, topology="v3:4x4", **OPTIONS)
     assert (cost.source, cost.used, cost.devices, cost.target) == ("tpu-compiler", "blend", 32, "v3:4x4")
     assert cost.flops == FLOPS, (
-        "the loops are counted as often as they run, without the compiler saying how often"
+        "loops are counted as often as they run, although the compiler does not say how often"
     )
     rows = BATCH // 8
     assert bytes_by_kind(cost) == {
@@ -54,7 +54,7 @@ def test_a_training_step_on_32_cores_of_a_v3() -> None:
 
 
 @pytest.mark.full
-def test_both_ways_agree_on_work_and_on_what_is_exchanged() -> None:
+def test_both_estimates_agree_on_work_and_on_collectives() -> None:
     real = costs(step, ARGS, topology="v3:4x4", **OPTIONS)
     bound = costs(step, ARGS, prefer="roofline", topology="v3:4x4", **OPTIONS)
     assert (real.source, bound.source) == ("tpu-compiler", "roofline")
@@ -90,7 +90,7 @@ def test_loops_scale_and_memory_bounds_do_not_depend_on_the_compilers_cycles() -
 
 
 @pytest.mark.full
-def test_2048_cores() -> None:
+def test_a_program_for_2048_cores_is_compiled() -> None:
     options = OPTIONS | {"mesh": {"data": 256, "model": 8}}
     args = (ARGS[0], S((BATCH * 32, WIDTH), jnp.bfloat16))
     cost = tpu_costs(step, args, topology="v3:32x32", **options)
@@ -101,13 +101,13 @@ def test_2048_cores() -> None:
 
 
 @pytest.mark.full
-def test_what_does_not_fit_says_so() -> None:
+def test_a_program_that_does_not_fit_in_memory_is_an_error() -> None:
     with pytest.raises(TooBig, match="does not fit into the memory of a device of v3:2x2"):
         tpu_costs(lambda x: (x @ x) @ x, (S((65536, 65536), jnp.bfloat16),), topology="v3:2x2")
 
 
 @pytest.mark.full
-def test_nothing_is_printed_and_no_tpu_is_looked_for_in_this_process() -> None:
+def test_the_compiler_prints_nothing_and_looks_for_no_tpu_in_this_process() -> None:
     code = (
         "import jax, jax.numpy as jnp\n"
         "from seaway.costs import tpu_costs\n"
@@ -122,7 +122,7 @@ def test_nothing_is_printed_and_no_tpu_is_looked_for_in_this_process() -> None:
 
 
 @pytest.mark.full
-def test_a_collective_of_each_kind_comes_out_as_it_went_in() -> None:
+def test_a_collective_of_each_kind_is_found_in_the_compiled_program() -> None:
     mesh = jax.sharding.AbstractMesh((4, 8), ("x", "y"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
 
     lax: Any = jax.lax  # untyped, in part

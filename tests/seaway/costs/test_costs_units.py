@@ -22,7 +22,7 @@ from seaway.costs.units import duration, nbytes, show_bytes, show_time
         (42, 42),
     ],
 )
-def test_a_duration_is_whole_nanoseconds(text: str | int, ns: int) -> None:
+def test_a_duration_is_a_whole_number_of_nanoseconds(text: str | int, ns: int) -> None:
     assert duration(text) == ns
 
 
@@ -38,7 +38,7 @@ def test_a_duration_is_whole_nanoseconds(text: str | int, ns: int) -> None:
         (7, 7),
     ],
 )
-def test_a_size_is_whole_bytes(text: str | int, count: int) -> None:
+def test_a_size_is_a_whole_number_of_bytes(text: str | int, count: int) -> None:
     assert nbytes(text) == count
 
 
@@ -58,12 +58,12 @@ def test_a_size_is_whole_bytes(text: str | int, count: int) -> None:
         (1.5, "write a time"),
     ],
 )
-def test_what_is_no_duration_says_what_to_write(text: str, says: str) -> None:
+def test_an_invalid_duration_is_refused_with_what_to_write(text: str, says: str) -> None:
     with pytest.raises(Impossible, match=says):
         duration(text, "step")
 
 
-def test_an_error_names_what_it_is_about() -> None:
+def test_an_error_names_the_option_it_is_about() -> None:
     with pytest.raises(Impossible, match="bandwidth cannot be 'x'"):
         nbytes("x", "bandwidth")
     with pytest.raises(Impossible, match="did you mean 'MiB'"):

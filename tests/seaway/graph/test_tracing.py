@@ -1,4 +1,4 @@
-"""`@sw.program` writes down what Python calls: one node a computation, whatever the number of shards."""
+"""`@sw.program` records what Python calls: one node for each computation, whatever the number of shards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ P: Any = PartitionSpec  # which has no types
 
 
 def lowered(graph: Graph) -> Program:
-    """As a session would have it."""
+    """Lower the program as a session would."""
     names: dict[sw.Slice, str] = {}
     return graph.lower(
         lambda each: names.setdefault(each, f"s{len(names)}"),
@@ -31,7 +31,7 @@ plus = sw.jit(lambda x: x + 1.0, devices=there, name="plus", in_shardings=P("x")
 VECTOR = np.arange(4.0)
 
 
-def test_a_program_is_what_it_calls_in_that_order() -> None:
+def test_a_program_has_its_calls_in_order() -> None:
     @sw.program
     def chain(v: Any) -> Any:
         x = double(v)
@@ -46,13 +46,13 @@ def test_a_program_is_what_it_calls_in_that_order() -> None:
     assert len(program.computations) == 2, "a computation that is called twice is compiled once"
 
 
-def test_the_graph_does_not_grow_with_devices() -> None:
+def test_the_graph_does_not_grow_with_the_number_of_devices() -> None:
     wide = sw.synthetic("wide", devices=2048, duration="1us")
     chain = sw.program(lambda v: wide(wide(v)))
     assert len(lowered(chain.trace(VECTOR)).nodes) == 2
 
 
-def test_what_a_node_wants_of_its_input_is_on_its_own_slice() -> None:
+def test_the_expected_input_of_a_node_is_on_its_own_slice() -> None:
     program = lowered(sw.program(lambda v: plus(double(v)), name="two").trace(VECTOR))
     made, wanted = program.nodes
     assert isinstance(made, Node)
@@ -61,7 +61,7 @@ def test_what_a_node_wants_of_its_input_is_on_its_own_slice() -> None:
     assert (wanted.expects[0].slice, wanted.expects[0].sharding.dims) == (1, ((0,),))
 
 
-def test_any_pytree_goes_in_and_comes_out() -> None:
+def test_any_pytree_can_be_argument_and_result() -> None:
     add = sw.jit(lambda a, b: {"sum": a + b, "both": [a, b]}, devices=here, name="add")
 
     @sw.program
@@ -73,7 +73,7 @@ def test_any_pytree_goes_in_and_comes_out() -> None:
     assert graph.out_names == ("0.0", "0.1", "1.0")
 
 
-def test_it_is_traced_once_for_arguments_that_look_alike() -> None:
+def test_a_program_is_traced_once_for_arguments_of_the_same_type() -> None:
     traced: list[Any] = []
 
     @sw.program
@@ -87,25 +87,25 @@ def test_it_is_traced_once_for_arguments_that_look_alike() -> None:
     assert traced == [(4,), (6,)]
 
 
-def test_a_program_in_a_program_is_part_of_it() -> None:
+def test_a_program_called_in_a_program_becomes_part_of_it() -> None:
     inner = sw.program(lambda v: double(v), name="inner")
     outer = sw.program(lambda v: inner(inner(v)), name="outer")
     assert len(outer.trace(VECTOR).nodes) == 2
 
 
-def test_constants_are_arguments_that_nobody_names() -> None:
+def test_constants_become_hidden_arguments() -> None:
     add = sw.jit(lambda a, b: a + b, devices=here, name="add")
     table = np.ones(4, np.float32)
     graph = sw.program(lambda v: add(add(v, table), table), name="f").trace(VECTOR)
     assert [len(graph.args), len(graph.captured)] == [2, 1]
 
 
-def test_what_nobody_wants_is_no_argument() -> None:
+def test_unused_arguments_are_left_out() -> None:
     graph = sw.program(lambda v, w: double(v), name="f").trace(VECTOR, VECTOR)
     assert len(lowered(graph).args) == 1
 
 
-def test_arguments_come_back_as_they_went_in() -> None:
+def test_arguments_can_be_returned_unchanged() -> None:
     graph = sw.program(lambda v, w: (w, double(v)), name="f").trace(VECTOR, VECTOR)
     assert lowered(graph).results == (Out(0),)
 
@@ -127,7 +127,7 @@ def while_(v: Any) -> Any:
     "ask",
     [if_, while_, float, int, bool, complex, np.asarray, list, range, lambda v: v == 1.0, lambda v: v != 1.0],
 )
-def test_python_that_needs_contents_gets_one_error_that_names_the_choices(ask: Callable[[Any], Any]) -> None:
+def test_python_that_needs_contents_raises_an_error_that_names_the_choices(ask: Callable[[Any], Any]) -> None:
     def routed(v: Any) -> Any:
         ask(double(v))
         return v
@@ -139,7 +139,7 @@ def test_python_that_needs_contents_gets_one_error_that_names_the_choices(ask: C
         assert choice in text
 
 
-def test_operators_are_no_computations() -> None:
+def test_operators_on_traced_values_are_refused() -> None:
     with pytest.raises(sw.errors.NotNow, match=r"sw\.jit\(lambda x, \.\.\.: x \+"):
         sw.program(lambda v: double(v) + 1).trace(VECTOR)
     with pytest.raises(sw.errors.NotNow, match="indexing"):
@@ -165,13 +165,13 @@ def test_a_traced_value_may_not_escape() -> None:
 take = sw.jit(lambda x: x + 1, devices=here, name="take", donate_argnums=0)
 
 
-def test_what_one_node_makes_the_next_may_take_over() -> None:
+def test_the_output_of_a_node_may_be_donated_to_the_next() -> None:
     node = lowered(sw.program(lambda v: take(double(v)), name="f").trace(VECTOR)).nodes[1]
     assert isinstance(node, Node)
     assert node.donate == (0,)
 
 
-def test_what_is_taken_over_is_not_read_again() -> None:
+def test_a_donated_value_cannot_be_read_again() -> None:
     def twice(v: Any) -> Any:
         x = double(v)
         return take(x), double(x)
@@ -180,13 +180,13 @@ def test_what_is_taken_over_is_not_read_again() -> None:
         sw.program(twice).trace(VECTOR)
 
 
-def test_an_argument_is_taken_over_only_if_the_caller_gives_it_up() -> None:
+def test_an_argument_is_donated_only_if_the_caller_gives_it_up() -> None:
     kept = lowered(sw.program(lambda v: take(v), name="f").trace(VECTOR))
     given = lowered(sw.program(lambda v: take(v), name="f", donate_argnums=0).trace(VECTOR))
     assert [program.donate_args for program in (kept, given)] == [(), (0,)]
     assert [node.donate for node in kept.nodes + given.nodes if isinstance(node, Node)] == [(), (0,)]
 
 
-def test_what_is_given_up_is_not_returned() -> None:
+def test_a_donated_argument_cannot_be_returned() -> None:
     with pytest.raises(sw.errors.NotNow, match="returns argument leaf 0, which it donates"):
         sw.program(lambda v: v, donate_argnums=0, name="f").trace(VECTOR)

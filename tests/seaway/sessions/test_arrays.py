@@ -1,4 +1,4 @@
-"""Arrays are futures: at once they have a shape, a type and a place; later, contents."""
+"""Arrays are futures: they have a shape, a type and a place at once, and contents later."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_outputs_feed_the_next_call_without_a_round_trip() -> None:
         assert s.driver.now() >= 10 * 330_000
 
 
-def test_it_has_jaxs_words() -> None:
+def test_arrays_have_the_attributes_of_jax_arrays() -> None:
     grid = sw.slice(mesh={"data": 2, "model": 2})
     f = sw.jit(lambda x: x, devices=grid, out_shardings=P("data"), name="f")
     with small():
@@ -62,7 +62,7 @@ def test_it_has_jaxs_words() -> None:
         assert sw.block_until_ready([x])[0] is x
 
 
-def test_asking_takes_time_so_that_a_loop_that_asks_comes_to_an_end() -> None:
+def test_asking_takes_time_so_that_a_polling_loop_ends() -> None:
     with small() as s:
         x = step(VECTOR)
         asked = 0
@@ -72,14 +72,14 @@ def test_asking_takes_time_so_that_a_loop_that_asks_comes_to_an_end() -> None:
         assert s.driver.now() >= x.ready_at
 
 
-def test_it_prints_as_what_it_is_and_when() -> None:
+def test_an_array_prints_its_type_and_when_it_is_ready() -> None:
     with small():
         x = step(VECTOR)
         ready = x.ready_at / 1e6
         assert repr(x) == f"Array(float32[4] on slice 'two', ready at {ready:.6g} ms)" == str(x)
 
 
-def test_with_contents_it_prints_as_jaxs() -> None:
+def test_an_array_with_contents_prints_like_jaxs() -> None:
     with small(values="compute"):
         x = double(VECTOR)
         assert repr(x) == "Array([0., 2., 4., 6.], dtype=float32)"
@@ -89,7 +89,7 @@ def test_with_contents_it_prints_as_jaxs() -> None:
 # --- contents -----------------------------------------------------------------------------------------------
 
 
-def test_contents_come_by_any_of_pythons_ways() -> None:
+def test_contents_can_be_read_in_every_way_of_python() -> None:
     total = sw.jit(lambda x: x.sum(), devices=two, name="total", cost="1us")
     with small(values="compute"):
         x, loss = double(VECTOR), total(VECTOR)
@@ -99,7 +99,7 @@ def test_contents_come_by_any_of_pythons_ways() -> None:
         assert (float(loss), int(loss), bool(loss), loss.item(), f"{loss:.2f}") == (6.0, 6, True, 6.0, "6.00")
 
 
-def test_a_single_number_is_one_in_python_too() -> None:
+def test_an_array_of_one_element_converts_to_a_number() -> None:
     total = sw.jit(lambda x: x.sum(), devices=two, name="total", cost="1us")
     with small(values="compute"):
         loss = total(VECTOR)
@@ -110,7 +110,7 @@ def test_a_single_number_is_one_in_python_too() -> None:
         assert loss != None  # noqa: E711 - what a careless user writes
 
 
-def test_a_larger_array_computes_only_in_computations() -> None:
+def test_arithmetic_on_larger_arrays_needs_a_computation() -> None:
     with small(values="compute"):
         x = double(VECTOR)
         with pytest.raises(TypeError, match=r"sw\.jit\(lambda x, \.\.\.: x \+"):
@@ -119,7 +119,7 @@ def test_a_larger_array_computes_only_in_computations() -> None:
             float(x)
 
 
-def test_what_was_read_cannot_be_changed() -> None:
+def test_contents_that_were_read_are_read_only() -> None:
     with small(values="compute"):
         x = double(VECTOR)
         with pytest.raises(ValueError, match="read-only"):
@@ -135,40 +135,40 @@ def test_reading_takes_the_time_of_the_transfer() -> None:
         assert s.now() - before > 4e6 / 12.5e9, "4 MB over the client's network card"
         before = s.now()
         np.asarray(x)
-        assert s.now() == before, "the second time it is here"
+        assert s.now() == before, "the second time the contents are here"
 
 
-def test_get_brings_a_tree_together() -> None:
+def test_get_reads_a_whole_tree() -> None:
     with small(values="compute"):
         found = sw.get({"a": double(VECTOR), "b": [VECTOR, 3]})
         assert found["a"].tolist() == [0, 2, 4, 6]
         assert found["b"][1] == 3
 
 
-# --- giving up ----------------------------------------------------------------------------------------------
+# --- releasing ----------------------------------------------------------------------------------------------
 
 
-def held(s: sw.Session) -> int:
-    """Buffers that the controller keeps for anybody."""
+def buffers_kept(s: sw.Session) -> int:
+    """The number of buffers that the controller keeps."""
     return len(s.simulation.controller.buffers)
 
 
-def test_when_nobody_holds_an_array_its_memory_is_given_back() -> None:
+def test_an_array_without_references_is_freed() -> None:
     with small() as s:
         x: Any = VECTOR
         for _ in range(200):
             x = step(x)
         x.block_until_ready()
         s.sleep("10ms")
-        assert held(s) == 1
+        assert buffers_kept(s) == 1
         del x
         gc.collect()
         s.trace  # noqa: B018 - it waits, and whoever waits gives back first
         s.sleep("10ms")
-        assert held(s) == 0
+        assert buffers_kept(s) == 0
 
 
-def test_what_was_deleted_or_donated_cannot_be_used() -> None:
+def test_a_deleted_or_donated_array_cannot_be_used() -> None:
     take = sw.synthetic("take", devices=two, duration="1us", donate_argnums=0)
     with small():
         x, y = step(VECTOR), step(VECTOR)
@@ -183,7 +183,7 @@ def test_what_was_deleted_or_donated_cannot_be_used() -> None:
         assert repr(y).startswith("Array(float32[4] on slice 'two', was donated to 'take'; do not donate it")
 
 
-def test_an_argument_that_no_node_wants_can_be_donated() -> None:
+def test_an_argument_that_no_node_reads_can_be_donated() -> None:
     f = sw.program(lambda v, w: step(v), donate_argnums=1, name="f")
     with small() as s:
         w = step(VECTOR)
@@ -204,7 +204,7 @@ def test_a_copy_is_the_array_itself_and_cannot_be_pickled() -> None:
 # --- arguments ----------------------------------------------------------------------------------------------
 
 
-def test_small_arguments_ride_in_the_call_and_large_ones_are_put() -> None:
+def test_small_arguments_travel_in_the_call_and_large_ones_are_put() -> None:
     def moved(nbytes: int) -> int:
         with small(fidelity="exact") as s:
             sw.block_until_ready(step(np.zeros(nbytes, np.int8), np.zeros(1000, np.int8)))
@@ -234,7 +234,7 @@ def test_put_moves_an_array_to_another_slice() -> None:
         assert s.now() > 0
 
 
-def test_shapes_stand_for_contents_that_nobody_has() -> None:
+def test_shapes_stand_for_contents_that_do_not_exist() -> None:
     huge = aval((1 << 20, 1 << 10), "bfloat16").abstract()
     with small() as s:
         x = sw.put(huge, devices=two, sharding=P("x")).block_until_ready()
@@ -243,7 +243,7 @@ def test_shapes_stand_for_contents_that_nobody_has() -> None:
         step(aval((4,), "float32").abstract()).block_until_ready()
 
 
-def test_a_run_shows_what_a_user_may_use() -> None:
+def test_a_run_shows_only_its_public_fields() -> None:
     with small():
         run = step(np.float32(0)).run
         assert {name for name in dir(run) if not name.startswith("_")} == {

@@ -1,4 +1,4 @@
-"""Several clients in one program: a thread each, one at a time, in simulated time, the same turns each time."""
+"""Several clients in one program: one thread each, one at a time, in simulated time, with the same turns each time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rows(s: sw.Session) -> dict[str, dict[str, Any]]:
 
 
 def gangs(s: sw.Session, until: int) -> dict[str, int]:
-    """By client: how many had ended by then."""
+    """How many gangs of each client had ended by then."""
     core = s.trace.core
     clients = {row["client"]: row["label"] for row in core.rows("clients")}
     runs = {row["run"]: clients[row["client"]] for row in core.rows("runs")}
@@ -59,7 +59,7 @@ def test_each_client_has_its_name_and_weight() -> None:
     }  # fmt: skip
 
 
-def test_a_client_is_who_it_was() -> None:
+def test_a_client_cannot_be_opened_again_with_another_weight() -> None:
     with small() as s:
         s.client("a", weight=2)
         with pytest.raises(ValueError, match="'a' is here already, with weight 2"):
@@ -76,13 +76,13 @@ def test_clients_share_devices_and_not_arrays() -> None:
             step(x)
 
 
-def test_spawned_clients_run_side_by_side() -> None:
+def test_spawned_clients_run_at_the_same_time() -> None:
     with small() as s:
         alone = s.spawn(loop, 20, name="alone").result()
     with small() as s:
         tasks = [s.spawn(loop, 20, name=f"c{n}") for n in range(3)]
         together = max(task.result() for task in tasks)
-    assert together < 1.5 * alone, "what the devices do for one, the host does for the others"
+    assert together < 1.5 * alone, "the devices work for one client while the host works for the other"
 
 
 def test_weights_are_shares() -> None:
@@ -118,7 +118,7 @@ def test_the_same_program_takes_the_same_turns() -> None:
     assert columns() == columns()
 
 
-def test_sleep_and_now_are_host_time() -> None:
+def test_sleep_and_now_use_simulated_time() -> None:
     with small() as s:
         sw.sleep(0.5)
         sw.sleep("20ms")
@@ -128,7 +128,7 @@ def test_sleep_and_now_are_host_time() -> None:
             sw.sleep(-1)
 
 
-def test_clients_sleep_side_by_side() -> None:
+def test_sleeping_clients_do_not_delay_each_other() -> None:
     with small() as s:
         tasks = [s.spawn(sw.sleep, 1.0, name=f"c{n}") for n in range(3)]
         for task in tasks:
@@ -136,14 +136,14 @@ def test_clients_sleep_side_by_side() -> None:
         assert s.now() == pytest.approx(1.0)
 
 
-def test_a_session_ends_when_its_clients_have() -> None:
+def test_a_session_ends_when_its_clients_have_ended() -> None:
     with small() as s:
         s.spawn(loop, 4)
     assert s.now() > 4 * 100e-6
     assert len(s.trace.core) == 4
 
 
-def test_a_task_returns_what_its_function_does() -> None:
+def test_a_task_returns_the_result_of_its_function() -> None:
     with small() as s:
         task = s.spawn(lambda a, b: (a, b), 1, b=2, name="t")
         assert not task.done
@@ -151,7 +151,7 @@ def test_a_task_returns_what_its_function_does() -> None:
         assert task.done
 
 
-# --- trouble ------------------------------------------------------------------------------------------------
+# --- errors -------------------------------------------------------------------------------------------------
 
 
 class Broken(Exception):
@@ -163,7 +163,7 @@ def breaks() -> None:
     raise Broken("in the client")
 
 
-def test_an_exception_of_a_client_arrives_where_it_is_waited_for() -> None:
+def test_an_exception_of_a_client_is_raised_where_it_is_waited_for() -> None:
     with small() as s:
         other = s.spawn(loop, 10)
         with pytest.raises(Broken):
@@ -172,7 +172,7 @@ def test_an_exception_of_a_client_arrives_where_it_is_waited_for() -> None:
         loop(1)
 
 
-def test_an_exception_that_nobody_waited_for_arrives_at_the_end() -> None:
+def test_an_exception_that_was_not_waited_for_is_raised_at_the_end() -> None:
     def unseen() -> None:
         with small() as s:
             s.spawn(breaks)
@@ -204,7 +204,7 @@ def test_an_exception_of_the_main_thread_ends_all_clients() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "endless"]
 
 
-def test_a_wait_for_what_cannot_come_is_an_error_that_names_it() -> None:
+def test_a_wait_that_cannot_end_is_an_error_that_names_it() -> None:
     alone = sw.slice(devices=4, name="alone", exclusive=True)
     with small() as s:
         with s.client("a"):
@@ -219,7 +219,7 @@ def test_a_wait_for_what_cannot_come_is_an_error_that_names_it() -> None:
 
 
 @pytest.mark.parametrize("fidelity", ["cohort", "exact"])
-def test_to_release_a_slice_that_is_not_held_does_nothing(fidelity: Any) -> None:
+def test_releasing_a_slice_that_is_not_held_does_nothing(fidelity: Any) -> None:
     never = sw.slice(devices=2)
     with small(fidelity=fidelity) as s:
         s.release(never)
@@ -240,8 +240,8 @@ def test_to_release_a_slice_that_is_not_held_does_nothing(fidelity: Any) -> None
 
 
 @pytest.mark.parametrize("fidelity", ["cohort", "exact"])
-def test_a_run_whose_slice_never_comes_free_is_an_error_that_names_who_has_it(fidelity: Any) -> None:
-    """Hosts' heartbeats, and news of who still waits, go on for ever: they are no sign of progress."""
+def test_a_run_whose_slice_never_becomes_free_is_an_error_that_names_the_holder(fidelity: Any) -> None:
+    """Heartbeats of hosts, and reports of waits, go on for ever. They are no sign of progress."""
     alone = sw.slice(devices=4, name="alone", exclusive=True)
     busy = sw.synthetic("busy", devices=alone, duration="1ms")
     with small(fidelity=fidelity) as s:
@@ -254,10 +254,10 @@ def test_a_run_whose_slice_never_comes_free_is_an_error_that_names_who_has_it(fi
     assert str(caught.value).count("waits for devices") == 1
 
 
-# --- threads of the user's own ------------------------------------------------------------------------------
+# --- the user's own threads ---------------------------------------------------------------------------------
 
 
-def test_threads_that_the_main_thread_joins() -> None:
+def test_threads_that_the_main_thread_joins_work() -> None:
     with small() as s:
         threads = [threading.Thread(target=loop, args=(5,)) for _ in range(3)]
         for thread in threads:
@@ -269,8 +269,9 @@ def test_threads_that_the_main_thread_joins() -> None:
         loop(1)
 
 
-def test_a_queue_between_clients() -> None:
-    """A client waits outside of simulated time for what another has yet to do: the other gets the turn."""
+def test_a_queue_between_clients_works() -> None:
+    """A client waits outside of simulated time for what another client has yet to do: the other client gets the
+    turn."""
     found: queue.Queue[float] = queue.Queue()
     with small() as s:
         s.spawn(lambda: found.put(loop(3)))
@@ -278,7 +279,7 @@ def test_a_queue_between_clients() -> None:
         assert s.now() > 300e-6
 
 
-def test_a_pool_of_threads() -> None:
+def test_a_pool_of_threads_works() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     with small() as s, ThreadPoolExecutor(4) as pool:

@@ -1,4 +1,4 @@
-"""Code for hosts: exported here, for devices that this process has not; run there."""
+"""Code for hosts: exported here, for devices that this process does not have, and run there."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def on_four_devices(code: ExportedCode, folder: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_a_sum_over_devices_that_the_client_has_not_runs_where_they_are(tmp_path: Path) -> None:
+def test_a_sum_over_devices_that_the_client_does_not_have_runs_on_them(tmp_path: Path) -> None:
     @sw.jit(devices=FOUR, in_shardings=P("data"), out_shardings=(P("data"), None))
     def step(x):  # type: ignore[no-untyped-def]
         return x - x.mean(0), x.sum()
@@ -83,13 +83,13 @@ def test_a_sum_over_devices_that_the_client_has_not_runs_where_they_are(tmp_path
     assert total == f"28.0 {[()] * 4}"
 
 
-def test_pmap_with_a_collective_too(tmp_path: Path) -> None:
+def test_pmap_with_a_collective_can_be_exported(tmp_path: Path) -> None:
     step = sw.pmap(lambda x: x + psum(x, "all"), "all", devices=FOUR)
     code = code_of(signature(step, np.zeros(4, np.float32)), ("cpu",))
     assert on_four_devices(code, tmp_path) == [f"[6.0, 7.0, 8.0, 9.0] {[(1,)] * 4}"]
 
 
-def test_code_says_what_goes_in_and_out_as_the_signature_has_it() -> None:
+def test_exported_code_has_the_inputs_and_outputs_of_the_signature() -> None:
     @sw.jit(devices=FOUR, in_shardings=(P(None, "data"), None), out_shardings=P("data"))
     def step(x, scale):  # type: ignore[no-untyped-def]
         return {"b": (x * scale).T, "a": jax.random.split(jax.random.key(0), 4)}
@@ -105,7 +105,7 @@ def test_code_says_what_goes_in_and_out_as_the_signature_has_it() -> None:
     assert [each.spec for each in found.out_shardings_jax(mesh)] == [P("data"), P("data", None)]
 
 
-def test_a_number_of_python_s_takes_its_type_from_what_it_meets() -> None:
+def test_a_python_number_takes_its_type_from_the_other_operand() -> None:
     found = exported(sw.jit(lambda x, y: x * y, devices=1), 2.0, jnp.ones(3, jnp.bfloat16))
     assert [aval.dtype.name for aval in found.out_avals] == ["bfloat16"]
 
@@ -121,7 +121,7 @@ def test_code_is_exported_once() -> None:
     assert code_of(made, ("cpu",)) is code_of(made, ("cpu",))
 
 
-def test_what_cannot_be_exported_is_named() -> None:
+def test_a_function_that_cannot_be_exported_is_named() -> None:
     def chatty(x):  # type: ignore[no-untyped-def]
         jax.debug.print("{}", x)
         return x
@@ -131,7 +131,7 @@ def test_what_cannot_be_exported_is_named() -> None:
     assert "while computation 'chatty' on Slice(x=1) was exported for cpu" in caught.value.__notes__
 
 
-def test_what_is_only_its_cost_has_no_code() -> None:
+def test_a_synthetic_computation_has_no_code() -> None:
     made = signature(sw.synthetic("idle", devices=1, duration="1ms"), 1.0)
     with pytest.raises(
         TypeError, match="'idle' is only its cost, with nothing to compute, so no cpu device can run"
@@ -139,25 +139,25 @@ def test_what_is_only_its_cost_has_no_code() -> None:
         code_of(made, ("cpu",))
 
 
-class Shelf(dict[str, bytes]):
+class CodeStore(dict[str, bytes]):
     def keep(self, code: ExportedCode) -> None:
         self[code.name] = code.blob
 
 
-def test_the_controller_is_told_where_code_is_found_and_what_it_costs() -> None:
-    shelf = Shelf()
-    price = ConnectedPricing(("cpu",), shelf.keep)
+def test_the_controller_is_told_the_hash_of_the_code_and_its_cost() -> None:
+    store = CodeStore()
+    price = ConnectedPricing(("cpu",), store.keep)
     stated = price(signature(sw.jit(lambda x: x, devices=2, cost="3ms", name="stated"), 1.0))
     worked_out = price(signature(sw.jit(lambda x: x @ x, devices=1), np.zeros((512, 512), np.float32)))
     assert (stated.name, stated.cost, stated.key) == ("stated", 3_000_000, stated.code)
     assert worked_out.cost == round(2 * 512**3 / 2e10 * 1e9)
-    assert list(shelf) == [stated.code, worked_out.code]
+    assert list(store) == [stated.code, worked_out.code]
     assert [row["source"] for row in price.table()] == ["stated", "estimate"]
 
 
-def test_what_was_recorded_counts_more_than_an_estimate_and_less_than_what_is_stated() -> None:
+def test_a_recorded_time_replaces_an_estimate_but_not_a_stated_time() -> None:
     seen = {"f": (5, 777_000), "g": (5, 777_000), "rare": (1, 5)}
-    price = ConnectedPricing(("cpu",), Shelf().keep, lambda: seen)
+    price = ConnectedPricing(("cpu",), CodeStore().keep, lambda: seen)
     costs = [
         price(signature(sw.jit(lambda x: x + 1, devices=1, name=name, cost=cost), 1.0)).cost
         for name, cost in (("f", None), ("g", "2ms"), ("rare", None))
@@ -165,9 +165,9 @@ def test_what_was_recorded_counts_more_than_an_estimate_and_less_than_what_is_st
     assert costs == [777_000, 2_000_000, 1_000]
 
 
-def test_a_session_elsewhere_asks_for_recorded_times_now_and_then() -> None:
+def test_a_connected_session_asks_for_recorded_times_now_and_then() -> None:
     class Remote:
-        """A driver, as far as recorded times are concerned: its loop and the controller's process are itself."""
+        """A driver, as far as recorded times are concerned: its loop and the controller's process are this object."""
 
         def __init__(self) -> None:
             self._loop = self._head = self
@@ -188,16 +188,16 @@ def test_a_session_elsewhere_asks_for_recorded_times_now_and_then() -> None:
     driver: Any = Remote()
     assert [RealDriver.recorded(driver) for _ in range(3)] == [{"f": (5, 1)}] * 3
     driver._seen_until, driver.wrong = 0.0, True
-    assert RealDriver.recorded(driver) == {"f": (5, 1)}  # what was known will do
+    assert RealDriver.recorded(driver) == {"f": (5, 1)}  # recent times are used as they are
     assert driver.asked == 2
 
 
-def test_devices_that_only_take_time_need_no_code() -> None:
-    shelf = Shelf()
-    made = ConnectedPricing(("timed",), shelf.keep)(
+def test_timed_devices_need_no_code() -> None:
+    store = CodeStore()
+    made = ConnectedPricing(("timed",), store.keep)(
         signature(sw.synthetic("idle", devices=1, duration="1ms"), 1.0)
     )
-    assert (made.cost, made.code, shelf) == (1_000_000, "", {})
+    assert (made.cost, made.code, store) == (1_000_000, "", {})
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_devices_that_only_take_time_need_no_code() -> None:
     [("float32", (6, 3)), ("bfloat16", (6, 3)), ("bool", (6, 5)), ("int8", (6,)), ("complex64", (6, 2)),
      ("int16", (6, 1, 3)), ("float8_e4m3fn", (6, 3))],
 )  # fmt: skip
-def test_rows_are_packed_on_devices_as_a_simulation_packs_them(dtype: str, shape: tuple[int, ...]) -> None:
+def test_rows_are_packed_on_devices_as_in_a_simulation(dtype: str, shape: tuple[int, ...]) -> None:
     draw = np.random.default_rng(0)
     x = (draw.normal(size=shape) * 5).astype(jnp.dtype(dtype))
     number, dest = np.arange(6, dtype=np.int32), np.array([1, 0, -1, 1, 0, 1], np.int32)
@@ -220,7 +220,7 @@ def test_rows_are_packed_on_devices_as_a_simulation_packs_them(dtype: str, shape
         np.testing.assert_array_equal(np.asarray(mine), theirs)
 
 
-def test_an_irregular_computation_s_code_makes_arrays_as_large_as_their_bound_and_a_count() -> None:
+def test_the_code_of_an_irregular_computation_returns_arrays_of_the_bound_and_a_count() -> None:
     def above(x):  # type: ignore[no-untyped-def]
         return jnp.sort(x)[::-1], (x > 2).sum()
 

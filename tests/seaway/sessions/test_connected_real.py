@@ -1,4 +1,4 @@
-"""Real devices: JAX functions of one Python program, on hosts that are processes of their own."""
+"""Real devices: JAX functions of one Python program, on hosts that are separate processes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ with sw.local(hosts=2, devices_per_host=2) as s:           # real PJRT devices
 """
 
 
-def test_the_paper_s_program_runs_as_written_in_an_empty_folder(tmp_path: Path) -> None:
+def test_the_papers_program_runs_as_written_in_an_empty_folder(tmp_path: Path) -> None:
     script = tmp_path / "paper.py"
     script.write_text(PAPER, encoding="utf-8")
     env = {key: word for key, word in os.environ.items() if key not in ("JAX_PLATFORMS", "PYTHONPATH")}
@@ -68,7 +68,7 @@ def test_the_paper_s_program_runs_as_written_in_an_empty_folder(tmp_path: Path) 
 
 
 @pytest.mark.full
-def test_it_works_typed_into_a_repl(tmp_path: Path) -> None:
+def test_a_session_works_in_a_repl(tmp_path: Path) -> None:
     lines = """
     import seaway as sw
     s = sw.local(hosts=2).open()
@@ -89,12 +89,12 @@ def test_it_works_typed_into_a_repl(tmp_path: Path) -> None:
 # --- computations -------------------------------------------------------------------------------------------------
 
 
-def test_pmap_s_collective_is_over_all_devices_of_all_hosts(shared: sw.Session) -> None:
+def test_the_collective_of_pmap_is_over_all_devices_of_all_hosts(shared: sw.Session) -> None:
     step = sw.pmap(lambda x: x + psum(x, "all"), "all", devices=A)
     assert np.asarray(step(np.arange(4, dtype=np.float32))).tolist() == [6, 7, 8, 9]
 
 
-def test_a_program_over_three_slices_of_two_islands(shared: sw.Session) -> None:
+def test_a_program_may_use_three_slices_of_two_islands(shared: sw.Session) -> None:
     gram = sw.jit(lambda x: x @ x.T, devices=A, in_shardings=P("data"), out_shardings=P("data"))
     total = sw.jit(lambda x: x.sum(0), devices=B, in_shardings=P("model", "data"), out_shardings=P("data"))
     dot = sw.jit(lambda x, y: (x * y).sum(), devices=C, in_shardings=(P("x"), None))
@@ -110,7 +110,7 @@ def test_a_program_over_three_slices_of_two_islands(shared: sw.Session) -> None:
     np.testing.assert_allclose(float(made["norm"]), (wanted * wanted).sum(), rtol=1e-4)
 
 
-def test_a_training_loop_reads_its_loss_and_gets_plain_jax_s_numbers(shared: sw.Session) -> None:
+def test_a_training_loop_that_reads_its_loss_gets_the_numbers_of_plain_jax(shared: sw.Session) -> None:
     def loss_of(w: Any, x: Any, y: Any) -> Any:
         return jnp.mean((x @ w - y) ** 2)
 
@@ -141,7 +141,7 @@ def test_a_donated_array_is_gone(shared: sw.Session) -> None:
     assert np.asarray(second).tolist() == [1, 1, 1]
 
 
-def test_random_keys_travel(shared: sw.Session) -> None:
+def test_random_keys_can_be_arguments_and_results(shared: sw.Session) -> None:
     draw = sw.jit(lambda key: jax.random.normal(key, (3,)), devices=B)
     each = sw.jit(jax.vmap(jax.random.uniform), devices=A, in_shardings=P("data"), name="each")
     key, keys = jax.random.key(7), jax.random.split(jax.random.key(7), 4)
@@ -156,7 +156,7 @@ def test_random_keys_travel(shared: sw.Session) -> None:
 @pytest.mark.parametrize(
     "dtype", ["bool", "int8", "uint16", "int32", "float16", "bfloat16", "complex64", "float8_e4m3fn"]
 )
-def test_types_come_back_as_they_went(shared: sw.Session, dtype: str) -> None:
+def test_types_are_preserved(shared: sw.Session, dtype: str) -> None:
     fold = sw.jit(lambda x: x.reshape(2, 4), devices=A, in_shardings=P("data"), out_shardings=P(None, "data"))
     given = np.arange(8).astype(jnp.dtype(dtype))
     found = np.asarray(fold(given))
@@ -164,13 +164,13 @@ def test_types_come_back_as_they_went(shared: sw.Session, dtype: str) -> None:
     np.testing.assert_array_equal(found, given.reshape(2, 4))
 
 
-def test_numbers_of_python_s_and_arrays_of_nothing(shared: sw.Session) -> None:
+def test_python_numbers_and_empty_arrays_work(shared: sw.Session) -> None:
     double = sw.jit(lambda x: x * 2, devices=A)
     assert (double(3).item(), double(2.5).item()) == (6, 5.0)
     assert np.asarray(double(np.zeros((0, 3), np.float32))).shape == (0, 3)
 
 
-def test_what_linear_algebra_calls_is_there_on_the_hosts(shared: sw.Session) -> None:
+def test_linear_algebra_works_on_the_hosts(shared: sw.Session) -> None:
     invert = sw.jit(jnp.linalg.inv, devices=C, name="invert")
     assert np.asarray(invert(2 * np.eye(3, dtype=np.float32))).diagonal().tolist() == [0.5] * 3
 
@@ -182,13 +182,11 @@ def test_what_linear_algebra_calls_is_there_on_the_hosts(shared: sw.Session) -> 
     ("home", "spec"),
     [(A, P("data")), (A, P(None, "data")), (B, P("model", "data")), (B, P(("data", "model"))), (B, P()), (C, P("x"))],
 )  # fmt: skip
-def test_arrays_are_put_and_read_however_they_are_split(
-    shared: sw.Session, home: sw.Slice, spec: Any
-) -> None:
+def test_arrays_are_put_and_read_in_any_sharding(shared: sw.Session, home: sw.Slice, spec: Any) -> None:
     np.testing.assert_array_equal(sw.put(TABLE, home, spec), TABLE)
 
 
-def test_an_array_moves_from_slice_to_slice(shared: sw.Session) -> None:
+def test_an_array_can_be_moved_to_another_slice(shared: sw.Session) -> None:
     steps = ((B, P("model", "data")), (C, P(None, "x")), (C, P()), (A, P(None, "data")), (A, P("data")))
     array = sw.put(TABLE, A, P("data"))
     for home, spec in steps:
@@ -197,7 +195,7 @@ def test_an_array_moves_from_slice_to_slice(shared: sw.Session) -> None:
         np.testing.assert_array_equal(array, TABLE)
 
 
-def test_what_is_put_is_what_it_was_at_the_call(shared: sw.Session) -> None:
+def test_put_copies_its_argument_at_the_call(shared: sw.Session) -> None:
     given = np.ones((1 << 20,), np.float32)
     array = sw.put(given, A, P("data"))
     given[:] = 2
@@ -210,7 +208,7 @@ def test_no_byte_of_a_tensor_passes_through_the_controller(shared: sw.Session) -
     assert through == [0, 0]
 
 
-def test_rows_go_where_data_send_them(shared: sw.Session) -> None:
+def test_rows_go_where_the_data_send_them(shared: sw.Session) -> None:
     x = sw.put(np.arange(16, dtype=np.float32).reshape(8, 2), A, P("data"))
     y, source = sw.route(x, np.array([1, 0, 3, 3, -1, 2, 1, 0], np.int32), capacity=2)
     assert np.asarray(source).reshape(4, 2).tolist() == [[1, 7], [0, 6], [5, -1], [2, 3]]
@@ -220,7 +218,7 @@ def test_rows_go_where_data_send_them(shared: sw.Session) -> None:
 # --- clients and faults ---------------------------------------------------------------------------------------------
 
 
-def test_clients_in_threads_get_their_own_numbers(shared: sw.Session) -> None:
+def test_clients_in_threads_get_their_own_results(shared: sw.Session) -> None:
     def work(start: int) -> Any:
         value: Any = np.full(4, start, np.float32)
         for _ in range(8):
@@ -231,14 +229,14 @@ def test_clients_in_threads_get_their_own_numbers(shared: sw.Session) -> None:
     assert {start: task.result() for start, task in tasks.items()} == {n: [n * 5.0**8] * 4 for n in (1, 2, 3)}
 
 
-def test_what_python_raises_while_a_function_is_traced_is_raised_by_the_call(shared: sw.Session) -> None:
+def test_an_exception_during_tracing_is_raised_by_the_call(shared: sw.Session) -> None:
     with pytest.raises(TypeError, match="dot_general") as caught:
         sw.jit(lambda x: x @ jnp.zeros((3, 3)), devices=A, name="misfit")(np.zeros((2, 2), np.float32))
     assert "while sw.jit 'misfit' was traced for float32[2,2]" in caught.value.__notes__
     assert np.asarray(add_sum(np.ones(4, np.float32))).tolist() == [5] * 4
 
 
-def test_what_fails_on_the_devices_is_raised_where_its_user_waits(shared: sw.Session) -> None:
+def test_an_error_on_the_devices_is_raised_where_its_user_waits(shared: sw.Session) -> None:
     def some(x: Any) -> Any:
         return x, (x > 2).sum()
 
@@ -257,7 +255,7 @@ def test_what_fails_on_the_devices_is_raised_where_its_user_waits(shared: sw.Ses
     assert np.asarray(add_sum(np.ones(4, np.float32))).tolist() == [5] * 4
 
 
-def test_of_an_irregular_result_the_rows_that_were_made_come_back(shared: sw.Session) -> None:
+def test_only_the_valid_rows_of_an_irregular_result_are_returned(shared: sw.Session) -> None:
     def above(x: Any) -> Any:
         return jnp.sort(x, descending=True), (x > 2).sum()
 
@@ -265,10 +263,10 @@ def test_of_an_irregular_result_the_rows_that_were_made_come_back(shared: sw.Ses
     for given, made in (([1.0, 7.0, 3.0, 0.0], [7.0, 3.0]), ([0.0] * 4, []), ([9.0] * 4, [9.0] * 4)):
         found = large(np.array(given, np.float32))
         assert np.asarray(found).tolist() == made
-        assert found.shape == (4,), "its bound, which is known before it has run"
+        assert found.shape == (4,), "the bound, which is known before the run"
 
 
-def test_what_does_not_fit_is_refused_by_name() -> None:
+def test_arrays_that_do_not_fit_are_refused_by_name() -> None:
     with sw.local(hosts=2, devices_per_host=2, memory="64MiB"):
         large = sw.jit(lambda x: jnp.zeros(1 << 26) + x, devices=4, name="large")(1.0)
         with pytest.raises(sw.errors.RunError, match=r"\[no-memory\].*program 'large'"):
@@ -280,7 +278,7 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
         assert float(sw.jit(lambda x: x + 1, devices=4)(1.0)) == 2
 
 
-def test_a_host_that_dies_is_started_anew_and_its_loss_is_named() -> None:
+def test_a_host_that_dies_is_restarted_and_its_loss_is_named() -> None:
     def until_it_is_noticed(given: Any) -> None:
         for _ in range(1000):
             add_sum(given).block_until_ready()
@@ -300,7 +298,7 @@ def test_a_host_that_dies_is_started_anew_and_its_loss_is_named() -> None:
                 assert time.monotonic() < until
 
 
-def test_what_happened_is_in_the_trace(shared: sw.Session) -> None:
+def test_all_runs_are_in_the_trace(shared: sw.Session) -> None:
     traced = sw.jit(lambda x: x * 3, devices=A, name="traced")
     for _ in range(5):
         traced(1.0).block_until_ready()

@@ -32,7 +32,7 @@ ZERO: Any = np.float32(0)
 
 
 def readable(session: sw.Session) -> sw.Session:
-    """Zeros travel as numbers do: so these devices, which have nothing else, will do here."""
+    """Let timed devices return zeros as contents. They have nothing else, but zeros travel as any numbers do."""
     session.driver.contents = True  # type: ignore[attr-defined]
     return session
 
@@ -43,7 +43,7 @@ def shared() -> Iterator[sw.Session]:
         yield session
 
 
-def gone(pids: list[int], within: float) -> bool:
+def all_gone(pids: list[int], within: float) -> bool:
     until = time.monotonic() + within
     while time.monotonic() < until:
         if not any(Path(f"/proc/{pid}").exists() and _runs(pid) for pid in pids):
@@ -62,7 +62,7 @@ def _runs(pid: int) -> bool:
 # --- calls --------------------------------------------------------------------------------------------------------
 
 
-def test_it_stands_within_five_seconds_and_leaves_nothing_behind() -> None:
+def test_a_session_starts_within_five_seconds_and_leaves_nothing_behind() -> None:
     begun = time.monotonic()
     session = readable(sw.local(hosts=4, islands=2, platform="timed"))
     ready = time.monotonic() - begun
@@ -70,7 +70,7 @@ def test_it_stands_within_five_seconds_and_leaves_nothing_behind() -> None:
     with session:
         assert np.asarray(sw.synthetic("one", devices=1, duration="1us")(ZERO)) == 0
     assert ready < 5
-    assert gone(pids, 1)
+    assert all_gone(pids, 1)
     assert not [thread for thread in threading.enumerate() if thread.name == "seaway-connections"]
     assert repr(session) == "<sw.Session, local cluster: 8 hosts, 8 devices (timed), closed>"
 
@@ -84,7 +84,7 @@ def test_more_calls_than_may_be_under_way_wait_for_room(shared: sw.Session) -> N
     assert value.run.done
 
 
-def test_calls_return_before_what_they_call_is_over(shared: sw.Session) -> None:
+def test_calls_return_before_their_runs_end(shared: sw.Session) -> None:
     first = sw.synthetic("first", devices=ALL, duration="100ms")(ZERO)
     made = quick(first)
     assert not made.is_ready()
@@ -92,16 +92,16 @@ def test_calls_return_before_what_they_call_is_over(shared: sw.Session) -> None:
     assert made.is_ready()
 
 
-def test_contents_go_and_come_in_all_their_parts(shared: sw.Session) -> None:
+def test_contents_in_many_parts_are_put_and_read(shared: sw.Session) -> None:
     given = np.arange(48, dtype=np.float32).reshape(8, 6)
     put = sw.put(given, ALL, ALL.sharding("x"))
-    given[:] = -1  # his own again
+    given[:] = -1  # the user's own again
     assert np.asarray(put).shape == (8, 6)
     assert str(put).count("\n") == 7
     assert not np.asarray(put).flags.writeable
 
 
-def test_clients_in_threads_are_clients_of_their_own(shared: sw.Session) -> None:
+def test_clients_in_threads_are_separate_clients(shared: sw.Session) -> None:
     def calls(count: int) -> float:
         value = ZERO
         for _ in range(count):
@@ -124,7 +124,7 @@ def test_a_run_can_be_cancelled(shared: sw.Session) -> None:
     assert float(behind[0]) == 0
 
 
-def test_times_are_the_session_s_own(shared: sw.Session) -> None:
+def test_times_are_those_of_the_session(shared: sw.Session) -> None:
     before = shared.driver.now()
     made = quick(ZERO)
     assert before < made.ready_at < shared.driver.now()
@@ -132,7 +132,7 @@ def test_times_are_the_session_s_own(shared: sw.Session) -> None:
     assert shared.driver.now() - made.ready_at >= 20_000_000
 
 
-def test_a_deadline_is_told_by_the_clock_that_core_goes_by(shared: sw.Session) -> None:
+def test_a_deadline_is_converted_to_the_clock_of_core(shared: sw.Session) -> None:
     with sw.deadline("50s"):
         made = quick(ZERO)
     made.block_until_ready()
@@ -142,21 +142,21 @@ def test_a_deadline_is_told_by_the_clock_that_core_goes_by(shared: sw.Session) -
     assert run.column("deadline")[-1] - run.column("submitted")[-1] == pytest.approx(50e9, rel=0.02)
 
 
-def test_a_slice_that_cannot_be_is_refused_where_its_user_waits(shared: sw.Session) -> None:
+def test_an_impossible_slice_is_refused_where_its_user_waits(shared: sw.Session) -> None:
     made = sw.synthetic("wide", devices=64, duration="1ms")(ZERO)
     with pytest.raises(sw.errors.RunError, match="asks for 64 devices"):
         made.block_until_ready()
     assert float(quick(ZERO)) == 0
 
 
-def test_what_needs_a_computation_to_run_is_named_where_devices_only_take_time() -> None:
+def test_with_timed_devices_a_read_that_needs_contents_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="did you mean 'cuda'"):
         sw.local(platform="cud")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="hosts=0"):
         sw.local(hosts=0)
 
 
-def test_a_wait_that_is_long_says_what_it_waits_for(
+def test_a_long_wait_logs_what_it_waits_for(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(port, "LATE", 0.5)
@@ -166,8 +166,8 @@ def test_a_wait_that_is_long_says_what_it_waits_for(
     assert "client 'main' waits for the result of 'quick', for" in caplog.text
 
 
-class When(logging.Handler):
-    """Does something as soon as the log says so."""
+class OnLog(logging.Handler):
+    """Does something as soon as the log has a certain text."""
 
     def __init__(self, words: str, act: Callable[[], None]) -> None:
         super().__init__()
@@ -182,7 +182,8 @@ class When(logging.Handler):
 
 @contextmanager
 def stopped_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """A session whose hosts have just been stopped; their process. While one waits, the log says more often why."""
+    """A session whose hosts have just been stopped, and their process. While a client waits, the log gives the reason
+    more often."""
     monkeypatch.setattr(port, "LATE", 0.5)
     monkeypatch.setattr(port, "LOOK", 0.1)
     with sw.local(hosts=2, devices_per_host=2, platform="timed") as session:
@@ -196,9 +197,9 @@ def stopped_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
             os.kill(pid, signal.SIGCONT)
 
 
-def test_who_waits_for_code_reads_what_is_compiled_where(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_waits_for_code_reads_what_is_compiled_where(monkeypatch: pytest.MonkeyPatch) -> None:
     with stopped_host(monkeypatch) as pid:
-        when = When("compiling", lambda: os.kill(pid, signal.SIGCONT))
+        when = OnLog("compiling", lambda: os.kill(pid, signal.SIGCONT))
         logging.getLogger("seaway").addHandler(when)
         try:
             sw.synthetic("step", devices=ALL, duration="1ms")(ZERO).block_until_ready()
@@ -209,9 +210,9 @@ def test_who_waits_for_code_reads_what_is_compiled_where(monkeypatch: pytest.Mon
     )
 
 
-def test_ctrl_c_says_what_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_ctrl_c_the_message_says_what_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     with stopped_host(monkeypatch):
-        when = When("compiling", lambda: signal.raise_signal(signal.SIGINT))
+        when = OnLog("compiling", lambda: signal.raise_signal(signal.SIGINT))
         logging.getLogger("seaway").addHandler(when)
         try:
             with pytest.raises(KeyboardInterrupt) as caught:
@@ -227,7 +228,7 @@ def test_ctrl_c_says_what_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @contextmanager
 def interrupted(after: float) -> Iterator[None]:
-    """Ctrl-C, so many seconds from now."""
+    """Press Ctrl-C, so many seconds from now."""
     timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     try:
@@ -248,9 +249,9 @@ def test_ctrl_c_ends_a_wait_at_once_and_the_session_goes_on() -> None:
         session.close(abort=True)
 
 
-# In `__del__` Python itself drops an interrupt, and says so.
+# In `__del__` Python itself drops an interrupt, and prints a message.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_ctrl_c_at_any_moment_of_many_calls_tears_nothing() -> None:
+def test_ctrl_c_at_any_moment_of_many_calls_leaves_a_consistent_session() -> None:
     draw, interrupts, value = random.Random(7), 0, ZERO
     before = signal.signal(signal.SIGALRM, lambda number, frame: signal.raise_signal(signal.SIGINT))
     with readable(sw.local(hosts=2, devices_per_host=2, platform="timed")) as session:
@@ -277,7 +278,7 @@ def test_ctrl_c_at_any_moment_of_many_calls_tears_nothing() -> None:
         assert (remote._sinks, remote._arrived, remote._offered, remote._sources) == ({}, {}, {}, {})
 
 
-def test_what_must_not_be_torn_hears_of_ctrl_c_when_it_is_whole() -> None:
+def test_ctrl_c_is_delayed_while_a_block_must_not_be_interrupted() -> None:
     before, shield, done = signal.getsignal(signal.SIGINT), InterruptShield(), []
 
     def work() -> None:
@@ -298,7 +299,7 @@ def test_what_must_not_be_torn_hears_of_ctrl_c_when_it_is_whole() -> None:
     assert signal.getsignal(signal.SIGINT) == before
 
 
-# --- ends ---------------------------------------------------------------------------------------------------------
+# --- the end of a session -------------------------------------------------------------------------------------------
 
 SCRIPT = """
 import os, signal, sys, time
@@ -312,7 +313,7 @@ print(*[child.pid for child in session.driver.agents], flush=True)
 @pytest.mark.parametrize(
     "then", ["os.kill(os.getpid(), signal.SIGKILL)", "sys.exit(3)", "raise SystemError", "os._exit(1)"]
 )
-def test_children_end_with_us_however_we_end(then: str, tmp_path: Path) -> None:
+def test_child_processes_end_with_their_parent_however_it_ends(then: str, tmp_path: Path) -> None:
     """From a script without a main guard, in an empty folder."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(then=then), encoding="utf-8")
@@ -321,12 +322,12 @@ def test_children_end_with_us_however_we_end(then: str, tmp_path: Path) -> None:
     )
     pids = [int(word) for word in done.stdout.split()]
     assert pids, done.stderr
-    assert gone(pids, 3)
+    assert all_gone(pids, 3)
     if then == "sys.exit(3)":
         assert (done.returncode, done.stderr) == (3, "")
 
 
-def test_after_the_end_calls_say_so() -> None:
+def test_calls_after_the_end_raise_an_error_that_says_so() -> None:
     with sw.local(hosts=2, devices_per_host=2, platform="timed") as session:
         made = quick(ZERO)
     with pytest.raises(sw.errors.SessionClosed):
@@ -340,7 +341,8 @@ def test_after_the_end_calls_say_so() -> None:
 
 @contextmanager
 def elsewhere(*words: str) -> Iterator[tuple[str, Callable[[str], None]]]:
-    """A controller and a host, each a process of its own: the controller's address, and what kills either."""
+    """Start a controller and a host, each a process of its own. Returns the controller's address, and functions that
+    kill either."""
     running: dict[str, subprocess.Popen[str]] = {}
 
     def start(name: str, module: str, *more: str) -> str:
@@ -386,7 +388,7 @@ def elsewhere(*words: str) -> Iterator[tuple[str, Callable[[str], None]]]:
             process.stdout.close()
 
 
-def test_a_cluster_elsewhere_is_a_session_like_any_other(tmp_path: Path) -> None:
+def test_a_session_on_a_running_cluster_behaves_like_any_other(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("a secret of this cluster\n", encoding="utf-8")
     with elsewhere("--token-file", str(token)) as (address, _):
@@ -411,7 +413,7 @@ def test_a_controller_that_is_gone_for_good_ends_all_waits_by_name() -> None:
         session.close(abort=True)
 
 
-def test_nobody_at_an_address_is_said_at_once() -> None:
+def test_an_address_without_a_controller_is_refused_at_once() -> None:
     with pytest.raises(sw.errors.Unreachable, match=r"no controller answers at 127.0.0.1:9 \(waited 0.5 s\)"):
         sw.connect("grpc://127.0.0.1:9", timeout=0.5)
     with pytest.raises(ValueError, match="an address is like 'grpc://head:29000'"):

@@ -1,4 +1,5 @@
-"""Deadlines: a client's own, and of a block of calls; policy `deadline` goes by them, the trace says who was late."""
+"""Deadlines: a client's own, and those of a block of calls. Policy `deadline` uses them, and the trace shows late
+runs."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ ZERO = np.float32(0)
 
 
 def serving(policy: str) -> tuple[sw.Session, list[sw.Run]]:
-    """One client has half a second of work queued; the other asks for a millisecond, now and then, in a hurry."""
+    """One client has half a second of work queued. The other submits a millisecond now and then, with a deadline."""
     asked: list[sw.Run] = []
 
     def background() -> None:
@@ -36,7 +37,7 @@ def serving(policy: str) -> tuple[sw.Session, list[sw.Run]]:
     return s, asked
 
 
-def test_earliest_deadline_first_meets_what_fifo_misses() -> None:
+def test_earliest_deadline_first_meets_deadlines_that_fifo_misses() -> None:
     late = {}
     for policy in ("fifo", "deadline"):
         s, asked = serving(policy)
@@ -48,7 +49,7 @@ def test_earliest_deadline_first_meets_what_fifo_misses() -> None:
     assert late["deadline"] == 0
 
 
-def test_a_block_of_calls_is_due_together() -> None:
+def test_a_block_of_calls_has_one_deadline() -> None:
     with small() as s:
         before = s.driver.now()
         with sw.deadline("50ms"):
@@ -57,12 +58,14 @@ def test_a_block_of_calls_is_due_together() -> None:
         assert x.run.due_at == before + 50_000_000
         assert y.run.due_at == 0
     frame = s.trace.runs()
-    assert [row == row for row in frame["deadline_us"]] == [True, True, False], "NaN where there is none"
+    assert [row == row for row in frame["deadline_us"]] == [True, True, False], (
+        "NaN for a run without a deadline"
+    )
     assert frame["deadline_us"][0] == frame["deadline_us"][1]
     assert not frame["late"].any()
 
 
-def test_of_several_deadlines_the_earliest_counts() -> None:
+def test_the_earliest_of_several_deadlines_counts() -> None:
     with small() as s, s.client("a", deadline=0.05):
         begin = s.driver.now()
         assert ask(ZERO).run.due_at == begin + 50_000_000
@@ -74,12 +77,12 @@ def test_of_several_deadlines_the_earliest_counts() -> None:
                 assert ask(ZERO).run.due_at == inner + 2_000_000
 
 
-def test_a_deadline_holds_in_the_session_in_which_it_began() -> None:
+def test_a_deadline_applies_to_the_session_in_which_it_was_set() -> None:
     with small(), sw.deadline("50ms"), small():
         assert ask(ZERO).run.due_at == 0
 
 
-def test_a_run_that_is_late_says_so() -> None:
+def test_a_late_run_says_so() -> None:
     with small() as s, sw.deadline("1us"):
         x = ask(ZERO)
         x.block_until_ready()
@@ -108,6 +111,6 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("call", "said"), WRONG)
-def test_what_is_no_deadline_is_refused_by_name(call: Any, said: str) -> None:
+def test_an_invalid_deadline_is_refused_by_name(call: Any, said: str) -> None:
     with small() as s, pytest.raises((sw.errors.SeawayError, sw.errors.Impossible, ValueError), match=said):
         call(s)

@@ -1,4 +1,4 @@
-"""Announced trouble, as a user meets it: a run that fails by name, and a session that goes on."""
+"""Announced faults, as a user sees them: a run fails by name, and the session goes on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sim.simulation.faults import Fault
 MS = 1_000_000
 
 
-def test_a_host_that_crashes_fails_the_run_by_name_and_its_return_lets_the_next_one_run() -> None:
+def test_a_crashed_host_fails_the_run_by_name_and_its_return_lets_the_next_one_run() -> None:
     step = sw.synthetic("step", devices=sw.slice(devices=16), duration="20ms")
     faults = [Fault(10 * MS, "crash_host", 2), Fault(40 * MS, "return_host", 2)]
     with sw.simulate("B", hosts=4, devices_per_host=4, faults=faults) as session:
@@ -19,4 +19,4 @@ def test_a_host_that_crashes_fails_the_run_by_name_and_its_return_lets_the_next_
         again = step()
         again.block_until_ready()
         assert again.ready_at > 40 * MS
-        assert list(session.simulation.islands) == []  # nobody there stands for anybody else
+        assert list(session.simulation.islands) == []  # each host there is simulated by itself

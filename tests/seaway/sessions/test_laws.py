@@ -45,8 +45,8 @@ step = st.tuples(st.sampled_from(sorted(COMPUTATIONS)), st.integers(0, 99), st.i
 programs = st.lists(step, min_size=1, max_size=7)
 
 
-def play(steps: list[Any], values: list[Any], call: Any) -> list[Any]:
-    """Each step reads two of the values there are, and adds what it makes."""
+def run_steps(steps: list[Any], values: list[Any], call: Any) -> list[Any]:
+    """Run the steps. Each step reads two of the values so far, and adds its own."""
     values = list(values)
     for key, first, second in steps:
         args = [values[first % len(values)], values[second % len(values)]]
@@ -73,8 +73,8 @@ def inputs() -> list[Any]:
 @settings(max_examples=25)
 @given(programs)
 def test_a_program_computes_what_python_would(steps: list[Any]) -> None:
-    wanted = play(steps, inputs(), by_numpy)
-    traced = sw.program(lambda *values: tuple(play(steps, list(values), by_seaway)), name="drawn")
+    wanted = run_steps(steps, inputs(), by_numpy)
+    traced = sw.program(lambda *values: tuple(run_steps(steps, list(values), by_seaway)), name="drawn")
     with small(values="compute"):
         placed = [sw.put(value, devices=SLICES[1]) for value in inputs()]
         found = sw.get(traced(*placed))
@@ -85,20 +85,20 @@ def test_a_program_computes_what_python_would(steps: list[Any]) -> None:
 @given(programs)
 def test_a_program_is_the_calls_that_it_was_traced_from(steps: list[Any]) -> None:
     with small(values="compute"):
-        found = sw.get(play(steps, inputs(), by_seaway))
-    assert all(np.array_equal(a, b) for a, b in zip(found, play(steps, inputs(), by_numpy), strict=True))
+        found = sw.get(run_steps(steps, inputs(), by_seaway))
+    assert all(np.array_equal(a, b) for a, b in zip(found, run_steps(steps, inputs(), by_numpy), strict=True))
 
 
 @settings(max_examples=10)
 @given(programs, st.integers(1, 3), st.sampled_from(["fifo", "stride", "round_robin"]))
-def test_both_fidelities_play_clients_alike(steps: list[Any], clients: int, policy: str) -> None:
-    traced = sw.program(lambda *values: tuple(play(steps, list(values), by_seaway)), name="drawn")
+def test_both_fidelities_simulate_clients_identically(steps: list[Any], clients: int, policy: str) -> None:
+    traced = sw.program(lambda *values: tuple(run_steps(steps, list(values), by_seaway)), name="drawn")
 
     def work(pause: int) -> None:
         made = traced(*inputs())
         sw.sleep(pause * 1e-5)
         sw.block_until_ready(made)
-        sw.block_until_ready(play(steps, inputs(), by_seaway))
+        sw.block_until_ready(run_steps(steps, inputs(), by_seaway))
 
     def gangs(fidelity: Any) -> list[tuple[int, ...]]:
         with small(hosts=4, fidelity=fidelity, policy=policy, noise={"latency": 3_000}, seed=5) as s:

@@ -1,4 +1,4 @@
-"""What is wrong with a session is said at once, before any process is started, and by its name."""
+"""A mistake in the options of a session is reported at once and by name, before any process is started."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ WRONG: list[tuple[Call, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("ask", "kind", "said"), WRONG)
-def test_what_no_session_can_be_made_of(ask: Call, kind: type[Exception], said: str) -> None:
+def test_invalid_sessions_are_refused_by_name(ask: Call, kind: type[Exception], said: str) -> None:
     begun = time.monotonic()
     with pytest.raises(kind, match=said):
         ask()
     assert time.monotonic() - begun < 1
 
 
-class Shelf:
-    """A driver as far as code is concerned: whose controller says no."""
+class RefusingController:
+    """A driver as far as code is concerned. Its controller refuses the code."""
 
     _address = "head:29000"
 
@@ -68,7 +68,7 @@ class Shelf:
         raise self._wrong
 
     def do(self, work: None) -> None:
-        """It has been done."""
+        """Pretend that it has been done."""
 
 
 @pytest.mark.parametrize(
@@ -79,16 +79,16 @@ class Shelf:
         (grpc.StatusCode.UNAVAILABLE, sw.errors.Unreachable),
     ],
 )
-def test_code_that_the_controller_does_not_take_is_no_matter_of_reaching_it(
+def test_code_that_the_controller_refuses_is_not_reported_as_a_connection_problem(
     code: grpc.StatusCode, kind: type[Exception]
 ) -> None:
-    driver: Any = Shelf(CallError("the code has 99 bytes, and 9 may travel", code))
+    driver: Any = RefusingController(CallError("the code has 99 bytes, and 9 may travel", code))
     blob: Any = type("Code", (), {"blob": b""})
     with pytest.raises(kind, match="99 bytes"):
         RealDriver._keep(driver, blob)
 
 
-# --- the command line, where nobody listens -----------------------------------------------------------------------
+# --- the command line, without a controller -----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def nobody() -> str:
 
 
 @pytest.mark.parametrize("words", [("status",), ("cancel",)])
-def test_a_question_that_nobody_answers_says_whom_it_asked(
+def test_a_command_that_gets_no_answer_names_the_address(
     words: tuple[str], nobody: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from seaway.cli import main, status
@@ -111,7 +111,7 @@ def test_a_question_that_nobody_answers_says_whom_it_asked(
     assert "Deadline" not in said
 
 
-def test_an_agent_that_finds_no_controller_says_for_whom_it_looks(nobody: str) -> None:
+def test_an_agent_that_finds_no_controller_says_which_it_looks_for(nobody: str) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "seaway", "agent", "--controller", nobody, "--platform", "timed"],
         cwd=ROOT, stderr=subprocess.PIPE, text=True,
@@ -129,7 +129,7 @@ def test_an_agent_that_finds_no_controller_says_for_whom_it_looks(nobody: str) -
 
 
 @pytest.mark.full
-def test_timed_devices_have_no_contents_and_say_what_has() -> None:
+def test_timed_devices_have_no_contents_and_the_error_names_devices_that_have() -> None:
     with sw.local(platform="timed"):
         result = sw.jit(lambda x: x + 1, devices=1)(np.ones(3, np.float32))
         with pytest.raises(

@@ -1,4 +1,5 @@
-"""The seam: all that the library needs of a backend is a `Port` a client, here one without network or devices."""
+"""The interface that the library needs of a backend is one `Port` for each client: here one without network or
+devices."""
 
 from __future__ import annotations
 
@@ -42,8 +43,8 @@ step = sw.synthetic("step", devices=two, duration="1us")
 ZERO = np.float32(0)
 
 
-class Loopback:
-    """A client's machine whose controller answers when somebody waits: every run ends, the first one first."""
+class LoopbackPort:
+    """A client's machine whose controller answers when the client waits: every run ends, the first one first."""
 
     def __init__(self, name: str, limits: Limits) -> None:
         self.client = Client(name, small(1, 1), limits=limits)
@@ -85,7 +86,7 @@ class Loopback:
                 return
         self._feed(Came(CONTROLLER, Notes((note,))))
 
-    # --- what the library calls ---------------------------------------------------------------------------------
+    # --- the interface ------------------------------------------------------------------------------------------
 
     def now(self) -> int:
         return self.time
@@ -132,17 +133,17 @@ class Loopback:
         self.client.close(self.time)
 
 
-class Alone:
+class LoopbackDriver:
     """A driver of such clients."""
 
     title = "nothing at all"
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
-        self.ports: dict[str, Loopback] = {}
+        self.ports: dict[str, LoopbackPort] = {}
 
-    def join(self, name: str, weight: int, priority: int) -> Loopback:
-        return self.ports.setdefault(name, Loopback(name, self.limits))
+    def join(self, name: str, weight: int, priority: int) -> LoopbackPort:
+        return self.ports.setdefault(name, LoopbackPort(name, self.limits))
 
     def price(self, signature: Signature) -> Computation:
         return Computation(signature.name, signature.key, 1)
@@ -174,23 +175,23 @@ class Alone:
         pass
 
 
-def session(limits: Limits | None = None) -> tuple[sw.Session, Alone]:
-    driver = Alone(limits)
+def session(limits: Limits | None = None) -> tuple[sw.Session, LoopbackDriver]:
+    driver = LoopbackDriver(limits)
     return sw.Session(driver), driver
 
 
-def kinds(port: Loopback) -> list[str]:
+def kinds(port: LoopbackPort) -> list[str]:
     return [type(call).__name__ for call in port.calls]
 
 
-def test_these_are_all_there_is_to_a_backend() -> None:
-    port: Port = Loopback("a", Limits())
-    driver: Driver = Alone()
+def test_port_and_driver_are_the_whole_interface_to_a_backend() -> None:
+    port: Port = LoopbackPort("a", Limits())
+    driver: Driver = LoopbackDriver()
     assert {name for name in dir(Port) if not name.startswith("_")} <= set(dir(port))
     assert {name for name in dir(Driver) if not name.startswith("_")} <= set(dir(driver))
 
 
-def test_a_program_is_registered_once_and_then_runs_by_its_number() -> None:
+def test_a_program_is_registered_once_and_then_called_by_its_number() -> None:
     s, driver = session()
     with s:
         for _ in range(3):
@@ -202,7 +203,7 @@ def test_a_program_is_registered_once_and_then_runs_by_its_number() -> None:
     assert [register.ir.name, register.ir.slices[0].name] == ["step", "slice0"]
 
 
-def test_a_program_too_many_makes_room_by_forgetting_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_program_too_many_removes_the_least_recent_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caller, "PROGRAMS", 2)
     made = [sw.synthetic(f"f{number}", devices=two, duration="1us") for number in range(3)]
     s, driver = session(Limits(pipe=64, max_programs=2))
@@ -213,7 +214,7 @@ def test_a_program_too_many_makes_room_by_forgetting_the_first(monkeypatch: pyte
     assert [kind for kind in kinds(driver.ports["main"]) if kind != "Release"][1:] == wanted
 
 
-def test_results_are_named_before_anybody_answers() -> None:
+def test_results_have_names_before_the_controller_answers() -> None:
     s, driver = session()
     with s:
         x = step(step(ZERO))
@@ -223,7 +224,7 @@ def test_results_are_named_before_anybody_answers() -> None:
         assert driver.ports["main"].waits == ["client 'main' waits for the result of 'step'"]
 
 
-def test_a_call_that_is_blocked_is_made_again() -> None:
+def test_a_blocked_call_is_made_again() -> None:
     s, driver = session(Limits(max_runs=2, pipe=1))
     with s:
         kept = [step(ZERO) for _ in range(5)]
@@ -232,7 +233,7 @@ def test_a_call_that_is_blocked_is_made_again() -> None:
     assert kinds(driver.ports["main"]).count("Submit") == 5
 
 
-def test_what_nobody_holds_is_given_back_a_few_at_a_time() -> None:
+def test_buffers_without_references_are_released_a_few_at_a_time() -> None:
     s, driver = session()
     with s:
         for _ in range(100):
@@ -242,7 +243,7 @@ def test_what_nobody_holds_is_given_back_a_few_at_a_time() -> None:
     assert sum(len(call.buffers) for call in released) == 100
 
 
-def test_what_is_large_is_given_back_with_the_next_call() -> None:
+def test_large_buffers_are_released_with_the_next_call() -> None:
     big = sw.synthetic("big", devices=two, duration="1us", out=lambda: np.zeros(1 << 18, np.float32))
     s, driver = session(Limits(pipe=64))
     with s:
@@ -264,7 +265,7 @@ def test_a_large_constant_is_put_once() -> None:
     assert len(driver.ports["main"].offered) == 1 + 3
 
 
-def test_which_ends_a_call_depends_on_is_told_with_it() -> None:
+def test_a_call_is_sent_with_the_ends_that_it_waited_for() -> None:
     s, driver = session()
     with s:
         step(step(ZERO)).block_until_ready()
@@ -273,7 +274,7 @@ def test_which_ends_a_call_depends_on_is_told_with_it() -> None:
     assert [call.waited for call in submits] == [(), (), (2,)]
 
 
-def test_errors_are_the_users_own_words() -> None:
+def test_errors_quote_the_users_own_names() -> None:
     s, driver = session()
     with s:
         x = step(ZERO)
@@ -287,7 +288,7 @@ def test_errors_are_the_users_own_words() -> None:
             np.asarray(y)
 
 
-def test_a_cancelled_run_is_called_off_once() -> None:
+def test_a_cancelled_run_is_cancelled_once() -> None:
     s, driver = session()
     with s:
         x = step(ZERO)

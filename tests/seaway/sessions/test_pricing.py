@@ -1,4 +1,4 @@
-"""What computations cost in a simulation: as stated, or estimated from the work they are."""
+"""The cost of computations in a simulation: as stated, or estimated from the work."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ two = sw.slice(devices=2)
 ZERO = np.float32(0)
 
 
-def ran(computation: Any, *args: Any, **options: Any) -> int:
-    """Nanoseconds on its devices."""
+def device_time(computation: Any, *args: Any, **options: Any) -> int:
+    """The nanoseconds that it ran on its devices."""
     with small(**options) as s:
         sw.block_until_ready(computation(*args))
         gang = next(iter(s.trace.core.rows("gangs")))
     return int(gang["ended"] - gang["started"])
 
 
-def test_a_stated_duration_is_what_it_takes() -> None:
-    assert ran(sw.synthetic("f", devices=two, duration="330us"), ZERO) == 330_000
-    assert ran(sw.jit(lambda x: x, devices=two, cost="1.5ms", name="f"), ZERO) == 1_500_000
-    assert ran(sw.jit(lambda x: x, devices=two, cost=Kernel("f", 77_000), name="f"), ZERO) == 77_000
+def test_a_computation_takes_its_stated_duration() -> None:
+    assert device_time(sw.synthetic("f", devices=two, duration="330us"), ZERO) == 330_000
+    assert device_time(sw.jit(lambda x: x, devices=two, cost="1.5ms", name="f"), ZERO) == 1_500_000
+    assert device_time(sw.jit(lambda x: x, devices=two, cost=Kernel("f", 77_000), name="f"), ZERO) == 77_000
 
 
 def test_a_cost_may_follow_the_shapes() -> None:
     f = sw.jit(lambda x: x, devices=two, cost=lambda x: 1000 * x.shape[0], name="f")
-    assert [ran(f, np.zeros(n)) for n in (4, 8)] == [4_000, 8_000]
+    assert [device_time(f, np.zeros(n)) for n in (4, 8)] == [4_000, 8_000]
 
 
-def test_collectives_are_priced_where_they_run() -> None:
+def test_collectives_are_priced_on_the_slice_where_they_run() -> None:
     near = sw.synthetic("f", devices=sw.slice(devices=4), duration="1us", allreduce="1MiB")
     alone = sw.synthetic("f", devices=sw.slice(devices=1), duration="1us", allreduce="1MiB")
-    assert ran(alone, ZERO) == 1_000 < ran(near, ZERO)
+    assert device_time(alone, ZERO) == 1_000 < device_time(near, ZERO)
 
 
 @pytest.mark.parametrize("cost", [Cost.from_recorded(1_000_000), Cost.stated(1_000_000), "1ms"])
-def test_all_devices_of_a_computation_of_known_duration_start_it_together(cost: Any) -> None:
-    """Half of them have something else to do first, and what it takes has its collectives in it."""
+def test_all_devices_of_a_computation_with_a_known_duration_start_together(cost: Any) -> None:
+    """Half of them have something else to do first, and the duration includes the collectives."""
     half = sw.slice(devices=2, name="half")
     busy = sw.synthetic("busy", devices=half, duration="5ms")
     reduce = sw.pmap(lambda x: lax.psum(x, "i"), "i", devices=4, cost=cost, name="reduce")
@@ -65,25 +65,25 @@ def test_all_devices_of_a_computation_of_known_duration_start_it_together(cost: 
     assert set(together.started_us) == {ended}
 
 
-def test_policies_hear_of_collectives_too() -> None:
+def test_policies_are_given_the_time_of_collectives_too() -> None:
     kernel = Kernel("f", 1_000, (Collective("all-reduce", 1 << 20),))
     f = sw.synthetic("f", devices=sw.slice(devices=4), kernel=kernel)
     with small() as s:
         signature = f.match((ZERO,), {})[0]
-        assert s.driver.price(signature).cost == ran(f, ZERO) > 1_000
+        assert s.driver.price(signature).cost == device_time(f, ZERO) > 1_000
 
 
 def test_costs_may_be_given_by_name() -> None:
     f = sw.synthetic("f", devices=two, duration="1us")
-    assert ran(f, ZERO, costs={"f": "9us", "g": "1us"}) == 9_000
-    assert ran(f, ZERO, costs={"g": "9us"}) == 1_000
-    assert ran(f, ZERO, costs=lambda signature: "7us" if signature.name == "f" else None) == 7_000
+    assert device_time(f, ZERO, costs={"f": "9us", "g": "1us"}) == 9_000
+    assert device_time(f, ZERO, costs={"g": "9us"}) == 1_000
+    assert device_time(f, ZERO, costs=lambda signature: "7us" if signature.name == "f" else None) == 7_000
 
 
-def test_a_time_stands_for_what_nobody_stated() -> None:
+def test_a_default_time_applies_to_computations_without_a_stated_one() -> None:
     f = sw.jit(lambda x: x, devices=two, name="f")
-    assert ran(f, ZERO, costs="2ms") == 2_000_000
-    assert ran(sw.synthetic("f", devices=two, duration="1us"), ZERO, costs="2ms") == 1_000
+    assert device_time(f, ZERO, costs="2ms") == 2_000_000
+    assert device_time(sw.synthetic("f", devices=two, duration="1us"), ZERO, costs="2ms") == 1_000
 
 
 def test_without_a_cost_the_work_is_estimated() -> None:
@@ -112,8 +112,8 @@ def test_a_roofline_finds_the_collectives(tmp_path: Path, monkeypatch: pytest.Mo
     assert row["flops"] == pytest.approx(2 * 512**3 / 4, rel=0.1)
 
 
-def test_nothing_is_shorter_than_a_launch() -> None:
-    assert ran(sw.jit(lambda x: x, devices=two, name="f"), ZERO) == 1_000
+def test_no_computation_is_shorter_than_a_launch() -> None:
+    assert device_time(sw.jit(lambda x: x, devices=two, name="f"), ZERO) == 1_000
 
 
 def work(fn: Any, *args: Any, mesh: tuple[int, ...] = (1,), used: Any = ()) -> WorkEstimate:
@@ -138,7 +138,7 @@ def test_a_convolution_is_counted_exactly() -> None:
     assert made.flops == 2 * (5 * 8 * 8) * (3 * 3 * 3)
 
 
-def test_what_is_inside_counts() -> None:
+def test_work_inside_nested_functions_counts() -> None:
     inner = jax.jit(jnp.matmul)
     one = work(jnp.matmul, A, B).flops
     assert work(inner, A, B).flops == one
@@ -149,14 +149,14 @@ def test_what_is_inside_counts() -> None:
     assert work(jax.checkpoint(jnp.matmul), A, B).flops == one
 
 
-def test_a_gradient_is_dearer_than_its_function() -> None:
+def test_a_gradient_costs_more_than_its_function() -> None:
     def loss(a: Any, b: Any) -> Any:
         return (a @ b).sum()
 
     assert work(jax.grad(loss, argnums=(0, 1)), A, B).flops > 2 * work(jnp.matmul, A, B).flops * 0.9
 
 
-def test_work_is_shared_along_axes_that_split_something() -> None:
+def test_work_is_divided_along_axes_that_split_something() -> None:
     grid = sw.slice(mesh={"data": 4, "model": 2})
     f = sw.jit(jnp.matmul, devices=grid, name="f", in_shardings=(P("data"), None))
     shared = f.match((A, B), {})[0]

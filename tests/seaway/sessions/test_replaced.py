@@ -1,4 +1,5 @@
-"""A policy that raises, or picks what may not enter, is replaced by fifo; ending the session gives one warning."""
+"""A policy that raises, or picks a gang that may not enter, is replaced by fifo. The end of the session gives one
+warning."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class Nothing(sw.policies.Policy):
 
 
 class Late(sw.policies.Policy):
-    """Well, at first."""
+    """A policy that works at first."""
 
     def __init__(self) -> None:
         self.entries = 0
@@ -58,12 +59,12 @@ WRONG: list[tuple[type[sw.policies.Policy], str]] = [
 
 
 @pytest.mark.parametrize(("policy", "says"), WRONG)
-def test_a_simulated_session_says_which_policy_why_and_where(policy: Any, says: str) -> None:
+def test_a_simulated_session_names_the_policy_the_reason_and_the_place(policy: Any, says: str) -> None:
     with pytest.warns(RuntimeWarning, match=says) as caught:
         calls(policy)
     assert len(caught) == 1
     assert str(caught[0].message).endswith("what entered from then on was ordered by fifo")
-    assert caught[0].filename == __file__, "it points to whoever ended the session"
+    assert caught[0].filename == __file__, "it points to the line that ended the session"
 
 
 def test_closing_by_hand_warns_once_and_at_that_line() -> None:
@@ -75,7 +76,7 @@ def test_closing_by_hand_warns_once_and_at_that_line() -> None:
     assert [each.filename for each in caught] == [__file__]
 
 
-def test_a_program_that_fails_is_heard_all_the_same() -> None:
+def test_the_error_of_a_failing_program_is_raised_in_spite_of_the_warning() -> None:
     def fails() -> None:
         with small(policy=Broken):
             step(ZERO).block_until_ready()
@@ -89,7 +90,7 @@ def test_a_program_that_fails_is_heard_all_the_same() -> None:
         caught()
 
 
-def test_several_islands_are_one_warning() -> None:
+def test_several_islands_give_one_warning() -> None:
     def both() -> None:
         with small(islands=2, policy=Broken):
             for island in ("i0", "i1"):
@@ -103,7 +104,7 @@ def test_several_islands_are_one_warning() -> None:
     assert "; and on 1 more island ('i1'); what entered" in said
 
 
-def test_a_policy_that_behaves_says_nothing() -> None:
+def test_a_correct_policy_gives_no_warning() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with small(policy="stride"):
@@ -112,7 +113,9 @@ def test_a_policy_that_behaves_says_nothing() -> None:
     assert text_of([]) == ""
 
 
-def test_a_local_session_says_it_too_however_much_is_said_after_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_local_session_warns_too_however_much_is_logged_afterwards(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def really() -> None:
         with sw.local(hosts=1, devices_per_host=2, platform="timed", policy=Broken) as s:
             for _ in range(3):
@@ -121,7 +124,7 @@ def test_a_local_session_says_it_too_however_much_is_said_after_it(caplog: pytes
             for number in range(150):
                 server._perform(Tell(f"line {number}"))
             assert not [line for line in server.told if "fifo" in line], (
-                "of all that it said it keeps the last"
+                "only the last lines of its log are kept"
             )
 
     with pytest.warns(RuntimeWarning, match="policy Broken was replaced by fifo: on island 'i0'") as caught:

@@ -1,4 +1,4 @@
-"""`retries=`: a run that the cluster failed runs again by itself, and its results are the futures they were."""
+"""`retries=`: a run that the cluster failed runs again by itself, and its results keep their futures."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_run_that_lost_a_host_runs_again_and_its_numpy_arguments_are_put_again
     mine = LARGE.copy()
     with simulated(values="compute", costs="20ms") as s, caplog.at_level(logging.WARNING, "seaway"):
         result = twice(mine)
-        mine[:] = 0  # what was put is a copy
+        mine[:] = 0  # the put array is a copy
         np.testing.assert_array_equal(np.asarray(result), 4 * LARGE)
         assert result.run is not None
         assert (result.run.tries, result.run.blame) == (1, None)
@@ -57,7 +57,7 @@ def test_a_chain_that_is_under_way_runs_again_in_its_order() -> None:
             assert future.run.tries == 1
 
 
-def test_what_has_ended_before_the_crash_is_not_made_again() -> None:
+def test_runs_that_ended_before_the_crash_do_not_run_again() -> None:
     with simulated(costs="4ms", retries=1):
         first = double(LARGE)
         second = double(first)
@@ -68,7 +68,7 @@ def test_what_has_ended_before_the_crash_is_not_made_again() -> None:
             third.block_until_ready()
 
 
-def test_the_same_seed_is_the_same_second_try() -> None:
+def test_the_same_seed_gives_the_same_second_try() -> None:
     def once() -> Any:
         with simulated(retries=3, seed=4) as s:
             for _ in range(5):
@@ -95,7 +95,7 @@ def test_an_argument_that_was_lost_with_the_host_is_named() -> None:
             x.block_until_ready()
 
 
-def test_what_was_donated_cannot_be_given_again() -> None:
+def test_a_run_with_a_donated_argument_cannot_run_again() -> None:
     take = sw.jit(lambda x: x + 1, devices=ALL, donate_argnums=0, name="take")
     with simulated(retries=3, costs={"double": "2ms", "take": "20ms"}):
         x = double(LARGE)
@@ -106,7 +106,7 @@ def test_what_was_donated_cannot_be_given_again() -> None:
             take(x).block_until_ready()
 
 
-def test_an_error_of_the_users_own_is_no_reason_to_run_again() -> None:
+def test_an_error_of_the_users_code_is_not_retried() -> None:
     with simulated([Fault(0, "fail_gang", 2, name="step")], retries=3) as s:
         result = step()
         with pytest.raises(sw.errors.RunError) as caught:
@@ -117,7 +117,7 @@ def test_an_error_of_the_users_own_is_no_reason_to_run_again() -> None:
         assert len(s.trace.runs()) == 1
 
 
-def test_a_program_may_say_otherwise_than_its_session() -> None:
+def test_a_program_may_override_the_retries_of_its_session() -> None:
     @sw.program(retries=0)
     def once() -> Any:
         return step()
@@ -126,13 +126,13 @@ def test_a_program_may_say_otherwise_than_its_session() -> None:
         once().block_until_ready()
 
 
-def test_without_being_asked_for_nothing_runs_again() -> None:
+def test_without_retries_nothing_runs_again() -> None:
     with simulated(), pytest.raises(sw.errors.RunError, match="host 2"):
         step().block_until_ready()
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, "3", True, 101])
-def test_a_number_of_retries_that_cannot_be_is_refused(wrong: Any) -> None:
+def test_an_invalid_number_of_retries_is_refused(wrong: Any) -> None:
     for make in (sw.program, sw.simulate, sw.local, lambda **more: sw.connect("grpc://nowhere", **more)):
         with pytest.raises(ValueError, match="retries="):
             make(retries=wrong)

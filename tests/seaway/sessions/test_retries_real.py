@@ -1,4 +1,4 @@
-"""`retries=` with real processes that are killed; and a get that is under way while its controller is started anew."""
+"""`retries=` with real processes that are killed; and a get that is under way while its controller is restarted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def expected(x: Any) -> Any:
     return x + x.sum()
 
 
-def until(over: Callable[[], object]) -> None:
+def wait_until(over: Callable[[], object]) -> None:
     end = time.monotonic() + PATIENCE
     while not over():
         assert time.monotonic() < end
@@ -48,7 +48,7 @@ def until(over: Callable[[], object]) -> None:
 
 
 def under_way(session: sw.Session) -> bool:
-    """Some gang is."""
+    """Whether some gang is under way."""
     driver: Any = session.driver
     status = json.loads(driver._loop.do(driver._head.status()))
     return any(island["under_way"] for island in status["islands"])
@@ -58,12 +58,12 @@ def close(result: Any, wanted: Any) -> None:
     np.testing.assert_allclose(np.asarray(result), wanted, rtol=1e-4)
 
 
-def test_a_host_that_is_killed_costs_time_and_nothing_else() -> None:
+def test_a_killed_host_costs_only_time() -> None:
     with sw.local(hosts=2) as session:
         driver: Any = session.driver
         first = chained(LARGE)
         second = chained(first)  # reads what is to be made again
-        until(lambda: under_way(session))
+        wait_until(lambda: under_way(session))
         os.kill(driver.agents[1].pid, signal.SIGKILL)
         close(second, expected(expected(expected(expected(LARGE)))))
         close(first, expected(expected(LARGE)))
@@ -87,13 +87,13 @@ def driven(folder: Path, work: Callable[[Real, Any], None], **options: Any) -> N
     asyncio.run(drive())
 
 
-def test_a_controller_that_is_killed_costs_time_and_nothing_else(tmp_path: Path) -> None:
+def test_a_killed_controller_costs_only_time(tmp_path: Path) -> None:
     def work(found: Real, wait: Any) -> None:
         with sw.connect(f"grpc://{found.address}", retries=1) as session:
             kept = sw.put(LARGE, BOTH)
             kept.block_until_ready()
             result = slow(kept)
-            until(lambda: under_way(session))
+            wait_until(lambda: under_way(session))
             found.controller.kill()
             found.start_controller()
             close(result, expected(LARGE))
@@ -113,7 +113,7 @@ def test_a_get_that_is_under_way_meanwhile_is_asked_again(tmp_path: Path) -> Non
             reader = threading.Thread(target=lambda: read.append(np.asarray(kept)))
             reader.start()
             client = session.main._port.client  # type: ignore[attr-defined]
-            until(lambda: client._retries._gets)
+            wait_until(lambda: client._retries._gets)
             found.controller.kill()
             found.start_controller()
             found.agents[0].signal(signal.SIGCONT)

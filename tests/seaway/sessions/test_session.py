@@ -1,4 +1,4 @@
-"""Sessions: ambient, closed in order, and what runs in them are declarations that belong to none."""
+"""Sessions are ambient and close in order. Functions and programs are declarations that belong to no session."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_call_outside_any_session_names_the_fix(call: Any) -> None:
         call()
 
 
-def test_the_innermost_session_counts() -> None:
+def test_the_innermost_session_is_used() -> None:
     with small() as outer:
         x = step(ZERO)
         with small() as inner:
@@ -49,24 +49,24 @@ def test_one_program_runs_in_many_sessions() -> None:
     assert ends[0] == ends[1]
 
 
-def test_leaving_waits_for_what_is_under_way() -> None:
+def test_leaving_a_session_waits_for_runs_under_way() -> None:
     with small() as s:
         step(step(ZERO))
     assert s.driver.now() > 200_000
     assert [row["ended"] > 0 for row in s.trace.core.rows("gangs")] == [True, True]
 
 
-def test_the_trace_holds_what_was_called_before() -> None:
+def test_the_trace_contains_all_runs_after_the_session() -> None:
     with small() as s:
         step(ZERO)
         assert s.trace.gangs()["ended_us"].notna().all()
 
 
-def test_a_closed_session_is_closed() -> None:
+def test_a_closed_session_refuses_calls() -> None:
     with small(values="compute") as s:
         x, y = step(np.float32(3)), step(np.float32(4))
         float(x)
-    assert float(x) == 3.0, "what was read stays"
+    assert float(x) == 3.0, "contents that were read stay"
     assert x.is_ready()
     with pytest.raises(sw.errors.SessionClosed, match="inside its `with` block"):
         float(y)
@@ -95,7 +95,7 @@ def test_a_run_can_be_cancelled() -> None:
         assert s.driver.now() > 0
 
 
-def test_the_error_of_a_run_arrives_where_its_result_is_waited_for_and_the_session_goes_on() -> None:
+def test_the_error_of_a_run_is_raised_where_its_result_is_waited_for_and_the_session_goes_on() -> None:
     with small(fidelity="exact") as s:
         s.simulation.trouble.fail_gang(0, "step", "it divided by zero")
         x = step(ZERO)
@@ -106,7 +106,7 @@ def test_the_error_of_a_run_arrives_where_its_result_is_waited_for_and_the_sessi
         assert step(ZERO).block_until_ready().is_ready()
 
 
-def test_a_failure_that_nobody_saw_is_told_at_the_end() -> None:
+def test_a_failure_that_was_not_seen_is_reported_at_the_end() -> None:
     def unseen() -> None:
         with small(fidelity="exact") as s:
             s.simulation.trouble.fail_gang(0, "step")
@@ -116,7 +116,7 @@ def test_a_failure_that_nobody_saw_is_told_at_the_end() -> None:
         unseen()
 
 
-def test_a_slice_that_cannot_be_is_refused_with_what_would_fit() -> None:
+def test_an_impossible_slice_is_refused_with_what_would_fit() -> None:
     huge = sw.synthetic("huge", devices=sw.slice(devices=64, name="huge"), duration="1us")
     with (
         small(),
@@ -127,7 +127,7 @@ def test_a_slice_that_cannot_be_is_refused_with_what_would_fit() -> None:
         huge(ZERO).block_until_ready()
 
 
-def test_slices_without_names_are_named_as_they_are_used() -> None:
+def test_slices_without_names_are_named_in_the_order_of_use() -> None:
     with small() as s:
         made = [sw.slice(devices=1) for _ in range(3)]
         sw.put(ZERO, devices=made[2])
@@ -136,7 +136,7 @@ def test_slices_without_names_are_named_as_they_are_used() -> None:
         assert [s.main.name_of(made[2]), s.main.name_of(made[0])] == ["slice0", "slice2"]
 
 
-def test_whoever_calls_faster_than_devices_run_waits_for_room() -> None:
+def test_a_client_that_calls_faster_than_devices_run_waits_for_room() -> None:
     slow = sw.synthetic("slow", devices=two, duration="5s")
     with small() as s:
         kept = [slow(ZERO) for _ in range(1024)]
@@ -168,15 +168,17 @@ def test_sequential_dispatch_is_slower_along_a_chain() -> None:
     assert took(dispatch="sequential") > took()
 
 
-class Last(Policy):
+class NewestFirst(Policy):
     """Newest first."""
 
     def pick(self, ready: Ready, now: int) -> Ticket:
         return max(ready, key=lambda ticket: ticket.number)
 
 
-@pytest.mark.parametrize("policy", [None, "stride:lead=2", Stride, Stride(lead=3), Last, lambda: Last()])
-def test_a_policy_is_a_name_a_policy_or_what_makes_one(policy: Any) -> None:
+@pytest.mark.parametrize(
+    "policy", [None, "stride:lead=2", Stride, Stride(lead=3), NewestFirst, lambda: NewestFirst()]
+)
+def test_a_policy_is_given_as_a_name_a_policy_or_a_factory(policy: Any) -> None:
     with small(policy=policy):
         step(ZERO).block_until_ready()
 
@@ -202,21 +204,21 @@ def test_a_contradictory_simulation_is_refused(wrong: dict[str, Any], said: str)
         small(**wrong)
 
 
-def test_a_cluster_is_a_name_with_changes() -> None:
+def test_a_cluster_is_given_as_a_name_with_changes() -> None:
     assert sw.simulate("B", hosts=2).simulation.cluster.hosts == 2
     with pytest.raises(sw.errors.Impossible, match="hosst"):
         sw.simulate("B", hosst=2)
 
 
-def test_only_a_simulation_has_what_simulations_have() -> None:
+def test_only_a_simulation_has_the_attributes_of_simulations() -> None:
     with small() as s:
         assert s.env is s.simulation.env
         with pytest.raises(AttributeError, match="no attribute 'simulaton'"):
             s.simulaton  # noqa: B018
 
 
-def test_what_a_property_raises_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An AttributeError inside one is not that the session has no such attribute."""
+def test_an_error_in_a_property_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An AttributeError inside a property does not mean that the session has no such attribute."""
     with small() as s:
         step(ZERO).block_until_ready()
         with monkeypatch.context() as patch:
@@ -226,7 +228,7 @@ def test_what_a_property_raises_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -
         assert len(s.trace.core) == 1
 
 
-def test_what_takes_its_time_shows_how_far_it_is(
+def test_long_operations_show_their_progress(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
@@ -242,7 +244,7 @@ def test_what_takes_its_time_shows_how_far_it_is(
 
 
 @pytest.mark.parametrize(("given", "fanout"), [({"window": 4}, 64), ({"fanout": 3}, 3), (None, 64), ({}, 64)])
-def test_settings_leave_to_the_profile_whom_the_controller_writes_to(given: Any, fanout: int) -> None:
+def test_options_do_not_change_the_fanout_of_the_profile(given: Any, fanout: int) -> None:
     """`paper` is flat, whatever else is set."""
     with small(hosts=64, profile="paper", config=given) as s:
         assert s.simulation.config.fanout == fanout

@@ -1,4 +1,4 @@
-"""Simulated values: none by default, and then one error; computed here; or made up."""
+"""Simulated values: by default there are none, and reading them is one error; they can be computed here, or made up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VECTOR = np.array([1.0, 2.0], np.float32)
 
 
 def papers_example() -> Any:
-    """After the paper."""
+    """The paper's example."""
 
     def devices(n: int) -> sw.Slice:
         return sw.slice(devices=n)
@@ -38,7 +38,7 @@ def papers_example() -> Any:
 
 
 def train(steps: int) -> list[float]:
-    """A training loop that reads its loss, as anyone would write it."""
+    """A training loop that reads its loss, as any user would write it."""
 
     def loss_of(w: Any, x: Any, y: Any) -> Any:
         return jnp.mean((x @ w - y) ** 2)
@@ -61,7 +61,7 @@ def train(steps: int) -> list[float]:
 
 
 @pytest.mark.parametrize("read", [np.asarray, float, bool, int, lambda x: x > 0, lambda x: x[0], list])
-def test_reading_waits_and_then_names_the_choices(read: Callable[[Any], Any]) -> None:
+def test_a_read_waits_and_then_its_error_names_the_choices(read: Callable[[Any], Any]) -> None:
     step = sw.synthetic("step", devices=two, duration="330us")
     with small() as s:
         x = step(np.ones(1, np.float32))
@@ -107,7 +107,7 @@ def test_contents_do_not_change_the_times() -> None:
     assert times("compute") == times("shapes")
 
 
-def test_what_a_computation_raises_arrives_where_it_is_read() -> None:
+def test_an_exception_of_a_computation_is_raised_where_its_result_is_read() -> None:
     f = sw.jit(lambda x: (x, 9), devices=two, irregular=True, max_shape=(2,), name="f")
     with small(values="compute"):
         x = f(np.zeros(16, np.float32))
@@ -120,7 +120,7 @@ def test_what_a_computation_raises_arrives_where_it_is_read() -> None:
 # --- stand-ins ----------------------------------------------------------------------------------------------
 
 
-def test_stand_ins_go_by_the_name_of_a_program_or_of_its_result() -> None:
+def test_stand_ins_are_found_by_the_name_of_a_program_or_of_its_result() -> None:
     loss = sw.jit(lambda x: {"loss": x.sum(), "grads": x}, devices=two, name="train")
     with small(values={"train.loss": 0.5}):
         made = loss(VECTOR)
@@ -129,7 +129,7 @@ def test_stand_ins_go_by_the_name_of_a_program_or_of_its_result() -> None:
             np.asarray(made["grads"])
 
 
-def test_a_stand_in_may_follow_the_run() -> None:
+def test_a_stand_in_may_depend_on_the_run() -> None:
     step = sw.synthetic("step", devices=two, duration="1us")
     with small(values={"step": lambda n: 10.0 - n}):
         assert [float(step(np.float32(0))) for _ in range(3)] == [10.0, 9.0, 8.0]
@@ -139,7 +139,7 @@ def test_a_stand_in_may_follow_the_run() -> None:
             float(step(np.float32(0)))
 
 
-def test_a_stand_in_takes_the_shape_it_stands_for() -> None:
+def test_a_stand_in_gets_the_shape_of_its_array() -> None:
     step = sw.synthetic("step", devices=two, duration="1us")
     with small(values={"step": 1}):
         assert np.asarray(step(VECTOR)).tolist() == [1.0, 1.0]
@@ -150,7 +150,7 @@ def test_a_stand_in_takes_the_shape_it_stands_for() -> None:
         np.asarray(step(VECTOR))
 
 
-def test_a_stand_in_that_nobody_asks_for_is_named_when_one_is_missing() -> None:
+def test_when_a_stand_in_is_missing_the_unused_ones_are_named() -> None:
     step = sw.synthetic("step", devices=two, duration="1us")
     with (
         small(values={"stpe": 1}),
@@ -159,6 +159,6 @@ def test_a_stand_in_that_nobody_asks_for_is_named_when_one_is_missing() -> None:
         float(step(np.float32(0)))
 
 
-def test_other_values_are_refused() -> None:
+def test_invalid_values_options_are_refused() -> None:
     with pytest.raises(ValueError, match="did you mean 'compute'"):
         small(values="computed")

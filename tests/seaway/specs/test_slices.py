@@ -1,4 +1,4 @@
-"""Slices and shardings are declarations in JAX's words."""
+"""Slices and shardings are declarations in JAX's terms."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_slice_is_a_number_of_devices_or_a_mesh() -> None:
     assert (grid.devices, grid.shape, grid.axis_names) == (8, (4, 2), ("data", "model"))
 
 
-def test_a_slice_takes_the_mesh_of_jax() -> None:
+def test_a_slice_can_be_made_from_a_jax_mesh() -> None:
     mesh = AbstractMesh((2, 4), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
     assert sw.slice(mesh=mesh).shape == (2, 4)
     assert sw.slice(mesh=mesh).mesh == mesh
@@ -40,7 +40,7 @@ def test_a_slice_takes_the_mesh_of_jax() -> None:
         ({"devices": 2, "layout": "wide"}, "'packed' .* or 'spread'"),
     ],
 )
-def test_what_is_no_slice_is_refused(wrong: dict[str, Any], said: str) -> None:
+def test_an_invalid_slice_is_refused(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         sw.slice(**wrong)
 
@@ -55,7 +55,9 @@ def test_what_is_no_slice_is_refused(wrong: dict[str, Any], said: str) -> None:
         ({"mesh": 4}, r"sw\.slice\(mesh=4\): devices along each axis"),
     ],
 )
-def test_a_word_of_another_type_is_refused_where_it_is_written(wrong: dict[str, Any], said: str) -> None:
+def test_an_argument_of_the_wrong_type_is_refused_where_it_is_written(
+    wrong: dict[str, Any], said: str
+) -> None:
     with pytest.raises(TypeError, match=said):
         sw.slice(**{"devices": 2, **wrong})
 
@@ -71,7 +73,7 @@ def test_shardings_are_partition_specs_over_the_slices_axes() -> None:
     assert resolve(grid.sharding("data"), grid, array, "x") == Sharding(((0,), ()))
 
 
-def test_shardings_go_there_and_back() -> None:
+def test_shardings_convert_to_core_and_back() -> None:
     grid = sw.slice(mesh={"data": 4, "model": 2})
     for spec in (P("data", None), P(None, ("data", "model")), P()):
         sharding = resolve(spec, grid, aval((8, 8), "float32"), "x")
@@ -86,7 +88,7 @@ def test_shardings_go_there_and_back() -> None:
         (P(None, None, "data"), "names 3 dimensions"),
     ],
 )
-def test_a_sharding_that_does_not_fit_says_what_would(spec: Any, said: str) -> None:
+def test_a_sharding_that_does_not_fit_is_refused_with_one_that_would(spec: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         resolve(spec, sw.slice(mesh={"data": 4, "model": 2}), aval((6, 8), "float32"), "x")
 

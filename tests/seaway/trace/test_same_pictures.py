@@ -1,6 +1,5 @@
 """One program on real devices and in simulation: every table and every picture is made of either trace by the same
-line, has the same columns of the same types, and shows something; and several traces lie over each other.
-"""
+line, has the same columns of the same types, and shows something; and several traces can be overlaid."""
 
 from __future__ import annotations
 
@@ -71,10 +70,10 @@ SESSIONS: dict[str, Callable[[], sw.Session]] = {
 
 @cache
 def run(where: str) -> Trace:
-    """The same objects in each of them, once."""
+    """Run the program. The same functions are used in each session, once."""
     with SESSIONS[where]() as session:
         everybody()
-        found: Trace = session.trace  # while there are hosts who can be asked for what they saw
+        found: Trace = session.trace  # while the hosts can be asked for their times
     return found
 
 
@@ -83,7 +82,7 @@ def _trace(request: pytest.FixtureRequest) -> Trace:
     return run(request.param)
 
 
-# --- everything that there is -----------------------------------------------------------------------------
+# --- completeness -----------------------------------------------------------------------------------------
 
 FRAMES: dict[str, Callable[[Any], pd.DataFrame]] = {
     "gangs": lambda t: t.gangs(),
@@ -132,7 +131,7 @@ def names(calls: dict[str, Any]) -> set[str]:
     return {call.split()[0] for call in calls}
 
 
-def test_nothing_is_left_out_here() -> None:
+def test_every_table_and_picture_is_tested_here() -> None:
     public = {name for name in vars(Trace) if not name.startswith("_")}
     assert public - names(FRAMES) - names(OF_ONE) - names(PICTURES) == OTHERS
     of_several = {name for name in vars(Overlay) if not name.startswith("_")}
@@ -143,19 +142,19 @@ def test_nothing_is_left_out_here() -> None:
 
 
 @pytest.mark.parametrize("name", FRAMES | OF_ONE)
-def test_a_table_has_the_same_columns_wherever_its_trace_is_from(name: str, trace: Trace) -> None:
+def test_a_table_has_the_same_columns_from_any_kind_of_trace(name: str, trace: Trace) -> None:
     made, like = ((FRAMES | OF_ONE)[name](each) for each in (trace, run("simulated")))
-    assert len(made), "something has happened"
+    assert len(made), "there are rows"
     assert types(made) == types(like)
 
 
 def types(frame: pd.DataFrame) -> dict[str, str]:
-    """Of columns, in their order. What categories there are is a matter of contents."""
+    """Types of columns, in their order. The set of categories depends on the contents."""
     return {str(name): str(dtype) for name, dtype in frame.dtypes.items()}
 
 
-def test_a_table_of_nothing_has_the_same_columns_too() -> None:
-    """So tables of several traces can be joined, whichever of them has no rows."""
+def test_an_empty_table_has_the_same_columns_too() -> None:
+    """So tables of several traces can be joined, even if some of them have no rows."""
     empty = Trace(CoreTrace())
     for name in ("gangs", "hosts", "runs", "clients", "transfers", "memory", "intervals", "shares"):
         mine, like = FRAMES[name](empty), FRAMES[name](run("simulated"))
@@ -163,8 +162,8 @@ def test_a_table_of_nothing_has_the_same_columns_too() -> None:
         assert types(mine) == types(like), name
 
 
-def test_what_ran_is_the_same(trace: Trace) -> None:
-    """When and where differs; what was asked for, and that all of it was done, does not."""
+def test_both_traces_have_the_same_runs(trace: Trace) -> None:
+    """Times and places differ. What was requested, and that all of it was done, does not."""
     clients = trace.clients().set_index("client")
     assert clients["weight"].to_dict() == WEIGHTS
     assert clients["runs"].to_dict() == {name: 1 + 5 * weight for name, weight in WEIGHTS.items()}
@@ -183,7 +182,7 @@ def test_what_ran_is_the_same(trace: Trace) -> None:
 
 
 def test_times_count_from_the_beginning(trace: Trace) -> None:
-    """A machine's clock may stand at weeks: nobody wants to subtract that in every window."""
+    """A machine's clock may be at several weeks, and a user should not have to subtract that."""
     clients, runs, gangs = trace.clients(), trace.runs(), trace.gangs()
     assert 0 <= clients["opened_us"].min() < 1_000
     assert (runs["submitted_us"].min() >= clients["opened_us"].min()).all()
@@ -199,13 +198,13 @@ def test_times_count_from_the_beginning(trace: Trace) -> None:
 
 
 def drawn(figure: Figure) -> float:
-    """What part of a picture has a colour: lines and words of axes have none."""
+    """The part of a picture that has a colour: lines and labels of axes have none."""
     pixels = image.imread(BytesIO(style.png(figure, dpi=60)), format="png")[:, :, :3]
     return float((np.ptp(pixels, axis=2) > 0.2).mean())
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_a_picture_shows_something_wherever_its_trace_is_from(name: str, trace: Trace) -> None:
+def test_a_picture_shows_something_from_any_kind_of_trace(name: str, trace: Trace) -> None:
     figure = PICTURES[name](trace)
     assert drawn(figure) > 0.005
     unit = {"ns": 1, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
@@ -216,7 +215,7 @@ def test_a_picture_shows_something_wherever_its_trace_is_from(name: str, trace: 
             assert -1_000 <= low < high <= trace.span[1] + 1_000
 
 
-def test_files_are_made_of_either(trace: Trace, tmp_path: Path) -> None:
+def test_files_can_be_made_of_either_trace(trace: Trace, tmp_path: Path) -> None:
     again = Trace.load(trace.save(tmp_path / "run"))
     for name, make in FRAMES.items():
         pd.testing.assert_frame_equal(make(again), make(trace), obj=name)
@@ -228,13 +227,13 @@ def test_files_are_made_of_either(trace: Trace, tmp_path: Path) -> None:
     assert "3 clients, 38 runs, 76 gangs on 4 devices" in repr(trace)
 
 
-def test_nothing_ran_has_no_colour() -> None:
+def test_an_empty_picture_has_no_colour() -> None:
     """So the tests above can fail."""
     for make in PICTURES.values():
         assert drawn(make(Trace(CoreTrace()))) < 0.005
 
 
-# --- several over each other ------------------------------------------------------------------------------
+# --- overlays ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=[each for each in SESSIONS if each != "simulated"], name="both")
@@ -242,7 +241,7 @@ def _both(request: pytest.FixtureRequest) -> Overlay:
     return Overlay({"real": run(request.param), "simulated": run("simulated")})
 
 
-def test_an_overlay_s_table_is_that_of_each_of_its_traces(both: Overlay) -> None:
+def test_the_table_of_an_overlay_joins_those_of_its_traces(both: Overlay) -> None:
     own = {"real": both.traces["real"], "simulated": run("simulated")}
     for name, make in FRAMES.items():
         table = make(both)
@@ -256,11 +255,11 @@ def test_an_overlay_s_table_is_that_of_each_of_its_traces(both: Overlay) -> None
                 assert len(mine) == len(like), name
                 assert mine.select_dtypes("bool").equals(like.select_dtypes("bool").set_index(mine.index))
     began = both.clients().groupby("trace", observed=True)["opened_us"].max()
-    assert (began < 0).all(), "time 0 is when all had begun to ask"
+    assert (began < 0).all(), "time 0 is when all clients had begun to call"
 
 
 @pytest.mark.parametrize("name", [*PICTURES, "plot_utilization by client", "a window"])
-def test_an_overlay_s_pictures_show_something(name: str, both: Overlay) -> None:
+def test_the_pictures_of_an_overlay_show_something(name: str, both: Overlay) -> None:
     more: dict[str, Callable[[Any], Figure]] = {
         "plot_utilization by client": lambda t: t.plot_utilization("client", bins=10),
         "a window": lambda t: t.plot(window=("-1ms", "10ms")),
@@ -276,11 +275,11 @@ def test_an_overlay_s_pictures_show_something(name: str, both: Overlay) -> None:
 
 
 def late(trace: CoreTrace, by: int) -> Trace:
-    """The same, by a clock that began so much earlier."""
+    """The same trace, by a clock that began so much earlier."""
     return Trace(trace)._moved(by)
 
 
-def test_clocks_that_differ_lie_over_each_other() -> None:
+def test_traces_with_different_clocks_can_be_overlaid() -> None:
     core = traces.shared(gangs=60)
     one, other = late(core, 0), late(core, 5_000_000_000)
     assert other.span == tuple(each + 5_000_000_000 for each in one.span)
@@ -302,7 +301,7 @@ def test_clocks_that_differ_lie_over_each_other() -> None:
 
 
 def test_a_name_has_one_colour_in_all_traces() -> None:
-    """Though clients came in another order."""
+    """Even if clients came in another order."""
     one = Trace(traces.shared({"ann": 1, "bob": 2}, gangs=60))
     other = Trace(traces.shared({"bob": 2, "ann": 1}, gangs=60))
     figure = Overlay({"one": one, "other": other}).plot()
@@ -318,7 +317,7 @@ def test_a_name_has_one_colour_in_all_traces() -> None:
     assert keys[0]["ann"] != keys[0]["bob"]
 
 
-def test_the_lines_of_an_overlay_are_the_tables_numbers() -> None:
+def test_the_lines_of_an_overlay_are_the_numbers_of_its_table() -> None:
     one, other = Trace(traces.shared(gangs=90)), Trace(traces.shared(gangs=90, late=0.3, seed=4))
     both = Overlay({"one": one, "other": other})
     (axes,) = both.plot_shares(bins=6).axes
@@ -352,6 +351,8 @@ def test_the_lines_of_an_overlay_are_the_tables_numbers() -> None:
         (lambda t: Overlay({"a": t}).shares(bins=0), "0 bins"),
     ],
 )
-def test_what_cannot_be_laid_over_each_other_is_said(make: Callable[[Trace], object], words: str) -> None:
+def test_traces_that_cannot_be_overlaid_are_refused_with_the_reason(
+    make: Callable[[Trace], object], words: str
+) -> None:
     with pytest.raises((TypeError, ValueError), match=words):
         make(Trace(traces.shared(gangs=20)))

@@ -13,7 +13,7 @@ from . import traces
 TEXT = (Path(__file__).parents[3] / "docs" / "traces.md").read_text(encoding="utf-8")
 
 
-def test_what_the_page_shows_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_the_page_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     assert len(blocks) >= 5
     monkeypatch.chdir(tmp_path)

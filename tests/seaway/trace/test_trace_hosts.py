@@ -1,4 +1,4 @@
-"""What hosts saw of their gangs, put into their controller's trace; and what was worked out is flagged."""
+"""The times that hosts saw of their gangs, put into their controller's trace. Inferred times are flagged."""
 
 from __future__ import annotations
 
@@ -40,17 +40,19 @@ def with_hosts(core: CoreTrace, *seen: Seen) -> Trace:
     return Trace(merged, CLUSTER, origin=0, told=told)
 
 
-def both(seq: int, enqueued: tuple[int, int], ended: tuple[int, int], collective: bool = True) -> list[Seen]:
+def on_both(
+    seq: int, enqueued: tuple[int, int], ended: tuple[int, int], collective: bool = True
+) -> list[Seen]:
     return [(host, seq, enqueued[host], ended[host], BOUND + host, collective) for host in (0, 1)]
 
 
-def test_a_host_s_gang_starts_when_the_one_before_it_is_over_or_when_it_is_there() -> None:
+def test_a_hosts_gang_starts_when_it_is_there_and_the_one_before_it_is_over() -> None:
     core = controllers((1 * MS, 9 * MS), (2 * MS, 12 * MS), (20 * MS, 29 * MS))
     trace = with_hosts(
         core,
-        *both(1, (2 * MS, 3 * MS), (6 * MS, 7 * MS)),
-        *both(2, (3 * MS, 4 * MS), (9 * MS, 9 * MS)),
-        *both(3, (22 * MS, 21 * MS), (25 * MS, 26 * MS)),
+        *on_both(1, (2 * MS, 3 * MS), (6 * MS, 7 * MS)),
+        *on_both(2, (3 * MS, 4 * MS), (9 * MS, 9 * MS)),
+        *on_both(3, (22 * MS, 21 * MS), (25 * MS, 26 * MS)),
     )
     rows = trace.hosts()
     assert rows["seq"].tolist() == [1, 1, 2, 2, 3, 3]
@@ -67,7 +69,10 @@ def test_a_host_s_gang_starts_when_the_one_before_it_is_over_or_when_it_is_there
 
 def test_a_collective_starts_with_its_last_host_and_ends_with_the_last() -> None:
     core = controllers((1 * MS, 9 * MS), (2 * MS, 12 * MS))
-    told = [*both(1, (2 * MS, 3 * MS), (6 * MS, 7 * MS)), *both(2, (3 * MS, 4 * MS), (9 * MS, 9 * MS))]
+    told = [
+        *on_both(1, (2 * MS, 3 * MS), (6 * MS, 7 * MS)),
+        *on_both(2, (3 * MS, 4 * MS), (9 * MS, 9 * MS)),
+    ]
     gangs = with_hosts(core, *told).gangs()
     assert gangs["enqueued_us"].tolist() == [2000, 3000]
     assert gangs["started_us"].tolist() == [3000, 7000]
@@ -79,10 +84,10 @@ def test_a_collective_starts_with_its_last_host_and_ends_with_the_last() -> None
     assert Trace(core, CLUSTER, origin=0).gangs()["bound_us"].tolist() == [0, 0]
 
 
-def test_what_is_no_collective_runs_on_each_host_when_it_can_and_pictures_show_it() -> None:
+def test_a_gang_without_collectives_runs_on_each_host_by_itself_and_pictures_show_it() -> None:
     core = controllers((1 * MS, 9 * MS), (2 * MS, 12 * MS))
     told = [
-        *both(1, (2 * MS, 3 * MS), (6 * MS, 4 * MS), False), *both(2, (3 * MS, 4 * MS), (9 * MS, 5 * MS), False)
+        *on_both(1, (2 * MS, 3 * MS), (6 * MS, 4 * MS), False), *on_both(2, (3 * MS, 4 * MS), (9 * MS, 5 * MS), False)
     ]  # fmt: skip
     trace = with_hosts(core, *told)
     table = trace.intervals()
@@ -100,17 +105,20 @@ def _extents(bar: object) -> list[tuple[float, float]]:
     return [(float(p.vertices[:, 0].min()), float(p.vertices[:, 0].max())) for p in paths]
 
 
-def test_what_is_known_beside_the_clocks_holds_too() -> None:
-    """In the order before it was enqueued, over before that was reported."""
+def test_bounds_from_the_controller_apply_too() -> None:
+    """A gang is in the order before it was enqueued, and over before its end was reported."""
     core = controllers((5 * MS, 9 * MS))
-    rows = with_hosts(core, *both(1, (4 * MS, 6 * MS), (8 * MS, 10 * MS))).hosts()
+    rows = with_hosts(core, *on_both(1, (4 * MS, 6 * MS), (8 * MS, 10 * MS))).hosts()
     assert rows["enqueued_us"].tolist() == [5000, 6000]
     assert rows["ended_us"].tolist() == [8000, 9000]
 
 
-def test_gangs_of_which_no_host_has_told_were_over_some_while_before_that_was_reported() -> None:
+def test_gangs_without_times_of_hosts_end_some_time_before_their_report() -> None:
     core = controllers((1 * MS, 9 * MS), (2 * MS, 14 * MS), (3 * MS, 19 * MS))
-    told = [*both(1, (2 * MS, 2 * MS), (7 * MS, 7 * MS)), *both(3, (4 * MS, 4 * MS), (17 * MS, 17 * MS))]
+    told = [
+        *on_both(1, (2 * MS, 2 * MS), (7 * MS, 7 * MS)),
+        *on_both(3, (4 * MS, 4 * MS), (17 * MS, 17 * MS)),
+    ]
     trace = with_hosts(core, *told)
     gangs = trace.gangs()
     assert gangs["ended_us"].tolist() == [7000, 12000, 17000]  # reports took 2 ms
@@ -120,23 +128,26 @@ def test_gangs_of_which_no_host_has_told_were_over_some_while_before_that_was_re
     assert trace.utilization("total")["busy_fraction"].tolist() == [1.0]
 
 
-def test_a_gang_of_which_some_hosts_have_not_told_has_rows_of_those_that_have() -> None:
+def test_a_gang_with_times_of_some_hosts_has_rows_for_those() -> None:
     core = controllers((1 * MS, 9 * MS))
-    trace = with_hosts(core, *both(1, (2 * MS, 2 * MS), (7 * MS, 7 * MS))[:1])
+    trace = with_hosts(core, *on_both(1, (2 * MS, 2 * MS), (7 * MS, 7 * MS))[:1])
     assert trace.hosts()["host"].tolist() == [0]
     assert trace.gangs()["inferred"].tolist() == ["started,ended"]
     assert trace.gangs()["ended_us"].tolist() == [9000]
 
 
-def test_what_hosts_cannot_have_had_is_left_out() -> None:
+def test_impossible_times_of_a_host_are_left_out() -> None:
     core = controllers((1 * MS, 9 * MS), place=1)  # on host 1 alone
-    seen = [*both(1, (2 * MS, 2 * MS), (7 * MS, 7 * MS)), *both(77, (2 * MS, 2 * MS), (7 * MS, 7 * MS))]
+    seen = [
+        *on_both(1, (2 * MS, 2 * MS), (7 * MS, 7 * MS)),
+        *on_both(77, (2 * MS, 2 * MS), (7 * MS, 7 * MS)),
+    ]
     trace = with_hosts(core, *seen)
     assert trace.hosts()[["seq", "host"]].to_numpy().tolist() == [[1, 1]]
     assert trace.gangs()["ended_us"].tolist() == [7000]
 
 
-def test_nothing_told_is_the_controllers_trace_as_it_was() -> None:
+def test_without_times_of_hosts_the_controllers_trace_is_unchanged() -> None:
     core = controllers((1 * MS, 9 * MS))
     merged, told = joined(core, [], of_setup(CLUSTER))
     assert merged is core
@@ -144,17 +155,17 @@ def test_nothing_told_is_the_controllers_trace_as_it_was() -> None:
     assert len(Trace(core, CLUSTER).hosts()) == 0
 
 
-def test_times_count_from_when_the_trace_begins() -> None:
+def test_times_count_from_the_beginning_of_the_trace() -> None:
     core = controllers((1 * MS, 9 * MS))
-    merged, told = joined(core, both(1, (2 * MS, 3 * MS), (6 * MS, 7 * MS)), of_setup(CLUSTER))
-    # The client is there at 0; a trace that begins a millisecond before it:
+    merged, told = joined(core, on_both(1, (2 * MS, 3 * MS), (6 * MS, 7 * MS)), of_setup(CLUSTER))
+    # The client is there at 0; the trace begins a millisecond before that:
     rows = Trace(merged, CLUSTER, origin=-1 * MS, told=told).hosts(window=("3.5ms", None))
     assert rows["enqueued_us"].tolist() == [3000, 4000]
     assert len(Trace(merged, CLUSTER, told=told).hosts(window=("6.5ms", None))) == 1
 
 
-def test_it_survives_the_way_to_disk_and_does_not_outlive_its_trace_there(tmp_path: Path) -> None:
-    trace = with_hosts(controllers((1 * MS, 9 * MS)), *both(1, (2 * MS, 3 * MS), (6 * MS, 7 * MS)))
+def test_times_of_hosts_are_saved_with_their_trace_and_deleted_with_it(tmp_path: Path) -> None:
+    trace = with_hosts(controllers((1 * MS, 9 * MS)), *on_both(1, (2 * MS, 3 * MS), (6 * MS, 7 * MS)))
     again = Trace.load(trace.save(tmp_path / "run"))
     assert again.hosts().equals(trace.hosts())
     assert again.gangs().equals(trace.gangs())
@@ -162,7 +173,7 @@ def test_it_survives_the_way_to_disk_and_does_not_outlive_its_trace_there(tmp_pa
     assert len(Trace.load(tmp_path / "run").hosts()) == 0
 
 
-def test_a_simulated_trace_has_the_same_table_and_its_clock_is_sure() -> None:
+def test_a_simulated_trace_has_the_same_table_without_uncertainty() -> None:
     core = traces.shared(gangs=20, hosts=4)
     trace = Trace(core)
     rows = trace.hosts()
@@ -181,8 +192,8 @@ def test_a_simulated_trace_has_the_same_table_and_its_clock_is_sure() -> None:
         trace.hosts(limit=10)
 
 
-def test_many_gangs_of_many_hosts_are_joined_as_a_loop_would() -> None:
-    """Against the rule itself, on slices that overlap."""
+def test_many_gangs_of_many_hosts_are_joined_as_by_a_plain_loop() -> None:
+    """Compared with the rule itself, on slices that overlap."""
     dice, core, seen = np.random.default_rng(4), CoreTrace(), list[Seen]()
     places = {0: ((0, 4),), 1: ((2, 4),), 2: ((0, 1),), 3: ((1, 3),)}
     for key, stretch in places.items():

@@ -1,7 +1,7 @@
-"""Perfetto JSON: what the Trace Event Format asks of a file, and what ours says in it.
+"""Perfetto JSON: what the Trace Event Format requires of a file, and what ours contains.
 
 Perfetto's own trace processor is a program that its Python package downloads when it is first used, so it is not run
-here; `faults` checks the rules of the format that its importer relies on.
+here. `faults` checks the rules of the format that its importer relies on.
 """
 
 import json
@@ -53,7 +53,7 @@ def faults(text: str) -> list[str]:
 
 
 def _overlapping(events: list[Event]) -> list[str]:
-    """Slices of a thread lie apart or inside each other."""
+    """Slices of a thread that overlap: they must be apart or inside each other."""
     threads: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for event in events:
         if event["ph"] == "X":
@@ -72,7 +72,7 @@ def _overlapping(events: list[Event]) -> list[str]:
 
 
 def _unpaired(events: list[Event]) -> list[str]:
-    """Each begin of an asynchronous slice, or of an arrow, has one end, not before it."""
+    """Each begin of an asynchronous slice, or of an arrow, must have one end, not before it."""
     pairs: dict[tuple[str, str, str], list[Event]] = defaultdict(list)
     for event in events:
         if event["ph"] in "besf":
@@ -88,7 +88,7 @@ def _unpaired(events: list[Event]) -> list[str]:
 
 
 def _loose(events: list[Event]) -> list[str]:
-    """An arrow begins and ends inside a slice of its thread."""
+    """Arrows that do not begin and end inside a slice of their thread."""
     slices = [event for event in events if event["ph"] == "X"]
     return [
         f"arrow {event} touches no slice"
@@ -132,7 +132,7 @@ GOOD = {"ph": "X", "name": "a", "ts": 1, "dur": 5, "pid": 1, "tid": 1}
         ([{"ph": "C", "name": "a", "ts": 1, "pid": 1, "args": {"b": "1"}}], "counter"),
     ],
 )
-def test_the_checker_finds(events: list[Event], says: str) -> None:
+def test_the_checker_finds_each_mistake(events: list[Event], says: str) -> None:
     assert faults(json.dumps({"displayTimeUnit": "ns", "traceEvents": [GOOD]})) == []
     assert says in " ".join(faults(json.dumps({"displayTimeUnit": "ns", "traceEvents": events})))
 
@@ -157,7 +157,7 @@ def test_every_interval_is_a_slice_to_the_nanosecond(tmp_path: Path) -> None:
 
 @given(st.integers(0, 10**6))
 @settings(max_examples=20)
-def test_whatever_happened_the_file_keeps_the_rules(seed: int) -> None:
+def test_any_trace_gives_a_file_that_follows_the_rules(seed: int) -> None:
     core, cluster, truth = traces.drawn(seed)
     with TemporaryDirectory() as folder:
         events = written(Trace(core, cluster), Path(folder) / "t.json")
@@ -168,7 +168,7 @@ def test_whatever_happened_the_file_keeps_the_rules(seed: int) -> None:
         assert long == sum(what == kind for _, _, _, what in truth), kind
 
 
-def test_waits_are_slices_of_their_own(tmp_path: Path) -> None:
+def test_waits_are_separate_slices(tmp_path: Path) -> None:
     trace = Trace(traces.shared(gangs=60))
     waits = Counter(e["name"] for e in slices(written(trace, tmp_path / "t.json"), "wait"))
     frame = trace.intervals()
@@ -178,7 +178,7 @@ def test_waits_are_slices_of_their_own(tmp_path: Path) -> None:
     assert waits["waits for inputs"] == (Trace(core, cluster).intervals()["input_wait_us"] > 0).sum()
 
 
-def test_a_process_is_a_host_and_a_thread_a_device(tmp_path: Path) -> None:
+def test_a_process_is_a_host_and_a_thread_is_a_device(tmp_path: Path) -> None:
     core, cluster = traces.pipeline(steps=1)
     events = written(Trace(core, cluster), tmp_path / "t.json")
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
@@ -217,7 +217,7 @@ def test_a_transfer_is_an_arrow_from_its_maker_to_its_reader(tmp_path: Path) -> 
     }
 
 
-def test_runs_of_a_client_and_memory_are_there(tmp_path: Path) -> None:
+def test_runs_of_a_client_and_memory_are_shown(tmp_path: Path) -> None:
     core, cluster = traces.pipeline(microbatches=2, steps=2)
     core.submitted(9, 1, 9, "broken", 1_000)
     core.ended(9, 2_000, Blame("user", "no such kernel"))
@@ -232,7 +232,7 @@ def test_runs_of_a_client_and_memory_are_there(tmp_path: Path) -> None:
     assert levels[0]["args"] == {"resident": 1 << 28, "committed": 2 << 28}
 
 
-def test_a_window_and_some_devices(tmp_path: Path) -> None:
+def test_a_window_and_some_devices_can_be_selected(tmp_path: Path) -> None:
     trace = Trace(traces.shared(gangs=60))
     events = written(trace, tmp_path / "deep" / "t.json", window=("1ms", "2ms"), devices=[3, 9])
     gangs = slices(events, "gang")
@@ -243,7 +243,7 @@ def test_a_window_and_some_devices(tmp_path: Path) -> None:
     assert not (tmp_path / "no.json").exists()
 
 
-def test_a_trace_of_nothing_is_a_file_too(tmp_path: Path) -> None:
+def test_an_empty_trace_gives_a_file_too(tmp_path: Path) -> None:
     core = CoreTrace()
     core.place(0, 0, ((0, 2),))
     core.client(1, 'a "quoted" näme', 1, 0, 0)

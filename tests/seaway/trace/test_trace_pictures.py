@@ -1,4 +1,4 @@
-"""Pictures of a trace: that they show what happened, say what they leave out, and are the same twice."""
+"""Pictures of a trace show what happened, say what they leave out, and are the same each time."""
 
 import subprocess
 import sys
@@ -47,7 +47,7 @@ def key(figure: Figure) -> list[str]:
 # --- the timeline -----------------------------------------------------------------------------------------
 
 
-def test_bars_are_as_long_as_gangs_were() -> None:
+def test_bars_are_as_long_as_the_gangs() -> None:
     trace = Trace(traces.shared(gangs=60))
     (axes,) = trace.plot(window=(0, None)).axes
     gangs = trace.gangs()
@@ -83,7 +83,7 @@ def test_a_long_trace_is_shown_in_part_below_a_strip_of_the_whole() -> None:
     assert "2 ms of" in trace.plot(window=("1ms", "3ms")).get_suptitle()
 
 
-def test_what_is_too_fine_for_bars_is_divided_in_bins() -> None:
+def test_details_too_fine_for_bars_are_shown_in_bins() -> None:
     trace = Trace(traces.shared(gangs=900))
     (axes,) = trace.plot(window=trace.span).axes
     assert "divided among its users" in axes.get_xlabel()
@@ -93,7 +93,7 @@ def test_what_is_too_fine_for_bars_is_divided_in_bins() -> None:
     ]
 
 
-def test_kinds_of_steps_have_colours_where_there_is_one_client() -> None:
+def test_with_one_client_the_kinds_of_steps_have_colours() -> None:
     core, cluster = traces.pipeline()
     figure = Trace(core, cluster).plot()
     assert key(figure) == ["forward 33.3%", "backward 66.7%", "waits for inputs"]
@@ -111,7 +111,7 @@ def test_clients_beyond_the_colours_are_grey_and_counted() -> None:
     assert names[7].startswith("13 others ")
 
 
-def test_nothing_ran_is_a_picture_too() -> None:
+def test_an_empty_trace_gives_a_picture_too() -> None:
     core = CoreTrace()
     core.place(0, 0, ((0, 4),))
     for trace in (Trace(core), Trace(CoreTrace(), traces.pipeline()[1])):
@@ -127,7 +127,7 @@ def test_nothing_ran_is_a_picture_too() -> None:
 # --- charts -----------------------------------------------------------------------------------------------
 
 
-def test_bands_end_with_who_they_are_and_what_they_had() -> None:
+def test_bands_are_labelled_with_their_client_and_its_share() -> None:
     trace = Trace(traces.shared(gangs=150))
     (axes,) = trace.plot_utilization().axes
     share = trace.clients()["got_share"]
@@ -139,7 +139,7 @@ def test_bands_end_with_who_they_are_and_what_they_had() -> None:
     assert f"{trace.utilization('total')['busy_fraction'].iloc[0]:.1%} busy" in axes.get_title(loc="left")
 
 
-def test_islands_have_a_row_each_and_many_hosts_their_spread() -> None:
+def test_islands_have_a_row_each_and_many_hosts_are_shown_by_their_spread() -> None:
     core, cluster = traces.pipeline()
     (axes,) = Trace(core, cluster).plot_utilization("island").axes
     assert [text.get_text() for text in axes.get_yticklabels()] == ["c0", "c1", "c2", "c3"]
@@ -148,7 +148,7 @@ def test_islands_have_a_row_each_and_many_hosts_their_spread() -> None:
     assert key(figure) == ["median", "middle half", "all 40 hosts"]
 
 
-def test_shares_show_what_was_got_and_asked() -> None:
+def test_the_picture_of_shares_shows_actual_and_requested_ones() -> None:
     trace = Trace(traces.shared(gangs=150))
     (axes,) = trace.plot_shares(window=trace.span).axes
     table = trace.clients()
@@ -165,7 +165,7 @@ def test_shares_show_what_was_got_and_asked() -> None:
     ]
 
 
-def test_pictures_go_where_they_are_asked_to() -> None:
+def test_pictures_can_be_drawn_on_given_axes() -> None:
     figure = style.Picture("wide", 6)
     top, middle, low = figure.subplots(3)
     trace = Trace(traces.shared(gangs=30))
@@ -197,14 +197,14 @@ def test_files_are_the_same_in_every_process(tmp_path: Path) -> None:
     ElementTree.fromstring(svg)
 
 
-def test_save_takes_a_name_with_or_without_its_end(tmp_path: Path) -> None:
+def test_save_takes_a_name_with_or_without_its_suffix(tmp_path: Path) -> None:
     figure = Trace(traces.shared(gangs=3)).plot_shares()
     names = [path.name for path in style.save(figure, tmp_path / "deep" / "fig9.png")]
     assert names == ["fig9.png", "fig9.svg"]
     assert style.save(figure, tmp_path / "2.5ms")[1].name == "2.5ms.svg"
 
 
-def test_a_notebook_shows_a_picture_and_nobodys_settings_change() -> None:
+def test_a_notebook_shows_a_picture_and_global_settings_stay_unchanged() -> None:
     before = dict(mpl.rcParams)
     picture = Trace(traces.shared(gangs=3)).plot_shares()
     assert isinstance(picture, style.Picture)
@@ -213,7 +213,7 @@ def test_a_notebook_shows_a_picture_and_nobodys_settings_change() -> None:
     assert dict(mpl.rcParams) == before
 
 
-def test_colours_are_different_and_legible_also_without_colour_vision() -> None:
+def test_colours_are_distinct_and_legible_without_colour_vision_too() -> None:
     assert len({style.pale(color) for color in style.COLORS}) == len(style.COLORS)
     assert style.colors(["a", "b"]) == {"a": style.BLUE, "b": style.ORANGE}
     assert style.colors([str(n) for n in range(9)])["8"] == style.OTHER

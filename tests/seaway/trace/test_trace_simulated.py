@@ -1,4 +1,4 @@
-"""Each table of a simulated run makes sense, column for column: two islands, a move between, puts, gets, memory."""
+"""Each table of a simulated run makes sense, column by column: two islands, a move between, puts, gets, memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def across(x: Any) -> Any:
 
 @pytest.fixture(scope="module", params=["cohort", "exact"])
 def trace(request: pytest.FixtureRequest) -> Trace:
-    """4 MiB put, three runs of which one starts when another has ended, one result read."""
+    """A trace with a put of 4 MiB, three runs of which one starts when another has ended, and a read."""
     stand_in = {"across": np.zeros(MIB, np.float32)}
     with small(hosts=2, devices_per_host=4, islands=2, values=stand_in, fidelity=request.param) as s:
         x = sw.put(np.zeros(MIB, np.float32), devices=here, sharding=here.sharding("d"))
@@ -43,7 +43,7 @@ def trace(request: pytest.FixtureRequest) -> Trace:
     return found
 
 
-def test_transfers_say_who_moved_what_and_when(trace: Trace) -> None:
+def test_transfers_show_client_kind_and_times(trace: Trace) -> None:
     frame = trace.transfers()
     assert frame["step"].tolist() == ["put", "move to put", "move to put", "move to put", "get"]
     assert frame["client"].tolist() == ["main"] * 5
@@ -52,7 +52,7 @@ def test_transfers_say_who_moved_what_and_when(trace: Trace) -> None:
     assert (frame["nbytes"] == 4 * MIB).all()
     assert (frame["entered_us"] < frame["started_us"]).all()
     assert (frame["started_us"] < frame["ended_us"]).all()
-    assert (frame["inferred"] == "").all(), "a simulator sees when bytes leave and come"
+    assert (frame["inferred"] == "").all(), "a simulator sees when bytes leave and arrive"
     assert not frame["failed"].any()
     speeds = frame["gigabytes_per_s"]
     assert ((speeds > 1) & (speeds < 2 * 12.5)).all(), "two hosts with a card of 12.5 GB/s each at either end"
@@ -71,12 +71,12 @@ def levels(trace: Trace, devices: str) -> pd.DataFrame:
     return frame[frame["devices"] == devices]
 
 
-def test_memory_over_time_has_every_buffer_and_gives_all_but_what_is_held_back(trace: Trace) -> None:
+def test_memory_over_time_counts_every_buffer_from_its_making_to_its_release(trace: Trace) -> None:
     shard = MIB // 2
     mine = levels(trace, "0-7")
-    assert mine["resident_bytes_per_device"].iloc[0] == shard, "what was put"
+    assert mine["resident_bytes_per_device"].iloc[0] == shard, "the put array"
     assert mine["resident_bytes_per_device"].max() >= 2 * shard, (
-        "and what `first` made of it, until it has been sent"
+        "and the output of `first`, until it has been sent"
     )
     assert mine["resident_bytes_per_device"].iloc[-1] in (0, shard)
     frame = trace.memory()
@@ -111,13 +111,13 @@ def test_the_other_tables_agree_with_each_other(trace: Trace) -> None:
     assert busy["busy_fraction"] == pytest.approx(gangs["device_us"].sum() / (16 * span))
 
 
-def test_what_was_seen_survives_the_way_to_disk(trace: Trace, tmp_path: Any) -> None:
+def test_observed_times_are_kept_on_disk(trace: Trace, tmp_path: Any) -> None:
     again = Trace.load(trace.save(tmp_path / "run"))
     for table in ("transfers", "memory", "runs"):
         pd.testing.assert_frame_equal(getattr(again, table)(), getattr(trace, table)())
 
 
-def test_a_set_of_devices_that_is_cut_in_two_is_counted_in_its_parts() -> None:
+def test_devices_of_a_split_place_are_counted_in_its_parts() -> None:
     whole, half = sw.slice(devices=4, name="whole"), sw.slice(devices=2, name="half")
     with small() as s:
         kept = sw.put(np.zeros(MIB, np.float32), devices=whole).block_until_ready()

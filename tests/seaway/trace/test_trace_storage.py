@@ -1,4 +1,4 @@
-"""A trace on disk: exactly the same again, and a clear word about what is none."""
+"""A trace on disk is exactly the same when it is loaded, and a folder that is no trace gives a clear error."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def same(one: CoreTrace, other: CoreTrace) -> bool:
     )
 
 
-def test_what_was_saved_is_loaded_to_the_bit(tmp_path: Path) -> None:
+def test_a_saved_trace_is_loaded_unchanged_to_the_bit(tmp_path: Path) -> None:
     core, cluster = traces.pipeline()
     Trace(core, cluster).save(tmp_path / "run")
     again = Trace.load(tmp_path / "run")
@@ -32,12 +32,12 @@ def test_what_was_saved_is_loaded_to_the_bit(tmp_path: Path) -> None:
         pd.testing.assert_frame_equal(getattr(again, table)(), getattr(Trace(core, cluster), table)())
 
 
-def test_an_empty_trace_too(tmp_path: Path) -> None:
+def test_an_empty_trace_can_be_saved(tmp_path: Path) -> None:
     Trace(CoreTrace()).save(tmp_path / "none")
     assert same(Trace.load(tmp_path / "none").core, CoreTrace())
 
 
-def test_a_loaded_trace_goes_on(tmp_path: Path) -> None:
+def test_a_loaded_trace_can_be_continued(tmp_path: Path) -> None:
     core = traces.shared(gangs=3)
     core.gang(50, -1, "open", 0, 0, entered=7)
     again = Trace.load(Trace(core).save(tmp_path / "run")).core
@@ -46,7 +46,7 @@ def test_a_loaded_trace_goes_on(tmp_path: Path) -> None:
     assert same(core, again)
 
 
-def test_saving_again_replaces_and_the_same_trace_gives_the_same_files(tmp_path: Path) -> None:
+def test_saving_again_replaces_the_files_and_the_same_trace_gives_the_same_files(tmp_path: Path) -> None:
     Trace(traces.shared(gangs=9)).save(tmp_path / "run")
     for folder in ("run", "other"):
         Trace(traces.shared(gangs=3)).save(tmp_path / folder)
@@ -68,7 +68,7 @@ def test_any_tool_reads_the_tables(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_no_trace_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_trace_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("precious")
     for path in (tmp_path, tmp_path / "thesis.txt"):
         with pytest.raises(FileExistsError, match="is no trace"):
@@ -76,7 +76,7 @@ def test_what_is_no_trace_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.txt").read_text() == "precious"
 
 
-def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
+def test_a_trace_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no trace at"):
         Trace.load(tmp_path / "nothing")
     with pytest.raises(NotATrace, match=r"trace.json is missing or unreadable"):
@@ -105,7 +105,7 @@ def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
         Trace.load(run)
 
 
-def test_a_save_that_was_cut_short_is_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_save_is_not_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Trace(traces.shared(gangs=9)).save(tmp_path / "run")
 
     def full(*_: object, **__: object) -> None:

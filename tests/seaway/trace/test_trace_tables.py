@@ -1,4 +1,4 @@
-"""The tables of a trace: what is in them, that a loop over each nanosecond says the same, that they cost little."""
+"""The tables of a trace: their contents, agreement with a loop over each nanosecond, and their small cost."""
 
 from collections.abc import Callable
 from functools import partial
@@ -28,7 +28,7 @@ from . import traces
 
 @given(st.integers(0, 10**6), st.integers(1, 9))
 @settings(max_examples=40)
-def test_utilization_is_what_a_loop_over_every_nanosecond_says(seed: int, bins: int) -> None:
+def test_utilization_agrees_with_a_loop_over_every_nanosecond(seed: int, bins: int) -> None:
     core, cluster, truth = traces.drawn(seed)
     trace = Trace(core, cluster)
     window = (7, 107)
@@ -56,7 +56,7 @@ def test_utilization_is_what_a_loop_over_every_nanosecond_says(seed: int, bins: 
 
 @given(st.integers(0, 10**6))
 @settings(max_examples=20)
-def test_intervals_say_what_utilization_adds_up(seed: int) -> None:
+def test_intervals_add_up_to_utilization(seed: int) -> None:
     core, cluster, truth = traces.drawn(seed)
     trace = Trace(core, cluster)
     frame = trace.intervals(window=(0, 10_000))
@@ -74,7 +74,7 @@ def test_intervals_say_what_utilization_adds_up(seed: int) -> None:
         assert skew * 10 * cluster.devices == pytest.approx(frame["skew_us"].sum())
 
 
-def test_bins_may_be_many_or_wide_or_given() -> None:
+def test_bins_may_be_given_by_number_by_width_or_by_edges() -> None:
     trace = Trace(traces.shared(gangs=20))
     assert len(trace.utilization(bins=7)) == 7
     assert trace.utilization(bins="1ms", window=(0, "2.5ms"))["bin_us"].tolist() == [1000, 1000, 500]
@@ -97,7 +97,7 @@ def test_bins_may_be_many_or_wide_or_given() -> None:
         ({"devices": []}, "asks for none"),
     ],
 )
-def test_an_error_names_what_was_said_and_what_to_say(wrong: dict[str, object], says: str) -> None:
+def test_an_error_names_the_argument_and_what_to_write(wrong: dict[str, object], says: str) -> None:
     trace = Trace(traces.shared(gangs=3))
     with pytest.raises(ValueError, match=says):
         trace.utilization(**wrong)  # type: ignore[arg-type]
@@ -106,7 +106,7 @@ def test_an_error_names_what_was_said_and_what_to_say(wrong: dict[str, object], 
 # --- tables -----------------------------------------------------------------------------------------------
 
 
-def test_clients_got_what_their_weights_asked() -> None:
+def test_clients_got_the_shares_of_their_weights() -> None:
     table = Trace(traces.shared(gangs=150)).clients()
     assert table["client"].tolist() == ["ann", "bob", "cat", "dan"]
     assert table["asked_share"].tolist() == pytest.approx([1 / 15, 2 / 15, 4 / 15, 8 / 15])
@@ -127,7 +127,7 @@ def test_a_window_cuts_device_time_and_counts_the_runs_that_ended_in_it() -> Non
 
 
 def test_shares_are_compared_while_all_clients_compete() -> None:
-    """Both have the same work; b has three times the weight, so b is done first, and then a has all."""
+    """Both have the same work. b has three times the weight, so b is done first, and then a has all."""
     core = CoreTrace()
     core.place(0, 0, ((0, 2),))
     for number, (name, weight) in enumerate({"a": 1, "b": 3, "idle": 5}.items(), 1):
@@ -187,7 +187,7 @@ def test_transfers_have_ends_and_rates() -> None:
     assert (first["source"], first["target"], first["client"]) == ("0-31", "32-63", "trainer")
     assert first["gigabytes_per_s"] == pytest.approx((64 << 20) / 150e-6 / 1e9)
     assert (last["target"], last["inferred"]) == ("client", "ended")
-    assert np.isnan(last["gigabytes_per_s"])  # nobody knows when it began
+    assert np.isnan(last["gigabytes_per_s"])  # its beginning is unknown
 
 
 def test_memory_is_bytes_on_each_device() -> None:
@@ -197,8 +197,8 @@ def test_memory_is_bytes_on_each_device() -> None:
     assert table["island"].unique().tolist() == ["c0", "c1", "c2", "c3"]
 
 
-def test_skew_is_waiting_for_peers_and_never_busy() -> None:
-    """Host 1 is 40 late; then inputs come 60 later."""
+def test_skew_is_waiting_for_peers_and_does_not_count_as_busy() -> None:
+    """Host 1 is 40 late; then inputs arrive 60 later."""
     core = CoreTrace()
     core.place(0, 0, ((0, 4),), devices_per_host=2)
     core.gang(1, -1, "a", 0, 0, entered=0)
@@ -212,7 +212,7 @@ def test_skew_is_waiting_for_peers_and_never_busy() -> None:
     assert (gang["skew_us"], gang["input_wait_us"], gang["duration_us"]) == (0.04, 0.06, 0.1)
 
 
-def test_a_gang_that_was_there_early_takes_its_devices_when_the_one_before_leaves_them() -> None:
+def test_a_gang_that_is_early_starts_when_the_one_before_it_leaves_its_devices() -> None:
     core = CoreTrace()
     core.place(0, 0, ((0, 2),), devices_per_host=1)
     for seq, (enqueued, start) in enumerate([([10, 10], 10), ([20, 130], 130)]):
@@ -224,7 +224,7 @@ def test_a_gang_that_was_there_early_takes_its_devices_when_the_one_before_leave
     assert frame["skew_us"].tolist() == [0, pytest.approx(0.02), 0, 0]
 
 
-def test_where_nobody_saw_the_hosts_skew_is_unknown_and_not_zero() -> None:
+def test_without_times_of_hosts_skew_is_unknown_and_not_zero() -> None:
     core = CoreTrace()
     core.place(0, 0, ((0, 4),), devices_per_host=2)
     core.gang(1, -1, "a", 0, 0, started=10, ended=20, skew=4, flags=PLACEHOLDER)
@@ -236,7 +236,7 @@ def test_where_nobody_saw_the_hosts_skew_is_unknown_and_not_zero() -> None:
     assert trace.gangs()["placeholder"].tolist() == [True]
 
 
-def test_an_arrival_that_is_missing_is_somebodys_error() -> None:
+def test_a_missing_arrival_is_an_error() -> None:
     core = CoreTrace()
     core.place(0, 0, ((0, 4),), devices_per_host=2)
     core.gang(1, -1, "a", 0, 0)
@@ -252,7 +252,7 @@ def test_an_arrival_that_is_missing_is_somebodys_error() -> None:
 def test_lists_of_arrivals_are_read_as_core_reads_them(many: list[list[int]], step: int) -> None:
     table = Table(after="B")
     lists = Lists(table, "after")
-    # Some far apart with even steps, which are stored as steps; some as they are.
+    # Some lists have even steps, and are stored as steps; others are stored as they are.
     begins = [
         lists.add([n % 200 + step * at for at, n in enumerate(each)] if step > 1 else each)[1]
         for each in many
@@ -261,8 +261,8 @@ def test_lists_of_arrivals_are_read_as_core_reads_them(many: list[list[int]], st
     assert found[which].tolist() == [lists.get(begin) for begin in begins]
 
 
-def test_clocks_that_disagree_make_no_negative_waits() -> None:
-    """A host says that it had the gang after the gang had started."""
+def test_clocks_that_disagree_give_no_negative_waits() -> None:
+    """A host reports that it had the gang after the gang had started."""
     core = CoreTrace()
     core.place(0, 0, ((0, 4),), devices_per_host=2)
     core.gang(1, -1, "a", 0, 0)
@@ -273,10 +273,10 @@ def test_clocks_that_disagree_make_no_negative_waits() -> None:
     assert trace.gangs()["input_wait_us"].tolist() == [0]
 
 
-def test_hosts_of_a_gang_that_is_no_collective_wait_for_nobody() -> None:
+def test_hosts_of_a_gang_without_collectives_do_not_wait_for_each_other() -> None:
     core = CoreTrace()
     core.place(0, 0, ((0, 4),), devices_per_host=2)
-    core.gang(1, -1, "a", 0, 0, started=140)  # its driver says when the last began
+    core.gang(1, -1, "a", 0, 0, started=140)  # its driver records when the last began
     core.hosts(1, [100, 140])
     core.ends(1, [150, 200])
     trace = Trace(core)
@@ -294,11 +294,11 @@ def test_hosts_of_a_gang_that_is_no_collective_wait_for_nobody() -> None:
     ]
 
 
-# --- what is not known ------------------------------------------------------------------------------------
+# --- unknown values ---------------------------------------------------------------------------------------
 
 
-def test_a_controllers_own_trace_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It sees neither starts nor ends on devices: both are worked out, and the tables say so."""
+def test_a_trace_of_a_controller_alone_has_all_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller sees neither starts nor ends on devices. Both are inferred, and the tables say so."""
     core = CoreTrace()
     monkeypatch.setattr("tests.world.world.Controller", partial(Controller, trace=core))
     world = World(small(2, 2), seed=1)
@@ -320,7 +320,7 @@ def test_a_controllers_own_trace_is_enough(monkeypatch: pytest.MonkeyPatch) -> N
     assert trace.span[1] < world.now + MS
 
 
-def test_a_gang_under_way_is_busy_until_now_or_its_runs_end() -> None:
+def test_a_gang_under_way_is_busy_until_now_or_until_its_run_ends() -> None:
     core = CoreTrace()
     core.place(0, 0, ((0, 2),))
     core.submitted(1, 1, 1, "p", 0)
@@ -334,7 +334,7 @@ def test_a_gang_under_way_is_busy_until_now_or_its_runs_end() -> None:
     assert gangs["inferred"].tolist() == ["ended", "ended", ""]
 
 
-def test_a_trace_may_be_looked_at_while_it_grows() -> None:
+def test_a_trace_can_be_read_while_it_grows() -> None:
     core = traces.shared(gangs=5)
     trace = Trace(core)
     before = trace.gangs()
@@ -365,7 +365,7 @@ def test_an_empty_trace_has_empty_tables() -> None:
 # --- names and machines -----------------------------------------------------------------------------------
 
 
-def test_a_set_up_names_islands_and_counts_idle_devices() -> None:
+def test_a_set_up_gives_names_of_islands_and_counts_idle_devices() -> None:
     core = CoreTrace()
     core.place(0, 1, ((32, 48),), 8, 32)
     core.gang(1, -1, "a", 1, 0, started=0, ended=10)
@@ -392,7 +392,7 @@ def test_two_clients_of_one_name_are_told_apart() -> None:
     assert Trace(core).clients()["client"].tolist() == ["ann", "ann (2)"]
 
 
-def test_a_sample_has_every_kind_of_device() -> None:
+def test_samples_include_every_kind_of_device() -> None:
     core, cluster = traces.pipeline(microbatches=1, steps=1)
     core.place(9, 3, ((127, 128),), 8, 96)
     core.gang(999, -1, "alone", 3, 9, started=10**8, ended=10**8 + 1)
@@ -409,7 +409,7 @@ def test_a_sample_has_every_kind_of_device() -> None:
 # --- large ones -------------------------------------------------------------------------------------------
 
 
-def test_intervals_are_not_expanded_unasked() -> None:
+def test_intervals_are_expanded_only_on_request() -> None:
     trace = Trace(traces.shared(gangs=100))
     with pytest.raises(ValueError, match=r"6,400 device intervals; limit=1,000. Take a window"):
         trace.intervals(limit=1_000)
@@ -422,8 +422,8 @@ def test_intervals_are_not_expanded_unasked() -> None:
     pd.testing.assert_frame_equal(every, trace.intervals())
 
 
-def test_millions_of_intervals_are_added_up_without_being_made() -> None:
-    """2,048 devices x 4,000 gangs: nothing that is made is as large as they are."""
+def test_millions_of_intervals_are_added_up_without_expanding_them() -> None:
+    """2,048 devices x 4,000 gangs: no array that is made is as large as that."""
     import tracemalloc
 
     trace = Trace(traces.shared(gangs=4000, hosts=512))
@@ -438,7 +438,7 @@ def test_millions_of_intervals_are_added_up_without_being_made() -> None:
         trace.utilization("device", 20_000)
 
 
-def test_a_summary_is_a_few_lines() -> None:
+def test_a_summary_has_a_few_lines() -> None:
     lines = Trace(traces.shared(gangs=60), small(16, 4)).summary().splitlines()
     assert lines.pop().startswith("  got: of the ")
     assert lines[0].startswith("Trace of 4 clients, 60 runs, 60 gangs on 64 devices (cpu), 16 hosts: ")

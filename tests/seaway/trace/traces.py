@@ -1,6 +1,7 @@
 """Traces to test with: what a driver would have recorded, made by a few lines that know how devices behave.
 
-Devices take gangs in order and start one together when the last host has enqueued it and its inputs are there.
+Devices take gangs in order. All devices of a gang start together, when the last host has enqueued it and its inputs are
+there.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def shared(
     weights: dict[str, int] | None = None, gangs: int = 300, hosts: int = 16, devices_per_host: int = 4,
     durations: tuple[int, ...] = (330 * US,), late: float = 0.04, seed: int = 1,
 ) -> Trace:  # fmt: skip
-    """Clients share all devices of one island by weight, a gang a run; now and then a host is late."""
+    """Clients share all devices of one island by weight, a gang a run. Now and then a host is late."""
     weights = weights or {"ann": 1, "bob": 2, "cat": 4, "dan": 8}
     dice = Random(seed)
     jitter = np.random.default_rng(seed)
@@ -34,7 +35,7 @@ def shared(
     for seq in range(gangs):
         client = min(pass_, key=lambda each: (pass_[each], each))
         pass_[client] += 1 / list(weights.values())[client - 1]
-        entered = max(entered + 5 * US, started[-2])  # two are ahead, no more
+        entered = max(entered + 5 * US, started[-2])  # at most two are ahead
         trace.submitted(seq, client, seq, f"train {list(weights)[client - 1]}", max(0, entered - 2 * MS))
         trace.admitted(seq, max(0, entered - 2 * MS) + 20 * US)
         trace.gang(seq, seq, "step", 0, 0, ready=max(0, entered - 1 * MS), entered=entered)
@@ -55,7 +56,7 @@ def shared(
 
 
 def pipeline(islands: int = 4, microbatches: int = 8, steps: int = 2) -> tuple[Trace, Cluster]:
-    """One stage an island of set-up C, forward and back, contents sent on between; each step a run."""
+    """One stage for each island of set-up C, forward and back, with contents sent between them. Each step is a run."""
     cluster = Cluster.from_table(PRESETS["C"]) if islands == 4 else small(4, 8, islands)
     trace = Trace()
     for island in cluster.islands:
@@ -68,7 +69,9 @@ def pipeline(islands: int = 4, microbatches: int = 8, steps: int = 2) -> tuple[T
     for step in range(steps):
         trace.submitted(step, 1, step, "pipeline", now)
         trace.admitted(step, now + 10 * US)
-        there: dict[tuple[str, int, int], int] = {}  # what has arrived: direction, stage, micro-batch
+        there: dict[
+            tuple[str, int, int], int
+        ] = {}  # contents that have arrived: direction, stage, micro-batch
         order = [("forward", m, s) for m in range(microbatches) for s in range(islands)]
         order += [("backward", m, s) for m in range(microbatches) for s in reversed(range(islands))]
         for way, m, stage in order:
@@ -104,8 +107,8 @@ Moments = list[
 
 
 def drawn(seed: int) -> tuple[Trace, Cluster, Moments]:
-    """A little of everything: two islands, places that overlap, idle devices, late hosts, inputs that are waited for,
-    gangs that are no collectives, gangs of nobody. Times are short, so that a loop can go through them."""
+    """Draw a little of everything: two islands, places that overlap, idle devices, late hosts, inputs that are waited
+    for, gangs without collectives, gangs without a client. Times are short, so that a loop can go through them."""
     dice = Random(seed)
     cluster = Cluster.from_table(
         {

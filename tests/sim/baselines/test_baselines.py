@@ -1,5 +1,5 @@
-"""Models of other systems on the same hardware: each limit of a model, computed by hand; and their order, as in the
-paper."""
+"""Models of other systems on the same hardware: each limit of a model is computed by hand, and the systems come in the
+order of the paper."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ def modes(system: str) -> list[Mode]:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_long_computations_hide_every_controller(system: str) -> None:
-    """Unless devices wait for the host by design: at a barrier, or while results are copied away."""
+    """Except where devices wait for the host by design: at a barrier, or while results are copied away."""
     for mode in modes(system):
         found = rate(system, 16, mode, LONG, nodes=3)
         assert found == pytest.approx(1e9 / LONG.duration, rel=0.02), mode
         assert found <= 1e9 / LONG.duration
 
 
-def test_jax_pays_python_for_each_call_and_a_fused_program_once() -> None:
+def test_jax_pays_python_for_each_call_and_a_fused_program_pays_once() -> None:
     call = costs_of("jax")["call"]
     for hosts in (2, 512):
         assert rate("jax", hosts, kernel=Kernel("empty", 1)) == pytest.approx(1e9 / call, rel=0.01)
     assert rate("jax", 2, "fused", Kernel("empty", 1)) == pytest.approx(128 * 1e9 / call, rel=0.01)
 
 
-def test_jax_does_not_feel_the_number_of_hosts_but_in_the_collective() -> None:
+def test_in_jax_only_the_collective_depends_on_the_number_of_hosts() -> None:
     setup = load("A", hosts=256)
     island, chip = setup.cluster.islands[0], setup.chips[0]
     took = STEP.duration + collective_time(STEP.collectives[0], line(0, 0, island.devices), island, chip)
@@ -80,7 +80,7 @@ def test_jax_hosts_wait_for_the_slowest() -> None:
     assert rate("jax", 64, noise=noise, seed=1) != rate("jax", 64, noise=noise, seed=2)
 
 
-def test_at_most_so_many_computations_are_under_way() -> None:
+def test_the_number_of_computations_under_way_is_bounded() -> None:
     """With one at a time, a host's Python, its PCIe and the devices take turns."""
     costs = costs_of("jax")
     one = run(
@@ -100,7 +100,7 @@ def with_cost(costs: Mapping[str, int], **changed: int) -> dict[str, int]:
     return {**costs, **changed}
 
 
-def test_tf1_pays_each_host_a_message_there_and_one_back_per_computation() -> None:
+def test_tf1_pays_a_message_to_and_from_each_host_for_each_computation() -> None:
     few, many = (1e9 / rate("tf1", hosts, kernel=Kernel("empty", 1)) for hosts in (64, 512))
     assert many - few == pytest.approx((512 - 64) * (PAPER.send + PAPER.receive), rel=0.01)
 
@@ -112,7 +112,7 @@ def test_tf1_counts_down_m_by_n_edges_between_computations() -> None:
     assert with_edges - without == pytest.approx(3 / 4 * 2048 * 2048 * costs_of("tf1")["edge"], rel=0.01)
 
 
-def test_ray_submits_to_each_actor_in_turn_and_hears_of_each() -> None:
+def test_ray_submits_to_each_actor_in_turn_and_gets_an_answer_of_each() -> None:
     costs = costs_of("ray")
     few, many = (1e9 / rate("ray", hosts, kernel=Kernel("empty", 1)) for hosts in (64, 512))
     assert many - few == pytest.approx((512 - 64) * costs["submit"], rel=0.5)
@@ -144,7 +144,7 @@ def test_jax_is_far_ahead_one_by_one_and_more_so_with_more_hosts() -> None:
         assert behind[0] > 5, system
 
 
-def test_the_same_twice() -> None:
+def test_the_same_simulation_gives_the_same_result() -> None:
     setup, work = load("A", hosts=64), BaselineWork(STEP, "chained", 8)
     noise = Noise(latency=20 * US)
     for system in ("tf1", "ray"):
@@ -153,7 +153,7 @@ def test_the_same_twice() -> None:
         assert all(type(end) is int for end in first.ends)
 
 
-def test_fused_is_so_many_of_it() -> None:
+def test_a_fused_computation_equals_so_many_single_ones() -> None:
     kernel = Kernel("k", 10, (Collective("all-reduce", 4, count=2), Collective("all-gather", 8)), flops=3.0)
     whole = fused(kernel, 5)
     assert (whole.duration, whole.flops) == (50, 15.0)
@@ -184,7 +184,7 @@ def test_rates_leave_out_the_beginning() -> None:
         (lambda: BaselineWork(STEP, nodes=0), "`nodes` is at least 1"),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_refused(ask: object, says: str) -> None:
+def test_invalid_options_are_refused(ask: object, says: str) -> None:
     with pytest.raises(Impossible, match=says):
         ask()  # type: ignore[operator]
 

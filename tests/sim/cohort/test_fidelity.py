@@ -33,8 +33,8 @@ def test_gangs_take_the_same_time(seed: int) -> None:
 @given(seed=SEEDS)
 @example(seed=54346)  # codes are compiled last at a host for which no other one speaks
 @settings(max_examples=20, deadline=None)
-def test_and_so_do_contents(seed: int) -> None:
-    """The same with puts, gets, moves between slices and islands, irregular nodes and sparse exchanges."""
+def test_contents_take_the_same_time(seed: int) -> None:
+    """As above, with puts, gets, moves between slices and islands, irregular nodes and sparse exchanges."""
     assert_equal(scene.draw(seed), moves=True)
 
 
@@ -45,10 +45,10 @@ TROUBLES = ("crash_host", "slow", "leave_host")
 @example(seed=135, moves=True)  # a cohort's hosts blame two different causes for one gang
 @example(seed=157, moves=True)
 @settings(max_examples=10, deadline=None)
-def test_an_island_in_trouble_is_simulated_host_by_host_and_the_others_as_cohorts(
+def test_an_island_with_faults_is_simulated_host_by_host_and_the_others_as_cohorts(
     seed: int, moves: bool
 ) -> None:
-    """Contents from the island in trouble fail, and a cohort's hosts blame different causes for that."""
+    """Contents from the faulty island fail, and a cohort's hosts blame different causes for that."""
     assert_equal(scene.draw(seed, moves=moves, troubles=TROUBLES), moves=moves)
 
 
@@ -61,12 +61,12 @@ def test_the_same_seed_gives_the_same_trace(fidelity: str) -> None:
 def test_another_seed_gives_other_jitter() -> None:
     one, other = scene.draw(7), scene.draw(7)
     one.noise = other.noise = Noise(latency=9_000)
-    other.seed += 1000  # the simulation's seed; what clients do depends on it, too
+    other.seed += 1000  # the simulation's seed; the actions of clients depend on it, too
     assert scene.play(one, "cohort")["intervals"] != scene.play(other, "cohort")["intervals"]
 
 
 @pytest.mark.full
 @given(seed=SEEDS, trouble=st.booleans())
 @settings(max_examples=200, deadline=None)
-def test_on_many_more_scenes(seed: int, trouble: bool) -> None:
+def test_the_fidelities_agree_on_many_more_scenes(seed: int, trouble: bool) -> None:
     assert_equal(scene.draw(seed, troubles=TROUBLES if trouble else ("slow",)), moves=True)

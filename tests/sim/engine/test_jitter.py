@@ -19,7 +19,7 @@ WHO = st.integers(0, (1 << 64) - 1)
     which=st.integers(0, 1 << 62),
     limit=st.integers(1, (1 << 32) - 1),
 )
-def test_vectors_draw_what_scalars_draw(seed: int, who: list[int], which: int, limit: int) -> None:
+def test_vectors_draw_the_same_as_scalars(seed: int, who: list[int], which: int, limit: int) -> None:
     sources = jitter.keys(seed, np.array(who, dtype=np.uint64))
     assert sources.tolist() == [jitter.key(seed, one) for one in who]
     drawn = jitter.each_below(limit, sources, np.full(1, which, dtype=np.int64))
@@ -27,7 +27,7 @@ def test_vectors_draw_what_scalars_draw(seed: int, who: list[int], which: int, l
     assert all(0 <= one < limit for one in drawn.tolist())
 
 
-def test_draws_are_spread_evenly_and_seeds_are_apart() -> None:
+def test_draws_are_spread_evenly_and_seeds_are_independent() -> None:
     drawn = [jitter.below(10, jitter.key(1, 5), which) for which in range(20_000)]
     assert all(1_800 < drawn.count(digit) < 2_200 for digit in range(10))
     assert [jitter.below(1000, jitter.key(2, 5), w) for w in range(9)] != [
@@ -42,6 +42,6 @@ def test_no_two_links_share_a_source() -> None:
 
 
 @pytest.mark.parametrize("bad", [{"latency": -1}, {"stragglers": 2.0}, {"straggler_factor": 0.5}])
-def test_noise_that_cannot_be_is_refused(bad: dict[str, float]) -> None:
+def test_invalid_noise_is_refused(bad: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="noise"):
         jitter.Noise(**bad)  # type: ignore[arg-type]

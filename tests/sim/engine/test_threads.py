@@ -1,4 +1,4 @@
-"""Lanes serve by arrival, then by source; a swarm that is absorbed at once takes as long as one by one."""
+"""Lanes serve by arrival, then by source. A swarm that is absorbed at once takes as long as its items one by one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def served(lane_cost: int = 0) -> tuple[SimClock, SimThread, list[tuple[int, Any
     return clock, SimThread(clock, serve), log
 
 
-def test_who_comes_first_is_served_first_and_the_next_waits() -> None:
+def test_the_first_to_arrive_is_served_first_and_the_next_waits() -> None:
     clock, lane, log = served(lane_cost=5)
     clock.at(10, lane.put, (1, 0), 7, "a")
     clock.at(12, lane.put, (0, 0), 7, "b")
@@ -30,7 +30,7 @@ def test_who_comes_first_is_served_first_and_the_next_waits() -> None:
     assert log == [(17, "a"), (29, "b")]
 
 
-def test_of_those_who_come_together_the_lower_source_is_first_whoever_called_first() -> None:
+def test_the_lower_of_two_simultaneous_sources_is_first_whichever_called_first() -> None:
     clock, lane, log = served()
     clock.at(10, lane.put, (2, 0), 3, "from 2")
     clock.at(10, lane.put, (1, 0), 3, "from 1")
@@ -38,7 +38,7 @@ def test_of_those_who_come_together_the_lower_source_is_first_whoever_called_fir
     assert log == [(13, "from 1"), (16, "from 2")]
 
 
-def test_a_lane_that_is_held_takes_nothing_until_it_is_told_to_go_on() -> None:
+def test_a_held_lane_takes_nothing_until_it_is_released() -> None:
     clock = SimClock()
     log: list[tuple[int, str]] = []
 
@@ -81,7 +81,7 @@ def test_a_port_carries_one_thing_at_a_time() -> None:
         st.tuples(st.integers(1, 80), st.integers(0, 9), st.integers(0, 6)), min_size=1, max_size=6
     ),
 )
-def test_a_swarm_is_worked_off_as_if_each_of_it_had_come(
+def test_a_swarm_takes_as_long_as_its_items_one_by_one(
     swarms: list[tuple[int, list[int]]], events: list[tuple[int, int, int]]
 ) -> None:
     """Compared with the same lane and an event for each item."""

@@ -1,4 +1,4 @@
-"""Collectives on small tori, simulated in rounds with real contents: the formulas are compared with these.
+"""Collectives on small tori, simulated in rounds with real contents, for comparison with the formulas.
 
 In a round every link carries, in each direction, what its device received from the device behind it in the round
 before. A round takes one latency and the time of the fullest link. On a ring of even size, the furthest contents are
@@ -34,9 +34,11 @@ class Torus:
 
 
 def all_gather(torus: Torus, share: int, bandwidth: Fraction, latency: int) -> Fraction:
-    """Nanoseconds until all devices have everything, where each begins with `share` bytes. The data are split into
-    as many equal parts as there are axes; part p takes the axes in the order p, p+1, ..., and all parts move in
-    step."""
+    """Return the nanoseconds until all devices have everything, where each begins with `share` bytes.
+
+    The data are split into as many equal parts as there are axes. Part p takes the axes in the order p, p+1, ..., and
+    all parts move in step.
+    """
     rank = len(torus.dims)
     held = [{device: Counter({device: 2}) for device in torus.devices} for _ in range(rank)]
     time = Fraction(0)
@@ -52,7 +54,7 @@ def all_gather(torus: Torus, share: int, bandwidth: Fraction, latency: int) -> F
 
 
 def _along(torus: Torus, axis: int, held: dict[Device, Held]) -> Iterator[int]:
-    """For each round: the number of half shares on the fullest link. What arrives is added to `held`."""
+    """Return, for each round, the number of half shares on the fullest link. Arrivals are added to `held`."""
     size, last = torus.dims[axis], torus.rounds(axis)
     moving = {(device, way): held[device].copy() for device in torus.devices for way in (1, -1)}
     for step in range(1, last + 1):
@@ -73,8 +75,10 @@ def _along(torus: Torus, axis: int, held: dict[Device, Held]) -> Iterator[int]:
 
 
 def reduce_scatter(torus: Torus, nbytes: int, bandwidth: Fraction, latency: int) -> Fraction:
-    """One axis: partial sums of piece j travel towards device j from both sides, and each device adds its own.
-    Returns the nanoseconds until device j has what all devices had of piece j."""
+    """Return the nanoseconds until device j has what all devices had of piece j, on one axis.
+
+    Partial sums of piece j travel towards device j from both sides, and each device adds its own.
+    """
     size, wraps = torus.dims[0], torus.wraps[0]
     last = torus.rounds(0)
     partial = {
@@ -104,8 +108,11 @@ def reduce_scatter(torus: Torus, nbytes: int, bandwidth: Fraction, latency: int)
 
 
 def busiest_link_of_all_to_all(torus: Torus) -> Fraction:
-    """The busiest link's load one way, in units of what one device holds, if each device sends evenly to all, axis
-    by axis and the shorter way round; half each way if both ways are equally long."""
+    """Return the busiest link's load one way, in units of what one device holds.
+
+    Each device sends evenly to all, axis by axis and the shorter way round; half each way if both ways are equally
+    long.
+    """
     load: dict[tuple[Device, int, int], Fraction] = {}
     piece = Fraction(1, prod(torus.dims))
     for source, target in product(torus.devices, repeat=2):

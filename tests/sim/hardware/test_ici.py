@@ -1,4 +1,4 @@
-"""Collectives: the formulas against contents that really move, and the links against where devices really lie."""
+"""Collectives: formulas compared with contents that really move, and links compared with where devices really lie."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def torus(*dims: int, wraps: bool | tuple[bool, ...] = True, block: tuple[int, .
     return Island(name="t", hosts=hosts, devices_per_host=prod(block), torus=dims, wraps=each, block=block)
 
 
-def take(
+def time(
     kind: Kind, nbytes: int, island: Island, of: Chip = PLAIN, place: Place | None = None, **more: object
 ) -> int:
     collective = msgspec.convert({"kind": kind, "nbytes": nbytes, **more}, Collective)
@@ -64,30 +64,30 @@ def how(island: Island, of: Chip = PLAIN, levels: axes.Levels = (), place: Place
 
 @pytest.mark.parametrize("wraps", [True, False])
 @pytest.mark.parametrize("size", range(2, 9))
-def test_a_ring_and_a_line_take_what_their_rounds_take(size: int, wraps: bool) -> None:
+def test_a_ring_and_a_line_take_as_long_as_their_rounds(size: int, wraps: bool) -> None:
     played = all_gather(Torus((size,), (wraps,)), SHARE, FAST, LATENCY)
-    assert take("all-gather", SHARE, torus(size, wraps=wraps)) == ceil(played)
+    assert time("all-gather", SHARE, torus(size, wraps=wraps)) == ceil(played)
 
 
 @pytest.mark.parametrize("wraps", [True, False])
 @pytest.mark.parametrize("size", range(2, 9))
 def test_a_reduce_scatter_is_an_all_gather_backwards(size: int, wraps: bool) -> None:
     played = reduce_scatter(Torus((size,), (wraps,)), SHARE * size, FAST, LATENCY)
-    found = take("reduce-scatter", SHARE * size, torus(size, wraps=wraps))
-    assert found == ceil(played) == take("all-gather", SHARE, torus(size, wraps=wraps))
+    found = time("reduce-scatter", SHARE * size, torus(size, wraps=wraps))
+    assert found == ceil(played) == time("all-gather", SHARE, torus(size, wraps=wraps))
 
 
 @pytest.mark.parametrize("wraps", [True, False])
 @pytest.mark.parametrize("dims", [(2, 2), (3, 3), (4, 4), (2, 2, 2), (3, 3, 3)])
 def test_all_axes_of_a_torus_work_at_once(dims: tuple[int, ...], wraps: bool) -> None:
     played = all_gather(Torus(dims, (wraps,) * len(dims)), SHARE, FAST, LATENCY)
-    assert take("all-gather", SHARE, torus(*dims, wraps=wraps)) == ceil(played)
+    assert time("all-gather", SHARE, torus(*dims, wraps=wraps)) == ceil(played)
 
 
 @pytest.mark.parametrize("dims", [(2, 3), (2, 5), (4, 3), (2, 3, 4), (5, 2, 2)])
-def test_unequal_axes_take_between_what_must_arrive_and_equal_parts(dims: tuple[int, ...]) -> None:
+def test_unequal_axes_take_between_the_lower_bound_and_equal_parts(dims: tuple[int, ...]) -> None:
     for wraps in product([True, False], repeat=len(dims)):
-        found = take("all-gather", SHARE, torus(*dims, wraps=wraps)) - LATENCY * sum(
+        found = time("all-gather", SHARE, torus(*dims, wraps=wraps)) - LATENCY * sum(
             Torus(dims, wraps).rounds(axis) for axis in range(len(dims))
         )
         ways = sum(2 if one else 1 for one in wraps)
@@ -117,61 +117,61 @@ def test_all_to_all_is_as_slow_as_its_busiest_link(dims: tuple[int, ...]) -> Non
         shape = Torus(dims, wraps)
         hops = sum(shape.rounds(axis) for axis in range(len(dims)))
         played = busiest_link_of_all_to_all(shape) * SHARE / FAST + hops * LATENCY
-        assert take("all-to-all", SHARE, torus(*dims, wraps=wraps)) == ceil(played)
+        assert time("all-to-all", SHARE, torus(*dims, wraps=wraps)) == ceil(played)
 
 
 def test_an_all_reduce_is_a_reduce_scatter_and_an_all_gather() -> None:
     island = torus(4, 6, wraps=(True, False))
-    parts = take("reduce-scatter", SHARE * 24, island) + take("all-gather", SHARE, island)
-    assert take("all-reduce", SHARE * 24, island) == parts
+    parts = time("reduce-scatter", SHARE * 24, island) + time("all-gather", SHARE, island)
+    assert time("all-reduce", SHARE * 24, island) == parts
 
 
-def test_one_device_has_nobody_to_wait_for() -> None:
+def test_a_collective_of_one_device_takes_no_time() -> None:
     island = torus(4, 4)
     for kind in KINDS:
-        assert take(kind, 10**9, island, place=line(0, 5, 1)) == 0
+        assert time(kind, 10**9, island, place=line(0, 5, 1)) == 0
 
 
 # --- known values -----------------------------------------------------------------------------------------------
 
 
-def whole(setup: Setup, kind: Kind, nbytes: int, levels: axes.Levels = ()) -> int:
+def time_on_all(setup: Setup, kind: Kind, nbytes: int, levels: axes.Levels = ()) -> int:
     island = setup.cluster.islands[0]
     return collective_time(Collective(kind, nbytes, levels), island.whole, island, setup.chips[0])
 
 
-def test_an_all_gather_on_a_pod_of_v5e() -> None:
-    """By hand: 256 MiB over four links of 50 GB/s into each chip of 16 x 16, which begins with one 256th; 16 hops."""
+def test_an_all_gather_on_a_pod_of_v5e_agrees_with_a_hand_calculation() -> None:
+    """256 MiB over four links of 50 GB/s into each chip of 16 x 16, which begins with one 256th; 16 hops."""
     by_hand = 2**28 * 255 / 256 / 200e9 * 1e9 + 16_000
-    assert whole(load("v5e-256"), "all-gather", 2**20) == ceil(by_hand)
+    assert time_on_all(load("v5e-256"), "all-gather", 2**20) == ceil(by_hand)
 
 
 def test_half_a_pod_of_v5e_wraps_along_one_axis() -> None:
     setup = load("v5e-128")
     assert how(setup.cluster.islands[0], setup.chips[0]) == "line of 8 x ring of 16"
     by_hand = 2**27 * 127 / 128 / 150e9 * 1e9 + (7 + 8) * 1000
-    assert whole(setup, "all-gather", 2**20) == ceil(by_hand)
+    assert time_on_all(setup, "all-gather", 2**20) == ceil(by_hand)
 
 
-def test_set_up_a_by_hand() -> None:
+def test_an_all_reduce_on_set_up_a_agrees_with_a_hand_calculation() -> None:
     """4 bytes: there and back over 16 + 16 hops, and to the other core of a chip. A gigabyte: each core sends half of
     what its chip receives over four links of 82 GB/s."""
     setup = load("A")
-    assert whole(setup, "all-reduce", 4) == pytest.approx(2 * (16_000 + 16_000 + 500), abs=2)
+    assert time_on_all(setup, "all-reduce", 4) == pytest.approx(2 * (16_000 + 16_000 + 500), abs=2)
     by_hand = 2 * 2**30 * 1023 / 1024 / (4 * 82e9) * 1e9 + 65_000
-    assert whole(setup, "all-reduce", 2**30) == pytest.approx(by_hand, rel=1e-6)
+    assert time_on_all(setup, "all-reduce", 2**30) == pytest.approx(by_hand, rel=1e-6)
 
 
-def test_hosts_of_h100_by_hand() -> None:
+def test_an_all_reduce_on_hosts_of_h100_agrees_with_a_hand_calculation() -> None:
     """A gigabyte reduced by 64: 7/8 of an eighth leaves each device over its card, the rest stays on NVLink."""
     setup = load("h100-64")
     by_hand = 2 * (2**30 / 64 * 7 / 50e9 * 1e9 + 3 * 5000 + 3 * 2000)
-    assert whole(setup, "all-reduce", 2**30) == pytest.approx(by_hand, rel=1e-6)
+    assert time_on_all(setup, "all-reduce", 2**30) == pytest.approx(by_hand, rel=1e-6)
 
 
 def test_all_to_all_between_hosts_of_h100_is_one_step() -> None:
     by_hand = 2**30 * 7 / 8 / 50e9 * 1e9 + 5000 + 2000
-    assert whole(load("h100-64"), "all-to-all", 2**30) == pytest.approx(by_hand, rel=1e-6)
+    assert time_on_all(load("h100-64"), "all-to-all", 2**30) == pytest.approx(by_hand, rel=1e-6)
 
 
 def test_groups_of_one_host_stay_on_nvlink() -> None:
@@ -179,9 +179,9 @@ def test_groups_of_one_host_stay_on_nvlink() -> None:
     island = setup.cluster.islands[0]
     assert how(island, setup.chips[0], ((8, 1),)) == "switch of 8"
     assert how(island, setup.chips[0], ((8, 8),)) == "switch of 8"
-    within = whole(setup, "all-reduce", 2**30, ((8, 1),))
+    within = time_on_all(setup, "all-reduce", 2**30, ((8, 1),))
     assert within == pytest.approx(2 * (2**30 * 7 / 8 / 450e9 * 1e9 + 6000), rel=1e-6)
-    assert whole(setup, "all-reduce", 2**30, ((8, 8),)) > 8 * within
+    assert time_on_all(setup, "all-reduce", 2**30, ((8, 8),)) > 8 * within
 
 
 # --- which links a group has ------------------------------------------------------------------------------------
@@ -203,11 +203,11 @@ def test_groups_of_one_host_stay_on_nvlink() -> None:
         (((16, 4),), "ring of 8 x ring of 2"),
     ],
 )
-def test_groups_lie_where_their_strides_put_them(levels: axes.Levels, expected: str) -> None:
+def test_the_strides_of_a_group_determine_its_links(levels: axes.Levels, expected: str) -> None:
     assert how(torus(8, 8), levels=levels) == expected
 
 
-def test_what_does_not_wrap_is_a_line() -> None:
+def test_a_group_that_does_not_wrap_is_a_line() -> None:
     assert how(torus(8, 8, wraps=(True, False))) == "ring of 8 x line of 8"
     assert how(torus(8, 8, wraps=False), levels=((8, 8),)) == "line of 8"
     assert how(torus(8, 8, wraps=False), levels=((4, 2),)) == "line of 4"
@@ -217,33 +217,33 @@ def test_a_part_of_a_torus_does_not_wrap_and_takes_longer() -> None:
     island = torus(8, 8)
     half = line(0, 0, 32)  # four rows
     assert how(island, place=half) == "line of 4 x ring of 8"
-    assert take("all-gather", SHARE, island, place=half) < take("all-gather", SHARE, torus(4, 8, wraps=False))
-    assert take("all-gather", SHARE, island, place=half) > take("all-gather", SHARE, torus(4, 8))
+    assert time("all-gather", SHARE, island, place=half) < time("all-gather", SHARE, torus(4, 8, wraps=False))
+    assert time("all-gather", SHARE, island, place=half) > time("all-gather", SHARE, torus(4, 8))
 
 
-def test_a_slice_across_the_edge_is_like_any_other() -> None:
+def test_a_slice_across_the_edge_costs_the_same_as_any_other() -> None:
     island = torus(8, 8)
     columns = [6, 7, 0, 1]
     across = Place(0, grids.product([[8 * row for row in range(8)], columns]))
     inside = Place(0, grids.product([[8 * row for row in range(8)], [2, 3, 4, 5]]))
     assert how(island, place=across) == how(island, place=inside) == "ring of 8 x line of 4"
     for kind in KINDS:
-        assert take(kind, SHARE, island, place=across) == take(kind, SHARE, island, place=inside)
+        assert time(kind, SHARE, island, place=across) == time(kind, SHARE, island, place=inside)
 
 
 def test_cores_of_a_chip_share_its_links() -> None:
     chips, cores = torus(4, 4), torus(4, 8)
     assert how(cores, TWIN) == "ring of 4 x ring of 4 x switch of 2"
-    alone = take("all-gather", 2 * SHARE, chips)
-    assert take("all-gather", SHARE, cores, TWIN) == pytest.approx(alone, abs=2)
-    of_one_core_each = take("all-gather", 2 * SHARE, cores, TWIN, groups=((16, 2),))
+    alone = time("all-gather", 2 * SHARE, chips)
+    assert time("all-gather", SHARE, cores, TWIN) == pytest.approx(alone, abs=2)
+    of_one_core_each = time("all-gather", 2 * SHARE, cores, TWIN, groups=((16, 2),))
     assert of_one_core_each - 4 * LATENCY == pytest.approx(2 * (alone - 4 * LATENCY), abs=2)
 
 
 def test_the_cores_of_one_chip_need_no_link() -> None:
     island = torus(4, 8)
     assert how(island, TWIN, ((2, 1),)) == "switch of 2"
-    assert take("all-gather", SHARE, island, TWIN, groups=((2, 1),)) == ceil(SHARE / 200 + 1)
+    assert time("all-gather", SHARE, island, TWIN, groups=((2, 1),)) == ceil(SHARE / 200 + 1)
 
 
 @pytest.mark.parametrize("wraps", [True, False])
@@ -270,7 +270,7 @@ def test_groups_far_apart_do_not_share() -> None:
     assert (found.kind, found.bandwidth, found.latency) == ("ring", PLAIN.ici_bandwidth, 2 * LATENCY)
 
 
-def test_members_that_go_all_the_way_round_in_pairs_are_a_ring() -> None:
+def test_pairs_of_members_all_the_way_round_form_a_ring() -> None:
     """Two devices of every second host of eight: two groups, and each link carries both."""
     found = axes_of(line(0, 0, 16), AxisGroup(((4, 4), (2, 1))), torus(16, block=(2,)), PLAIN)
     assert found == (Axis("ring", 8, PLAIN.ici_bandwidth / 2, 2 * LATENCY),)
@@ -278,17 +278,17 @@ def test_members_that_go_all_the_way_round_in_pairs_are_a_ring() -> None:
     assert (half[0].kind, half[0].size) == ("line", 4)
 
 
-def test_the_slowest_group_counts() -> None:
+def test_the_slowest_group_determines_the_time() -> None:
     """The first group is a row; the last one is a diagonal, eight devices far apart."""
     island = torus(8, 8)
     diagonal = Place(0, grids.compact([9 * at for at in range(8)]))
     place = Place(0, (*line(0, 8, 8).grids, *diagonal.grids))
-    both = take("all-gather", SHARE, island, place=place, groups=((8, 1),))
-    assert both == take("all-gather", SHARE, island, place=diagonal)
-    assert both > take("all-gather", SHARE, island, place=line(0, 8, 8))
+    both = time("all-gather", SHARE, island, place=place, groups=((8, 1),))
+    assert both == time("all-gather", SHARE, island, place=diagonal)
+    assert both > time("all-gather", SHARE, island, place=line(0, 8, 8))
 
 
-def test_what_starts_in_the_middle_of_a_row_goes_on_in_the_next() -> None:
+def test_a_group_that_starts_in_the_middle_of_a_row_continues_in_the_next() -> None:
     assert how(torus(8, 8), place=line(0, 4, 8)) == "line of 2 x ring of 8"
     assert axes._by_digits(line(0, 4, 8), AxisGroup(((8, 1),)), torus(8, 8)) is None
 
@@ -296,49 +296,49 @@ def test_what_starts_in_the_middle_of_a_row_goes_on_in_the_next() -> None:
 def test_a_ragged_slice_is_priced_as_the_box_around_it() -> None:
     island = torus(8, 8, wraps=False)
     assert how(island, place=line(0, 0, 28)) == how(island, place=line(0, 0, 32)) == "line of 4 x line of 8"
-    assert take("all-reduce", SHARE, island, place=line(0, 0, 28)) == take(
+    assert time("all-reduce", SHARE, island, place=line(0, 0, 28)) == time(
         "all-reduce", SHARE, island, place=line(0, 0, 32)
     )
 
 
-def test_scattered_members_are_a_long_way_round() -> None:
+def test_scattered_members_take_as_long_as_their_longest_way() -> None:
     island = torus(8, 8)
     corners = Place(0, grids.compact([0, 9, 18, 27, 36, 45, 54, 63]))
     found = axes_of(corners, AxisGroup(((8, 1),)), island, PLAIN)
     assert found == (Axis("ring", 8, PLAIN.ici_bandwidth / 2, 2 * LATENCY),)  # a diagonal: two hops a step
     between_chips = axes_of(corners, AxisGroup(((8, 1),)), torus(8, 8, wraps=False), TWIN)
     assert between_chips[0].latency == LATENCY * (7 + 3 + 7 + 3) / 8  # down, across, and both ways back
-    assert take("all-gather", SHARE, island, place=corners) > take(
+    assert time("all-gather", SHARE, island, place=corners) > time(
         "all-gather", SHARE, island, place=line(0, 0, 8)
     )
 
 
-def test_the_island_s_own_links_count_before_the_chip_s() -> None:
+def test_the_links_of_the_island_override_those_of_the_chip() -> None:
     own = msgspec.structs.replace(torus(8), ici_bandwidth=1_000_000_000, ici_latency=50)
-    assert take("all-gather", SHARE, own) == ceil(SHARE * 7 / 2 / SLOW + 4 * 50)
+    assert time("all-gather", SHARE, own) == ceil(SHARE * 7 / 2 / SLOW + 4 * 50)
 
 
 # --- permute ----------------------------------------------------------------------------------------------------
 
 
-def test_a_permute_goes_to_the_next() -> None:
-    """One hop around a ring; on a line, the last member's message goes all the way back, against the others."""
+def test_a_permute_sends_to_the_next_member() -> None:
+    """One hop around a ring. On a line, the last member's message goes all the way back, against the others."""
     one = ceil(SHARE / FAST) + LATENCY
-    assert take("permute", SHARE, torus(8)) == one
-    assert take("permute", SHARE, torus(8, wraps=False)) == one + 6 * LATENCY
-    assert take("permute", SHARE, torus(8, 8), groups=((8, 8),)) == one
+    assert time("permute", SHARE, torus(8)) == one
+    assert time("permute", SHARE, torus(8, wraps=False)) == one + 6 * LATENCY
+    assert time("permute", SHARE, torus(8, 8), groups=((8, 8),)) == one
 
 
 def test_a_permute_of_many_hops_shares_links() -> None:
     """Stages of two columns: each device sends two hops on, and so does its neighbour."""
-    assert take("permute", SHARE, torus(8), groups=((4, 2),)) == ceil(2 * SHARE / FAST) + 2 * LATENCY
+    assert time("permute", SHARE, torus(8), groups=((4, 2),)) == ceil(2 * SHARE / FAST) + 2 * LATENCY
 
 
-def test_a_permute_between_cores() -> None:
+def test_a_permute_between_cores_uses_the_chips_links() -> None:
     """Alternately to the other core and to the next chip: one message on a link. From chip to chip: both cores
     send."""
-    assert take("permute", SHARE, torus(8), TWIN) == ceil(SHARE / FAST) + LATENCY
-    assert take("permute", SHARE, torus(8), TWIN, groups=((4, 2),)) == ceil(2 * SHARE / FAST) + LATENCY
+    assert time("permute", SHARE, torus(8), TWIN) == ceil(SHARE / FAST) + LATENCY
+    assert time("permute", SHARE, torus(8), TWIN, groups=((4, 2),)) == ceil(2 * SHARE / FAST) + LATENCY
 
 
 def test_distance_is_the_shorter_way_between_chips() -> None:
@@ -397,7 +397,7 @@ def strides(draw: st.DrawFn, size: int) -> axes.Levels:
 
 @given(st.data())
 @settings(max_examples=300)
-def test_taking_numbers_apart_finds_what_looking_at_members_finds(data: st.DataObject) -> None:
+def test_computing_a_groups_strides_agrees_with_looking_at_its_members(data: st.DataObject) -> None:
     island, place = data.draw(slices())
     levels = data.draw(groupings(place.size) | strides(place.size))
     for group in groups_of(place, levels or ((1, 1),)):
@@ -421,14 +421,14 @@ def test_more_bytes_or_slower_links_never_make_it_shorter(
     island, place = data.draw(slices())
     levels = data.draw(groupings(place.size)) or ((1, 1),)
     of = data.draw(st.sampled_from([PLAIN, TWIN]))
-    time = take(kind, nbytes, island, of, place, groups=levels)
-    assert isinstance(time, int)
-    assert take(kind, nbytes + more, island, of, place, groups=levels) >= time
+    least = time(kind, nbytes, island, of, place, groups=levels)
+    assert isinstance(least, int)
+    assert time(kind, nbytes + more, island, of, place, groups=levels) >= least
     slower = msgspec.structs.replace(of, name="slower", ici_bandwidth=of.ici_bandwidth // 3)
-    assert take(kind, nbytes, island, slower, place, groups=levels) >= time
+    assert time(kind, nbytes, island, slower, place, groups=levels) >= least
     later = msgspec.structs.replace(of, name="later", ici_latency=of.ici_latency * 2)
-    assert take(kind, nbytes, island, later, place, groups=levels) >= time
-    assert take(kind, nbytes, island, of, place, groups=levels, count=7) == 7 * time
+    assert time(kind, nbytes, island, later, place, groups=levels) >= least
+    assert time(kind, nbytes, island, of, place, groups=levels, count=7) == 7 * least
 
 
 @given(st.data(), st.sampled_from(KINDS), st.integers(0, 10**9))
@@ -439,31 +439,31 @@ def test_links_that_wrap_never_make_it_longer(data: st.DataObject, kind: Kind, n
     assume(
         place.grids == Place(1, place.grids[:1]).grids
     )  # one block: it would not cross the edge of an open torus
-    assert take(kind, nbytes, island, place=place) <= take(kind, nbytes, open_, place=place)
+    assert time(kind, nbytes, island, place=place) <= time(kind, nbytes, open_, place=place)
 
 
 # --- kernels, sizes and mistakes --------------------------------------------------------------------------------
 
 
-def test_of_a_collective_beside_other_work_what_is_left_counts() -> None:
+def test_a_collective_beside_other_work_costs_only_its_exposed_rest() -> None:
     ring = torus(8)
-    whole = take("all-gather", SHARE, ring)
-    assert take("all-gather", SHARE, ring, hidden=whole // 3) == whole - whole // 3
-    assert take("all-gather", SHARE, ring, hidden=whole // 3, count=5) == 5 * (whole - whole // 3)
-    assert take("all-gather", SHARE, ring, hidden=whole + 1, count=5) == 0, "it is never a gain"
-    line_of_8 = take("all-gather", SHARE, torus(8, wraps=False))
-    assert take("all-gather", SHARE, torus(8, wraps=False), hidden=whole) == line_of_8 - whole, (
-        "on slower links more of it is left"
+    whole = time("all-gather", SHARE, ring)
+    assert time("all-gather", SHARE, ring, hidden=whole // 3) == whole - whole // 3
+    assert time("all-gather", SHARE, ring, hidden=whole // 3, count=5) == 5 * (whole - whole // 3)
+    assert time("all-gather", SHARE, ring, hidden=whole + 1, count=5) == 0, "it is never a gain"
+    line_of_8 = time("all-gather", SHARE, torus(8, wraps=False))
+    assert time("all-gather", SHARE, torus(8, wraps=False), hidden=whole) == line_of_8 - whole, (
+        "on slower links more of it is exposed"
     )
 
 
 @pytest.mark.parametrize("levels", [((32, 1),), ((4, 8),), ((2, 0),), ((0, 1),), ((4, 4), (2, 4))])
 def test_groups_that_do_not_fit_are_refused(levels: axes.Levels) -> None:
     with pytest.raises(Impossible, match="do not fit on the 16 devices of the gang"):
-        take("all-reduce", 4, torus(4, 4), groups=levels)
+        time("all-reduce", 4, torus(4, 4), groups=levels)
 
 
-def test_a_slice_in_many_pieces_is_looked_at() -> None:
+def test_a_slice_in_many_pieces_is_priced_by_its_members() -> None:
     """Three columns on either side of the edge, with their rows in between, are no single grid."""
     island = torus(8, 8)
     columns = [5, 6, 7, 0, 1]
@@ -495,4 +495,4 @@ def test_every_chip_has_what_its_collectives_need() -> None:
         setup = load({"island": [{"name": "i", "kind": name, "hosts": 16}]})
         assert setup.chips[0] == chip(name)
         for kind in KINDS:
-            assert whole(setup, kind, 2**20) > 0
+            assert time_on_all(setup, kind, 2**20) > 0

@@ -1,4 +1,4 @@
-"""How long a computation takes on the devices that it was given: its own time, and that of its collectives."""
+"""How long a computation takes on its devices: its own time, and that of its collectives."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from core.model.errors import Impossible
 from sim.hardware.profiles import COSTS, OPTIONAL, PAUSES, Profile, profile, profiles
 
 
-def test_there_is_one_of_the_paper_and_one_of_ours() -> None:
+def test_there_is_a_profile_of_the_paper_and_one_of_seaway() -> None:
     assert list(profiles()) == ["paper", "seaway"]
     paper, seaway = profile("paper"), profile("seaway")
     assert (paper.status, paper.fanout, seaway.status, seaway.fanout) == (
@@ -27,7 +27,7 @@ def test_there_is_one_of_the_paper_and_one_of_ours() -> None:
 
 
 @pytest.mark.parametrize("name", ["paper", "seaway"])
-def test_every_cost_says_what_it_was_fitted_to_or_where_it_comes_from(name: str) -> None:
+def test_every_cost_states_its_fit_or_its_source(name: str) -> None:
     found = profile(name)
     assert set(COSTS) == {f.name for f in msgspec.structs.fields(Profile) if f.type is int}
     for cost in COSTS:
@@ -45,7 +45,7 @@ def test_every_cost_says_what_it_was_fitted_to_or_where_it_comes_from(name: str)
     assert all("figure" in number or "Table" in number for number in found.fitted.values())
 
 
-def test_the_paper_s_profile_is_the_line_through_figure_6() -> None:
+def test_the_papers_profile_is_the_line_through_figure_6() -> None:
     """2.3 ms at 16 hosts and 35 ms at 512: the slope is the cost of a message to each host and its answer.
     `experiments fig6` shows the simulation's result."""
     paper = profile("paper")
@@ -67,7 +67,7 @@ def test_a_changed_cost_is_no_longer_fitted() -> None:
             paper.changed(**wrong)
 
 
-def test_one_of_one_s_own(tmp_path: Path) -> None:
+def test_a_users_own_profile_can_be_read(tmp_path: Path) -> None:
     file = tmp_path / "quick.toml"
     file.write_text(
         'like = "paper"\nfanout = 8\nstatus = "measured"\n[costs]\nsend = "5 us"\n'
@@ -103,14 +103,14 @@ def test_one_of_one_s_own(tmp_path: Path) -> None:
         ("like = 'pepper'", "no profile 'pepper'; nearest: 'paper'"),
     ],
 )
-def test_mistakes_in_a_file(text: str, expected: str, tmp_path: Path) -> None:
+def test_mistakes_in_a_profile_file_are_named(text: str, expected: str, tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(text)
     with pytest.raises(Impossible, match=expected):
         profile(file)
 
 
-def test_slower_cores_need_longer_for_everything_and_pauses_do_not() -> None:
+def test_slower_cores_take_longer_for_all_costs_but_not_for_pauses() -> None:
     usual = profile("seaway")
     slow = usual.slower(1.5)
     for key in COSTS:

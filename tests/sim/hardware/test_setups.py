@@ -33,7 +33,7 @@ def chips_of(setup: Setup) -> tuple[int, ...]:
 # --- figures ----------------------------------------------------------------------------------------------------
 
 
-def test_every_figure_of_every_chip_says_where_it_comes_from() -> None:
+def test_every_figure_of_every_chip_states_its_source() -> None:
     tables: dict[str, dict[str, object]] = {**packaged("chips"), "network": {"chip": packaged("")["network"]}}
     for file, table in tables.items():
         for part in ("chip", "machine"):
@@ -50,7 +50,7 @@ def test_every_figure_of_every_chip_says_where_it_comes_from() -> None:
         assert one.machine.sources.keys() == set(chips.MACHINE_UNITS)
 
 
-def test_all_generations_are_there_under_their_names() -> None:
+def test_all_chip_generations_have_their_names() -> None:
     assert {one.chip.name for one in chips.generations()} == {*TPUS, "h100", "cpu"}
     assert chips.chip("v3") is chips.chip("tpu-v3") is chips.chip("TPU-v3")
     assert chips.chip("trillium").name == "tpu-v6e"
@@ -73,25 +73,25 @@ def test_a_v3_device_is_a_core() -> None:
 @pytest.mark.parametrize(
     ("name", "units", "side"), [("v3", 2, 128), ("v4", 8, 128), ("v5e", 4, 128), ("v5p", 8, 128)]
 )
-def test_clock_and_matrix_units_make_the_peak(name: str, units: int, side: int) -> None:
+def test_clock_and_matrix_units_give_the_peak(name: str, units: int, side: int) -> None:
     one = chips.chip(name)
     assert one.clock_hz * units * side * side * 2 == pytest.approx(one.peak_flops, rel=0.01)
 
 
 @pytest.mark.parametrize("name", ["v6e", "7x"])
-def test_clocks_derived_from_operations_a_cycle(name: str) -> None:
+def test_a_clock_is_derived_from_operations_per_cycle(name: str) -> None:
     assert chips.chip(name).clock_hz * 2**19 == pytest.approx(chips.chip(name).peak_flops, rel=0.01)
 
 
 @pytest.mark.parametrize(
     ("name", "both_ways"), [("v5e", 400e9), ("v5p", 1200e9), ("v6e", 800e9), ("7x", 1200e9)]
 )
-def test_links_make_the_bandwidth_of_a_chip(name: str, both_ways: float) -> None:
+def test_links_give_the_bandwidth_of_a_chip(name: str, both_ways: float) -> None:
     one = chips.chip(name)
     assert one.ici_bandwidth * 2 * one.torus_dims * 2 == both_ways
 
 
-def test_the_table_in_the_docs_is_what_the_files_say() -> None:
+def test_the_table_in_the_docs_equals_the_files() -> None:
     lines = (EXAMPLE.parents[1] / "hardware.md").read_text(encoding="utf-8").splitlines()
     rows = {
         cells[1]: cells[2:-1] for line in lines if len(cells := [c.strip() for c in line.split("|")]) == 13
@@ -110,7 +110,7 @@ def test_the_table_in_the_docs_is_what_the_files_say() -> None:
 # --- by name ----------------------------------------------------------------------------------------------------
 
 
-def test_the_paper_s_set_ups() -> None:
+def test_the_papers_set_ups_have_their_sizes() -> None:
     a, b, c = load("A"), load("B"), load("C")
     assert (a.cluster.hosts, a.cluster.devices) == (512, 2048)
     assert (a.cluster.islands[0].devices_per_host, chips_of(a), a.cluster.islands[0].wraps) == (
@@ -145,7 +145,7 @@ def test_the_paper_s_set_ups() -> None:
         ("tpu-v4-128", 64, 16, (4, 4, 4), True),
     ],
 )
-def test_slices_are_what_their_maker_sells(
+def test_the_named_slices_are_those_on_sale(
     name: str, devices: int, hosts: int, torus: tuple[int, ...], wrapped: bool
 ) -> None:
     setup = load(name)
@@ -159,7 +159,7 @@ def test_slices_are_what_their_maker_sells(
     assert island.kind == setup.chips[0].name
 
 
-def test_several_islands_and_no_torus() -> None:
+def test_a_set_up_may_have_several_islands_or_no_torus() -> None:
     fig12 = load("2xv3-1024")
     assert [island.devices for island in fig12.cluster.islands] == [1024, 1024]
     assert [island.name for island in fig12.cluster.islands] == ["i0", "i1"]
@@ -183,7 +183,7 @@ def test_several_islands_and_no_torus() -> None:
         ("nowhere.toml", "there is no file nowhere.toml"),
     ],
 )
-def test_names_that_mean_nothing(name: str, text: str) -> None:
+def test_unknown_names_are_refused(name: str, text: str) -> None:
     with pytest.raises(Impossible, match=text):
         load(name)
 
@@ -202,7 +202,7 @@ def test_another_size_has_another_torus() -> None:
     assert load("v5p-512", torus=[4, 4, 16]).cluster.islands[0].torus == (4, 4, 16)
 
 
-def test_many_islands() -> None:
+def test_the_number_of_islands_can_be_changed() -> None:
     setup = load("C", islands=64)
     assert (len(setup.cluster.islands), setup.cluster.devices, len(setup.chips)) == (64, 2048, 64)
     both = load("C", islands=2, hosts=8, spares=1)
@@ -248,7 +248,7 @@ def test_figures_can_be_changed() -> None:
         ({"kind": "v33"}, "no chip 'v33'; nearest: 'v3'"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_with_the_remedy(changes: dict[str, object], text: str) -> None:
+def test_impossible_changes_are_refused_with_the_remedy(changes: dict[str, object], text: str) -> None:
     with pytest.raises(Impossible, match=text):
         load("A", **changes)
 
@@ -256,7 +256,7 @@ def test_what_cannot_be_is_refused_with_the_remedy(changes: dict[str, object], t
 # --- from a table or a file -------------------------------------------------------------------------------------
 
 
-def test_the_example_of_the_docs() -> None:
+def test_the_example_in_the_docs_can_be_read() -> None:
     setup = load(EXAMPLE)
     big, flat, soon = setup.cluster.islands
     assert load(str(EXAMPLE)) == setup
@@ -290,14 +290,14 @@ def test_the_example_of_the_docs() -> None:
         ("[chip.x]\nlike = 'v44'\n[[island]]\nhosts = 1", "no chip 'v44'; nearest: 'v4'"),
     ],
 )  # fmt: skip
-def test_mistakes_in_a_file_name_it_and_the_table(text: str, expected: str, tmp_path: Path) -> None:
+def test_mistakes_in_a_file_name_the_file_and_the_table(text: str, expected: str, tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(text)
     with pytest.raises(Impossible, match=expected.replace("{file}", ".*mine.toml")):
         load(file)
 
 
-def test_islands_of_one_s_own_are_not_counted_by_an_option() -> None:
+def test_the_islands_of_a_file_cannot_be_counted_by_an_option() -> None:
     table = tomllib.loads(EXAMPLE.read_text())
     with pytest.raises(Impossible, match="lists 3 islands, so `islands` cannot say how many"):
         load(table, islands=2)
@@ -307,7 +307,7 @@ def test_islands_of_one_s_own_are_not_counted_by_an_option() -> None:
         load({**table, "shared": shared}, hosts=8)
 
 
-def test_a_table_as_core_reads_it_is_a_set_up_too() -> None:
+def test_a_table_in_cores_format_is_a_set_up_too() -> None:
     setup = load(
         {"island": [{"name": "i", "count": 2, "hosts": 3, "devices_per_host": 2}], "dcn_latency": 7000}
     )
@@ -315,7 +315,7 @@ def test_a_table_as_core_reads_it_is_a_set_up_too() -> None:
     assert setup.cluster.islands[0].torus == ()
 
 
-def test_a_set_up_travels_to_other_processes() -> None:
+def test_a_set_up_can_be_sent_to_other_processes() -> None:
     setup = load("A", hosts=64)
     assert pickle.loads(pickle.dumps(setup)) == setup
     assert hash(pickle.loads(pickle.dumps(setup.chips[0]))) == hash(setup.chips[0])
@@ -341,7 +341,7 @@ def test_a_set_up_travels_to_other_processes() -> None:
         (0, "number", 0),
     ],
 )
-def test_quantities(value: object, unit: str, expected: int) -> None:
+def test_quantities_are_read_with_their_units(value: object, unit: str, expected: int) -> None:
     found = quantity("here", "key", value, unit)
     assert (found, type(found)) == (expected, int)
 
@@ -351,12 +351,12 @@ def test_quantities(value: object, unit: str, expected: int) -> None:
     [("1 GB", "rate"), ("1 gb/s", "rate"), ("-1 us", "time"), (-1, "time"), ("", "time"), (True, "number"),
      (None, "bytes"), ("1 second", "time"), (float("nan"), "time"), (float("inf"), "rate"), ("5", "time")],
 )  # fmt: skip
-def test_what_is_no_quantity(value: object, unit: str) -> None:
+def test_invalid_quantities_are_refused(value: object, unit: str) -> None:
     with pytest.raises(Impossible, match=r"here: `key` cannot be .*; write "):
         quantity("here", "key", value, unit)
 
 
-def test_blocks_of_hosts() -> None:
+def test_hosts_are_blocks_of_the_torus() -> None:
     assert [host_block(count, 2) for count in (1, 2, 4, 6, 8)] == [(1, 1), (2, 1), (2, 2), (3, 2), (4, 2)]
     assert [host_block(count, 3) for count in (1, 4, 8)] == [(1, 1, 1), (2, 2, 1), (2, 2, 2)]
 
@@ -372,7 +372,7 @@ def test_any_number_of_hosts_has_a_torus(hosts: int, count: int, rank: int) -> N
     assert sum(shape) <= sum((*block[:-1], block[-1] * hosts))  # at least as near as one long row
 
 
-def test_which_axes_wrap() -> None:
+def test_the_axes_that_wrap_are_derived() -> None:
     v3, v4, h100 = chips.chip("v3"), chips.chip("v4"), chips.chip("h100")
     assert wraps((32, 32), v3) == (True, True)
     assert wraps((16, 32), v3) == (False, True)
@@ -381,7 +381,7 @@ def test_which_axes_wrap() -> None:
     assert wraps((4, 4), h100) == (False, False)
 
 
-def test_a_chip_needs_what_its_shape_needs() -> None:
+def test_a_chip_has_the_figures_that_its_kind_needs() -> None:
     table = {"like": "v4", "devices_per_chip": 2}
     with pytest.raises(Impossible, match="several devices a chip need a `core_bandwidth`"):
         chips.chip_from("here", "mine", table, "me")

@@ -1,5 +1,5 @@
-"""Machines whose cores are shared: which threads wait for a core, that all times add up, and that no thread waits
-where there are enough cores."""
+"""Machines whose cores are shared: which threads wait for a core, that all times add up, and that no thread waits if
+there are enough cores."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ QUICK = RareTimes(lease=3 * MS, form=MS, join=MS, restart=MS)
 SEEDS = st.integers(0, 1 << 20)
 
 
-class Someone:
+class FakeProcess:
     """A process, as far as `Cores` needs it."""
 
     def __init__(self, name: int) -> None:
@@ -41,7 +41,7 @@ class Someone:
 
 
 def share(cores: Cores, name: int) -> Share:
-    return cores.share(Someone(name), 0)  # type: ignore[arg-type]
+    return cores.share(FakeProcess(name), 0)  # type: ignore[arg-type]
 
 
 def lane(clock: SimClock, its: Share | None, log: list[tuple[int, Any]], costs: int = 0) -> SimThread:
@@ -55,8 +55,8 @@ def lane(clock: SimClock, its: Share | None, log: list[tuple[int, Any]], costs: 
 # --- cores ------------------------------------------------------------------------------------------------------
 
 
-def test_two_on_one_core_take_turns_and_their_time_adds_up() -> None:
-    """Each item is taken for 10, and its consequences cost 5."""
+def test_two_processes_on_one_core_take_turns_and_their_time_adds_up() -> None:
+    """Each item takes 10, and its consequences cost 5."""
     clock = SimClock()
     log: list[Any] = []
     cores = Cores(clock, 1)
@@ -71,7 +71,7 @@ def test_two_on_one_core_take_turns_and_their_time_adds_up() -> None:
 
 
 @pytest.mark.parametrize("number", [2, 3, 100])
-def test_on_as_many_cores_as_threads_nobody_waits(number: int) -> None:
+def test_with_as_many_cores_as_threads_no_thread_waits(number: int) -> None:
     logs = []
     for cores in (None, Cores(SimClock(), number)):
         clock = cores._clock if cores else SimClock()
@@ -84,10 +84,10 @@ def test_on_as_many_cores_as_threads_nobody_waits(number: int) -> None:
     assert logs[0] == logs[1]
 
 
-def test_who_is_dead_wants_no_core_and_who_works_finishes_what_it_is_at() -> None:
+def test_a_dead_process_wants_no_core_and_finishes_only_its_current_item() -> None:
     clock = SimClock()
     log: list[Any] = []
-    cores, dead = Cores(clock, 1), Someone(0)
+    cores, dead = Cores(clock, 1), FakeProcess(0)
     doomed = cores.share(dead, 0)  # type: ignore[arg-type]
     for number in range(3):
         doomed.work((0, number), 10, log.append, f"doomed {number}")
@@ -103,9 +103,7 @@ def test_who_is_dead_wants_no_core_and_who_works_finishes_what_it_is_at() -> Non
         st.tuples(st.integers(0, 40), st.integers(0, 5), st.integers(1, 9)), min_size=1, max_size=25
     ),
 )
-def test_first_come_first_served_on_as_many_cores_as_there_are(
-    number: int, asks: list[tuple[int, int, int]]
-) -> None:
+def test_cores_are_given_first_come_first_served(number: int, asks: list[tuple[int, int, int]]) -> None:
     """Compared with: in order of (time, process, number), each begins when the first core is free."""
     clock = SimClock()
     begun: dict[int, int] = {}
@@ -151,7 +149,7 @@ def simulation(
 
 
 def time_of_runs(sim: Simulation, clients: int = 1, runs: int = 3) -> int:
-    """When the last run has ended, with all clients calling at once."""
+    """When the last run has ended, if all clients call at once."""
     ended: list[e.Command] = []
 
     def live(client: SimClient) -> Any:
@@ -192,7 +190,7 @@ def test_hosts_on_one_machine_hold_each_other_up() -> None:
     assert apart < by_two < by_four
 
 
-def test_where_there_are_cores_enough_nothing_is_pooled_and_islands_stay_cohorts() -> None:
+def test_with_enough_cores_no_machine_is_pooled_and_islands_stay_cohorts() -> None:
     sim = simulation({"hosts": [0, 1, 2], "controller": True, "clients": ["a"], "cores": 6 * 3 + 1 + 2})
     assert list(sim.islands) == [0]
     assert sim.machines.of_host(0) is sim.machines.controller is sim.machines.of_client("a") is None
@@ -203,7 +201,7 @@ def test_where_there_are_cores_enough_nothing_is_pooled_and_islands_stay_cohorts
     assert short.machines.of_client("b") is short.machines.of_host(3) is None
 
 
-def test_only_islands_with_short_machines_are_simulated_host_by_host() -> None:
+def test_only_islands_with_too_few_cores_are_simulated_host_by_host() -> None:
     sim = simulation({"hosts": [5, 6], "cores": 2}, islands=3)
     assert list(sim.islands) == [0, 2]
     assert [host for host, process in sim.lone_hosts.items() if isinstance(process, CrowdedHost)] == [5, 6]
@@ -211,7 +209,7 @@ def test_only_islands_with_short_machines_are_simulated_host_by_host() -> None:
     assert list(both.islands) == [2]
 
 
-def test_a_crash_leaves_its_neighbours_the_cores() -> None:
+def test_after_a_crash_the_neighbours_have_the_cores() -> None:
     faults = (Fault(MS, "crash_host", 2), Fault(9 * MS, "return_host", 2))
     sim = simulation({"hosts": [1, 2], "cores": 1}, faults=faults)
     assert time_of_runs(sim) > MS + sim.times.lease  # until the loss was known
@@ -225,14 +223,14 @@ def test_a_crash_leaves_its_neighbours_the_cores() -> None:
     assert isinstance(back, CrowdedHost)
 
 
-def test_a_client_that_calls_alone_waits_for_its_core_too() -> None:
+def test_a_single_call_of_a_client_waits_for_its_core_too() -> None:
     """`call` runs the simulation until the call is due."""
     client = simulation({**TOGETHER, "cores": 1}).client("a")
     assert client.call(lambda c, now: now) == client.sim.profile.client_call
 
 
-def test_whoever_asks_again_and_again_when_a_call_is_due_learns_it_to_the_nanosecond() -> None:
-    """The client library asks like this."""
+def test_polling_for_the_time_of_a_call_gives_it_to_the_nanosecond() -> None:
+    """The client library polls like this."""
     sim = simulation({**TOGETHER, "cores": 1})
     one, other = sim.client("one"), sim.client("other")
     due = [client.due for client in (one, other)]
@@ -258,15 +256,15 @@ def assert_same(one: dict[str, Any], other: dict[str, Any], seed: int) -> None:
 @given(seed=SEEDS, moves=st.booleans())
 @example(seed=37889, moves=True)  # a gang that enters because time has passed, when a heartbeat comes
 @settings(max_examples=8, deadline=None)
-def test_both_fidelities_agree_where_cores_are_short(seed: int, moves: bool) -> None:
+def test_both_fidelities_agree_with_too_few_cores(seed: int, moves: bool) -> None:
     drawn = scene.draw(seed, moves=moves, troubles=("slow", "crash_host", "leave_host"))
     drawn.shared = scene.draw_shared(drawn)
     exact = scene.play(drawn, "exact", moves=moves)
     assert_same(exact, scene.play(drawn, "cohort", moves=moves), seed)
 
 
-def test_the_controller_hears_of_heartbeats_at_the_same_time() -> None:
-    """What the controller decides because time has passed, it decides when a message arrives."""
+def test_the_controller_receives_heartbeats_at_the_same_time() -> None:
+    """Decisions that the controller makes because time has passed, it makes when a message arrives."""
     heard: dict[Any, set[tuple[int, int]]] = {"exact": set(), "cohort": set()}
     for fidelity, beats in heard.items():
         sim = Simulation(
@@ -291,7 +289,7 @@ def test_the_controller_hears_of_heartbeats_at_the_same_time() -> None:
 
 @given(seed=SEEDS)
 @settings(max_examples=3, deadline=None)
-def test_a_machine_with_cores_for_all_changes_nothing_though_all_ask_for_them(seed: int) -> None:
+def test_a_machine_with_enough_cores_changes_nothing(seed: int) -> None:
     drawn = scene.draw(seed)
     plain = scene.play(drawn, "exact")
     drawn.shared = [{**TOGETHER, "hosts": list(range(drawn.hosts * drawn.islands)), "cores": 10**6}]
@@ -301,17 +299,17 @@ def test_a_machine_with_cores_for_all_changes_nothing_though_all_ask_for_them(se
 @pytest.mark.full
 @given(seed=SEEDS, moves=st.booleans())
 @settings(max_examples=150, deadline=None)
-def test_on_many_more_scenes(seed: int, moves: bool) -> None:
+def test_the_fidelities_agree_on_many_more_scenes(seed: int, moves: bool) -> None:
     drawn = scene.draw(seed, moves=moves, troubles=("slow", "crash_host", "leave_host"))
     drawn.shared = scene.draw_shared(drawn)
     exact = scene.play(drawn, "exact", moves=moves)
     assert_same(exact, scene.play(drawn, "cohort", moves=moves), seed)
 
 
-# --- who is placed where, as people write it -------------------------------------------------------------------
+# --- the placement of processes, as people write it -------------------------------------------------------------
 
 
-def test_a_machine_of_several_processes() -> None:
+def test_a_machine_may_have_several_processes() -> None:
     setup = load("C", shared=[{"hosts": [0, "4-6"], "controller": True, "clients": ["ann"], "cores": 8}])
     (machine,) = setup.shared
     assert (machine.hosts, machine.controller, machine.clients) == ((0, 4, 5, 6), True, ("ann",))
@@ -321,19 +319,19 @@ def test_a_machine_of_several_processes() -> None:
     assert stated == [("shared machine 0", "cores", 8, "stated in cluster 'C'")]
 
 
-def test_by_default_everybody_has_a_machine_of_his_own() -> None:
+def test_by_default_every_process_has_its_own_machine() -> None:
     assert load("A").shared == ()
     assert not Simulation(load("C"), profile=profile("paper")).machines.islands
 
 
-def test_so_many_hosts_a_machine_and_cores_as_their_machines_have() -> None:
+def test_machines_can_be_given_by_hosts_per_machine_and_cores() -> None:
     setup = load("C", machine={"cores": 20}, shared=[{"hosts": "0-9", "each": 4}])
     assert [machine.hosts for machine in setup.shared] == [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9)]
     assert [machine.cores for machine in setup.shared] == [20] * 3
     assert [machine.short for machine in setup.shared] == [True, True, False]
 
 
-def test_clients_that_are_named_nowhere_else(tmp_path: Path) -> None:
+def test_clients_without_a_named_machine_can_be_placed(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(
         "[[island]]\nkind = 'v4'\nhosts = 4\n"
@@ -369,12 +367,12 @@ def test_clients_that_are_named_nowhere_else(tmp_path: Path) -> None:
         ({"hosts": [1]}, r"`shared` is a list of tables; write \[\[shared\]\]"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_with_the_remedy(shared: Any, text: str) -> None:
+def test_invalid_machines_are_refused_with_the_remedy(shared: Any, text: str) -> None:
     with pytest.raises(Impossible, match=text):
         load("C", shared=shared)
 
 
-def test_hosts_of_unlike_machines_need_a_number_of_cores() -> None:
+def test_hosts_of_different_machines_need_a_number_of_cores() -> None:
     table: dict[str, object] = {
         "island": [{"name": "a", "kind": "v4", "hosts": 2}, {"name": "b", "kind": "v5e", "hosts": 2}]
     }
@@ -387,7 +385,7 @@ def test_hosts_of_unlike_machines_need_a_number_of_cores() -> None:
 # --- stalls -----------------------------------------------------------------------------------------------
 
 
-def test_stalls_come_once_in_so_much_work_and_last_as_long_on_average() -> None:
+def test_stalls_occur_at_their_rate_and_with_their_mean_length() -> None:
     stalls = CoreStalls(every=4_000_000, each=300_000, seed=1)
     found = [stalls.of(100_000) for _ in range(20_000)]
     held = [one for one in found if one]
@@ -395,7 +393,7 @@ def test_stalls_come_once_in_so_much_work_and_last_as_long_on_average() -> None:
     assert sum(held) / len(held) == pytest.approx(300_000, rel=0.15)
 
 
-def test_the_same_seed_has_the_same_chances() -> None:
+def test_the_same_seed_gives_the_same_stalls() -> None:
     def drawn(seed: int) -> list[int]:
         stalls = CoreStalls(every=1_000, each=300_000, seed=seed)
         return [stalls.of(500) for _ in range(50)]
@@ -403,7 +401,7 @@ def test_the_same_seed_has_the_same_chances() -> None:
     assert drawn(7) == drawn(7) != drawn(8)
 
 
-def test_who_is_held_up_has_a_core_meanwhile_and_is_not_charged_for_it() -> None:
+def test_a_stalled_thread_keeps_its_core_and_is_not_charged_for_it() -> None:
     class Once(CoreStalls):
         def of(self, work: int) -> int:
             return 1000
@@ -412,7 +410,7 @@ def test_who_is_held_up_has_a_core_meanwhile_and_is_not_charged_for_it() -> None
     cores = Cores(clock, 1, lambda name: name, wake=10, stalls=Once(1, 1, 0))
     ended: list[int] = []
     for name in (0, 1):
-        cores.share(Someone(name), READ).work(  # type: ignore[arg-type]
+        cores.share(FakeProcess(name), READ).work(  # type: ignore[arg-type]
             (0, 0), 100, lambda: ended.append(clock.now)
         )
     clock.env.run()
@@ -420,18 +418,18 @@ def test_who_is_held_up_has_a_core_meanwhile_and_is_not_charged_for_it() -> None
     assert cores.spent == {(0, READ): 110, (1, READ): 110}
 
 
-def test_what_was_spent_counts_turns_that_go_on_as_far_as_they_have_come() -> None:
+def test_work_under_way_counts_as_spent_as_far_as_it_has_come() -> None:
     clock = SimClock()
     cores = Cores(clock, 2)
-    cores.share(Someone(0), READ).work((0, 0), 100, lambda: None)  # type: ignore[arg-type]
-    cores.share(Someone(1), READ).work((0, 0), 300, lambda: None)  # type: ignore[arg-type]
+    cores.share(FakeProcess(0), READ).work((0, 0), 100, lambda: None)  # type: ignore[arg-type]
+    cores.share(FakeProcess(1), READ).work((0, 0), 300, lambda: None)  # type: ignore[arg-type]
     clock.env.run(until=200)
     assert cores.spent == {(0, READ): 100, (1, READ): 200}
     clock.env.run()
     assert cores.spent == {(0, READ): 100, (1, READ): 300}
 
 
-# --- of Python ---------------------------------------------------------------------------------------------------
+# --- Python -----------------------------------------------------------------------------------------------------
 
 
 def turns(first: int, keeps: bool, each: int = MS) -> list[str]:
@@ -445,14 +443,14 @@ def turns(first: int, keeps: bool, each: int = MS) -> list[str]:
         return now
 
     for thread, count, word in ((first, 20, "more"), (READ, 2, "read")):
-        its = SimThread(clock, serve, cores.share(Someone(1), thread))  # type: ignore[arg-type]
+        its = SimThread(clock, serve, cores.share(FakeProcess(1), thread))  # type: ignore[arg-type]
         for number in range(count):
             clock.at(number and 1, its.put, (0, number), each, word)
     clock.env.run()
     return log
 
 
-def test_a_thread_that_enqueues_keeps_its_interpreter_until_another_has_waited_for_long() -> None:
+def test_the_enqueueing_thread_keeps_the_interpreter_until_another_has_waited_for_long() -> None:
     assert turns(ENQUEUE, keeps=False)[:4] == ["read", "more", "read", "more"]
     found = turns(ENQUEUE, keeps=True)
     assert found[0] == "read"

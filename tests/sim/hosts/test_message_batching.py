@@ -53,8 +53,8 @@ def simulation(
     return Simulation(setup, policy=Fifo, profile=how or costs(), times=times)
 
 
-class Play:
-    """One client that makes some calls at once and waits for all; it records the messages on the network."""
+class OneClient:
+    """One client that makes some calls at once and waits for all. It records the messages on the network."""
 
     def __init__(self, sim: Simulation, calls: int, nodes: int = 1, name: str = "a") -> None:
         self.sim = sim
@@ -110,7 +110,7 @@ def test_threads_of_one_process_work_one_after_another_and_those_of_others_besid
     assert cores.free == 2
 
 
-def test_a_process_that_had_nothing_to_do_pays_for_waking_up_and_one_that_is_busy_does_not() -> None:
+def test_an_idle_process_pays_for_waking_up_and_a_busy_one_does_not() -> None:
     clock = SimClock()
     log: list[tuple[str, int]] = []
     cores = Cores(clock, 2, lambda name: name, wake=100)
@@ -135,7 +135,7 @@ def test_a_process_that_had_nothing_to_do_pays_for_waking_up_and_one_that_is_bus
 def test_a_python_process_never_works_longer_than_time_passes_however_many_cores_there_are(
     together: tuple[str, ...],
 ) -> None:
-    sim = Play(simulation(cores=64, one_process=list(together)), calls=64).sim
+    sim = OneClient(simulation(cores=64, one_process=list(together)), calls=64).sim
     spent: Counter[object] = Counter()
     cores = sim.machines.controller
     assert cores is not None
@@ -146,11 +146,13 @@ def test_a_python_process_never_works_longer_than_time_passes_however_many_cores
     assert max(spent.values()) <= sim.now
 
 
-# --- what is said is gathered -------------------------------------------------------------------------------------
+# --- batching -----------------------------------------------------------------------------------------------------
 
 
-def test_the_first_words_go_at_once_and_what_follows_them_goes_together() -> None:
-    play = Play(simulation(hosts=2, how=costs(step=5_000), one_process=["controller", "clients"]), calls=200)
+def test_the_first_messages_leave_at_once_and_later_ones_together() -> None:
+    play = OneClient(
+        simulation(hosts=2, how=costs(step=5_000), one_process=["controller", "clients"]), calls=200
+    )
     by_link: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for when, sender, receiver, number in play.wires:
         if number:
@@ -164,13 +166,13 @@ def test_the_first_words_go_at_once_and_what_follows_them_goes_together() -> Non
     assert max(number for sent in by_link.values() for _, number in sent) > 1
 
 
-def test_nothing_is_gathered_where_processes_are_not_python_s() -> None:
-    play = Play(simulation(hosts=2, python=False), calls=8)
+def test_processes_without_python_do_not_batch() -> None:
+    play = OneClient(simulation(hosts=2, python=False), calls=8)
     assert all(number == 0 for *_, number in play.wires)
 
 
-def test_between_two_that_are_one_process_there_is_no_wire() -> None:
-    play = Play(simulation(one_process=["controller", "clients"]), calls=8)
+def test_machines_in_one_process_need_no_network() -> None:
+    play = OneClient(simulation(one_process=["controller", "clients"]), calls=8)
     assert play.ended
     assert not [wire for wire in play.wires if -2 in wire[1:3]]
     assert [wire for wire in play.wires if wire[1:3] == (-1, 0)]
@@ -179,7 +181,7 @@ def test_between_two_that_are_one_process_there_is_no_wire() -> None:
 def test_a_further_message_costs_what_the_profile_says() -> None:
     """The controller's writes: the cost of the first part of each network message, and of each further part."""
     sim = simulation(hosts=1, cores=64, how=costs(send_byte_ps=0))
-    play = Play(sim, calls=40)
+    play = OneClient(sim, calls=40)
     numbers = [number for _, sender, receiver, number in play.wires if (sender, receiver) == (-1, 0)]
     cores = sim.machines.controller
     assert cores is not None
@@ -188,10 +190,10 @@ def test_a_further_message_costs_what_the_profile_says() -> None:
     assert cores.spent[-1, SEND] == frames * 100 * US + (parcels - frames) * 10 * US
 
 
-def test_messages_arrive_in_the_order_in_which_they_were_said() -> None:
-    """A tree of hosts, many calls under way, and memory freed between them: a step that came too early would be a
+def test_messages_arrive_in_the_order_in_which_they_were_sent() -> None:
+    """A tree of hosts, many calls under way, and memory freed between them. A step that came too early would be a
     breach, and fail its run."""
-    play = Play(simulation(hosts=6, how=costs()), calls=60, nodes=3)
+    play = OneClient(simulation(hosts=6, how=costs()), calls=60, nodes=3)
     assert len(play.ended) == 60
 
 
@@ -200,16 +202,16 @@ def test_a_host_that_comes_back_is_heard_again_and_so_are_those_of_its_process(
     together: tuple[tuple[str, ...], ...],
 ) -> None:
     sim = simulation(hosts=2, one_process=together, times=QUICK)
-    assert len(Play(sim, calls=4).ended) == 4
+    assert len(OneClient(sim, calls=4).ended) == 4
     sim.trouble.crash_host(0)
     sim.trouble.return_host(0)
     sim.run(until=sim.now + 1_000 * MS)
-    assert len(Play(sim, calls=4, name="b").ended) == 4
+    assert len(OneClient(sim, calls=4, name="b").ended) == 4
 
 
 @pytest.mark.parametrize("hosts", [1, 3])
 def test_the_same_arguments_give_the_same_trace(hosts: int) -> None:
-    first, second = (Play(simulation(hosts=hosts, devices=True), calls=20) for _ in range(2))
+    first, second = (OneClient(simulation(hosts=hosts, devices=True), calls=20) for _ in range(2))
     assert first.wires == second.wires
     assert first.ended == second.ended
 
@@ -217,7 +219,7 @@ def test_the_same_arguments_give_the_same_trace(hosts: int) -> None:
 # --- devices on the cores -----------------------------------------------------------------------------------------
 
 
-def test_devices_that_compute_on_one_core_take_turns_on_it() -> None:
+def test_devices_that_compute_on_one_core_take_turns() -> None:
     """Four hosts' devices that each compute for 8 x 5 ms: four times as long on one core as on four."""
     times = {}
     for cores in (1, 2, 4):
@@ -237,7 +239,7 @@ def test_devices_that_compute_on_one_core_take_turns_on_it() -> None:
 
 
 @pytest.mark.parametrize(("inline", "devices"), [(False, True), (True, True), (True, False)])
-def test_who_computes_what_it_enqueues_enqueues_nothing_meanwhile(inline: bool, devices: bool) -> None:
+def test_a_thread_that_computes_its_gangs_enqueues_nothing_meanwhile(inline: bool, devices: bool) -> None:
     """Two devices of one host, with a computation of 50 ms each, and enough cores for both. `devices`: whether
     they compute on these cores."""
     table = _table(8)
@@ -261,7 +263,7 @@ def test_who_computes_what_it_enqueues_enqueues_nothing_meanwhile(inline: bool, 
 
 
 @pytest.mark.parametrize(("inline", "devices"), [(False, True), (True, True), (False, False)])
-def test_who_hands_a_computation_to_other_threads_pays_for_that(inline: bool, devices: bool) -> None:
+def test_handing_a_computation_to_other_threads_costs_the_caller(inline: bool, devices: bool) -> None:
     spent = {}
     for hand in (0, 700 * US):
         table = _table(8)
@@ -277,7 +279,7 @@ def test_who_hands_a_computation_to_other_threads_pays_for_that(inline: bool, de
     assert spent[700 * US] - spent[0] == (5 * 700 * US if devices and not inline else 0)
 
 
-def test_who_computes_what_is_given_up_goes_on() -> None:
+def test_a_computation_that_is_given_up_goes_on() -> None:
     """Its peer fails in the middle of it: the runs of the new world are not delayed by it."""
     faults = [Fault(30 * MS, "crash_host", 1), Fault(130 * MS, "return_host", 1)]
     with sw.simulate(_table(8, hosts=2), profile=costs(), faults=faults, progress=False) as session:
@@ -289,7 +291,7 @@ def test_who_computes_what_is_given_up_goes_on() -> None:
         step(np.zeros(2, np.float32)).block_until_ready()
 
 
-def test_a_device_does_not_hold_a_host_s_threads_up_for_longer_than_a_slice() -> None:
+def test_a_device_delays_the_threads_of_its_host_by_at_most_a_slice() -> None:
     """One core, and computations of 20 ms: a call's way to the host is not 20 ms longer for each computing device."""
     with sw.simulate(_table(1), profile=costs(), progress=False) as session:
         step = sw.synthetic("step", devices=sw.slice(devices=1), duration="20ms")
@@ -306,13 +308,13 @@ def _table(cores: int, hosts: int = 1, **more: object) -> dict[str, Any]:
     return {"name": "mine", "island": [island], "shared": [shared], **more}
 
 
-def test_contents_that_came_with_a_call_cost_the_thread_that_enqueues_once_a_host() -> None:
+def test_contents_in_a_call_cost_the_enqueueing_thread_once_for_each_host() -> None:
     spent = {}
     for literal in (0, 700 * US):
-        sim = Play(simulation(hosts=2, how=costs(literal=literal), cores=64), calls=5).sim
+        sim = OneClient(simulation(hosts=2, how=costs(literal=literal), cores=64), calls=5).sim
         cores = sim.machines.controller
         assert cores is not None
-        # what has begun counts when it is done
+        # items that have begun count when they are done
         sim.run(until=lambda of=cores: of.free == of.number)  # type: ignore[misc]
         spent[literal] = [cores.spent[host, ENQUEUE] for host in (0, 1)]
     assert [after - before for before, after in zip(*spent.values(), strict=True)] == [5 * 700 * US] * 2
@@ -356,11 +358,11 @@ def test_a_cluster_file_brings_its_profile_and_a_session_takes_it() -> None:
         ({"devices": 2}, "`devices` cannot be 2; it is true or false"),
     ],
 )
-def test_what_is_wrong_with_it_is_said(shared: dict[str, Any], why: str) -> None:
+def test_mistakes_in_it_are_named(shared: dict[str, Any], why: str) -> None:
     with pytest.raises(Impossible, match=why):
         simulation(**shared)
 
 
-def test_a_profile_in_a_cluster_file_names_what_is_wrong_with_it() -> None:
+def test_an_invalid_profile_in_a_cluster_file_is_named() -> None:
     with pytest.raises(Impossible, match=r"mine \[profile\] \[costs\] has no key 'sned'; nearest: 'send'"):
         load(_table(2, profile={"like": "seaway", "costs": {"sned": "1 ms"}}))

@@ -1,4 +1,4 @@
-"""Contents between hosts: when they arrive, by bandwidths and latencies alone."""
+"""Contents between hosts: when they arrive, from bandwidths and latencies alone."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_chunk_takes_its_bandwidth_once_however_long_it_is(nbytes: int) -> Non
     assert arrivals([Sent(0, 1, nbytes)]) == [FIRST_BYTE + nbytes]
 
 
-def test_the_slower_of_card_and_bus_decides() -> None:
+def test_the_slower_of_card_and_bus_determines_the_time() -> None:
     assert arrivals([Sent(0, 1, 10_000)], pcie=GB / 2) == [FIRST_BYTE + 20_000]
 
 
@@ -72,24 +72,26 @@ def test_chunks_of_several_senders_share_the_receiver_s_card() -> None:
     ]
 
 
-def test_who_came_first_is_first_though_it_takes_longer() -> None:
+def test_the_first_chunk_is_carried_first_even_if_it_takes_longer() -> None:
     assert arrivals([Sent(0, 2, 50_000), Sent(1, 2, 100, at=5)]) == [FIRST_BYTE + 50_000, FIRST_BYTE + 50_100]
 
 
-def test_on_a_torus_and_within_a_host_there_is_no_card_in_between() -> None:
+def test_on_a_torus_and_within_a_host_no_card_is_used() -> None:
     assert arrivals([Sent(0, 0, 8_000)]) == [2_000]  # by PCIe
     assert arrivals([Sent(0, 1, 8_000)], ici=8 * GB) == [1_010]
     assert arrivals([Sent(0, 4, 8_000)], ici=8 * GB) == [FIRST_BYTE + 8_000]  # to another island
 
 
 @pytest.mark.parametrize(("oversubscription", "times"), [(1, 1), (2, 1), (4, 1), (8, 2), (16, 4)])
-def test_an_uplink_that_is_narrower_than_the_card_decides(oversubscription: float, times: int) -> None:
+def test_an_uplink_that_is_narrower_than_the_card_determines_the_time(
+    oversubscription: float, times: int
+) -> None:
     """Four hosts share it: one alone may have all of it."""
     assert arrivals([Sent(0, 4, 10_000)], oversubscription=oversubscription) == [FIRST_BYTE + times * 10_000]
     assert arrivals([Sent(0, 1, 10_000)], oversubscription=oversubscription) == [FIRST_BYTE + 10_000]
 
 
-def test_an_uplink_is_shared_by_all_of_its_island() -> None:
+def test_an_uplink_is_shared_by_all_hosts_of_its_island() -> None:
     sent = [Sent(host, 4 + host, 10_000) for host in range(4)]
     last = max(arrivals(sent, oversubscription=4))
     assert last == FIRST_BYTE + 40_000
@@ -99,7 +101,7 @@ chunks = st.builds(Sent, st.integers(0, 3), st.integers(4, 7), st.integers(1, 50
 
 
 @given(sent=st.lists(chunks, min_size=1, max_size=12))
-def test_no_card_carries_more_than_it_can_and_none_is_idle_while_something_waits(sent: list[Sent]) -> None:
+def test_no_card_exceeds_its_bandwidth_and_none_is_idle_while_something_waits(sent: list[Sent]) -> None:
     """Compared with: each card carries chunks in the order in which their first bytes came."""
     free: dict[tuple[str, int], int] = {}
     begun = {}

@@ -34,7 +34,7 @@ def ends_of(sim: Simulation, client: SimClient, runs: int = 1) -> list[e.RunEnde
     return ended
 
 
-def test_trouble_that_divides_a_cohort_must_be_announced() -> None:
+def test_faults_that_divide_a_cohort_must_be_announced() -> None:
     sim = simulation()
     with pytest.raises(Unannounced, match="announced"):
         sim.trouble.crash_host(2)
@@ -51,13 +51,13 @@ def test_a_crash_ends_runs_by_name_and_the_island_goes_on_when_the_host_is_back(
     assert again.blame is None
 
 
-def test_only_the_island_in_trouble_is_simulated_host_by_host() -> None:
+def test_only_the_island_with_faults_is_simulated_host_by_host() -> None:
     sim = simulation(Fault(MS, "crash_host", 5), islands=2)
     assert list(sim.islands) == [0]
     assert sorted(sim.lone_hosts) == [4, 5, 6, 7]
 
 
-def test_a_slow_host_slows_its_gangs_down_and_divides_nobody() -> None:
+def test_a_slow_host_slows_its_gangs_down_and_divides_no_cohort() -> None:
     plain, slowed = simulation(), simulation(Fault(0, "slow", 1, factor=3.0))
     assert list(slowed.islands) == [0]
     for sim in (plain, slowed):
@@ -66,7 +66,7 @@ def test_a_slow_host_slows_its_gangs_down_and_divides_nobody() -> None:
     assert took[1] == [3 * each for each in took[0]]
 
 
-def test_who_waits_for_what_cannot_happen_is_told() -> None:
+def test_a_wait_that_cannot_end_is_reported() -> None:
     sim = simulation()
     with pytest.raises(Stuck, match="nothing more can happen"):
         sim.run(until=lambda: False)
@@ -86,12 +86,12 @@ def test_faults_are_drawn_from_a_seed() -> None:
         ({"at": 0, "what": "crash_client", "whom": 1}, "client, by name"),
     ],
 )
-def test_a_fault_that_cannot_be_is_refused(bad: dict[str, int | str], says: str) -> None:
+def test_an_invalid_fault_is_refused(bad: dict[str, int | str], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Fault(**bad)  # type: ignore[arg-type]
 
 
-def test_word_from_devices_does_not_reach_who_has_taken_the_place_of_the_one_that_launched() -> None:
+def test_reports_of_devices_do_not_reach_a_restarted_host() -> None:
     """The report is under way over PCIe while the host restarts."""
     plain = simulation(Fault(10**12, "crash_host", 1))
     ends_of(plain, plain.client("a"))

@@ -1,4 +1,4 @@
-"""The control plane's figures, tiny; and that the simulator is given the costs that were measured."""
+"""The control plane's figures, tiny; and the simulator gets the costs that were measured."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def measured(hosts: int) -> Measured:
     return Measured(hosts, spent(hosts, min(hosts, FANOUT)), spent(hosts, hosts))
 
 
-def test_costs_are_found_again_in_what_they_add_up_to() -> None:
+def test_costs_are_recovered_from_their_sums() -> None:
     found = [measured(16), measured(256)]
     for row in found:
         costs = profile_of(row, found, FANOUT, "batched")
@@ -46,7 +46,7 @@ def test_without_a_cluster_larger_than_the_tree_is_wide_the_controller_counts_as
 
 
 def test_the_prediction_follows_the_costs() -> None:
-    """A single call meets its own step, and may meet the one before, which frees."""
+    """A single call shares the controller with its own step, and perhaps with the frees of the call before."""
     found = [measured(64)]
     costs = profile_of(found[0], found, FANOUT, "batched")
     dearer = costs.changed(step=costs.step + 1_000_000)

@@ -1,4 +1,4 @@
-"""The benchmark that counts a call's hands: the same each time, for each machine that takes part."""
+"""The benchmark that counts a call's hands: the same counts each time, for each machine that takes part."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ def counted(hosts: int) -> dict[str, tuple[float, float, float]]:
     return {part: (row["calls"], row["files"], row["again"]) for part, row in found.items()}
 
 
-def test_each_part_is_counted_and_counts_the_same_twice() -> None:
+def test_each_part_is_counted_and_counts_are_repeatable() -> None:
     first = counted(2)
     assert list(first) == list(hops.PARTS)
     assert all(calls >= files > 0 for calls, files, _ in first.values())
     assert counted(2) == first
 
 
-def test_on_more_hosts_the_controller_hears_more_and_the_client_does_no_more() -> None:
+def test_with_more_hosts_the_controller_gets_more_reports_and_the_client_does_no_more() -> None:
     few, many = counted(2), counted(64)
     assert many["done"][0] > few["done"][0]
     assert many["call"] == few["call"]

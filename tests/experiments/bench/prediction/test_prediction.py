@@ -1,4 +1,4 @@
-"""Prediction: what a seed draws, what is made of what was measured, and two cases played for real and in simulation."""
+"""Prediction: what a seed draws, how measurements are evaluated, and two cases played for real and in simulation."""
 
 from __future__ import annotations
 
@@ -51,28 +51,28 @@ SEEDS = st.integers(0, 2**32)
 
 
 @given(SEEDS)
-def test_a_seed_draws_the_same_cases_each_time_and_more_of_them_begin_alike(seed: int) -> None:
+def test_a_seed_always_draws_the_same_cases_and_a_longer_list_begins_with_the_shorter(seed: int) -> None:
     assert drawn(seed, 30) == drawn(seed, 30)
     assert drawn(seed, 30)[:9] == drawn(seed, 9)
 
 
-def test_another_seed_draws_others() -> None:
+def test_another_seed_draws_other_cases() -> None:
     assert drawn(1, 14) != drawn(2, 14)
 
 
-def test_what_a_seed_draws_does_not_change_with_the_process() -> None:
+def test_the_cases_of_a_seed_do_not_depend_on_the_process() -> None:
     """Golden: a change of how cases are drawn changes the meaning of published figures of a seed."""
     assert [case.title for case in drawn(1, 4)] == GOLDEN
 
 
 @given(SEEDS)
-def test_each_kind_comes_as_often_on_each_platform(seed: int) -> None:
+def test_each_kind_is_drawn_equally_often_on_each_platform(seed: int) -> None:
     counts = Counter((case.platform, case.kind) for case in drawn(seed, 28))
     assert counts == {(platform, kind): 2 for platform in PLATFORMS for kind in KINDS}
 
 
 @given(SEEDS)
-def test_what_is_drawn_lies_within_what_was_promised(seed: int) -> None:
+def test_drawn_cases_are_within_the_documented_ranges(seed: int) -> None:
     for case in drawn(seed, 14):
         if case.kind == "pipeline":
             assert 1 <= case.hosts <= STAGES[case.platform]
@@ -94,11 +94,11 @@ def test_what_is_drawn_lies_within_what_was_promised(seed: int) -> None:
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_one_platform_alone_can_be_asked_for(platform: Platform) -> None:
+def test_cases_of_one_platform_alone_can_be_drawn(platform: Platform) -> None:
     assert {case.platform for case in drawn(3, 9, [platform])} == {platform}
 
 
-# --- what is made of a measurement ---------------------------------------------------------------------
+# --- evaluating a measurement --------------------------------------------------------------------------
 
 
 def a_case(kind: str = "clients", **more: object) -> Case:
@@ -110,39 +110,39 @@ def a_case(kind: str = "clients", **more: object) -> Case:
 
 
 def calls(first: int, each: int, number: int) -> Spell:
-    """One after the other, nanoseconds."""
+    """Calls one after the other, in nanoseconds."""
     begun = [first + at * each for at in range(number)]
     return Spell(begun, [at + each for at in begun])
 
 
-def test_clients_are_compared_while_all_of_them_were_there() -> None:
-    """The second comes at 1 s and goes at 3 s: in between it makes 10 calls, and the first one 20."""
+def test_clients_are_compared_while_all_of_them_are_there() -> None:
+    """The second comes at 1 s and goes at 3 s. In between it makes 10 calls, and the first one 20."""
     second = 1_000_000_000
     found = together(a_case(), [calls(0, second // 10, 100), calls(second, second // 5, 10)])
     assert found["throughput"] == pytest.approx(30 / 2)
-    assert found["share"] == pytest.approx(1 / 3)  # of the heavier one
+    assert found["share"] == pytest.approx(1 / 3)  # of the heavier client
     assert found["latency p50"] == pytest.approx(0.1)
     assert found["latency p99"] == pytest.approx(0.2)
 
 
-def test_chains_count_with_all_their_gangs() -> None:
+def test_chains_count_all_of_their_gangs() -> None:
     found = together(a_case(chain=8), [calls(0, 1000, 50), calls(0, 1000, 50)])
     assert found["throughput"] == pytest.approx(8 * 2 * 1e6)
 
 
-def test_mixed_clients_have_figures_of_their_own() -> None:
+def test_clients_of_different_kinds_have_separate_figures() -> None:
     case = a_case("mixed", works=[{"op": "timed", "size": 1}, {"op": "timed", "size": 2}])
     found = together(case, [calls(0, 1000, 40), calls(0, 4000, 10)])
     assert found["throughput a"] == pytest.approx(4 * found["throughput b"])
     assert found["latency p50 b"] == pytest.approx(4e-6)
 
 
-def test_clients_that_never_met_are_an_error() -> None:
+def test_clients_that_never_overlapped_are_an_error() -> None:
     with pytest.raises(RuntimeError, match="not there at the same time"):
         together(a_case(), [calls(0, 10, 3), calls(1000, 10, 3)])
 
 
-def test_utilisation_counts_what_gangs_take_by_themselves_while_all_clients_were_there() -> None:
+def test_utilisation_counts_the_pure_durations_of_gangs_while_all_clients_are_there() -> None:
     gangs = pd.DataFrame(
         {
             "client": ["a", "a", "a", "b", "b", "b"],
@@ -155,20 +155,20 @@ def test_utilisation_counts_what_gangs_take_by_themselves_while_all_clients_were
     assert used(gangs, {"one": 20_000, "two": 30_000}, 2) == pytest.approx((2 * 20 + 2 * 30) / 200)
 
 
-def test_gangs_whose_end_nobody_knows_do_not_count() -> None:
+def test_gangs_with_an_unknown_end_do_not_count() -> None:
     gangs = pd.DataFrame({"client": ["a"] * 3, "step": ["one"] * 3, "devices": [1] * 3,
                           "ended_us": [0.0, 10.0, math.nan]})  # fmt: skip
     assert used(gangs, {"one": 5_000}, 1) == pytest.approx(0.5)
 
 
-def test_what_a_computation_takes_by_itself_is_the_median_of_rounds() -> None:
+def test_the_pure_duration_of_a_computation_is_the_median_of_rounds() -> None:
     found = of_rounds([Round(1e-3, 1e-3, 100), Round(2e-3, 1e-3, 100), Round(1.1e-3, 1.1e-3, 100)])
     assert (found.ns, found.reference) == (1_100_000, 100)
     assert found.spread == pytest.approx(0.9 / 1.1)
     assert found.cores == pytest.approx(1.0)
 
 
-def test_rounds_are_put_at_one_speed_before_they_are_compared() -> None:
+def test_rounds_are_scaled_to_one_speed_before_they_are_compared() -> None:
     found = of_rounds([Round(1e-3, 1e-3, 100), Round(1.5e-3, 1.5e-3, 150), Round(2e-3, 2e-3, 200)])
     assert (found.ns, found.reference) == (1_500_000, 150)
     assert found.spread == pytest.approx(0, abs=1e-9)
@@ -179,7 +179,7 @@ def test_rounds_are_put_at_one_speed_before_they_are_compared() -> None:
 
 
 def a_row(error: float, spread: float = 0.0, quantity: str = "throughput", kind: str = "clients") -> Row:
-    """At a speed of 1, so that what is foretold is the same for it."""
+    """A row at a speed of 1, for which the prediction is the same."""
     return Row(1, "timed", kind, "a case", quantity, 1 + error, 1.0, error, 1.0, 1 + error, error, spread)
 
 
@@ -196,7 +196,7 @@ def test_a_row_is_the_median_of_the_repeats_with_its_signed_error_and_spread() -
     assert not without
 
 
-def test_what_is_foretold_for_the_speed_of_each_repeat_is_compared_with_that_repeat() -> None:
+def test_a_prediction_for_the_speed_of_a_repeat_is_compared_with_that_repeat() -> None:
     measured, thens = (
         [{"hop": 10.0}, {"hop": 20.0}, {"hop": 12.0}],
         [{"hop": 11.0}, {"hop": 22.0}, {"hop": 13.2}],
@@ -208,7 +208,7 @@ def test_what_is_foretold_for_the_speed_of_each_repeat_is_compared_with_that_rep
     assert row.off == pytest.approx(0.1)
 
 
-def test_repeats_agree_if_they_do_as_they_are_or_at_one_speed_of_the_machine() -> None:
+def test_repeats_agree_if_they_do_unscaled_or_at_one_speed_of_the_machine() -> None:
     references = [100, 200, 120]
     assert spread_of("hop", [10.0, 20.0, 12.0], references) == pytest.approx(0, abs=1e-9)
     assert spread_of("throughput", [12.0, 6.0, 10.0], references) == pytest.approx(0, abs=1e-9)
@@ -218,13 +218,13 @@ def test_repeats_agree_if_they_do_as_they_are_or_at_one_speed_of_the_machine() -
     assert spread_of("hop", [10.0, 14.0, 10.0], references) > 0.15
 
 
-def test_what_is_foretold_does_not_say_whether_repeats_agree() -> None:
+def test_predictions_do_not_affect_whether_repeats_agree() -> None:
     thens = [{"hop": 10.0}, {"hop": 40.0}, {"hop": 10.0}]
     (row,), _ = rows_of(a_case(), {"hop": 9.0}, [{"hop": 10.0}] * 3, thens, [100] * 3, 100)
     assert row.spread == 0
 
 
-def test_what_only_one_of_both_has_is_named_not_dropped() -> None:
+def test_a_row_without_a_counterpart_is_named_and_not_dropped() -> None:
     rows, without = rows_of(
         a_case(), {"share": 0.5, "hop": 1.0}, [{"share": 0.5}, {"share": 0.0}], [], [1, 1], 1
     )
@@ -244,7 +244,7 @@ def test_the_distribution_is_of_absolute_errors() -> None:
 
 
 @given(st.lists(st.floats(-0.9, 10), min_size=1))
-def test_no_order_of_rows_matters(errors: list[float]) -> None:
+def test_the_order_of_rows_does_not_matter(errors: list[float]) -> None:
     one, other = distribution(errors), distribution(sorted(errors))
     assert one is not None
     assert one == other
@@ -261,13 +261,13 @@ def test_noisy_rows_do_not_count_in_the_first_figure() -> None:
     assert "15%: met (as it was foretold: met)" in said
 
 
-def test_the_aim_is_missed_by_its_median_and_by_its_95th_percentile() -> None:
+def test_the_aim_is_missed_by_the_median_and_by_the_95th_percentile() -> None:
     assert "missed" in summary([a_row(0.06)])
     assert "missed" in summary([*[a_row(0.01)] * 8, *[a_row(0.2)] * 2])
     assert "nothing to judge by" in summary([a_row(0.0, spread=0.06)])
 
 
-def test_errors_are_told_by_quantity_and_by_kind_of_case() -> None:
+def test_errors_are_listed_by_quantity_and_by_kind_of_case() -> None:
     rows = [
         a_row(0.1),
         a_row(0.3, quantity="latency p50 a"),
@@ -278,7 +278,7 @@ def test_errors_are_told_by_quantity_and_by_kind_of_case() -> None:
     assert ["timed", "clients", "2", "20.0%", "29.0%", "+20.0%"] in said
 
 
-def test_all_rows_come_back_from_the_files(tmp_path: Path) -> None:
+def test_all_rows_can_be_read_back_from_the_files(tmp_path: Path) -> None:
     rows = [a_row(0.1), a_row(0.2, spread=0.5, quantity="hop", kind="transfer"), a_row(0.1, quantity="share")]
     files = save(rows, tmp_path)
     assert [path.name for path in files] == [f"prediction.{end}" for end in ("csv", "parquet", "png", "svg")]
@@ -288,10 +288,10 @@ def test_all_rows_come_back_from_the_files(tmp_path: Path) -> None:
     assert len(pd.read_csv(files[0])) == len(rows)
 
 
-# --- what a case costs whom -----------------------------------------------------------------------------
+# --- what a case costs, by process ---------------------------------------------------------------------
 
 
-def test_what_a_simulated_case_was_charged_is_told_by_process_and_thread(tmp_path: Path) -> None:
+def test_the_costs_of_a_simulated_case_are_listed_by_process_and_thread(tmp_path: Path) -> None:
     file = tmp_path / "timed.toml"
     file.write_text(CLUSTER)
     with sw.simulate(str(file), hosts=2, progress=False) as session:
@@ -306,11 +306,11 @@ def test_what_a_simulated_case_was_charged_is_told_by_process_and_thread(tmp_pat
     assert spent["clients call"] == costs.client_call
     each = costs.enqueue + costs.prepare + costs.literal
     assert spent["host 0 enqueue"] == spent["host 1 enqueue"] == each
-    assert sent[DOWN] >= 2  # each host was told
+    assert sent[DOWN] >= 2  # each host got a message
     assert sent[UP] >= 2
 
 
-def test_an_explanation_lays_both_side_by_side_by_gang() -> None:
+def test_an_explanation_shows_both_sides_gang_by_gang() -> None:
     foretold = Played(
         [], cpu={"host 0 read": 30_000, "controller send": 10_000}, wires={DOWN: 2}, wall=40_000, gangs=10
     )
@@ -329,7 +329,7 @@ def test_an_explanation_lays_both_side_by_side_by_gang() -> None:
 # --- what may go wrong --------------------------------------------------------------------------------
 
 
-def test_a_case_that_fails_is_told_and_the_others_go_on() -> None:
+def test_a_case_that_fails_is_reported_and_the_others_go_on() -> None:
     rows, why = prediction.compared(
         a_case(), Played([{"share": 0.5}]), Failed("it was not done within 9 s: no word"), [], 1
     )
@@ -337,7 +337,7 @@ def test_a_case_that_fails_is_told_and_the_others_go_on() -> None:
     assert why == ["the real run failed: it was not done within 9 s: no word"]
 
 
-def test_what_does_not_end_within_its_bound_is_ended() -> None:
+def test_a_case_that_exceeds_its_bound_is_ended() -> None:
     found = real(drawn(1, 1, ["timed"])[0], {}, 1, 0.1, bound=0.01)
     assert isinstance(found, Failed)
     assert found.why.startswith("it was not done within 0.01 s")
@@ -350,9 +350,7 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err
 
 
-def test_calibrations_that_will_not_do_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unsuitable_calibrations_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     away, broken, bare = tmp_path / "away.toml", tmp_path / "broken.toml", tmp_path / "bare.toml"
     broken.write_text("[")
     bare.write_text('[[island]]\nname = "i"\nkind = "cpu"\nhosts = 1\ndevices_per_host = 1\n')
@@ -367,7 +365,7 @@ def test_calibrations_that_will_not_do_are_refused(
     assert "there are cases 1 to 2" in refused(["--cases", "2", "--explain", "3"], capsys)
 
 
-def test_times_that_will_not_do_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unsuitable_times_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     away, broken, short = tmp_path / "away.json", tmp_path / "broken.json", tmp_path / "short.json"
     broken.write_text("[1]")
     short.write_text('{"matmul-64": {"ns": 1, "spread": 0, "cores": 1, "reference": 1}}')
@@ -379,24 +377,24 @@ def test_times_that_will_not_do_are_refused(tmp_path: Path, capsys: pytest.Captu
 
 
 @given(SEEDS)
-def test_of_every_computation_that_is_drawn_it_is_known_what_it_takes_by_itself(seed: int) -> None:
+def test_the_pure_duration_of_every_drawn_computation_is_known(seed: int) -> None:
     known = keys_of(HOSTS["cpu"])
     for case in drawn(seed, 14, ["cpu"]):
         for called in (False, True):
             assert all(key_of(work, case.hosts, called) in known for work in case.works)
 
 
-def both(work: Work, hosts: int, more: Taken, called: Taken | None = None) -> dict[str, Taken]:
-    """Of one more in a computation, and of one that is called; else the same."""
+def taken_times(work: Work, hosts: int, more: Taken, called: Taken | None = None) -> dict[str, Taken]:
+    """Make times: of one more in a computation, and of one that is called; all else is the same."""
     return {key_of(work, hosts): more, key_of(work, hosts, called=True): called or more}
 
 
 @given(st.integers(1, 10**6), st.floats(0, 4), st.integers(1, 128))
-def test_what_waits_for_peers_takes_the_cores_only_while_it_computes(
+def test_a_computation_that_waits_for_peers_uses_the_cores_only_while_it_computes(
     ns: int, cores: float, times: int
 ) -> None:
     work = Work("reduce", 1)
-    found = kernel(work, 2, both(work, 2, Taken(ns, 0.0, cores, 100)), times)
+    found = kernel(work, 2, taken_times(work, 2, Taken(ns, 0.0, cores, 100)), times)
     assert times <= found.duration <= max(1, ns) * times
     (one,) = found.collectives
     assert (one.kind, one.count) == ("all-reduce", times)
@@ -404,11 +402,11 @@ def test_what_waits_for_peers_takes_the_cores_only_while_it_computes(
 
 
 @pytest.mark.parametrize("hosts", [2, 3, 4])
-def test_a_sum_takes_in_the_simulator_what_it_took_by_itself(hosts: int, tmp_path: Path) -> None:
-    """On a machine that has cores for all: there are so many that nobody waits. And nobody pays for being woken."""
+def test_a_sum_takes_its_measured_time_in_the_simulator(hosts: int, tmp_path: Path) -> None:
+    """The machine has so many cores that no thread waits, and waking a thread costs nothing."""
     file, work = tmp_path / "cpu.toml", Work("reduce", 1)
     file.write_text(CLUSTER.replace("cores = 2", "cores = 64") + '[profile.costs]\nmeet = "0 us"\n')
-    alone = both(work, hosts, Taken(1, 0.0, 1.0, 100), Taken(400_000, 0.0, 0.25, 100, inline=True))
+    alone = taken_times(work, hosts, Taken(1, 0.0, 1.0, 100), Taken(400_000, 0.0, 0.25, 100, inline=True))
     case = Case(number=1, kind="OpByOp", platform="cpu", hosts=hosts, works=(work,))
     table = cluster_of(file, case, alone)
     with sw.simulate(table, hosts=hosts, progress=False) as session:
@@ -420,9 +418,9 @@ def test_a_sum_takes_in_the_simulator_what_it_took_by_itself(hosts: int, tmp_pat
     assert (found.duration, found.inline) == (100_000, True)
 
 
-def test_the_first_of_several_in_a_computation_takes_what_one_takes_that_is_called() -> None:
+def test_the_first_of_several_in_a_computation_takes_as_long_as_a_called_one() -> None:
     work = Work("matmul", 64)
-    alone = both(work, 4, Taken(7000, 0.0, 1.0, 100), Taken(9000, 0.0, 1.7, 100))
+    alone = taken_times(work, 4, Taken(7000, 0.0, 1.0, 100), Taken(9000, 0.0, 1.7, 100))
     found = kernel(work, 4, alone, 3)
     assert (found.duration, found.collectives, found.cores) == (9_000 + 2 * 7_000, (), 1.0)
     assert kernel(work, 4, alone, 1).cores == 1.7
@@ -437,7 +435,7 @@ def test_devices_on_the_machines_own_cores_are_the_cpus(tmp_path: Path) -> None:
     assert freezing.platform_of(file) == "cpu"
 
 
-def test_the_speed_of_the_machine_is_that_of_the_calibration_where_its_note_says_so(tmp_path: Path) -> None:
+def test_the_speed_of_the_machine_is_read_from_the_note_of_the_calibration(tmp_path: Path) -> None:
     file = tmp_path / "one.toml"
     file.write_text('note = "measured; the reference took 3.25 ms (spread 2 %); not measured: x"\n' + CLUSTER)
     assert freezing.speed_of(file) == 3_250_000

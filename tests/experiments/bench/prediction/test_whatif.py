@@ -1,4 +1,4 @@
-"""What-ifs beside real runs, tiny: rows are worked out rightly, and each of the settings is really another world."""
+"""What-ifs beside real runs, tiny: rows are computed correctly, and each of the settings is really another world."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUANTITIES = ["makespan", *(f"latency p50 {name}" for name in WEIGHTS)]
 
 
 def tries(*times: float) -> list[list[whatif.Values]]:
-    """By record: these under the recorded settings, half of them under all others."""
+    """Values by record: these under the recorded settings, half of them under all others."""
     return [[{"makespan": one if at == 0 else one / 2} for at in range(len(QUESTIONS))] for one in times]
 
 
@@ -34,7 +34,7 @@ def test_each_record_is_compared_with_the_runs_behind_it() -> None:
         assert row.foretold == row.change == pytest.approx(0.0 if half == 1 else -0.5)
 
 
-def test_whoever_takes_the_record_for_the_answer_errs_by_the_change() -> None:
+def test_the_summary_shows_the_error_of_taking_the_record_as_the_answer() -> None:
     row = Row("timed", "fifo", "makespan", 2.2, 2.0, 0.1, 0.0, -0.4, -0.5)
     same = Row("timed", RECORDED.title, "makespan", 3.0, 4.0, -0.25, 0.0, 0.0, 0.0)
     medians = {line[:34].strip(): line.split()[-3:] for line in summary([row, same]).splitlines()[1:]}
@@ -44,7 +44,7 @@ def test_whoever_takes_the_record_for_the_answer_errs_by_the_change() -> None:
     assert medians["had the record been the answer"] == ["100.0%", "100.0%", "+100.0%"]
 
 
-def test_each_is_really_run_and_foretold_from_the_log_of_one(
+def test_each_question_is_really_run_and_predicted_from_the_log_of_one_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = tmp_path / "timed.toml"
@@ -63,7 +63,7 @@ def recorded(asked: Question, path: Path) -> Workload:
     return read(path)
 
 
-def test_a_session_runs_under_the_settings_that_are_asked_about(tmp_path: Path) -> None:
+def test_a_session_runs_under_the_settings_in_question(tmp_path: Path) -> None:
     for at, asked in enumerate(QUESTIONS):
         found = recorded(asked, tmp_path / f"{at}.log")
         assert found.policy.lower() == asked.policy.replace("_", "")
@@ -79,8 +79,8 @@ def test_a_session_runs_under_the_settings_that_are_asked_about(tmp_path: Path) 
         assert dispatches == {asked.dispatch or "parallel"}
 
 
-def test_what_is_foretold_goes_by_the_settings(tmp_path: Path) -> None:
-    """Under fifo who has the least weight is served sooner, in any machine's record."""
+def test_predictions_follow_the_settings(tmp_path: Path) -> None:
+    """Under fifo the client with the least weight is served sooner, in any machine's record."""
     cluster = tmp_path / "timed.toml"
     cluster.write_text(CLUSTER)
     log = tmp_path / "run.log"

@@ -1,4 +1,4 @@
-"""What the benchmark of order says of a run: right, wrong, hung or aborted; and that its sums are the devices'."""
+"""What the benchmark of order says of a run: right, wrong, hung or aborted; and its sums are the devices'."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ def ending(code: int | None, checked: int, wrong: int, over: bool = False) -> En
     return Ending(code, [*said, {"over": True}] if over else said, "its last words")
 
 
-def test_what_came_of_a_case_is_told_from_how_its_processes_ended() -> None:
+def test_the_outcome_of_a_case_follows_from_how_its_processes_ended() -> None:
     both = [ending(0, 20, 0, True), ending(0, 20, 3, True)]
     assert order.outcome_of(both) == order.Outcome("ended", 40, 3)
     assert order.outcome_of([ending(None, 20, 0), ending(None, 10, 0)]) == order.Outcome("hung", 30, 0)
     assert order.outcome_of([ending(-6, 0, 0), ending(None, 10, 0)]) == order.Outcome("aborted", 10, 0)
 
 
-def test_a_process_that_never_began_is_no_outcome() -> None:
+def test_a_process_that_never_began_gives_no_outcome() -> None:
     with pytest.raises(RuntimeError, match="did not start: no such module"):
         order.outcome_of([ending(None, 0, 0), Ending(1, [], "no such module")])
 
 
-def test_luck_is_called_luck() -> None:
+def test_a_right_result_without_an_enforced_order_is_called_luck() -> None:
     found = order.Outcome("ended", 40, 0)
     by_chance, on_purpose = order.CASES[1], order.CASES[0]
     assert order.shown(by_chance, found).endswith("(by luck: nothing enforces it)")
@@ -38,7 +38,7 @@ def test_luck_is_called_luck() -> None:
 
 
 @pytest.mark.parametrize("kind", order.KINDS)
-def test_what_is_expected_of_a_client_is_what_its_computation_makes(kind: order.Kind) -> None:
+def test_the_expected_values_of_a_client_are_those_of_its_computation(kind: order.Kind) -> None:
     import jax
 
     x = np.arange(1, 1 + kind.devices * kind.size, dtype=np.int32).reshape(kind.devices, kind.size)
@@ -48,7 +48,7 @@ def test_what_is_expected_of_a_client_is_what_its_computation_makes(kind: order.
     assert np.array_equal(np.asarray(made), order.expected(kind, x, 25))
 
 
-def test_one_wrong_number_shows_for_ever_after() -> None:
+def test_one_wrong_number_shows_in_all_later_ones() -> None:
     for kind in order.KINDS:
         x = np.ones((kind.devices, kind.size), np.int32)
         wrong = x.copy()
@@ -73,12 +73,12 @@ def test_hosts_that_keep_the_order_have_its_hash() -> None:
 
 
 @pytest.mark.parametrize("middle", [[2, 1, 3, 4, 5, 6], [1, 2, 3, 4, 5], [1, 2, 2, 3, 4, 5, 6]])
-def test_a_host_that_does_not_is_seen(middle: list[int]) -> None:
+def test_a_host_with_another_order_is_detected(middle: list[int]) -> None:
     hosts = order.hosts_of(entered(), [[2, 4, 6], middle, [1, 3, 5]])
     assert [host.meant == host.had for host in hosts] == [True, False, True]
 
 
-def test_two_hosts_that_disagree_are_seen() -> None:
+def test_two_hosts_with_different_orders_are_detected() -> None:
     pairs = order.pairs_of(entered(), [[4, 2, 6], [1, 2, 3, 4, 5, 6], [1, 3, 5]])
     assert [pair.orders[0] == pair.orders[1] for pair in pairs] == [False, True, True]
 

@@ -1,4 +1,4 @@
-"""Memory that is kept beside memory that is given back, tiny: agents differ by it, and ratios are right."""
+"""Memory that is kept beside memory that is given back, tiny: agents differ in it, and ratios are right."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from experiments.bench.real import pages
 from experiments.bench.real.pages import GIVEN, Took, Turn, given_back, table
 
 
-def test_agents_that_are_started_meanwhile_leave_memory_to_glibc(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agents_started_in_the_block_leave_memory_to_glibc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(GIVEN[0], raising=False)
     with given_back():
         assert os.environ[GIVEN[0]] == GIVEN[1]
@@ -24,7 +24,7 @@ def test_agents_that_are_started_meanwhile_leave_memory_to_glibc(monkeypatch: py
     assert GIVEN[0].startswith(OWN)
 
 
-def test_medians_and_ratios() -> None:
+def test_medians_and_ratios_are_right() -> None:
     back = [Turn({"sum": Took(wall, 100.0)}, 10.0 * wall) for wall in (1_000.0, 2_000.0, 9_000.0)]
     kept = [Turn({"sum": Took(1_500.0, 50.0)}, 7.0)]
     _, row, most = table(back, kept).splitlines()
@@ -32,7 +32,7 @@ def test_medians_and_ratios() -> None:
     assert most.endswith("90,000 MB given back, 7 MB kept")
 
 
-def test_all_is_measured_on_real_hosts(
+def test_everything_is_measured_on_real_hosts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(pages, "PRODUCTS", (8,))

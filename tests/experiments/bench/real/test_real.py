@@ -1,4 +1,4 @@
-"""Fig 5 for real, tiny: every row is there, peers that are not installed are named, and steps are counted rightly."""
+"""Fig 5 for real, tiny: every row is there, peers that are not installed are named, and steps are counted correctly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("measured")
-def test_a_peer_that_is_not_installed_is_named_with_the_cure(
+def test_a_peer_that_is_not_installed_is_named_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(actors, "installed", lambda: False)
@@ -53,7 +53,7 @@ def test_fewer_steps_are_still_whole_calls() -> None:
     assert real.steps_of("OpByOp", 1_000) == real.CHAIN
 
 
-def test_a_step_takes_the_mean_off_and_a_fused_call_is_many_steps() -> None:
+def test_a_step_subtracts_the_mean_and_a_fused_call_is_many_steps() -> None:
     import jax
 
     x = np.array([1.0, 5.0], np.float32)
@@ -77,7 +77,7 @@ def test_jax_and_seaway_are_measured_on_two_hosts() -> None:
 
 
 @pytest.mark.full
-def test_rays_actors_run_the_same_steps() -> None:
+def test_ray_actors_run_the_same_steps() -> None:
     pytest.importorskip("ray", reason="the extra `bench` is not installed")
     found = actors.rates(1, 1, 1, fewer=8)
     assert list(found) == list(real.AIMS)

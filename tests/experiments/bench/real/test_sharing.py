@@ -1,4 +1,4 @@
-"""Clients that share an island, tiny: shares are worked out rightly, and every measurement has all its clients."""
+"""Clients that share an island, tiny: shares are computed correctly, and every measurement has all its clients."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def gangs(owners: str, each_us: float) -> pd.DataFrame:
     return pd.DataFrame({"client": list(owners), "ended_us": ended})
 
 
-def test_shares_are_those_of_the_second_in_the_middle() -> None:
+def test_shares_are_those_of_the_middle_second() -> None:
     frame = gangs("a" * 1_000 + "abbb" * 250 + "b" * 1_000, 1_000.0)
     assert sharing.shares_of(frame, ["a", "b", "c"]) == [0.25, 0.75, 0.0]
 
 
-def test_of_what_was_short_they_are_those_of_the_middle_half() -> None:
+def test_shares_of_a_short_measurement_are_those_of_its_middle_half() -> None:
     assert sharing.shares_of(gangs("a" * 25 + "ab" * 25 + "b" * 25, 10.0), ["a", "b"]) == [0.5, 0.5]
 
 
@@ -30,7 +30,7 @@ def test_the_largest_miss_is_relative_to_its_share() -> None:
     assert sharing.missed([0.0, 1.0], [1, 3]) == 1.0
 
 
-def test_clients_together_are_all_counted() -> None:
+def test_all_clients_are_counted_when_they_run_together() -> None:
     with deployed(sharing.HOSTS, processes=1, controller=["--policy", "stride"]) as cluster:
         one = sharing.together(cluster, [1], "100us", 1, 1, seconds=0.2)
         two = sharing.together(cluster, [1, 3], "100us", 4, 3, seconds=0.5)

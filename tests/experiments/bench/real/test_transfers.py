@@ -1,4 +1,4 @@
-"""Transfers against a raw stream, tiny: as many hops as were asked for, and what comes back is what left."""
+"""Transfers against a raw stream, tiny: as many hops as requested, and arrays arrive unchanged."""
 
 import pytest
 
@@ -11,13 +11,13 @@ def test_the_raw_stream_makes_every_hop_of_every_size() -> None:
     assert all(len(each) == 3 and min(each) > 0 for each in found.values())
 
 
-def test_a_copy_is_timed_as_often_as_was_asked() -> None:
+def test_a_copy_is_timed_as_often_as_requested() -> None:
     assert len(transfers.copied(1_000, 4)) == 4
 
 
 @pytest.mark.full
-def test_arrays_come_back_whole() -> None:
-    """`rows` raises where they do not; one of them has several chunks."""
+def test_arrays_return_unchanged() -> None:
+    """`rows` raises if they do not. One of them has several chunks."""
     found = list(transfers.rows([10, 2_500_000], hops=2, times=1))
     assert [row.size for row in found] == [10, 2_500_000]
     assert all(min(row.seaway, row.raw, row.copy) > 0 for row in found)

@@ -1,4 +1,4 @@
-"""The benchmark of traces: that its figures are there, and that its sums agree with the baseline's."""
+"""The benchmark of traces: its figures are there, and its sums agree with the baseline's."""
 
 import re
 
@@ -16,7 +16,7 @@ def test_the_report_has_its_figures() -> None:
 
 
 def test_with_each_hosts_arrival_an_interval_takes_under_a_byte() -> None:
-    """As large as the paper's, but for the number of gangs."""
+    """As large as the paper's trace, except for the number of gangs."""
     for name, delays in traces.arrivals(512, 40).items():
         trace = traces.record(512, 40, delays)
         assert trace.nbytes / (40 * 2048) < 0.7, name

@@ -34,7 +34,7 @@ def calibration(
 
 
 def samples(timed: bool, count: int = 60, seed: int = 0) -> list[WatchSample]:
-    """Whose threads have spent exactly what COSTS say; of each, a part that differs from thread to thread."""
+    """Samples whose threads have spent exactly the COSTS, in parts that differ from thread to thread."""
     random = np.random.default_rng(seed)
     found = []
     for at in range(count):

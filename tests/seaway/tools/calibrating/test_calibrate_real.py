@@ -1,4 +1,4 @@
-"""This machine, measured: the file is whole, says what is in it, and the simulator runs on it."""
+"""This machine, measured: the file is complete, describes its contents, and the simulator runs on it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def simulated(path: Path, calls: int = 20) -> float:
         return (session.now() - begun) / calls
 
 
-def test_timed_devices_in_a_hurry(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_timed_devices_are_calibrated_quickly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mine.toml"
     assert calibrate(path, "--platform", "timed", "--quick") == 0
     said = capsys.readouterr().out
@@ -60,7 +60,7 @@ def test_timed_devices_in_a_hurry(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.full
-def test_cpu_devices(tmp_path: Path) -> None:
+def test_cpu_devices_are_calibrated(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     assert calibrate(path, "--quick") == 0
     setup = load(path)
@@ -83,7 +83,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "seaway", "calibrate", "--out", str(path), "--platform", "timed"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout is not None
-        for line in process.stdout:  # until a session stands
+        for line in process.stdout:  # until a session is up
             if line.startswith("  turn 1"):
                 break
         begun = set(children_of(process.pid))
@@ -113,7 +113,7 @@ def children_of(pid: int) -> list[int]:
         ("mine.toml", ("--platform", "cuda", "--hosts", "2"), "one process has all cuda devices"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_measured(
+def test_invalid_options_are_refused_before_anything_is_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], out: str, options: tuple[str, ...], words: str
 ) -> None:
     (tmp_path / "there.toml").write_text("mine")

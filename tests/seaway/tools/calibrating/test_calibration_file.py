@@ -38,7 +38,7 @@ def test_any_text_is_read_back(text: str) -> None:
     assert tomllib.loads(f"text = {rooms.string(text)}")["text"] == text
 
 
-def test_the_simulator_reads_what_was_written(tmp_path: Path) -> None:
+def test_the_simulator_reads_the_written_values(tmp_path: Path) -> None:
     setup = load(calibration().save(tmp_path / "mine.toml"))
     assert setup.name == "mine"
     assert (setup.cluster.hosts, setup.cluster.devices) == (2, 2)
@@ -65,13 +65,13 @@ def test_timed_devices_are_one_process_and_take_no_cores(tmp_path: Path) -> None
     assert not shared.devices
 
 
-def test_of_an_accelerator_the_rest_is_that_of_a_named_chip(tmp_path: Path) -> None:
+def test_on_an_accelerator_unmeasured_values_are_those_of_a_named_chip(tmp_path: Path) -> None:
     path = calibration("cuda").save(tmp_path / "mine.toml")
     assert tomllib.loads(path.read_text())["chip"]["cuda"]["like"] == "h100"
     assert load(path).chips[0].peak_flops == 87_650_000_000
 
 
-def test_what_was_not_measured_is_left_out_and_named(tmp_path: Path) -> None:
+def test_values_that_were_not_measured_are_left_out_and_named(tmp_path: Path) -> None:
     figures = tuple(figure for figure in calibration().figures if figure.name not in ("bandwidth", "enqueue"))
     made = calibration(figures=figures, missing=("enqueue (profile 'seaway' holds)",))
     path = made.save(tmp_path / "mine.toml")
@@ -87,7 +87,7 @@ def test_the_note_says_how_fast_the_machine_was() -> None:
     assert "the reference took 4.2 ms (spread 2%)" in calibration().note
 
 
-def test_what_is_for_the_reader_alone_is_not_in_the_file() -> None:
+def test_information_for_the_reader_alone_is_not_in_the_file() -> None:
     made = calibration()
     assert "for the reader" not in made.text()
     assert any(line.startswith("hop ") for line in made.table())
@@ -106,7 +106,7 @@ def test_figures_that_vary_too_much_are_named() -> None:
     ]
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_written_completely_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "mine.toml"
     path.write_text("before")
 

@@ -1,4 +1,4 @@
-"""What the model's costs are, from what processes spent and did: known costs are found again."""
+"""The costs of the model, from what processes spent and did: known costs are recovered."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from seaway.tools.calibrating.wire import Round, wire_of
 from .made import COSTS, calibration, samples
 
 
-def test_costs_that_were_paid_are_found() -> None:
-    """Those that are paid in several threads are their sum."""
+def test_paid_costs_are_recovered() -> None:
+    """Costs that are paid in several threads are their sum."""
     runs = samples(timed=False)
     found = costs_of(runs, timed=False)
     assert found.costs.keys() == COSTS.keys()
@@ -37,7 +37,7 @@ def test_costs_that_were_paid_are_found() -> None:
     assert all(missed < 0.05 for missed in found.missed.values())
 
 
-def test_of_timed_devices_what_a_gang_takes_is_known_and_not_where() -> None:
+def test_for_timed_devices_the_cost_of_a_gang_is_known_and_its_thread_is_not() -> None:
     """They have no threads of their own: a gang that is enqueued also ends, the first of a group or a further one."""
     found = costs_of(samples(timed=True), timed=True).costs
     for end in ("complete", "complete_more"):
@@ -46,8 +46,8 @@ def test_of_timed_devices_what_a_gang_takes_is_known_and_not_where() -> None:
         assert "enqueue" in found[end].like
 
 
-def test_who_meets_nobody_says_nothing_of_what_it_costs_to_meet() -> None:
-    """Of threads that compute for one host, or products, no cost is known: they are no row that costs could miss."""
+def test_threads_without_peers_give_no_cost_of_collectives() -> None:
+    """Threads that compute for one host, or products, give no cost: they are not rows that costs could miss."""
     runs = samples(timed=False)
     alone = [run for run in runs if run.counts["hosts"] == 1 or run.counts["handed"]]
     assert 0 < len(alone) < len(runs)
@@ -58,7 +58,7 @@ def test_who_meets_nobody_says_nothing_of_what_it_costs_to_meet() -> None:
     assert found.rows == 5 * len(runs) - len(alone)
 
 
-def test_sources_say_where_it_was_seen() -> None:
+def test_sources_name_the_measurements() -> None:
     runs = samples(True)
     words = sources(costs_of(runs, True), True)
     assert words["send"].startswith("measured: CPU of all processes, by gRPC message")
@@ -66,7 +66,7 @@ def test_sources_say_where_it_was_seen() -> None:
     assert "divided evenly" not in words["send"]
 
 
-def test_what_was_always_done_together_is_divided_and_the_source_says_so() -> None:
+def test_costs_that_always_occur_together_are_divided_and_the_source_says_so() -> None:
     runs = samples(True)
     for run in runs:
         run.counts["frames_in"] = run.counts["frames_out"]
@@ -80,8 +80,8 @@ def test_what_was_always_done_together_is_divided_and_the_source_says_so() -> No
     assert "not told apart from receive by what was run: divided evenly" in sources(found, True)["send"]
 
 
-def test_threads_of_an_agent_by_what_they_are_for() -> None:
-    """What JAX begins from a thread of ours is called as it is."""
+def test_threads_of_an_agent_are_named_by_their_purpose() -> None:
+    """Threads that JAX starts from a thread of ours have its name."""
     threads = {
         10: ("python", 5), 20: ("enqueue", 100), 31: ("enqueue", 7), 32: ("enqueue", 8), 25: ("completions", 50),
         40: ("tf_XLAEigen", 3), 41: ("event_engine", 11),
@@ -93,7 +93,7 @@ def test_a_timed_agent_has_no_such_threads() -> None:
     assert sum(by_group({1: ("python", 5), 2: ("event_engine", 6)}).values()) == 0
 
 
-def test_a_byte_costs_what_further_ones_cost_each_end() -> None:
+def test_the_cost_of_a_byte_is_that_of_further_bytes_at_each_end() -> None:
     hops = [Hop(size, 3e6 + 2.0 * size, 4e6 + 2 * 0.9 * size) for size in (1000, 4 << 20, 16 << 20, 64 << 20)]
     found = transfers_of(hops * 3)
     assert found.byte.slope == pytest.approx(0.9, rel=0.03)
@@ -101,9 +101,7 @@ def test_a_byte_costs_what_further_ones_cost_each_end() -> None:
     assert found.small.value == pytest.approx(3e6 + 2000)
 
 
-def test_what_ends_of_transfers_cost_is_what_all_else_leaves_whatever_the_profile_says_that_it_starts_from() -> (
-    None
-):
+def test_the_cost_of_transfers_is_the_remainder_whatever_the_starting_profile() -> None:
     table = tomllib.loads(calibration("timed").text())
     charged = simulated(table, 1)
     assert charged > 0
@@ -112,10 +110,10 @@ def test_what_ends_of_transfers_cost_is_what_all_else_leaves_whatever_the_profil
     assert simulated(table, 1) == charged
     hops = [Hop(1000, 3e6, charged + 2 * 400_000), Hop(1 << 20, 3e6, 9e9)]
     assert end_of(hops, table, 1).value == pytest.approx(400_000)
-    assert end_of([Hop(1000, 3e6, charged / 2)], table, 1).value == 0, "nothing costs less than nothing"
+    assert end_of([Hop(1000, 3e6, charged / 2)], table, 1).value == 0, "no cost is negative"
 
 
-def test_latency_is_what_no_end_was_at_work_in() -> None:
+def test_latency_is_the_time_in_which_neither_end_worked() -> None:
     rounds = [Round(64, 500_000.0 + wobble, 150_000.0, 130_000.0) for wobble in (-1000, 0, 1000)]
     found = wire_of(
         [*rounds, Round(64 << 10, 700_000.0, 150_000.0 + 0.3 * (64 << 10), 130_000.0 + 0.6 * (64 << 10))]
@@ -126,8 +124,8 @@ def test_latency_is_what_no_end_was_at_work_in() -> None:
     assert found.receive.slope == pytest.approx(0.6, rel=0.1)
 
 
-def test_latency_that_is_lost_in_its_own_spread_is_none() -> None:
-    """Threads of both ends work at the same time: their CPU may be more than the time that passed."""
+def test_latency_below_its_own_spread_is_zero() -> None:
+    """Threads of both ends work at the same time: their CPU time may be more than the time that passed."""
     rounds = [
         Round(64, 500_000.0 + wobble, 250_000.0, 250_000.0) for wobble in (-90_000, -30_000, 10_000, 95_000)
     ]
@@ -136,7 +134,7 @@ def test_latency_that_is_lost_in_its_own_spread_is_none() -> None:
     assert 30_000 < found.doubt < 60_000
 
 
-def test_one_more_sum_in_a_loop_costs_what_long_loops_take_more_than_short_ones() -> None:
+def test_one_more_sum_in_a_loop_costs_the_difference_of_long_and_short_loops() -> None:
     def looped(sums: int, cpu: float) -> WatchSample:
         counts = {"sums": float(sums), "hosts": 2.0}
         return WatchSample(

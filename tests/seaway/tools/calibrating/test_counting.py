@@ -1,4 +1,4 @@
-"""What a node counts: words and gRPC messages, as they were said, whoever is far and whoever is near."""
+"""What a node counts: messages and gRPC messages, as they were sent, in another process or in the same one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def reports(*found: object) -> Reports:
     return Reports(0, 0, 0, found)  # type: ignore[arg-type]
 
 
-def test_frames_and_what_is_in_them() -> None:
+def test_frames_and_their_contents_are_counted() -> None:
     traffic = Traffic()
     traffic.wrote(3, 100)
     traffic.wrote(1, 20)
@@ -35,7 +35,7 @@ def test_frames_and_what_is_in_them() -> None:
     assert (found["frames_in"], found["parcels_in"], found["bytes_in"]) == (1, 2, 50)
 
 
-def test_an_order_counts_once_as_said_and_for_each_host_as_written() -> None:
+def test_an_order_counts_once_as_sent_and_for_each_host_as_written() -> None:
     traffic, message = Traffic(), ordered(FreeStep((1,)), ForgetStep())
     for host in range(3):
         traffic.ordered(message, first=host == 0)
@@ -43,7 +43,7 @@ def test_an_order_counts_once_as_said_and_for_each_host_as_written() -> None:
     assert (traffic.orders, traffic.steps, traffic.said) == (3, 6, 2)
 
 
-def test_ends_and_the_groups_in_which_they_were_told() -> None:
+def test_ends_and_their_groups_are_counted() -> None:
     traffic = Traffic()
     done = Done(1, one(0))
     traffic.heard(reports(done, done, done))
@@ -53,14 +53,14 @@ def test_ends_and_the_groups_in_which_they_were_told() -> None:
     assert (traffic.ends, traffic.groups) == (4, 2)
 
 
-def test_notes_go_by_a_lane() -> None:
+def test_messages_on_a_lane_are_counted() -> None:
     traffic = Traffic()
     traffic.said_near(Notes((Ended(1), Ended(2))))
     traffic.said_near(Ended(3))
     assert (traffic.near_out, traffic.notes) == (2, 3)
 
 
-def test_cpu_of_a_process_has_all_its_threads() -> None:
+def test_the_cpu_time_of_a_process_includes_all_its_threads() -> None:
     before = cpu_of(os.getpid())
     threads = [threading.Thread(target=lambda: sum(range(200_000))) for _ in range(3)]
     for thread in threads:
@@ -71,7 +71,7 @@ def test_cpu_of_a_process_has_all_its_threads() -> None:
     assert os.getpid() in threads_of(os.getpid())
 
 
-def test_of_a_session_the_controller_counts_for_its_hosts() -> None:
+def test_the_controller_of_a_session_counts_for_its_hosts() -> None:
     step = sw.synthetic("step", devices=sw.slice(devices=HOSTS), duration="10us")
     with sw.local(hosts=HOSTS, platform="timed") as session:
         x = step(np.zeros(HOSTS, np.float32)).block_until_ready()

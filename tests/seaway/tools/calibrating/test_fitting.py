@@ -1,4 +1,4 @@
-"""Costs that are known, paid on made-up counts, are found again; and what the rows cannot say is not made up."""
+"""Known costs, paid on made-up counts, are recovered; and costs that the rows cannot determine are not made up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def paid(costs: dict[str, float], counts: dict[str, float]) -> float:
 
 
 def workloads(seed: int, count: int = 40) -> list[dict[str, float]]:
-    """Each thing is the most of some of them."""
+    """Workloads: each cost is the largest of some of them."""
     random = np.random.default_rng(seed)
     found = []
     for at in range(count):
@@ -29,7 +29,7 @@ def workloads(seed: int, count: int = 40) -> list[dict[str, float]]:
 
 
 @given(prices, st.integers(0, 1000))
-def test_what_things_cost_is_found_from_what_was_spent_on_them(values: list[int], seed: int) -> None:
+def test_costs_are_recovered_from_what_was_spent(values: list[int], seed: int) -> None:
     costs = dict(zip(NAMES, map(float, values), strict=True))
     found = fit([FitRow(paid(costs, counts), counts) for counts in workloads(seed)], draws=0)
     assert found.missed < 0.1
@@ -38,7 +38,7 @@ def test_what_things_cost_is_found_from_what_was_spent_on_them(values: list[int]
         assert said == pytest.approx(paid(costs, counts), rel=0.15)
 
 
-def test_costs_that_are_alike_in_size_are_found_to_a_few_percent() -> None:
+def test_costs_of_similar_size_are_recovered_to_a_few_percent() -> None:
     costs = {"message": 200_000.0, "parcel": 150_000.0, "step": 250_000.0, "gang": 180_000.0}
     found = fit([FitRow(paid(costs, counts), counts) for counts in workloads(1)])
     for name, cost in found.costs.items():
@@ -48,7 +48,7 @@ def test_costs_that_are_alike_in_size_are_found_to_a_few_percent() -> None:
 
 
 @given(st.floats(0.1, 10), prices)
-def test_time_that_is_longer_everywhere_makes_each_cost_dearer(factor: float, values: list[int]) -> None:
+def test_a_slower_machine_makes_each_cost_larger(factor: float, values: list[int]) -> None:
     costs = dict(zip(NAMES, map(float, values), strict=True))
     rows = [FitRow(paid(costs, counts), counts) for counts in workloads(2)]
     once = fit(rows, draws=0).costs
@@ -57,7 +57,7 @@ def test_time_that_is_longer_everywhere_makes_each_cost_dearer(factor: float, va
         assert again[name].value == pytest.approx(factor * once[name].value, rel=1e-3, abs=10)
 
 
-def test_what_always_comes_together_is_divided_evenly_and_said_to_be() -> None:
+def test_costs_that_always_occur_together_are_divided_evenly_and_marked() -> None:
     rows = [FitRow(1000.0 * at, {"sent": at, "taken": at}) for at in range(1, 20)]
     found = fit(rows).costs
     assert found["sent"].value == pytest.approx(500, rel=0.01)
@@ -71,7 +71,7 @@ def test_no_cost_is_negative() -> None:
     assert all(cost.value >= 0 for cost in fit(rows).costs.values())
 
 
-def test_a_row_that_something_else_had_a_hand_in_hardly_counts() -> None:
+def test_a_row_with_other_influences_hardly_counts() -> None:
     costs = {"message": 200_000.0, "parcel": 150_000.0, "step": 250_000.0, "gang": 180_000.0}
     rows = [FitRow(paid(costs, counts), counts, paid(costs, counts)) for counts in workloads(3)]
     rows[0] = FitRow(10 * rows[0].spent, rows[0].counts, rows[0].usual)
@@ -79,7 +79,7 @@ def test_a_row_that_something_else_had_a_hand_in_hardly_counts() -> None:
         assert cost.value == pytest.approx(costs[name], rel=0.05)
 
 
-def test_what_varies_has_a_spread_and_misses() -> None:
+def test_noisy_costs_have_a_spread_and_misses() -> None:
     random = np.random.default_rng(0)
     rows = [FitRow(1000.0 * at * random.uniform(0.5, 1.5), {"calls": at}) for at in range(1, 60)]
     found = fit(rows)
@@ -87,20 +87,20 @@ def test_what_varies_has_a_spread_and_misses() -> None:
     assert 0.2 < found.missed < 0.8
 
 
-def test_nothing_is_found_in_nothing() -> None:
+def test_no_rows_give_no_costs() -> None:
     assert fit([]).costs == {}
     assert fit([FitRow(0.0, {"calls": 3.0}), FitRow(5.0, {"calls": 0.0})]).costs == {}
 
 
 @given(st.integers(1, 10**7), st.integers(1, 10_000))
-def test_a_line_is_found_from_its_points(base: int, slope: int) -> None:
+def test_a_line_is_recovered_from_its_points(base: int, slope: int) -> None:
     points = [(float(x), base + slope * x) for x in (1, 10, 1000, 10**5, 10**7)]
     found = line(points, draws=0)
     for x, y in points:
         assert found.base + found.slope * x == pytest.approx(y, rel=0.06)
 
 
-def test_the_middle_and_its_spread() -> None:
+def test_median_and_spread_are_right() -> None:
     values = [float(value) for value in range(101)]
     assert middle(values).value == 50
     assert half_range(values) == 45

@@ -1,4 +1,4 @@
-"""How many cores there are: what the system lets this process have, however it says so."""
+"""The number of cores: what the system lets this process have, however it states that."""
 
 from __future__ import annotations
 
@@ -22,42 +22,42 @@ def cores(root: Path, membership: str) -> float | None:
     return this_machine.cgroup_cores(root, root / "self")
 
 
-def test_version_two(tmp_path: Path) -> None:
+def test_cgroups_of_version_two_are_read(tmp_path: Path) -> None:
     group(tmp_path, "pod/box", cpu_max="150000 100000\n")
     assert cores(tmp_path, "0::/pod/box\n") == 1.5
 
 
-def test_the_narrowest_above_us_holds(tmp_path: Path) -> None:
+def test_the_narrowest_quota_above_us_applies(tmp_path: Path) -> None:
     group(tmp_path, "pod", cpu_max="200000 100000\n")
     group(tmp_path, "pod/box", cpu_max="400000 100000\n")
     assert cores(tmp_path, "0::/pod/box\n") == 2
 
 
 def test_our_own_root_may_be_the_group(tmp_path: Path) -> None:
-    """In a container, whose path is not seen from inside."""
+    """In a container, whose path is not visible from inside."""
     group(tmp_path, ".", cpu_max="300000 100000\n")
     assert cores(tmp_path, "0::/\n") == 3
     assert cores(tmp_path, "0::/not/here\n") == 3
 
 
-def test_version_one(tmp_path: Path) -> None:
+def test_cgroups_of_version_one_are_read(tmp_path: Path) -> None:
     group(tmp_path, "cpu,cpuacct/box", cpu_cfs_quota_us="50000\n", cpu_cfs_period_us="100000\n")
     group(tmp_path, "memory/box", cpu_max="1 100000\n")  # not about cores
     assert cores(tmp_path, "5:memory:/box\n4:cpu,cpuacct:/box\n") == 0.5
 
 
 @pytest.mark.parametrize("text", ["max 100000\n", "-1 100000\n", "", "much\n", "100000 0\n"])
-def test_no_quota_is_none(tmp_path: Path, text: str) -> None:
+def test_without_a_quota_there_is_no_limit(tmp_path: Path, text: str) -> None:
     group(tmp_path, "box", cpu_max=text)
     assert cores(tmp_path, "0::/box\n") is None
 
 
-def test_a_system_without_groups(tmp_path: Path) -> None:
+def test_a_system_without_cgroups_has_no_limit(tmp_path: Path) -> None:
     assert this_machine.cgroup_cores(tmp_path, tmp_path / "nothing") is None
 
 
 @pytest.mark.parametrize(("quota", "expected"), [(None, 4), (9.0, 4), (2.5, 2), (0.5, 1)])
-def test_whole_cores_of_those_we_may_run_on(
+def test_a_quota_is_rounded_to_whole_cores_of_those_allowed(
     monkeypatch: pytest.MonkeyPatch, quota: float | None, expected: int
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3})
@@ -67,5 +67,5 @@ def test_whole_cores_of_those_we_may_run_on(
     assert ("quota of" in words) == (expected < 4)
 
 
-def test_the_reference_does_the_same_each_time() -> None:
+def test_the_reference_work_is_the_same_each_time() -> None:
     assert this_machine.counted(1000) == this_machine.counted(1000) != this_machine.counted(1001)

@@ -1,4 +1,4 @@
-"""The machine's speed, told all the while by a process of its own."""
+"""The machine's speed, measured all the time by a process of its own."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ def written(path: Path, beats: list[PaceBeat]) -> Pace:
     return Pace(path)
 
 
-def test_the_mean_speed_is_that_of_what_runs_all_the_while() -> None:
-    """Half of the time at 100, half at 200: of three things that are done, the one at 100 does two."""
+def test_the_mean_speed_is_that_of_continuous_work() -> None:
+    """Half of the time at 100 and half at 200: of three items, two are done at 100."""
     assert mean([PaceBeat(0, 0, 100), PaceBeat(1, 0, 200)]) == pytest.approx(400 / 3)
 
 
-def test_each_core_counts_alike_however_often_it_was_looked_at() -> None:
+def test_each_core_counts_equally_however_often_it_was_measured() -> None:
     assert mean(
         [PaceBeat(0, 0, 100), PaceBeat(1, 0, 100), PaceBeat(2, 0, 100), PaceBeat(3, 1, 200)]
     ) == pytest.approx(400 / 3)
 
 
-def test_what_lies_between_two_moments_counts_and_nothing_else(tmp_path: Path) -> None:
+def test_only_measurements_between_the_two_moments_count(tmp_path: Path) -> None:
     pace = written(tmp_path / "pace", [PaceBeat(at, 0, 100 if at < 50 else 300) for at in range(100)])
     assert pace.between(0, 49) == pytest.approx(100)
     assert pace.between(50, 99) == pytest.approx(300)
 
 
-def test_a_moment_is_judged_by_those_around_it(tmp_path: Path) -> None:
+def test_the_speed_at_a_moment_is_that_of_the_measurements_around_it(tmp_path: Path) -> None:
     pace = written(tmp_path / "pace", [PaceBeat(10 * at, 0, 100 if at < 50 else 300) for at in range(100)])
     assert pace.between(904, 905) == pytest.approx(300)
     assert pace.between(104, 105) == pytest.approx(100)
 
 
-def test_half_a_line_is_read_when_it_is_whole(tmp_path: Path) -> None:
+def test_an_incomplete_line_is_read_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "pace"
     pace = written(path, [PaceBeat(at, 0, 100) for at in range(FEW)])
     with path.open("a") as file:
@@ -53,7 +53,7 @@ def test_half_a_line_is_read_when_it_is_whole(tmp_path: Path) -> None:
     assert pace.between(0, 10) == pytest.approx(100)
 
 
-def test_how_much_a_machine_varies_is_told_by_its_seconds(
+def test_the_variation_of_a_machine_is_computed_from_its_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time, "monotonic_ns", lambda: 9 * SECOND)
@@ -63,25 +63,25 @@ def test_how_much_a_machine_varies_is_told_by_its_seconds(
     assert written(tmp_path / "odd", odd).all().spread > 0.3
 
 
-class Thing(NamedTuple):
+class Measured(NamedTuple):
     spent: float
     span: tuple[int, int]
 
-    def scaled(self, by: float) -> Thing:
+    def scaled(self, by: float) -> Measured:
         return self._replace(spent=self.spent * by)
 
 
-def test_what_was_measured_while_the_machine_was_slow_is_put_at_its_mean_speed(
+def test_measurements_on_a_slow_machine_are_scaled_to_its_mean_speed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time, "monotonic_ns", lambda: 99)
     pace = written(tmp_path / "pace", [PaceBeat(at, 0, 100 if at < 50 else 300) for at in range(100)])
-    quick, slow = steady([Thing(1000, (0, 49)), Thing(3000, (50, 99))], pace)
+    quick, slow = steady([Measured(1000, (0, 49)), Measured(3000, (50, 99))], pace)
     assert quick.spent == pytest.approx(1500)  # the mean of 1/100 and 1/300 is 1/150
     assert slow.spent == pytest.approx(1500)
 
 
-def test_it_is_told_of_each_core_that_we_may_run_on_while_it_is_open(tmp_path: Path) -> None:
+def test_every_core_that_we_may_use_is_measured_while_it_is_open(tmp_path: Path) -> None:
     with paced(tmp_path) as pace:
         begun = time.monotonic_ns()
         while len({line.split()[1] for line in pace.path.read_text().splitlines()}) < len(
@@ -92,4 +92,4 @@ def test_it_is_told_of_each_core_that_we_may_run_on_while_it_is_open(tmp_path: P
         assert pace.all().value > 0
     size = pace.path.stat().st_size
     time.sleep(0.05)
-    assert pace.path.stat().st_size == size, "whoever told it has ended"
+    assert pace.path.stat().st_size == size, "the measuring process has ended"

@@ -1,4 +1,4 @@
-"""How often and for how long threads are held up, from how far calls differ that all do the same."""
+"""How often and for how long threads are held up, from the differences between calls that all do the same."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MS = 1_000_000.0
 
 
 def waited(stalls: StallCosts, count: int = 4000, base: float = 2 * MS, seed: int = 0) -> list[Waited]:
-    """Calls of so much work, held up as chance has it."""
+    """Times of calls with so much work, held up at random."""
     random = np.random.default_rng(seed)
     held = random.poisson(base / stalls.every, count) if stalls.every else np.zeros(count, int)
     return [
@@ -43,18 +43,18 @@ def shapes() -> dict[StallCosts, Shape]:
 
 
 @pytest.mark.parametrize("stalls", [NONE, StallCosts(200_000, 2_000_000), StallCosts(400_000, 8_000_000)])
-def test_what_was_put_in_is_found_again(stalls: StallCosts) -> None:
+def test_the_drawn_stalls_are_recovered(stalls: StallCosts) -> None:
     found = found_in(waited(stalls), shapes(), draws=20)
     assert found is not None
     assert found.each.value == stalls.each
     assert found.every.value == stalls.every
 
 
-def test_nothing_is_said_of_few_calls() -> None:
+def test_too_few_calls_give_no_result() -> None:
     assert found_in(waited(NONE, LEAST - 1), shapes(), draws=2) is None
 
 
-def test_a_shape_is_how_much_longer_the_longer_calls_take_and_has_no_unit() -> None:
+def test_a_shape_compares_the_longer_calls_with_the_others_and_has_no_unit() -> None:
     took = [1.0] * 90 + [2.0] * 10
     assert shape(took) == pytest.approx(shape([1000 * one for one in took]))
     assert len(shape(took)) == len(TAIL)
@@ -62,12 +62,12 @@ def test_a_shape_is_how_much_longer_the_longer_calls_take_and_has_no_unit() -> N
     assert shape(took)[-1] == 2.0
 
 
-def test_the_nearest_is_that_with_the_least_difference_over_all_of_the_tail() -> None:
+def test_the_nearest_shape_has_the_least_difference_over_the_whole_tail() -> None:
     one, other = StallCosts(1, 1), StallCosts(2, 2)
     assert nearest((1.0, 1.1, 1.2, 1.5), {one: (1.0, 1.1, 1.3, 1.5), other: (1.0, 1.0, 1.0, 1.5)}) == one
 
 
-def test_calls_are_played_in_the_simulator_and_differ_only_where_something_holds_them_up() -> None:
+def test_simulated_calls_differ_only_if_stalls_hold_them_up() -> None:
     table = tomllib.loads(calibration("timed").text())
     profile = load(table).profile
     assert profile is not None

@@ -1,7 +1,7 @@
 """One scene, played in the simulator and on a real cluster of timed devices in this process, over real gRPC.
 
-What is submitted is fixed beforehand: a gang of the first client holds all devices until all calls of all clients have
-come, and then the order follows from the policy alone. (`one_by_one`: a client that waits for each of its runs.)
+All submissions are fixed beforehand: a gang of the first client holds all devices until all calls of all clients have
+arrived, and then the order follows from the policy alone. (`one_by_one`: a client that waits for each of its runs.)
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from seaway.tools.parity.compare import Comparison
 from sim.hardware import setups
 from sim.hardware.profiles import profile
 from sim.simulation.simulation import Simulation
-from tests.backend.cluster import Cluster, User, until
+from tests.backend.cluster import Cluster, User, wait_until
 from tests.core.build import Build
 
 S = 1_000_000_000
-BEAT = S // 20  # hosts say often what they have heard
+BEAT = S // 20  # hosts often report what they have received
 GATE = "gate"
 NOTHING: Mapping[int, Any] = {}
 
@@ -54,7 +54,7 @@ class Scene(msgspec.Struct):
 
     @property
     def gated(self) -> bool:
-        """With one gang ahead, what is ahead of the others is the gate."""
+        """Limit the window to one gang ahead: then the gate is what the others wait for."""
         return self.window == 1 and not self.one_by_one
 
     @property
@@ -120,7 +120,7 @@ def simulated(scene: Scene) -> ClusterSeen:
             if scene.one_by_one:
                 sim.run(until=lambda: len(ended) == wanted)  # noqa: B023
         if scene.gated:
-            sim.run(until=lambda: len(known(sim.controller)) == wanted)  # noqa: B023
+            sim.run(until=lambda: len(known_runs(sim.controller)) == wanted)  # noqa: B023
     sim.run(until=lambda: len(ended) == wanted)
     for user in [*clients, gatekeeper]:
         user.act(lambda client, now: client.close(now))
@@ -132,7 +132,7 @@ def simulated(scene: Scene) -> ClusterSeen:
 
 
 class GatedDevices(TimedDevices):
-    """The gang called `gate` ends when `open` says so."""
+    """The gang called `gate` ends when `open` is called."""
 
     held: e.Launch | None = None
     opened = False
@@ -166,8 +166,8 @@ async def real(
     scene: Scene, folder: Path, kinds: Mapping[int, type[Agent]] = NOTHING, plants: Mapping[int, Plant] = NOTHING,
     play: Callable[[Scene, Cluster], Awaitable[None]] | None = None, **options: Any,
 ) -> None:  # fmt: skip
-    """What it leaves in the folder is for `judged`. `kinds`, `plants`: what is wrong with some hosts, by number: their
-    class, or what is done to them once they have started."""
+    """Play the scene for real. What it leaves in the folder is for `judged`. `kinds`, `plants`: what is wrong with some
+    hosts, by number: their class, or what is done to them once they have started."""
     server = Server(
         small(scene.hosts, scene.devices_per_host, scene.islands), folder=folder, policy=scene.policy,
         config=scene.config, record=folder / "controller.log", beat=BEAT, **options,
@@ -186,20 +186,20 @@ async def real(
 
 
 async def to_the_end(scene: Scene, found: Cluster) -> None:
-    for user, run in await submitted(scene, found):
+    for user, run in await submit_all(scene, found):
         await user.ended(run)
-    await gone(found)
+    await leave(found)
 
 
-async def submitted(scene: Scene, found: Cluster) -> list[tuple[User, int]]:
-    """All runs, and the gate is open."""
-    users = [await joined(found, f"user-{at}", 1 << at, at) for at in range(len(scene.programs))]
-    gatekeeper = await joined(found, GATE, 1, 0)
+async def submit_all(scene: Scene, found: Cluster) -> list[tuple[User, int]]:
+    """Submit all runs, and open the gate."""
+    users = [await join(found, f"user-{at}", 1 << at, at) for at in range(len(scene.programs))]
+    gatekeeper = await join(found, GATE, 1, 0)
     devices: Any = [agent.devices for agent in found.agents.values()]
     if scene.gated:
         number = gatekeeper.call(lambda client, now: client.register(gate(scene), now))
         gatekeeper.submit(number, *arguments(gate(scene)))
-        await until(lambda: all(each.held for each in devices))
+        await wait_until(lambda: all(each.held for each in devices))
     runs: list[tuple[User, int]] = []
     for user, program in zip(users, scene.programs, strict=True):
         number = user.call(lambda client, now: client.register(program, now))  # noqa: B023
@@ -209,11 +209,13 @@ async def submitted(scene: Scene, found: Cluster) -> list[tuple[User, int]]:
             if scene.one_by_one:
                 await user.ended(said.run)
         if scene.gated:
-            await until(lambda: len(known(found.server.controller)) == len(runs))
+            await wait_until(lambda: len(known_runs(found.server.controller)) == len(runs))
     if scene.gated:
-        waiting = known(found.server.controller)
-        await until(lambda: all(run.state == "running" for run in waiting))
-        await until(lambda: all(found.server.controller.compilation.is_ready(run.rows) for run in waiting))
+        waiting = known_runs(found.server.controller)
+        await wait_until(lambda: all(run.state == "running" for run in waiting))
+        await wait_until(
+            lambda: all(found.server.controller.compilation.is_ready(run.rows) for run in waiting)
+        )
     for each in devices:
         each.open()
     return runs
@@ -234,32 +236,34 @@ class Weighted(User):
         self.remote.node.start()
 
 
-async def joined(found: Cluster, name: str, weight: int, priority: int) -> User:
-    """One after another, so that they are numbered alike."""
+async def join(found: Cluster, name: str, weight: int, priority: int) -> User:
+    """Let hosts join one after another, so that they are numbered alike."""
     user = Weighted(found.server, name, weight, priority)
     found.users.append(user)
-    await until(
+    await wait_until(
         lambda: any(each.name == name for each in list(found.server.controller.state.sessions.values()))
     )
     return user
 
 
-def known(controller: Controller) -> list[Any]:
-    """Runs that the controller has heard of, other than the gate's."""
+def known_runs(controller: Controller) -> list[Any]:
+    """Runs that the controller knows, other than the gate's."""
     return [run for run in list(controller.state.runs.values()) if run.program.ir.name != GATE]
 
 
-async def gone(found: Cluster) -> None:
-    """Clients leave, and hosts have heard the last word."""
+async def leave(found: Cluster) -> None:
+    """Let clients leave, and wait until hosts have received the last message."""
     controller = found.server.controller
     for user in found.users:
         user.call(lambda client, now: client.close(now))
-    await until(lambda: not (controller.state.sessions or controller.buffers or controller.state.runs))
-    await until(lambda: not any(book.stream.backlog for book in controller.state.islands if book.members))
+    await wait_until(lambda: not (controller.state.sessions or controller.buffers or controller.state.runs))
+    await wait_until(
+        lambda: not any(island.stream.backlog for island in controller.state.islands if island.members)
+    )
 
 
 def judged(scene: Scene, folder: Path) -> tuple[ClusterSeen, Comparison]:
-    """What the real controller decided; and what its devices were told."""
+    """The decisions of the real controller, and what its devices were told."""
     log = eventlogs.read(folder / "controller.log")
     seen, commanded = edge.read(log, scene.policy)
     hosts = scene.hosts * scene.islands

@@ -1,4 +1,4 @@
-"""Programs of all shapes. Those of one place leave the policy alone to choose, so the calls settle their order."""
+"""Programs of all shapes. Programs on one place leave only the policy to decide, so the calls determine their order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def irregular() -> Sequence[Program]:
 
 
 def resharding() -> Sequence[Program]:
-    """On its own devices; each step wants it split the other way."""
+    """A chain on its own devices. Each step wants its input split the other way."""
     b = build.Build("resharding", s=DEVICES)
     x = b.arg("s", 8, 8, split="0.")
     for number in range(3):

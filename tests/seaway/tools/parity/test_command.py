@@ -1,4 +1,4 @@
-"""`python -m seaway parity program.py`: the user's own file, in both worlds; 0 where they are equal, else 1."""
+"""`python -m seaway parity program.py`: the user's own file, in both worlds. Returns 0 if they are equal, else 1."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ if __name__ == "__main__":
 
 @pytest.fixture(autouse=True)
 def _as_it_was() -> Iterator[None]:
-    """The command takes over what belongs to a process."""
+    """Restore `sys.modules`, `sys.argv` and `sys.path`, which the command changes."""
     main_module, argv, path = sys.modules["__main__"], sys.argv, list(sys.path)
     yield
     sys.modules["__main__"], sys.argv, sys.path[:] = main_module, argv, path
@@ -87,7 +87,9 @@ def program(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_a_program_that_crosses_islands_is_equal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_that_crosses_islands_is_equal_in_both_worlds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     kept = tmp_path / "kept"
     words = ["--islands", "2", "--policy", "stride", "--keep", str(kept), "--", "4"]
     assert main(["parity", program(tmp_path, HOPS), *words]) == 0
@@ -103,7 +105,7 @@ def test_a_program_that_crosses_islands_is_equal(tmp_path: Path, capsys: pytest.
     assert [said.count(order) for order in orders] == [2, 2]
 
 
-def test_a_program_that_does_something_else_on_real_devices_is_not(
+def test_a_program_that_behaves_differently_on_real_devices_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["parity", program(tmp_path, OTHERWISE)]) == 1
@@ -115,7 +117,7 @@ def test_a_program_that_does_something_else_on_real_devices_is_not(
     assert said.endswith("docs/parity.md says where to expect that\n")
 
 
-def test_what_cannot_be_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_options_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, uneven = program(tmp_path, OTHERWISE), tmp_path / "uneven.toml"
     island = '[[island]]\nname = "{}"\nkind = "cpu"\nhosts = 1\ndevices_per_host = {}\n'
     uneven.write_text(island.format("few", 2) + island.format("many", 4))
@@ -134,7 +136,9 @@ def test_what_cannot_be_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "there is no program" in capsys.readouterr().err
 
 
-def test_a_program_that_fails_shows_its_own_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_traceback_of_a_failing_program_shows_its_own_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["parity", program(tmp_path, "x = 1\nraise TypeError(f'{x} is no array')\n")]) == 1
     said = capsys.readouterr().err
     assert said.startswith("seaway: the program failed on simulated devices\n")
@@ -156,7 +160,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_program_that_opens_its_own_session_is_not_called_equal(
+def test_a_program_that_opens_its_own_session_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["parity", program(tmp_path, OWN), "--hosts", "1"]) == 1
@@ -169,7 +173,7 @@ def test_a_program_that_opens_its_own_session_is_not_called_equal(
     assert "does the program open a session of its own?" in said.err
 
 
-def test_a_policy_of_ones_own_decides_on_both_sides(
+def test_a_users_own_policy_decides_on_both_sides(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mine_parity.py").write_text(
@@ -188,7 +192,7 @@ def test_a_policy_of_ones_own_decides_on_both_sides(
 
 
 @pytest.mark.full
-def test_real_devices_of_this_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_real_devices_of_this_machine_can_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["parity", program(tmp_path, TRAINED), "--platform", "cpu", "--islands", "2"]) == 0
     said = capsys.readouterr().out
     sums = [line for line in said.splitlines() if line.startswith("sum ")]
@@ -197,8 +201,10 @@ def test_real_devices_of_this_machine(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.full
-def test_rows_that_go_where_the_data_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A sparse exchange: how many pieces go to whom is counted while it runs."""
+def test_a_sparse_exchange_is_equal_in_both_worlds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The number of rows between each two shards is counted while it runs."""
     text = (Path(__file__).parents[4] / "examples" / "experts.py").read_text()
     before, session, inside = text.partition('    with sw.simulate("B", hosts=2, values="compute") as s:\n')
     assert session

@@ -1,9 +1,9 @@
 """A program simulated and on real (timed) devices, over real gRPC: core decides the same, and devices are told it.
 
-Policies x dispatch x shapes. Where several clients share one place, and all calls have come before anything enters, the
-order follows from the policy, and must be equal. Where gangs of one island share no device, which of them enters first
-depends on which device is free first, so there the order is compared for one run after another, and for many at once
-all but the order. What devices were told is compared always, and also where a host dies.
+Policies x dispatch x shapes. If several clients share one place, and all calls have arrived before anything enters, the
+order follows from the policy, and must be equal. If gangs of one island share no device, their order depends on which
+device is free first. In that case the order is compared for one run after another, and for many at once all but the
+order. What devices were told is always compared, and also when a host dies.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import pytest
 from core.schedule.policy import named
 from seaway.tools.parity import compare
 from seaway.tools.parity.compare import Comparison
-from tests.backend.cluster import Cluster, until
+from tests.backend.cluster import Cluster, wait_until
 
 from . import rig, shapes
 from .rig import S, Scene
 
-POLICIES = ("fifo", "stride", "priority:age=0", "round_robin")  # none that goes by the clock
+POLICIES = ("fifo", "stride", "priority:age=0", "round_robin")  # none that depends on the clock
 DISPATCH = ("parallel", "sequential")
 # Each policy with each dispatch, and each shape with each dispatch and two policies: in the default run.
 PAIRS = {
@@ -61,7 +61,7 @@ def test_clients_that_share_a_place_get_the_same_order(
 def test_runs_one_after_another_get_the_same_order(
     policy: str, dispatch: str, shape: str, tmp_path: Path
 ) -> None:
-    """Where a whole run enters at once, as it does in parallel dispatch; else when hosts have said that they are ready,
+    """Only where a whole run enters at once, as in parallel dispatch. Otherwise steps enter when hosts have reported,
     and hosts of other places may be sooner or later."""
     free, devices = rig.both(scene(policy, dispatch, shape, one_by_one=True, runs=2, window=8), tmp_path)
     assert free.equal or (dispatch == "sequential" and not beyond_order(free)), rig.text(free)
@@ -69,7 +69,7 @@ def test_runs_one_after_another_get_the_same_order(
 
 
 @pytest.mark.parametrize(("policy", "dispatch", "shape"), cases(shapes.SEVERAL))
-def test_many_runs_over_several_places_differ_in_their_order_alone(
+def test_many_runs_over_several_places_differ_only_in_their_order(
     policy: str, dispatch: str, shape: str, tmp_path: Path
 ) -> None:
     free, devices = rig.both(scene(policy, dispatch, shape), tmp_path)
@@ -81,7 +81,7 @@ def beyond_order(found: Comparison) -> list[str]:
     return [row.what for row in found.rows if not row.equal and not row.what.startswith("order of island")]
 
 
-def test_another_policy_is_seen_at_once(tmp_path: Path) -> None:
+def test_another_policy_is_detected_at_once(tmp_path: Path) -> None:
     one = rig.simulated(scene("fifo", "parallel", "chain"))
     other = rig.simulated(scene("round_robin", "parallel", "chain"))
     found = compare.compare(one, other, ("fifo", "round robin"))
@@ -102,23 +102,23 @@ def test_another_policy_is_seen_at_once(tmp_path: Path) -> None:
         for case in product(POLICIES, DISPATCH, shapes.ALL)
     ],
 )  # fmt: skip
-def test_devices_are_told_what_was_commanded_though_a_host_dies(
+def test_devices_are_told_what_was_commanded_even_when_a_host_dies(
     policy: str, dispatch: str, shape: str, tmp_path: Path
 ) -> None:
     played = scene(policy, dispatch, shape, window=8)
     victim = played.hosts * played.islands - 1
 
     async def play(what: Scene, found: Cluster) -> None:
-        runs = await rig.submitted(what, found)
+        runs = await rig.submit_all(what, found)
         await runs[0][0].ended(runs[0][1])
         await found.agents[victim].stop()
-        await until(lambda: members(found) < played.hosts * played.islands)
+        await wait_until(lambda: members(found) < played.hosts * played.islands)
         again = await rig.start(what, found, tmp_path, victim)
         again.devices.open()  # type: ignore[attr-defined]
-        await until(found.server.ready)
+        await wait_until(found.server.ready)
         for user, run in runs:
             await user.ended(run)
-        await rig.gone(found)
+        await rig.leave(found)
 
     asyncio.run(rig.real(played, tmp_path, play=play, lease=2 * S))
     seen, devices = rig.judged(played, tmp_path)
@@ -129,4 +129,4 @@ def test_devices_are_told_what_was_commanded_though_a_host_dies(
 
 def members(found: Cluster) -> int:
     controller = found.server.controller
-    return sum(high - low for book in controller.state.islands for low, high in book.members)
+    return sum(high - low for island in controller.state.islands for low, high in island.members)

@@ -1,4 +1,4 @@
-"""Mistakes of a driver, planted in one host's agent: forced parity finds each, and says what was done."""
+"""Mistakes of a driver, planted in one host's agent: forced parity finds each, and describes it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from core.protocol import effects as e
 from core.protocol.dataplane import Chunk, Grant
 from core.schedule.policy import Fifo
 from seaway.tools.parity.compare import Comparison
-from tests.backend.cluster import Cluster, until
+from tests.backend.cluster import Cluster, wait_until
 
 from . import rig, shapes
 from .rig import Scene
 
-THIRD = 3  # which of them goes wrong
+THIRD = 3  # which of them is wrong
 
 
 class Swaps(Agent):
@@ -54,7 +54,7 @@ class Forgets(Agent):
 
 
 class Hurries(Agent):
-    """Frees what a gang makes as soon as it is enqueued."""
+    """Frees the outputs of a gang as soon as it is enqueued."""
 
     done = False
 
@@ -66,7 +66,7 @@ class Hurries(Agent):
 
 
 def repeats(agent: Agent) -> None:
-    """Each chunk goes twice on the wire."""
+    """Each chunk is written twice."""
     node: NetworkNode = agent.node
     write = node._write
 
@@ -79,7 +79,7 @@ def repeats(agent: Agent) -> None:
 
 
 def loses_credit(agent: Agent) -> None:
-    """One promise of room does not reach core."""
+    """One credit does not reach core."""
     machine: Any = agent.node.endpoint.machine
     handle = machine.handle
     lost: list[e.Came] = []
@@ -95,7 +95,7 @@ def loses_credit(agent: Agent) -> None:
 
 
 def chains() -> Scene:
-    """Without donation, so that there is much to free."""
+    """Chains without donation, so that there is much to free."""
     (program, *_) = shapes.resharding()
     return Scene(Fifo, [program] * 2, window=8)
 
@@ -104,7 +104,7 @@ def crossing() -> Scene:
     return Scene(Fifo, shapes.crossing(), islands=2, window=8)
 
 
-def told(scene: Scene, folder: Path, *texts: str) -> Comparison:
+def compared(scene: Scene, folder: Path, *texts: str) -> Comparison:
     _, found = rig.judged(scene, folder)
     assert not found.equal, rig.text(found)
     for text in texts:
@@ -123,9 +123,9 @@ def test_a_driver_without_mistakes_is_equal(tmp_path: Path) -> None:
     assert all(int(row.left) > 0 for row in found.rows)
 
 
-def test_a_swapped_enqueue(tmp_path: Path) -> None:
+def test_a_swapped_enqueue_is_found(tmp_path: Path) -> None:
     asyncio.run(rig.real(chains(), tmp_path, {1: Swaps}))
-    found = told(
+    found = compared(
         chains(),
         tmp_path,
         "device 2 of host 1 was given another gang than commanded: number 2 in its sequence",
@@ -137,33 +137,33 @@ def test_a_swapped_enqueue(tmp_path: Path) -> None:
     assert left != right
 
 
-def test_a_free_that_is_skipped(tmp_path: Path) -> None:
+def test_a_skipped_free_is_found(tmp_path: Path) -> None:
     asyncio.run(rig.real(chains(), tmp_path, {0: Forgets}))
-    found = told(chains(), tmp_path, "host 0 never freed slot ")
+    found = compared(chains(), tmp_path, "host 0 never freed slot ")
     assert unequal(found) == ["buffers freed, host by host"]
     assert len(found.differences) == 1
 
 
-def test_a_free_that_comes_too_soon_and_twice(tmp_path: Path) -> None:
+def test_a_free_that_comes_too_soon_and_twice_is_found(tmp_path: Path) -> None:
     asyncio.run(rig.real(chains(), tmp_path, {0: Hurries}))
-    found = told(chains(), tmp_path, "host 0 freed slot ", " 2 times")
+    found = compared(chains(), tmp_path, "host 0 freed slot ", " 2 times")
     assert unequal(found) == ["buffers freed, host by host"]
 
 
-def test_a_chunk_that_is_sent_twice(tmp_path: Path) -> None:
-    """The link throws the second away, so nobody else would notice."""
+def test_a_chunk_that_is_sent_twice_is_found(tmp_path: Path) -> None:
+    """The link drops the second one, so no other check would notice."""
     asyncio.run(rig.real(crossing(), tmp_path, plants={2: repeats}))
-    found = told(
+    found = compared(
         crossing(), tmp_path, "host 2 sent the same ", " 2 times to host 0: piece ", "'move to step "
     )
     assert unequal(found) == ["bytes sent, by pairs of hosts"]
 
 
-def test_a_credit_that_is_lost(tmp_path: Path) -> None:
+def test_a_lost_credit_is_found(tmp_path: Path) -> None:
     async def until_lost(scene: Scene, found: Cluster) -> None:
-        await rig.submitted(scene, found)
-        await until(lambda: found.agents[0].lost)  # type: ignore[attr-defined]
+        await rig.submit_all(scene, found)
+        await wait_until(lambda: found.agents[0].lost)  # type: ignore[attr-defined]
 
     asyncio.run(rig.real(crossing(), tmp_path, plants={0: loses_credit}, play=until_lost))
-    found = told(crossing(), tmp_path, "host 0 sent 0 of ", "'move to step ")
+    found = compared(crossing(), tmp_path, "host 0 sent 0 of ", "'move to step ")
     assert "bytes sent, by pairs of hosts" in unequal(found)

@@ -1,4 +1,4 @@
-"""A simulated controller that keeps its event log, and people who call it: a record whose whole truth is known."""
+"""A simulated controller that keeps its event log, and users that call it: a record whose whole truth is known."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MS = 1_000_000
 
 
 class Recorded:
-    """`tests` add people, `run`, and `save` its log."""
+    """A recorded simulation. Tests add users, `run` it, and `save` its log."""
 
     def __init__(
         self, patch: pytest.MonkeyPatch, *, policy: Callable[[], Policy] = Fifo, hosts: int = 2,
@@ -56,21 +56,21 @@ class Recorded:
                 self.setup, policy=policy, profile=profile("seaway"), config=self.config,
                 times=RareTimes(compile=compiles, pcie_latency=self.setup.chips[0].pcie_latency),
             )  # fmt: skip
-        self.people: list[Person] = []
+        self.people: list[SimulatedUser] = []
 
-    def person(self, name: str, program: Program, **habits: Any) -> Person:
-        self.people.append(Person(self.sim, name, program, **habits))
+    def person(self, name: str, program: Program, **habits: Any) -> SimulatedUser:
+        self.people.append(SimulatedUser(self.sim, name, program, **habits))
         return self.people[-1]
 
     def takes(self, key: str, nanoseconds: int) -> None:
-        """Its devices' truth, whatever the program states."""
+        """Set the real durations of its devices, whatever the program states."""
         self.sim.kernels[key] = Kernel(key, nanoseconds)
 
     def run(self) -> Recorded:
         for person in self.people:
             self.sim.env.process(person.live())
         self.sim.run(until=lambda: all(person.over for person in self.people))
-        self.sim.run(until=self.sim.now + MS)  # their goodbyes are heard
+        self.sim.run(until=self.sim.now + MS)  # the controller has received their goodbyes
         return self
 
     def log(self) -> bytes:
@@ -83,8 +83,9 @@ class Recorded:
         return path
 
 
-class Person:
-    """Submits `runs`; with `waits`, the next when the last has ended and he has thought; else all at once."""
+class SimulatedUser:
+    """Submits `runs`. With `waits`, it submits the next when the last has ended and the user has thought; else all at
+    once."""
 
     def __init__(
         self, sim: Simulation, name: str, program: Program, *, runs: int = 10, waits: bool = True, think: int = 0,
@@ -92,7 +93,7 @@ class Person:
     ) -> None:  # fmt: skip
         self.sim, self.name, self.program, self.weight = sim, name, program, weight
         self.runs, self.waits, self.think, self.fetch, self.starts = runs, waits, think, fetch, starts
-        self.told_late = told_late  # the library says only when it submits that it had waited
+        self.told_late = told_late  # the library reports a wait only when it submits
         self.over = False
         self.ended: dict[int, int] = {}
         self.fetched = 0

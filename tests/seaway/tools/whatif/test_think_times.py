@@ -1,4 +1,5 @@
-"""What a client's calls say of its user's thinking: it counts from when what he waited for was there, to the call."""
+"""What a client's calls say of its user's thinking time: it counts from the moment when what was waited for is there,
+to the call."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ ZERO: Any = np.float32(0)
 
 @pytest.fixture(name="calls")
 def _calls(monkeypatch: pytest.MonkeyPatch) -> list[Submit]:
-    """All that leave any client."""
+    """All calls that leave any client."""
     found: list[Submit] = []
     calling = OutgoingCalls.call
 
@@ -34,7 +35,7 @@ def _calls(monkeypatch: pytest.MonkeyPatch) -> list[Submit]:
     return found
 
 
-def thought(use: Callable[[], object], calls: list[Submit]) -> tuple[tuple[int, ...], int]:
+def think_time(use: Callable[[], object], calls: list[Submit]) -> tuple[tuple[int, ...], int]:
     """(what the second of two calls had waited for, how long its user thought since)."""
     with small(values={"work": np.zeros((), np.float32)}):
         use()
@@ -48,17 +49,17 @@ def costs_of_a_call() -> int:
     return found
 
 
-def test_thinking_after_a_wait_is_neither_the_wait_nor_nothing(calls: list[Submit]) -> None:
+def test_thinking_time_after_a_wait_is_separate_from_the_wait(calls: list[Submit]) -> None:
     def use() -> None:
         work(ZERO).block_until_ready()
         sw.sleep("5ms")
         work(ZERO)
 
-    assert thought(use, calls) == ((1,), 5 * MS + costs_of_a_call())
+    assert think_time(use, calls) == ((1,), 5 * MS + costs_of_a_call())
 
 
-def test_what_was_there_long_before_it_was_asked_for_held_up_nobody(calls: list[Submit]) -> None:
-    """He looks at it 20 ms after his call, when it has been there for long: all since is his own time."""
+def test_a_result_that_was_ready_before_it_was_read_is_no_wait(calls: list[Submit]) -> None:
+    """The user reads it 20 ms after the call, when it has long been ready: all the time since is thinking time."""
     ended = []
 
     def use() -> None:
@@ -69,30 +70,30 @@ def test_what_was_there_long_before_it_was_asked_for_held_up_nobody(calls: list[
         work(ZERO)
         ended.append((x.run.ended_at, sw.current_session().driver.now()))
 
-    waited, think = thought(use, calls)
+    waited, think = think_time(use, calls)
     assert waited == (1,)
     over, called = ended[0]
     assert think == called - over > 20 * MS
 
 
-def test_contents_are_waited_for_until_they_are_there(calls: list[Submit]) -> None:
+def test_reading_contents_is_a_wait_until_they_arrive(calls: list[Submit]) -> None:
     def use() -> None:
         x = work(ZERO)
         x.block_until_ready()
-        sw.sleep("7ms")  # before he asks for contents: no thinking after
+        sw.sleep("7ms")  # before it asks for contents: no thinking after
         assert np.asarray(x) == 0
         sw.sleep("2ms")
         work(ZERO)
 
-    waited, think = thought(use, calls)
+    waited, think = think_time(use, calls)
     assert waited == (1,)
     assert think == 2 * MS + costs_of_a_call()
 
 
-def test_who_waits_for_nothing_thinks_from_call_to_call(calls: list[Submit]) -> None:
+def test_without_waits_thinking_time_goes_from_call_to_call(calls: list[Submit]) -> None:
     def use() -> None:
         work(ZERO)
         sw.sleep("4ms")
         work(ZERO)
 
-    assert thought(use, calls) == ((), 4 * MS + costs_of_a_call())
+    assert think_time(use, calls) == ((), 4 * MS + costs_of_a_call())

@@ -1,4 +1,4 @@
-"""A recorded workload run again: as it was where nothing is changed, and as it would be where something is."""
+"""A recorded workload run again: as it was if nothing is changed, and as it would be if something is."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def workload(recorded: Recorded) -> Workload:
     return workload_of(decode(recorded.log()))
 
 
-def again(found: Workload, **changes: Any) -> whatif_runs.WhatifResult:
+def run_again(found: Workload, **changes: Any) -> whatif_runs.WhatifResult:
     same = settings.as_recorded(found, SEAWAY)
     return whatif_runs.run(found, same._replace(**changes), call_durations.measured(found))
 
 
-def submitted(trace: Any) -> list[int]:
+def submit_times(trace: Any) -> list[int]:
     """When the controller heard of each run, counted from the first."""
     found = [row["submitted"] for row in trace.runs.rows()]
     return [at - found[0] for at in found]
@@ -65,8 +65,9 @@ def test_a_workload_has_each_clients_calls_and_what_they_waited_for(patch: pytes
     assert [program.name for _, program in ann.programs()] == ["chain"]
 
 
-def test_durations_are_what_devices_took_and_no_wait(patch: pytest.MonkeyPatch) -> None:
-    """Stated are 1 ms each. The first two were not in a queue of two; one that never was has its stated cost."""
+def test_durations_are_those_of_devices_without_waits(patch: pytest.MonkeyPatch) -> None:
+    """The stated cost is 1 ms each. The first two were not in a queue of two; a gang that never was has its stated
+    cost."""
     recorded = Recorded(patch)
     recorded.takes("step", 3 * MS)
     recorded.person("ann", chain(3, 4), runs=10, waits=False)
@@ -84,7 +85,7 @@ def test_durations_are_what_devices_took_and_no_wait(patch: pytest.MonkeyPatch) 
     ]
 
 
-def test_a_stated_cost_is_no_more_than_what_was_seen(patch: pytest.MonkeyPatch) -> None:
+def test_a_stated_cost_is_never_more_than_the_observed_time(patch: pytest.MonkeyPatch) -> None:
     lone = Recorded(patch)
     lone.person("ann", chain(1, 4, cost=900 * MS), runs=4, think=MS)
     lone.takes("step", 3 * MS)
@@ -92,7 +93,7 @@ def test_a_stated_cost_is_no_more_than_what_was_seen(patch: pytest.MonkeyPatch) 
     assert 3 * MS < took.nanoseconds < 5 * MS
 
 
-def test_one_computation_on_two_sizes_is_priced_by_each() -> None:
+def test_one_computation_on_two_sizes_has_two_prices() -> None:
     one, two = chain(1, 2), chain(1, 4)
     both = msgspec.structs.replace(
         two,
@@ -116,50 +117,52 @@ WAITS = {
 
 
 @pytest.mark.parametrize("habit", WAITS)
-def test_the_same_settings_do_the_same_again(patch: pytest.MonkeyPatch, habit: str) -> None:
-    """To the microsecond: names, order, and when each run was submitted. The devices' truth is found from the log."""
+def test_the_same_settings_reproduce_the_record(patch: pytest.MonkeyPatch, habit: str) -> None:
+    """To the microsecond: names, order, and when each run was submitted. The real durations are found from the log."""
     recorded = Recorded(patch, policy=Stride)
     recorded.takes("step", 3 * MS)
     recorded.person("ann", chain(2, 4), **WAITS[habit])
     found = workload(recorded.run())
-    world = again(found)
+    world = run_again(found)
     assert order(world.simulation) == order(recorded.sim)
-    then, now = submitted(recorded.sim.trace), submitted(world.trace)
+    then, now = submit_times(recorded.sim.trace), submit_times(world.trace)
     assert len(now) == found.people[0].runs
     assert max(abs(a - b) for a, b in zip(then, now, strict=True)) < 2_000
 
 
-def test_contents_that_were_waited_for_are_waited_for_again(patch: pytest.MonkeyPatch) -> None:
-    """A get's end is heard by the controller later than by the client: what that takes is the model's, within 2 %."""
+def test_reads_of_contents_are_waited_for_again(patch: pytest.MonkeyPatch) -> None:
+    """The controller hears of a get's end later than the client. The model predicts that time within 2 %."""
     for late in (False, True):
         recorded = Recorded(patch)
         recorded.person("ann", chain(2, 4), think=5 * MS, fetch=True, told_late=late)
         found = workload(recorded.run())
-        assert submitted(again(found).trace)[-1] == pytest.approx(submitted(recorded.sim.trace)[-1], rel=0.02)
+        assert submit_times(run_again(found).trace)[-1] == pytest.approx(
+            submit_times(recorded.sim.trace)[-1], rel=0.02
+        )
 
 
-def test_what_hosts_compiled_they_compile_again(patch: pytest.MonkeyPatch) -> None:
+def test_code_that_hosts_compiled_is_compiled_again(patch: pytest.MonkeyPatch) -> None:
     recorded = Recorded(patch, compiles=80 * MS)
     recorded.person("ann", chain(2, 4), runs=4, waits=False)
     found = workload(recorded.run())
     took = call_durations.measured(found)
     assert found.compiling == pytest.approx(80 * MS, rel=0.02)
     assert any("compiled in the record: 80" in line for line in report.notes(found, took))
-    record, world = report.of_record(found, took), report.of_world(again(found))
-    assert record.clients[0].p50_us > 80_000, "none could begin before"
+    record, world = report.of_record(found, took), report.of_world(run_again(found))
+    assert record.clients[0].p50_us > 80_000, "no gang could begin before"
     assert world.clients[0].p50_us == pytest.approx(record.clients[0].p50_us, rel=0.02)
     quick = Recorded(patch)
     quick.person("ann", chain(2, 4), runs=1)
     assert workload(quick.run()).compiling == 0, "messages there and back, and no compiler"
 
 
-def test_two_clients_are_mixed_as_they_were(patch: pytest.MonkeyPatch) -> None:
+def test_two_clients_interleave_as_in_the_record(patch: pytest.MonkeyPatch) -> None:
     recorded = Recorded(patch, policy=Stride)
     recorded.takes("step", 3 * MS)
     recorded.person("ann", chain(2, 4), waits=False, runs=20)
     recorded.person("bob", chain(2, 4), think=4 * MS, runs=8, starts=MS, weight=3)
     found = workload(recorded.run())
-    world = again(found)
+    world = run_again(found)
     assert order(world.simulation) == order(recorded.sim)
     took = call_durations.measured(found)
     wrong = report.errors(report.of_record(found, took), report.of_world(world))
@@ -170,43 +173,47 @@ def test_two_clients_are_mixed_as_they_were(patch: pytest.MonkeyPatch) -> None:
 # --- as it would be -------------------------------------------------------------------------------------------------
 
 
-def test_closed_loop_goes_with_the_new_world_and_open_loop_with_the_record(patch: pytest.MonkeyPatch) -> None:
+def test_closed_loops_follow_the_new_world_and_open_loops_follow_the_record(
+    patch: pytest.MonkeyPatch,
+) -> None:
     recorded = Recorded(patch)
     recorded.takes("step", 2 * MS)
     recorded.person("ann", chain(2, 4), runs=6, think=5 * MS)
     found = workload(recorded.run())
     took = {which: one._replace(nanoseconds=12 * MS) for which, one in call_durations.measured(found).items()}
     same = settings.as_recorded(found, SEAWAY)
-    then = submitted(recorded.sim.trace)
-    closed = submitted(whatif_runs.run(found, same, took).trace)
+    then = submit_times(recorded.sim.trace)
+    closed = submit_times(whatif_runs.run(found, same, took).trace)
     assert [b - a for a, b in zip(then, closed, strict=True)] == pytest.approx(
         [20 * MS * turn for turn in range(6)], abs=50_000
-    ), "two steps of each run take 10 ms more, and the next waits for them"
-    opened = submitted(whatif_runs.run(found, same._replace(open_loop=True), took).trace)
-    assert opened == pytest.approx(then, abs=2_000), "nobody waits: all is submitted when it was"
+    ), "two steps of each run take 10 ms more, and the next run waits for them"
+    opened = submit_times(whatif_runs.run(found, same._replace(open_loop=True), took).trace)
+    assert opened == pytest.approx(then, abs=2_000), "no run is waited for: all are submitted when they were"
 
 
 @pytest.mark.full
-def test_who_was_held_up_for_want_of_room_is_not_where_there_is_room(patch: pytest.MonkeyPatch) -> None:
-    """A client may have 1024 runs under way; it waits for the rest to be let in, and that is no thinking."""
+def test_a_client_held_up_by_a_full_window_is_not_held_up_with_a_larger_one(
+    patch: pytest.MonkeyPatch,
+) -> None:
+    """A client may have 1024 runs under way. It waits for the rest to be admitted, and that is no thinking time."""
     recorded = Recorded(patch)
     recorded.person("ann", chain(1, 4, cost=4 * MS), runs=2000, waits=False)
     found = workload(recorded.run())
     took = call_durations.measured(found)
     record = report.of_record(found, took)
-    assert report.of_world(again(found)).makespan == pytest.approx(record.makespan, rel=0.02)
+    assert report.of_world(run_again(found)).makespan == pytest.approx(record.makespan, rel=0.02)
     fast = {which: one._replace(nanoseconds=one.nanoseconds // 2) for which, one in took.items()}
     world = report.of_world(whatif_runs.run(found, settings.as_recorded(found, SEAWAY), fast))
     assert world.makespan == pytest.approx(record.makespan / 2, rel=0.05)
 
 
-def test_weights_get_what_stride_promises(patch: pytest.MonkeyPatch) -> None:
+def test_weights_under_stride_give_the_promised_shares(patch: pytest.MonkeyPatch) -> None:
     recorded = Recorded(patch)
     for number in range(4):
         recorded.person(f"c{number}", chain(1, 4), runs=150, waits=False)
     found = workload(recorded.run())
     record = report.of_record(found, call_durations.measured(found))
-    weighted = report.of_world(again(found, make=Stride, weights=(1, 2, 4, 8), title="stride"))
+    weighted = report.of_world(run_again(found, make=Stride, weights=(1, 2, 4, 8), title="stride"))
     assert [client.weight for client in weighted.clients] == [1, 2, 4, 8]
     shares = [client.share for client in weighted.clients]
     assert shares == pytest.approx([1 / 15, 2 / 15, 4 / 15, 8 / 15], rel=0.08)
@@ -214,50 +221,50 @@ def test_weights_get_what_stride_promises(patch: pytest.MonkeyPatch) -> None:
     assert weighted.makespan == pytest.approx(record.makespan, rel=0.01), "the same work"
 
 
-def test_twice_the_devices_serve_two_clients_side_by_side(patch: pytest.MonkeyPatch) -> None:
+def test_twice_the_devices_serve_two_clients_at_the_same_time(patch: pytest.MonkeyPatch) -> None:
     recorded = Recorded(patch, hosts=1, devices_per_host=2)
     for name in ("ann", "bob"):
         recorded.person(name, chain(4, 2, cost=5 * MS), runs=10, waits=False)
     found = workload(recorded.run())
     setup = settings.changed_setup(found.cluster, hosts=2, islands=None)
     took = call_durations.measured(found)
-    record, world = report.of_record(found, took), report.of_world(again(found, setup=setup))
+    record, world = report.of_record(found, took), report.of_world(run_again(found, setup=setup))
     assert world.makespan == pytest.approx(record.makespan / 2, rel=0.05)
     assert world.utilization == pytest.approx(record.utilization, rel=0.05)
 
 
-def test_sequential_dispatch_and_another_window_are_what_core_makes_of_them(
+def test_sequential_dispatch_and_another_window_change_the_prediction_as_core_decides(
     patch: pytest.MonkeyPatch,
 ) -> None:
     recorded = Recorded(patch)
     recorded.person("ann", chain(6, 4, cost=100_000), runs=10)
     found = workload(recorded.run())
     took = call_durations.measured(found)
-    parallel = report.of_world(again(found))
-    sequential = report.of_world(again(found, dispatch="sequential"))
+    parallel = report.of_world(run_again(found))
+    sequential = report.of_world(run_again(found, dispatch="sequential"))
     assert sequential.clients[0].p50_us > 1.5 * parallel.clients[0].p50_us
     setup = settings.setup_of(found.cluster)
     config = settings.config_of(found, setup, SEAWAY, window=1)
     assert (config.window, config.fanout) == (1, recorded.config.fanout)
-    assert report.of_world(again(found, config=config)).makespan > report.of_record(found, took).makespan
+    assert report.of_world(run_again(found, config=config)).makespan > report.of_record(found, took).makespan
 
 
-# --- what cannot be -------------------------------------------------------------------------------------------------
+# --- refused settings -----------------------------------------------------------------------------------------------
 
 
-def test_what_the_other_cluster_has_not_is_named(patch: pytest.MonkeyPatch) -> None:
+def test_a_slice_that_the_other_cluster_lacks_is_named(patch: pytest.MonkeyPatch) -> None:
     recorded = Recorded(patch, islands=2)
     recorded.person("ann", chain(1, 4, island="i1"), runs=2)
     found = workload(recorded.run())
     setup = settings.changed_setup(found.cluster, hosts=None, islands=1)
     with pytest.raises(Impossible, match=r"'chain' of client 'ann' names island 'i1' .* add --anywhere"):
-        again(found, setup=setup)
-    assert len(submitted(again(found, setup=setup, free=True).trace)) == 2
+        run_again(found, setup=setup)
+    assert len(submit_times(run_again(found, setup=setup, free=True).trace)) == 2
     small = settings.changed_setup(found.cluster, hosts=1, islands=None)
     with pytest.raises(Impossible, match=r"a slice 'all' of 4 devices, for which no island .* has room"):
-        again(found, setup=small)
+        run_again(found, setup=small)
     with pytest.raises(Impossible, match="2 weights, 1:2, and the log has 1 clients: ann"):
-        again(found, weights=(1, 2))
+        run_again(found, weights=(1, 2))
 
 
 MINE = """
@@ -269,7 +276,7 @@ class Mine(Policy):
 """
 
 
-def test_the_command_lays_worlds_side_by_side(
+def test_the_command_compares_several_worlds(
     patch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorded = Recorded(patch, policy=Fifo)
@@ -338,7 +345,7 @@ def test_the_command_lays_worlds_side_by_side(
         (["--profile", "slow"], "no profile 'slow'"),
     ],
 )
-def test_a_command_that_cannot_be_says_so_before_any_work(
+def test_an_invalid_command_is_refused_before_any_work(
     patch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -354,7 +361,7 @@ def test_a_command_that_cannot_be_says_so_before_any_work(
     assert said.out == ""
 
 
-def test_a_log_that_is_none_or_has_no_runs_is_refused(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_file_that_is_no_log_or_has_no_runs_is_refused(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     with pytest.raises(Impossible, match="is no event log, or is damaged"):
         read(tmp_path / "text")

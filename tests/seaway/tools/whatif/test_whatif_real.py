@@ -1,4 +1,4 @@
-"""A real controller's log, of real hosts of timed devices: the model comes near it, and says by how much."""
+"""A real controller's log, of real hosts of timed devices: the model comes near it, and reports its error."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_real_log_is_run_again_in_the_model(log: Path) -> None:
-    """Devices take 4 ms, and a machine with other work to do more. All that is known of the record is its log."""
+def test_a_real_log_is_reproduced_by_the_model(log: Path) -> None:
+    """Devices take 4 ms, and longer on a machine with other work. All that is known of the record is its log."""
     found = read(log)
     assert sorted((person.name, person.runs) for person in found.people) == [("ann", RUNS), ("bob", RUNS)]
     took = call_durations.measured(found)
@@ -68,7 +68,7 @@ part = sw.synthetic("part", devices=EVERYWHERE, duration="5ms")
 one = sw.synthetic("one", devices=1, duration="5ms")
 WEIGHTS = {"ann": 1, "bob": 2, "cat": 4}
 AHEAD = 4
-FACTOR = 1.5  # how far a latency may be from what was foretold: this machine's cores are shared, the model's are not
+FACTOR = 1.5  # how far a latency may be off the prediction: real cores are shared, the model's are not
 
 
 @sw.program
@@ -85,7 +85,7 @@ def always(runs: int) -> None:
 
 
 def really_run(policy: type[Policy], path: Path) -> Workload:
-    """Each asks for as many runs as it has weight, so that under stride they are done together."""
+    """Run the workload. Each client asks for as many runs as its weight, so that under stride all are done together."""
     with sw.local(hosts=2, devices_per_host=2, platform="timed", policy=policy, record=path) as session:
         with session.client("first"):
             both_parts(np.float32(0)).block_until_ready()  # hosts have found each other
@@ -95,8 +95,9 @@ def really_run(policy: type[Policy], path: Path) -> Workload:
 
 
 @pytest.mark.full
-def test_another_policy_does_what_was_foretold(tmp_path: Path) -> None:
-    """Stride is recorded; fifo is foretold of it, and run. Under fifo the lightest is served much sooner."""
+def test_another_policy_behaves_as_predicted(tmp_path: Path) -> None:
+    """Stride is recorded; fifo is predicted from that, and run. Under fifo the lightest client is served much
+    sooner."""
     stride, fifo = (really_run(policy, tmp_path / policy.__name__) for policy in (Stride, Fifo))
     took = call_durations.measured(stride)
     as_recorded = settings.as_recorded(stride, profile("seaway"))
@@ -104,16 +105,16 @@ def test_another_policy_does_what_was_foretold(tmp_path: Path) -> None:
     was, real = report.of_record(stride, took), report.of_record(fifo, call_durations.measured(fifo))
     before, after, told = ({each.name: each for each in world.clients} for world in (was, real, foretold))
     print({name: (before[name].p50_us, told[name].p50_us, after[name].p50_us) for name in WEIGHTS})
-    assert after["ann"].p50_us < 0.75 * before["ann"].p50_us, "so it is"
-    assert told["ann"].p50_us < 0.75 * before["ann"].p50_us, "and so it was foretold"
+    assert after["ann"].p50_us < 0.75 * before["ann"].p50_us, "it is sooner"
+    assert told["ann"].p50_us < 0.75 * before["ann"].p50_us, "and that was predicted"
     for name in WEIGHTS:
         assert 1 / FACTOR < told[name].p50_us / after[name].p50_us < FACTOR, name
     assert 1 / FACTOR < foretold.makespan / real.makespan < FACTOR
 
 
 @pytest.mark.full
-def test_thinking_is_in_a_real_record(tmp_path: Path) -> None:
-    """What a user did between an end and a call, to the millisecond or so: his machine may have been busy."""
+def test_thinking_time_is_in_a_real_record(tmp_path: Path) -> None:
+    """The time of a user between an end and a call, to the millisecond or so: the machine may have been busy."""
     path = tmp_path / "run.log"
     with sw.local(platform="timed", record=path):
         for _ in range(5):

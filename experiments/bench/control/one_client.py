@@ -1,8 +1,7 @@
 """One client, a controller and the hosts' executor, without network: they measure core's CPU time for each call.
 
 The client calls a program of some nodes on all devices of an island. One executor stands for all hosts, which behave
-alike. Its reports come from all roots of the tree at once, so that the work of this module does not grow with the
-number of hosts; or, with `each`, one message from each root, as in reality.
+alike, so that its work does not grow with the number of hosts. Each root of the tree reports by itself, as in reality.
 """
 
 from __future__ import annotations
@@ -56,13 +55,12 @@ class OneClient:
     a host had. `wrap`: wraps the controller, as a recorder does."""
 
     def __init__(
-        self, hosts: int, fanout: int, wrap: Callable[[Controller], LoggedMachine] = lambda controller: controller, *,
-        each: bool = False,
+        self, hosts: int, fanout: int, wrap: Callable[[Controller], LoggedMachine] = lambda controller: controller
     ) -> None:  # fmt: skip
         self.hosts = ((0, hosts),)
         cluster = small(hosts, PER_HOST)
         self.controller = Controller(cluster, Stride, Config(window=16, fanout=fanout))
-        self._told, self._each = wrap(self.controller), each
+        self._told = wrap(self.controller)
         self.executor = Executor(0, cluster, members=self.hosts)
         self.client = Client("user", cluster)
         self._reset()
@@ -157,14 +155,12 @@ class OneClient:
         if reports:
             self._up(reports)
 
-    def _up(self, reports: Sequence[m.Report]) -> None:
+    def _up(self, reports: Sequence[Any]) -> None:
+        """Each root of the tree reports for the hosts below it; all these reports name the hosts that they are of."""
         island = self.controller.state.islands[0]
-        if not self._each:
-            said = m.Reports(0, island.epoch, island.tree_number, tuple(reports))
-            self._events.append(e.CameTogether(self._roots, said))
-            return
         for root in spans.items(self._roots):
             below = island.stream.shape.below(root)
-            its: list[Any] = list(reports)  # all that there are here name their hosts
-            its = [msgspec.structs.replace(each, hosts=spans.meet(each.hosts, below)) for each in its]
-            self._events.append(e.Came(root, m.Reports(0, island.epoch, island.tree_number, tuple(its))))
+            its = tuple(
+                msgspec.structs.replace(each, hosts=spans.meet(each.hosts, below)) for each in reports
+            )
+            self._events.append(e.Came(root, m.Reports(0, island.epoch, island.tree_number, its)))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import statistics
+import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import seaway as sw
-from experiments.bench.prediction import freezing, prediction
+from experiments.bench.prediction import freezing, parts, prediction
 from experiments.bench.prediction.alone import Round, keys_of, of_rounds
 from experiments.bench.prediction.cases import (
     CHAINS,
@@ -31,6 +33,7 @@ from experiments.bench.prediction.cases import (
 )
 from experiments.bench.prediction.explain import explained
 from experiments.bench.prediction.measuring import Spell, together, used
+from experiments.bench.prediction.parts import PARTS, without, worth
 from experiments.bench.prediction.playing import Failed, Played, cluster_of, real
 from experiments.bench.prediction.programs import (
     Taken,
@@ -44,6 +47,7 @@ from experiments.bench.prediction.programs import (
 from experiments.bench.prediction.table import Row, distribution, rows_of, save, spread_of, summary
 from experiments.bench.prediction.watching import DOWN, UP, simulated_watch, since
 
+COSTS = ("send", "send_more", "receive", "receive_more", "complete", "complete_more")
 SEEDS = st.integers(0, 2**32)
 
 
@@ -186,7 +190,7 @@ def a_row(error: float, spread: float = 0.0, quantity: str = "throughput", kind:
 def test_a_row_is_the_median_of_the_repeats_with_its_signed_error_and_spread() -> None:
     measured = [{"throughput": 90.0}, {"throughput": 104.0}, {"throughput": 100.0}]
     (row,), without = rows_of(
-        a_case(), {"throughput": 95.0}, measured, [{"throughput": 95.0}] * 3, [110, 110, 110], 100
+        a_case(), {"throughput": 95.0}, measured, {"throughput": 95.0}, [110, 110, 110], 100
     )
     assert row.measured == 100.0
     assert row.speed == pytest.approx(1.1)
@@ -196,12 +200,9 @@ def test_a_row_is_the_median_of_the_repeats_with_its_signed_error_and_spread() -
     assert not without
 
 
-def test_what_is_foretold_for_the_speed_of_each_repeat_is_compared_with_that_repeat() -> None:
-    measured, thens = (
-        [{"hop": 10.0}, {"hop": 20.0}, {"hop": 12.0}],
-        [{"hop": 11.0}, {"hop": 22.0}, {"hop": 13.2}],
-    )
-    (row,), _ = rows_of(a_case(), {"hop": 9.0}, measured, thens, [100, 200, 120], 100)
+def test_what_is_foretold_for_the_speed_of_the_repeats_has_an_error_of_its_own() -> None:
+    measured = [{"hop": 10.0}, {"hop": 20.0}, {"hop": 12.0}]
+    (row,), _ = rows_of(a_case(), {"hop": 9.0}, measured, {"hop": 13.2}, [100, 200, 120], 100)
     assert row.error == pytest.approx(-0.25)
     assert row.then == 13.2
     assert row.speed == pytest.approx(1.2)
@@ -219,14 +220,13 @@ def test_repeats_agree_if_they_do_as_they_are_or_at_one_speed_of_the_machine() -
 
 
 def test_what_is_foretold_does_not_say_whether_repeats_agree() -> None:
-    thens = [{"hop": 10.0}, {"hop": 40.0}, {"hop": 10.0}]
-    (row,), _ = rows_of(a_case(), {"hop": 9.0}, [{"hop": 10.0}] * 3, thens, [100] * 3, 100)
+    (row,), _ = rows_of(a_case(), {"hop": 9.0}, [{"hop": 10.0}] * 3, {"hop": 40.0}, [100] * 3, 100)
     assert row.spread == 0
 
 
 def test_what_only_one_of_both_has_is_named_not_dropped() -> None:
     rows, without = rows_of(
-        a_case(), {"share": 0.5, "hop": 1.0}, [{"share": 0.5}, {"share": 0.0}], [], [1, 1], 1
+        a_case(), {"share": 0.5, "hop": 1.0}, [{"share": 0.5}, {"share": 0.0}], {"share": 0.5}, [1, 1], 1
     )
     assert not rows
     assert without == ["share", "hop"]
@@ -330,11 +330,12 @@ def test_an_explanation_lays_both_side_by_side_by_gang() -> None:
 
 
 def test_a_case_that_fails_is_told_and_the_others_go_on() -> None:
+    played = Played([{"share": 0.5}])
     rows, why = prediction.compared(
-        a_case(), Played([{"share": 0.5}]), Failed("it was not done within 9 s: no word"), [], 1
+        a_case(), played, played, Failed("it was not done within 9 s: no word"), 1
     )
     assert not rows
-    assert why == ["the real run failed: it was not done within 9 s: no word"]
+    assert why == ["the simulation failed: it was not done within 9 s: no word"]
 
 
 def test_what_does_not_end_within_its_bound_is_ended() -> None:
@@ -445,6 +446,32 @@ def test_the_speed_of_the_machine_is_that_of_the_calibration_where_its_note_says
     assert freezing.speed_of(file) > 0  # now
 
 
+# --- the model's parts ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_cluster_without_a_part_is_another_that_can_be_simulated(part: str) -> None:
+    table = tomllib.loads(CLUSTER.replace("python = true", "python = true\ndevices = true"))
+    table["profile"]["costs"] = {cost: 1000 * at for at, cost in enumerate(COSTS, start=5)}
+    before = copy.deepcopy(table)
+    changed = without(part, table)
+    assert table == before
+    assert changed != before
+    with sw.simulate(changed, hosts=2, progress=False) as session:
+        step = sw.synthetic("step", devices=sw.slice(devices=2), duration="1ms", collective=False)
+        step(1.0).block_until_ready()
+        assert session.now() > 0.001
+
+
+def test_a_part_is_worth_the_error_that_predictions_have_without_it() -> None:
+    with_it = [a_row(0.1), a_row(-0.2, quantity="hop"), a_row(0.3, quantity="share")]
+    without_it = [a_row(0.5), a_row(-0.4, quantity="hop")]
+    found = worth("wake", with_it, without_it)
+    assert found == ("wake", [0.1, -0.2], [0.5, -0.4])
+    figures = parts.shown([found]).splitlines()[-1].split()
+    assert figures[:5] == ["wake", "2", "15.0%", "45.0%", "+30.0"]
+
+
 # --- for real ---------------------------------------------------------------------------------------------
 
 
@@ -466,6 +493,20 @@ def test_two_cases_are_predicted_and_measured_by_the_same_code(
         assert {"throughput", "latency p50", "latency p99", "utilisation"} <= quantities
     assert (rows[["predicted", "measured", "then", "speed"]] > 0).all().all()
     assert "aim: median <= 5%, 95 % <= 15%" in said
+    # what was kept of them is compared again, without any real run
+    prediction.main(["--measured", str(out), "--spell", "0.1", "--out", str(tmp_path / "again")])
+    again = pd.read_csv(tmp_path / "again" / "prediction.csv")
+    pd.testing.assert_frame_equal(again, rows)
+
+
+def test_what_was_measured_elsewhere_must_be_what_out_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert f"--measured {tmp_path / 'measured.json'} cannot be read" in refused(
+        ["--measured", str(tmp_path)], capsys
+    )
+    (tmp_path / "measured.json").write_text("{}")
+    assert "is not what --out left" in refused(["--measured", str(tmp_path)], capsys)
 
 
 GOLDEN = [

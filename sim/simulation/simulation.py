@@ -32,24 +32,17 @@ from core.schedule.policy import Fifo, Policy
 from ..cohort import CohortIsland
 from ..engine import Noise, Order, SimClock, Stuck
 from ..engine import jitter as chance
-from ..hardware import Kernel, Profile, Setup, kernel_time
+from ..hardware import Kernel, Profile, Setup, kernel_time, rounds
 from ..hosts import (
     CARRIED,
-    Computing,
     ControllerProcess,
-    CoreStalls,
-    CrowdedHost,
     Fabric,
     HostProcess,
     RareTimes,
-    SharedMachines,
     SimClient,
     SimWorlds,
     Takes,
-    Together,
-    Wires,
     is_client,
-    rounds,
 )
 from ..network import (
     CARRIED_BYTES,
@@ -57,12 +50,14 @@ from ..network import (
     Cargo,
     Network,
     Roads,
+    Together,
     Weights,
     even_rows,
     moves_nothing,
     number_of,
     report_number,
 )
+from ..shared_cores import SharedMachines
 from .boot import boot
 from .fault_injection import FaultInjection
 from .faults import Fault, divided
@@ -107,14 +102,11 @@ class Simulation:
         jitter = self.noise.latency + dcn.jitter
         self.network = Network(self.clock, dcn.latency, byte_ps, jitter, seed, self._arrive)
         self.cargo = Cargo(self.clock, self.cluster, self._roads(), self._arrive, self.trace)
-        stalls = CoreStalls(profile.stall_every, profile.stall, seed) if profile.stall_every else None
-        self.machines = SharedMachines(setup, self.clock, profile.wake, stalls)
-        on_cores = self.machines.computing
+        self.machines = SharedMachines(self, setup)
         self.fabric = Fabric(
             self.clock, self.cluster, self.trace, self.prices, self._sizes, self.tell_host,
-            Computing(self.clock, on_cores, self.process, profile.meet) if on_cores else None,
+            self.machines.computing,
         )  # fmt: skip
-        self.wires = Wires(self)
         self.trouble = FaultInjection(self)
         self.worlds = SimWorlds(self.clock, self.cluster, self.times.join, self._tell_at_once)
         self.config = config or Config(fanout=fanout_of(profile, setup.cluster))
@@ -170,8 +162,7 @@ class Simulation:
             pool=self.pool,
             chunk=self.chunk,
         )
-        cores = self.machines.of_host(host)
-        return HostProcess(self, host, machine) if cores is None else CrowdedHost(self, host, machine, cores)
+        return self.machines.host(host, machine)
 
     # --- time -----------------------------------------------------------------------------------------------
 
@@ -350,7 +341,7 @@ class Simulation:
         elif sender == receiver and not isinstance(message, CARRIED):
             self._arrive(receiver, sender, self.network.count(sender, receiver), message)
         elif self._on_wire(sender, receiver):
-            self.wires.put(self.process(sender), receiver, message, at)
+            self.machines.put(self.process(sender), receiver, message, at)
         elif isinstance(message, CARRIED):
             nbytes = getattr(message, "nbytes", CARRIED_BYTES)
             dear = sender >= 0 and self.by_host(sender, receiver)
@@ -368,7 +359,7 @@ class Simulation:
         return (
             sender != receiver
             and not self.cargo.by_torus(sender, receiver)
-            and self.wires.carries(sender, receiver)
+            and self.machines.carries(sender, receiver)
         )
 
     def _write(self, sender: int, order: Order, cost: int, send: Callable[[int], None]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sim.hardware import load
-from sim.hosts import Cores
+from sim.shared_cores import SharedMachines
 
 from .fitting import FittedCost, FittedLine, line, middle
 from .watching import Watch
@@ -109,14 +109,14 @@ def simulated(table: dict[str, Any], devices: int) -> float:
         x = sw.put(np.zeros((devices, max(1, SIZES[0] // devices)), np.uint8), devices=homes[0])
         work = to_and_fro(homes[0], homes[1], HOPS)
         work(x).block_until_ready()
-        cores: Cores = session.driver.simulation.machines.controller  # type: ignore[attr-defined]
-        before = _of_hosts(cores.spent)
+        machines: SharedMachines = session.driver.simulation.machines  # type: ignore[attr-defined]
+        before = _of_hosts(machines.spent())
         for _ in range(AGAIN):
             work(x).block_until_ready()
-        return (_of_hosts(cores.spent) - before) / (AGAIN * HOPS)
+        return (_of_hosts(machines.spent()) - before) / (AGAIN * HOPS)
 
 
-def _of_hosts(spent: Mapping[tuple[int, int], int]) -> int:
+def _of_hosts(spent: Mapping[tuple[int, str], int]) -> int:
     return sum(some for (name, _), some in spent.items() if name >= 0)
 
 

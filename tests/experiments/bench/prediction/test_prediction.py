@@ -467,7 +467,7 @@ def test_a_part_is_worth_the_error_that_predictions_have_without_it() -> None:
     with_it = [a_row(0.1), a_row(-0.2, quantity="hop"), a_row(0.3, quantity="share")]
     without_it = [a_row(0.5), a_row(-0.4, quantity="hop")]
     found = worth("wake", with_it, without_it)
-    assert found == ("wake", [0.1, -0.2], [0.5, -0.4])
+    assert (found.errors, found.without) == ([0.1, -0.2], [0.5, -0.4])
     figures = parts.shown([found]).splitlines()[-1].split()
     assert figures[:5] == ["wake", "2", "15.0%", "45.0%", "+30.0"]
 

@@ -23,8 +23,8 @@ from sim.hardware.kernels import Collective, Kernel
 from sim.hardware.profiles import Profile, profile
 from sim.hardware.setups import load
 from sim.hosts.context import RareTimes
-from sim.hosts.cores import CALL, DEVICE, ENQUEUE, READ, SEND, Cores
-from sim.hosts.message_batching import Together
+from sim.network import Together
+from sim.shared_cores.cores import CALL, DEVICE, ENQUEUE, READ, SEND, Cores
 from sim.simulation.faults import Fault
 from sim.simulation.simulation import Simulation
 from tests.core.build import chain

@@ -20,15 +20,12 @@ from collections.abc import Callable
 from math import log
 from typing import TYPE_CHECKING, Any
 
-from core.protocol import is_client
-
 from ..engine import LATE, SimClock
 from ..engine import jitter as chance
-from ..hardware import HOST, Shared
+from ..network import rank
 
 if TYPE_CHECKING:
-    from ..hardware import Setup
-    from .processes import Process
+    from ..hosts import Process
 
 LATER = LATE + 1  # threads choose their next item at LATE; cores are handed out when all have chosen
 Order = tuple[int, int]
@@ -257,86 +254,6 @@ class Share:
     def _worked(self, then: Callable[..., object], args: tuple[Any, ...]) -> None:
         self._cores.give_back(self, self._cores._clock.now)
         then(*args)
-
-
-class SharedMachines:
-    """The machine of each process, for processes whose threads may have to wait for a core."""
-
-    def __init__(
-        self, setup: Setup, clock: SimClock, wake: int = 0, stalls: CoreStalls | None = None
-    ) -> None:
-        self._setup, self._clock, self._wake, self._stalls = setup, clock, wake, stalls
-        # hosts on shared machines, and other hosts whose machines have too few cores
-        self._hosts: dict[int, Cores | None] = {}
-        self._clients: dict[str, Cores | None] = {}
-        self._names: dict[int, str] = {}  # names of clients, by their processes
-        self.computing: dict[int, Cores] = {}  # by host: the cores on which its devices compute
-        self._other_clients: Cores | None = None
-        self.controller: Cores | None = None
-        # islands with a host that may wait: they are simulated host by host
-        self.islands: dict[int, None] = {}
-        for shared in setup.shared:
-            self._place(shared)
-        for island, machine in zip(setup.cluster.islands, setup.machines, strict=True):
-            hosts = range(island.base_host, island.base_host + island.hosts)
-            if machine.cores < HOST and not all(host in self._hosts for host in hosts):
-                self.islands[island.index] = None
-
-    def _place(self, shared: Shared) -> None:
-        whose = shared.process_of if shared.python else None
-        cores = None
-        if shared.short:
-            cores = Cores(self._clock, shared.cores, whose, self._wake, self._stalls, keeps=shared.devices)
-        self._hosts |= dict.fromkeys(shared.hosts, cores)
-        self._clients |= dict.fromkeys(shared.clients, cores)
-        if shared.controller:
-            self.controller = cores
-        if shared.other_clients:
-            self._other_clients = cores
-        if cores is not None and shared.devices:
-            self.computing |= dict.fromkeys(shared.hosts, cores)
-        if cores is not None:
-            cluster = self._setup.cluster
-            self.islands |= {cluster.island_of_host(host).index: None for host in shared.hosts}
-
-    def of_host(self, host: int) -> Cores | None:
-        if host not in self._hosts:
-            machine = self._setup.machines[self._setup.cluster.island_of_host(host).index]
-            short = machine.cores < HOST
-            self._hosts[host] = Cores(self._clock, machine.cores) if short else None
-        return self._hosts[host]
-
-    def of_client(self, name: str) -> Cores | None:
-        return self._clients.get(name, self._other_clients)
-
-    def named(self, client: int, name: str) -> None:
-        """Records the name of a client's process."""
-        self._names[client] = name
-
-    def of_process(self, name: int) -> Cores | None:
-        if name >= 0:
-            return self.of_host(name)
-        return self.of_client(self._names[name]) if is_client(name) else self.controller
-
-    def is_python(self, name: int) -> bool:
-        """Whether its threads work one at a time, and its messages are batched."""
-        cores = self.of_process(name)
-        return cores is not None and cores.process_of is not None
-
-    def are_one(self, name: int, other: int) -> bool:
-        """Whether two peers are one process with one loop of connections. (Hosts of one process still connect to each
-        other.)"""
-        if name >= 0 or other >= 0:
-            return False
-        cores = self.of_process(name)
-        if cores is None or cores.process_of is None or self.of_process(other) is not cores:
-            return False
-        return cores.process_of(name) == cores.process_of(other)
-
-
-def rank(name: int) -> int:
-    """The order of peers at the same nanosecond: hosts first, by number; then the controller and clients."""
-    return name if name >= 0 else (1 << 40) - name
 
 
 def _key(ask: Ask) -> tuple[Any, ...]:

@@ -21,8 +21,8 @@ from sim.hardware.profiles import profile
 from sim.hardware.setups import load
 from sim.hosts.client_process import SimClient
 from sim.hosts.context import RareTimes
-from sim.hosts.cores import ENQUEUE, PASS_ON, READ, SWITCH, Cores, CoreStalls, Share
-from sim.hosts.shared_cores import CrowdedHost
+from sim.shared_cores.cores import ENQUEUE, PASS_ON, READ, SWITCH, Cores, CoreStalls, Share
+from sim.shared_cores.crowded_host import CrowdedHost
 from sim.simulation.faults import Fault
 from sim.simulation.simulation import Simulation
 from tests.core.build import chain

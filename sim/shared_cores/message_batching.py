@@ -7,7 +7,7 @@ goes at once, and messages of the pause behind it go together. Peers in the same
 takes messages in one turn, and each costs what a further message of a batch costs. Chunks of contents go the
 same way, between the messages about them. Ends of gangs are batched alike (`backend/agent`).
 
-Neighbours: `processes` and `client_process` send messages; `cores` hands out the turns.
+Neighbours: `machines` says which processes do this; `cores` hands out the turns.
 """
 
 from __future__ import annotations
@@ -15,41 +15,27 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from core.link import batching as gathering
 from core.protocol import Chunk
 from core.protocol import effects as e
 
+from ..network import Together
 from .cores import COMPLETE, SEND, Cores
 
 if TYPE_CHECKING:
-    from .context import Context
-    from .processes import Process
-
-
-class Together(msgspec.Struct, frozen=True):
-    """Several messages as one message on the network."""
-
-    messages: tuple[Any, ...]
-    nbytes: int  # without contents
-    contents: int
+    from ..hosts import Context, Process
+    from .machines import SharedMachines
 
 
 class Wires:
-    def __init__(self, sim: Context) -> None:
-        self._sim = sim
+    def __init__(self, sim: Context, machines: SharedMachines) -> None:
+        self._sim, self._machines = sim, machines
         self._outboxes: dict[tuple[int, int], ProcessOutbox] = {}
         self._ends: dict[object, GangEnds] = {}  # by process
 
-    def carries(self, one: int, other: int) -> bool:
-        """Whether messages between these two are batched."""
-        machines = self._sim.machines
-        return machines.is_python(one) and machines.is_python(other)
-
     def ended(self, owner: Process, end: e.Finished) -> None:
         """Takes in the end of a gang on a host."""
-        cores = self._sim.machines.of_process(owner.name)
+        cores = self._machines.of_process(owner.name)
         assert cores is not None
         assert cores.process_of is not None
         process = cores.process_of(owner.name)
@@ -62,20 +48,20 @@ class Wires:
         """Sends `message` at time `at`."""
         outbox = self._outboxes.get((owner.name, to))
         if outbox is None or outbox.owner is not owner:
-            outbox = self._outboxes[owner.name, to] = ProcessOutbox(self._sim, owner, to)
+            outbox = self._outboxes[owner.name, to] = ProcessOutbox(self._sim, self._machines, owner, to)
         outbox.put(message, at)
 
 
 class ProcessOutbox:
     """Messages that one process has still to send to another."""
 
-    def __init__(self, sim: Context, owner: Process, to: int) -> None:
+    def __init__(self, sim: Context, machines: SharedMachines, owner: Process, to: int) -> None:
         self.owner = owner
         self._sim, self._to = sim, to
-        cores = sim.machines.of_process(owner.name)
+        cores = machines.of_process(owner.name)
         assert cores is not None
         self._share = cores.share(owner, SEND)
-        self._same_process = sim.machines.are_one(owner.name, to)
+        self._same_process = machines.are_one(owner.name, to)
         self._items: deque[tuple[int, Any]] = (
             deque()
         )  # (from when it may be written, message), in the order of the calls

@@ -8,57 +8,25 @@ computing. A collective has rounds: no thread begins a round before all have end
 links is waiting, and needs no core; but each host needs a core in each round, so on a busy machine it waits in each.
 A thread that begins a collective, or finds that others have used its core since its last slice, pays `meet`.
 
-Neighbours: `device_queues` calls `run` for gangs at the head of its queues; `cores` hands out cores; `kernels`
-describe the computations.
+Neighbours: `hosts.device_queues` calls `run` for gangs at the head of its queues; `cores` hands out cores;
+`hardware.kernels` describe the computations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from ..hardware import Collective, Kernel
+from ..hosts import Takes
 from .cores import DEVICE, Cores, Share
 
 if TYPE_CHECKING:
     from ..engine import SimClock
-    from .processes import Process
+    from ..hosts import Process
 
 SLICE = 100_000  # nanoseconds
 ROUNDS = 256  # most rounds of a gang that are simulated; further ones are merged into these
-
-
-class Takes(NamedTuple):
-    """What a gang takes.
-
-    own: nanoseconds that each device computes. links: nanoseconds that it waits for links. cores: how many each
-    device keeps busy while it computes. rounds: into how many the computing and waiting are split. meets: number of
-    collectives. inline: whether the thread that enqueues the gang computes it.
-    """
-
-    own: int
-    links: int
-    cores: float = 1.0
-    rounds: int = 0
-    meets: int = 0
-    inline: bool = False
-
-
-def rounds(kernel: Kernel, hosts: int) -> int:
-    """The number of rounds in which `hosts` hosts exchange data, over all collectives of a kernel."""
-    return sum(one.count * _rounds_of(one, hosts) for one in kernel.collectives)
-
-
-def _rounds_of(collective: Collective, hosts: int) -> int:
-    doubling = (hosts - 1).bit_length()
-    match collective.kind:
-        case "all-reduce":
-            return 2 * doubling
-        case "permute":
-            return min(1, doubling)
-        case _:
-            return doubling
 
 
 class Computing:

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.engine.clock import SimClock
-from sim.hardware.kernels import Collective, Kernel
-from sim.hosts.computing import ROUNDS, SLICE, Computing, Takes, begun, part, rounds
-from sim.hosts.cores import DEVICE, READ, Cores
+from sim.hardware.kernels import Collective, Kernel, rounds
+from sim.hosts import Takes
+from sim.shared_cores.computing import ROUNDS, SLICE, Computing, begun, part
+from sim.shared_cores.cores import DEVICE, READ, Cores
 
 US = 1000
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from . import chips, setups
 from .chips import Chip
 from .ici import kernel_time
-from .kernels import Collective, Kernel, Kind, rounds
+from .kernels import Collective, Kernel, Kind
 from .profiles import COSTS, Profile, profile
 from .setups import Setup, load
 from .shared_machines import HOST, Shared
@@ -38,7 +38,6 @@ __all__ = [
     "nearest",
     "packaged",
     "profile",
-    "rounds",
     "setups",
     "subtable",
 ]

@@ -41,23 +41,6 @@ class Kernel(msgspec.Struct, frozen=True):
     temp: int = 0  # bytes of scratch memory on each device
     flops: float = 0.0  # on each device; 0: unknown
     hbm_bytes: float = 0.0
-    cores: float = 1.0  # cores that it keeps busy, where a device computes on its host's cores
     # where a device computes on its host's cores: the enqueuing thread computes it, and enqueues nothing meanwhile
     inline: bool = False
     source: str = "stated"  # "tpu-compiler", "roofline", "stated", "recorded"
-
-
-def rounds(kernel: Kernel, hosts: int) -> int:
-    """The number of rounds in which `hosts` hosts exchange data, over all collectives of a kernel."""
-    return sum(one.count * _rounds_of(one, hosts) for one in kernel.collectives)
-
-
-def _rounds_of(collective: Collective, hosts: int) -> int:
-    doubling = (hosts - 1).bit_length()
-    match collective.kind:
-        case "all-reduce":
-            return 2 * doubling
-        case "permute":
-            return min(1, doubling)
-        case _:
-            return doubling

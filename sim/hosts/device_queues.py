@@ -25,16 +25,12 @@ from ..engine import SimClock
 class Takes(NamedTuple):
     """What a gang takes.
 
-    own: nanoseconds that each device computes. links: nanoseconds that it waits for links. cores: how many each
-    device keeps busy while it computes. rounds: into how many the computing and waiting are split. meets: number of
-    collectives. inline: whether the thread that enqueues the gang computes it.
+    own: nanoseconds that each device computes. links: nanoseconds that it waits for links. inline: whether the thread
+    that enqueues the gang computes it.
     """
 
     own: int
     links: int
-    cores: float = 1.0
-    rounds: int = 0
-    meets: int = 0
     inline: bool = False
 
 

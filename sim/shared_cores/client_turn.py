@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .cores import LATER, Share
+from .cores import Share
 
 if TYPE_CHECKING:
     from ..hosts import SimClient
@@ -19,7 +19,6 @@ class ThreadTurn:
         self._calls = 0
         self.under_way = False
         self._due = False  # its time has been paid, and the user has not made the call yet
-        self._holds = False  # the thread has made a call, and still holds its Python interpreter
         self.come = client.sim.env.event()
 
     def begin(self) -> None:
@@ -27,11 +26,7 @@ class ThreadTurn:
             self.under_way, self._begun = True, -1
             self.come = self._client.sim.env.event()
             self._calls += 1
-            if self._holds and self._share.may_go_on():
-                self._holds = False
-                self._have_core()
-            else:
-                self._share.ask((0, self._calls), self._have_core)
+            self._share.ask((0, self._calls), self._have_core)
 
     @property
     def soonest(self) -> int:
@@ -47,19 +42,10 @@ class ThreadTurn:
         sim.clock.at(sim.now + sim.profile.client_call, self._is_due)
 
     def _is_due(self) -> None:
-        if self._share.process is None or not self._client.alive:
-            self._share.give_back(self._client.sim.now)
+        self._share.give_back(self._client.sim.now)
         self.under_way, self._due = False, True
         self.come.succeed()
 
     def take(self) -> None:
-        """Marks the call as made. A thread that calls again at once keeps its Python interpreter in between."""
-        if self._due and self._share.process is not None and self._client.alive:
-            self._holds = True
-            self._client.sim.clock.at(self._client.sim.now, self._let_go, priority=LATER)
+        """Marks the call as made."""
         self._due = False
-
-    def _let_go(self) -> None:
-        if self._holds or not self.under_way:
-            self._holds = False
-            self._share.give_back(self._client.sim.now)

@@ -7,10 +7,8 @@
 A thread keeps a core for one item and all its consequences; it is never interrupted. Requests of the same nanosecond
 are put in a canonical order, after all else of that nanosecond, so that both fidelities serve the same one first.
 
-In a Python process, one thread works at a time, however many cores there are. A user's thread that calls again and
-again, or a thread that enqueues on devices of these cores, lets go of the interpreter only when another thread has
-waited for it for `SWITCH`, as in Python. What a device computes on these cores is no Python thread, and runs in
-slices. Machines on which no thread can ever wait have no `Cores`.
+In a Python process, one thread works at a time, however many cores there are. What a device computes on these cores
+is no Python thread, and runs in slices. Machines on which no thread can ever wait have no `Cores`.
 """
 
 from __future__ import annotations
@@ -33,7 +31,6 @@ Order = tuple[int, int]
 # Threads of a process, in the order in which they are served at the same nanosecond.
 READ, PASS_ON, ENQUEUE, COMPLETE, CONTENTS, REPORTS, PREPARE, WRITE, CALL, SEND, DEVICE = range(11)
 STALLS = 0x57A11  # the source of randomness for stalls
-SWITCH = 5_000_000  # nanoseconds: sys.getswitchinterval()
 THREADS = (
     "read",
     "pass on",
@@ -52,35 +49,28 @@ THREADS = (
 class Ask:
     """A request for a core. `key`: its place among the requests of the same nanosecond."""
 
-    __slots__ = ("args", "begin", "key", "share", "since")
+    __slots__ = ("args", "begin", "key", "share")
 
-    def __init__(
-        self, key: tuple[Any, ...], share: Share, since: int, begin: Callable[..., None], args: Any
-    ) -> None:
-        self.key, self.share, self.since, self.begin, self.args = key, share, since, begin, args
+    def __init__(self, key: tuple[Any, ...], share: Share, begin: Callable[..., None], args: Any) -> None:
+        self.key, self.share, self.begin, self.args = key, share, begin, args
 
 
 class Cores:
     """The cores of one machine.
 
     `one_at_a_time` names the Python process of a peer: threads of one process run one at a time; None: no such bound.
-    `wake`: what a process pays that was idle, in nanoseconds. `stalls`: what delays its threads. `keeps`: a thread
-    that enqueues also computes, and goes on before other threads of its process get a turn.
+    `stalls`: what delays its threads.
     """
 
     def __init__(
-        self, clock: SimClock, number: int, one_at_a_time: Callable[[int], object] | None = None, wake: int = 0,
-        stalls: CoreStalls | None = None, keeps: bool = False,
+        self, clock: SimClock, number: int, one_at_a_time: Callable[[int], object] | None = None,
+        stalls: CoreStalls | None = None,
     ) -> None:  # fmt: skip
         self._clock = clock
-        self._wake, self._keeps = wake, keeps
         self._stalls = stalls
-        self._idle_since: dict[object, int] = {}
-        self.wakes: Counter[object] = Counter()  # by process
         self.free = self.number = number
         self.process_of = one_at_a_time
         self._at_work: set[object] = set()
-        self._enqueueing: set[object] = set()  # processes whose enqueuing thread had the last turn
         self._count = 0
         self._new: list[Ask] = []  # requests of this nanosecond
         self._line: deque[Ask] = deque()
@@ -89,7 +79,6 @@ class Cores:
             Counter()
         )  # by (process, thread); turns that go on have their start subtracted
         self._going_on: Counter[tuple[int, int]] = Counter()
-        self._last: dict[tuple[int, int], int] = {}  # when these last had a core
 
     @property
     def spent(self) -> Counter[tuple[int, int]]:
@@ -105,7 +94,7 @@ class Cores:
     def ask(self, order: Order, share: Share, begin: Callable[..., None], args: Any) -> None:
         self._count += 1
         key = rank(share.owner.name), share.thread, order, self._count
-        self._new.append(Ask(key, share, self._clock.now, begin, args))
+        self._new.append(Ask(key, share, begin, args))
         self._look()
 
     def give_back(self, share: Share, at: int) -> None:
@@ -113,7 +102,6 @@ class Cores:
         thread_key = share.owner.name, share.thread
         self._spent[thread_key] += at
         self._going_on[thread_key] -= 1
-        self._last[thread_key] = at
         if at > self._clock.now:
             self._clock.at(at, self._come_free, share)
         else:
@@ -123,7 +111,6 @@ class Cores:
         self.free += 1
         if share.process is not None:
             self._at_work.discard(share.process)
-            self._idle_since[share.process] = self._clock.now
         self._look()
 
     def _look(self) -> None:
@@ -136,65 +123,34 @@ class Cores:
         self._new.sort(key=_key)
         self._line += self._new
         self._new = []
-        # requests whose process works already, or is about to go on with its enqueuing thread
-        left: deque[Ask] = deque()
-        go_on = {ask.share.process for ask in self._line if ask.share.thread == ENQUEUE} & self._enqueueing
+        left: deque[Ask] = deque()  # requests whose process works already
         while self.free and self._line:
             ask = self._line.popleft()
             share = ask.share
             if not share.owner.alive:
                 continue  # a dead process needs no core
             if share.process is not None:
-                kept = share.process in go_on and share.thread != ENQUEUE and not self._late(ask)
-                if share.process in self._at_work or kept:
+                if share.process in self._at_work:
                     left.append(ask)
                     continue
-                self._give_turn(share)
+                self._at_work.add(share.process)
             self.free -= 1
             self._give_core(ask)
         self._line.extendleft(reversed(left))
 
-    def _give_turn(self, share: Share) -> None:
-        """Gives a thread of a Python process its turn."""
-        self._at_work.add(share.process)
-        if share.thread == ENQUEUE and self._keeps:
-            self._enqueueing.add(share.process)
-        else:
-            self._enqueueing.discard(share.process)
-
-    def _late(self, ask: Ask) -> bool:
-        return ask.since <= self._clock.now - SWITCH
-
     def _give_core(self, ask: Ask) -> None:
-        """Gives a thread a core: it begins after the process has woken up, and after a stall."""
-        share, wake, stall = ask.share, 0, 0
-        if share.process is not None:
-            if ask.since > self._idle_since.get(share.process, -1):
-                self.wakes[share.process] += 1
-                wake = self._wake
-            if self._stalls is not None:
-                stall = self._stalls.of(share.lasted)
+        """Gives a thread a core: it begins after a stall."""
+        share, stall = ask.share, 0
+        if share.process is not None and self._stalls is not None:
+            stall = self._stalls.of(share.lasted)
         share.begun = self._clock.now + stall
         thread_key = share.owner.name, share.thread
         self._spent[thread_key] -= share.begun
         self._going_on[thread_key] += 1
-        if wake or stall:
-            self._clock.at(share.begun + wake, ask.begin, *ask.args)
+        if stall:
+            self._clock.at(share.begun, ask.begin, *ask.args)
         else:
             ask.begin(*ask.args)
-
-    def let_go(self, share: Share) -> None:
-        self._enqueueing.discard(share.process)
-
-    def pushed_out(self, share: Share) -> bool:
-        """Whether so many other threads have had a core since this one had it that its caches are cold."""
-        mine = share.owner.name, share.thread
-        since = self._last.get(mine, -1)
-        return sum(thread_key != mine and at > since for thread_key, at in self._last.items()) >= self.number
-
-    def overdue(self, process: object) -> bool:
-        """Whether another thread of this process has waited for its turn for as long as `SWITCH`."""
-        return any(ask.share.process == process and self._late(ask) for ask in self._line)
 
 
 class CoreStalls:
@@ -232,17 +188,6 @@ class Share:
 
     def give_back(self, at: int) -> None:
         self._cores.give_back(self, at)
-
-    def pushed_out(self) -> bool:
-        return self._cores.pushed_out(self)
-
-    def let_go(self) -> None:
-        """The thread waits for something else: other threads of its process may have the turn."""
-        self._cores.let_go(self)
-
-    def may_go_on(self) -> bool:
-        """Whether a Python thread that has its turn, and does not stop, may keep it."""
-        return self.process is not None and not self._cores.overdue(self.process)
 
     def work(self, order: Order, cost: int, then: Callable[..., object], *args: Any) -> None:
         """For a pool: takes a core for `cost`, and then calls `then`."""

@@ -156,8 +156,6 @@ class CrowdedHost(HostProcess):
             self._launches.popleft()
             self._ahead.pop(seq, None)
             cost = profile.enqueue if first.prepared else profile.prepare + profile.enqueue
-            if self._computes and not self._inline(first):
-                cost += profile.hand
             self._enqueue.put((0, seq), cost, first)
 
     def _inline(self, launching: Launching) -> bool:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class SharedMachines:
     def __init__(self, sim: Context, setup: Setup) -> None:
         profile = sim.profile
-        self._sim, self._setup, self._clock, self._wake = sim, setup, sim.clock, profile.wake
+        self._sim, self._setup, self._clock = sim, setup, sim.clock
         self._stalls = (
             CoreStalls(profile.stall_every, profile.stall, sim.seed) if profile.stall_every else None
         )
@@ -52,13 +52,13 @@ class SharedMachines:
         self.wires = Wires(sim, self)
         self.computing: Computing | None = None  # None: no devices compute on their hosts' cores
         if self._computing:
-            self.computing = Computing(self._clock, self._computing, sim.process, profile.meet)
+            self.computing = Computing(self._clock, self._computing, sim.process)
 
     def _place(self, shared: Shared) -> None:
         whose = shared.process_of if shared.python else None
         cores = None
         if shared.short:
-            cores = Cores(self._clock, shared.cores, whose, self._wake, self._stalls, keeps=shared.devices)
+            cores = Cores(self._clock, shared.cores, whose, self._stalls)
         self._hosts |= dict.fromkeys(shared.hosts, cores)
         self._clients |= dict.fromkeys(shared.clients, cores)
         if shared.controller:
@@ -94,16 +94,6 @@ class SharedMachines:
         """Whether its threads work one at a time, and its messages are batched."""
         cores = self.of_process(name)
         return cores is not None and cores.process_of is not None
-
-    def are_one(self, name: int, other: int) -> bool:
-        """Whether two peers are one process with one loop of connections. (Hosts of one process still connect to each
-        other.)"""
-        if name >= 0 or other >= 0:
-            return False
-        cores = self.of_process(name)
-        if cores is None or cores.process_of is None or self.of_process(other) is not cores:
-            return False
-        return cores.process_of(name) == cores.process_of(other)
 
     # --- what processes ask for ---------------------------------------------------------------------------------
 

@@ -3,9 +3,8 @@
     machine --Send--> Outbox --a turn of the sender's--> network --a turn of the receiver's--> machine
 
 This follows the real backend (`backend/node/send_queue`), with the same rule (core's `batching`): the first message
-goes at once, and messages of the pause behind it go together. Peers in the same process use no network: the receiver
-takes messages in one turn, and each costs what a further message of a batch costs. Chunks of contents go the
-same way, between the messages about them. Ends of gangs are batched alike (`backend/agent`).
+goes at once, and messages of the pause behind it go together. Chunks of contents go the same way, between the messages
+about them. Ends of gangs are batched alike (`backend/agent`).
 
 Neighbours: `machines` says which processes do this; `cores` hands out the turns.
 """
@@ -61,11 +60,10 @@ class ProcessOutbox:
         cores = machines.of_process(owner.name)
         assert cores is not None
         self._share = cores.share(owner, SEND)
-        self._same_process = machines.are_one(owner.name, to)
         self._items: deque[tuple[int, Any]] = (
             deque()
         )  # (from when it may be written, message), in the order of the calls
-        self._gathering = gathering_of(sim)
+        self._gathering = gathering.Gathering()
         self._rung = False
         self._turns = 0
         self._ready = 0  # nothing more is written before this time
@@ -96,20 +94,10 @@ class ProcessOutbox:
         ):
             found.append(self._items.popleft()[1])
             contents += contents_of(found[-1])
-        messages, number, profile = tuple(found), len(found), sim.profile
-        if self._same_process:
-            cost = number * (profile.further("send") + profile.further("receive"))
-            sim.clock.at(sim.now + cost, self._carried, messages)
-            return
-        wire = Together(messages, sum(map(sim.weights.of, messages)), contents)
-        cost = profile.of_several("send", number) + wire.nbytes * profile.send_byte_ps // 1000
+        profile = sim.profile
+        wire = Together(tuple(found), sum(map(sim.weights.of, found)), contents)
+        cost = len(found) * profile.send + wire.nbytes * profile.send_byte_ps // 1000
         sim.clock.at(sim.now + cost + contents * profile.transfer_byte_ps // 1000, self._written, wire)
-
-    def _carried(self, messages: tuple[Any, ...]) -> None:
-        sim = self._sim
-        sim.last_seen = sim.now
-        at = sim.process(self._to).take_all(self.owner.name, messages, sim.now)
-        self._end_turn(at)
 
     def _written(self, wire: Together) -> None:
         sim = self._sim
@@ -119,12 +107,8 @@ class ProcessOutbox:
         self._ready = sim.now + self._gathering.pause(
             sim.now, len(wire.messages), wire.nbytes + wire.contents
         )
-        self._end_turn(sim.now)
-
-    def _end_turn(self, at: int) -> None:
-        self._share.give_back(at)
+        self._share.give_back(sim.now)
         self._rung = False
-        self._ready = max(self._ready, at)
         self._ring()
 
 
@@ -146,7 +130,7 @@ class GangEnds:
 
     def put(self, host: Process, end: e.Finished) -> None:
         if host not in self._gathering:
-            self._gathering[host] = gathering_of(self._sim)
+            self._gathering[host] = gathering.Gathering()
         said = self._said.setdefault(host, [])
         said.append(end)
         if len(said) == 1:
@@ -165,7 +149,7 @@ class GangEnds:
         cost = 0
         for host, said in found:
             self._next[host] = now + self._gathering[host].pause(now, len(said))
-            cost += sim.profile.of_several("complete", len(said))
+            cost += sim.profile.completing(len(said))
         sim.clock.at(now + cost, self._tell, found)
 
     def _tell(self, found: list[tuple[Process, tuple[e.Finished, ...]]]) -> None:
@@ -178,7 +162,3 @@ class GangEnds:
 
 def contents_of(message: Any) -> int:
     return message.nbytes if isinstance(message, Chunk) else 0
-
-
-def gathering_of(sim: Context) -> gathering.Gathering:
-    return gathering.Gathering(sim.profile.gather, sim.profile.gather_most)

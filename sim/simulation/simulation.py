@@ -22,7 +22,7 @@ from core.client import Limits
 from core.controller import Config, Controller
 from core.fanout import fanout_for
 from core.host import Host
-from core.model import Cluster, Gang, Layout, Plan, shard_bytes, spans
+from core.model import Cluster, Gang, Layout, Plan, shard_bytes
 from core.protocol import Chunk, peers
 from core.protocol import effects as e
 from core.protocol import messages as m
@@ -32,7 +32,7 @@ from core.schedule.policy import Fifo, Policy
 from ..cohort import CohortIsland
 from ..engine import Noise, Order, SimClock, Stuck
 from ..engine import jitter as chance
-from ..hardware import Kernel, Profile, Setup, kernel_time, rounds
+from ..hardware import Kernel, Profile, Setup, kernel_time
 from ..hosts import (
     CARRIED,
     ControllerProcess,
@@ -289,7 +289,7 @@ class Simulation:
     def taking_wire(self, wire: Together) -> int:
         """Host time to receive a batch of messages."""
         profile = self.profile
-        cost = profile.of_several("receive", len(wire.messages))
+        cost = len(wire.messages) * profile.receive
         cost += wire.nbytes * profile.receive_byte_ps // 1000
         return cost + wire.contents * profile.transfer_byte_ps // 1000
 
@@ -318,13 +318,8 @@ class Simulation:
         chip = self.setup.chips[island.index]
         own = sum(kernel.duration for kernel in known)
         links = sum(kernel_time(kernel, gang.place, island, chip) for kernel in known) - own
-        cores = max((kernel.cores for kernel in known), default=1.0)
-        members = spans.count(island.hosts_of(gang.place))
         inline = any(kernel.inline for kernel in known)
-        going = [kernel for kernel in known if rounds(kernel, members)]
-        turns = sum(rounds(kernel, members) for kernel in going)
-        meets = sum(one.count for kernel in going for one in kernel.collectives)
-        return Takes(own, links, cores, turns, meets, inline)
+        return Takes(own, links, inline)
 
     def by_host(self, sender: int, receiver: int) -> bool:
         """Whether contents between these processes go through the hosts' CPUs, and not over a torus."""

@@ -55,13 +55,9 @@ PARTS: Mapping[str, Callable[[Table], None]] = {
     "python": _keyless("python", "one_process"),
     "one_process": _keyless("one_process"),
     "devices": _keyless("devices"),
-    "send_more, receive_more": _each_alone("send", "receive"),
     "complete_more": _each_alone("complete"),
-    "wake": _free("wake"),
     "literal": _free("literal"),
     "stall": _free("stall", "stall_every"),
-    "hand": _free("hand"),
-    "meet": _free("meet"),
     "transfer_byte_ps": _free("transfer_byte_ps"),
     "transfer_end": _free("transfer_end"),
 }

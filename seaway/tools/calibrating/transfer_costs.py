@@ -28,15 +28,11 @@ MOST = 256 * MB  # bytes that a call moves at most
 
 
 class Hop(NamedTuple):
-    """A hop's nanoseconds by the clock, and of all hosts' CPU. span: when, in monotonic nanoseconds."""
+    """A hop's nanoseconds by the clock, and of all hosts' CPU."""
 
     nbytes: int
     wall: float
     cpu: float
-    span: tuple[int, int] = (0, 0)
-
-    def scaled(self, by: float) -> Hop:
-        return self._replace(wall=self.wall * by, cpu=self.cpu * by)
 
 
 class TransferCosts(NamedTuple):
@@ -71,7 +67,7 @@ def hops(session: Any, devices: int, sizes: Sequence[int], repeats: int) -> list
             sample = watch.end(f"{size} bytes", calls=calls)
             made = many * calls
             hosts_cpu = sum(sample.cpu.values()) - sample.cpu["caller"] - sample.cpu["user"]
-            found.append(Hop(rows * devices, sample.wall / made, hosts_cpu / made, sample.span))
+            found.append(Hop(rows * devices, sample.wall / made, hosts_cpu / made))
         del x, work
     for home in homes:
         session.release(home)

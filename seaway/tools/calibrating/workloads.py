@@ -18,6 +18,7 @@ from .watching import Watch, WatchSample
 
 CHAINS = (8, 32, 128)  # nodes of a call
 LITERALS = (1024, 4096)  # bytes
+ALONE = "calls, one at a time"
 CLIENTS = 4
 BURST = 8
 LEAST = 2  # rounds through all workloads
@@ -35,11 +36,8 @@ class DoneWork(NamedTuple):
 
 
 class CalibrationWorkload(NamedTuple):
-    """handed: whether its gangs are computed by other threads than those that enqueue them."""
-
     name: str
     run: Made
-    handed: bool = False
 
 
 class Rig:
@@ -87,7 +85,7 @@ def chained(one: Any, length: int) -> Any:
 
 
 def workloads(rig: Rig) -> Iterator[CalibrationWorkload]:
-    yield CalibrationWorkload("calls, one at a time", partial(waited, rig.step, rig.first))
+    yield CalibrationWorkload(ALONE, partial(waited, rig.step, rig.first))
     for nbytes in LITERALS:
         name = f"calls with a literal of {nbytes} B, one at a time"
         yield CalibrationWorkload(name, partial(waited, rig.step, rig.literal(nbytes), again=True))
@@ -105,14 +103,12 @@ def workloads(rig: Rig) -> Iterator[CalibrationWorkload]:
         )
     if rig.product is not None:
         chain, matrices = chained(rig.product, CHAINS[1]), rig.matrices
+        yield CalibrationWorkload("products, one at a time", partial(waited, rig.product, matrices))
         yield CalibrationWorkload(
-            "products, one at a time", partial(waited, rig.product, matrices), handed=True
-        )
-        yield CalibrationWorkload(
-            "a stream of products", partial(streamed, rig.product, matrices, many=BURST), handed=True
+            "a stream of products", partial(streamed, rig.product, matrices, many=BURST)
         )
         name = f"a stream of calls of {CHAINS[1]} products"
-        yield CalibrationWorkload(name, partial(streamed, chain, matrices, many=2), handed=True)
+        yield CalibrationWorkload(name, partial(streamed, chain, matrices, many=2))
     yield CalibrationWorkload(f"{CLIENTS} clients, a stream each", partial(clients, rig, each=BURST))
     yield CalibrationWorkload(f"{CLIENTS} clients, a call each at a time", partial(clients, rig, each=1))
 
@@ -174,8 +170,7 @@ def samples(
         for workload, times in chosen:
             watch.begin()
             done = workload.run(times)
-            counts = {"calls": done.calls, "literals": done.literals * rig.hosts, "hosts": rig.hosts}
-            counts["handed"] = int(workload.handed)
+            counts = {"calls": done.calls, "literals": done.literals * rig.hosts}
             found.append(watch.end(f"{workload.name}; {rig.hosts} hosts", **counts))
         say(f"  turn {turn + 1} of {repeats}")
     return found

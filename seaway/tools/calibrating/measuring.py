@@ -90,7 +90,7 @@ def calibrate(
     ]  # fmt: skip
     draft = Calibration(
         platform, hosts, devices_per_host, number, Config().fanout, _machine(platform, number), tuple(made),
-        (), speed.value,
+        (),
     )  # fmt: skip
     made += _of_ends(draft, found.hops)
     made += _of_stalls(draft._replace(figures=tuple(made)), found, effort.played)

@@ -7,7 +7,7 @@ messages and gangs to the samples.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -54,7 +54,7 @@ class Rig:
             self.step: Any = sw.synthetic("step", devices=home, duration="1us")
         else:
             self.step = sw.pmap(step, AXIS, devices=home)
-        self.chains = {length: chained(self.step, length) for length in CHAINS}
+        self.chains = {length: chained([self.step] * length) for length in CHAINS}
         self.product: Any = None if platform == "timed" else sw.pmap(product, AXIS, devices=home)
         self.matrices: Any = np.ones((devices, ROWS, ROWS), np.float32)
 
@@ -72,15 +72,19 @@ def step(x: Any) -> Any:
     return x - lax.pmean(x, AXIS) + 1
 
 
-def chained(one: Any, length: int) -> Any:
+def chained(works: Sequence[Any]) -> Any:
+    """A program that calls these one after the other; a single computation stays as it is."""
     import seaway as sw
 
+    if len(works) == 1:
+        return works[0]
+
     def chain(x: Any) -> Any:
-        for _ in range(length):
-            x = one(x)
+        for work in works:
+            x = work(x)
         return x
 
-    chain.__name__ = f"chain{length}"
+    chain.__name__ = f"chain{len(works)}"
     return sw.program(chain)
 
 
@@ -102,7 +106,7 @@ def workloads(rig: Rig) -> Iterator[CalibrationWorkload]:
             f"a stream of calls of {length} nodes", partial(streamed, chain, rig.first, many=2)
         )
     if rig.product is not None:
-        chain, matrices = chained(rig.product, CHAINS[1]), rig.matrices
+        chain, matrices = chained([rig.product] * CHAINS[1]), rig.matrices
         yield CalibrationWorkload("products, one at a time", partial(waited, rig.product, matrices))
         yield CalibrationWorkload(
             "a stream of products", partial(streamed, rig.product, matrices, many=BURST)

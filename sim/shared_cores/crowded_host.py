@@ -23,7 +23,7 @@ from .cores import COMPLETE, CONTENTS, ENQUEUE, PASS_ON, PREPARE, READ, REPORTS,
 
 if TYPE_CHECKING:
     from ..hosts import Context
-    from .machines import SharedMachines
+    from .core_sharing import SharedMachines
 
 THREADS: dict[Any, int] = {m.Ordered: READ, DATA: CONTENTS, e.Finished: COMPLETE}
 

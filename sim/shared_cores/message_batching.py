@@ -6,7 +6,7 @@ This follows the real backend (`backend/node/send_queue`), with the same rule (c
 goes at once, and messages of the pause behind it go together. Chunks of contents go the same way, between the messages
 about them. Ends of gangs are batched alike (`backend/agent`).
 
-Neighbours: `machines` says which processes do this; `cores` hands out the turns.
+Neighbours: `core_sharing` says which processes do this; `cores` hands out the turns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .cores import COMPLETE, SEND, Cores
 
 if TYPE_CHECKING:
     from ..hosts import Context, Process
-    from .machines import SharedMachines
+    from .core_sharing import SharedMachines
 
 
 class Wires:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import statistics
-import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -16,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import seaway as sw
-from experiments.bench.prediction import freezing, parts, prediction
+from experiments.bench.prediction import freezing, prediction
 from experiments.bench.prediction.alone import Round, keys_of, of_rounds
 from experiments.bench.prediction.cases import (
     CHAINS,
@@ -33,7 +31,6 @@ from experiments.bench.prediction.cases import (
 )
 from experiments.bench.prediction.explain import explained
 from experiments.bench.prediction.measuring import Spell, together, used
-from experiments.bench.prediction.parts import PARTS, without, worth
 from experiments.bench.prediction.playing import Failed, Played, cluster_of, real
 from experiments.bench.prediction.programs import (
     Taken,
@@ -47,7 +44,6 @@ from experiments.bench.prediction.programs import (
 from experiments.bench.prediction.table import Row, distribution, rows_of, save, spread_of, summary
 from experiments.bench.prediction.watching import DOWN, UP, simulated_watch, since
 
-COSTS = ("complete", "complete_more")
 SEEDS = st.integers(0, 2**32)
 
 
@@ -443,32 +439,6 @@ def test_the_speed_of_the_machine_is_that_of_the_calibration_where_its_note_says
     assert freezing.speed_of(file) == 3_250_000
     file.write_text(CLUSTER)
     assert freezing.speed_of(file) > 0  # now
-
-
-# --- the model's parts ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_a_cluster_without_a_part_is_another_that_can_be_simulated(part: str) -> None:
-    table = tomllib.loads(CLUSTER.replace("python = true", "python = true\ndevices = true"))
-    table["profile"]["costs"] = {cost: 1000 * at for at, cost in enumerate(COSTS, start=5)}
-    before = copy.deepcopy(table)
-    changed = without(part, table)
-    assert table == before
-    assert changed != before
-    with sw.simulate(changed, hosts=2, progress=False) as session:
-        step = sw.synthetic("step", devices=sw.slice(devices=2), duration="1ms", collective=False)
-        step(1.0).block_until_ready()
-        assert session.now() > 0.001
-
-
-def test_a_part_is_worth_the_error_that_predictions_have_without_it() -> None:
-    with_it = [a_row(0.1), a_row(-0.2, quantity="hop"), a_row(0.3, quantity="share")]
-    without_it = [a_row(0.5), a_row(-0.4, quantity="hop")]
-    found = worth("wake", with_it, without_it)
-    assert (found.errors, found.without) == ([0.1, -0.2], [0.5, -0.4])
-    figures = parts.shown([found]).splitlines()[-1].split()
-    assert figures[:5] == ["wake", "2", "15.0%", "45.0%", "+30.0"]
 
 
 # --- for real ---------------------------------------------------------------------------------------------

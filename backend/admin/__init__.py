@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from . import health, metrics
 from .children import ROOT, Child, Children, become, end_with_parent
-from .cpu_times import cpu_of, sleeps_of, threads_of
+from .cpu_times import cpu_of, threads_of
 from .health import HEALTH
 from .measured_durations import durations
 from .supervising import Supervisor
@@ -31,6 +31,5 @@ __all__ = [
     "fetched",
     "health",
     "metrics",
-    "sleeps_of",
     "threads_of",
 ]

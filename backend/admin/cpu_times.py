@@ -22,15 +22,6 @@ def threads_of(pid: int) -> dict[int, tuple[str, int]]:
     return found
 
 
-def sleeps_of(pid: int, thread: int) -> int:
-    """How often a thread has gone to sleep because it had nothing to do, which is also how often it woke up."""
-    for line in Path(f"/proc/{pid}/task/{thread}/status").read_text().splitlines():
-        key, _, value = line.partition(":")
-        if key == "voluntary_ctxt_switches":
-            return int(value)
-    raise OSError(f"Linux does not say how often thread {thread} of process {pid} has slept")
-
-
 def cpu_of(pid: int) -> int:
     """CPU time of a process with all its threads, including ended ones. The clock's number is computed from the pid
     (clock_getcpuclockid(3))."""

@@ -12,11 +12,12 @@ from . import jitter
 from .clock import LATE, SimClock
 from .errors import Stuck, Unannounced
 from .jitter import Ints, Noise, each_below, keys
-from .threads import HELD, Order, SimThread, ThreadPort
+from .threads import HELD, CoreShare, Order, SimThread, ThreadPort
 
 __all__ = [
     "HELD",
     "LATE",
+    "CoreShare",
     "Ints",
     "Noise",
     "Order",

@@ -30,8 +30,6 @@ class CoreShare(Protocol):
 
     def give_back(self, at: int) -> None: ...
 
-    def let_go(self) -> None: ...
-
 
 class Swarm:
     """Announced arrivals in order of time, with their sources."""
@@ -139,8 +137,6 @@ class SimThread:
         free = now if what is NOTHING else self._serve(what, now)
         if self._share is not None:
             self._share.give_back(max(free, now))
-            if free == HELD:
-                self._share.let_go()
         if free != HELD:
             self._go_on_at(free)
 

@@ -41,7 +41,6 @@ class Kernel(msgspec.Struct, frozen=True):
     temp: int = 0  # bytes of scratch memory on each device
     flops: float = 0.0  # on each device; 0: unknown
     hbm_bytes: float = 0.0
-    cores: float = 1.0  # cores that it keeps busy, where a device computes on its host's cores
     # where a device computes on its host's cores: the enqueuing thread computes it, and enqueues nothing meanwhile
     inline: bool = False
     source: str = "stated"  # "tpu-compiler", "roofline", "stated", "recorded"

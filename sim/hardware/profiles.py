@@ -41,20 +41,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     transfer_chunk: int  # a host: a chunk of contents
     # The next costs are for Python processes that share few cores (`shared_machines`); such processes batch what they
     # send to one another (`sim.hosts.message_batching`).
-    send_more: int = -1  # each further message of a batch; -1: as much as the first
-    receive_more: int = -1
     complete_more: int = -1  # each further gang whose end is noticed together with another's
     transfer_byte_ps: int = 0  # each byte of a chunk, beside `transfer_chunk`
     transfer_end: int = 0  # a host: either end of a transfer, beyond its bytes and its messages
     literal: int = 0  # a host: making contents that came with a call or from elsewhere into a buffer
-    wake: int = 0  # a process that was idle begins to work
-    hand: int = 0  # a host whose device computes on its cores: handing a gang to the thread that computes it
-    meet: int = 0  # a host whose device computes on its cores: waiting for peers in a gang, and being woken
     stall: int = 0  # another process on the machine holds such a thread up for this long ...
     stall_every: int = 0  # ... once in this much of its working time; 0: never
-    # after a batch, nothing more is written to that peer for this long for each message in it ...
-    gather: int = 0
-    gather_most: int = 0  # ... but never longer than this
     note: str = ""
     fitted: dict[str, str] = {}  # cost -> the number to which it was fitted
     sources: dict[str, str] = {}  # cost -> where it comes from, for all costs
@@ -76,15 +68,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
             lines.append(f"  {key:16}{shown:>8}{unit:6}{why}")
         return "\n".join(lines)
 
-    def of_several(self, cost: Literal["send", "receive", "complete"], number: int) -> int:
-        """What `number` messages or gangs cost that are handled together."""
-        first, more = getattr(self, cost), getattr(self, f"{cost}_more")
-        return int(first + (number - 1) * (first if more < 0 else more))
-
-    def further(self, cost: Literal["send", "receive"]) -> int:
-        """What one more message in a batch costs."""
-        more: int = getattr(self, f"{cost}_more")
-        return more if more >= 0 else int(getattr(self, cost))
+    def completing(self, number: int) -> int:
+        """What `number` gangs cost whose ends are noticed together."""
+        more = self.complete if self.complete_more < 0 else self.complete_more
+        return self.complete + (number - 1) * more
 
     def chunk(self, nbytes: int) -> int:
         """What a chunk of contents costs at either end. Python processes send it as a message, like any other."""
@@ -111,9 +98,10 @@ HEAD = ("name", "fanout", "status", "note")
 COSTS = tuple(
     field.name for field in msgspec.structs.fields(Profile) if field.name not in (*HEAD, "fitted", "sources")
 )
-OPTIONAL = ("send_more", "receive_more", "complete_more", "transfer_byte_ps", "transfer_end", "literal", "wake",
-            "hand", "meet", "stall", "stall_every", "gather", "gather_most")  # fmt: skip
-PAUSES = ("gather", "gather_most", "stall", "stall_every")
+OPTIONAL = ("complete_more", "transfer_byte_ps", "transfer_end", "literal", "stall", "stall_every")
+# costs that calibrations had until November 2026
+RETIRED = ("send_more", "receive_more", "wake", "hand", "meet", "gather", "gather_most")
+PAUSES = ("stall", "stall_every")
 
 
 def profile(what: str | Path) -> Profile:
@@ -145,6 +133,11 @@ def _read(label: str, table: Table, source: str) -> Profile:
     costs, fitted = dict(base), dict(base["fitted"])
     sources = dict(base["sources"])
     given = subtable(label, table, "costs")
+    if old := [key for key in RETIRED if key in given]:
+        raise Impossible(
+            f"{label} [costs] has {', '.join(old)}, which the simulator no longer charges: an earlier `seaway "
+            "calibrate` wrote it, and its other costs mean less without them; measure again"
+        )
     known_keys(f"{label} [costs]", given, COSTS)
     for key, value in given.items():
         unit = "number" if key.endswith("_ps") else "time"

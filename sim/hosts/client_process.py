@@ -21,9 +21,7 @@ from core.protocol import messages as m
 from core.protocol import peers
 
 from ..engine import SimThread
-from ..network import CONTROLLER
-from .cores import CALL, LATER, READ, Share
-from .message_batching import Together
+from ..network import CONTROLLER, Together
 from .processes import DATA, Process
 
 if TYPE_CHECKING:
@@ -48,16 +46,13 @@ class SimClient(Process):
         self.weight = weight
         self.on_effect: Callable[[e.Command], None] = lambda effect: None
         self._free_at = 0  # when its Python thread is free
-        cores = sim.machines.of_client(name)
         sim.machines.named(self.name, name)
-        share = None if cores is None else cores.share(self, READ)
+        share = sim.machines.share(self)
         self._lane = SimThread(sim.clock, self.serve, share)
         self._wire = SimThread(
             sim.clock, lambda came, now: self.take_all(came[0], came[1].messages, now), share
         )
-        self._turn: ThreadTurn | None = None
-        if cores is not None and sim.profile.client_call:
-            self._turn = ThreadTurn(self, cores.share(self, CALL))
+        self._turn = sim.machines.turn(self)
 
     @property
     def number(self) -> int:
@@ -129,8 +124,8 @@ class SimClient(Process):
             match effect:
                 case e.Send(peers=to, message=message):
                     for peer in to:
-                        if peer == CONTROLLER and sim.wires.carries(self.name, peer):
-                            sim.wires.put(self, peer, message, at)
+                        if peer == CONTROLLER and sim.machines.carries(self.name, peer):
+                            sim.machines.put(self, peer, message, at)
                         elif peer == CONTROLLER:
                             nbytes = sim.weights.of(message)
                             sim.network.send(self.name, CONTROLLER, message, nbytes, at)
@@ -141,58 +136,3 @@ class SimClient(Process):
                 case _:
                     self.on_effect(effect)
         return at
-
-
-class ThreadTurn:
-    """Where cores are short: the next call of a client's Python thread, which has a core for as long as it takes."""
-
-    def __init__(self, client: SimClient, share: Share) -> None:
-        self._client, self._share = client, share
-        self._begun = -1  # when it got its core; -1: it waits for one
-        self._calls = 0
-        self.under_way = False
-        self._due = False  # its time has been paid, and the user has not made the call yet
-        self._holds = False  # the thread has made a call, and still holds its Python interpreter
-        self.come = client.sim.env.event()
-
-    def begin(self) -> None:
-        if not self.under_way and not self._due:
-            self.under_way, self._begun = True, -1
-            self.come = self._client.sim.env.event()
-            self._calls += 1
-            if self._holds and self._share.may_go_on():
-                self._holds = False
-                self._have_core()
-            else:
-                self._share.ask((0, self._calls), self._have_core)
-
-    @property
-    def soonest(self) -> int:
-        """When the call is due, or a lower bound while the thread waits for a core."""
-        sim = self._client.sim
-        if not self.under_way:
-            return sim.now
-        return (self._begun if self._begun >= 0 else sim.now) + sim.profile.client_call
-
-    def _have_core(self) -> None:
-        sim = self._client.sim
-        self._begun = sim.now
-        sim.clock.at(sim.now + sim.profile.client_call, self._is_due)
-
-    def _is_due(self) -> None:
-        if self._share.process is None or not self._client.alive:
-            self._share.give_back(self._client.sim.now)
-        self.under_way, self._due = False, True
-        self.come.succeed()
-
-    def take(self) -> None:
-        """Marks the call as made. A thread that calls again at once keeps its Python interpreter in between."""
-        if self._due and self._share.process is not None and self._client.alive:
-            self._holds = True
-            self._client.sim.clock.at(self._client.sim.now, self._let_go, priority=LATER)
-        self._due = False
-
-    def _let_go(self) -> None:
-        if self._holds or not self.under_way:
-            self._holds = False
-            self._share.give_back(self._client.sim.now)

@@ -19,11 +19,10 @@ from ..hardware import Profile
 from ..network import Cargo, Network, Weights
 
 if TYPE_CHECKING:
-    from .computing import Takes
-    from .cores import SharedMachines
-    from .device_queues import Fabric
-    from .message_batching import Wires
-    from .processes import ControllerProcess, HostProcess
+    from ..engine import CoreShare
+    from .client_process import SimClient
+    from .device_queues import Fabric, Takes
+    from .processes import ControllerProcess, HostProcess, Process
     from .worlds import SimWorlds
 
 
@@ -54,6 +53,34 @@ class Hangups(Protocol):
     def close(self, name: int, reason: str) -> None: ...
 
     def stopped(self, process: HostProcess, reason: str) -> None: ...
+
+
+class ClientTurn(Protocol):
+    """The next call of a client's Python thread, which may have to wait for a core."""
+
+    under_way: bool
+    come: simpy.Event  # when the call is due
+
+    @property
+    def soonest(self) -> int: ...
+
+    def begin(self) -> None: ...
+
+    def take(self) -> None: ...
+
+
+class Machines(Protocol):
+    """The machines of processes whose threads may have to wait for a core (`sim.shared_cores`)."""
+
+    def named(self, client: int, name: str) -> None: ...
+
+    def share(self, owner: Process) -> CoreShare | None: ...
+
+    def turn(self, client: SimClient) -> ClientTurn | None: ...
+
+    def carries(self, one: int, other: int) -> bool: ...
+
+    def put(self, owner: Process, to: int, message: Any, at: int) -> None: ...
 
 
 class Context(Protocol):
@@ -88,13 +115,11 @@ class Context(Protocol):
     @property
     def trace(self) -> Trace: ...
     @property
-    def machines(self) -> SharedMachines: ...
+    def machines(self) -> Machines: ...
     @property
     def fabric(self) -> Fabric: ...
     @property
     def worlds(self) -> SimWorlds: ...
-    @property
-    def wires(self) -> Wires: ...
     @property
     def trouble(self) -> Hangups: ...
     @property

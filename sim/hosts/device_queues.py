@@ -6,20 +6,41 @@ once.
 
 If two gangs each head a queue in which the other waits, both wait for ever, as on real devices. A gang takes
 its kernel's time on these devices, times the factor of its slowest host; values are not computed here. Devices that
-compute on their hosts' cores (`computing`) take as long as they have to wait for cores, too.
+compute on their hosts' cores (`OnCores`) take as long as they have to wait for cores, too.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
 
 from core.model import Cluster, Gang, Plan, device_spans, spans
 from core.protocol import Blame, Event, Finished, Launch
 from core.record import PLACEHOLDER, Trace
 
 from ..engine import SimClock
-from .computing import Computing, Takes
+
+
+class Takes(NamedTuple):
+    """What a gang takes.
+
+    own: nanoseconds that each device computes. links: nanoseconds that it waits for links. inline: whether the thread
+    that enqueues the gang computes it.
+    """
+
+    own: int
+    links: int
+    inline: bool = False
+
+
+class OnCores(Protocol):
+    """Runs gangs on cores of hosts (`sim.shared_cores.computing`)."""
+
+    def here(self, host: int) -> bool: ...
+
+    def run(self, devices: Mapping[int, int], takes: Takes, then: Callable[[], None]) -> None: ...
+
 
 Price = Callable[[Plan, Gang, int], Takes]  # (plan, gang, seq)
 Sizes = Callable[[Plan, Gang, int], tuple[int, ...]]  # row counts of an irregular gang's outputs
@@ -68,7 +89,7 @@ class Fabric:
 
     def __init__(
         self, clock: SimClock, cluster: Cluster, trace: Trace, price: Price, sizes: Sizes,
-        tell: Callable[[int, Event], None], computing: Computing | None = None,
+        tell: Callable[[int, Event], None], computing: OnCores | None = None,
     ) -> None:  # fmt: skip
         self._computing = computing  # None: devices do not use their hosts' cores
         self._clock, self._cluster, self._trace = clock, cluster, trace

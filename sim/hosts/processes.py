@@ -23,10 +23,8 @@ from core.protocol import Chunk, Grant, Landed, Offer, Spoilt, peers
 from core.protocol import effects as e
 from core.protocol import messages as m
 
-from ..engine import Order, SimThread
-from ..network import CONTROLLER, is_quiet
-from .cores import READ, Share, rank
-from .message_batching import Together
+from ..engine import CoreShare, Order, SimThread
+from ..network import CONTROLLER, Together, is_quiet, rank
 
 if TYPE_CHECKING:
     from .context import Context
@@ -85,7 +83,7 @@ class Process:
     def send(self, to: int, message: Any, at: int) -> int:
         """Writes a message; returns when it is written. Each report is a message of its own, written by the pool."""
         sim = self.sim
-        if sim.wires.carries(self.name, to):
+        if sim.machines.carries(self.name, to):
             return self._batch(to, message, at)
         if isinstance(message, m.Reports):
             for report in message.reports:
@@ -108,7 +106,7 @@ class Process:
                 if not loud:
                     return at
                 message = m.Reports(message.island, message.epoch, message.tree, loud)
-        self.sim.wires.put(self, to, message, at)
+        self.sim.machines.put(self, to, message, at)
         return at
 
     def say(self, to: int, report: m.Reports, at: int, cost: int) -> None:
@@ -129,8 +127,7 @@ class Process:
 class ControllerProcess(Process):
     def __init__(self, sim: Context, machine: Controller) -> None:
         super().__init__(sim, CONTROLLER, machine)
-        cores = sim.machines.controller
-        share = None if cores is None else cores.share(self, READ)
+        share = sim.machines.share(self)
         self.lane = SimThread(sim.clock, self.serve, share)
         self._wire = SimThread(
             sim.clock, lambda came, now: self.take_all(came[0], came[1].messages, now), share
@@ -274,7 +271,7 @@ class HostProcess(Process):
             lane = self._lanes[kind, source] = SimThread(self.sim.clock, self.serve, self.share(kind))
         return lane
 
-    def share(self, kind: Any) -> Share | None:
+    def share(self, kind: Any) -> CoreShare | None:
         """The share of the machine's cores for the thread that does this work; None: a core is always free."""
         return None
 

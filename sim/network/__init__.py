@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from .bulk import CARRIED_BYTES, Cargo, Roads, number_of
 from .message_sizes import Weights, is_quiet, moves_nothing
-from .network import CONTROLLER, Network, about, link_of, report_number
+from .network import CONTROLLER, Network, Together, about, link_of, rank, report_number
 from .sparse_exchange import even_rows
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Cargo",
     "Network",
     "Roads",
+    "Together",
     "Weights",
     "about",
     "even_rows",
@@ -26,5 +27,6 @@ __all__ = [
     "link_of",
     "moves_nothing",
     "number_of",
+    "rank",
     "report_number",
 ]

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from core.protocol import Grant, Landed
 from core.protocol import messages as m
 
@@ -51,6 +53,19 @@ def _drawn_for(message: Any, number: int) -> int:
         return message.number
     transfer = getattr(message, "transfer", -1)
     return number if transfer < 0 else _WORDS + 2 * transfer + isinstance(message, Landed)
+
+
+def rank(name: int) -> int:
+    """The order of peers at the same nanosecond: hosts first, by number; then the controller and clients."""
+    return name if name >= 0 else (1 << 40) - name
+
+
+class Together(msgspec.Struct, frozen=True):
+    """Several messages as one message on the network."""
+
+    messages: tuple[Any, ...]
+    nbytes: int  # without contents
+    contents: int
 
 
 class SimLink:

@@ -22,7 +22,7 @@ from core.client import Limits
 from core.controller import Config, Controller
 from core.fanout import fanout_for
 from core.host import Host
-from core.model import Cluster, Gang, Layout, Plan, shard_bytes, spans
+from core.model import Cluster, Gang, Layout, Plan, shard_bytes
 from core.protocol import Chunk, peers
 from core.protocol import effects as e
 from core.protocol import messages as m
@@ -35,21 +35,14 @@ from ..engine import jitter as chance
 from ..hardware import Kernel, Profile, Setup, kernel_time
 from ..hosts import (
     CARRIED,
-    Computing,
     ControllerProcess,
-    CoreStalls,
-    CrowdedHost,
     Fabric,
     HostProcess,
     RareTimes,
-    SharedMachines,
     SimClient,
     SimWorlds,
     Takes,
-    Together,
-    Wires,
     is_client,
-    rounds,
 )
 from ..network import (
     CARRIED_BYTES,
@@ -57,12 +50,14 @@ from ..network import (
     Cargo,
     Network,
     Roads,
+    Together,
     Weights,
     even_rows,
     moves_nothing,
     number_of,
     report_number,
 )
+from ..shared_cores import SharedMachines
 from .boot import boot
 from .fault_injection import FaultInjection
 from .faults import Fault, divided
@@ -107,14 +102,11 @@ class Simulation:
         jitter = self.noise.latency + dcn.jitter
         self.network = Network(self.clock, dcn.latency, byte_ps, jitter, seed, self._arrive)
         self.cargo = Cargo(self.clock, self.cluster, self._roads(), self._arrive, self.trace)
-        stalls = CoreStalls(profile.stall_every, profile.stall, seed) if profile.stall_every else None
-        self.machines = SharedMachines(setup, self.clock, profile.wake, stalls)
-        on_cores = self.machines.computing
+        self.machines = SharedMachines(self, setup)
         self.fabric = Fabric(
             self.clock, self.cluster, self.trace, self.prices, self._sizes, self.tell_host,
-            Computing(self.clock, on_cores, self.process, profile.meet) if on_cores else None,
+            self.machines.computing,
         )  # fmt: skip
-        self.wires = Wires(self)
         self.trouble = FaultInjection(self)
         self.worlds = SimWorlds(self.clock, self.cluster, self.times.join, self._tell_at_once)
         self.config = config or Config(fanout=fanout_of(profile, setup.cluster))
@@ -170,8 +162,7 @@ class Simulation:
             pool=self.pool,
             chunk=self.chunk,
         )
-        cores = self.machines.of_host(host)
-        return HostProcess(self, host, machine) if cores is None else CrowdedHost(self, host, machine, cores)
+        return self.machines.host(host, machine)
 
     # --- time -----------------------------------------------------------------------------------------------
 
@@ -298,7 +289,7 @@ class Simulation:
     def taking_wire(self, wire: Together) -> int:
         """Host time to receive a batch of messages."""
         profile = self.profile
-        cost = profile.of_several("receive", len(wire.messages))
+        cost = len(wire.messages) * profile.receive
         cost += wire.nbytes * profile.receive_byte_ps // 1000
         return cost + wire.contents * profile.transfer_byte_ps // 1000
 
@@ -327,13 +318,8 @@ class Simulation:
         chip = self.setup.chips[island.index]
         own = sum(kernel.duration for kernel in known)
         links = sum(kernel_time(kernel, gang.place, island, chip) for kernel in known) - own
-        cores = max((kernel.cores for kernel in known), default=1.0)
-        members = spans.count(island.hosts_of(gang.place))
         inline = any(kernel.inline for kernel in known)
-        going = [kernel for kernel in known if rounds(kernel, members)]
-        turns = sum(rounds(kernel, members) for kernel in going)
-        meets = sum(one.count for kernel in going for one in kernel.collectives)
-        return Takes(own, links, cores, turns, meets, inline)
+        return Takes(own, links, inline)
 
     def by_host(self, sender: int, receiver: int) -> bool:
         """Whether contents between these processes go through the hosts' CPUs, and not over a torus."""
@@ -350,7 +336,7 @@ class Simulation:
         elif sender == receiver and not isinstance(message, CARRIED):
             self._arrive(receiver, sender, self.network.count(sender, receiver), message)
         elif self._on_wire(sender, receiver):
-            self.wires.put(self.process(sender), receiver, message, at)
+            self.machines.put(self.process(sender), receiver, message, at)
         elif isinstance(message, CARRIED):
             nbytes = getattr(message, "nbytes", CARRIED_BYTES)
             dear = sender >= 0 and self.by_host(sender, receiver)
@@ -368,7 +354,7 @@ class Simulation:
         return (
             sender != receiver
             and not self.cargo.by_torus(sender, receiver)
-            and self.wires.carries(sender, receiver)
+            and self.machines.carries(sender, receiver)
         )
 
     def _write(self, sender: int, order: Order, cost: int, send: Callable[[int], None]) -> None:

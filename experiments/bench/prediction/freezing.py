@@ -60,18 +60,25 @@ def calibrations(
 ) -> dict[Platform, Path]:
     files = by_platform(given, platforms)
     for platform in platforms:
+        path = calibrated(platform, folder)
         if platform not in files:
-            files[platform] = _calibrated(platform, folder, quick, say)
+            _calibrate(platform, path, quick, say)
+        elif not (path.exists() and path.samefile(files[platform])):
+            path.write_bytes(files[platform].read_bytes())
+        files[platform] = path
     return files
 
 
-def _calibrated(platform: Platform, folder: Path, quick: bool, say: Say) -> Path:
+def _calibrate(platform: Platform, path: Path, quick: bool, say: Say) -> None:
     from seaway.tools.calibrating import calibrate
 
     say(f"calibrating {platform} devices on {CALIBRATED} hosts")
-    path = folder / f"calibration-{platform}.toml"
     calibrate(platform=platform, hosts=CALIBRATED, devices_per_host=1, quick=quick, say=say).save(path)
-    return path
+
+
+def calibrated(platform: Platform, folder: Path) -> Path:
+    """Where `--out` keeps the calibrated cluster."""
+    return folder / f"calibration-{platform}.toml"
 
 
 def speed_of(path: Path) -> float:

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from seaway.tools.calibrating import chained
+
 from .cases import Case
-from .programs import Alone, Call, alone_ns, chained, computation, content, name_of
+from .programs import Alone, Call, alone_ns, computation, content, name_of
 
 LEAST = 3  # calls of a measurement, however long they take
 WARM = 3

@@ -2,8 +2,8 @@
 
 `real(case, ...)` and `simulated(case, ..., file)` start the same process, which opens one session or the other and
 gives it to the same function. A real case is measured several times, while only the process that tracks the machine's
-speed runs beside it. A simulated case may be run at such a speed. A process that is not done in time is ended with its
-children, and reported.
+speed runs beside it. A simulated case may be run at such a speed, or without a part of the model (`parts`). A process
+that is not done in time is ended with its children, and reported.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from ..frame import processes
 from .cases import Case
 from .freezing import speed_of
 from .measuring import Values, from_trace, gangs_so_far, measured
+from .parts import without
 from .programs import Alone, at_speed, hop_ns
 from .watching import real_watch, simulated_watch, since
 
@@ -40,7 +41,8 @@ SILENT = "it says nothing"
 
 class Asked(msgspec.Struct, frozen=True):
     """A request to the process. file: a calibrated cluster to simulate; "": run for real. spell: seconds of a
-    measurement. reference: nanoseconds of the speed reference to simulate at; 0: the speed at calibration."""
+    measurement. reference: nanoseconds of the speed reference to simulate at; 0: the speed at calibration. part: the
+    part of the model to leave out."""
 
     case: Case
     alone: Alone
@@ -48,6 +50,7 @@ class Asked(msgspec.Struct, frozen=True):
     repeats: int
     spell: float
     reference: float = 0.0
+    part: str = ""
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -73,10 +76,10 @@ def real(case: Case, alone: Alone, repeats: int, spell: float, bound: float) -> 
 
 
 def simulated(
-    case: Case, alone: Alone, file: Path, spell: float, bound: float, reference: float = 0.0
+    case: Case, alone: Alone, file: Path, spell: float, bound: float, reference: float = 0.0, part: str = ""
 ) -> Played | Failed:
     """Simulate the case once, since the same arguments give the same run."""
-    return _played(Asked(case, alone, str(file), 1, spell, reference), bound)
+    return _played(Asked(case, alone, str(file), 1, spell, reference, part), bound)
 
 
 def _played(asked: Asked, bound: float) -> Played | Failed:
@@ -152,9 +155,12 @@ def _opened(asked: Asked) -> Any:
     case = asked.case
     policy = SHARING if case.kind == "clients" else "fifo"
     if asked.file:
+        table = cluster_of(Path(asked.file), case, then(asked))
+        if asked.part:
+            table = without(asked.part, table)
         return sw.simulate(
-            cluster_of(Path(asked.file), case, then(asked)),
-            profile=_profile(asked),
+            table,
+            profile=_profile(table, asked),
             hosts=case.hosts,
             policy=policy,
             dispatch=case.dispatch,
@@ -163,15 +169,13 @@ def _opened(asked: Asked) -> Any:
     return sw.local(case.hosts, platform=case.platform, policy=policy, dispatch=case.dispatch)
 
 
-def cluster_of(file: Path, case: Case, alone: Alone) -> str | dict[str, Any]:
+def cluster_of(file: Path, case: Case, alone: Alone) -> dict[str, Any]:
     """The file's cluster, with the latency of sums over all hosts replaced by that measured alone on as many hosts.
 
     The calibration measured sums on fewer hosts only.
     """
-    sums = [work for work in case.works if work.op == "reduce" and case.hosts > 1]
-    if not sums:
-        return str(file)
     table = tomllib.loads(file.read_text(encoding="utf-8"))
+    sums = [work for work in case.works if work.op == "reduce" and case.hosts > 1]
     fused = case.chain if case.kind == "Fused" else 1
     for work in sums:
         kind = table["island"][0]["kind"]
@@ -186,9 +190,9 @@ def then(asked: Asked) -> Alone:
     return at_speed(asked.alone, asked.reference) if asked.reference else asked.alone
 
 
-def _profile(asked: Asked) -> Profile:
-    """The file's profile, at the requested speed."""
-    found = setups.load(asked.file).profile
+def _profile(table: dict[str, Any], asked: Asked) -> Profile:
+    """The cluster's profile, at the requested speed."""
+    found = setups.load(table).profile
     assert found is not None
     return found.slower(asked.reference / speed_of(Path(asked.file))) if asked.reference else found
 

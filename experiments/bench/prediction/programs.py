@@ -6,13 +6,14 @@ devices the cost is exact. For CPU devices it was measured alone, by `alone`, be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from seaway.tools.calibrating import product
 from sim.hardware import Collective, Kernel
 
 from .cases import Work
@@ -67,11 +68,7 @@ def at_speed(alone: Alone, reference: float) -> Alone:
 
 def operation(work: Work) -> Call:
     """The JAX function for one device."""
-    return _multiply if work.op == "matmul" else _reduce
-
-
-def _multiply(x: Any) -> Any:
-    return x @ x / x.shape[0]
+    return product if work.op == "matmul" else _reduce
 
 
 def _reduce(x: Any) -> Any:
@@ -114,7 +111,7 @@ def kernel(work: Work, devices: int, alone: Alone, times: int) -> Kernel:
     taken, name = taken_by(work, devices, alone, times), name_of(work, times)
     if work.op != "reduce" or devices == 1:
         lasts = alone_ns(work, devices, alone, times)
-        return Kernel(name, max(1, lasts), cores=max(1.0, taken.cores), inline=taken.inline)
+        return Kernel(name, max(1, lasts), inline=taken.inline)
     own = own_ns(taken)
     first = max(own, own_ns(taken_by(work, devices, alone, 1)))
     moved = Collective("all-reduce", 4, count=times, hidden=own)
@@ -149,20 +146,3 @@ def content(work: Work, devices: int) -> Any:
         return np.float32(0)
     rows = work.size if work.op == "matmul" else 0
     return np.ones((devices, rows, rows), np.float32) if rows else np.zeros(devices, np.float32)
-
-
-def chained(works: Sequence[Any]) -> Call:
-    """A program that calls these one after the other; a single computation stays as it is."""
-    import seaway as sw
-
-    if len(works) == 1:
-        alone: Call = works[0]
-        return alone
-
-    def chain(x: Any) -> Any:
-        for work in works:
-            x = work(x)
-        return x
-
-    made: Call = sw.program(chain)
-    return made

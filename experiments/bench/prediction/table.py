@@ -1,7 +1,7 @@
 """The results of `prediction`: rows with errors, their distribution, files and a picture.
 
 A row is one quantity of one case: predicted, measured (the median of repeats) and the signed error. It also has the
-prediction for the machine's speed during each repeat, and its error. Rows whose repeats differ by more than `NOISY` are
+prediction for the machine's speed during the repeats, and its error. Rows whose repeats differ by more than `NOISY` are
 listed separately, since they cannot judge a model. Only the measurements decide which rows these are.
 """
 
@@ -25,7 +25,7 @@ TIME, RATE, PART = "time", "rate", "part"
 
 class Row(msgspec.Struct, frozen=True):
     """speed: the reference's time during the runs, as a multiple of that at calibration. predicted, error: for the
-    speed at calibration. then, off: for the speed of each repeat; medians. spread: see `spread_of`."""
+    speed at calibration. then, off: for the speed during the repeats. spread: see `spread_of`."""
 
     number: int
     platform: str
@@ -47,28 +47,26 @@ class Row(msgspec.Struct, frozen=True):
 
 def rows_of(
     case: Case, predicted: Mapping[str, float], measured: Sequence[Mapping[str, float]],
-    thens: Sequence[Mapping[str, float]], references: Sequence[float], speed: float,
+    then: Mapping[str, float], references: Sequence[float], speed: float,
 ) -> tuple[list[Row], list[str]]:  # fmt: skip
     """(rows, quantities that cannot be compared since one side lacks them or is 0).
 
-    references: the reference's time in each measurement. thens: predictions for these. speed: its time at calibration.
+    references: the reference's time in each measurement. then: the prediction for their median. speed: the reference's
+    time at calibration.
     """
     names = list(dict.fromkeys([*predicted, *(name for values in measured for name in values)]))
     found, without = [], []
     for name in names:
         values = [each.get(name, 0.0) for each in measured]
-        then = [each.get(name, 0.0) for each in thens]
-        foretold = predicted.get(name, 0.0)
-        if not min(foretold, *values, *then) > 0:
+        foretold, again = predicted.get(name, 0.0), then.get(name, 0.0)
+        if not min(foretold, again, *values) > 0:
             without.append(name)
             continue
         middle = statistics.median(values)
-        ratios = [one / value for one, value in zip(then, values, strict=True)]
-        ratio = statistics.median(ratios)
         found.append(
             Row(
                 case.number, case.platform, case.kind, case.title, name, foretold, middle, foretold / middle - 1,
-                statistics.median(references) / speed, statistics.median(then), ratio - 1,
+                statistics.median(references) / speed, again, again / middle - 1,
                 spread_of(name, values, references),
             )
         )  # fmt: skip

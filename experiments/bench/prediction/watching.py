@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from core.protocol import CONTROLLER, is_client
-from sim.hosts import THREADS, SharedMachines
 from sim.network import Network
+from sim.shared_cores import SharedMachines
 
 from ..frame.cpu import ThreadCpu
 
@@ -48,15 +48,13 @@ def real_watch(session: Any) -> Callable[[], Seen]:
 
 def simulated_watch(session: Any, hosts: int) -> Callable[[], Seen]:
     simulation = session.simulation
-    return lambda: Seen(charged(simulation.machines, hosts), carried(simulation.network, hosts))
+    return lambda: Seen(charged(simulation.machines), carried(simulation.network, hosts))
 
 
-def charged(machines: SharedMachines, hosts: int) -> Counter[str]:
+def charged(machines: SharedMachines) -> Counter[str]:
     found: Counter[str] = Counter()
-    everybody = [machines.controller, *(machines.of_host(host) for host in range(hosts))]
-    for cores in dict.fromkeys(cores for cores in everybody if cores is not None):
-        for (process, thread), ns in cores.spent.items():
-            found[f"{who(process)} {THREADS[thread]}"] += ns
+    for (process, thread), ns in machines.spent().items():
+        found[f"{who(process)} {thread}"] += ns
     return found
 
 

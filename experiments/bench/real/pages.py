@@ -80,7 +80,7 @@ def computed(session: Any) -> Iterator[tuple[str, Took]]:
     home, watch = sw.slice(devices=HOSTS), Watch(session)
     for name, work, shape in works():
         x = sw.put(np.ones((HOSTS, *shape), np.float32), devices=home)
-        call = chained(sw.pmap(work, "device", devices=home), CHAIN)
+        call = chained([sw.pmap(work, "device", devices=home)] * CHAIN)
         streamed(call, x, 2, many=AHEAD)
         watch.begin()
         streamed(call, x, TIMES, many=AHEAD)

@@ -127,7 +127,7 @@ def seaway_rates(
         every = sw.slice(devices=hosts * devices)
         one = sw.pmap(step, AXIS, devices=every)
         first = np.zeros(hosts * devices, np.float32)
-        kinds = (("OpByOp", one, 1), ("Chained", chained(one, CHAIN), CHAIN),
+        kinds = (("OpByOp", one, 1), ("Chained", chained([one] * CHAIN), CHAIN),
                  ("Fused", sw.pmap(fused, AXIS, devices=every), CHAIN))  # fmt: skip
         driver: Any = session.driver
         watched = ThreadCpu(driver.loop_thread, {child.name: child.pid for child in driver.agents})

@@ -42,7 +42,7 @@ def calls_of(duration: str, chain: int) -> Callable[[Any], Any]:
     import seaway as sw
 
     step = sw.synthetic("step", devices=sw.slice(devices=HOSTS), duration=duration, allreduce="4B")
-    made: Callable[[Any], Any] = step if chain == 1 else chained(step, chain)
+    made: Callable[[Any], Any] = step if chain == 1 else chained([step] * chain)
     return made
 
 

@@ -2,11 +2,12 @@
 
 Sessions of `sw.local` run workloads; CPU times and counts go in, and a cluster file for the simulator comes out.
 
-machine     cores, and a reference piece of Python    watching   CPU time by thread, and counts of messages and gangs
-workloads   the calls that are run                    costs      the model's costs, fitted to CPU times and counts
-pace        the machine's speed during measurements   stalls     how often threads are held up, and for how long
-wire        gRPC messages between two processes       transfers, devices   contents between hosts; computations
-fitting     least squares from counts to costs        calibration          the result, as a table and a cluster file
+measuring       sessions, and what is made of them        calibration   the result, as a table and a cluster file
+workloads       the calls that are run                    watching      CPU time by thread, and counts of messages
+costs           costs, fitted to CPU times and counts     fitting       least squares
+transfer_costs  contents between hosts                    device_costs  computations
+stall_costs     how often threads are held up             pace          the machine's speed during measurements
+this_machine    its cores, and a piece of Python by which its speed is told
 """
 
 from .calibration import Calibration, Figure

@@ -41,8 +41,8 @@ class Figure(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """All results. speed: nanoseconds of the reference (`pace`). missing: texts that name figures that could not be
-    measured, and the values that the simulator uses instead."""
+    """All results. missing: texts that name figures that could not be measured, and the values that the simulator uses
+    instead."""
 
     platform: str
     hosts: int
@@ -52,7 +52,6 @@ class Calibration(NamedTuple):
     machine: str  # the processor, the date and the software
     figures: tuple[Figure, ...]
     missing: tuple[str, ...]
-    speed: float
 
     @property
     def warnings(self) -> list[str]:

@@ -1,27 +1,21 @@
 """Fits the model's costs to samples: CPU times by group of threads and counts go in, nanoseconds by cost come out.
 
 A cost may be paid in several threads: a note is received in the connections' loop and wakes the user's thread. Such a
-cost is the sum of what is found in each. `send`, `receive` and `wake` are the same for all processes, and are fitted to
-rows of all. If no row tells two costs apart, their time is divided evenly (`fitting`), and `sources` says so.
+cost is the sum of what is found in each. `send` and `receive` are the same for all processes, and are fitted to rows
+of all. If no row tells two costs apart, their time is divided evenly (`fitting`), and `sources` says so.
 
 The counts come from the controller's node (`backend.node.traffic`), which writes to all hosts:
 
-    send, receive              gRPC messages; for a host, the other way round
-    send_more, receive_more    further parcels in them; all parcels between clients and controller, in one process
-    wake                       how often the connections' loop has slept, as Linux counts it: a message that comes
-                               while the loop is working costs far less
+    send, receive              messages, also those that travel together; for a host, the other way round
     step, relay_step           steps ordered; steps written to hosts
     complete, complete_more    groups of ends of gangs that a host reports together; further gangs in them
     enqueue                    gangs, on each host
-    hand                       gangs that are computed by another thread than the one that enqueues them
-    meet                       gangs over several hosts, which wait for each other in them
     client_call, client_note   calls; notes from the controller to clients
     literal                    contents that travel in a call, on each host
 """
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -32,23 +26,18 @@ from .watching import WatchSample
 WHERE = {
     "client_call": "the user's thread, by call",
     "client_note": "the connections' loop and the user's thread, by note",
-    "send": "all processes, by gRPC message",
-    "send_more": "by further parcel of a message, and by parcel between clients and controller",
-    "receive": "all processes, by gRPC message",
-    "receive_more": "by further parcel of a message, and by parcel between clients and controller",
-    "wake": "all processes, each time that the connections' loop woke up; with gRPC's thread that wakes it",
+    "send": "all processes, by message",
+    "receive": "all processes, by message",
     "step": "the controller, by step ordered; with what is heard of it",
     "relay_step": "hosts, by step read",
     "enqueue": "hosts' enqueueing threads, by gang; with what JAX computes in them",
-    "hand": "hosts' threads that enqueue and that wait for gangs, by gang that other threads compute; beyond others",
-    "meet": "hosts' threads that enqueue and compute, by gang over several hosts; less a sum in a loop",
     "literal": "all processes, by contents that came with a call, and host",
     "complete": "hosts, by group of ends; with what wakes their threads",
     "complete_more": "hosts, by further gang of a group",
 }
 TIMED = {"enqueue": "hosts, by gang: timed devices, which have no thread of their own"}
-CALLER, USER, HOST, ENQUEUE, DEVICE = "caller", "user", "host", "enqueue", "device"
-SHARED = ("send", "send_more", "receive", "receive_more", "wake")
+CALLER, USER, HOST, ENQUEUE = "caller", "user", "host", "enqueue"
+SHARED = ("send", "receive")
 
 
 class FittedCosts(NamedTuple):
@@ -58,62 +47,32 @@ class FittedCosts(NamedTuple):
     missed: dict[str, float]
     rows: int
 
-    def less(self, name: str, part: FittedCost) -> FittedCosts:
-        """These costs with `part` subtracted from the one called `name`."""
-        whole = self.costs.get(name)
-        if whole is None:
-            return self
-        rest = max(0.0, whole.value - part.value)
-        wide = math.hypot(whole.value * whole.spread, part.value * part.spread)
-        return self._replace(
-            costs=self.costs | {name: FittedCost(rest, wide / rest if rest else 0.0, whole.like)}
-        )
-
 
 def counted(group: str, sample: WatchSample, timed: bool) -> Counts:
     """How often each cost occurred in this group of threads."""
     said = sample.counts
-    more_out = said["parcels_out"] - said["frames_out"]
-    more_in = said["parcels_in"] - said["frames_in"]
-    near = said["near_out"] + said["near_in"]
+    near = said["near_out"] + said["near_in"]  # between clients and controller, which are one process
     literal = {"literal": said["literals"]}
     if group == CALLER:
         return literal | {
             "client_call": said["calls"],
             "client_note": said["notes"],
-            "receive_more": said["near_out"],
+            "receive": said["near_out"],
         }
     if group == USER:
         return {
-            "send": said["frames_out"], "send_more": more_out + near,
-            "receive": said["frames_in"], "receive_more": more_in + near,
-            "step": said["said"], "client_note": said["notes"], "wake": said["wakes_user"], **literal,
+            "send": said["parcels_out"] + near, "receive": said["parcels_in"] + near,
+            "step": said["said"], "client_note": said["notes"], **literal,
         }  # fmt: skip
     if group == HOST:  # includes the thread that waits for gangs, which does little
         found = {
-            "receive": said["frames_out"], "receive_more": more_out,
-            "send": said["frames_in"], "send_more": more_in,
-            "relay_step": said["steps"], "wake": said["wakes_host"], **literal,
+            "receive": said["parcels_out"], "send": said["parcels_in"], "relay_step": said["steps"], **literal,
             "complete": said["groups"], "complete_more": said["ends"] - said["groups"],
         }  # fmt: skip
-        return found | ({"enqueue": said["ends"]} if timed else {"hand": handed(sample)})
+        return found | ({"enqueue": said["ends"]} if timed else {})
     if group == ENQUEUE:
-        return {
-            "enqueue": said["ends"], "complete": said["groups"], "hand": handed(sample), "meet": meetings(sample),
-            **literal,
-        }  # fmt: skip
-    if group == DEVICE:
-        return {"meet": meetings(sample)}
+        return {"enqueue": said["ends"], "complete": said["groups"], **literal}
     raise ValueError(group)
-
-
-def handed(sample: WatchSample) -> float:
-    return sample.counts["ends"] if sample.counts["handed"] else 0
-
-
-def meetings(sample: WatchSample) -> float:
-    """Gangs over several hosts. Those that the enqueueing thread computes itself are sums over all hosts."""
-    return sample.counts["ends"] - handed(sample) if sample.counts["hosts"] > 1 else 0
 
 
 def rows_of(samples: Sequence[WatchSample], timed: bool) -> list[tuple[str, FitRow]]:
@@ -121,7 +80,7 @@ def rows_of(samples: Sequence[WatchSample], timed: bool) -> list[tuple[str, FitR
 
     A cost that is not shared belongs to its group: "complete" of the enqueueing thread is not that of the loop.
     """
-    groups = (CALLER, USER, HOST) if timed else (CALLER, USER, HOST, ENQUEUE, DEVICE)
+    groups = (CALLER, USER, HOST) if timed else (CALLER, USER, HOST, ENQUEUE)
     usual: dict[tuple[str, str], list[float]] = {}
     for sample in samples:
         for group in groups:
@@ -148,7 +107,7 @@ def costs_of(samples: Sequence[WatchSample], timed: bool) -> FittedCosts:
     rows = rows_of(samples, timed)
     together: list[Fit] = []
     missed: dict[str, float] = {}
-    for groups in ((CALLER, USER, HOST), (ENQUEUE,), (DEVICE,)):
+    for groups in ((CALLER, USER, HOST), (ENQUEUE,)):
         chosen = [row for group, row in rows if group in groups]
         if chosen:
             found = fit(chosen)

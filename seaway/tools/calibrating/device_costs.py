@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .fitting import FittedCost, FittedLine, line, middle
-from .watching import Watch, WatchSample
 
 AXIS = "device"
 MATRICES, QUICK_MATRICES = (256, 512, 1024), (256,)
@@ -24,7 +23,6 @@ SUMS, QUICK_SUMS = (1, 1 << 14, 1 << 18), (1, 1 << 16)
 AIM = 0.06  # seconds that the rounds of a call should take
 FEW = 4
 MOST = 4096
-LOOPED = 128
 
 
 class Timed(NamedTuple):
@@ -36,17 +34,16 @@ class Timed(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """flops, bytes: per second and device. sums: nanoseconds of a sum over devices by its bytes; None for one device.
-    looped: samples with few and with many of the smallest sums in a loop, alternating (`looped_cpu`)."""
+    """flops, bytes: per second and device. sums: nanoseconds of a sum over devices by its bytes; None for one
+    device."""
 
     flops: FittedCost
     bytes: FittedCost
     sums: FittedLine | None
-    looped: tuple[WatchSample, ...]
     times: tuple[Timed, ...]
 
 
-def measured(session: Any, devices: int, repeats: int, quick: bool) -> Reached:
+def measured(devices: int, repeats: int, quick: bool) -> Reached:
     """Run all measurements in an open session."""
     products = [
         Timed("product of two float32 matrices", size, rounds(product, (size, size), devices, repeats))
@@ -66,7 +63,6 @@ def measured(session: Any, devices: int, repeats: int, quick: bool) -> Reached:
         rate(2 * best.size**3, best.time),
         rate(3 * 4 * wide.size, wide.time),
         line([(4 * one.size, one.time.value) for one in summed]) if summed else None,
-        tuple(loops(session, devices, repeats)) if summed else (),
         (*products, *added, *summed),
     )
 
@@ -110,34 +106,6 @@ def rounds(work: Callable[[Any], Any], shape: Sequence[int], devices: int, repea
         base = statistics.median(_once(short, x) for _ in range(2))
         found.append(max(0.0, (_once(long, x) - base) / many))
     return middle([1e9 * each for each in found])
-
-
-def loops(session: Any, devices: int, repeats: int) -> Iterator[WatchSample]:
-    """Samples of the smallest sum, once in a loop and many times in a loop, alternating."""
-    import seaway as sw
-
-    home = sw.slice(devices=devices)
-    x = sw.put(np.ones((devices, 1), np.float32), devices=home)
-    watch, hosts = Watch(session), len(session.driver.agents)
-    calls = {many: looped(over_all, many, home) for many in (1, 1 + LOOPED)}
-    for call in calls.values():
-        _took(call, x)
-    for _ in range(repeats):
-        for many, call in calls.items():
-            watch.begin()
-            for _ in range(FEW):
-                _once(call, x)
-            yield watch.end("looped", sums=FEW * many, hosts=hosts)
-
-
-def looped_cpu(samples: Sequence[WatchSample]) -> FittedCost:
-    """CPU nanoseconds on each host for one more sum in the loop, in the threads that compute and enqueue."""
-    found = []
-    for few, many in zip(samples[::2], samples[1::2], strict=True):
-        spent = [each.cpu["enqueue"] + each.cpu["device"] for each in (few, many)]
-        sums = (many.counts["sums"] - few.counts["sums"]) * many.counts["hosts"]
-        found.append(max(0.0, (spent[1] - spent[0]) / sums))
-    return middle(found)
 
 
 def looped(work: Callable[[Any], Any], many: int, home: Any) -> Any:

@@ -20,30 +20,26 @@ from core.controller import Config
 from core.transfer import CHUNK
 
 from . import device_costs as devices
-from . import stall_costs, this_machine, transfer_costs, wire, workloads
+from . import stall_costs, this_machine, transfer_costs, workloads
 from .calibration import LIKE, Calibration, Figure, figures
 from .costs import FittedCosts, costs_of, sources
 from .fitting import FittedCost, middle
-from .pace import paced, steady
+from .pace import paced
 from .watching import WatchSample
 
 Say = Callable[[str], object]
 GANG = "device, a gang"
-QUEUE = "backend.node.send_queue"
-MODEL = ("client_call", "client_note", "receive", "receive_more", "send", "send_more", "step", "relay_step",
-         "enqueue", "wake", "literal", "complete", "complete_more", "hand", "meet")  # fmt: skip
-
-COMPUTED = ("hand", "meet")  # costs that only devices that compute have
+MODEL = ("client_call", "client_note", "receive", "send", "step", "relay_step", "enqueue", "literal", "complete",
+         "complete_more")  # fmt: skip
 
 
 class Effort(NamedTuple):
     """How much is run. repeats, seconds: of each workload. bound: seconds after which a session's workloads are not
-    repeated. batches: of rounds on the wire. moves: transfers of each of `sizes`."""
+    repeated. moves: transfers of each of `sizes`."""
 
     repeats: int
     seconds: float
     bound: float
-    batches: int
     moves: int
     sizes: tuple[int, ...]
     waiting: float  # seconds of calls that are waited for
@@ -51,17 +47,17 @@ class Effort(NamedTuple):
 
 
 MANY = {"timed": 6, "cpu": 4}  # hosts of the largest session; on "cpu" each is a process
-FULL = Effort(4, 0.2, 20.0, 12, 3, transfer_costs.SIZES, 3.0, 400)
-QUICK = Effort(2, 0.04, 4.0, 4, 2, transfer_costs.QUICK, 0.5, 100)
+FULL = Effort(4, 0.2, 20.0, 3, transfer_costs.SIZES, 3.0, 400)
+QUICK = Effort(2, 0.04, 4.0, 2, transfer_costs.QUICK, 0.5, 100)
 
 
 class Measurements(NamedTuple):
-    """Measurements of the sessions. reached: None if devices do not compute. hops: empty for one host. waited: calls
-    that were waited for one by one."""
+    """Measurements of the sessions. reached: None if devices do not compute. hops: empty for one host. waited:
+    nanoseconds of calls that were waited for one by one."""
 
     samples: list[WatchSample]
     hops: list[transfer_costs.Hop]
-    waited: list[stall_costs.Waited]
+    waited: list[float]
     reached: devices.Reached | None
 
 
@@ -80,33 +76,21 @@ def calibrate(
     number, known = this_machine.cores()
     with TemporaryDirectory(prefix="seaway-") as folder, paced(Path(folder)) as pace:
         found = _sessions(platform, hosts, devices_per_host, quick, effort, say)
-        say("two processes and a gRPC stream")
-        rounds, pauses = wire.measured(effort.batches), wire.pauses(5 * effort.batches)
         speed = pace.all()
-        found = found._replace(
-            samples=steady(found.samples, pace),
-            hops=steady(found.hops, pace),
-            waited=steady(found.waited, pace),
-        )
-        looped = steady(found.reached.looped, pace) if found.reached is not None else []
-        line = wire.wire_of(steady(rounds, pace))
     costs = costs_of(found.samples, platform == "timed")
-    if looped:
-        costs = costs.less("meet", devices.looped_cpu(looped))
     made = [
         Figure("speed", speed.value, "ns", speed.spread, "CPU of a fixed piece of Python, all the while"),
         Figure("cores", number, "", 0.0, known, "machine.cores"),
         *_host_memory(),
         *_of_costs(costs, platform == "timed"),
         *_of_gangs(found.samples),
-        *_of_wire(line, pauses),
         *_of_transfers(found.hops, costs),
-        *_of_copies(this_machine.copied()),
+        *_of_network(this_machine.copied()),
         *_of_devices(found.reached, hosts, devices_per_host),
     ]  # fmt: skip
     draft = Calibration(
         platform, hosts, devices_per_host, number, Config().fanout, _machine(platform, number), tuple(made),
-        (), speed.value,
+        (),
     )  # fmt: skip
     made += _of_ends(draft, found.hops)
     made += _of_stalls(draft._replace(figures=tuple(made)), found, effort.played)
@@ -129,7 +113,7 @@ def _sessions(platform: str, hosts: int, each: int, quick: bool, effort: Effort,
         waited = stall_costs.calls(rig, effort.waiting)
         if platform != "timed":
             say("devices: products, sums, sums over all of them")
-            reached = devices.measured(session, hosts * each, 2 if quick else 3, quick)
+            reached = devices.measured(hosts * each, 2 if quick else 3, quick)
     for other in () if quick else others(platform, hosts):
         with sw.local(hosts=other, **options) as session:
             samples += _samples(workloads.Rig(session, platform, other, each), effort, say)
@@ -195,7 +179,7 @@ def _of_costs(costs: FittedCosts, timed: bool) -> list[Figure]:
 
 def _of_gangs(samples: Sequence[WatchSample]) -> list[Figure]:
     """CPU time of threads that compute. It is the computation's own time, not a cost of the host."""
-    sums = [sample for sample in samples if not sample.counts["handed"]]
+    sums = [sample for sample in samples if sample.name.startswith(workloads.ALONE)]
     each = [sample.cpu["device"] / sample.counts["ends"] for sample in sums if sample.cpu["device"]]
     if not each:
         return []
@@ -209,29 +193,6 @@ def _of_gangs(samples: Sequence[WatchSample]) -> list[Figure]:
             "CPU of a host's threads that compute: a scalar sum",
         )
     ]
-
-
-def _of_wire(found: wire.WireCosts, pauses: dict[str, FittedCost]) -> list[Figure]:
-    how = "measured: a gRPC message between two processes"
-    rest = "what is left of a round's time without both ends' CPU, halved"
-    none = ""
-    if not found.latency.value:
-        none = (
-            f"; nothing is, or less than {found.doubt / 1000:.0f} us: threads of both work at the same time"
-        )
-    asked = {"gather": "1 ms", "gather_most": "4 ms"}
-    return [
-        *figures("costs", "ps/B", [
-            ("send_byte_ps", 1000 * found.send.slope, found.send.spread, f"{how}: CPU of its sender, by byte"),
-            ("receive_byte_ps", 1000 * found.receive.slope, found.receive.spread, f"{how}: CPU of its taker, by byte"),
-        ]),
-        *figures("costs", "ns", [
-            (key, cost.value, cost.spread, f"measured: how long a pause of {asked[key]} of {QUEUE} really lasts")
-            for key, cost in pauses.items()
-        ]),
-        *figures("dcn", "ns", [("latency", found.latency.value, found.latency.spread, f"{how}: {rest}{none}")]),
-        Figure("bare message", found.message.value, "ns", found.message.spread, f"{how}: CPU of both ends, one way"),
-    ]  # fmt: skip
 
 
 def _of_stalls(draft: Calibration, found: Measurements, count: int) -> list[Figure]:
@@ -277,10 +238,14 @@ def _of_transfers(hops: Sequence[transfer_costs.Hop], costs: FittedCosts) -> lis
     return made
 
 
-def _of_copies(copied: FittedCost) -> list[Figure]:
-    """Bandwidth between processes of one machine: there is no wire, so contents are copied in memory."""
+def _of_network(copied: FittedCost) -> list[Figure]:
+    """Processes of one machine have no wire between them: contents are copied in memory."""
     how = "measured: bytes copied in memory; between processes of one machine is no other wire"
-    return figures("dcn", "B/s", [("bandwidth", 1e9 / copied.value, copied.spread, how)])
+    none = "assumed: between processes of one machine a message takes the CPU of both its ends, and nothing beside it"
+    return [
+        *figures("dcn", "ns", [("latency", 0, 0.0, none)]),
+        *figures("dcn", "B/s", [("bandwidth", 1e9 / copied.value, copied.spread, how)]),
+    ]
 
 
 def _of_ends(draft: Calibration, hops: Sequence[transfer_costs.Hop]) -> list[Figure]:
@@ -346,7 +311,7 @@ def _missing(made: Sequence[Figure], platform: str, hosts: int, found: Measureme
     costs = [
         key
         for key in (*MODEL, "transfer_chunk", "transfer_byte_ps", "transfer_end", "stall", "stall_every")
-        if f"costs.{key}" not in have and not (key in COMPUTED and platform == "timed")
+        if f"costs.{key}" not in have
     ]
     if costs:
         words.append(f"{', '.join(costs)} (profile 'seaway' holds)")

@@ -5,7 +5,7 @@
         pace.between(begun, ended)         mean nanoseconds of the reference between these moments
 
 A core that shares its hardware with another tenant's thread is nearly half as fast, for a second or for minutes, and no
-counter shows it. `measuring` uses this to convert all samples to one speed; `experiments.bench` prints a run's speed.
+counter shows it. `measuring` keeps the speed that its costs hold for; `experiments.bench` predicts for a run's speed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Protocol, Self, TypeVar
+from typing import NamedTuple
 
 from backend.admin import Children, end_with_parent
 from backend.process_title import show_as
@@ -101,24 +101,6 @@ def mean(beats: Sequence[PaceBeat]) -> float:
         by_core.setdefault(beat.core, []).append(1 / beat.took)
     speeds = [sum(each) / len(each) for each in by_core.values()]
     return len(speeds) / sum(speeds)
-
-
-class PaceSpent(Protocol):
-    """A measurement that can be scaled. `span`: when it was made, in monotonic nanoseconds."""
-
-    @property
-    def span(self) -> tuple[int, int]: ...
-
-    def scaled(self, by: float) -> Self: ...
-
-
-Thing = TypeVar("Thing", bound=PaceSpent)
-
-
-def steady(things: Sequence[Thing], pace: Pace) -> list[Thing]:
-    """The measurements scaled as if the machine had always had its mean speed."""
-    usual = pace.all().value
-    return [thing.scaled(usual / pace.between(*thing.span)) for thing in things]
 
 
 @contextmanager

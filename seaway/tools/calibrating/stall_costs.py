@@ -32,16 +32,6 @@ LENGTHS = (100_000, 200_000, 400_000, 800_000, 1_600_000)  # nanoseconds
 PARTS = (0.01, 0.025, 0.05, 0.1)  # of a thread's time
 
 
-class Waited(NamedTuple):
-    """The nanoseconds of a call that was waited for. span: when, in monotonic nanoseconds."""
-
-    took: float
-    span: tuple[int, int]
-
-    def scaled(self, by: float) -> Waited:
-        return self._replace(took=self.took * by)
-
-
 class StallCosts(NamedTuple):
     """each: mean nanoseconds of a stall. every: mean nanoseconds of work from one stall to the next."""
 
@@ -59,8 +49,8 @@ ALL = (NONE, *(StallCosts(each, round(each / part)) for each, part in product(LE
 Shape = tuple[float, ...]
 
 
-def calls(rig: Rig, seconds: float) -> list[Waited]:
-    """Make and wait for calls one by one, for some seconds."""
+def calls(rig: Rig, seconds: float) -> list[float]:
+    """Make and wait for calls one by one, for some seconds. Returns nanoseconds of each."""
     x: Any = rig.first
     for _ in range(WARM):
         x = rig.step(x).block_until_ready()
@@ -69,16 +59,15 @@ def calls(rig: Rig, seconds: float) -> list[Waited]:
     while time.monotonic() < until:
         begun = time.monotonic_ns()
         x = rig.step(x).block_until_ready()
-        ended = time.monotonic_ns()
-        found.append(Waited(float(ended - begun), (begun, ended)))
+        found.append(float(time.monotonic_ns() - begun))
     return found
 
 
 def found_in(
-    waited: Sequence[Waited], played: Mapping[StallCosts, Shape], draws: int = DRAWS
+    waited: Sequence[float], played: Mapping[StallCosts, Shape], draws: int = DRAWS
 ) -> FoundStalls | None:
     """The stalls that make simulated calls most like these. Spreads come from resampled calls."""
-    took = np.array([each.took for each in waited])
+    took = np.array(waited)
     if len(took) < LEAST:
         return None
     best = nearest(shape(took), played)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sim.hardware import load
-from sim.hosts import Cores
+from sim.shared_cores import SharedMachines
 
 from .fitting import FittedCost, FittedLine, line, middle
 from .watching import Watch
@@ -28,15 +28,11 @@ MOST = 256 * MB  # bytes that a call moves at most
 
 
 class Hop(NamedTuple):
-    """A hop's nanoseconds by the clock, and of all hosts' CPU. span: when, in monotonic nanoseconds."""
+    """A hop's nanoseconds by the clock, and of all hosts' CPU."""
 
     nbytes: int
     wall: float
     cpu: float
-    span: tuple[int, int] = (0, 0)
-
-    def scaled(self, by: float) -> Hop:
-        return self._replace(wall=self.wall * by, cpu=self.cpu * by)
 
 
 class TransferCosts(NamedTuple):
@@ -71,7 +67,7 @@ def hops(session: Any, devices: int, sizes: Sequence[int], repeats: int) -> list
             sample = watch.end(f"{size} bytes", calls=calls)
             made = many * calls
             hosts_cpu = sum(sample.cpu.values()) - sample.cpu["caller"] - sample.cpu["user"]
-            found.append(Hop(rows * devices, sample.wall / made, hosts_cpu / made, sample.span))
+            found.append(Hop(rows * devices, sample.wall / made, hosts_cpu / made))
         del x, work
     for home in homes:
         session.release(home)
@@ -109,14 +105,14 @@ def simulated(table: dict[str, Any], devices: int) -> float:
         x = sw.put(np.zeros((devices, max(1, SIZES[0] // devices)), np.uint8), devices=homes[0])
         work = to_and_fro(homes[0], homes[1], HOPS)
         work(x).block_until_ready()
-        cores: Cores = session.driver.simulation.machines.controller  # type: ignore[attr-defined]
-        before = _of_hosts(cores.spent)
+        machines: SharedMachines = session.driver.simulation.machines  # type: ignore[attr-defined]
+        before = _of_hosts(machines.spent())
         for _ in range(AGAIN):
             work(x).block_until_ready()
-        return (_of_hosts(cores.spent) - before) / (AGAIN * HOPS)
+        return (_of_hosts(machines.spent()) - before) / (AGAIN * HOPS)
 
 
-def _of_hosts(spent: Mapping[tuple[int, int], int]) -> int:
+def _of_hosts(spent: Mapping[tuple[int, str], int]) -> int:
     return sum(some for (name, _), some in spent.items() if name >= 0)
 
 

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from typing import Any, NamedTuple
 
-from backend.admin import cpu_of, sleeps_of, threads_of
+from backend.admin import cpu_of, threads_of
 
 GROUPS = ("caller", "user", "host", "enqueue", "completions", "device")
 STILL = 0.02  # seconds without traffic after which all messages have been sent
@@ -23,16 +23,12 @@ MOST = 2.0  # seconds to wait for that
 
 
 class WatchSample(NamedTuple):
-    """Clock nanoseconds, CPU nanoseconds by group, and counts of one workload. span: monotonic nanoseconds."""
+    """Clock nanoseconds, CPU nanoseconds by group, and counts of one workload."""
 
     name: str
     wall: float
     cpu: dict[str, float]
     counts: dict[str, float]
-    span: tuple[int, int] = (0, 0)
-
-    def scaled(self, by: float) -> WatchSample:
-        return self._replace(cpu={group: spent * by for group, spent in self.cpu.items()})
 
 
 class Watch:
@@ -45,13 +41,11 @@ class Watch:
         self._driver = session.driver
         self._hosts: Counter[str] = Counter()
         self._traffic: dict[str, int] = {}
-        self._woken: dict[str, int] = {}
         self._mine = self._process = self._wall = 0
 
     def begin(self) -> None:
         self.still()
         self._traffic, self._hosts = self._node.traffic.counts(), self._of_hosts()
-        self._woken = self._wakes()
         self._process, self._mine, self._wall = (
             cpu_of(os.getpid()),
             time.thread_time_ns(),
@@ -65,14 +59,13 @@ class Watch:
         ours = cpu_of(os.getpid()) - self._process
         looked = time.thread_time_ns() - self._mine
         hosts = self._of_hosts()
-        traffic, woken = self._node.traffic.counts(), self._wakes()
+        traffic = self._node.traffic.counts()
         cpu = {"caller": caller, "user": ours - looked}
         cpu |= {group: hosts[group] - self._hosts[group] for group in GROUPS[2:]}
         found = {key: float(value - self._traffic[key]) for key, value in traffic.items()}
-        found |= {key: float(value - self._woken[key]) for key, value in woken.items()}
         found |= {key: float(value) for key, value in counts.items()}
         spent = {group: float(nanoseconds) for group, nanoseconds in cpu.items()}
-        return WatchSample(name, float(ended - self._wall), spent, found, (self._wall, ended))
+        return WatchSample(name, float(ended - self._wall), spent, found)
 
     def still(self) -> None:
         """Wait until no more messages are sent. Heartbeats do not count."""
@@ -93,14 +86,6 @@ class Watch:
     def _said(self) -> tuple[int, int, int]:
         traffic = self._node.traffic
         return traffic.parcels_out, traffic.ends, traffic.near_out
-
-    def _wakes(self) -> dict[str, int]:
-        """How often the connections' loops woke up. gRPC's threads wake together with them."""
-        agents = sum(sleeps_of(child.pid, child.pid) for child in self._driver.agents)
-        return {
-            "wakes_user": sleeps_of(os.getpid(), self._driver.loop_thread.native_id),
-            "wakes_host": agents,
-        }
 
     def _of_hosts(self) -> Counter[str]:
         found: Counter[str] = Counter()

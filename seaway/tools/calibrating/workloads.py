@@ -7,7 +7,7 @@ messages and gangs to the samples.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from .watching import Watch, WatchSample
 
 CHAINS = (8, 32, 128)  # nodes of a call
 LITERALS = (1024, 4096)  # bytes
+ALONE = "calls, one at a time"
 CLIENTS = 4
 BURST = 8
 LEAST = 2  # rounds through all workloads
@@ -35,11 +36,8 @@ class DoneWork(NamedTuple):
 
 
 class CalibrationWorkload(NamedTuple):
-    """handed: whether its gangs are computed by other threads than those that enqueue them."""
-
     name: str
     run: Made
-    handed: bool = False
 
 
 class Rig:
@@ -56,7 +54,7 @@ class Rig:
             self.step: Any = sw.synthetic("step", devices=home, duration="1us")
         else:
             self.step = sw.pmap(step, AXIS, devices=home)
-        self.chains = {length: chained(self.step, length) for length in CHAINS}
+        self.chains = {length: chained([self.step] * length) for length in CHAINS}
         self.product: Any = None if platform == "timed" else sw.pmap(product, AXIS, devices=home)
         self.matrices: Any = np.ones((devices, ROWS, ROWS), np.float32)
 
@@ -74,20 +72,24 @@ def step(x: Any) -> Any:
     return x - lax.pmean(x, AXIS) + 1
 
 
-def chained(one: Any, length: int) -> Any:
+def chained(works: Sequence[Any]) -> Any:
+    """A program that calls these one after the other; a single computation stays as it is."""
     import seaway as sw
 
+    if len(works) == 1:
+        return works[0]
+
     def chain(x: Any) -> Any:
-        for _ in range(length):
-            x = one(x)
+        for work in works:
+            x = work(x)
         return x
 
-    chain.__name__ = f"chain{length}"
+    chain.__name__ = f"chain{len(works)}"
     return sw.program(chain)
 
 
 def workloads(rig: Rig) -> Iterator[CalibrationWorkload]:
-    yield CalibrationWorkload("calls, one at a time", partial(waited, rig.step, rig.first))
+    yield CalibrationWorkload(ALONE, partial(waited, rig.step, rig.first))
     for nbytes in LITERALS:
         name = f"calls with a literal of {nbytes} B, one at a time"
         yield CalibrationWorkload(name, partial(waited, rig.step, rig.literal(nbytes), again=True))
@@ -104,15 +106,13 @@ def workloads(rig: Rig) -> Iterator[CalibrationWorkload]:
             f"a stream of calls of {length} nodes", partial(streamed, chain, rig.first, many=2)
         )
     if rig.product is not None:
-        chain, matrices = chained(rig.product, CHAINS[1]), rig.matrices
+        chain, matrices = chained([rig.product] * CHAINS[1]), rig.matrices
+        yield CalibrationWorkload("products, one at a time", partial(waited, rig.product, matrices))
         yield CalibrationWorkload(
-            "products, one at a time", partial(waited, rig.product, matrices), handed=True
-        )
-        yield CalibrationWorkload(
-            "a stream of products", partial(streamed, rig.product, matrices, many=BURST), handed=True
+            "a stream of products", partial(streamed, rig.product, matrices, many=BURST)
         )
         name = f"a stream of calls of {CHAINS[1]} products"
-        yield CalibrationWorkload(name, partial(streamed, chain, matrices, many=2), handed=True)
+        yield CalibrationWorkload(name, partial(streamed, chain, matrices, many=2))
     yield CalibrationWorkload(f"{CLIENTS} clients, a stream each", partial(clients, rig, each=BURST))
     yield CalibrationWorkload(f"{CLIENTS} clients, a call each at a time", partial(clients, rig, each=1))
 
@@ -174,8 +174,7 @@ def samples(
         for workload, times in chosen:
             watch.begin()
             done = workload.run(times)
-            counts = {"calls": done.calls, "literals": done.literals * rig.hosts, "hosts": rig.hosts}
-            counts["handed"] = int(workload.handed)
+            counts = {"calls": done.calls, "literals": done.literals * rig.hosts}
             found.append(watch.end(f"{workload.name}; {rig.hosts} hosts", **counts))
         say(f"  turn {turn + 1} of {repeats}")
     return found

@@ -100,6 +100,10 @@ def test_a_users_own_profile_can_be_read(tmp_path: Path) -> None:
         ("like = 'paper'\n[costs]\nsend = '5 MB'", "`send` cannot be '5 MB'; write '1.5 us'"),
         ("like = 'paper'\n[costs]\nsend = { source = 'x' }", "`send` has no `value`"),
         ("like = 'paper'\n[costs]\nsend = { value = 3, why = 'x' }", "has no key 'why'"),
+        (
+            "like = 'seaway'\n[costs]\nwake = '1 us'\nmeet = '1 us'",
+            r"has wake, meet, which the simulator no longer charges.*; measure again",
+        ),
         ("like = 'pepper'", "no profile 'pepper'; nearest: 'paper'"),
     ],
 )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from seaway.tools.calibrating.calibration import Calibration, Figure
-from seaway.tools.calibrating.costs import CALLER, DEVICE, ENQUEUE, HOST, USER, counted
+from seaway.tools.calibrating.costs import CALLER, ENQUEUE, HOST, USER, counted
 from seaway.tools.calibrating.watching import GROUPS, WatchSample
 
 COSTS = {
-    "client_call": 45_000.0, "client_note": 30_000.0, "send": 200_000.0, "send_more": 20_000.0, "receive": 250_000.0,
-    "receive_more": 30_000.0, "step": 40_000.0, "relay_step": 10_000.0, "enqueue": 90_000.0, "complete": 100_000.0,
-    "complete_more": 12_000.0, "literal": 50_000.0, "wake": 150_000.0, "hand": 20_000.0, "meet": 140_000.0,
+    "client_call": 45_000.0, "client_note": 30_000.0, "send": 200_000.0, "receive": 250_000.0,
+    "step": 40_000.0, "relay_step": 10_000.0, "enqueue": 90_000.0, "complete": 100_000.0,
+    "complete_more": 12_000.0, "literal": 50_000.0,
 }  # fmt: skip
 
 
@@ -27,10 +27,10 @@ def calibration(
         *(Figure(name, value, "ns", 0.1, f"measured: {name}", f"costs.{name}") for name, value in COSTS.items()
           if name != "literal"),
         Figure("send_byte_ps", 271.4, "ps/B", 0.1, "measured: bytes", "costs.send_byte_ps"),
-        Figure("gather", 1_130_000, "ns", 0.02, "measured: a pause", "costs.gather"),
+        Figure("stall", 1_130_000, "ns", 0.02, "measured: a stall", "costs.stall"),
         Figure("hop", 5_000_000, "ns", 0.02, "for the reader"),
     )  # fmt: skip
-    return Calibration(platform, 2, 1, 2, 23, "a test's machine", given, missing, 4_200_000.0)
+    return Calibration(platform, 2, 1, 2, 23, "a test's machine", given, missing)
 
 
 def samples(timed: bool, count: int = 60, seed: int = 0) -> list[WatchSample]:
@@ -47,11 +47,9 @@ def samples(timed: bool, count: int = 60, seed: int = 0) -> list[WatchSample]:
             "notes": float(random.integers(0, 200)), "said": float(random.integers(1, 400)),
             "steps": float(random.integers(1, 800)), "groups": groups, "ends": groups + float(random.integers(0, 500)),
             "calls": float(random.integers(1, 300)), "literals": float(random.integers(0, 100)),
-            "hosts": float(random.integers(1, 3)), "handed": float(not timed and random.integers(0, 2)),
-            "wakes_user": float(random.integers(0, 90)), "wakes_host": float(random.integers(0, 90)),
         }  # fmt: skip
         made = WatchSample(f"workload {at}", 1e9, dict.fromkeys(GROUPS, 0.0), counts)
-        for group in (CALLER, USER, HOST) if timed else (CALLER, USER, HOST, ENQUEUE, DEVICE):
+        for group in (CALLER, USER, HOST) if timed else (CALLER, USER, HOST, ENQUEUE):
             made.cpu[group] = sum(
                 COSTS[name] * number for name, number in counted(group, made, timed).items()
             )

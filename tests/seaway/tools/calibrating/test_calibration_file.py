@@ -55,7 +55,7 @@ def test_the_simulator_reads_the_written_values(tmp_path: Path) -> None:
     assert {name: getattr(profile, name) for name in COSTS if name != "literal"} == {
         name: value for name, value in COSTS.items() if name != "literal"
     }
-    assert (profile.send_byte_ps, profile.gather) == (271, 1_130_000)
+    assert (profile.send_byte_ps, profile.stall) == (271, 1_130_000)
     assert profile.sources["step"] == "measured: step; spread 10%"
 
 

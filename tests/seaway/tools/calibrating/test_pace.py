@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from seaway.tools.calibrating.pace import FEW, WINDOW, Pace, PaceBeat, mean, paced, steady
+from seaway.tools.calibrating.pace import FEW, WINDOW, Pace, PaceBeat, mean, paced
 
 SECOND = 1_000_000_000
 
@@ -61,24 +60,6 @@ def test_the_variation_of_a_machine_is_computed_from_its_seconds(
     assert written(tmp_path / "even", even).all().spread == 0
     odd = [beat._replace(took=100 + 100 * (beat.at // WINDOW % 2)) for beat in even]
     assert written(tmp_path / "odd", odd).all().spread > 0.3
-
-
-class Measured(NamedTuple):
-    spent: float
-    span: tuple[int, int]
-
-    def scaled(self, by: float) -> Measured:
-        return self._replace(spent=self.spent * by)
-
-
-def test_measurements_on_a_slow_machine_are_scaled_to_its_mean_speed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(time, "monotonic_ns", lambda: 99)
-    pace = written(tmp_path / "pace", [PaceBeat(at, 0, 100 if at < 50 else 300) for at in range(100)])
-    quick, slow = steady([Measured(1000, (0, 49)), Measured(3000, (50, 99))], pace)
-    assert quick.spent == pytest.approx(1500)  # the mean of 1/100 and 1/300 is 1/150
-    assert slow.spent == pytest.approx(1500)
 
 
 def test_every_core_that_we_may_use_is_measured_while_it_is_open(tmp_path: Path) -> None:

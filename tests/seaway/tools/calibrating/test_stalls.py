@@ -14,7 +14,6 @@ from seaway.tools.calibrating.stall_costs import (
     TAIL,
     Shape,
     StallCosts,
-    Waited,
     found_in,
     nearest,
     played,
@@ -28,18 +27,15 @@ from .made import calibration
 MS = 1_000_000.0
 
 
-def waited(stalls: StallCosts, count: int = 4000, base: float = 2 * MS, seed: int = 0) -> list[Waited]:
+def waited(stalls: StallCosts, count: int = 4000, base: float = 2 * MS, seed: int = 0) -> list[float]:
     """Times of calls with so much work, held up at random."""
     random = np.random.default_rng(seed)
     held = random.poisson(base / stalls.every, count) if stalls.every else np.zeros(count, int)
-    return [
-        Waited(base + float(random.exponential(stalls.each, one).sum()), (at, at))
-        for at, one in enumerate(held)
-    ]
+    return [base + float(random.exponential(stalls.each, one).sum()) for one in held]
 
 
 def shapes() -> dict[StallCosts, Shape]:
-    return {stalls: shape([one.took for one in waited(stalls, seed=1)]) for stalls in ALL}
+    return {stalls: shape(waited(stalls, seed=1)) for stalls in ALL}
 
 
 @pytest.mark.parametrize("stalls", [NONE, StallCosts(200_000, 2_000_000), StallCosts(400_000, 8_000_000)])

@@ -21,8 +21,8 @@ from sim.hardware.profiles import profile
 from sim.hardware.setups import load
 from sim.hosts.client_process import SimClient
 from sim.hosts.context import RareTimes
-from sim.hosts.cores import ENQUEUE, PASS_ON, READ, SWITCH, Cores, CoreStalls, Share
-from sim.hosts.shared_cores import CrowdedHost
+from sim.shared_cores.cores import READ, Cores, CoreStalls, Share
+from sim.shared_cores.crowded_host import CrowdedHost
 from sim.simulation.faults import Fault
 from sim.simulation.simulation import Simulation
 from tests.core.build import chain
@@ -407,15 +407,15 @@ def test_a_stalled_thread_keeps_its_core_and_is_not_charged_for_it() -> None:
             return 1000
 
     clock = SimClock()
-    cores = Cores(clock, 1, lambda name: name, wake=10, stalls=Once(1, 1, 0))
+    cores = Cores(clock, 1, lambda name: name, stalls=Once(1, 1, 0))
     ended: list[int] = []
     for name in (0, 1):
         cores.share(FakeProcess(name), READ).work(  # type: ignore[arg-type]
             (0, 0), 100, lambda: ended.append(clock.now)
         )
     clock.env.run()
-    assert ended == [1110, 2220]
-    assert cores.spent == {(0, READ): 110, (1, READ): 110}
+    assert ended == [1100, 2200]
+    assert cores.spent == {(0, READ): 100, (1, READ): 100}
 
 
 def test_work_under_way_counts_as_spent_as_far_as_it_has_come() -> None:
@@ -427,37 +427,3 @@ def test_work_under_way_counts_as_spent_as_far_as_it_has_come() -> None:
     assert cores.spent == {(0, READ): 100, (1, READ): 200}
     clock.env.run()
     assert cores.spent == {(0, READ): 100, (1, READ): 300}
-
-
-# --- Python -----------------------------------------------------------------------------------------------------
-
-
-def turns(first: int, keeps: bool, each: int = MS) -> list[str]:
-    """The order of threads in a process that has 20 items for that thread, and two for the reading thread."""
-    clock = SimClock()
-    cores = Cores(clock, 4, lambda name: "one process", keeps=keeps)
-    log: list[str] = []
-
-    def serve(what: str, now: int) -> int:
-        log.append(what)
-        return now
-
-    for thread, count, word in ((first, 20, "more"), (READ, 2, "read")):
-        its = SimThread(clock, serve, cores.share(FakeProcess(1), thread))  # type: ignore[arg-type]
-        for number in range(count):
-            clock.at(number and 1, its.put, (0, number), each, word)
-    clock.env.run()
-    return log
-
-
-def test_the_enqueueing_thread_keeps_the_interpreter_until_another_has_waited_for_long() -> None:
-    assert turns(ENQUEUE, keeps=False)[:4] == ["read", "more", "read", "more"]
-    found = turns(ENQUEUE, keeps=True)
-    assert found[0] == "read"
-    assert found.index("read", 1) == 1 + SWITCH // MS
-
-
-def test_threads_of_other_kinds_take_turns() -> None:
-    assert (
-        turns(PASS_ON, keeps=True)[:4] == turns(PASS_ON, keeps=False)[:4] == ["read", "more", "read", "more"]
-    )

@@ -1,7 +1,7 @@
-"""A host's agent on a machine with too few cores: the threads and pools of `processes`, each of which waits for a
+"""A host's agent on a machine with too few cores: the threads and pools of `HostProcess`, each of which waits for a
 core.
 
-`processes` computes in advance when threads are free and when a pool has done its work. Here that happens step by
+`HostProcess` computes in advance when threads are free and when a pool has done its work. Here that happens step by
 step, since the wait for a core is not known in advance. With enough cores the result is the same, to the nanosecond.
 """
 
@@ -17,13 +17,13 @@ from core.protocol import effects as e
 from core.protocol import messages as m
 
 from ..engine import HELD, Order, SimThread
-from ..network import report_number
+from ..hosts import DATA, HostProcess
+from ..network import Together, report_number
 from .cores import COMPLETE, CONTENTS, ENQUEUE, PASS_ON, PREPARE, READ, REPORTS, WRITE, Cores, Share
-from .message_batching import Together
-from .processes import DATA, HostProcess
 
 if TYPE_CHECKING:
-    from .context import Context
+    from ..hosts import Context
+    from .core_sharing import SharedMachines
 
 THREADS: dict[Any, int] = {m.Ordered: READ, DATA: CONTENTS, e.Finished: COMPLETE}
 
@@ -39,9 +39,11 @@ class Launching:
 
 
 class CrowdedHost(HostProcess):
-    def __init__(self, sim: Context, host: int, machine: Host, cores: Cores) -> None:
+    def __init__(
+        self, sim: Context, host: int, machine: Host, cores: Cores, machines: SharedMachines
+    ) -> None:
         super().__init__(sim, host, machine)
-        self._cores = cores
+        self._cores, self._wires = cores, machines.wires
         clock = sim.clock
         self._pass_on = SimThread(clock, self._pass, self._thread(PASS_ON))
         self._enqueue = SimThread(clock, self._enqueued, self._thread(ENQUEUE))
@@ -49,7 +51,7 @@ class CrowdedHost(HostProcess):
         self._writers = self._thread(WRITE)
         self._ahead: dict[int, bool] = {}  # gangs that a pool prepares -> whether that is done
         self._launches: deque[Launching] = deque()
-        self._computes = host in sim.machines.computing  # whether its devices compute on its cores
+        self._computes = machines.computes(host)  # whether its devices compute on its cores
         self._held = -1  # the gang that the enqueuing thread computes
         self._python = cores.process_of is not None
         self._wire = SimThread(
@@ -154,8 +156,6 @@ class CrowdedHost(HostProcess):
             self._launches.popleft()
             self._ahead.pop(seq, None)
             cost = profile.enqueue if first.prepared else profile.prepare + profile.enqueue
-            if self._computes and not self._inline(first):
-                cost += profile.hand
             self._enqueue.put((0, seq), cost, first)
 
     def _inline(self, launching: Launching) -> bool:
@@ -202,7 +202,7 @@ class CrowdedHost(HostProcess):
         if not self._python or not isinstance(event, e.Finished):
             super().tell(event)
         elif self.alive:
-            self.sim.wires.ended(self, event)
+            self._wires.ended(self, event)
 
     def _from(self, at: int, call: Callable[..., object], *args: Any) -> None:
         if at > self.sim.now:

@@ -3,11 +3,10 @@
     machine --Send--> Outbox --a turn of the sender's--> network --a turn of the receiver's--> machine
 
 This follows the real backend (`backend/node/send_queue`), with the same rule (core's `batching`): the first message
-goes at once, and messages of the pause behind it go together. Peers in the same process use no network: the receiver
-takes messages in one turn, and each costs what a further message of a batch costs. Chunks of contents go the
-same way, between the messages about them. Ends of gangs are batched alike (`backend/agent`).
+goes at once, and messages of the pause behind it go together. Chunks of contents go the same way, between the messages
+about them. Ends of gangs are batched alike (`backend/agent`).
 
-Neighbours: `processes` and `client_process` send messages; `cores` hands out the turns.
+Neighbours: `core_sharing` says which processes do this; `cores` hands out the turns.
 """
 
 from __future__ import annotations
@@ -15,41 +14,27 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from core.link import batching as gathering
 from core.protocol import Chunk
 from core.protocol import effects as e
 
+from ..network import Together
 from .cores import COMPLETE, SEND, Cores
 
 if TYPE_CHECKING:
-    from .context import Context
-    from .processes import Process
-
-
-class Together(msgspec.Struct, frozen=True):
-    """Several messages as one message on the network."""
-
-    messages: tuple[Any, ...]
-    nbytes: int  # without contents
-    contents: int
+    from ..hosts import Context, Process
+    from .core_sharing import SharedMachines
 
 
 class Wires:
-    def __init__(self, sim: Context) -> None:
-        self._sim = sim
+    def __init__(self, sim: Context, machines: SharedMachines) -> None:
+        self._sim, self._machines = sim, machines
         self._outboxes: dict[tuple[int, int], ProcessOutbox] = {}
         self._ends: dict[object, GangEnds] = {}  # by process
 
-    def carries(self, one: int, other: int) -> bool:
-        """Whether messages between these two are batched."""
-        machines = self._sim.machines
-        return machines.is_python(one) and machines.is_python(other)
-
     def ended(self, owner: Process, end: e.Finished) -> None:
         """Takes in the end of a gang on a host."""
-        cores = self._sim.machines.of_process(owner.name)
+        cores = self._machines.of_process(owner.name)
         assert cores is not None
         assert cores.process_of is not None
         process = cores.process_of(owner.name)
@@ -62,24 +47,23 @@ class Wires:
         """Sends `message` at time `at`."""
         outbox = self._outboxes.get((owner.name, to))
         if outbox is None or outbox.owner is not owner:
-            outbox = self._outboxes[owner.name, to] = ProcessOutbox(self._sim, owner, to)
+            outbox = self._outboxes[owner.name, to] = ProcessOutbox(self._sim, self._machines, owner, to)
         outbox.put(message, at)
 
 
 class ProcessOutbox:
     """Messages that one process has still to send to another."""
 
-    def __init__(self, sim: Context, owner: Process, to: int) -> None:
+    def __init__(self, sim: Context, machines: SharedMachines, owner: Process, to: int) -> None:
         self.owner = owner
         self._sim, self._to = sim, to
-        cores = sim.machines.of_process(owner.name)
+        cores = machines.of_process(owner.name)
         assert cores is not None
         self._share = cores.share(owner, SEND)
-        self._same_process = sim.machines.are_one(owner.name, to)
         self._items: deque[tuple[int, Any]] = (
             deque()
         )  # (from when it may be written, message), in the order of the calls
-        self._gathering = gathering_of(sim)
+        self._gathering = gathering.Gathering()
         self._rung = False
         self._turns = 0
         self._ready = 0  # nothing more is written before this time
@@ -110,20 +94,10 @@ class ProcessOutbox:
         ):
             found.append(self._items.popleft()[1])
             contents += contents_of(found[-1])
-        messages, number, profile = tuple(found), len(found), sim.profile
-        if self._same_process:
-            cost = number * (profile.further("send") + profile.further("receive"))
-            sim.clock.at(sim.now + cost, self._carried, messages)
-            return
-        wire = Together(messages, sum(map(sim.weights.of, messages)), contents)
-        cost = profile.of_several("send", number) + wire.nbytes * profile.send_byte_ps // 1000
+        profile = sim.profile
+        wire = Together(tuple(found), sum(map(sim.weights.of, found)), contents)
+        cost = len(found) * profile.send + wire.nbytes * profile.send_byte_ps // 1000
         sim.clock.at(sim.now + cost + contents * profile.transfer_byte_ps // 1000, self._written, wire)
-
-    def _carried(self, messages: tuple[Any, ...]) -> None:
-        sim = self._sim
-        sim.last_seen = sim.now
-        at = sim.process(self._to).take_all(self.owner.name, messages, sim.now)
-        self._end_turn(at)
 
     def _written(self, wire: Together) -> None:
         sim = self._sim
@@ -133,12 +107,8 @@ class ProcessOutbox:
         self._ready = sim.now + self._gathering.pause(
             sim.now, len(wire.messages), wire.nbytes + wire.contents
         )
-        self._end_turn(sim.now)
-
-    def _end_turn(self, at: int) -> None:
-        self._share.give_back(at)
+        self._share.give_back(sim.now)
         self._rung = False
-        self._ready = max(self._ready, at)
         self._ring()
 
 
@@ -160,7 +130,7 @@ class GangEnds:
 
     def put(self, host: Process, end: e.Finished) -> None:
         if host not in self._gathering:
-            self._gathering[host] = gathering_of(self._sim)
+            self._gathering[host] = gathering.Gathering()
         said = self._said.setdefault(host, [])
         said.append(end)
         if len(said) == 1:
@@ -179,7 +149,7 @@ class GangEnds:
         cost = 0
         for host, said in found:
             self._next[host] = now + self._gathering[host].pause(now, len(said))
-            cost += sim.profile.of_several("complete", len(said))
+            cost += sim.profile.completing(len(said))
         sim.clock.at(now + cost, self._tell, found)
 
     def _tell(self, found: list[tuple[Process, tuple[e.Finished, ...]]]) -> None:
@@ -192,7 +162,3 @@ class GangEnds:
 
 def contents_of(message: Any) -> int:
     return message.nbytes if isinstance(message, Chunk) else 0
-
-
-def gathering_of(sim: Context) -> gathering.Gathering:
-    return gathering.Gathering(sim.profile.gather, sim.profile.gather_most)

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from core.fanout import Reduction
-from core.host import AlikeHosts
 from core.model import Gang, Island, Plan, Spans, spans
 from core.protocol import effects as e
 from core.protocol import messages as m
@@ -24,6 +23,7 @@ from core.transfer import Transfer
 from ..engine import Ints, SimThread, Unannounced
 from ..engine import jitter as noise
 from ..network import CONTROLLER, about, is_quiet, link_of, report_number
+from .alike import AlikeHosts
 from .climbs import Climbs
 from .gangs import CohortGang, CohortSoloGang, Gangs
 from .parts import CohortPart, report_about

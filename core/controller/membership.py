@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..fanout import Stream, tree
+from ..fanout import Stream, TreeShape
 from ..model import spans
 from ..protocol import Close, Dismiss, DropWorlds, FormWorld, Join, Send, Tell
 from ..slices import Resources
@@ -44,6 +44,7 @@ class Membership:
         in_flight: InFlightTable,
         outbox: TurnOutbox,
         resources: Resources,
+        shape: TreeShape,
         watch: Watchdog,
     ) -> None:
         self._state = state
@@ -51,6 +52,7 @@ class Membership:
         self._in_flight = in_flight
         self._outbox = outbox
         self._resources = resources
+        self._shape = shape
         self._watch = watch
 
     # --- hosts come --------------------------------------------------------------------------------------------
@@ -232,7 +234,7 @@ class Membership:
         index = book.island.index
         book.rewired()
         book.stream.refence(
-            book.epoch, book.tree_number, tree(book.members, self._state.config.fanout, book.apart)
+            book.epoch, book.tree_number, self._shape(book.members, self._state.config.fanout, book.apart)
         )
         abandon, dropped = tuple(book.abandon), tuple(book.dropped)
         for host in spans.items(book.members):

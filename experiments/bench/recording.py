@@ -12,14 +12,14 @@ from pathlib import Path
 from time import process_time
 from typing import NamedTuple
 
-from backend.server import Recording, machine_of, read
+from backend.server import Recording, read
 from core.controller import Controller
 from core.record import replayed
 from core.schedule.policy import Stride
 
-from .one_client import OneClient
+from .one_client import OneClient, controller
 
-HOSTS, FANOUT = (2, 512), 23
+HOSTS = (2, 512)
 GANGS, ROUNDS = 2000, 5
 
 
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def without(hosts: int) -> float:
-    return timed(OneClient(hosts, FANOUT))
+    return timed(OneClient(hosts))
 
 
 def kept(hosts: int) -> Kept:
@@ -60,11 +60,11 @@ def kept(hosts: int) -> Kept:
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.log"
-        gang = timed(OneClient(hosts, FANOUT, recorded))
+        gang = timed(OneClient(hosts, recorded))
         recordings[0].close()
         log = read(path)
         begun = process_time()
-        events = sum(1 for _ in replayed(log, machine_of(log.about)))
+        events = sum(1 for _ in replayed(log, controller(hosts)))
         return Kept(gang, events, path.stat().st_size, (process_time() - begun) * 1e6 / events)
 
 

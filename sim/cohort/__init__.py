@@ -17,5 +17,6 @@ from __future__ import annotations
 
 from .alike import AlikeHosts
 from .island import CohortIsland
+from .routes import one_root
 
-__all__ = ["AlikeHosts", "CohortIsland"]
+__all__ = ["AlikeHosts", "CohortIsland", "one_root"]

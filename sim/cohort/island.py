@@ -14,7 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from core.fanout import Reduction
+from core.fanout import Reduction, tree
 from core.model import Gang, Island, Plan, Spans, spans
 from core.protocol import effects as e
 from core.protocol import messages as m
@@ -100,19 +100,14 @@ class CohortIsland:
             f"(fidelity='exact'), or raise the controller's bounds: they are {bounds}"
         )
 
-    def seated(self, seats: dict[int, m.Seat]) -> None:
-        """Takes in the seats of all hosts in the island's tree."""
-        any_seat = next(iter(seats.values()))
-        self.epoch, self.tree_number, self._seen = any_seat.epoch, any_seat.tree, any_seat.last
-        parents = {host: seat.parent for host, seat in seats.items()}
-        children = {host: tuple(child for child, _ in seat.children) for host, seat in seats.items()}
-        self.tree = CohortTree(self.island, parents, children)
-        self._below = {
-            host: spans.union(spans.one(host), *(below for _, below in seat.children))
-            for host, seat in seats.items()
-            if seat.parent == CONTROLLER
-        }
-        seed, base = self.sim.seed, self.island.base_host
+    def seated(self, seat: m.Seat) -> None:
+        """Takes in the seat of the host that speaks for all, and hangs all hosts into the tree that they would have
+        by themselves."""
+        self.speaker = seat.host
+        self.epoch, self.tree_number, self._seen = seat.epoch, seat.tree, seat.last
+        self._shape = tree(seat.members, self.sim.config.fanout)
+        self.tree = CohortTree(self.island, self._shape)
+        seed, base, parents = self.sim.seed, self.island.base_host, self._shape.parents
         hosts = range(base, base + self.island.hosts)
         down = [link_of(parents.get(host, CONTROLLER), host) for host in hosts]
         up = [link_of(host, parents.get(host, CONTROLLER)) for host in hosts]
@@ -125,15 +120,17 @@ class CohortIsland:
         while self._orders and self._orders[0][1] <= now:
             self._seen = self._orders.pop(0)[0]
         beat = m.Beat(self.island.host_span, self._seen)
-        roots = self.tree.route(self.island.host_span).root_spans
         # Heartbeats take as long as any message: the controller may act on elapsed time when it takes one in.
-        self.sim.clock.at(now + self.sim.network.latency, self._to_controller_now, roots, beat)
+        self.sim.clock.at(now + self.sim.network.latency, self._to_controller_now, beat)
 
     # --- down -----------------------------------------------------------------------------------------------
 
-    def ordered(self, message: m.Ordered, departures: Ints) -> None:
-        """Takes in an order that the controller writes to the roots at these times, in their order."""
+    def ordered(self, message: m.Ordered, at: int, write: int) -> int:
+        """Takes in an order that the controller begins to write at this time, to one root after another. `write`: how
+        long it takes for each. Returns when all are written."""
         route = self.tree.route(message.hosts)
+        self.sim.network.messages += route.number
+        departures = at + write * np.arange(1, route.number + 1)
         self._remember(message)
         self._divide(message)
         read = self._send_down(message, route, departures)
@@ -141,6 +138,7 @@ class CohortIsland:
         for part in self.parts:
             if spans.overlap(part.members, message.hosts):
                 part.tell(message, ("order", message.number), read[part.rows])  # type: ignore[arg-type]
+        return at + write * route.number
 
     def _rows(self, hosts: Spans) -> Any:
         return rows_of(hosts, self.island)
@@ -406,10 +404,9 @@ class CohortIsland:
         root reports every blame of the hosts below it."""
         sim = self.sim
         for root, at in zip(route.root_hosts.tolist(), arrival.tolist(), strict=True):
-            for report in _merged(said, self._below[root]):
-                message = m.Reports(self.island.index, self.epoch, self.tree_number, (report,))
+            for report in _merged(said, self._shape.below(root)):
                 sim.network.messages += 1
-                sim.clock.at(at, sim.reach_controller, root, message)
+                sim.clock.at(at, self.reach_controller, root, report)
 
     def _jitter(self, links: Links, rows: Rows, number: int) -> Ints | int:
         jitter = self.sim.network.jitter
@@ -428,27 +425,27 @@ class CohortIsland:
         lane = sim.controller_process.lane
         if route.number > 1:
             lane.absorb(arrival[:-1], senders[:-1], take, number)
-        message = m.Reports(self.island.index, self.epoch, self.tree_number, said)
-        last = int(senders[-1])
-        event: e.Event = (
-            e.Came(last, message) if route.number == 1 else e.CameTogether(route.root_spans, message)
-        )
-        sim.clock.at(int(arrival[-1]), lane.put, (last, number), take, event)
+        sim.clock.at(int(arrival[-1]), lane.put, (int(senders[-1]), number), take, self._said(said))
+
+    def _said(self, reports: tuple[m.Report, ...]) -> e.Came:
+        """What the controller is told. It knows this island as a tree with one root."""
+        return e.Came(self.speaker, m.Reports(self.island.index, self.epoch, self.tree_number, reports))
+
+    def reach_controller(self, root: int, report: m.Report) -> None:
+        """Delivers a report of one root, which arrives now."""
+        sim = self.sim
+        sim.last_seen = sim.now
+        event = self._said((report,))
+        sim.controller_process.lane.put((root, report_number(report)), sim.taking(event.message), event)
 
     def _send_quiet(self, part: CohortPart, report: Any, when: Ints | int) -> None:
         """Delivers a report that costs no CPU: it arrives with its last copy."""
         sim = self.sim
-        route = self.tree.route(part.members)
         at = int((when + self.tree.depths[part.rows] * sim.network.latency).max())
-        sim.clock.at(max(at, sim.now), self._to_controller_now, route.root_spans, report)
+        sim.clock.at(max(at, sim.now), self._to_controller_now, report)
 
-    def _to_controller_now(self, roots: Spans, report: Any) -> None:
-        message = m.Reports(self.island.index, self.epoch, self.tree_number, (report,))
-        process = self.sim.controller_process
-        single = spans.count(roots) == 1
-        process.serve(
-            e.Came(roots[0][0], message) if single else e.CameTogether(roots, message), self.sim.now
-        )
+    def _to_controller_now(self, report: Any) -> None:
+        self.sim.controller_process.serve(self._said((report,)), self.sim.now)
 
 
 def _first(part: CohortPart) -> int:

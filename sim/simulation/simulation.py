@@ -20,16 +20,16 @@ import simpy
 
 from core.client import Limits
 from core.controller import Config, Controller
-from core.fanout import fanout_for
+from core.fanout import Tree, fanout_for, tree
 from core.host import Host
-from core.model import Cluster, Gang, Layout, Plan, shard_bytes, spans
+from core.model import Cluster, Gang, Layout, Plan, Spans, shard_bytes, spans
 from core.protocol import Chunk, peers
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.record import Trace
 from core.schedule.policy import Fifo, Policy
 
-from ..cohort import CohortIsland
+from ..cohort import CohortIsland, one_root
 from ..engine import Noise, Order, SimClock, Stuck
 from ..engine import jitter as chance
 from ..hardware import Kernel, Profile, Setup, kernel_time
@@ -61,7 +61,6 @@ from ..network import (
     even_rows,
     moves_nothing,
     number_of,
-    report_number,
 )
 from .boot import boot
 from .fault_injection import FaultInjection
@@ -118,14 +117,15 @@ class Simulation:
         self.trouble = FaultInjection(self)
         self.worlds = SimWorlds(self.clock, self.cluster, self.times.join, self._tell_at_once)
         self.config = config or Config(fanout=fanout_of(profile, setup.cluster))
-        self.controller = Controller(self.cluster, policy, self.config, trace=self.trace)
-        self.controller_process = ControllerProcess(self, self.controller)
         faults = list(faults)
         exact = (
             dict.fromkeys(range(len(self.cluster.islands)))
             if fidelity == "exact"
             else divided(faults, self.cluster) | self.machines.islands
         )
+        self._exact = exact  # islands whose hosts are simulated one by one
+        self.controller = Controller(self.cluster, policy, self.config, trace=self.trace, shape=self._tree_of)
+        self.controller_process = ControllerProcess(self, self.controller)
         self.islands: dict[int, CohortIsland] = {}  # islands that are simulated as cohorts
         self.lone_hosts: dict[int, HostProcess] = {}  # hosts of all other islands
         for island in self.cluster.islands:
@@ -140,6 +140,11 @@ class Simulation:
             self.clock.at(self.times.beat, self._beat, cohort)
         for fault in faults:
             self.clock.at(fault.at, self.trouble.befall, fault)
+
+    def _tree_of(self, members: Spans, fanout: int, apart: Spans) -> Tree:
+        """The tree in which the controller sees an island: a cohort speaks as one host, and has its tree inside."""
+        alike = members and self.island_of(members[0][0]) not in self._exact
+        return (one_root if alike else tree)(members, fanout, apart)
 
     def _beat(self, island: CohortIsland) -> None:
         island.beat()
@@ -223,11 +228,6 @@ class Simulation:
 
     def island_of(self, host: int) -> int:
         return self.cluster.island_of_host(host).index
-
-    def reach_controller(self, host: int, message: m.Reports) -> None:
-        """Delivers a host's report to the controller."""
-        (report,) = message.reports
-        self._arrive(CONTROLLER, host, report_number(report), message)
 
     def connection(self, name: int) -> int:
         """The number by which the controller knows a process; clients are numbered after all hosts."""

@@ -183,7 +183,7 @@ class Simulation:
     @property
     def env(self) -> simpy.Environment:
         """SimPy's environment: users may add processes to it."""
-        return self.clock.env
+        return self.clock
 
     @property
     def now(self) -> int:
@@ -196,7 +196,7 @@ class Simulation:
             while (at := clock.next_time()) is not None and at <= until:
                 clock.step()
             if clock.now < until:
-                clock.env.run(until=until)
+                clock.run(until=until)
             return
         step = clock.step
         while not until():

@@ -29,6 +29,10 @@ def one_root(members: Spans, fanout: int = 0, apart: Spans = spans.EMPTY) -> Tre
                 {first: tuple(rest), **alone})  # fmt: skip
 
 
+def latest(times: Ints) -> int:
+    return int(np.maximum.reduce(times))
+
+
 def rows_of(hosts: Spans, island: Island) -> Rows:
     base = island.base_host
     if len(hosts) == 1:
@@ -51,6 +55,7 @@ class TreeLevel(NamedTuple):
 class CohortRoute(NamedTuple):
     roots: Rows
     number: int  # of roots
+    rank: Ints  # 1 for the root to which the controller writes first, 2 for the next, ...
     root_hosts: Ints  # numbered in the cluster
     levels: tuple[TreeLevel, ...]
     ways: Ints | None  # by host: to how many hosts it passes the message on; None if the tree is flat
@@ -114,7 +119,7 @@ class CohortTree:
                 np.add.at(ways, below.parents, 1)
         base = self._island.base_host
         return CohortRoute(
-            _compact(roots), len(roots), (roots + base).astype(np.int64), tuple(levels), ways,
+            _compact(roots), len(roots), np.arange(1, len(roots) + 1), (roots + base).astype(np.int64), tuple(levels), ways,
         )  # fmt: skip
 
 

@@ -33,23 +33,38 @@ class CoreShare(Protocol):
     def let_go(self) -> None: ...
 
 
+class Wave:
+    """Arrivals relative to a time, with their sources: sorted by both. One wave may come again and again."""
+
+    __slots__ = ("cost", "first", "last", "latest", "number", "offsets", "sources")
+
+    def __init__(self, offsets: Ints, sources: Ints, cost: int) -> None:
+        self.offsets, self.sources, self.cost = offsets, sources, cost
+        self.number = len(offsets)
+        self.first, self.last = int(offsets[0]), int(offsets[-1])
+        self.latest = int((offsets - np.arange(self.number) * cost).max())  # see `SimThread._work_off`
+
+
 class Swarm:
-    """Announced arrivals in order of time, with their sources."""
+    """An announced wave. `at`: how many of it are accounted for; `first`: when the next of it arrives."""
 
-    __slots__ = ("at", "cost", "first", "sources", "times")
+    __slots__ = ("at", "base", "first", "wave")
 
-    def __init__(self, times: Ints, sources: Ints, cost: int) -> None:
-        self.times, self.sources, self.cost = times, sources, cost
+    def __init__(self, base: int, wave: Wave) -> None:
+        self.base, self.wave = base, wave
         self.at = 0
-        self.first = int(times[0])
+        self.first = base + wave.first
 
     def before(self, arrival: int, source: int) -> int:
         """The index of the first arrival that does not precede (arrival, source)."""
-        times = self.times
+        wave, arrival = self.wave, arrival - self.base
+        if arrival > wave.last:
+            return wave.number
+        times = wave.offsets
         stop = int(times.searchsorted(arrival))
-        if stop < len(times) and times[stop] == arrival:
+        if stop < wave.number and times[stop] == arrival:
             end = int(times.searchsorted(arrival, "right"))
-            stop += int(self.sources[stop:end].searchsorted(source))
+            stop += int(wave.sources[stop:end].searchsorted(source))
         return max(stop, self.at)
 
 
@@ -86,13 +101,18 @@ class SimThread:
     def absorb(self, times: Ints, sources: Ints, cost: int, number: int = 0) -> None:
         """Announces items that cost `cost` each. `times` are sorted, none is past; equal times are sorted by
         source."""
+        if len(times):
+            self.absorb_wave(0, Wave(times, sources, cost), number)
+
+    def absorb_wave(self, base: int, wave: Wave, number: int = 0) -> None:
         if self._share is not None:  # how long each takes is not known in advance
-            for at, source in zip(times.tolist(), sources.tolist(), strict=True):
-                self._clock.at(at, self.put, (source, number), cost, NOTHING)
-        elif len(times):
-            if self._undo is not None and times[0] <= self._served[0]:  # type: ignore[index]
-                self._take_back()
-            self._swarms.append(Swarm(times, sources, cost))
+            for at, source in zip((base + wave.offsets).tolist(), wave.sources.tolist(), strict=True):
+                self._clock.at(at, self.put, (source, number), wave.cost, NOTHING)
+            return
+        swarm = Swarm(base, wave)
+        if self._undo is not None and swarm.first <= self._served[0]:  # type: ignore[index]
+            self._take_back()
+        self._swarms.append(swarm)
 
     def put(self, order: Order, cost: int, what: Any) -> None:
         """Takes in an item that arrives now."""
@@ -122,7 +142,9 @@ class SimThread:
         """Puts the item that was taken at once back, to choose again when the nanosecond is over."""
         assert self._served is not None
         assert self._undo is not None
-        heappush(self._waiting, (*self._served[:-1], self._served[-1]))  # another tuple: `_done` will not know the old one
+        heappush(
+            self._waiting, (*self._served[:-1], self._served[-1])
+        )  # another tuple: `_done` will not know the old one
         self.free, swarms = self._undo
         for swarm, at, first in swarms:
             swarm.at, swarm.first = at, first
@@ -154,26 +176,32 @@ class SimThread:
     def _work_off(self, arrival: int, source: int) -> None:
         """Accounts for the announced items that precede (arrival, source). With n of them, the lane is free no
         sooner than the arrival of the i-th plus the costs of items i to n."""
-        times, costs = [], []
+        parts: list[tuple[Swarm, int, int]] = []
         for swarm in self._swarms:
             if swarm.first > arrival:
                 continue
-            stop = swarm.before(arrival, source)
-            if stop > swarm.at:
-                times.append(swarm.times[swarm.at : stop])
-                costs.append(swarm.cost)
+            start, stop, wave = swarm.at, swarm.before(arrival, source), swarm.wave
+            if stop > start:
+                parts.append((swarm, start, stop))
                 swarm.at = stop
-                swarm.first = int(swarm.times[stop]) if stop < len(swarm.times) else NEVER
-        if not times:
+                swarm.first = swarm.base + int(wave.offsets[stop]) if stop < wave.number else NEVER
+        if not parts:
             return
         self._swarms = [swarm for swarm in self._swarms if swarm.first != NEVER]
-        if len(times) == 1:
-            number, cost = len(times[0]), costs[0]
-            latest = int((times[0] - np.arange(number) * cost).max())
-            self.free = max(self.free, latest) + number * cost
+        if len(parts) == 1:
+            ((swarm, start, stop),) = parts
+            number, wave = stop - start, swarm.wave
+            latest = wave.latest
+            if number < wave.number:
+                latest = int((wave.offsets[start:stop] - np.arange(number) * wave.cost).max())
+            self.free = max(self.free, swarm.base + latest) + number * wave.cost
             return
-        all_times = np.concatenate(times)
-        all_costs = np.repeat(costs, [len(each) for each in times])
+        all_times = np.concatenate(
+            [swarm.base + swarm.wave.offsets[start:stop] for swarm, start, stop in parts]
+        )
+        all_costs = np.repeat(
+            [swarm.wave.cost for swarm, _, _ in parts], [stop - start for _, start, stop in parts]
+        )
         order = np.argsort(all_times, kind="stable")
         left = np.cumsum(all_costs[order][::-1])[::-1]
         self.free = max(self.free + int(left[0]), int((all_times[order] + left).max()))

@@ -76,6 +76,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
             lines.append(f"  {key:16}{shown:>8}{unit:6}{why}")
         return "\n".join(lines)
 
+    def writing(self, nbytes: int) -> int:
+        """What a message costs its sender."""
+        return self.send + nbytes * self.send_byte_ps // 1000
+
+    def taking(self, nbytes: int) -> int:
+        """What a message costs its receiver."""
+        return self.receive + nbytes * self.receive_byte_ps // 1000
+
     def of_several(self, cost: Literal["send", "receive", "complete"], number: int) -> int:
         """What `number` messages or gangs cost that are handled together."""
         first, more = getattr(self, cost), getattr(self, f"{cost}_more")

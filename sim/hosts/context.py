@@ -45,7 +45,7 @@ class RareTimes(msgspec.Struct, frozen=True):
 class CohortHosts(Protocol):
     """An island whose hosts are simulated together: a cohort."""
 
-    def ordered(self, message: m.Ordered, at: int, write: int) -> int: ...
+    def ordered(self, message: m.Ordered, at: int) -> int: ...
 
 
 class Hangups(Protocol):

@@ -176,7 +176,7 @@ class ControllerProcess(Process):
                     if isinstance(message, m.Ordered):
                         at += sim.profile.step * len(message.steps)
                         if message.island in sim.islands:
-                            at = sim.islands[message.island].ordered(message, at, sim.writing(message))
+                            at = sim.islands[message.island].ordered(message, at)
                             continue
                     elif isinstance(message, (m.Notes, m.Opened)):
                         self._see_numbers(sim.process_of(to[0]), message)

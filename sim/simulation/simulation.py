@@ -289,11 +289,11 @@ class Simulation:
 
     def writing(self, message: Any) -> int:
         """Host time to write a message to one peer."""
-        return self.profile.send + self.weights.of(message) * self.profile.send_byte_ps // 1000
+        return self.profile.writing(self.weights.of(message))
 
     def taking(self, message: Any) -> int:
         """Host time to receive a message."""
-        return self.profile.receive + self.weights.of(message) * self.profile.receive_byte_ps // 1000
+        return self.profile.taking(self.weights.of(message))
 
     def taking_wire(self, wire: Together) -> int:
         """Host time to receive a batch of messages."""

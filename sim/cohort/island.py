@@ -314,8 +314,8 @@ class CohortIsland:
             at = self.gangs.hosts_before(part.members, job)
             self.gangs.enqueued(job, at, part.number, ready, launch.placeholders)
             return
-        for row, at_row in zip(np.arange(self.island.hosts)[rows].tolist(), ready, strict=True):
-            self.gangs.enqueued(job.jobs[row], slice(0, 1), 1, at_row, launch.placeholders)
+        for index, row in enumerate(np.arange(self.island.hosts)[rows].tolist()):
+            self.gangs.enqueued(job.jobs[row], slice(0, 1), 1, ready[index : index + 1], launch.placeholders)
 
     def _over(self, job: CohortGang) -> None:
         """Takes in that a gang ends by `job.ends`: tells its hosts, in the order in which gangs end."""

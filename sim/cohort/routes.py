@@ -119,7 +119,8 @@ class CohortTree:
                 np.add.at(ways, below.parents, 1)
         base = self._island.base_host
         return CohortRoute(
-            _compact(roots), len(roots), np.arange(1, len(roots) + 1), (roots + base).astype(np.int64), tuple(levels), ways,
+            _compact(roots), len(roots), np.arange(1, len(roots) + 1), (roots + base).astype(np.int64),
+            tuple(levels), ways,
         )  # fmt: skip
 
 

@@ -40,6 +40,13 @@ class SimClock(simpy.Environment):
         self._now, _, _, args, call = heappop(entries)
         call(*args)
 
+    def run_to(self, when: int) -> None:
+        """Processes all that happens up to this time."""
+        entries, step = self._entries, self.step
+        while entries and entries[0][0] <= when:
+            step()
+        self._now = max(self._now, when)
+
     def next_time(self) -> int | None:
         """The time of the next event; None if nothing is scheduled."""
         return self._entries[0][0] if self._entries else None

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Literal
 
 import simpy
+from simpy.core import EmptySchedule
 
 from core.client import Limits
 from core.controller import Config, Controller
@@ -193,16 +194,16 @@ class Simulation:
         """Runs to a time, or until a condition is true; raises `Stuck` if that cannot happen any more."""
         clock = self.clock
         if not callable(until):
-            while (at := clock.next_time()) is not None and at <= until:
-                clock.step()
-            if clock.now < until:
-                clock.run(until=until)
+            clock.run_to(until)
             return
         step = clock.step
-        while not until():
-            if clock.next_time() is None or clock.now - self.last_seen > QUIET:
-                raise Stuck(self.why_stuck())
-            step()
+        try:
+            while not until():
+                if clock.now - self.last_seen > QUIET:
+                    raise Stuck(self.why_stuck())
+                step()
+        except EmptySchedule:
+            raise Stuck(self.why_stuck()) from None
 
     def why_stuck(self) -> str:
         waits = "; ".join(list(dict.fromkeys(text for _, text in self.told[-30:]))[-3:])

@@ -170,9 +170,7 @@ class Trace:
             known["flags"] = table.column("flags")[row] | flags
         self._set(name, seq, over=over, **known)
 
-    def started(
-        self, seq: int, enqueued: Sequence[int] | Vector, started: int, flags: int = 0
-    ) -> None:
+    def started(self, seq: int, enqueued: Sequence[int] | Vector, started: int, flags: int = 0) -> None:
         """Add when each host of an open collective gang, in order, enqueued it, and when it then started."""
         row = self._open["gangs"].get(seq)
         if row is not None:

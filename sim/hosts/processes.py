@@ -90,8 +90,9 @@ class Process:
                 one = m.Reports(message.island, message.epoch, message.tree, (report,))
                 self.say(to, one, at, 0 if is_quiet(report) else sim.writing(one))
             return at
-        at += sim.writing(message)
-        sim.network.send(self.name, to, message, sim.weights.of(message), at)
+        nbytes = sim.weights.of(message)
+        at += sim.profile.writing(nbytes)
+        sim.network.send(self.name, to, message, nbytes, at)
         return at
 
     def _batch(self, to: int, message: Any, at: int) -> int:

@@ -255,7 +255,7 @@ class Simulation:
             self.last_seen = self.clock.now
         if isinstance(message, Together):
             self.cargo.come(message.messages)
-        if is_client(sender) and receiver >= 0 and (sender, receiver) not in self.met:
+        if receiver >= 0 and is_client(sender) and (sender, receiver) not in self.met:
             self._meet(sender, receiver)
         process = self.process(receiver)
         if process.alive:

@@ -88,7 +88,7 @@ class Gangs:
         over_at: Callable[[CohortGang, int], None],
     ) -> None:
         self._sim, self._island, self._over, self._over_at = sim, island, over, over_at
-        # when the devices of each host are free, and a number if it is the same for all; used while all places are whole
+        # when the devices of each host are free; a number if it is the same for all; used while all places are whole
         self._free: Ints | int = 0
         # the same by device of a host, and host; used once a place was not whole
         self._each: Ints | None = None

@@ -15,7 +15,7 @@ from core.protocol import messages as m
 
 MESSAGE, STEP, RUN, REPORT, CALL, NOTE = 32, 24, 32, 24, 32, 16
 QUIET = frozenset((m.Beat, m.Compiled, m.Arrived))
-NEWS = frozenset((m.Waiting, m.Stalled))
+BEATS, NEWS = frozenset((m.Beat,)), frozenset((m.Waiting, m.Stalled))
 
 
 class Weights:
@@ -72,7 +72,7 @@ def moves_nothing(message: Any) -> bool:
     """Whether a message is a heartbeat or news of what still waits: these come for ever and let no process go on."""
     kind = type(message)
     if kind is m.Reports:
-        return not any([type(report) is not m.Beat for report in message.reports])
+        return BEATS.issuperset(map(type, message.reports))
     if kind is m.Notes:
-        return not any([type(note) not in NEWS for note in message.notes])
+        return NEWS.issuperset(map(type, message.notes))
     return kind in NEWS

@@ -35,9 +35,10 @@ def link_of(sender: Name, receiver: Name) -> int:
 
 def report_number(report: m.Report) -> int:
     """A report's number follows from its subject: it is the same from every host, whatever else is sent."""
-    kind = type(report)
-    about = report.seq if kind is m.Done else getattr(report, "seq", getattr(report, "transfer", 0))
-    return _REPORTS + 4 * int(about) + _KINDS.get(kind, len(_KINDS))
+    about = (
+        report.seq if isinstance(report, m.Done) else getattr(report, "seq", getattr(report, "transfer", 0))
+    )
+    return _REPORTS + 4 * int(about) + _KINDS.get(type(report), len(_KINDS))
 
 
 def about(number: int) -> int:

@@ -104,7 +104,7 @@ def test_threads_of_one_process_work_one_after_another_and_those_of_others_besid
     work(10, DEVICE, 10, "its device")
     work(11, CALL, 10, "its other thread")
     work(20, READ, 15, "another process")
-    clock.env.run(until=100)
+    clock.run(until=100)
     assert log == [("one", 10), ("its device", 10), ("its other thread", 20), ("another process", 25)]
     assert cores.spent == {(10, READ): 10, (11, CALL): 10, (20, READ): 15, (10, DEVICE): 10}
     assert cores.free == 2
@@ -125,7 +125,7 @@ def test_a_process_that_had_nothing_to_do_pays_for_waking_up_and_one_that_is_bus
 
     for at, called in ((0, "first"), (5, "while it works"), (500, "later")):
         clock.at(at, work, 10, called)
-    clock.env.run(until=1000)
+    clock.run(until=1000)
     assert log == [("first", 110), ("while it works", 120), ("later", 610)]
     assert cores.wakes == {7: 2}
     assert cores.spent == {(7, READ): 230}

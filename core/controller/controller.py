@@ -95,7 +95,9 @@ class Controller:
         shape: TreeShape = tree,
     ) -> None:
         """`policy` makes one for each island. `incarnation`: higher at each start of the process. `shape`: makes the
-        tree through which an island's hosts are told, and report."""
+        tree through which an island's hosts are told, and report. `observe` is told what happens inside a turn, in
+        order: the checkers of `invariants` need that, and neither commands nor the state after a turn show it (a
+        buffer may be held and let go in one turn). Nothing is worded if it is not given."""
         self.cluster, self.config, self.incarnation = cluster, config, incarnation
         window = Window(config.window, config.window_span, config.window_most)
         self.atoms = Atoms()

@@ -41,7 +41,7 @@ class Wave:
     def __init__(self, offsets: Ints, sources: Ints, cost: int) -> None:
         self.offsets, self.sources, self.cost = offsets, sources, cost
         self.number = len(offsets)
-        self.first, self.last = int(offsets[0]), int(offsets[-1])
+        self.first, self.last = int(offsets[0]), (int(offsets[-1]), int(sources[-1]))
         self.latest = int((offsets - np.arange(self.number) * cost).max())  # see `SimThread._work_off`
 
 
@@ -58,7 +58,7 @@ class Swarm:
     def before(self, arrival: int, source: int) -> int:
         """The index of the first arrival that does not precede (arrival, source)."""
         wave, arrival = self.wave, arrival - self.base
-        if arrival > wave.last:
+        if (arrival, source) > wave.last:
             return wave.number
         times = wave.offsets
         stop = int(times.searchsorted(arrival))

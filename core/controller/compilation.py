@@ -146,10 +146,6 @@ class Compilation:
 
     # --- to look at ----------------------------------------------------------------------------------------------
 
-    def awaits(self, plan: int, code: int) -> Spans:
-        """Hosts that have not answered."""
-        return self._waiting.get(plan, {}).get(code, spans.EMPTY)
-
     def blame(self, plan: int) -> Blame | None:
         return self._blames.get(plan)
 

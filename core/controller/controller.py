@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from ..compile import Lowerings
+from ..fanout import TreeShape, tree
 from ..invariants import Heeded, Observation
 from ..memory import Buffers, HostMemory, Ledger, Spill
 from ..model import Atoms, Cluster, Illegal, Spans, spans
@@ -25,7 +26,6 @@ from ..protocol import (
     Call,
     Calls,
     Came,
-    CameTogether,
     Close,
     Command,
     Compiled,
@@ -92,8 +92,12 @@ class Controller:
         incarnation: int = 0,
         observe: Callable[[Observation], None] | None = None,
         trace: Trace | None = None,
+        shape: TreeShape = tree,
     ) -> None:
-        """`policy` makes one for each island. `incarnation`: higher at each start of the process."""
+        """`policy` makes one for each island. `incarnation`: higher at each start of the process. `shape`: makes the
+        tree through which an island's hosts are told, and report. `observe` is told what happens inside a turn, in
+        order: the checkers of `invariants` need that, and neither commands nor the state after a turn show it (a
+        buffer may be held and let go in one turn). Nothing is worded if it is not given."""
         self.cluster, self.config, self.incarnation = cluster, config, incarnation
         window = Window(config.window, config.window_span, config.window_most)
         self.atoms = Atoms()
@@ -101,11 +105,10 @@ class Controller:
             Scheduler(self.atoms, policy(), window, config.max_passes, config.early) for _ in cluster.islands
         ]
         self.state = State(cluster, config, incarnation, observe, schedulers)
-        self._make(trace)
+        self._make(trace, shape)
         self._begun = False
         self._events: dict[type, Callable[[Any, int], None]] = {
             Came: self._came,
-            CameTogether: lambda event, now: self._heed(event.message, now),
             Connected: lambda event, now: None,
             Disconnected: self._disconnected,
             Malformed: lambda event, now: self._violation(
@@ -141,7 +144,7 @@ class Controller:
             Lost: lambda island, report, now: self.membership.path_lost(report.host, now),
         }
 
-    def _make(self, trace: Trace | None) -> None:
+    def _make(self, trace: Trace | None, shape: TreeShape) -> None:
         """All modules. Those that are needed by one made before them are handed to it at the end."""
         state, atoms, config = self.state, self.atoms, self.state.config
         self.buffers = buffers = Buffers()
@@ -188,7 +191,13 @@ class Controller:
             watch=watch,
         )  # fmt: skip
         self.membership = Membership(
-            state, failures=failures, in_flight=in_flight, outbox=outbox, resources=resources, watch=watch
+            state,
+            failures=failures,
+            in_flight=in_flight,
+            outbox=outbox,
+            resources=resources,
+            shape=shape,
+            watch=watch,
         )
         self.recovery = recovery = Recovery(
             state,
@@ -204,7 +213,7 @@ class Controller:
             state, buffers=buffers, contents=contents, lowerings=lowerings, outbox=outbox, recovery=recovery,
             refs=refs, resources=resources, runs=runs, tracing=tracing,
         )  # fmt: skip
-        self._checks = ReportChecks(state, compilation=compilation)
+        self._checks = ReportChecks(state)
         self._introduce()
 
     def _introduce(self) -> None:
@@ -230,8 +239,6 @@ class Controller:
     # --- the machine ---------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, now: int) -> list[Command]:
-        if type(event) is CameTogether and not self._checks.may_take(event):
-            return [effect for each in self._checks.apart(event) for effect in self.handle(each, now)]
         act = self._events.get(type(event))
         if act is None:
             raise Illegal(f"a controller is not told of {type(event).__name__}")

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..fanout import Stream, tree
+from ..fanout import Stream, TreeShape
 from ..model import spans
 from ..protocol import Close, Dismiss, DropWorlds, FormWorld, Join, Send, Tell
 from ..slices import Resources
@@ -44,6 +44,7 @@ class Membership:
         in_flight: InFlightTable,
         outbox: TurnOutbox,
         resources: Resources,
+        shape: TreeShape,
         watch: Watchdog,
     ) -> None:
         self._state = state
@@ -51,6 +52,7 @@ class Membership:
         self._in_flight = in_flight
         self._outbox = outbox
         self._resources = resources
+        self._shape = shape
         self._watch = watch
 
     # --- hosts come --------------------------------------------------------------------------------------------
@@ -232,7 +234,9 @@ class Membership:
         index = island.island.index
         island.rewired()
         island.stream.refence(
-            island.epoch, island.tree_number, tree(island.members, self._state.config.fanout, island.apart)
+            island.epoch,
+            island.tree_number,
+            self._shape(island.members, self._state.config.fanout, island.apart),
         )
         abandon, dropped = tuple(island.abandon), tuple(island.dropped)
         for host in spans.items(island.members):

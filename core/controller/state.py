@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-import msgspec
-
 from ..fanout import Stream
 from ..invariants import Observation
 from ..model import Cluster, Island, Place, Spans, spans
@@ -42,14 +40,6 @@ PHASES: dict[tuple[str, str], str] = {
 }
 
 
-class Company(msgspec.Struct, eq=False):
-    """Roots of one tree that say the same, and the hosts below them."""
-
-    below: Spans  # below all of them together
-    each: tuple[Spans, ...]
-    shared: dict[Spans, bool] = {}  # by hosts: each of the roots has some of them below it
-
-
 class IslandState:
     """One island as the controller knows it. Written by `membership`, but for `in_flight` (`in_flight`)."""
 
@@ -76,14 +66,13 @@ class IslandState:
         self.dropped: list[int] = []
         self.stale_world = True  # members or devices have changed since the epoch formed
         self.world_epoch = -1  # the last epoch whose world is up
-        self.company: dict[Spans, Company | None] = {}  # connections: what roots they are together
         self.roots: dict[int, Spans] = {}  # connection of a root -> the hosts below it
         self.ways: dict[Spans, tuple[int, ...]] = {}  # hosts: the connections by which they are told
         scheduler.paused = True
 
     def rewired(self) -> None:
         """Another tree, or other connections."""
-        self.company, self.roots, self.ways = {}, {}, {}
+        self.roots, self.ways = {}, {}
 
     def turn(self, happened: str) -> None:
         self.phase = PHASES[self.phase, happened]

@@ -17,12 +17,14 @@ from . import frontier
 from .reduce import Reduction
 from .relay import Relay
 from .stream import Stream
-from .tree import fanout_for, tree
+from .tree import Tree, TreeShape, fanout_for, tree
 
 __all__ = [
     "Reduction",
     "Relay",
     "Stream",
+    "Tree",
+    "TreeShape",
     "fanout_for",
     "frontier",
     "tree",

@@ -9,6 +9,7 @@ the spans that name it are one pair as long as the member numbers have no gaps.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import msgspec
@@ -53,6 +54,9 @@ class Tree(msgspec.Struct, frozen=True):
         """Return how many hosts a message passes before it reaches this one: 0 for a root."""
         parent = self.parents[host]
         return 0 if parent == CONTROLLER else 1 + self.depth(parent)
+
+
+TreeShape = Callable[[Spans, int, Spans], Tree]  # makes a tree of these members, with the arguments of `tree`
 
 
 def fanout_for(members: int) -> int:

@@ -19,7 +19,6 @@ host_codes      compiles in the background
 executor        reads the ordered stream and calls the modules above
 host            Host: executor, relay and transfer machine in one; both drivers hold one for each host
 standing        what lets an executor stand for several hosts: copy it, make it another's, compare it
-alike           one executor for many hosts that behave alike; only a simulator's cohorts use it
 
 The functions that matter most: `Host.handle`, `Executor._ordered`, `LaunchQueue.enter`, `LaunchQueue.finished`,
 `PendingCauses.when`.
@@ -30,13 +29,11 @@ package uses `core.fanout` and `core.transfer`; nothing else in core imports it.
 
 from __future__ import annotations
 
-from .alike import AlikeHosts
 from .executor import Executor
 from .host import Host
 from .host_codes import code_cause
 
 __all__ = [
-    "AlikeHosts",
     "Executor",
     "Host",
     "code_cause",

@@ -11,8 +11,8 @@ connections do race (data against poison), the transfer machine decides the race
 seat, a failed launch and a lost device are faults, and what a fault finds under way is a matter of time.
 
 So one executor may stand for many hosts that are told the same and whose devices answer in the same order: its
-commands are each one's, at the latest of their causes' times there. `alike` does that for a simulator; `standing` is
-all that it needs of an executor.
+commands are each one's, at the latest of their causes' times there. A simulator does that (`sim/cohort/alike`);
+`standing` is all that it needs of an executor.
 
 Neighbours: `host` feeds it. Read `_ordered` first, then `_gang`.
 """
@@ -149,7 +149,7 @@ class Executor:
         found = self._state.buffers.get(buffer)
         return None if found is None else found.layout
 
-    # --- for `alike` --------------------------------------------------------------------------------------
+    # --- to stand for several hosts -----------------------------------------------------------------------
 
     def twin(self, members: Spans) -> Executor:
         """Another executor, with the same past, that stands for these hosts."""

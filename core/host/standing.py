@@ -1,7 +1,8 @@
 """What lets one executor stand for several hosts that behave alike: copy it, make it another's, compare it.
 
-Only `alike` calls these, by way of `Executor`: a real host stands for itself. They are the one place in which the
-executor knows that it may stand for others. Besides, its reports name `state.members`.
+Only a simulator's cohorts need this (`sim/cohort/alike`), by way of `Executor`: a real host stands for itself. It is
+in core because it copies and compares everything that an executor knows. It is the one place in which an executor
+knows that it may stand for others. Besides, its reports name `state.members`.
 """
 
 from __future__ import annotations

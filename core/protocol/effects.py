@@ -16,7 +16,7 @@ import msgspec
 
 from ..model import Layout
 from .dataplane import Chunk
-from .messages import Blame, Report, Reports, Seated
+from .messages import Blame, Report, Seated
 
 Cause = tuple[str, int]
 
@@ -467,17 +467,6 @@ class Came(Event, frozen=True):
 
     peer: int
     message: msgspec.Struct
-
-
-class CameTogether(Event, frozen=True):
-    """To the controller: each of these roots of one tree has sent this message.
-
-    Each root reports those of the named hosts that are below it. It means the same as one message from each root in
-    turn, at the cost of one.
-    """
-
-    peers: tuple[tuple[int, int], ...]  # spans of hosts
-    message: Reports
 
 
 class Malformed(Event, frozen=True):

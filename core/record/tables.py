@@ -155,15 +155,38 @@ class Lists:
 
     HEAD, OF_STEPS, STEPS = Struct("<BI"), Struct("<qq"), 0x80
     LATELY = 64  # number of lists that are remembered, to store each once
+    LARGEST = 4096  # numbers in a vector whose packed bytes are remembered as well
 
     def __init__(self, column: Table, name: str) -> None:
         self._table, self._name = column, name
         self._lately: dict[bytes, int] = {}  # bytes of a list -> row where it begins
+        # differences from the first number -> the smallest difference, and the bytes of the list
+        self._vectors: dict[bytes, tuple[int, bytes]] = {}
 
     def add(self, numbers: Sequence[int] | Vector) -> tuple[int, int]:
         """Store a list. Return (its smallest number, the row where it begins)."""
         if hasattr(numbers, "astype"):
-            numbers = numbers.astype("i8")
+            numbers = numbers.astype("<i8")
+            if len(numbers) <= self.LARGEST:
+                return self._add_vector(numbers)
+        smallest, packed = self._pack(numbers)
+        return smallest, self._store(packed)
+
+    def _add_vector(self, numbers: Any) -> tuple[int, int]:
+        """Store a vector. One that differs by a constant from an earlier one is not packed again."""
+        first = int(numbers[0])
+        relative = (numbers - first).tobytes()
+        known = self._vectors.get(relative)
+        if known is None:
+            if len(self._vectors) >= self.LATELY:
+                self._vectors.clear()
+            smallest, packed = self._pack(numbers)
+            known = self._vectors[relative] = smallest - first, packed
+        below, packed = known
+        return first + below, self._store(packed)
+
+    def _pack(self, numbers: Any) -> tuple[int, bytes]:
+        """Return (the smallest number, the list as bytes)."""
         smallest, width = _range(numbers)
         if width > 2:
             steps = _steps(numbers)
@@ -172,9 +195,9 @@ class Lists:
                 first = int(numbers[0]) - smallest
                 head = self.HEAD.pack(step_width | self.STEPS, len(numbers))
                 head += self.OF_STEPS.pack(smallest_step, first)
-                return smallest, self._store(head + _packed(steps, smallest_step, step_width))
+                return smallest, head + _packed(steps, smallest_step, step_width)
         head = self.HEAD.pack(width, len(numbers))
-        return smallest, self._store(head + _packed(numbers, smallest, width))
+        return smallest, head + _packed(numbers, smallest, width)
 
     def get(self, at: int) -> list[int]:
         """Return the list that begins at this row, less its smallest number."""

@@ -170,6 +170,15 @@ class Trace:
             known["flags"] = table.column("flags")[row] | flags
         self._set(name, seq, over=over, **known)
 
+    def started(self, seq: int, enqueued: Sequence[int] | Vector, started: int, flags: int = 0) -> None:
+        """Add when each host of an open collective gang, in order, enqueued it, and when it then started."""
+        row = self._open["gangs"].get(seq)
+        if row is not None:
+            first, at = self.lists.add(enqueued)
+            table = self.gangs
+            flags |= table.column("flags")[row]
+            table.put(row, enqueued=first, hosts=at, started=started, skew=started - first, flags=flags)
+
     def hosts(self, seq: int, enqueued: Sequence[int] | Vector) -> None:
         """Add when each host of an open gang, in order, enqueued it. The gang's `enqueued` is the first of these."""
         if seq in self._open["gangs"] and len(enqueued):

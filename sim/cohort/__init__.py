@@ -2,7 +2,8 @@
 
     island    what enters and leaves an island: orders down, reports up, contents to single hosts
     routes    the island's tree as index arrays: which hosts a message passes, and in which order it is written
-    parts     an executor and the hosts for which it stands; a command happens at a host after its last cause there
+    alike     one executor for many hosts that behave alike; which orders divide them
+    parts     such hosts, and when each command happens at each of them: after its last cause there
     gangs     gangs on devices: arrival, start, end
     climbs    reports of single hosts on their way up, one at a time
 
@@ -14,6 +15,8 @@ that. The causes of a command say when each host carries it out.
 
 from __future__ import annotations
 
+from .alike import AlikeHosts
 from .island import CohortIsland
+from .routes import one_root
 
-__all__ = ["CohortIsland"]
+__all__ = ["AlikeHosts", "CohortIsland", "one_root"]

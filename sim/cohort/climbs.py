@@ -84,6 +84,6 @@ class Climbs:
         to = base + parent if parent >= 0 else CONTROLLER
         arrival = sim.network.report_arrival(base + row, to, report, sim.now + sim.writing(message))
         if parent < 0:
-            sim.clock.at(arrival, sim.reach_controller, base + row, message)
+            sim.clock.at(arrival, island.reach_controller, base + row, report)
         else:
             sim.clock.at(arrival + sim.taking(message), self._take, key, climb, parent, report)

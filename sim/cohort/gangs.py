@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from ..hosts import Context
 
 
+NONE: Ints = np.zeros(0, dtype=np.int64)  # times that are not known yet
+
+
 class PlaceIndices:
     """A place, as indices into the island's vectors."""
 
@@ -64,8 +67,8 @@ class CohortGang:
     def __init__(self, seq: int, plan: Plan, gang: Gang, where: PlaceIndices) -> None:
         self.seq, self.plan, self.gang, self.where = seq, plan, gang, where
         self.missing = where.number  # hosts that have not enqueued it
-        self.ready: Ints = np.zeros(where.number, dtype=np.int64)  # when each host had enqueued it
-        self.arrived: Ints = self.ready  # when its turn had come at each host
+        self.ready: Ints = NONE  # when each host had enqueued it
+        self.arrived: Ints = NONE  # when its turn had come at each host
         self.before = 0  # gangs ahead of it whose ends are not known
         self.behind: list[CohortGang] = []
         self.ends: Ints | int = 0
@@ -85,9 +88,8 @@ class Gangs:
         over_at: Callable[[CohortGang, int], None],
     ) -> None:
         self._sim, self._island, self._over, self._over_at = sim, island, over, over_at
-        self._free = np.zeros(
-            island.hosts, dtype=np.int64
-        )  # when the devices of each host are free; used while all places are whole
+        # when the devices of each host are free; a number if it is the same for all; used while all places are whole
+        self._free: Ints | int = 0
         # the same by device of a host, and host; used once a place was not whole
         self._each: Ints | None = None
         self._live: dict[tuple[int, Spans], CohortGang] = {}  # jobs whose ends are not known, in order
@@ -111,7 +113,7 @@ class Gangs:
 
     def _seen(self, where: PlaceIndices) -> PlaceIndices:
         if not where.whole and self._each is None:
-            self._each = np.repeat(self._free[np.newaxis, :], self._island.devices_per_host, axis=0)
+            self._each = np.repeat(self._free_each()[np.newaxis, :], self._island.devices_per_host, axis=0)
         return where
 
     def enter(self, seq: int, plan: Plan, gang: Gang) -> CohortGang:
@@ -153,7 +155,12 @@ class Gangs:
     def enqueued(self, job: CohortGang, at: Rows, number: int, ready: Ints, placeholders: bool) -> None:
         """Takes in when these hosts (indices among the job's hosts) enqueue the gang, in the past or in the
         future."""
-        job.ready[at] = ready
+        if number == job.where.number:
+            job.ready = ready
+        else:
+            if job.ready is NONE:
+                job.ready = np.zeros(job.where.number, dtype=np.int64)
+            job.ready[at] = ready
         job.missing -= number
         if placeholders:
             job.flags |= PLACEHOLDER
@@ -164,12 +171,17 @@ class Gangs:
         """Schedules the start: all hosts have enqueued the gang, and all ends before it are known."""
         where = job.where
         job.arrived = np.maximum(job.ready, self._free_at(where))
-        first = int(job.arrived.max()) if job.gang.collective else int(job.arrived.min())
-        self._sim.clock.at(first, self._start, job)
+        last_or_first = np.maximum if job.gang.collective else np.minimum
+        self._sim.clock.at(int(last_or_first.reduce(job.arrived)), self._start, job)
 
-    def _free_at(self, where: PlaceIndices) -> Ints:
+    def _free_each(self) -> Ints:
+        if isinstance(self._free, int):
+            self._free = np.full(self._island.hosts, self._free, dtype=np.int64)
+        return self._free
+
+    def _free_at(self, where: PlaceIndices) -> Ints | int:
         if self._each is None:
-            return self._free[where.rows]
+            return self._free if isinstance(self._free, int) else self._free[where.rows]
         if where.whole:
             last: Ints = self._each[:, where.rows].max(axis=0)
             return last
@@ -187,8 +199,7 @@ class Gangs:
                 slow = float(self.slow[where.rows].max())
                 took = took if slow == 1.0 else int(took * slow)
             job.ends = end = now + took
-            sim.trace.hosts(job.seq, job.arrived)
-            sim.trace.update(job.seq, job.flags, started=now, skew=now - int(job.arrived.min()))
+            sim.trace.started(job.seq, job.arrived, now, job.flags)
         elif job.alone is not None:
             job.ends = end = now + self._took_alone(job, job.alone, took)
         else:
@@ -221,7 +232,10 @@ class Gangs:
 
     def _occupy(self, where: PlaceIndices, until: Ints | int) -> None:
         if self._each is None:
-            self._free[where.rows] = until
+            if isinstance(until, int) and where.number == self._island.hosts:
+                self._free = until
+            else:
+                self._free_each()[where.rows] = until
         elif where.whole:
             self._each[:, where.rows] = until
         else:

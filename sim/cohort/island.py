@@ -7,6 +7,7 @@ controller decides what is ordered, and the executors decide what is done about 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,20 +15,20 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from core.fanout import Reduction
-from core.host import AlikeHosts
+from core.fanout import Reduction, tree
 from core.model import Gang, Island, Plan, Spans, spans
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.transfer import Transfer
 
-from ..engine import Ints, SimThread, Unannounced
+from ..engine import Ints, SimThread, Unannounced, Wave
 from ..engine import jitter as noise
 from ..network import CONTROLLER, about, is_quiet, link_of, report_number
+from .alike import AlikeHosts
 from .climbs import Climbs
 from .gangs import CohortGang, CohortSoloGang, Gangs
 from .parts import CohortPart, report_about
-from .routes import CohortRoute, CohortTree, Rows, rows_of
+from .routes import CohortRoute, CohortTree, Rows, latest, rows_of
 
 if TYPE_CHECKING:
     from ..hosts import Context
@@ -76,13 +77,16 @@ class CohortIsland:
         self._ending = -1  # the gang whose hosts are being told that it is over
         self._ending_alone: dict[int, CohortGang] = {}  # gangs that have ended on some of their hosts
         self._done_said: list[m.Done] = []
+        self._all, self._everyone = slice(0, hosts), island.host_span
         self._read = np.zeros(hosts, dtype=np.int64)  # when each host's thread that reads orders is free
         self._write = np.zeros(hosts, dtype=np.int64)  # ... the thread that passes them on
         self._enqueue = np.zeros(hosts, dtype=np.int64)  # ... the thread that enqueues
-        self._hear = np.zeros(hosts, dtype=np.int64)  # ... the thread that takes completions
+        self._hear: Ints | int = (
+            0  # ... the thread that takes completions; a number if it is the same for all
+        )
         self._last = np.zeros(hosts, dtype=np.int64)  # when the last order arrives at each host
         self._seen = -1  # the last order that all hosts have read
-        self._orders: list[tuple[int, int]] = []  # (number, when all hosts have read it)
+        self._orders: deque[tuple[int, int]] = deque()  # (number, when all hosts have read it)
         self._since_tidy = 0
         self._members: dict[int, Member] = {}
         self._transfers: dict[int, Transfer] = {}
@@ -100,19 +104,18 @@ class CohortIsland:
             f"(fidelity='exact'), or raise the controller's bounds: they are {bounds}"
         )
 
-    def seated(self, seats: dict[int, m.Seat]) -> None:
-        """Takes in the seats of all hosts in the island's tree."""
-        any_seat = next(iter(seats.values()))
-        self.epoch, self.tree_number, self._seen = any_seat.epoch, any_seat.tree, any_seat.last
-        parents = {host: seat.parent for host, seat in seats.items()}
-        children = {host: tuple(child for child, _ in seat.children) for host, seat in seats.items()}
-        self.tree = CohortTree(self.island, parents, children)
-        self._below = {
-            host: spans.union(spans.one(host), *(below for _, below in seat.children))
-            for host, seat in seats.items()
-            if seat.parent == CONTROLLER
-        }
-        seed, base = self.sim.seed, self.island.base_host
+    def seated(self, seat: m.Seat) -> None:
+        """Takes in the seat of the host that speaks for all, and hangs all hosts into the tree that they would have
+        by themselves."""
+        self.speaker = seat.host
+        self.epoch, self.tree_number, self._seen = seat.epoch, seat.tree, seat.last
+        self._shape = tree(seat.members, self.sim.config.fanout)
+        self.tree = CohortTree(self.island, self._shape)
+        one = m.Reports(self.island.index, self.epoch, self.tree_number, (m.Beat(self.island.host_span, 0),))
+        self._report_take = self.sim.taking(one)  # what any report costs the host that takes it
+        self._report_extra = self.sim.writing(one) + self.sim.network.report_latency
+        self._waves: dict[Spans, tuple[Wave | None, int, int]] = {}
+        seed, base, parents = self.sim.seed, self.island.base_host, self._shape.parents
         hosts = range(base, base + self.island.hosts)
         down = [link_of(parents.get(host, CONTROLLER), host) for host in hosts]
         up = [link_of(host, parents.get(host, CONTROLLER)) for host in hosts]
@@ -123,36 +126,39 @@ class CohortIsland:
         """Sends the heartbeats of all hosts, with the last order that all have read."""
         now = self.sim.now
         while self._orders and self._orders[0][1] <= now:
-            self._seen = self._orders.pop(0)[0]
+            self._seen = self._orders.popleft()[0]
         beat = m.Beat(self.island.host_span, self._seen)
-        roots = self.tree.route(self.island.host_span).root_spans
         # Heartbeats take as long as any message: the controller may act on elapsed time when it takes one in.
-        self.sim.clock.at(now + self.sim.network.latency, self._to_controller_now, roots, beat)
+        self.sim.clock.at(now + self.sim.network.latency, self._to_controller_now, beat)
 
     # --- down -----------------------------------------------------------------------------------------------
 
-    def ordered(self, message: m.Ordered, departures: Ints) -> None:
-        """Takes in an order that the controller writes to the roots at these times, in their order."""
-        route = self.tree.route(message.hosts)
+    def ordered(self, message: m.Ordered, at: int) -> int:
+        """Takes in an order that the controller begins to write at this time, to one root after another; returns when
+        all are written."""
+        sim, route = self.sim, self.tree.route(message.hosts)
+        sim.network.messages += route.number
+        nbytes = sim.weights.of(message)
+        write = sim.profile.writing(nbytes)
         self._remember(message)
         self._divide(message)
-        read = self._send_down(message, route, departures)
-        self._orders.append((message.number, int(read[self._rows(message.hosts)].max())))
+        read = self._send_down(message, route, at, nbytes, write)
+        all_read = read if message.hosts == self._everyone else read[rows_of(message.hosts, self.island)]
+        self._orders.append((message.number, latest(all_read)))
         for part in self.parts:
             if spans.overlap(part.members, message.hosts):
                 part.tell(message, ("order", message.number), read[part.rows])  # type: ignore[arg-type]
+        return at + write * route.number
 
-    def _rows(self, hosts: Spans) -> Any:
-        return rows_of(hosts, self.island)
-
-    def _send_down(self, message: m.Ordered, route: CohortRoute, departures: Ints) -> Ints:
-        """When each host has read the order."""
-        sim = self.sim
-        cost = sim.taking(message) + len(message.steps) * sim.profile.relay_step
-        extra = sim.network.latency + sim.weights.of(message) * sim.network.byte_ps // 1000
-        began = self._reach(route.roots, departures + extra, cost, message.number)
+    def _send_down(self, message: m.Ordered, route: CohortRoute, at: int, nbytes: int, write: int) -> Ints:
+        """When each host has read the order. `write`: how long it takes to write it to a host."""
+        network, profile = self.sim.network, self.sim.profile
+        cost = profile.taking(nbytes) + len(message.steps) * profile.relay_step
+        extra = network.latency + nbytes * network.byte_ps // 1000
+        if route.levels or route.number < self.island.hosts:
+            self._read = self._read.copy()  # what was returned before does not change
+        began = self._reach(route.roots, route.rank * write + (at + extra), cost, message.number)
         if route.ways is not None:
-            write = sim.writing(message)
             # when each host begins to pass the order on
             started = np.zeros(self.island.hosts, dtype=np.int64)
             for level in (None, *route.levels):
@@ -163,12 +169,16 @@ class CohortIsland:
                     )
                 started[rows] = np.maximum(self._write[rows], began)
                 self._write[rows] = started[rows] + route.ways[rows] * write
-        return self._read.copy()
+        return self._read
 
     def _reach(self, rows: Rows, arrival: Ints, cost: int, number: int) -> Ints:
         """When these hosts have read order `number`, which would arrive at the given times."""
         if self.sim.network.jitter:
             arrival = arrival + self._jitter(self._down, rows, number)
+        if isinstance(rows, slice) and rows == self._all:
+            self._last = arrival = np.maximum(arrival, self._last)
+            self._read = began = np.maximum(self._read, arrival) + cost
+            return began
         arrival = np.maximum(arrival, self._last[rows])
         self._last[rows] = arrival
         began = np.maximum(self._read[rows], arrival) + cost
@@ -182,8 +192,6 @@ class CohortIsland:
         for run in message.runs:
             self._runs[run.run] = self.plans[run.plan]
         for step in message.steps:
-            if isinstance(step, m.FreeStep):
-                continue
             if isinstance(step, m.GangStep):
                 plan = self._runs[step.run]
                 gang = plan.steps[step.step]
@@ -290,39 +298,66 @@ class CohortIsland:
     # --- gangs ----------------------------------------------------------------------------------------------
 
     def launched(self, part: CohortPart, launch: e.Launch, when: Ints, prepared: Ints | int | None) -> None:
-        profile, rows = self.sim.profile, part.rows
-        free = np.maximum(self._enqueue[rows], when)
+        profile, rows, whole = self.sim.profile, part.rows, part.number == self.island.hosts
+        free = np.maximum(self._enqueue if whole else self._enqueue[rows], when)
         if prepared is None:
             free = free + (profile.prepare + profile.enqueue)
         else:
             free = np.maximum(free, prepared) + profile.enqueue
-        self._enqueue[rows] = free
+        if whole:
+            self._enqueue = free
+        else:
+            self._enqueue[rows] = free
         ready = free + self.sim.times.pcie_latency
         job = self._jobs[launch.seq]
         if isinstance(job, CohortGang):
             at = self.gangs.hosts_before(part.members, job)
             self.gangs.enqueued(job, at, part.number, ready, launch.placeholders)
             return
-        for row, at_row in zip(np.arange(self.island.hosts)[rows].tolist(), ready, strict=True):
-            self.gangs.enqueued(job.jobs[row], slice(0, 1), 1, at_row, launch.placeholders)
+        for index, row in enumerate(np.arange(self.island.hosts)[rows].tolist()):
+            self.gangs.enqueued(job.jobs[row], slice(0, 1), 1, ready[index : index + 1], launch.placeholders)
 
     def _over(self, job: CohortGang) -> None:
         """Takes in that a gang ends by `job.ends`: tells its hosts, in the order in which gangs end."""
         sim = self.sim
         sim.last_seen = sim.now
-        rows, hosts = job.where.rows, job.where.hosts
-        heard = np.maximum(self._hear[rows], job.ends + sim.times.pcie_latency) + sim.profile.complete
-        self._hear[rows] = heard
+        heard = self._heard(job)
         del self._jobs[job.seq]
-        self._send_up(rows, heard, self._tell_over(job, heard, self.parts), hosts)
+        said = self._tell_over(job, heard, self.parts)
+        if isinstance(heard, int) and not (sim.network.jitter or any(report.blame for report in said)):
+            self._send_wave(heard, said, job.where.hosts)
+        else:
+            self._send_up(job.where.rows, heard, said, job.where.hosts)
+
+    def _heard(self, job: CohortGang) -> Ints | int:
+        """When the hosts have taken in that a gang has ended: one time, if it is the same on all hosts of the
+        island."""
+        sim, rows = self.sim, job.where.rows
+        complete, known = sim.profile.complete, job.ends + sim.times.pcie_latency
+        if isinstance(known, int) and job.where.number == self.island.hosts:
+            if not isinstance(self._hear, int) and latest(self._hear) <= known:
+                self._hear = known
+            if isinstance(self._hear, int):
+                self._hear = max(self._hear, known) + complete
+                return self._hear
+        hear = self._hear_each()
+        heard = np.maximum(hear[rows], known) + complete
+        hear[rows] = heard
+        return heard
+
+    def _hear_each(self) -> Ints:
+        if isinstance(self._hear, int):
+            self._hear = np.full(self.island.hosts, self._hear, dtype=np.int64)
+        return self._hear
 
     def _over_at(self, job: CohortGang, row: int) -> None:
         """Takes in that a gang has ended on this host. An executor is told when it has ended on all its hosts."""
         sim, alone = self.sim, job.alone
         assert alone is not None
         sim.last_seen = sim.now
-        heard = max(int(self._hear[row]), sim.now + sim.times.pcie_latency) + sim.profile.complete
-        self._hear[row] = heard
+        hear = self._hear_each()
+        heard = max(int(hear[row]), sim.now + sim.times.pcie_latency) + sim.profile.complete
+        hear[row] = heard
         host = self.island.base_host + row
         alone.heard[host] = heard
         self._ending_alone[job.seq] = job
@@ -343,13 +378,13 @@ class CohortIsland:
     def _sizes(self, job: CohortGang) -> tuple[int, ...]:
         return self.sim.sizes(job.plan, job.gang, job.seq) if job.gang.irregular else ()
 
-    def _tell_over(self, job: CohortGang, heard: Ints, parts: list[CohortPart]) -> tuple[m.Done, ...]:
+    def _tell_over(self, job: CohortGang, heard: Ints | int, parts: list[CohortPart]) -> tuple[m.Done, ...]:
         """Tells these parts that a gang is over; returns their reports. `heard`: when each host of the gang knows
         it, or each host of the only part."""
         event = e.Finished(job.seq, None, self._sizes(job))
         self._ending, said = job.seq, self._done_said
         for part in parts:
-            if len(parts) == 1 and part.number == len(heard):
+            if isinstance(heard, int) or (len(parts) == 1 and part.number == len(heard)):
                 part.tell(event, ("done", job.seq), heard)
             elif spans.overlap(part.members, job.where.hosts):
                 part.tell(event, ("done", job.seq), heard[self.gangs.hosts_before(part.members, job)])
@@ -377,39 +412,51 @@ class CohortIsland:
             one = replace(report, hosts=spans.one(self.island.base_host + row))
             self.sim.clock.at(max(at, self.sim.now), self.climbs.report, row, one, hosts)
 
-    def _send_up(self, rows: Rows, times: Ints, said: tuple[Any, ...], hosts: Spans) -> None:
+    def _send_up(self, rows: Rows, times: Ints | int, said: tuple[Any, ...], hosts: Spans) -> None:
         """All these hosts make the reports at these times: relays combine them, and the roots send them to the
         controller."""
-        sim, route = self.sim, self.tree.route(hosts)
-        one = m.Reports(self.island.index, self.epoch, self.tree_number, said[:1])
-        number = report_number(said[0])
-        take = sim.taking(one)
-        extra = sim.writing(one) + sim.network.report_latency
-        at = times
-        if route.levels:
-            at = np.zeros(self.island.hosts, dtype=np.int64)
-            at[rows] = times
-            for level in reversed(route.levels):
-                late = self._jitter(self._up, level.rows, about(number))
-                arrival = at[level.rows] + (extra + take) + late
-                latest = np.maximum.reduceat(arrival, level.firsts)
-                at[level.heads] = np.maximum(at[level.heads], latest)
-            at = at[route.roots]
-        arrival = at + extra + self._jitter(self._up, route.roots, about(number))
+        route, number = self.tree.route(hosts), report_number(said[0])
+        arrival = self._climb(route, rows, times, number)
         if any(report.blame for report in said):
             self._send_each_root(route, arrival, said)
         else:
-            self._to_controller(route, arrival, said, take, number)
+            self._to_controller(int(arrival.min()), self._wave(route, arrival - arrival.min()), said, number)
+
+    def _climb(self, route: CohortRoute, rows: Rows, times: Ints | int, number: int) -> Ints:
+        """When the controller has each root's report, if these hosts make theirs at these times."""
+        extra = self._report_extra
+        at: Ints = np.zeros(self.island.hosts, dtype=np.int64)
+        at[rows] = times
+        for level in reversed(route.levels):
+            late = self._jitter(self._up, level.rows, about(number))
+            arrival = at[level.rows] + (extra + self._report_take) + late
+            last = np.maximum.reduceat(arrival, level.firsts)
+            at[level.heads] = np.maximum(at[level.heads], last)
+        return at[route.roots] + extra + self._jitter(self._up, route.roots, about(number))
+
+    def _wave(self, route: CohortRoute, arrival: Ints) -> tuple[Wave | None, int, int]:
+        """All of these arrivals but the last, and the time and the sender of that one."""
+        order = np.argsort(arrival, kind="stable")
+        arrival, senders = arrival[order], route.root_hosts[order]
+        early = Wave(arrival[:-1], senders[:-1], self._report_take) if route.number > 1 else None
+        return early, int(arrival[-1]), int(senders[-1])
+
+    def _send_wave(self, time: int, said: tuple[Any, ...], hosts: Spans) -> None:
+        """The same as `_send_up`, where nothing is drawn at random and all hosts of the island report at one time."""
+        wave = self._waves.get(hosts)
+        if wave is None:
+            route = self.tree.route(hosts)
+            wave = self._waves[hosts] = self._wave(route, self._climb(route, self._all, 0, 0))
+        self._to_controller(time, wave, said, report_number(said[0]))
 
     def _send_each_root(self, route: CohortRoute, arrival: Ints, said: tuple[m.Done, ...]) -> None:
         """Sends each root's reports by themselves: the controller acts on the first report of a failure, and each
         root reports every blame of the hosts below it."""
         sim = self.sim
         for root, at in zip(route.root_hosts.tolist(), arrival.tolist(), strict=True):
-            for report in _merged(said, self._below[root]):
-                message = m.Reports(self.island.index, self.epoch, self.tree_number, (report,))
+            for report in _merged(said, self._shape.below(root)):
                 sim.network.messages += 1
-                sim.clock.at(at, sim.reach_controller, root, message)
+                sim.clock.at(at, self.reach_controller, root, report)
 
     def _jitter(self, links: Links, rows: Rows, number: int) -> Ints | int:
         jitter = self.sim.network.jitter
@@ -418,37 +465,36 @@ class CohortIsland:
         return noise.each_below(jitter + 1, links[rows], np.full(1, number, dtype=np.int64))
 
     def _to_controller(
-        self, route: CohortRoute, arrival: Ints, said: tuple[Any, ...], take: int, number: int
+        self, base: int, wave: tuple[Wave | None, int, int], said: tuple[Any, ...], number: int
     ) -> None:
         """Delivers a report from all roots. All copies but the last only take the controller's time."""
-        sim = self.sim
-        sim.network.messages += route.number
-        order = np.argsort(arrival, kind="stable")
-        arrival, senders = arrival[order], route.root_hosts[order]
+        sim, (early, last, sender) = self.sim, wave
+        sim.network.messages += 1
         lane = sim.controller_process.lane
-        if route.number > 1:
-            lane.absorb(arrival[:-1], senders[:-1], take, number)
-        message = m.Reports(self.island.index, self.epoch, self.tree_number, said)
-        last = int(senders[-1])
-        event: e.Event = (
-            e.Came(last, message) if route.number == 1 else e.CameTogether(route.root_spans, message)
-        )
-        sim.clock.at(int(arrival[-1]), lane.put, (last, number), take, event)
+        if early is not None:
+            sim.network.messages += early.number
+            lane.absorb_wave(base, early, number)
+        sim.clock.at(base + last, lane.put, (sender, number), self._report_take, self._said(said))
+
+    def _said(self, reports: tuple[m.Report, ...]) -> e.Came:
+        """What the controller is told. It knows this island as a tree with one root."""
+        return e.Came(self.speaker, m.Reports(self.island.index, self.epoch, self.tree_number, reports))
+
+    def reach_controller(self, root: int, report: m.Report) -> None:
+        """Delivers a report of one root, which arrives now."""
+        sim = self.sim
+        sim.last_seen = sim.now
+        event = self._said((report,))
+        sim.controller_process.lane.put((root, report_number(report)), sim.taking(event.message), event)
 
     def _send_quiet(self, part: CohortPart, report: Any, when: Ints | int) -> None:
         """Delivers a report that costs no CPU: it arrives with its last copy."""
         sim = self.sim
-        route = self.tree.route(part.members)
         at = int((when + self.tree.depths[part.rows] * sim.network.latency).max())
-        sim.clock.at(max(at, sim.now), self._to_controller_now, route.root_spans, report)
+        sim.clock.at(max(at, sim.now), self._to_controller_now, report)
 
-    def _to_controller_now(self, roots: Spans, report: Any) -> None:
-        message = m.Reports(self.island.index, self.epoch, self.tree_number, (report,))
-        process = self.sim.controller_process
-        single = spans.count(roots) == 1
-        process.serve(
-            e.Came(roots[0][0], message) if single else e.CameTogether(roots, message), self.sim.now
-        )
+    def _to_controller_now(self, report: Any) -> None:
+        self.sim.controller_process.serve(self._said((report,)), self.sim.now)
 
 
 def _first(part: CohortPart) -> int:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.host import AlikeHosts
 from core.model import Spans, spans
 from core.protocol import effects as e
 from core.protocol import end_of, peer_of
 from core.protocol import messages as m
 
 from ..engine import Ints
+from .alike import AlikeHosts
 from .routes import rows_of
 
 if TYPE_CHECKING:

@@ -11,11 +11,26 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from core.fanout import Tree
 from core.model import Island, Spans, spans
 
 from ..engine import Ints
+from ..network import CONTROLLER
 
 Rows = slice | NDArray[np.intp]
+
+
+def one_root(members: Spans, fanout: int = 0, apart: Spans = spans.EMPTY) -> Tree:
+    """The tree in which the controller sees a cohort: its first host speaks for all."""
+    first, *rest = spans.items(members)
+    alone: dict[int, tuple[int, ...]] = dict.fromkeys(rest, ())
+    below = {host: spans.one(host) for host in rest}
+    return Tree(members, (first,), {first: CONTROLLER, **dict.fromkeys(rest, first)}, {first: members, **below},
+                {first: tuple(rest), **alone})  # fmt: skip
+
+
+def latest(times: Ints) -> int:
+    return int(np.maximum.reduce(times))
 
 
 def rows_of(hosts: Spans, island: Island) -> Rows:
@@ -40,32 +55,26 @@ class TreeLevel(NamedTuple):
 class CohortRoute(NamedTuple):
     roots: Rows
     number: int  # of roots
-    root_spans: Spans
+    rank: Ints  # 1 for the root to which the controller writes first, 2 for the next, ...
     root_hosts: Ints  # numbered in the cluster
     levels: tuple[TreeLevel, ...]
     ways: Ints | None  # by host: to how many hosts it passes the message on; None if the tree is flat
 
 
 class CohortTree:
-    """The tree of one epoch. In `parents`, a negative entry is a root; `children` are in the order of their
-    parent."""
+    """The tree of one epoch, as index arrays."""
 
-    def __init__(self, island: Island, parents: dict[int, int], children: dict[int, tuple[int, ...]]) -> None:
+    def __init__(self, island: Island, shape: Tree) -> None:
         self._island, base = island, island.base_host
         self._parents = np.full(island.hosts, -1, dtype=np.intp)
         self.members = np.zeros(island.hosts, dtype=bool)
-        roots = []
-        for host, parent in parents.items():
+        for host, parent in shape.parents.items():
             self.members[host - base] = True
             if parent >= 0:
                 self._parents[host - base] = parent - base
-            else:
-                roots.append(host - base)
-        self._levels = [np.array(sorted(roots), dtype=np.intp)]
+        self._levels = [np.array(shape.roots, dtype=np.intp) - base]
         while True:
-            below = [
-                child - base for head in self._levels[-1] for child in children.get(int(head) + base, ())
-            ]
+            below = [child - base for head in self._levels[-1] for child in shape.nodes[int(head) + base]]
             if not below:
                 break
             self._levels.append(np.array(below, dtype=np.intp))
@@ -110,8 +119,8 @@ class CohortTree:
                 np.add.at(ways, below.parents, 1)
         base = self._island.base_host
         return CohortRoute(
-            _compact(roots), len(roots), spans.of((roots + base).tolist()),
-            (roots + base).astype(np.int64), tuple(levels), ways,
+            _compact(roots), len(roots), np.arange(1, len(roots) + 1), (roots + base).astype(np.int64),
+            tuple(levels), ways,
         )  # fmt: skip
 
 

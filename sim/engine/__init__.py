@@ -12,7 +12,7 @@ from . import jitter
 from .clock import LATE, SimClock
 from .errors import Stuck, Unannounced
 from .jitter import Ints, Noise, each_below, keys
-from .threads import HELD, CoreShare, Order, SimThread, ThreadPort
+from .threads import HELD, CoreShare, Order, SimThread, ThreadPort, Wave
 
 __all__ = [
     "HELD",
@@ -26,6 +26,7 @@ __all__ = [
     "Stuck",
     "ThreadPort",
     "Unannounced",
+    "Wave",
     "each_below",
     "jitter",
     "keys",

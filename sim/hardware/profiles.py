@@ -73,6 +73,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         more = self.complete if self.complete_more < 0 else self.complete_more
         return self.complete + (number - 1) * more
 
+    def writing(self, nbytes: int) -> int:
+        """What a message costs its sender."""
+        return self.send + nbytes * self.send_byte_ps // 1000
+
+    def taking(self, nbytes: int) -> int:
+        """What a message costs its receiver."""
+        return self.receive + nbytes * self.receive_byte_ps // 1000
+
     def chunk(self, nbytes: int) -> int:
         """What a chunk of contents costs at either end. Python processes send it as a message, like any other."""
         return self.transfer_chunk + nbytes * self.transfer_byte_ps // 1000

@@ -14,7 +14,7 @@ from core.protocol import effects as e
 from core.protocol import messages as m
 from core.record import Trace
 
-from ..engine import Ints, SimClock
+from ..engine import SimClock
 from ..hardware import Profile
 from ..network import Cargo, Network, Weights
 
@@ -44,7 +44,7 @@ class RareTimes(msgspec.Struct, frozen=True):
 class CohortHosts(Protocol):
     """An island whose hosts are simulated together: a cohort."""
 
-    def ordered(self, message: m.Ordered, written: Ints) -> None: ...
+    def ordered(self, message: m.Ordered, at: int) -> int: ...
 
 
 class Hangups(Protocol):
@@ -150,8 +150,6 @@ class Context(Protocol):
     def to_hosts(self, name: int) -> int: ...
 
     def from_hosts(self, peer: int) -> int: ...
-
-    def reach_controller(self, host: int, message: m.Reports) -> None: ...
 
     def send_contents(self, sender: int, receiver: int, message: Any, at: int) -> None: ...
 

@@ -152,8 +152,7 @@ class Fabric:
         flags = PLACEHOLDER if any(part.placeholders for part in job.parts.values()) else 0
         if job.gang.collective:
             arrived = [job.parts[host].arrived for host in sorted(job.parts)]
-            trace.hosts(seq, arrived)
-            trace.update(seq, flags, started=started, skew=started - min(arrived))
+            trace.started(seq, arrived, started, flags)
             return self.slow
         (part,) = job.parts.values()
         alone = self._alone.get(seq)

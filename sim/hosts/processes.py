@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from core.controller import Controller
 from core.host import Host
 from core.model import Plan
@@ -90,8 +88,9 @@ class Process:
                 one = m.Reports(message.island, message.epoch, message.tree, (report,))
                 self.say(to, one, at, 0 if is_quiet(report) else sim.writing(one))
             return at
-        at += sim.writing(message)
-        sim.network.send(self.name, to, message, sim.weights.of(message), at)
+        nbytes = sim.weights.of(message)
+        at += sim.profile.writing(nbytes)
+        sim.network.send(self.name, to, message, nbytes, at)
         return at
 
     def _batch(self, to: int, message: Any, at: int) -> int:
@@ -175,7 +174,7 @@ class ControllerProcess(Process):
                     if isinstance(message, m.Ordered):
                         at += sim.profile.step * len(message.steps)
                         if message.island in sim.islands:
-                            at = self._to_cohort(message, len(to), at)
+                            at = sim.islands[message.island].ordered(message, at)
                             continue
                     elif isinstance(message, (m.Notes, m.Opened)):
                         self._see_numbers(sim.process_of(to[0]), message)
@@ -203,14 +202,6 @@ class ControllerProcess(Process):
         for note in message.notes if isinstance(message, m.Notes) else (message,):
             if isinstance(note, m.Opened):
                 self.sim.numbered(client, note.client)
-
-    def _to_cohort(self, message: m.Ordered, number: int, at: int) -> int:
-        """Writes an order to the roots of a cohort's tree, one after another; returns when all are written."""
-        sim = self.sim
-        write = sim.writing(message)
-        sim.network.messages += number
-        sim.islands[message.island].ordered(message, at + write * np.arange(1, number + 1))
-        return at + write * number
 
     def _formed(self, island: int, epoch: int) -> None:
         self.lane.put((-1, epoch << 20 | island), 0, e.WorldUp(island, epoch))

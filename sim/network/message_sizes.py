@@ -15,7 +15,7 @@ from core.protocol import messages as m
 
 MESSAGE, STEP, RUN, REPORT, CALL, NOTE = 32, 24, 32, 24, 32, 16
 QUIET = frozenset((m.Beat, m.Compiled, m.Arrived))
-NEWS = frozenset((m.Waiting, m.Stalled))
+BEATS, NEWS = frozenset((m.Beat,)), frozenset((m.Waiting, m.Stalled))
 
 
 class Weights:
@@ -41,11 +41,16 @@ class Weights:
             nbytes += RUN + 8 * len(run.args)
             for _, literal in run.literals:
                 nbytes += len(literal)
-        return nbytes + sum(map(self._plan, message.plans))
+        for plan in message.plans:
+            nbytes += self._plan(plan)
+        return nbytes
 
     def _call(self, call: m.Call) -> int:
-        if isinstance(call, m.Submit):
-            return CALL + sum(len(arg) if isinstance(arg, bytes) else 8 for arg in call.args)
+        if type(call) is m.Submit:
+            nbytes = CALL
+            for arg in call.args:
+                nbytes += len(arg) if isinstance(arg, bytes) else 8
+            return nbytes
         if isinstance(call, m.Register):
             return len(wire.encode(call))
         return CALL
@@ -67,7 +72,7 @@ def moves_nothing(message: Any) -> bool:
     """Whether a message is a heartbeat or news of what still waits: these come for ever and let no process go on."""
     kind = type(message)
     if kind is m.Reports:
-        return all(type(report) is m.Beat for report in message.reports)
+        return BEATS.issuperset(map(type, message.reports))
     if kind is m.Notes:
-        return all(type(note) in NEWS for note in message.notes)
+        return NEWS.issuperset(map(type, message.notes))
     return kind in NEWS

@@ -25,7 +25,7 @@ Name = int
 _SHIFT = 1 << 32
 _WORDS = 1 << 59  # numbers of data-plane messages
 _REPORTS = 1 << 60  # numbers of reports, apart from the numbers of other messages
-_KINDS = (m.Counted, m.Enqueued, m.Done)  # in the order in which a host reports them about one thing
+_KINDS = {m.Counted: 0, m.Enqueued: 1, m.Done: 2}  # in the order in which a host reports them about one thing
 REPORT_BYTES = MESSAGE + REPORT
 WORDS = frozenset((Grant, Landed))  # these have a stream of their own
 
@@ -37,9 +37,10 @@ def link_of(sender: Name, receiver: Name) -> int:
 
 def report_number(report: m.Report) -> int:
     """A report's number follows from its subject: it is the same from every host, whatever else is sent."""
-    about = getattr(report, "seq", getattr(report, "transfer", 0))
-    kind = _KINDS.index(type(report)) if type(report) in _KINDS else len(_KINDS)
-    return _REPORTS + 4 * int(about) + kind
+    about = (
+        report.seq if isinstance(report, m.Done) else getattr(report, "seq", getattr(report, "transfer", 0))
+    )
+    return _REPORTS + 4 * int(about) + _KINDS.get(type(report), len(_KINDS))
 
 
 def about(number: int) -> int:
@@ -71,10 +72,12 @@ class Together(msgspec.Struct, frozen=True):
 class SimLink:
     """One direction of a connection."""
 
-    __slots__ = ("count", "held", "last", "source")
+    __slots__ = ("alive", "count", "held", "last", "receiver", "sender", "source")
 
-    def __init__(self, source: int) -> None:
+    def __init__(self, sender: Name, receiver: Name, source: int) -> None:
+        self.sender, self.receiver = sender, receiver
         self.source = source  # of its jitter
+        self.alive = True  # until either end dies: what is under way is lost then
         self.count = 0
         # when the last message sent so far arrives: orders and calls; messages about contents
         self.last = [0, 0]
@@ -93,7 +96,6 @@ class Network:
         self.latency, self.byte_ps, self.jitter, self._seed = latency, byte_ps, jitter, seed
         self._arrive = arrive
         self._links: dict[tuple[Name, Name], SimLink] = {}
-        self._lives: dict[Name, int] = {}  # by process; messages to or from an earlier life are dropped
         self._cuts: dict[tuple[Name, Name], int] = {}  # how often a connection was cut
         self.messages = 0
 
@@ -101,7 +103,7 @@ class Network:
         found = self._links.get((sender, receiver))
         if found is None:
             source = noise.key(self._seed, link_of(sender, receiver))
-            found = self._links[sender, receiver] = SimLink(source)
+            found = self._links[sender, receiver] = SimLink(sender, receiver, source)
         return found
 
     def count(self, sender: Name, receiver: Name) -> int:
@@ -111,28 +113,24 @@ class Network:
         return link.count - 1
 
     def send(self, sender: Name, receiver: Name, message: Any, nbytes: int, departure: int) -> None:
-        number = self.count(sender, receiver)
         link = self.link(sender, receiver)
+        number, link.count = link.count, link.count + 1
         self.messages += 1
         words = type(message) in WORDS
         if link.held is not None:
             link.held.append((number, message))
             return
-        which = _drawn_for(message, number)
-        late = noise.below(self.jitter + 1, link.source, which) if self.jitter else 0
-        arrival = departure + self.latency + nbytes * self.byte_ps // 1000 + late
-        arrival = max(arrival, link.last[words])
-        link.last[words] = arrival
-        life = self._lives.get(sender, 0), self._lives.get(receiver, 0)
-        self._clock.at(arrival, self._deliver, life, receiver, sender, number, message)
+        arrival = departure + self.latency + nbytes * self.byte_ps // 1000
+        if self.jitter:
+            arrival += noise.below(self.jitter + 1, link.source, _drawn_for(message, number))
+        link.last[words] = arrival = max(arrival, link.last[words])
+        self._clock.at(arrival, self._deliver, link, number, message)
 
     def send_report(self, sender: Name, receiver: Name, message: m.Reports, departure: int) -> None:
         """Sends one report. Reports on different subjects may overtake each other, as they may in relays."""
         (report,) = message.reports
         arrival = self.report_arrival(sender, receiver, report, departure)
-        life = self._lives.get(sender, 0), self._lives.get(receiver, 0)
-        number = report_number(report)
-        self._clock.at(arrival, self._deliver, life, receiver, sender, number, message)
+        self._clock.at(arrival, self._deliver, self.link(sender, receiver), report_number(report), message)
 
     @property
     def report_latency(self) -> int:
@@ -150,24 +148,20 @@ class Network:
             )
         return arrival
 
-    def _deliver(
-        self, life: tuple[int, int], receiver: Name, sender: Name, number: int, message: Any
-    ) -> None:
-        if life != (self._lives.get(sender, 0), self._lives.get(receiver, 0)):
+    def _deliver(self, link: SimLink, number: int, message: Any) -> None:
+        if not link.alive:
             return  # one of the ends has died, and perhaps started again, since this was sent
-        link = self.link(sender, receiver)
         if link.held is not None:
             link.held.append((number, message))
             return
-        self._arrive(receiver, sender, number, message)
+        self._arrive(link.receiver, link.sender, number, message)
 
     # --- trouble ----------------------------------------------------------------------------------------
 
     def end(self, name: Name) -> None:
         """Ends a process: all messages on their way to it and from it are lost."""
-        self._lives[name] = self._lives.get(name, 0) + 1
         for pair in [pair for pair in self._links if name in pair]:
-            del self._links[pair]
+            self._links.pop(pair).alive = False
 
     def partners(self, name: Name) -> list[Name]:
         """The processes that have a connection to this one."""
@@ -186,9 +180,8 @@ class Network:
             link = self.link(sender, receiver)
             held, link.held = link.held or [], None
             arrival = max(self._clock.now + self.latency, *link.last)
-            life = self._lives.get(sender, 0), self._lives.get(receiver, 0)
             for number, message in sorted(held, key=lambda pair: pair[0]):
-                self._clock.at(arrival, self._deliver, life, receiver, sender, number, message)
+                self._clock.at(arrival, self._deliver, link, number, message)
             link.last = [arrival, arrival]
 
     def cuts(self, one: Name, other: Name) -> int:

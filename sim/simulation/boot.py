@@ -75,7 +75,7 @@ def _seat(
     executor = island.parts[0].executor
     executor.handle(seats[executor.host], 0)
     executor.handle(e.Reformed(seat.epoch), 0)
-    island.seated(seats)
+    island.seated(seats[island.island.base_host])
     for host, its in seats.items():
         seated = m.Seated(host, its.epoch, its.tree, its.last)
         todo.append((sim.controller_process, e.Came(host, seated)))

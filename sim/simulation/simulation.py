@@ -17,19 +17,20 @@ from functools import partial
 from typing import Any, Literal
 
 import simpy
+from simpy.core import EmptySchedule
 
 from core.client import Limits
 from core.controller import Config, Controller
-from core.fanout import fanout_for
+from core.fanout import Tree, fanout_for, tree
 from core.host import Host
-from core.model import Cluster, Gang, Layout, Plan, shard_bytes
+from core.model import Cluster, Gang, Layout, Plan, Spans, shard_bytes
 from core.protocol import Chunk, peers
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.record import Trace
 from core.schedule.policy import Fifo, Policy
 
-from ..cohort import CohortIsland
+from ..cohort import CohortIsland, one_root
 from ..engine import Noise, Order, SimClock, Stuck
 from ..engine import jitter as chance
 from ..hardware import Kernel, Profile, Setup, kernel_time
@@ -55,7 +56,6 @@ from ..network import (
     even_rows,
     moves_nothing,
     number_of,
-    report_number,
 )
 from ..shared_cores import SharedMachines
 from .boot import boot
@@ -110,14 +110,15 @@ class Simulation:
         self.trouble = FaultInjection(self)
         self.worlds = SimWorlds(self.clock, self.cluster, self.times.join, self._tell_at_once)
         self.config = config or Config(fanout=fanout_of(profile, setup.cluster))
-        self.controller = Controller(self.cluster, policy, self.config, trace=self.trace)
-        self.controller_process = ControllerProcess(self, self.controller)
         faults = list(faults)
         exact = (
             dict.fromkeys(range(len(self.cluster.islands)))
             if fidelity == "exact"
             else divided(faults, self.cluster) | self.machines.islands
         )
+        self._exact = exact  # islands whose hosts are simulated one by one
+        self.controller = Controller(self.cluster, policy, self.config, trace=self.trace, shape=self._tree_of)
+        self.controller_process = ControllerProcess(self, self.controller)
         self.islands: dict[int, CohortIsland] = {}  # islands that are simulated as cohorts
         self.lone_hosts: dict[int, HostProcess] = {}  # hosts of all other islands
         for island in self.cluster.islands:
@@ -132,6 +133,11 @@ class Simulation:
             self.clock.at(self.times.beat, self._beat, cohort)
         for fault in faults:
             self.clock.at(fault.at, self.trouble.befall, fault)
+
+    def _tree_of(self, members: Spans, fanout: int, apart: Spans) -> Tree:
+        """The tree in which the controller sees an island: a cohort speaks as one host, and has its tree inside."""
+        alike = members and self.island_of(members[0][0]) not in self._exact
+        return (one_root if alike else tree)(members, fanout, apart)
 
     def _beat(self, island: CohortIsland) -> None:
         island.beat()
@@ -169,7 +175,7 @@ class Simulation:
     @property
     def env(self) -> simpy.Environment:
         """SimPy's environment: users may add processes to it."""
-        return self.clock.env
+        return self.clock
 
     @property
     def now(self) -> int:
@@ -179,16 +185,16 @@ class Simulation:
         """Runs to a time, or until a condition is true; raises `Stuck` if that cannot happen any more."""
         clock = self.clock
         if not callable(until):
-            while (at := clock.next_time()) is not None and at <= until:
-                clock.step()
-            if clock.now < until:
-                clock.env.run(until=until)
+            clock.run_to(until)
             return
         step = clock.step
-        while not until():
-            if clock.next_time() is None or clock.now - self.last_seen > QUIET:
-                raise Stuck(self.why_stuck())
-            step()
+        try:
+            while not until():
+                if clock.now - self.last_seen > QUIET:
+                    raise Stuck(self.why_stuck())
+                step()
+        except EmptySchedule:
+            raise Stuck(self.why_stuck()) from None
 
     def why_stuck(self) -> str:
         waits = "; ".join(list(dict.fromkeys(text for _, text in self.told[-30:]))[-3:])
@@ -215,11 +221,6 @@ class Simulation:
     def island_of(self, host: int) -> int:
         return self.cluster.island_of_host(host).index
 
-    def reach_controller(self, host: int, message: m.Reports) -> None:
-        """Delivers a host's report to the controller."""
-        (report,) = message.reports
-        self._arrive(CONTROLLER, host, report_number(report), message)
-
     def connection(self, name: int) -> int:
         """The number by which the controller knows a process; clients are numbered after all hosts."""
         return self.cluster.hosts - name - 2 if is_client(name) else name
@@ -245,7 +246,7 @@ class Simulation:
             self.last_seen = self.clock.now
         if isinstance(message, Together):
             self.cargo.come(message.messages)
-        if is_client(sender) and receiver >= 0 and (sender, receiver) not in self.met:
+        if receiver >= 0 and is_client(sender) and (sender, receiver) not in self.met:
             self._meet(sender, receiver)
         process = self.process(receiver)
         if process.alive:
@@ -280,11 +281,11 @@ class Simulation:
 
     def writing(self, message: Any) -> int:
         """Host time to write a message to one peer."""
-        return self.profile.send + self.weights.of(message) * self.profile.send_byte_ps // 1000
+        return self.profile.writing(self.weights.of(message))
 
     def taking(self, message: Any) -> int:
         """Host time to receive a message."""
-        return self.profile.receive + self.weights.of(message) * self.profile.receive_byte_ps // 1000
+        return self.profile.taking(self.weights.of(message))
 
     def taking_wire(self, wire: Together) -> int:
         """Host time to receive a batch of messages."""

@@ -70,7 +70,7 @@ class Commanded(Collector):
         self._transfer_of: dict[int, int] = {}  # seq of a half -> transfer
 
     def heard(self, event: e.Event) -> None:
-        message = event.message if isinstance(event, e.Came | e.CameTogether) else None
+        message = event.message if isinstance(event, e.Came) else None
         for report in message.reports if isinstance(message, m.Reports) else ():
             if isinstance(report, m.Done) and report.blame is not None and report.blame.code in EXCUSED:
                 self.excused.add(self._transfer_of.get(report.seq, -1))

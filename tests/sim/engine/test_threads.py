@@ -26,7 +26,7 @@ def test_the_first_to_arrive_is_served_first_and_the_next_waits() -> None:
     clock, lane, log = served(lane_cost=5)
     clock.at(10, lane.put, (1, 0), 7, "a")
     clock.at(12, lane.put, (0, 0), 7, "b")
-    clock.env.run(until=1000)
+    clock.run(until=1000)
     assert log == [(17, "a"), (29, "b")]
 
 
@@ -34,7 +34,7 @@ def test_the_lower_of_two_simultaneous_sources_is_first_whichever_called_first()
     clock, lane, log = served()
     clock.at(10, lane.put, (2, 0), 3, "from 2")
     clock.at(10, lane.put, (1, 0), 3, "from 1")
-    clock.env.run(until=1000)
+    clock.run(until=1000)
     assert log == [(13, "from 1"), (16, "from 2")]
 
 
@@ -50,12 +50,12 @@ def test_a_held_lane_takes_nothing_until_it_is_released() -> None:
     for number, what in enumerate(("held", "next", "last")):
         lane.put((0, number), 3, what)
     clock.at(50, lane.go_on)
-    clock.env.run(until=1000)
+    clock.run(until=1000)
     assert log == [(3, "held"), (53, "next"), (56, "last")]
     clock.at(2000, lane.put, (0, 9), 3, "held")
     clock.at(2010, lane.go_on)
     clock.at(2020, lane.put, (0, 10), 3, "later")
-    clock.env.run(until=3000)
+    clock.run(until=3000)
     assert log[3:] == [(2003, "held"), (2023, "later")]
 
 
@@ -69,7 +69,7 @@ def test_a_port_carries_one_thing_at_a_time() -> None:
 
     for number in range(3):
         port.put((0, number), 10, begins, number)
-    clock.env.run(until=1000)
+    clock.run(until=1000)
     assert log == [(0, 0), (10, 1), (20, 2)]
 
 
@@ -97,11 +97,31 @@ def test_a_swarm_takes_as_long_as_its_items_one_by_one(
     for number, (at, cost, source) in enumerate(events):
         clock.at(at, lane.put, (1000 + source, number), cost, number)
         other_clock.at(at, other.put, (1000 + source, number), cost, number)
-    clock.env.run(until=10_000)
-    other_clock.env.run(until=10_000)
+    clock.run(until=10_000)
+    other_clock.run(until=10_000)
     assert log == other_log
 
 
 def _log(log: list[tuple[int, Any]], what: Any, now: int) -> int:
     log.append((now, what))
     return now + 2
+
+
+def test_an_item_is_put_back_for_one_that_comes_in_the_same_nanosecond_and_precedes_it() -> None:
+    clock, lane, log = served()
+    lane.absorb(np.array([10, 10, 10]), np.array([1, 3, 5]), 7)
+    clock.at(10, lane.put, (4, 0), 3, "from 4")  # behind two of the swarm
+    clock.at(10, lane.put, (2, 0), 3, "from 2")  # behind one of them
+    clock.at(10, lane.put, (6, 0), 3, "from 6")
+    clock.run(until=1000)
+    assert log == [(20, "from 2"), (30, "from 4"), (40, "from 6")]
+    assert lane.free == 40
+
+
+def test_a_swarm_that_is_announced_in_the_same_nanosecond_is_not_overtaken() -> None:
+    clock, lane, log = served()
+    clock.at(10, lane.put, (4, 0), 3, "from 4")
+    clock.at(10, lane.absorb, np.array([10, 11]), np.array([1, 1]), 7)
+    clock.at(12, lane.put, (0, 0), 3, "later")
+    clock.run(until=1000)
+    assert log == [(20, "from 4"), (30, "later")]

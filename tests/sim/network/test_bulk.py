@@ -48,7 +48,7 @@ def arrivals(sent: list[Sent], **roads: float) -> list[int]:
     for number, each in enumerate(sent):
         chunk = Chunk(number, each.sender, each.receiver, 0, 0, each.nbytes)
         cargo.send(each.sender, each.receiver, chunk, each.nbytes, each.at)
-    clock.env.run()
+    clock.run()
     return there
 
 

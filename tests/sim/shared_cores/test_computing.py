@@ -50,7 +50,7 @@ class Rig:
         again()
 
     def lasted(self) -> int:
-        self.clock.env.run()
+        self.clock.run()
         (ended,) = self.ended
         return ended
 
@@ -80,5 +80,5 @@ def test_whoever_wakes_up_waits_no_longer_than_a_slice() -> None:
     share = rig.cores.share(Someone(5), READ)  # type: ignore[arg-type]
     wake: Callable[[], None] = lambda: share.work((0, 0), 1, lambda: heard.append(rig.clock.now))  # noqa: E731
     rig.clock.at(SLICE // 2, wake)
-    rig.clock.env.run()
+    rig.clock.run()
     assert heard == [SLICE + 1]

@@ -64,7 +64,7 @@ def test_two_processes_on_one_core_take_turns_and_their_time_adds_up() -> None:
     for number in range(3):
         other.put((0, number), 10, f"other {number}")
         one.put((0, number), 10, f"one {number}")
-    clock.env.run(until=1000)
+    clock.run(until=1000)
     assert log == [
         (10, "one 0"), (25, "other 0"), (40, "one 1"), (55, "other 1"), (70, "one 2"), (85, "other 2"),
     ]  # fmt: skip
@@ -79,7 +79,7 @@ def test_with_as_many_cores_as_threads_no_thread_waits(number: int) -> None:
         lanes = [lane(clock, share(cores, name) if cores else None, log, costs=3) for name in (0, 1)]
         for at, name, cost in ((0, 0, 7), (0, 1, 9), (2, 0, 0), (4, 1, 1), (30, 0, 2)):
             clock.at(at, lanes[name].put, (at, 0), cost, (name, at))
-        clock.env.run(until=1000)
+        clock.run(until=1000)
         logs.append(log)
     assert logs[0] == logs[1]
 
@@ -93,7 +93,7 @@ def test_a_dead_process_wants_no_core_and_finishes_only_its_current_item() -> No
         doomed.work((0, number), 10, log.append, f"doomed {number}")
     share(cores, 1).work((0, 0), 10, lambda: log.append(clock.now))
     clock.at(5, setattr, dead, "alive", False)
-    clock.env.run(until=1000)
+    clock.run(until=1000)
     assert log == ["doomed 0", 20]
 
 
@@ -116,7 +116,7 @@ def test_cores_are_given_first_come_first_served(number: int, asks: list[tuple[i
     for which, (at, name, cost) in reversed(list(enumerate(asks))):
         its = share(cores, name)
         clock.at(at, its.ask, (which, 0), begin, which, its, cost)
-    clock.env.run(until=1000)
+    clock.run(until=1000)
     free = [0] * number
     for at, _, which, cost in sorted((at, name, which, cost) for which, (at, name, cost) in enumerate(asks)):
         free.sort()
@@ -133,7 +133,7 @@ def test_a_swarm_waits_for_cores_one_by_one() -> None:
     swarmed.absorb(np.array([0, 0, 0]), np.array([1, 2, 3]), 10)
     lane(clock, share(cores, 1), log).put((0, 0), 10, "between")
     clock.at(1, swarmed.put, (4, 0), 10, "behind")
-    clock.env.run(until=1000)
+    clock.run(until=1000)
     assert log == [(20, "between"), (50, "behind")]
 
 
@@ -413,7 +413,7 @@ def test_a_stalled_thread_keeps_its_core_and_is_not_charged_for_it() -> None:
         cores.share(FakeProcess(name), READ).work(  # type: ignore[arg-type]
             (0, 0), 100, lambda: ended.append(clock.now)
         )
-    clock.env.run()
+    clock.run()
     assert ended == [1100, 2200]
     assert cores.spent == {(0, READ): 100, (1, READ): 100}
 
@@ -423,7 +423,7 @@ def test_work_under_way_counts_as_spent_as_far_as_it_has_come() -> None:
     cores = Cores(clock, 2)
     cores.share(FakeProcess(0), READ).work((0, 0), 100, lambda: None)  # type: ignore[arg-type]
     cores.share(FakeProcess(1), READ).work((0, 0), 300, lambda: None)  # type: ignore[arg-type]
-    clock.env.run(until=200)
+    clock.run(until=200)
     assert cores.spent == {(0, READ): 100, (1, READ): 200}
-    clock.env.run()
+    clock.run()
     assert cores.spent == {(0, READ): 100, (1, READ): 300}

@@ -103,7 +103,7 @@ def test_threads_of_one_process_work_one_after_another_and_those_of_others_besid
     work(10, DEVICE, 10, "its device")
     work(11, CALL, 10, "its other thread")
     work(20, READ, 15, "another process")
-    clock.env.run(until=100)
+    clock.run(until=100)
     assert log == [("one", 10), ("its device", 10), ("its other thread", 20), ("another process", 25)]
     assert cores.spent == {(10, READ): 10, (11, CALL): 10, (20, READ): 15, (10, DEVICE): 10}
     assert cores.free == 2

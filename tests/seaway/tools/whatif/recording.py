@@ -1,4 +1,7 @@
-"""A simulated controller that keeps its event log, and users that call it: a record whose whole truth is known."""
+"""A simulated controller that keeps its event log, and users that call it: a record whose whole truth is known.
+
+Hosts are simulated exactly: a controller that replays the log expects a tree of hosts, not a cohort with one root.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ class Recorded:
         with patch.context() as patched:
             patched.setattr(simulation, "ControllerProcess", recording)
             self.sim = Simulation(
-                self.setup, policy=policy, profile=profile("seaway"), config=self.config,
+                self.setup, policy=policy, profile=profile("seaway"), config=self.config, fidelity="exact",
                 times=RareTimes(compile=compiles, pcie_latency=self.setup.chips[0].pcie_latency),
             )  # fmt: skip
         self.people: list[SimulatedUser] = []

@@ -4,7 +4,7 @@ Members are alike as long as they are told the same and say the same: in every s
 does, every place has the same part of each one's devices, and no contents travel to or from any. A message that names
 some members and not others divides them: `divides` says into which parts, before anything is done.
 
-Only a simulator's cohorts use this. Neighbours: `executor`, by its public methods alone.
+Neighbours: `parts` adds when things happen at each host; core's `Executor`, by its public methods alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, TypeVar
 
-from ..model import (
+from core.host import Executor
+from core.model import (
     Gang,
     Hosts,
     Illegal,
@@ -25,7 +26,7 @@ from ..model import (
     sends_by_host,
     spans,
 )
-from ..protocol import (
+from core.protocol import (
     Blame,
     Command,
     DeviceLost,
@@ -37,8 +38,7 @@ from ..protocol import (
     SendStep,
     SpillStep,
 )
-from ..transfer import senders_to_client
-from .executor import Executor
+from core.transfer import senders_to_client
 
 KEPT = 4096  # answers of each kind that are remembered
 OF_ONE = (LaunchFailed, DeviceLost)  # never of many hosts alike

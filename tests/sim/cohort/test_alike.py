@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from core.host import AlikeHosts, Executor
+from core.host import Executor
 from core.model import spans
 from core.model.errors import Illegal
 from core.model.place import Grid, Place, line
@@ -61,6 +61,7 @@ from core.protocol.messages import (
     SpillStep,
     Trouble,
 )
+from sim.cohort import AlikeHosts
 from tests.core.hostworld import SAME, Cluster, Stream, gang, layout, plan
 
 ALL: Spans = ((0, 6),)

@@ -23,7 +23,7 @@ from .buffer_refs import BufferRefs
 from .in_flight import InFlightTable
 from .outbox import TurnOutbox
 from .plan_rows import PlanRows
-from .records import RUN_TABLE, BufferName, ClientRecord, InFlight, RunRecord
+from .records import ADMITTED, BufferName, ClientRecord, InFlight, RunRecord
 from .stalls import Stall, Stalls
 from .state import State
 from .trace_rows import Tracing
@@ -263,7 +263,7 @@ class Admission:
         self._numbers.pop(run.id, None)
         if run.waits:
             self._stalls.over(run)
-        run.state = RUN_TABLE[run.state, "admitted"]
+        run.state = ADMITTED[run.state]
         if self._tracing is not None:
             self._tracing.admitted(run)
         run.using = True

@@ -293,6 +293,10 @@ class Dispatch:
         for slot in row.read_at:
             if slot in run.own:
                 refs.own_read(run, slot, seq)
+        if run.unkept:
+            for slot in row.results:
+                refs.unkept_entered(run, slot, seq)
+            return
         for slot, buffer in run.made_results.get(index, ()):
             if slot in rows.results_read:
                 refs.read_own(run, slot)

@@ -27,6 +27,7 @@ class StepRow(msgspec.Struct, frozen=True):
     ripens: tuple[int, ...]  # gangs on other islands that its end makes ripe
     makers: tuple[int, ...]  # steps that make its inputs
     arguments: tuple[int, ...]  # that it reads
+    results: tuple[int, ...]  # slots of the program's results that it makes
     is_move: bool
 
 
@@ -118,6 +119,11 @@ class PlanRows:
             )
             for slot in plan.results
         ]  # fmt: skip
+        # Whether each result is made by a gang, and is read by no step: if its client keeps none, nothing names them.
+        self.may_be_unkept = len(results) == len(plan.results) and not any(
+            row.maker < 0 or row.slot in self.results_read or isinstance(plan.steps[row.maker], Move)
+            for row in self.results
+        )
         self.may_donate = any(
             plan.slots[slot].arg >= 0
             for step in plan.steps
@@ -157,7 +163,8 @@ class PlanRows:
             StepRow(
                 tuple(arg for arg in arguments[at] if arg not in self._dying.get(at, ())),
                 tuple(self._dying.get(at, ())), tuple(self._read_at.get(at, ())), tuple(followers[at]),
-                tuple(feeds[at]), tuple(ripens[at]), makers[at], arguments[at], isinstance(plan.steps[at], Move),
+                tuple(feeds[at]), tuple(ripens[at]), makers[at], arguments[at],
+                tuple(row.slot for row in self.results if row.maker == at), isinstance(plan.steps[at], Move),
             )
             for at in numbers
         ]  # fmt: skip

@@ -61,6 +61,7 @@ class ProgramRecord(msgspec.Struct, eq=False):
     name: int
     ir: Program
     nbytes: tuple[int, ...] = ()  # by argument
+    small: bool = False  # all arguments may be literals
     blame: Blame | None = None  # why it can never run here
 
     bound_at: int = -1  # `Resources.version` when its slices were bound to ...
@@ -72,22 +73,21 @@ class ProgramRecord(msgspec.Struct, eq=False):
     tokens: tuple[int, ...] = ()  # by step of that plan, what the order's hash takes for it
 
 
-# A run's life. Key: (state, what happened) -> next state. Anything else is a fault of ours and raises.
-RUN_TABLE: dict[tuple[str, str], str] = {
-    ("submitted", "planned"): "planned",  # slices bound, arguments' layouts known, lowered
-    ("planned", "compiled"): "compiled",  # every host has reported ready
-    ("planned", "moved"): "submitted",  # the device map changed under it: lower again
-    ("compiled", "moved"): "submitted",
-    ("compiled", "stale"): "planned",  # a new epoch: its code must be compiled again
-    ("compiled", "admitted"): "running",  # all its memory is reserved on all islands
-    ("running", "settled"): "over",
-    ("submitted", "failed"): "over",
-    ("planned", "failed"): "over",
-    ("compiled", "failed"): "over",
-    ("running", "failed"): "draining",  # what has entered an order runs to its end, the rest never enters
-    ("draining", "failed"): "draining",
-    ("draining", "settled"): "over",
+# A run's life: what happened -> state before -> state after. Anything else is a fault of ours and raises.
+RUN_TABLE: dict[str, dict[str, str]] = {
+    "planned": {"submitted": "planned"},  # slices bound, arguments' layouts known, lowered
+    "compiled": {"planned": "compiled"},  # every host has reported ready
+    "moved": {"planned": "submitted", "compiled": "submitted"},  # the device map changed under it: lower again
+    "stale": {"compiled": "planned"},  # a new epoch: its code must be compiled again
+    "admitted": {"compiled": "running"},  # all its memory is reserved on all islands
+    "settled": {"running": "over", "draining": "over"},
+    "failed": {
+        "submitted": "over", "planned": "over", "compiled": "over",
+        "running": "draining",  # what has entered an order runs to its end, the rest never enters
+        "draining": "draining",
+    },
 }  # fmt: skip
+PLANNED, COMPILED, ADMITTED = RUN_TABLE["planned"], RUN_TABLE["compiled"], RUN_TABLE["admitted"]
 
 
 class RunRecord(msgspec.Struct, eq=False):
@@ -99,11 +99,12 @@ class RunRecord(msgspec.Struct, eq=False):
     call: Submit
     submitted: int
     since: int  # when what it `waits` for began
+    sources: list[BufferName | bytes]  # its arguments
+    reads: int  # how many of them are buffers
     state: str = "submitted"
     base: int = 0  # slot s is buffer base + s
-    sources: list[BufferName | bytes] = []  # its arguments
-    reads: int = 0  # how many of them are buffers
-    names: list[BufferName] = []  # of its results, by index
+    names: list[BufferName] = []  # of its results, by index; empty if its client keeps none of them ...
+    unkept: bool = False  # ... and nothing else needs names for them: each is free when its gang has run
     made_results: dict[int, list[tuple[int, int]]] = {}  # step -> results that it makes: (slot, buffer)
     held: dict[int, int] = {}  # argument index -> buffer id, while this run holds it
     literals: dict[int, int] = {}  # argument index -> slot
@@ -130,7 +131,7 @@ class RunRecord(msgspec.Struct, eq=False):
     stalled: bool = False  # it has outlasted its soft bound
 
     def turn(self, happened: str) -> None:
-        self.state = RUN_TABLE[self.state, happened]
+        self.state = RUN_TABLE[happened][self.state]
 
     @property
     def plan(self) -> Plan:

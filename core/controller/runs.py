@@ -30,7 +30,7 @@ from .completion import Completion
 from .dispatch import Dispatch
 from .outbox import TurnOutbox
 from .plan_rows import PlanRows
-from .records import RUN_TABLE, BufferName, ClientRecord, ProgramRecord, RunRecord
+from .records import COMPILED, PLANNED, BufferName, ClientRecord, ProgramRecord, RunRecord
 from .stalls import Stalls
 from .state import State
 from .trace_rows import Tracing
@@ -87,9 +87,17 @@ class Runs:
         wrong = self._breach(session, program, call)
         if wrong:
             return wrong
+        sources: list[BufferName | bytes] = []
+        reads, names = 0, session.names
+        for arg in call.args:
+            if type(arg) is bytes:
+                sources.append(arg)
+            else:
+                sources.append(names[arg])
+                reads += 1
         self._count += 1
         state = self._state
-        run = RunRecord(state.base + self._count, program, session, call, now, now)
+        run = RunRecord(state.base + self._count, program, session, call, now, now, sources, reads)
         state.runs[run.id] = run
         session.runs[call.run] = run
         session.last_run = call.run
@@ -97,25 +105,23 @@ class Runs:
             self._tracing.submitted(run)
         if state.watched:
             state.observe(RunSubmitted(session.number, call.run))
-        names, sources = session.names, run.sources
-        for index, arg in enumerate(call.args):
-            if isinstance(arg, bytes):
-                sources.append(arg)
-            else:
-                sources.append(named := names[arg])
-                self._refs.read(run, index, named)
-                run.reads += 1
-        for index in program.ir.donate_args if program.blame is None and run.reads else ():
-            source = sources[index]
-            if isinstance(source, BufferName):
-                self._refs.give_up(source)
-        for name in call.results:
-            named = BufferName(session, name, released=not name)
-            run.names.append(named)
-            if name:
-                names[name] = named
+        if reads:
+            self._read(run)
+        if any(call.results):
+            run.names = [BufferName(session, name, released=not name) for name in call.results]
+            names.update({named.name: named for named in run.names if named.name})
         self.advance(run, now)
         return None
+
+    def _read(self, run: RunRecord) -> None:
+        """Count the run among the readers of its arguments, and take from its client those that it donates."""
+        for index, source in enumerate(run.sources):
+            if type(source) is BufferName:
+                self._refs.read(run, index, source)
+        for index in run.program.ir.donate_args if run.program.blame is None else ():
+            source = run.sources[index]
+            if type(source) is BufferName:
+                self._refs.give_up(source)
 
     def _breach(self, session: ClientRecord, program: ProgramRecord, call: Submit) -> str | None:
         ir, config, names = program.ir, self._state.config, session.names
@@ -126,11 +132,11 @@ class Runs:
         if len(call.args) != len(ir.args) or len(call.results) != len(ir.results):
             return f"run {call.run} of {ir.name!r} has the wrong number of arguments or results"
         literal, unknown = 0, -1
-        for index, arg in enumerate(call.args):
-            if isinstance(arg, bytes):
+        for arg in call.args:
+            if type(arg) is bytes:
                 literal += len(arg)
             elif arg not in names and unknown < 0:
-                unknown = index
+                unknown = call.args.index(arg)
         if literal > config.literal_limit:
             return f"run {call.run} has literals of more than {config.literal_limit} bytes"
         if unknown >= 0:
@@ -162,7 +168,11 @@ class Runs:
         if run.state == "submitted":
             self._plan(run, now)
         if run.state == "planned":
-            self._compile(run, now)
+            rows = run.rows
+            if rows is not None and rows.ready_at == self._state.epochs and not run.waits:
+                run.state = COMPILED[run.state]
+            else:
+                self._compile(run, now)
         if run.state == "compiled":
             self._admission.enter(run)
 
@@ -173,7 +183,8 @@ class Runs:
             self.fail(run, program.blame, now)
             return
         try:
-            _check_literals(run)
+            if run.reads or not program.small or tuple(map(len, run.call.args)) != program.nbytes:  # type: ignore[arg-type]
+                _check_literals(run)
             if program.bound_at != self._resources.version and not self._bind(run):
                 return
             layouts = self._layouts(run, program) if run.reads else program.homes
@@ -191,7 +202,7 @@ class Runs:
             return
         run.rows = rows
         rows.users += 1
-        run.state = RUN_TABLE[run.state, "planned"]
+        run.state = PLANNED[run.state]
         if run.waits:
             self._stalls.over(run)
         self._name_results(run, rows)
@@ -236,15 +247,36 @@ class Runs:
 
     def _name_results(self, run: RunRecord, rows: PlanRows) -> None:
         """Every result has an id and a layout now, so runs that read it may be lowered."""
-        refs, held, args = self._refs, run.held, run.call.args
+        held, args, slot_of = run.held, run.call.args, rows.slot_of_arg
         base = run.base = self._state.next_buffers(len(rows.plan.slots))
+        kept: tuple[tuple[int, int, int], ...] = ()
+        if run.names or not rows.may_be_unkept:
+            kept = self._promise_results(run, rows)
+        else:
+            run.unkept = True
+            self._refs.promise_unkept(run, rows)
+        if run.reads:
+            run.literals = {arg: slot for arg, slot in slot_of.items() if arg not in held}
+            buffers = [held[arg] if arg in held else base + slot_of.get(arg, 0) for arg in range(len(args))]
+            literals = tuple([(index, arg) for index, arg in enumerate(args) if isinstance(arg, bytes)])
+        else:
+            run.literals = slot_of.copy()
+            buffers = [base + slot_of.get(arg, 0) for arg in range(len(args))]
+            literals = tuple(enumerate(args))  # type: ignore[arg-type]  # all are literals
+        run.header = RunHeader(run.id, rows.plan.id, base, tuple(buffers), literals, kept)
+
+    def _promise_results(self, run: RunRecord, rows: PlanRows) -> tuple[tuple[int, int, int], ...]:
+        """Give results buffers. Returns those that the client keeps: their slots, the client, and its names."""
+        refs, held, base, session = self._refs, run.held, run.base, run.session
+        if not run.names:
+            run.names = [BufferName(session, 0, released=True) for _ in rows.results]
         made: dict[int, list[tuple[int, int]]] = {}
         first: dict[int, BufferName] = {}  # slot -> the result that stands for it
         kept: list[tuple[int, int, int]] = []
         for named, row in zip(run.names, rows.results, strict=True):
             slot = row.slot
             if not named.released:
-                kept.append((slot, run.session.number, named.name))
+                kept.append((slot, session.number, named.name))
             source = run.sources[row.arg] if row.arg in held else first.setdefault(slot, named)
             if source is not named and type(source) is BufferName:
                 if named.wanted or named.readers:
@@ -253,15 +285,7 @@ class Runs:
                 made.setdefault(row.maker, []).append((slot, base + slot))
                 refs.promise(named, base + slot, row)
         run.made_results = made
-        slot_of = rows.slot_of_arg
-        if held:
-            run.literals = {arg: slot for arg, slot in slot_of.items() if arg not in held}
-            buffers = [held[arg] if arg in held else base + slot_of.get(arg, 0) for arg in range(len(args))]
-        else:
-            run.literals = slot_of.copy()
-            buffers = [base + slot_of.get(arg, 0) for arg in range(len(args))]
-        literals = [(index, arg) for index, arg in enumerate(args) if isinstance(arg, bytes)]
-        run.header = RunHeader(run.id, rows.plan.id, base, tuple(buffers), tuple(literals), tuple(kept))
+        return tuple(kept)
 
     def _compile(self, run: RunRecord, now: int) -> None:
         rows = run.rows
@@ -275,7 +299,7 @@ class Runs:
                 self._for_code.setdefault(rows.plan.id, {})[run.id] = run
                 self.watch_code(run)
                 return
-        run.state = RUN_TABLE[run.state, "compiled"]
+        run.state = COMPILED[run.state]
         if run.waits:
             self._stalls.over(run)
 
@@ -365,6 +389,9 @@ class Runs:
         assert run.rows is not None
         self._admission.withdraw(run)
         _leave(self._for_code, run.plan.id, run)
+        if run.unkept:
+            self._refs.unkept_never(run, Blame("moved", "it is made elsewhere"))
+            run.unkept = False
         for named in reversed(run.names):  # second names before what they stand for
             self._refs.take_back(named)
         run.turn("moved")
@@ -438,7 +465,7 @@ class Runs:
     def over(self, run: RunRecord, now: int) -> None:
         """Nothing of it is in flight any more."""
         if run.state != "over":
-            run.state = RUN_TABLE[run.state, "settled"]
+            run.turn("settled")
         if not run.ended:
             self._tell_end(run)
         if self._completion.unexplained:

@@ -19,7 +19,7 @@ Transfers bring memory at any time and not in order. See `after`, and atom_memor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 
 import msgspec
 
@@ -45,21 +45,17 @@ class NeverFits(msgspec.Struct, frozen=True):
 
 
 class RunMemory(msgspec.Struct, eq=False):
-    """The memory that an admitted run has reserved and used. Lists are by group of its footprint."""
+    """The memory that an admitted run has reserved and used. Lists are by group of its footprint; two of them are the
+    footprint's own until the run is told of something that changes them."""
 
     footprint: Footprint
     timelines: list[Timeline]
+    freed_early: list[int]  # bytes freed out of order, which the timeline keeps to the end
     at: list[int]  # position: number of gangs that have entered
     level: list[int]  # bytes that it has added so far
-    freed_early: list[int]  # bytes freed out of order, which the timeline keeps to the end
     entered: int = 0  # bit set of steps
     freed_slots: dict[int, None] = {}  # slots freed out of order
     shrunk: dict[int, int] = {}  # slot -> bytes of its bound that it did not need
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether all its steps have entered, and the order frees all its slots."""
-        return not self.footprint.loose and self.entered + 1 == 1 << len(self.footprint.plan.steps)
 
     def has_entered(self, step: int) -> bool:
         return step == BEFORE or bool(self.entered >> step & 1)
@@ -74,8 +70,7 @@ class RunMemory(msgspec.Struct, eq=False):
     def left(self) -> list[tuple[int, int, int]]:
         """Yield (slot, place key, bytes) of the slots that the run still owns."""
         footprint, found = self.footprint, []
-        whole = self.entered + 1 == 1 << len(footprint.plan.steps)
-        for slot in footprint.loose if whole else footprint.lives:
+        for slot in footprint.loose if self.entered == footprint.whole else footprint.lives:
             life = footprint.lives[slot]
             dead = slot in self.freed_slots or (life.dies != NEVER and self.has_entered(life.dies))
             if not dead and self.has_entered(life.born) and not footprint.plan.slots[slot].keep:
@@ -125,19 +120,15 @@ class Ledger:
         levels, touched = self._levels, self.touched
         if footprint is not None:
             zeros = footprint.zeros
-            self._runs[run] = RunMemory(
-                footprint, footprint.timelines.copy(), zeros.copy(), zeros.copy(), zeros.copy()
-            )
-            for group in footprint.groups:
-                bound, extra = group.timeline.bounds[0], group.timeline.extras[0]
-                for atom in group.atoms:
-                    level = levels[atom]
-                    touched[atom] = None
-                    level.committed += bound
-                    level.floor += group.final
-                    level.active += 1
-                    if extra:
-                        level.swap(0, extra)
+            self._runs[run] = RunMemory(footprint, footprint.timelines, zeros, zeros.copy(), zeros.copy())
+            for atom, bound, extra, final in footprint.starts:
+                level = levels[atom]
+                touched[atom] = None
+                level.committed += bound
+                level.floor += final
+                level.active += 1
+                if extra:
+                    level.swap(0, extra)
         for atom, nbytes in more.items():  # these come at once, and so add to all levels in the queue
             level = levels[atom]
             touched[atom] = None
@@ -151,9 +142,10 @@ class Ledger:
         """Return, by atom, the bytes by which the run does not fit."""
         missing: dict[int, int] = {}
         levels = self._levels
-        for group in footprint.groups if footprint is not None else ():
-            bound, extra = group.timeline.bounds[0], group.timeline.extras[0]
-            for atom in group.atoms:
+        known: Set[int] = frozenset()
+        if footprint is not None:
+            known = footprint.atoms
+            for atom, bound, extra, _ in footprint.starts:
                 level = levels[atom]
                 top = level.top if level.top >= 0 else level.extra()
                 lack = level.committed + bound + (extra if extra > top else top) - level.capacity
@@ -161,15 +153,12 @@ class Ledger:
                     lack += more.get(atom, 0)
                 if lack > 0:
                     missing[atom] = lack
+        if more.keys() <= known:
+            return missing
         for atom, nbytes in more.items():
-            if footprint is None or atom not in footprint.atoms:
+            if atom not in known:
                 level = levels[atom]
-                lack = (
-                    level.committed
-                    + nbytes
-                    + (level.top if level.top >= 0 else level.extra())
-                    - level.capacity
-                )
+                lack = level.committed + nbytes + level.extra() - level.capacity
                 if lack > 0:
                     missing[atom] = lack
         return missing
@@ -178,9 +167,8 @@ class Ledger:
         self, footprint: Footprint | None, more: dict[int, int], missing: dict[int, int], args: dict[int, int]
     ) -> Short | NeverFits:
         own: dict[int, int] = {}
-        for group in footprint.groups if footprint is not None else ():
-            for atom in group.atoms:
-                own[atom] = group.timeline.bounds[0] + group.timeline.extras[0]
+        for atom, bound, extra, _ in footprint.starts if footprint is not None else ():
+            own[atom] = bound + extra
         for atom in missing:
             held = more.get(atom, 0) + args.get(atom, 0)
             if own.get(atom, 0) + held > self._levels[atom].capacity:
@@ -223,10 +211,18 @@ class Ledger:
             for atom in footprint.groups[number].atoms:
                 touched[atom] = None
                 level = levels[atom]
+                high = level.resident + made
                 if position:
-                    level.enter(seq, made, freed, scratch, drop, old, new)
+                    peak, queue = high + scratch - level.shift, level.queue
+                    while queue and queue[-1][1] <= peak:
+                        queue.pop()  # a receive that does not fit there does not fit at this later gang either
+                    queue.append((seq, peak))
+                    level.resident = high - freed
+                    level.committed -= drop
+                    if old != new:
+                        level.swap(old, new)
                 else:  # a move: its target comes at once, and so adds to all levels in the queue
-                    level.resident += made
+                    level.resident = high
                     level.shift += made
         key = footprint.gang_keys.get(step)
         if key is not None:
@@ -239,6 +235,8 @@ class Ledger:
         if slot not in state.footprint.loose or slot in state.freed_slots or not state.has_entered(life.born):
             raise Illegal(f"slot {slot} of run {run} is not there, or the order of the devices frees it")
         state.freed_slots[slot] = None
+        if state.freed_early is state.footprint.zeros:
+            state.freed_early = state.freed_early.copy()
         nbytes = life.nbytes - state.shrunk.get(slot, 0)
         for number in state.footprint.groups_of(slot):
             state.level[number] -= nbytes
@@ -256,6 +254,8 @@ class Ledger:
         if by <= 0 or dead or life.heir or slot in state.shrunk or not state.has_entered(life.born):
             return
         state.shrunk[slot] = by
+        if state.timelines is state.footprint.timelines:
+            state.timelines = state.timelines.copy()
         for number in state.footprint.groups_of(slot):
             at, old = state.at[number], state.timelines[number]
             new = state.timelines[number] = old.lowered(by, *state.footprint.span(slot, number))
@@ -294,15 +294,18 @@ class Ledger:
                     if extra:
                         level.swap(extra, 0)
         self.eased += 1
-        return () if state.is_plain else tuple(state.left())
+        if state.entered == state.footprint.whole and not state.footprint.loose:
+            return ()  # all its steps have entered, and the order frees all its slots
+        return tuple(state.left())
 
     # --- out of order ---------------------------------------------------------------------------------
 
     def free(self, key: int, nbytes: int, after: int = -1) -> None:
         """Count a buffer that no admitted run owns as free, behind gang `after`, the last gang that touches it."""
+        levels, touched = self._levels, self.touched
         for atom in self._atoms.parts[key]:
-            self.touched[atom] = None
-            level = self._levels[atom]
+            touched[atom] = None
+            level = levels[atom]
             level.resident -= nbytes
             level.committed -= nbytes
             level.floor -= nbytes
@@ -316,9 +319,10 @@ class Ledger:
         Give `nbytes` if the arrival has not been counted yet.
         """
         found = -1
+        levels = self._levels
         for atom in self._atoms.parts[key]:
-            if atom < len(self._levels):
-                level = self._levels[atom]
+            if atom < len(levels):
+                level = levels[atom]
                 if level.queue and level.queue[0][1] + level.shift > level.capacity - nbytes:
                     found = max(found, level.last_above(level.capacity - nbytes))
         return found
@@ -330,7 +334,8 @@ class Ledger:
             return
         for atom in self._atoms.parts[key]:
             level = self._levels[atom]
-            level.done = max(level.done, seq)
+            if level.done < seq:
+                level.done = seq
             queue = level.queue
             while queue and queue[0][0] <= seq:
                 queue.popleft()

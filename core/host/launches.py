@@ -59,12 +59,13 @@ class LaunchQueue:
         for slot in planned.inputs:
             buffer = named.get(ids[slot]) or self._buffers.missing_input(ids[slot], seq)
             inputs.append(buffer)
-            made = buffer.made
-            if buffer.foreign and made is not None and (buffer.made_seq >= settled or made in pending):
-                foreign = [made] if foreign is None else [*foreign, made]
-            elif blame is None and buffer.final is not None and buffer.made_seq < settled:
-                blame = buffer.final
             buffer.user = seq
+            if buffer.foreign or buffer.final is not None:
+                made = buffer.made
+                if buffer.foreign and made is not None and (buffer.made_seq >= settled or made in pending):
+                    foreign = [made] if foreign is None else [*foreign, made]
+                elif blame is None and buffer.made_seq < settled:
+                    blame = buffer.final
         done: Cause = ("done", seq)
         outputs: list[LocalBuffer] = []
         for slot, layout in planned.outputs:

@@ -174,7 +174,7 @@ class Controller:
         )  # fmt: skip
         self.runs = runs = Runs(
             state, admission=admission, buffers=buffers, compilation=compilation, completion=completion,
-            dispatch=dispatch, ledger=ledger, lowerings=lowerings, order=order, outbox=outbox, refs=refs,
+            dispatch=dispatch, ledger=ledger, lowerings=lowerings, outbox=outbox, refs=refs,
             resources=resources, stalls=stalls,
             tracing=tracing, watch=watch,
         )  # fmt: skip
@@ -271,7 +271,7 @@ class Controller:
                     and admission.work(now)
                 )
                 or self.dispatch.pump(now)
-                or self.membership.settle(now)
+                or (state.changing and self.membership.settle(now))
             ):
                 break
         if self.compilation.stale or self.lowerings.dropped:

@@ -113,6 +113,7 @@ class RunRecord(msgspec.Struct, eq=False):
     header: RunHeader | None = None
     untold: dict[int, Spans] = {}  # islands (and their hosts) that have not been told of it
     donated: frozenset[int] = frozenset()  # arguments whose memory it really takes over
+    in_line: int = 0  # its number among those that wait for memory; 0: it is not among them
     using: bool = False  # admitted: what it holds is in use, and stays on the devices
     gates: list[int] = []  # by step: how many steps must still enter (or more, see dispatch) before it may
     unsettled: list[int] = []  # by step: its own end, and that of everything it reads

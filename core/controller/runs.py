@@ -21,7 +21,6 @@ from ..invariants import RunEndSeen, RunSubmitted
 from ..memory import Buffers, Ledger
 from ..model import MAX_LITERALS, Impossible, Layout, Place, Plan, ProgramError, spans, validate_literals
 from ..protocol import Blame, Ended, ForgetStep, RunHeader, Submit
-from ..record import OrderHash
 from ..slices import Resources, Waits
 from .admission import Admission
 from .buffer_refs import BufferRefs
@@ -49,8 +48,7 @@ class Runs:
     def __init__(
         self, state: State, *, admission: Admission, buffers: Buffers, compilation: Compilation,
         completion: Completion, dispatch: Dispatch, tracing: Tracing | None, refs: BufferRefs, ledger: Ledger,
-        lowerings: Lowerings, order: OrderHash, outbox: TurnOutbox, resources: Resources, stalls: Stalls,
-        watch: Watchdog,
+        lowerings: Lowerings, outbox: TurnOutbox, resources: Resources, stalls: Stalls, watch: Watchdog,
     ) -> None:  # fmt: skip
         self._state = state
         self._admission = admission
@@ -62,7 +60,6 @@ class Runs:
         self._refs = refs
         self._ledger = ledger
         self._lowerings = lowerings
-        self._order = order
         self._outbox = outbox
         self._resources = resources
         self._stalls = stalls
@@ -248,7 +245,8 @@ class Runs:
     def _name_results(self, run: RunRecord, rows: PlanRows) -> None:
         """Every result has an id and a layout now, so runs that read it may be lowered."""
         held, args, slot_of = run.held, run.call.args, rows.slot_of_arg
-        base = run.base = self._state.next_buffers(len(rows.plan.slots))
+        base = run.base = self._state.next_buffer
+        self._state.next_buffer += len(rows.plan.slots)
         kept: tuple[tuple[int, int, int], ...] = ()
         if run.names or not rows.may_be_unkept:
             kept = self._promise_results(run, rows)
@@ -455,7 +453,6 @@ class Runs:
             return
         run.ended = True
         run.session.runs.pop(run.call.run, None)
-        self._order.forget(run.session.name, run.call.run)
         if self._tracing is not None:
             self._tracing.ended(run, run.blame)
         if self._state.watched and not run.session.gone:

@@ -105,7 +105,9 @@ class Controller:
         self._begun = False
         self._events: dict[type, Callable[[Any, int], None]] = {
             Came: self._came,
-            CameTogether: lambda event, now: self._heed(event.message, now),
+            CameTogether: lambda event, now: self._heed(
+                self.state.islands[event.message.island], event.message, now
+            ),
             Connected: lambda event, now: None,
             Disconnected: self._disconnected,
             Malformed: lambda event, now: self._violation(
@@ -304,9 +306,10 @@ class Controller:
             self.recovery.keep(peer, message)
             return
         take = self._takes.get(type(message))
-        wrong = (
-            f"a controller takes no {type(message).__name__}" if take is None else take(peer, message, now)
-        )
+        if take is None:
+            wrong: str | None = f"a controller takes no {type(message).__name__}"
+        else:
+            wrong = take(peer, message, now)
         if wrong:
             self._violation(peer, wrong, now)
 
@@ -347,8 +350,10 @@ class Controller:
         host = self.state.host_peers.get(peer, -1)
         if host < 0:
             return self._host_at(peer, message)[1]
-        island = self.state.islands[message.island] if 0 <= message.island < len(self.state.islands) else None
-        if island is None or (message.epoch, message.tree) != (island.epoch, island.tree_number):
+        if not 0 <= message.island < len(self.state.islands):
+            return None
+        island = self.state.islands[message.island]
+        if message.tree != island.tree_number or message.epoch != island.epoch:
             return None  # by a path that has been fenced
         below = island.roots.get(peer)
         if below is None:
@@ -361,7 +366,7 @@ class Controller:
             wrong = self._checks.lie(report, island, below)
             if wrong:
                 return f"host {host} {wrong}"
-        self._heed(message, now)
+        self._heed(island, message, now)
         return None
 
     def _from_client(self, peer: int, message: Calls | Call, now: int) -> str | None:
@@ -380,8 +385,7 @@ class Controller:
                 break
         return None
 
-    def _heed(self, message: Reports, now: int) -> None:
-        island = self.state.islands[message.island]
+    def _heed(self, island: IslandState, message: Reports, now: int) -> None:
         if self.state.watched:
             self.state.observe(Heeded(message.island, message.epoch))
         for report in message.reports:

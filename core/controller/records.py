@@ -88,6 +88,7 @@ RUN_TABLE: dict[str, dict[str, str]] = {
     },
 }  # fmt: skip
 PLANNED, COMPILED, ADMITTED = RUN_TABLE["planned"], RUN_TABLE["compiled"], RUN_TABLE["admitted"]
+SETTLED = RUN_TABLE["settled"]
 
 
 class RunRecord(msgspec.Struct, eq=False):

@@ -29,7 +29,7 @@ from .completion import Completion
 from .dispatch import Dispatch
 from .outbox import TurnOutbox
 from .plan_rows import PlanRows
-from .records import COMPILED, PLANNED, BufferName, ClientRecord, ProgramRecord, RunRecord
+from .records import COMPILED, PLANNED, SETTLED, BufferName, ClientRecord, ProgramRecord, RunRecord
 from .stalls import Stalls
 from .state import State
 from .trace_rows import Tracing
@@ -462,7 +462,7 @@ class Runs:
     def over(self, run: RunRecord, now: int) -> None:
         """Nothing of it is in flight any more."""
         if run.state != "over":
-            run.turn("settled")
+            run.state = SETTLED[run.state]
         if not run.ended:
             self._tell_end(run)
         if self._completion.unexplained:
@@ -470,15 +470,19 @@ class Runs:
         self._state.runs.pop(run.id, None)
         if run.using:
             self._give_back(run)
-        for slot in list(run.own):
+        for slot in list(run.own) if run.own else ():
             self._refs.own_read(run, slot, -1)
+        if run.reads:
+            self._stop_reading(run)
+        if run.rows is not None:
+            run.rows.users -= 1
+
+    def _stop_reading(self, run: RunRecord) -> None:
         for index in sorted(run.held):
             self._refs.let_go(run, index)
         for source in run.sources:
             if type(source) is BufferName:
                 source.readers.pop(run.id, None)
-        if run.rows is not None:
-            run.rows.users -= 1
 
     def _give_back(self, run: RunRecord) -> None:
         """Give back what the run reserved and did not use; and what a failed run made and nothing will read."""
@@ -493,7 +497,7 @@ class Runs:
                 continue
             self._refs.free_on_hosts(run.buffer_of(slot), record.layout, rows.slot_hosts[slot])
             self._ledger.free(key, nbytes)
-        for index, slot in list(run.literals.items()):
+        for index, slot in list(run.literals.items()) if run.literals else ():
             if (
                 slot not in rows.plan.results
             ):  # hosts have made it, and the gang that would free it never enters

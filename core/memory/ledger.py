@@ -276,11 +276,17 @@ class Ledger:
         and not `free`.
         """
         state = self._runs.get(run) or self._running(run)
-        if state.footprint.version != self._atoms.number:
-            state.footprint.refresh(self._atoms)
+        footprint, levels, touched = state.footprint, self._levels, self.touched
+        if footprint.version != self._atoms.number:
+            footprint.refresh(self._atoms)
         del self._runs[run]
-        levels, touched = self._levels, self.touched
-        for number, group in enumerate(state.footprint.groups):
+        self.eased += 1
+        if state.entered == footprint.whole and not footprint.loose and not state.shrunk:
+            # All its steps have entered, and the order frees all its slots: it has used what it reserved.
+            for atom in footprint.atoms:
+                levels[atom].active -= 1
+            return ()
+        for number, group in enumerate(footprint.groups):
             timeline, at, used = state.timelines[number], state.at[number], state.level[number]
             unused, extra = timeline.bounds[at] - state.freed_early[number] - used, timeline.extras[at]
             rest = used - group.final
@@ -293,9 +299,6 @@ class Ledger:
                     level.floor += rest
                     if extra:
                         level.swap(extra, 0)
-        self.eased += 1
-        if state.entered == state.footprint.whole and not state.footprint.loose:
-            return ()  # all its steps have entered, and the order frees all its slots
         return tuple(state.left())
 
     # --- out of order ---------------------------------------------------------------------------------

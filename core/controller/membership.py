@@ -209,7 +209,7 @@ class Membership:
 
     def _empty(self, book: IslandState) -> None:
         """Nobody is left: it forms anew when somebody comes. What was said to it, nobody needs to hear."""
-        book.phase = "forming"
+        book.become("forming")
         book.abandon, book.dropped = [], []
         book.stream = Stream(book.island.index, number=book.stream.number)
         for wait in ("seats", "drain", "world", "peer"):

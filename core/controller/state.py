@@ -87,8 +87,11 @@ class IslandState:
         self.company, self.roots, self.ways = {}, {}, {}
 
     def turn(self, happened: str) -> None:
-        self.phase = PHASES[self.phase, happened]
-        if self.phase == "running":
+        self.become(PHASES[self.phase, happened])
+
+    def become(self, phase: str) -> None:
+        self.phase = phase
+        if phase == "running":
             self._changing.discard(self.island.index)
         else:
             self._changing.add(self.island.index)

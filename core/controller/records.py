@@ -7,6 +7,8 @@ is not over. They are msgspec structs because one of each is made for every gang
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from ..memory import Buffer
@@ -14,6 +16,8 @@ from ..model import Layout, Place, Plan, Program, Spans
 from ..protocol import Blame, Get, RunHeader, Submit
 from ..schedule.policy import Ticket
 from .plan_rows import PlanRows
+
+LATER: Any = ()  # the default of what is made when the run is lowered or started; nothing reads it before
 
 
 class ClientRecord(msgspec.Struct, eq=False):
@@ -108,18 +112,18 @@ class RunRecord(msgspec.Struct, eq=False):
     unkept: bool = False  # ... and nothing else needs names for them: each is free when its gang has run
     made_results: dict[int, list[tuple[int, int]]] = {}  # step -> results that it makes: (slot, buffer)
     held: dict[int, int] = {}  # argument index -> buffer id, while this run holds it
-    literals: dict[int, int] = {}  # argument index -> slot
+    literals: dict[int, int] = LATER  # argument index -> slot
     own: dict[int, int] = {}  # slot -> buffer of a result that later steps of this run still read
     rows: PlanRows | None = None
     header: RunHeader | None = None
-    untold: dict[int, Spans] = {}  # islands (and their hosts) that have not been told of it
+    untold: dict[int, Spans] = LATER  # islands (and their hosts) that have not been told of it
     donated: frozenset[int] = frozenset()  # arguments whose memory it really takes over
     in_line: int = 0  # its number among those that wait for memory; 0: it is not among them
     using: bool = False  # admitted: what it holds is in use, and stays on the devices
-    gates: list[int] = []  # by step: how many steps must still enter (or more, see dispatch) before it may
-    unsettled: list[int] = []  # by step: its own end, and that of everything it reads
-    entered: bytearray = bytearray()  # by step: 0 not yet, 1 in an order, 2 over on its hosts, 3 settled
-    late: list[int] = []  # by step: producers on other islands that are not over
+    gates: list[int] = LATER  # by step: how many steps must still enter (or more, see dispatch) before it may
+    unsettled: list[int] = LATER  # by step: its own end, and that of everything it reads
+    entered: bytearray = LATER  # by step: 0 not yet, 1 in an order, 2 over on its hosts, 3 settled
+    late: list[int] = LATER  # by step: producers on other islands that are not over
     spoilt: dict[int, Blame] = {}  # step -> first blame of what it made
     sizes: dict[int, tuple[int, ...]] = {}  # irregular step -> what came out
     users: dict[int, int] = {}  # slot read by moves -> reads that have not ended

@@ -145,20 +145,19 @@ class LaunchQueue:
             state.held_gangs.append(gang)
             return
         gang.state = "launched"
-        if blame is None:
-            for buffer in gang.inputs:
-                if buffer.blame is not None:
-                    blame = buffer.blame
-                    break
+        inputs: list[int] = []
+        for buffer in gang.inputs:
+            inputs.append(buffer.id)
+            if blame is None:
+                blame = buffer.blame
         if blame is not None:
             gang.blame = blame
             for buffer in gang.outputs:
                 buffer.spoil(blame)
-        inputs = tuple([buffer.id for buffer in gang.inputs])
         outputs = tuple([buffer.id for buffer in gang.outputs])
         state.out.append(
             Launch(
-                step.seq, step.run, step.step, inputs, outputs, gang.donated, step.sizes,
+                step.seq, step.run, step.step, tuple(inputs), outputs, gang.donated, step.sizes,
                 blame is not None, causes,
             )
         )  # fmt: skip

@@ -347,17 +347,18 @@ class Controller:
         return wrong
 
     def _reported(self, peer: int, message: Reports, now: int) -> str | None:
-        host = self.state.host_peers.get(peer, -1)
+        state = self.state
+        host = state.host_peers.get(peer, -1)
         if host < 0:
             return self._host_at(peer, message)[1]
-        if not 0 <= message.island < len(self.state.islands):
+        if not 0 <= message.island < len(state.islands):
             return None
-        island = self.state.islands[message.island]
+        island = state.islands[message.island]
         if message.tree != island.tree_number or message.epoch != island.epoch:
             return None  # by a path that has been fenced
         below = island.roots.get(peer)
         if below is None:
-            if self.state.island_of_host(host) is not island:
+            if state.island_of_host(host) is not island:
                 return None
             if not island.stream.shape.is_root(host):
                 return f"host {host} reports, and is no root of the tree"

@@ -91,7 +91,9 @@ class Dispatch:
         if run.literals:
             self._await_room_for_literals(run, rows)
         run.untold = rows.island_hosts.copy()
-        returned = run.made_results.get(-1, ()) if run.made_results else ()  # what came with the call, and is there now
+        returned = (
+            run.made_results.get(-1, ()) if run.made_results else ()
+        )  # what came with the call, and is there now
         if returned or not run.left:
             self.tell(run)
         if rows.unread or len(rows.arg_bytes) < len(run.sources):
@@ -140,8 +142,7 @@ class Dispatch:
         room = -1
         for slot in run.literals.values():
             after = self._ledger.after(rows.slot_keys[slot])
-            if after > room:
-                room = after
+            room = max(room, after)
         if room >= 0:
             assert run.header is not None
             run.header = msgspec.structs.replace(run.header, after=room)

@@ -58,7 +58,9 @@ class PlanRows:
             for step in plan.steps
         ]
         every = [*places, *(slot.layout.place for slot in plan.slots)]
-        same: dict[Spans, Spans] = {}  # equal sets of hosts are one object, so that they are quickly told to be equal
+        same: dict[
+            Spans, Spans
+        ] = {}  # equal sets of hosts are one object, so that they are quickly told to be equal
         hosts = {}
         for place in dict.fromkeys(every):
             found = hosts_of(place)

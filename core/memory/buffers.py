@@ -74,7 +74,9 @@ class Buffer(msgspec.Struct, eq=False):
     last_seq: int = -1  # the latest step in the order that touches it
     last_used: int = 0  # a count of uses of all buffers, to find the least recently used one
 
-    rows: int = -1  # for the controller: valid rows of the first dimension, if an irregular gang made it; -1: all
+    rows: int = (
+        -1
+    )  # for the controller: valid rows of the first dimension, if an irregular gang made it; -1: all
     aliases: int = 0  # for the controller, as the next  # number of further names that clients have for it
     transfers: int = 0  # number of puts and gets under way
 
@@ -131,7 +133,19 @@ class Buffers:
         if ident in self.all or (handle and name in self._names.get(client, {})):
             raise Illegal(f"buffer {ident}, or client {client}'s name {name}, is in use")
         made = self.all[ident] = Buffer(
-            ident, client, name, key, nbytes, handle, promise, exact, layout, hosts, owner, not promise, not promise
+            ident,
+            client,
+            name,
+            key,
+            nbytes,
+            handle,
+            promise,
+            exact,
+            layout,
+            hosts,
+            owner,
+            not promise,
+            not promise,
         )
         if handle:
             self._names.setdefault(client, {})[name] = ident

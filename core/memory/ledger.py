@@ -337,8 +337,7 @@ class Ledger:
             return
         for atom in self._atoms.parts[key]:
             level = self._levels[atom]
-            if level.done < seq:
-                level.done = seq
+            level.done = max(level.done, seq)
             queue = level.queue
             while queue and queue[0][0] <= seq:
                 queue.popleft()

@@ -60,6 +60,13 @@ def minus(left: Spans, right: Spans) -> Spans:
     if left == right:
         return EMPTY
     rest: list[tuple[int, int]] = []
+    if len(left) == len(right) == 1:  # by far the most frequent
+        (low, high), (cut, end) = left[0], right[0]
+        if low < cut:
+            rest.append((low, min(high, cut)))
+        if end < high:
+            rest.append((max(low, end), high))
+        return tuple(rest)
     j = 0
     for low, high in left:
         while j < len(right) and right[j][1] <= low:

@@ -310,11 +310,15 @@ class Dispatch:
         if run.unkept:
             for slot in row.results:
                 refs.unkept_entered(run, slot, seq)
-            return
+        elif run.made_results:
+            self._make_results(run, rows, index, seq)
+
+    def _make_results(self, run: RunRecord, rows: PlanRows, index: int, seq: int) -> None:
+        refs = self._refs
         for slot, buffer in run.made_results.get(index, ()):
             if slot in rows.results_read:
                 refs.read_own(run, slot)
-            if row.is_move:  # filled when it is, not in the order of the devices
+            if rows.steps[index].is_move:  # filled when it is, not in the order of the devices
                 refs.hold_for_transfer(buffer)
             refs.entered(buffer, seq)
 

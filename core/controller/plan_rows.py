@@ -72,8 +72,8 @@ class PlanRows:
         self.slot_keys = [keys[slot.layout.place] for slot in plan.slots]
         self.slot_hosts = [hosts[slot.layout.place] for slot in plan.slots]
         by_island: dict[int, list[Spans]] = {}
-        for place in hosts:
-            by_island.setdefault(place.island, []).append(hosts[place])
+        for place, those in hosts.items():
+            by_island.setdefault(place.island, []).append(those)
         unions = {island: spans.union(*found) for island, found in by_island.items()}
         self.island_hosts = {
             island: same.setdefault(union, union) for island, union in unions.items()

@@ -87,7 +87,7 @@ class Runs:
         sources: list[BufferName | bytes] = []
         reads, names = 0, session.names
         for arg in call.args:
-            if type(arg) is bytes:
+            if isinstance(arg, bytes):
                 sources.append(arg)
             else:
                 sources.append(names[arg])

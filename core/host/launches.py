@@ -60,12 +60,11 @@ class LaunchQueue:
             buffer = named.get(ids[slot]) or self._buffers.missing_input(ids[slot], seq)
             inputs.append(buffer)
             buffer.user = seq
-            if buffer.foreign or buffer.final is not None:
-                made = buffer.made
-                if buffer.foreign and made is not None and (buffer.made_seq >= settled or made in pending):
-                    foreign = [made] if foreign is None else [*foreign, made]
-                elif blame is None and buffer.made_seq < settled:
-                    blame = buffer.final
+            made = buffer.made if buffer.foreign else None
+            if made is not None and (buffer.made_seq >= settled or made in pending):
+                foreign = [made] if foreign is None else [*foreign, made]
+            elif blame is None and buffer.final is not None and buffer.made_seq < settled:
+                blame = buffer.final
         done: Cause = ("done", seq)
         outputs: list[LocalBuffer] = []
         for slot, layout in planned.outputs:

@@ -25,7 +25,7 @@ import msgspec
 
 from ..model import Atoms, Illegal, Spans, spans
 from .atom_memory import AtomMemory
-from .footprint import BEFORE, NEVER, Footprint, Timeline
+from .footprint import BEFORE, NEVER, Footprint, Timeline, Touch
 
 Amounts = Iterable[tuple[int, int]]  # (place key, bytes on each device)
 
@@ -66,6 +66,13 @@ class RunMemory(msgspec.Struct, eq=False):
         return sum(
             by for slot, by in self.shrunk.items() if lives[slot].dies == step and number in groups_of(slot)
         )
+
+    def touch(self, step: int, planned: Touch) -> Touch:
+        """Return what entering a step does, if some outputs have shrunk: `planned` is for a run where none has."""
+        number, made, freed, scratch, position, drop, old, new = planned
+        if position:
+            drop, old, new = self.timelines[number].change(position)
+        return number, made, freed - self.unneeded(step, number), scratch, position, drop, old, new
 
     def left(self) -> list[tuple[int, int, int]]:
         """Yield (slot, place key, bytes) of the slots that the run still owns."""
@@ -195,38 +202,46 @@ class Ledger:
         touches = footprint.touches[step]
         if state.entered >> step & 1:
             raise Illegal(f"step {step} of run {run} enters twice")
+        key = footprint.gang_keys.get(step)
+        if key is None:
+            self._move_entered(state, step)
+            return
         for touch in touches:
-            if touch[4] and touch[4] != at[touch[0]] + 1:
+            if touch[4] != at[touch[0]] + 1:
                 raise Illegal(f"step {step} of run {run} enters out of order")
         state.entered |= 1 << step
-        for number, made, freed, scratch, position, drop, old, new in touches:
-            if state.shrunk:
-                freed -= state.unneeded(step, number)
-                drop, old, new = state.timelines[number].change(position) if position else (0, 0, 0)
+        self._queued[seq] = key
+        for touch in touches:
+            number, made, freed, scratch, position, drop, old, new = (
+                touch if not state.shrunk else state.touch(step, touch)
+            )
+            at[number] = position
             state.level[number] += made - freed
-            if position:
-                at[number] = position
-                if drop or old != new:
-                    self.eased += 1
+            if drop or old != new:
+                self.eased += 1
             for atom in footprint.groups[number].atoms:
                 touched[atom] = None
                 level = levels[atom]
-                high = level.resident + made
-                if position:
-                    peak, queue = high + scratch - level.shift, level.queue
-                    while queue and queue[-1][1] <= peak:
-                        queue.pop()  # a receive that does not fit there does not fit at this later gang either
-                    queue.append((seq, peak))
-                    level.resident = high - freed
-                    level.committed -= drop
-                    if old != new:
-                        level.swap(old, new)
-                else:  # a move: its target comes at once, and so adds to all levels in the queue
-                    level.resident = high
-                    level.shift += made
-        key = footprint.gang_keys.get(step)
-        if key is not None:
-            self._queued[seq] = key
+                high, queue = level.resident + made, level.queue
+                peak = high + scratch - level.shift
+                while queue and queue[-1][1] <= peak:
+                    queue.pop()  # a receive that does not fit there does not fit at this later gang either
+                queue.append((seq, peak))
+                level.resident = high - freed
+                level.committed -= drop
+                if old != new:
+                    level.swap(old, new)
+
+    def _move_entered(self, state: RunMemory, step: int) -> None:
+        """The target of a move comes at any time, and so adds to all levels in the queue."""
+        state.entered |= 1 << step
+        for touch in state.footprint.touches[step]:
+            number, made, freed, *_ = touch if not state.shrunk else state.touch(step, touch)
+            state.level[number] += made - freed
+            for atom in state.footprint.groups[number].atoms:
+                level = self._touch(atom)
+                level.resident += made
+                level.shift += made
 
     def slot_freed(self, run: int, slot: int, after: int = -1) -> None:
         """Count a slot as free that the order alone does not free, because it was sent. `after`: see `free`."""

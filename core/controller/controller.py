@@ -105,9 +105,7 @@ class Controller:
         self._begun = False
         self._events: dict[type, Callable[[Any, int], None]] = {
             Came: self._came,
-            CameTogether: lambda event, now: self._heed(
-                self.state.islands[event.message.island], event.message, now
-            ),
+            CameTogether: lambda event, now: self._heed(event.message, now),
             Connected: lambda event, now: None,
             Disconnected: self._disconnected,
             Malformed: lambda event, now: self._violation(
@@ -367,7 +365,10 @@ class Controller:
             wrong = self._checks.lie(report, island, below)
             if wrong:
                 return f"host {host} {wrong}"
-        self._heed(island, message, now)
+        if state.watched:
+            state.observe(Heeded(message.island, message.epoch))
+        for report in message.reports:
+            self._reports[type(report)](island, report, now)
         return None
 
     def _from_client(self, peer: int, message: Calls | Call, now: int) -> str | None:
@@ -386,7 +387,8 @@ class Controller:
                 break
         return None
 
-    def _heed(self, island: IslandState, message: Reports, now: int) -> None:
+    def _heed(self, message: Reports, now: int) -> None:
+        island = self.state.islands[message.island]
         if self.state.watched:
             self.state.observe(Heeded(message.island, message.epoch))
         for report in message.reports:

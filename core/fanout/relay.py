@@ -137,7 +137,7 @@ class Relay:
     def _forget(self) -> None:
         self._children: dict[int, Spans] = {}
         self._sources: dict[int, Spans] = {}  # the children and this host itself
-        self._written: dict[int, int] = {}  # child -> the last number passed on to it
+        self._written: dict[tuple[int, ...], int] = {}  # children -> the last number passed on to just these
         self._beats: dict[int, Beat] = {}  # child -> its latest beat
         self._settled = -1
         self._steps: dict[int, StepNote] = {}  # by seq
@@ -199,8 +199,7 @@ class Relay:
         if self._children:
             self._note(message)
             if children:
-                for child in children:
-                    self._written[child] = message.number
+                self._written[children] = message.number
                 out.append(Send(children, message))
         return ours
 
@@ -208,6 +207,7 @@ class Relay:
         """Return the children that have one of these hosts below them, and whether this host is one of them."""
         if len(self._routes) >= ROUTES:
             self._routes.clear()
+            self._written = {(child,): number for child, number in self._last_written().items()}
         children = tuple(child for child, below in self._children.items() if spans.overlap(below, hosts))
         route = self._routes[hosts] = children, spans.contains(hosts, self.host)
         return route
@@ -395,14 +395,22 @@ class Relay:
         messages were for no host below it.
         """
         number = self.inlet.last
-        hosts = [spans.one(self.host)]
+        hosts, written = [spans.one(self.host)], self._last_written()
         for child in self._children:
             beat = self._beats.get(child)
             if beat is not None:
                 hosts.append(beat.hosts)
-                if beat.number < self._written.get(child, -1):
+                if beat.number < written.get(child, -1):
                     number = min(number, beat.number)
         return Beat(spans.union(*hosts), number)
+
+    def _last_written(self) -> dict[int, int]:
+        """Return the last number that was passed on to each child. Numbers count up, so the largest is the last."""
+        found: dict[int, int] = {}
+        for children, number in self._written.items():
+            for child in children:
+                found[child] = max(number, found.get(child, number))
+        return found
 
     def flush(self, out: list[Command]) -> None:
         """End a turn: send all reports that are to go up, as one message."""

@@ -133,6 +133,28 @@ class BufferRefs:
         for other in named.others:
             self._wake_readers(other)
 
+    def promise_results(self, run: RunRecord, rows: PlanRows) -> tuple[tuple[int, int, int], ...]:
+        """Give results buffers. Returns those that the client keeps: their slots, the client, and its names."""
+        held, base, session = run.held, run.base, run.session
+        if not run.names:
+            run.names = [BufferName(session, 0, released=True) for _ in rows.results]
+        made: dict[int, list[tuple[int, int]]] = {}
+        first: dict[int, BufferName] = {}  # slot -> the result that stands for it
+        kept: list[tuple[int, int, int]] = []
+        for named, row in zip(run.names, rows.results, strict=True):
+            slot = row.slot
+            if not named.released:
+                kept.append((slot, session.number, named.name))
+            source = run.sources[row.arg] if row.arg in held else first.setdefault(slot, named)
+            if source is not named and type(source) is BufferName:
+                if named.wanted or named.readers:
+                    self.alias(named, source)
+            else:
+                made.setdefault(row.maker, []).append((slot, base + slot))
+                self.promise(named, base + slot, row)
+        run.made_results = made
+        return tuple(kept)
+
     def promise_unkept(self, run: RunRecord, rows: PlanRows) -> None:
         """The results of a run whose client keeps none of them. They have no names, so nothing will read them."""
         client, base, state = run.session.number, run.base, self._state

@@ -65,13 +65,11 @@ class Runs:
         self._stalls = stalls
         self._watch = watch
         self._count = 0
-        self._for_slice: dict[
-            tuple[int, str], dict[int, RunRecord]
-        ] = {}  # (session, slice) -> runs that wait for it
-        self._for_code: dict[int, dict[int, RunRecord]] = {}  # plan -> runs that wait for it
-        self._failing: deque[tuple[RunRecord, Blame]] = (
-            deque()
-        )  # a failure makes readers fail: one after the other
+        # Runs that wait: for a slice, by session and name; for the code of a plan.
+        self._for_slice: dict[tuple[int, str], dict[int, RunRecord]] = {}
+        self._for_code: dict[int, dict[int, RunRecord]] = {}
+        # A failure makes readers fail: one after the other.
+        self._failing: deque[tuple[RunRecord, Blame]] = deque()
 
     # --- in ------------------------------------------------------------------------------------------------------
 
@@ -81,17 +79,10 @@ class Runs:
         program = session.programs.get(call.program)
         if program is None:
             return f"run {call.run} names program {call.program}, which is not registered"
-        wrong = self._breach(session, program, call)
-        if wrong:
-            return wrong
-        sources: list[BufferName | bytes] = []
-        reads, names = 0, session.names
-        for arg in call.args:
-            if isinstance(arg, bytes):
-                sources.append(arg)
-            else:
-                sources.append(names[arg])
-                reads += 1
+        found = self._sources(session, program, call)
+        if isinstance(found, str):
+            return found
+        sources, reads = found
         self._count += 1
         state = self._state
         run = RunRecord(state.base + self._count, program, session, call, now, now, sources, reads)
@@ -106,7 +97,7 @@ class Runs:
             self._read(run)
         if any(call.results):
             run.names = [BufferName(session, name, released=not name) for name in call.results]
-            names.update({named.name: named for named in run.names if named.name})
+            session.names.update({named.name: named for named in run.names if named.name})
         self.advance(run, now)
         return None
 
@@ -120,7 +111,10 @@ class Runs:
             if type(source) is BufferName:
                 self._refs.give_up(source)
 
-    def _breach(self, session: ClientRecord, program: ProgramRecord, call: Submit) -> str | None:
+    def _sources(
+        self, session: ClientRecord, program: ProgramRecord, call: Submit
+    ) -> tuple[list[BufferName | bytes], int] | str:
+        """What the arguments of a call stand for, and how many of them are buffers; or what is wrong with the call."""
         ir, config, names = program.ir, self._state.config, session.names
         if call.run <= session.last_run:
             return f"run {call.run} does not come after run {session.last_run}"
@@ -128,24 +122,27 @@ class Runs:
             return f"it has {len(session.runs)} runs that have not ended, which is the limit"
         if len(call.args) != len(ir.args) or len(call.results) != len(ir.results):
             return f"run {call.run} of {ir.name!r} has the wrong number of arguments or results"
-        literal, unknown = 0, -1
+        sources: list[BufferName | bytes] = []
+        literal, reads, unknown = 0, 0, -1
         for arg in call.args:
-            if type(arg) is bytes:
+            if isinstance(arg, bytes):
                 literal += len(arg)
-            elif arg not in names and unknown < 0:
+                sources.append(arg)
+            elif arg in names:
+                reads += 1
+                sources.append(names[arg])
+            elif unknown < 0:
                 unknown = call.args.index(arg)
         if literal > config.literal_limit:
             return f"run {call.run} has literals of more than {config.literal_limit} bytes"
         if unknown >= 0:
-            name = call.args[unknown]
-            return (
-                f"run {call.run}: argument {unknown} names buffer {name!r}, which this client does not hold"
-            )
+            lacks = f"argument {unknown} names buffer {call.args[unknown]!r}, which this client does not hold"
+            return f"run {call.run}: {lacks}"
         if any(call.results):
             named = [name for name in call.results if name]
             if min(named) < 0 or len(set(named)) < len(named) or not names.keys().isdisjoint(named):
                 return f"run {call.run} gives a result a name that is in use"
-        return None
+        return sources, reads
 
     def compile_ahead(self, record: ProgramRecord) -> None:
         """At registration: if its slices are bound, compile for arguments that lie where it wants them."""
@@ -165,11 +162,11 @@ class Runs:
         if run.state == "submitted":
             self._plan(run, now)
         if run.state == "planned":
-            rows = run.rows
-            if rows is not None and rows.ready_at == self._state.epochs and not run.waits:
+            assert run.rows is not None
+            if run.rows.ready_at == self._state.epochs or self._has_code(run, run.rows, now):
                 run.state = COMPILED[run.state]
-            else:
-                self._compile(run, now)
+                if run.waits:
+                    self._stalls.over(run)
         if run.state == "compiled":
             self._admission.enter(run)
 
@@ -249,7 +246,7 @@ class Runs:
         self._state.next_buffer += len(rows.plan.slots)
         kept: tuple[tuple[int, int, int], ...] = ()
         if run.names or not rows.may_be_unkept:
-            kept = self._promise_results(run, rows)
+            kept = self._refs.promise_results(run, rows)
         else:
             run.unkept = True
             self._refs.promise_unkept(run, rows)
@@ -263,43 +260,17 @@ class Runs:
             literals = tuple(enumerate(args))  # type: ignore[arg-type]  # all are literals
         run.header = RunHeader(run.id, rows.plan.id, base, tuple(buffers), literals, kept)
 
-    def _promise_results(self, run: RunRecord, rows: PlanRows) -> tuple[tuple[int, int, int], ...]:
-        """Give results buffers. Returns those that the client keeps: their slots, the client, and its names."""
-        refs, held, base, session = self._refs, run.held, run.base, run.session
-        if not run.names:
-            run.names = [BufferName(session, 0, released=True) for _ in rows.results]
-        made: dict[int, list[tuple[int, int]]] = {}
-        first: dict[int, BufferName] = {}  # slot -> the result that stands for it
-        kept: list[tuple[int, int, int]] = []
-        for named, row in zip(run.names, rows.results, strict=True):
-            slot = row.slot
-            if not named.released:
-                kept.append((slot, session.number, named.name))
-            source = run.sources[row.arg] if row.arg in held else first.setdefault(slot, named)
-            if source is not named and type(source) is BufferName:
-                if named.wanted or named.readers:
-                    refs.alias(named, source)
-            else:
-                made.setdefault(row.maker, []).append((slot, base + slot))
-                refs.promise(named, base + slot, row)
-        run.made_results = made
-        return tuple(kept)
-
-    def _compile(self, run: RunRecord, now: int) -> None:
-        rows = run.rows
-        assert rows is not None
-        if rows.ready_at != self._state.epochs:
-            blame = self._compilation.blame(rows.plan.id)
-            if blame is not None:
-                self.fail(run, msgspec.structs.replace(blame, program=run.program.ir.name), now)
-                return
-            if not self._compilation.ask(rows):
-                self._for_code.setdefault(rows.plan.id, {})[run.id] = run
-                self.watch_code(run)
-                return
-        run.state = COMPILED[run.state]
-        if run.waits:
-            self._stalls.over(run)
+    def _has_code(self, run: RunRecord, rows: PlanRows, now: int) -> bool:
+        """If not, it waits for its code, or has failed."""
+        blame = self._compilation.blame(rows.plan.id)
+        if blame is not None:
+            self.fail(run, msgspec.structs.replace(blame, program=run.program.ir.name), now)
+            return False
+        if self._compilation.ask(rows):
+            return True
+        self._for_code.setdefault(rows.plan.id, {})[run.id] = run
+        self.watch_code(run)
+        return False
 
     def watch_code(self, run: RunRecord) -> None:
         """It waits for its code: before it starts, or again in a new epoch."""

@@ -199,7 +199,11 @@ class Contention:
         """Make a lane alive because a gang waits there. Return its domain, joined from those of its neighbours."""
         if lane.domain is not None:
             return lane.domain
-        touched = {other.domain.id: other.domain for other in lane.near.values() if other.domain is not None}
+        touched: dict[int, Domain] = {}
+        if lane.near:
+            touched = {
+                other.domain.id: other.domain for other in lane.near.values() if other.domain is not None
+            }
         if touched:
             domain, *others = sorted(touched.values(), key=lambda each: (-len(each.lanes), each.id))
             for other in others:

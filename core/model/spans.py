@@ -59,14 +59,11 @@ def minus(left: Spans, right: Spans) -> Spans:
     """Return the items that are in `left` and not in `right`."""
     if left == right:
         return EMPTY
+    if len(left) == len(right) == 1:
+        (low, high), (start, stop) = left[0], right[0]
+        if start <= low < stop < high:  # the first of them, as when hosts report one after another
+            return ((stop, high),)
     rest: list[tuple[int, int]] = []
-    if len(left) == len(right) == 1:  # by far the most frequent
-        (low, high), (cut, end) = left[0], right[0]
-        if low < cut:
-            rest.append((low, min(high, cut)))
-        if end < high:
-            rest.append((max(low, end), high))
-        return tuple(rest)
     j = 0
     for low, high in left:
         while j < len(right) and right[j][1] <= low:

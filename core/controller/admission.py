@@ -23,7 +23,7 @@ from .buffer_refs import BufferRefs
 from .in_flight import InFlightTable
 from .outbox import TurnOutbox
 from .plan_rows import PlanRows
-from .records import RUN_TABLE, BufferName, ClientRecord, InFlight, RunRecord
+from .records import ADMITTED, BufferName, ClientRecord, InFlight, RunRecord
 from .stalls import Stall, Stalls
 from .state import State
 from .trace_rows import Tracing
@@ -89,7 +89,6 @@ class Admission:
         self._watch = watch
         self.line: dict[int, Waiter] = {}  # by when they came
         self._count = 0
-        self._numbers: dict[int, int] = {}  # run -> its place in the line
         self.for_buffer: dict[
             int, dict[int, RunRecord]
         ] = {}  # buffer -> runs that need it to have been ordered
@@ -113,9 +112,11 @@ class Admission:
 
     def enter(self, run: RunRecord) -> None:
         """All it needs but memory is there."""
-        if run.id not in self._numbers and (not run.held or self._arguments_there(run)):
+        if not run.in_line and (not run.held or self._arguments_there(run)):
             assert run.rows is not None
-            self._numbers[run.id] = self.join(Waiter(run, run.rows.all_islands))
+            self._count = run.in_line = number = self._count + 1
+            self.line[number] = Waiter(run, run.rows.all_islands)
+            self.fresh = True
 
     def join(self, waiter: Waiter) -> int:
         """At the end of the line. Returns the number by which it may `leave`."""
@@ -131,9 +132,9 @@ class Admission:
         self._watch.end(("memory", number))
 
     def withdraw(self, run: RunRecord) -> None:
-        number = self._numbers.pop(run.id, None)
-        if number is not None:
-            self.leave(number)
+        if run.in_line:
+            self.leave(run.in_line)
+            run.in_line = 0
         for waiting in self.for_buffer.values():
             waiting.pop(run.id, None)
 
@@ -156,34 +157,33 @@ class Admission:
 
     def work(self, now: int) -> bool:
         """Try all that may fit now. True: something was admitted. Needless while nothing is `fresh` or has eased."""
-        any_admitted = False
-        again = True
-        while again:  # what is admitted may ease the ledger at once (a donation)
+        line, any_admitted = self.line, False
+        while True:
             self.fresh, self.eased = False, self._ledger.eased
             barred: set[int] = set()
-            for number in list(self.line):
-                waiter = self.line.get(number)
-                if waiter is None:
+            for number, waiter in list(line.items()):
+                if number not in line:
                     continue
                 if self._try(number, waiter, barred, now):
                     any_admitted = True
-                elif number in self.line and waiter.passes >= self._state.config.max_passes:
+                elif number in line and waiter.passes >= self._state.config.max_passes:
                     barred |= waiter.atoms
-            again = self.fresh or self.eased != self._ledger.eased
-        return any_admitted
+            if not self.fresh and self.eased == self._ledger.eased:
+                return any_admitted
+            # else: what was admitted has eased the ledger at once (a donation)
 
     def _try(self, number: int, waiter: Waiter, barred: set[int], now: int) -> bool:
         run = waiter.run
         if waiter.named is not None and not self._is_spilled(waiter.named.buffer):
             self.leave(number)  # it is there again for another reason, or nobody holds it any more
             return False
-        if not self._open(waiter):
+        if self._state.changing and not self._open(waiter):
             return False
         if (
             run is not None and run.held and not self._arguments_there(run)
         ):  # one of them has been spilled meanwhile
             self.leave(number)
-            self._numbers.pop(run.id, None)
+            run.in_line = 0
             return False
         footprint, arrivals, there = self._demand(waiter)
         others = len(self.line) > 1
@@ -211,17 +211,18 @@ class Admission:
         rows = run.rows
         assert rows is not None
         run.donated = rows.donated(self._sole(run, rows)) if rows.may_donate else NOTHING
-        arrivals: list[tuple[int, int]] = []
-        there: list[tuple[int, int]] = []
-        for ident in dict.fromkeys(run.held.values()) if run.held else ():
-            buffer = self._buffers.all[ident]
-            (there if buffer.on_device else arrivals).append((buffer.key, buffer.nbytes))
-        if run.literals:
-            keys, slots = rows.slot_keys, rows.plan.slots
-            arrivals += [(keys[slot], slots[slot].nbytes) for slot in run.literals.values()]
         footprint = rows.footprints.get(run.donated)
         if footprint is None or footprint.version != self._atoms.number:
             footprint = rows.footprint(run.donated)
+        if not run.reads:  # all arguments are literals
+            return footprint, rows.arg_amounts, ()
+        arrivals: list[tuple[int, int]] = []
+        there: list[tuple[int, int]] = []
+        for ident in dict.fromkeys(run.held.values()):
+            buffer = self._buffers.all[ident]
+            (there if buffer.on_device else arrivals).append((buffer.key, buffer.nbytes))
+        keys, slots = rows.slot_keys, rows.plan.slots
+        arrivals += [(keys[slot], slots[slot].nbytes) for slot in run.literals.values()]
         return footprint, tuple(arrivals), tuple(there)
 
     def _sole(self, run: RunRecord, rows: PlanRows) -> frozenset[int]:
@@ -247,6 +248,7 @@ class Admission:
             if not other.atoms.isdisjoint(waiter.atoms):
                 other.passes += 1
         if waiter.run is not None:
+            waiter.run.in_line = 0
             self._start(waiter.run, now)
         elif waiter.admitted is not None:
             waiter.admitted(now)
@@ -254,27 +256,30 @@ class Admission:
     def _refuse(self, number: int, waiter: Waiter, blame: Blame, now: int) -> None:
         self.leave(number)
         if waiter.run is not None:
-            self._numbers.pop(waiter.run.id, None)
+            waiter.run.in_line = 0
             self.runs.fail(waiter.run, blame, now)
         elif waiter.refused is not None:
             waiter.refused(blame, now)
 
     def _start(self, run: RunRecord, now: int) -> None:
-        self._numbers.pop(run.id, None)
         if run.waits:
             self._stalls.over(run)
-        run.state = RUN_TABLE[run.state, "admitted"]
+        run.state = ADMITTED[run.state]
         if self._tracing is not None:
             self._tracing.admitted(run)
         run.using = True
+        if run.held:
+            self._use_arguments(run, now)
+        self.dispatch.start(run, now)
+
+    def _use_arguments(self, run: RunRecord, now: int) -> None:
         for index, ident in run.held.items():
             self._buffers.use(ident)
             if index in run.donated:
                 self._buffers.consumed(ident)
-        for ident in dict.fromkeys(run.held.values()) if run.held else ():
+        for ident in dict.fromkeys(run.held.values()):
             if self._buffers.all[ident].state == "spilled":
                 self._bring_back(ident, now)
-        self.dispatch.start(run, now)
 
     # --- making room ----------------------------------------------------------------------------------------------
 
@@ -287,18 +292,19 @@ class Admission:
     def _spill_idle(self, victims: tuple[Buffer, ...], now: int) -> None:
         for buffer in victims:
             self._spill.begin(buffer)
-            seq = self._state.next_seq()
+            seq = self._state.next_seq
             self._copy(buffer, "spill", SpillStep(seq, buffer.id, buffer.hosts), now)
 
     def _bring_back(self, ident: int, now: int) -> None:
         buffer = self._buffers.all[ident]
         self._spill.restore(buffer)
-        seq = self._state.next_seq()
+        seq = self._state.next_seq
         after = self._ledger.after(buffer.key)
         self._copy(buffer, "restore", RestoreStep(seq, ident, buffer.hosts, after), now)
 
     def _copy(self, buffer: Buffer, kind: str, step: SpillStep | RestoreStep, now: int) -> None:
         island, hosts = self._refs.layout(buffer.id).place.island, buffer.hosts
+        self._state.next_seq = step.seq + 1
         self._buffers.touch(buffer.id, step.seq)
         self._outbox.step(island, step, hosts)
         cost = buffer.nbytes * self._state.config.bounds.byte

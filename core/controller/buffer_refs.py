@@ -17,7 +17,7 @@ from ..memory import Buffer, Buffers, Ledger, Spill
 from ..model import Layout, Shards, Spans, spans
 from ..protocol import Blame, ContentsReady, FreeStep
 from .outbox import TurnOutbox
-from .plan_rows import ResultRow
+from .plan_rows import PlanRows, ResultRow
 from .records import BufferName, RunRecord
 from .state import State
 
@@ -133,6 +133,55 @@ class BufferRefs:
         for other in named.others:
             self._wake_readers(other)
 
+    def promise_results(self, run: RunRecord, rows: PlanRows) -> tuple[tuple[int, int, int], ...]:
+        """Give results buffers. Returns those that the client keeps: their slots, the client, and its names."""
+        held, base, session = run.held, run.base, run.session
+        if not run.names:
+            run.names = [BufferName(session, 0, released=True) for _ in rows.results]
+        made: dict[int, list[tuple[int, int]]] = {}
+        first: dict[int, BufferName] = {}  # slot -> the result that stands for it
+        kept: list[tuple[int, int, int]] = []
+        for named, row in zip(run.names, rows.results, strict=True):
+            slot = row.slot
+            if not named.released:
+                kept.append((slot, session.number, named.name))
+            source = run.sources[row.arg] if row.arg in held else first.setdefault(slot, named)
+            if source is not named and type(source) is BufferName:
+                if named.wanted or named.readers:
+                    self.alias(named, source)
+            else:
+                made.setdefault(row.maker, []).append((slot, base + slot))
+                self.promise(named, base + slot, row)
+        run.made_results = made
+        return tuple(kept)
+
+    def promise_unkept(self, run: RunRecord, rows: PlanRows) -> None:
+        """The results of a run whose client keeps none of them. They have no names, so nothing will read them."""
+        client, base, state = run.session.number, run.base, self._state
+        for row in rows.results:
+            buffer = base + row.slot
+            self._buffers.all[buffer] = Buffer(
+                buffer, client, 0, row.key, row.nbytes, False, True, row.exact, row.layout, row.hosts
+            )
+            if state.watched:
+                self._held(buffer, "its maker")
+
+    def unkept_entered(self, run: RunRecord, slot: int, seq: int) -> None:
+        """The gang that makes it is in the order: behind it, the memory is free."""
+        buffer = self._buffers.all.pop(run.base + slot)
+        assert buffer.layout is not None
+        if self._state.watched:
+            self._let_go(buffer.id, "its maker")
+        self._ledger.free(buffer.key, buffer.nbytes, seq)
+        self._outbox.step(buffer.layout.place.island, FreeStep((buffer.id,)), buffer.hosts)
+
+    def unkept_never(self, run: RunRecord, blame: Blame) -> None:
+        """Gangs that have not entered will not make these results."""
+        assert run.rows is not None
+        for row in run.rows.results:
+            if run.base + row.slot in self._buffers:
+                self.never(run.base + row.slot, blame)
+
     def _wake_readers(self, named: BufferName) -> None:
         for run in list(named.readers.values()):
             for index, source in enumerate(run.sources):
@@ -145,8 +194,10 @@ class BufferRefs:
     ) -> None:
         handle = not named.released or bool(named.gets)
         client = named.session.number
-        buffer = self._buffers.create(ident, client, named.name, key, nbytes, handle=handle, exact=exact)
-        buffer.layout, buffer.hosts, buffer.owner = layout, hosts, named
+        self._buffers.create(
+            ident, client, named.name, key, nbytes,
+            handle=handle, exact=exact, layout=layout, hosts=hosts, owner=named,
+        )  # fmt: skip
         named.buffer = ident
         if self._state.watched:
             if handle:
@@ -259,6 +310,8 @@ class BufferRefs:
 
     def spoil_results(self, run: RunRecord, blame: Blame) -> None:
         """Spoil the results that a failed run has not made. Runs that read them fail with it."""
+        if run.unkept:
+            self.unkept_never(run, blame)
         for named in run.names:
             if named.alias or (named.buffer >= 0 and named.ready):
                 continue

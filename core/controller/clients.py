@@ -13,7 +13,7 @@ from typing import Any
 from ..compile import Lowerings
 from ..invariants import ClientLost
 from ..memory import Buffers
-from ..model import Impossible, ProgramError, validate
+from ..model import MAX_LITERALS, Impossible, ProgramError, validate
 from ..protocol import (
     Blame,
     Bye,
@@ -120,6 +120,7 @@ class Clients:
         try:
             validate(call.ir)
             record.nbytes = tuple(value.nbytes for value in call.ir.args)
+            record.small = sum(record.nbytes) <= MAX_LITERALS
             for spec in call.ir.slices:
                 self._resources.bind(session.number, spec)
         except (ProgramError, Impossible) as error:

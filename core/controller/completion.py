@@ -90,18 +90,21 @@ class Completion:
             return  # a repeated report of something that is over
         if report.blame is not None:
             entry.blame = better(entry.blame, self.named(entry, report.blame))
-        if entry.run is not None and report.sizes:
+        if report.sizes and entry.run is not None:
             known = entry.run.sizes.get(entry.step, report.sizes)
             entry.run.sizes[entry.step] = tuple(max(a, b) for a, b in zip(known, report.sizes, strict=False))
-        entry.left = spans.minus(entry.left, report.hosts)
-        if entry.blame is not None and entry.blame.code == "peer":
+        entry.left = spans.minus(entry.left, report.hosts) if entry.left != report.hosts else spans.EMPTY
+        if entry.blame is None:
+            if not entry.left:
+                self.end(entry, now)
+        elif entry.blame.code == "peer":
             if _of_its_own(entry, entry.blame):
                 self.failures.peer_failed(entry, now)
             elif not entry.left:
                 self._end_unexplained(entry, now)
         elif not entry.left:
             self.end(entry, now)
-        elif entry.blame is not None and entry.run is not None and entry.blame.code not in OF_ANOTHER:
+        elif entry.run is not None and entry.blame.code not in OF_ANOTHER:
             self.runs.fail(entry.run, entry.blame, now)  # of another's failure that one tells
 
     def _end_unexplained(self, entry: InFlight, now: int) -> None:
@@ -142,22 +145,18 @@ class Completion:
             return
         rows = run.rows
         assert rows is not None
-        step = rows.plan.steps[index]
+        row = rows.steps[index]
         if entry.blame is not None:
             run.spoilt.setdefault(index, entry.blame)
             self.runs.fail(run, entry.blame, now)
-        if isinstance(step, Gang):
+        if row.is_move:
+            self._half_over(run, rows, entry)
+        else:
             run.entered[index] = OVER
             if entry.unacked:  # what has ended had been enqueued, though the word of that was lost
                 self._dispatch.open(run, index, now)
-            if run.users or step.irregular or rows.steps[index].ripens:
-                self._gang_over(run, rows, index, step, now)
-        elif entry.kind == "send":
-            self._reader_over(run, step.source)
-        else:
-            self._ripen(run, rows, index)
-            for _, buffer in run.made_results.get(index, ()):
-                self._refs.transfer_over(buffer)
+            if run.users or row.irregular or row.ripens:
+                self._gang_over(run, rows, index, now)
         self._settle(run, rows, index, now)
         run.open_steps -= 1
         if run.state == "draining" and not run.open_steps:
@@ -172,7 +171,20 @@ class Completion:
         else:
             self._admission.copied(entry, now)
 
-    def _gang_over(self, run: RunRecord, rows: PlanRows, index: int, gang: Gang, now: int) -> None:
+    def _half_over(self, run: RunRecord, rows: PlanRows, entry: InFlight) -> None:
+        """Of a move: it has been sent, or received."""
+        if entry.kind == "send":
+            move = rows.plan.steps[entry.step]
+            assert isinstance(move, Move)
+            self._reader_over(run, move.source)
+        else:
+            self._ripen(run, rows, entry.step)
+            for _, buffer in run.made_results.get(entry.step, ()):
+                self._refs.transfer_over(buffer)
+
+    def _gang_over(self, run: RunRecord, rows: PlanRows, index: int, now: int) -> None:
+        gang = rows.plan.steps[index]
+        assert isinstance(gang, Gang)
         if run.users:
             for slot in dict.fromkeys(gang.inputs):
                 if slot in run.users:
@@ -216,11 +228,10 @@ class Completion:
             run.entered[index] = SETTLED
             run.left -= 1
             blame = run.spoilt.get(index) if run.spoilt else None
-            if index in run.made_results:
-                for _, buffer in run.made_results[index]:
-                    names = self._refs.settled(buffer, blame)
-                    if names:
-                        self.tell_ready(run, names, now)
+            for _, buffer in run.made_results.get(index, ()) if run.made_results else ():
+                names = self._refs.settled(buffer, blame)
+                if names:
+                    self.tell_ready(run, names, now)
             for feed in rows.steps[index].feeds:
                 if blame is not None:
                     run.spoilt.setdefault(feed, blame)

@@ -144,7 +144,8 @@ class Contents:
         value = call.value
         layout = Layout(value.shape, value.dtype, place, call.slice.mesh_shape, value.sharding)
         key, nbytes = self._atoms.intern(place), shard_bytes(layout)
-        ident = self._state.next_buffers(1)
+        ident = self._state.next_buffer
+        self._state.next_buffer += 1
         hosts = self._state.hosts_of(place)
         waiter = Waiter(
             None, (place.island,), ((key, nbytes),), session=named.session,
@@ -189,7 +190,8 @@ class Contents:
 
     def _admitted(self, named: BufferName, ident: int, layout: Layout, key: int, now: int) -> None:
         self._lines.pop(named, None)
-        seq = self._state.next_seq()
+        seq = self._state.next_seq
+        self._state.next_seq += 1
         hosts, island, session = self._state.hosts_of(layout.place), layout.place.island, named.session
         after = self._ledger.after(key)
         self._outbox.step(
@@ -247,7 +249,8 @@ class Contents:
             named.gets.append((session, call))
             self._admission.bring_back_for_get(named, now)
             return
-        hosts, seq = self._state.hosts_of(layout.place), self._state.next_seq()
+        hosts, seq = self._state.hosts_of(layout.place), self._state.next_seq
+        self._state.next_seq += 1
         self._refs.hold_for_transfer(buffer)
         self._buffers.touch(buffer, seq)
         step = SendStep(seq, -1, buffer, hosts, seq, session.number)

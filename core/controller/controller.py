@@ -177,7 +177,7 @@ class Controller:
         )  # fmt: skip
         self.runs = runs = Runs(
             state, admission=admission, buffers=buffers, compilation=compilation, completion=completion,
-            dispatch=dispatch, ledger=ledger, lowerings=lowerings, order=order, outbox=outbox, refs=refs,
+            dispatch=dispatch, ledger=ledger, lowerings=lowerings, outbox=outbox, refs=refs,
             resources=resources, stalls=stalls,
             tracing=tracing, watch=watch,
         )  # fmt: skip
@@ -278,7 +278,7 @@ class Controller:
                     and admission.work(now)
                 )
                 or self.dispatch.pump(now)
-                or self.membership.settle(now)
+                or (state.changing and self.membership.settle(now))
             ):
                 break
         if self.compilation.stale or self.lowerings.dropped:
@@ -311,9 +311,10 @@ class Controller:
             self.recovery.keep(peer, message)
             return
         take = self._takes.get(type(message))
-        wrong = (
-            f"a controller takes no {type(message).__name__}" if take is None else take(peer, message, now)
-        )
+        if take is None:
+            wrong: str | None = f"a controller takes no {type(message).__name__}"
+        else:
+            wrong = take(peer, message, now)
         if wrong:
             self._violation(peer, wrong, now)
 
@@ -351,15 +352,18 @@ class Controller:
         return wrong
 
     def _reported(self, peer: int, message: Reports, now: int) -> str | None:
-        host = self.state.host_peers.get(peer, -1)
+        state = self.state
+        host = state.host_peers.get(peer, -1)
         if host < 0:
             return self._host_at(peer, message)[1]
-        island = self.state.islands[message.island] if 0 <= message.island < len(self.state.islands) else None
-        if island is None or (message.epoch, message.tree) != (island.epoch, island.tree_number):
+        if not 0 <= message.island < len(state.islands):
+            return None
+        island = state.islands[message.island]
+        if message.tree != island.tree_number or message.epoch != island.epoch:
             return None  # by a path that has been fenced
         below = island.roots.get(peer)
         if below is None:
-            if self.state.island_of_host(host) is not island:
+            if state.island_of_host(host) is not island:
                 return None
             if not island.stream.shape.is_root(host):
                 return f"host {host} reports, and is no root of the tree"
@@ -368,7 +372,10 @@ class Controller:
             wrong = self._checks.lie(report, island, below)
             if wrong:
                 return f"host {host} {wrong}"
-        self._heed(message, now)
+        if state.watched:
+            state.observe(Heeded(message.island, message.epoch))
+        for report in message.reports:
+            self._reports[type(report)](island, report, now)
         return None
 
     def _from_client(self, peer: int, message: Calls | Call, now: int) -> str | None:

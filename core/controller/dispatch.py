@@ -81,7 +81,6 @@ class Dispatch:
         """Its memory is reserved: let its first steps in. Hosts are told of it with the first that concerns them."""
         rows = run.rows
         assert rows is not None
-        assert run.header is not None
         run.left = len(rows.steps)
         run.entered = bytearray(run.left)
         run.gates, run.late, run.unsettled = rows.gates.copy(), rows.late.copy(), rows.unsettled.copy()
@@ -90,15 +89,16 @@ class Dispatch:
         if run.held:
             self._await_arguments(run, rows)
         if run.literals:
-            room = self._room_for_literals(run, rows)
-            if room >= 0:
-                run.header = msgspec.structs.replace(run.header, after=room)
+            self._await_room_for_literals(run, rows)
         run.untold = rows.island_hosts.copy()
-        if not run.left or -1 in run.made_results:  # it returns what came with the call, which is there now
+        returned = (
+            run.made_results.get(-1, ()) if run.made_results else ()
+        )  # what came with the call, and is there now
+        if returned or not run.left:
             self.tell(run)
         if rows.unread or len(rows.arg_bytes) < len(run.sources):
             self._drop_unread_arguments(run, rows)
-        for slot, buffer in run.made_results.get(-1, ()):  # a literal that the program returns
+        for slot, buffer in returned:
             if slot in rows.results_read:
                 self._refs.read_own(run, slot)
             self._refs.entered(buffer, -1)
@@ -137,12 +137,15 @@ class Dispatch:
                         self._state.readers.setdefault(buffer, []).append((run, index))
                         run.unsettled[index] += 1
 
-    def _room_for_literals(self, run: RunRecord, rows: PlanRows) -> int:
+    def _await_room_for_literals(self, run: RunRecord, rows: PlanRows) -> None:
         """They come with the message, and take memory that gangs of the order may not have left yet."""
         room = -1
         for slot in run.literals.values():
-            room = max(room, self._ledger.after(rows.slot_keys[slot]))
-        return room
+            after = self._ledger.after(rows.slot_keys[slot])
+            room = max(room, after)
+        if room >= 0:
+            assert run.header is not None
+            run.header = msgspec.structs.replace(run.header, after=room)
 
     def _drop_unread_arguments(self, run: RunRecord, rows: PlanRows) -> None:
         for argument in rows.unread:
@@ -170,20 +173,18 @@ class Dispatch:
         """All that must come before this step has come."""
         if run.state != "running":
             return
-        rows = run.rows
+        rows, state = run.rows, self._state
         assert rows is not None
-        step = rows.plan.steps[index]
-        if rows.steps[index].is_move:
-            assert isinstance(step, Move)
-            self._enter_move(run, index, step, now)
-        elif rows.ready_at == self._state.epochs or self._compilation.is_ready(rows):
-            assert isinstance(step, Gang)
+        row = rows.steps[index]
+        if row.is_move:
+            self._enter_move(run, index, now)
+        elif rows.ready_at == state.epochs or self._compilation.is_ready(rows):
             session = run.session
             ticket = run.offered[index] = Ticket(
-                run.id, index, session.number, rows.keys[index], step.cost, session.weight, session.priority,
+                run.id, index, session.number, row.key, row.cost, session.weight, session.priority,
                 run.call.deadline, run.submitted, run.late[index] == 0, run,
             )  # fmt: skip
-            self._state.islands[rows.islands[index]].scheduler.offer(ticket, now)
+            state.islands[row.island].scheduler.offer(ticket, now)
         else:
             self._park(run, index)
 
@@ -204,24 +205,24 @@ class Dispatch:
 
     def _enter_gang(self, ticket: Ticket, now: int) -> None:
         state, run, index = self._state, ticket.owner, ticket.step
-        assert isinstance(run, RunRecord)
-        rows = run.rows
+        assert type(run) is RunRecord
+        rows, call = run.rows, run.call
         assert rows is not None
-        gang = rows.plan.steps[index]
-        assert isinstance(gang, Gang)
+        row = rows.steps[index]
+        hosts, island, seq = row.hosts, row.island, state.next_seq
+        state.next_seq = seq + 1
         del run.offered[index]
-        hosts, island, seq = rows.hosts[index], rows.islands[index], state.next_seq()
-        sequential = run.call.dispatch == "sequential"
+        sequential = call.dispatch == "sequential"
         sizes: tuple[int, ...] = ()
         if run.sizes:
-            sizes = tuple(size for maker in rows.steps[index].makers for size in run.sizes.get(maker, ()))
+            sizes = tuple(size for maker in row.makers for size in run.sizes.get(maker, ()))
         if run.untold:
             self._tell(run, island)
-        donate = not gang.donated or rows.donates(index, run.donated)
+        donate = not row.donates or rows.donates(index, run.donated)
         self._outbox.step(island, GangStep(seq, run.id, index, hosts, sequential, sizes, donate), hosts)
-        unacked = hosts if sequential and not gang.irregular else ()
+        unacked = hosts if sequential and not row.irregular else ()
         entry = InFlight(
-            seq, "gang", island, hosts, hosts, hosts, now, now, run, index, -1, -1, gang.cost, ticket, unacked
+            seq, "gang", island, hosts, hosts, hosts, now, now, run, index, -1, -1, row.cost, ticket, unacked
         )
         self._in_flight.add(entry, now)
         run.entered[index] = ENTERED
@@ -229,13 +230,19 @@ class Dispatch:
         self._ledger.entered(run.id, index, seq)
         if self._tracing is not None:
             self._tracing.entered(entry, run, ticket.place, ticket.since)
-        self._order.entered(island, run.session.name, run.call.run, self._token(run, rows, index))
+        tokens = run.program.tokens if run.program.rows is rows else ()
+        self._order.entered(island, call.run, tokens[index] if tokens else self._token(run, rows, index))
         if state.watched:
-            epoch = state.islands[island].epoch
-            state.observe(Entered(seq, run.id, index, island, epoch, hosts, device_spans(gang.place)))
+            self._entered_seen(run, rows, index, seq)
         self._after_entering(run, rows, index, seq)
-        if not gang.irregular and not sequential and rows.steps[index].followers:
+        if row.followers and not row.irregular and not sequential:
             self.open(run, index, now)
+
+    def _entered_seen(self, run: RunRecord, rows: PlanRows, index: int, seq: int) -> None:
+        row, gang = rows.steps[index], rows.plan.steps[index]
+        assert isinstance(gang, Gang)
+        epoch, devices = self._state.islands[row.island].epoch, device_spans(gang.place)
+        self._state.observe(Entered(seq, run.id, index, row.island, epoch, row.hosts, devices))
 
     def _token(self, run: RunRecord, rows: PlanRows, index: int) -> int:
         """The number that stands for the names of client, program and step in the hash of the order."""
@@ -248,14 +255,18 @@ class Dispatch:
             return program.tokens[index]
         return token(run.session.name, program.ir.name, rows.plan.steps[index].name)
 
-    def _enter_move(self, run: RunRecord, index: int, move: Move, now: int) -> None:
+    def _enter_move(self, run: RunRecord, index: int, now: int) -> None:
         """Both halves enter at once, right behind the producer; memory for the target is reserved already."""
         state, rows = self._state, run.rows
         assert rows is not None
+        move = rows.plan.steps[index]
+        assert isinstance(move, Move)
         source, target = rows.plan.slots[move.source], rows.plan.slots[move.target]
         sender, receiver = source.layout.place, target.layout.place
         from_hosts, to_hosts = rows.slot_hosts[move.source], rows.hosts[index]
-        sent, received = state.next_seq(), state.next_seq()
+        sent = state.next_seq
+        received = sent + 1
+        state.next_seq = received + 1
         self.tell(run)
         self._outbox.step(sender.island, SendStep(sent, run.id, index, from_hosts, sent), from_hosts)
         cost = target.nbytes * state.config.bounds.byte
@@ -288,15 +299,26 @@ class Dispatch:
             for argument in row.read_on:
                 if argument in run.held:
                     refs.touch(run.held[argument], seq)
-        for argument in row.dying:
-            self.argument_over(run, argument, seq)
+            for argument in row.dying:
+                self.argument_over(run, argument, seq)
+        else:
+            for argument in row.dying:
+                self.literal_over(run, argument, seq)
         for slot in row.read_at:
             if slot in run.own:
                 refs.own_read(run, slot, seq)
+        if run.unkept:
+            for slot in row.results:
+                refs.unkept_entered(run, slot, seq)
+        elif run.made_results:
+            self._make_results(run, rows, index, seq)
+
+    def _make_results(self, run: RunRecord, rows: PlanRows, index: int, seq: int) -> None:
+        refs = self._refs
         for slot, buffer in run.made_results.get(index, ()):
             if slot in rows.results_read:
                 refs.read_own(run, slot)
-            if row.is_move:  # filled when it is, not in the order of the devices
+            if rows.steps[index].is_move:  # filled when it is, not in the order of the devices
                 refs.hold_for_transfer(buffer)
             refs.entered(buffer, seq)
 

@@ -65,9 +65,10 @@ class InFlightTable:
     # --- in and out ----------------------------------------------------------------------------------------------
 
     def add(self, entry: InFlight, now: int) -> None:
-        self._state.in_flight[entry.seq] = entry
-        mine = self._state.islands[entry.island].in_flight
-        mine[entry.seq] = entry
+        state, seq = self._state, entry.seq
+        state.in_flight[seq] = entry
+        mine = state.islands[entry.island].in_flight
+        mine[seq] = entry
         if len(mine) == 1:
             self._watch_oldest(entry, now)
 
@@ -88,14 +89,16 @@ class InFlightTable:
 
     def _watch_oldest(self, oldest: InFlight, now: int) -> None:
         oldest.since = now
-        bounds, times = self._watch.bounds, self._watch.bounds.hard
+        watch, wait = self._watch, self._bounds[oldest.island]
+        bounds = watch.bounds
+        times = bounds.hard
         if oldest.poisoned:
             times = 2  # its hosts have been told to end it
-        elif oldest.kind in ("put", "get"):
+        elif oldest.kind != "gang" and oldest.kind in ("put", "get"):
             times = min(bounds.hard, bounds.contents)
-        soft, wait = bounds.floor + bounds.factor * oldest.cost, self._bounds[oldest.island]
-        self._watch.begun += 1
-        wait.at, wait.hard_at, wait.active = (now + soft, self._watch.begun), now + times * soft, True
+        soft = bounds.floor + bounds.factor * oldest.cost
+        watch.begun = begun = watch.begun + 1
+        wait.at, wait.hard_at, wait.active = (now + soft, begun), now + times * soft, True
 
     # --- bounds --------------------------------------------------------------------------------------------------
 

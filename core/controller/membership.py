@@ -211,7 +211,7 @@ class Membership:
 
     def _empty(self, island: IslandState) -> None:
         """Nobody is left: it forms anew when somebody comes. What was said to it, nobody needs to hear."""
-        island.phase = "forming"
+        island.become("forming")
         island.abandon, island.dropped = [], []
         island.stream = Stream(island.island.index, number=island.stream.number)
         for wait in ("seats", "drain", "world", "peer"):

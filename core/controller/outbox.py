@@ -53,7 +53,9 @@ class TurnOutbox:
 
     def run(self, island: int, header: RunHeader, hosts: Spans) -> None:
         """Its literals may take the memory of what steps before it free."""
-        turn = self._turn(island, hosts)
+        turn = self._turns.get(island)
+        if turn is None or turn.hosts is not hosts:
+            turn = self._turn(island, hosts)
         if header.literals and turn.steps:
             header = replace(header, at=len(turn.steps))
         turn.runs.append(header)
@@ -100,13 +102,14 @@ class TurnOutbox:
     def _number(self) -> None:
         """Number what this turn says to each island, and send it. While a tree forms, the stream keeps it."""
         turns, self._turns = self._turns, {}
+        state = self._state
+        settled = next(iter(state.in_flight), state.next_seq)  # every seq below it is over on all its hosts
         for index in sorted(turns) if len(turns) > 1 else turns:
-            island, turn = self._state.islands[index], turns[index]
+            island, turn = state.islands[index], turns[index]
             hosts = spans.union(turn.hosts, *turn.others) if turn.others else turn.hosts
             if hosts != island.members:
                 hosts = spans.meet(hosts, island.members)
             if hosts:
-                settled = self._state.settled_below()
                 message = island.stream.append(
                     tuple(turn.plans), tuple(turn.runs), tuple(turn.steps), hosts, settled
                 )

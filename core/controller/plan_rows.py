@@ -17,8 +17,15 @@ from ..model import Atoms, Gang, Layout, Move, Place, Plan, Spans, spans
 
 
 class StepRow(msgspec.Struct, frozen=True):
-    """What entering one step does, beside its own memory."""
+    """One step: where it runs, and what entering it does, beside its own memory."""
 
+    key: int  # of its place; of a move, the target's
+    hosts: Spans
+    island: int
+    is_move: bool
+    cost: int
+    irregular: bool
+    donates: bool  # whether it may take over the memory of inputs
     read_on: tuple[int, ...]  # arguments that it reads, and is not the last to read
     dying: tuple[int, ...]  # arguments whose last reader it is
     read_at: tuple[int, ...]  # results of its own run that no later gang reads
@@ -27,7 +34,7 @@ class StepRow(msgspec.Struct, frozen=True):
     ripens: tuple[int, ...]  # gangs on other islands that its end makes ripe
     makers: tuple[int, ...]  # steps that make its inputs
     arguments: tuple[int, ...]  # that it reads
-    is_move: bool
+    results: tuple[int, ...]  # slots of the program's results that it makes
 
 
 class ResultRow(msgspec.Struct, frozen=True):
@@ -51,7 +58,13 @@ class PlanRows:
             for step in plan.steps
         ]
         every = [*places, *(slot.layout.place for slot in plan.slots)]
-        hosts = {place: hosts_of(place) for place in dict.fromkeys(every)}
+        same: dict[
+            Spans, Spans
+        ] = {}  # equal sets of hosts are one object, so that they are quickly told to be equal
+        hosts = {}
+        for place in dict.fromkeys(every):
+            found = hosts_of(place)
+            hosts[place] = same.setdefault(found, found)
         keys = {place: atoms.intern(place) for place in hosts}
         self.keys = [keys[place] for place in places]  # by step: place of a gang, of a move's target
         self.hosts = [hosts[place] for place in places]  # by step: likewise
@@ -59,10 +72,11 @@ class PlanRows:
         self.slot_keys = [keys[slot.layout.place] for slot in plan.slots]
         self.slot_hosts = [hosts[slot.layout.place] for slot in plan.slots]
         by_island: dict[int, list[Spans]] = {}
-        for place, found in hosts.items():
-            by_island.setdefault(place.island, []).append(found)
+        for place, those in hosts.items():
+            by_island.setdefault(place.island, []).append(those)
+        unions = {island: spans.union(*found) for island, found in by_island.items()}
         self.island_hosts = {
-            island: spans.union(*found) for island, found in by_island.items()
+            island: same.setdefault(union, union) for island, union in unions.items()
         }  # the hosts that must know it
         self.all_islands = tuple(by_island)
         self._derive_slots()
@@ -89,6 +103,9 @@ class PlanRows:
         self.results_read: dict[int, None] = {}  # results that the run reads itself
         self.arg_slots = [(number, slot.arg) for number, slot in enumerate(plan.slots) if slot.arg >= 0]
         self.arg_bytes = {arg: plan.slots[number].nbytes for number, arg in self.arg_slots}
+        self.arg_amounts = tuple(  # what arguments take that are all literals: (key of the place, bytes)
+            (self.slot_keys[number], plan.slots[number].nbytes) for number, _ in self.arg_slots
+        )
         reads: dict[int, list[int]] = {}  # slot -> gangs that read it
         for at, step in enumerate(plan.steps):
             for number in dict.fromkeys(step.inputs) if isinstance(step, Gang) else ():
@@ -118,6 +135,11 @@ class PlanRows:
             )
             for slot in plan.results
         ]  # fmt: skip
+        # Whether each result is made by a gang, and is read by no step: if its client keeps none, nothing names them.
+        self.may_be_unkept = len(results) == len(plan.results) and not any(
+            row.maker < 0 or row.slot in self.results_read or isinstance(plan.steps[row.maker], Move)
+            for row in self.results
+        )
         self.may_donate = any(
             plan.slots[slot].arg >= 0
             for step in plan.steps
@@ -155,11 +177,17 @@ class PlanRows:
                 self.late[index] += 1
         return [
             StepRow(
-                tuple(arg for arg in arguments[at] if arg not in self._dying.get(at, ())),
-                tuple(self._dying.get(at, ())), tuple(self._read_at.get(at, ())), tuple(followers[at]),
-                tuple(feeds[at]), tuple(ripens[at]), makers[at], arguments[at], isinstance(plan.steps[at], Move),
+                key=self.keys[at], hosts=self.hosts[at], island=self.islands[at],
+                is_move=isinstance(step, Move), cost=step.cost if isinstance(step, Gang) else 0,
+                irregular=isinstance(step, Gang) and step.irregular,
+                donates=isinstance(step, Gang) and bool(step.donated),
+                read_on=tuple(arg for arg in arguments[at] if arg not in self._dying.get(at, ())),
+                dying=tuple(self._dying.get(at, ())), read_at=tuple(self._read_at.get(at, ())),
+                followers=tuple(followers[at]), feeds=tuple(feeds[at]), ripens=tuple(ripens[at]),
+                makers=makers[at], arguments=arguments[at],
+                results=tuple(row.slot for row in self.results if row.maker == at),
             )
-            for at in numbers
+            for at, step in enumerate(plan.steps)
         ]  # fmt: skip
 
     def _late_sources(self, gang: Gang) -> list[int]:

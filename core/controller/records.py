@@ -7,6 +7,8 @@ is not over. They are msgspec structs because one of each is made for every gang
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from ..memory import Buffer
@@ -14,6 +16,8 @@ from ..model import Layout, Place, Plan, Program, Spans
 from ..protocol import Blame, Get, RunHeader, Submit
 from ..schedule.policy import Ticket
 from .plan_rows import PlanRows
+
+LATER: Any = ()  # the default of what is made when the run is lowered or started; nothing reads it before
 
 
 class ClientRecord(msgspec.Struct, eq=False):
@@ -61,6 +65,7 @@ class ProgramRecord(msgspec.Struct, eq=False):
     name: int
     ir: Program
     nbytes: tuple[int, ...] = ()  # by argument
+    small: bool = False  # all arguments may be literals
     blame: Blame | None = None  # why it can never run here
 
     bound_at: int = -1  # `Resources.version` when its slices were bound to ...
@@ -72,22 +77,22 @@ class ProgramRecord(msgspec.Struct, eq=False):
     tokens: tuple[int, ...] = ()  # by step of that plan, what the order's hash takes for it
 
 
-# A run's life. Key: (state, what happened) -> next state. Anything else is a fault of ours and raises.
-RUN_TABLE: dict[tuple[str, str], str] = {
-    ("submitted", "planned"): "planned",  # slices bound, arguments' layouts known, lowered
-    ("planned", "compiled"): "compiled",  # every host has reported ready
-    ("planned", "moved"): "submitted",  # the device map changed under it: lower again
-    ("compiled", "moved"): "submitted",
-    ("compiled", "stale"): "planned",  # a new epoch: its code must be compiled again
-    ("compiled", "admitted"): "running",  # all its memory is reserved on all islands
-    ("running", "settled"): "over",
-    ("submitted", "failed"): "over",
-    ("planned", "failed"): "over",
-    ("compiled", "failed"): "over",
-    ("running", "failed"): "draining",  # what has entered an order runs to its end, the rest never enters
-    ("draining", "failed"): "draining",
-    ("draining", "settled"): "over",
+# A run's life: what happened -> state before -> state after. Anything else is a fault of ours and raises.
+RUN_TABLE: dict[str, dict[str, str]] = {
+    "planned": {"submitted": "planned"},  # slices bound, arguments' layouts known, lowered
+    "compiled": {"planned": "compiled"},  # every host has reported ready
+    "moved": {"planned": "submitted", "compiled": "submitted"},  # the device map changed under it: lower again
+    "stale": {"compiled": "planned"},  # a new epoch: its code must be compiled again
+    "admitted": {"compiled": "running"},  # all its memory is reserved on all islands
+    "settled": {"running": "over", "draining": "over"},
+    "failed": {
+        "submitted": "over", "planned": "over", "compiled": "over",
+        "running": "draining",  # what has entered an order runs to its end, the rest never enters
+        "draining": "draining",
+    },
 }  # fmt: skip
+PLANNED, COMPILED, ADMITTED = RUN_TABLE["planned"], RUN_TABLE["compiled"], RUN_TABLE["admitted"]
+SETTLED = RUN_TABLE["settled"]
 
 
 class RunRecord(msgspec.Struct, eq=False):
@@ -99,24 +104,26 @@ class RunRecord(msgspec.Struct, eq=False):
     call: Submit
     submitted: int
     since: int  # when what it `waits` for began
+    sources: list[BufferName | bytes]  # its arguments
+    reads: int  # how many of them are buffers
     state: str = "submitted"
     base: int = 0  # slot s is buffer base + s
-    sources: list[BufferName | bytes] = []  # its arguments
-    reads: int = 0  # how many of them are buffers
-    names: list[BufferName] = []  # of its results, by index
+    names: list[BufferName] = []  # of its results, by index; empty if its client keeps none of them ...
+    unkept: bool = False  # ... and nothing else needs names for them: each is free when its gang has run
     made_results: dict[int, list[tuple[int, int]]] = {}  # step -> results that it makes: (slot, buffer)
     held: dict[int, int] = {}  # argument index -> buffer id, while this run holds it
-    literals: dict[int, int] = {}  # argument index -> slot
+    literals: dict[int, int] = LATER  # argument index -> slot
     own: dict[int, int] = {}  # slot -> buffer of a result that later steps of this run still read
     rows: PlanRows | None = None
     header: RunHeader | None = None
-    untold: dict[int, Spans] = {}  # islands (and their hosts) that have not been told of it
+    untold: dict[int, Spans] = LATER  # islands (and their hosts) that have not been told of it
     donated: frozenset[int] = frozenset()  # arguments whose memory it really takes over
+    in_line: int = 0  # its number among those that wait for memory; 0: it is not among them
     using: bool = False  # admitted: what it holds is in use, and stays on the devices
-    gates: list[int] = []  # by step: how many steps must still enter (or more, see dispatch) before it may
-    unsettled: list[int] = []  # by step: its own end, and that of everything it reads
-    entered: bytearray = bytearray()  # by step: 0 not yet, 1 in an order, 2 over on its hosts, 3 settled
-    late: list[int] = []  # by step: producers on other islands that are not over
+    gates: list[int] = LATER  # by step: how many steps must still enter (or more, see dispatch) before it may
+    unsettled: list[int] = LATER  # by step: its own end, and that of everything it reads
+    entered: bytearray = LATER  # by step: 0 not yet, 1 in an order, 2 over on its hosts, 3 settled
+    late: list[int] = LATER  # by step: producers on other islands that are not over
     spoilt: dict[int, Blame] = {}  # step -> first blame of what it made
     sizes: dict[int, tuple[int, ...]] = {}  # irregular step -> what came out
     users: dict[int, int] = {}  # slot read by moves -> reads that have not ended
@@ -130,7 +137,7 @@ class RunRecord(msgspec.Struct, eq=False):
     stalled: bool = False  # it has outlasted its soft bound
 
     def turn(self, happened: str) -> None:
-        self.state = RUN_TABLE[self.state, happened]
+        self.state = RUN_TABLE[happened][self.state]
 
     @property
     def plan(self) -> Plan:

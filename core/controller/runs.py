@@ -21,7 +21,6 @@ from ..invariants import RunEndSeen, RunSubmitted
 from ..memory import Buffers, Ledger
 from ..model import MAX_LITERALS, Impossible, Layout, Place, Plan, ProgramError, spans, validate_literals
 from ..protocol import Blame, Ended, ForgetStep, RunHeader, Submit
-from ..record import OrderHash
 from ..slices import Resources, Waits
 from .admission import Admission
 from .buffer_refs import BufferRefs
@@ -30,7 +29,7 @@ from .completion import Completion
 from .dispatch import Dispatch
 from .outbox import TurnOutbox
 from .plan_rows import PlanRows
-from .records import RUN_TABLE, BufferName, ClientRecord, ProgramRecord, RunRecord
+from .records import COMPILED, PLANNED, SETTLED, BufferName, ClientRecord, ProgramRecord, RunRecord
 from .stalls import Stalls
 from .state import State
 from .trace_rows import Tracing
@@ -49,8 +48,7 @@ class Runs:
     def __init__(
         self, state: State, *, admission: Admission, buffers: Buffers, compilation: Compilation,
         completion: Completion, dispatch: Dispatch, tracing: Tracing | None, refs: BufferRefs, ledger: Ledger,
-        lowerings: Lowerings, order: OrderHash, outbox: TurnOutbox, resources: Resources, stalls: Stalls,
-        watch: Watchdog,
+        lowerings: Lowerings, outbox: TurnOutbox, resources: Resources, stalls: Stalls, watch: Watchdog,
     ) -> None:  # fmt: skip
         self._state = state
         self._admission = admission
@@ -62,19 +60,16 @@ class Runs:
         self._refs = refs
         self._ledger = ledger
         self._lowerings = lowerings
-        self._order = order
         self._outbox = outbox
         self._resources = resources
         self._stalls = stalls
         self._watch = watch
         self._count = 0
-        self._for_slice: dict[
-            tuple[int, str], dict[int, RunRecord]
-        ] = {}  # (session, slice) -> runs that wait for it
-        self._for_code: dict[int, dict[int, RunRecord]] = {}  # plan -> runs that wait for it
-        self._failing: deque[tuple[RunRecord, Blame]] = (
-            deque()
-        )  # a failure makes readers fail: one after the other
+        # Runs that wait: for a slice, by session and name; for the code of a plan.
+        self._for_slice: dict[tuple[int, str], dict[int, RunRecord]] = {}
+        self._for_code: dict[int, dict[int, RunRecord]] = {}
+        # A failure makes readers fail: one after the other.
+        self._failing: deque[tuple[RunRecord, Blame]] = deque()
 
     # --- in ------------------------------------------------------------------------------------------------------
 
@@ -84,12 +79,13 @@ class Runs:
         program = session.programs.get(call.program)
         if program is None:
             return f"run {call.run} names program {call.program}, which is not registered"
-        wrong = self._breach(session, program, call)
-        if wrong:
-            return wrong
+        found = self._sources(session, program, call)
+        if isinstance(found, str):
+            return found
+        sources, reads = found
         self._count += 1
         state = self._state
-        run = RunRecord(state.base + self._count, program, session, call, now, now)
+        run = RunRecord(state.base + self._count, program, session, call, now, now, sources, reads)
         state.runs[run.id] = run
         session.runs[call.run] = run
         session.last_run = call.run
@@ -97,27 +93,28 @@ class Runs:
             self._tracing.submitted(run)
         if state.watched:
             state.observe(RunSubmitted(session.number, call.run))
-        names, sources = session.names, run.sources
-        for index, arg in enumerate(call.args):
-            if isinstance(arg, bytes):
-                sources.append(arg)
-            else:
-                sources.append(named := names[arg])
-                self._refs.read(run, index, named)
-                run.reads += 1
-        for index in program.ir.donate_args if program.blame is None and run.reads else ():
-            source = sources[index]
-            if isinstance(source, BufferName):
-                self._refs.give_up(source)
-        for name in call.results:
-            named = BufferName(session, name, released=not name)
-            run.names.append(named)
-            if name:
-                names[name] = named
+        if reads:
+            self._read(run)
+        if any(call.results):
+            run.names = [BufferName(session, name, released=not name) for name in call.results]
+            session.names.update({named.name: named for named in run.names if named.name})
         self.advance(run, now)
         return None
 
-    def _breach(self, session: ClientRecord, program: ProgramRecord, call: Submit) -> str | None:
+    def _read(self, run: RunRecord) -> None:
+        """Count the run among the readers of its arguments, and take from its client those that it donates."""
+        for index, source in enumerate(run.sources):
+            if type(source) is BufferName:
+                self._refs.read(run, index, source)
+        for index in run.program.ir.donate_args if run.program.blame is None else ():
+            source = run.sources[index]
+            if type(source) is BufferName:
+                self._refs.give_up(source)
+
+    def _sources(
+        self, session: ClientRecord, program: ProgramRecord, call: Submit
+    ) -> tuple[list[BufferName | bytes], int] | str:
+        """What the arguments of a call stand for, and how many of them are buffers; or what is wrong with the call."""
         ir, config, names = program.ir, self._state.config, session.names
         if call.run <= session.last_run:
             return f"run {call.run} does not come after run {session.last_run}"
@@ -125,24 +122,27 @@ class Runs:
             return f"it has {len(session.runs)} runs that have not ended, which is the limit"
         if len(call.args) != len(ir.args) or len(call.results) != len(ir.results):
             return f"run {call.run} of {ir.name!r} has the wrong number of arguments or results"
-        literal, unknown = 0, -1
-        for index, arg in enumerate(call.args):
+        sources: list[BufferName | bytes] = []
+        literal, reads, unknown = 0, 0, -1
+        for arg in call.args:
             if isinstance(arg, bytes):
                 literal += len(arg)
-            elif arg not in names and unknown < 0:
-                unknown = index
+                sources.append(arg)
+            elif arg in names:
+                reads += 1
+                sources.append(names[arg])
+            elif unknown < 0:
+                unknown = call.args.index(arg)
         if literal > config.literal_limit:
             return f"run {call.run} has literals of more than {config.literal_limit} bytes"
         if unknown >= 0:
-            name = call.args[unknown]
-            return (
-                f"run {call.run}: argument {unknown} names buffer {name!r}, which this client does not hold"
-            )
+            lacks = f"argument {unknown} names buffer {call.args[unknown]!r}, which this client does not hold"
+            return f"run {call.run}: {lacks}"
         if any(call.results):
             named = [name for name in call.results if name]
             if min(named) < 0 or len(set(named)) < len(named) or not names.keys().isdisjoint(named):
                 return f"run {call.run} gives a result a name that is in use"
-        return None
+        return sources, reads
 
     def compile_ahead(self, record: ProgramRecord) -> None:
         """At registration: if its slices are bound, compile for arguments that lie where it wants them."""
@@ -162,7 +162,11 @@ class Runs:
         if run.state == "submitted":
             self._plan(run, now)
         if run.state == "planned":
-            self._compile(run, now)
+            assert run.rows is not None
+            if run.rows.ready_at == self._state.epochs or self._has_code(run, run.rows, now):
+                run.state = COMPILED[run.state]
+                if run.waits:
+                    self._stalls.over(run)
         if run.state == "compiled":
             self._admission.enter(run)
 
@@ -173,7 +177,8 @@ class Runs:
             self.fail(run, program.blame, now)
             return
         try:
-            _check_literals(run)
+            if run.reads or not program.small or tuple(map(len, run.call.args)) != program.nbytes:  # type: ignore[arg-type]
+                _check_literals(run)
             if program.bound_at != self._resources.version and not self._bind(run):
                 return
             layouts = self._layouts(run, program) if run.reads else program.homes
@@ -191,7 +196,7 @@ class Runs:
             return
         run.rows = rows
         rows.users += 1
-        run.state = RUN_TABLE[run.state, "planned"]
+        run.state = PLANNED[run.state]
         if run.waits:
             self._stalls.over(run)
         self._name_results(run, rows)
@@ -236,48 +241,36 @@ class Runs:
 
     def _name_results(self, run: RunRecord, rows: PlanRows) -> None:
         """Every result has an id and a layout now, so runs that read it may be lowered."""
-        refs, held, args = self._refs, run.held, run.call.args
-        base = run.base = self._state.next_buffers(len(rows.plan.slots))
-        made: dict[int, list[tuple[int, int]]] = {}
-        first: dict[int, BufferName] = {}  # slot -> the result that stands for it
-        kept: list[tuple[int, int, int]] = []
-        for named, row in zip(run.names, rows.results, strict=True):
-            slot = row.slot
-            if not named.released:
-                kept.append((slot, run.session.number, named.name))
-            source = run.sources[row.arg] if row.arg in held else first.setdefault(slot, named)
-            if source is not named and type(source) is BufferName:
-                if named.wanted or named.readers:
-                    refs.alias(named, source)
-            else:
-                made.setdefault(row.maker, []).append((slot, base + slot))
-                refs.promise(named, base + slot, row)
-        run.made_results = made
-        slot_of = rows.slot_of_arg
-        if held:
+        held, args, slot_of = run.held, run.call.args, rows.slot_of_arg
+        base = run.base = self._state.next_buffer
+        self._state.next_buffer += len(rows.plan.slots)
+        kept: tuple[tuple[int, int, int], ...] = ()
+        if run.names or not rows.may_be_unkept:
+            kept = self._refs.promise_results(run, rows)
+        else:
+            run.unkept = True
+            self._refs.promise_unkept(run, rows)
+        if run.reads:
             run.literals = {arg: slot for arg, slot in slot_of.items() if arg not in held}
             buffers = [held[arg] if arg in held else base + slot_of.get(arg, 0) for arg in range(len(args))]
+            literals = tuple([(index, arg) for index, arg in enumerate(args) if isinstance(arg, bytes)])
         else:
             run.literals = slot_of.copy()
             buffers = [base + slot_of.get(arg, 0) for arg in range(len(args))]
-        literals = [(index, arg) for index, arg in enumerate(args) if isinstance(arg, bytes)]
-        run.header = RunHeader(run.id, rows.plan.id, base, tuple(buffers), tuple(literals), tuple(kept))
+            literals = tuple(enumerate(args))  # type: ignore[arg-type]  # all are literals
+        run.header = RunHeader(run.id, rows.plan.id, base, tuple(buffers), literals, kept)
 
-    def _compile(self, run: RunRecord, now: int) -> None:
-        rows = run.rows
-        assert rows is not None
-        if rows.ready_at != self._state.epochs:
-            blame = self._compilation.blame(rows.plan.id)
-            if blame is not None:
-                self.fail(run, msgspec.structs.replace(blame, program=run.program.ir.name), now)
-                return
-            if not self._compilation.ask(rows):
-                self._for_code.setdefault(rows.plan.id, {})[run.id] = run
-                self.watch_code(run)
-                return
-        run.state = RUN_TABLE[run.state, "compiled"]
-        if run.waits:
-            self._stalls.over(run)
+    def _has_code(self, run: RunRecord, rows: PlanRows, now: int) -> bool:
+        """If not, it waits for its code, or has failed."""
+        blame = self._compilation.blame(rows.plan.id)
+        if blame is not None:
+            self.fail(run, msgspec.structs.replace(blame, program=run.program.ir.name), now)
+            return False
+        if self._compilation.ask(rows):
+            return True
+        self._for_code.setdefault(rows.plan.id, {})[run.id] = run
+        self.watch_code(run)
+        return False
 
     def watch_code(self, run: RunRecord) -> None:
         """It waits for its code: before it starts, or again in a new epoch."""
@@ -365,6 +358,9 @@ class Runs:
         assert run.rows is not None
         self._admission.withdraw(run)
         _leave(self._for_code, run.plan.id, run)
+        if run.unkept:
+            self._refs.unkept_never(run, Blame("moved", "it is made elsewhere"))
+            run.unkept = False
         for named in reversed(run.names):  # second names before what they stand for
             self._refs.take_back(named)
         run.turn("moved")
@@ -428,7 +424,6 @@ class Runs:
             return
         run.ended = True
         run.session.runs.pop(run.call.run, None)
-        self._order.forget(run.session.name, run.call.run)
         if self._tracing is not None:
             self._tracing.ended(run, run.blame)
         if self._state.watched and not run.session.gone:
@@ -438,7 +433,7 @@ class Runs:
     def over(self, run: RunRecord, now: int) -> None:
         """Nothing of it is in flight any more."""
         if run.state != "over":
-            run.state = RUN_TABLE[run.state, "settled"]
+            run.state = SETTLED[run.state]
         if not run.ended:
             self._tell_end(run)
         if self._completion.unexplained:
@@ -446,15 +441,19 @@ class Runs:
         self._state.runs.pop(run.id, None)
         if run.using:
             self._give_back(run)
-        for slot in list(run.own):
+        for slot in list(run.own) if run.own else ():
             self._refs.own_read(run, slot, -1)
+        if run.reads:
+            self._stop_reading(run)
+        if run.rows is not None:
+            run.rows.users -= 1
+
+    def _stop_reading(self, run: RunRecord) -> None:
         for index in sorted(run.held):
             self._refs.let_go(run, index)
         for source in run.sources:
             if type(source) is BufferName:
                 source.readers.pop(run.id, None)
-        if run.rows is not None:
-            run.rows.users -= 1
 
     def _give_back(self, run: RunRecord) -> None:
         """Give back what the run reserved and did not use; and what a failed run made and nothing will read."""
@@ -469,7 +468,7 @@ class Runs:
                 continue
             self._refs.free_on_hosts(run.buffer_of(slot), record.layout, rows.slot_hosts[slot])
             self._ledger.free(key, nbytes)
-        for index, slot in list(run.literals.items()):
+        for index, slot in list(run.literals.items()) if run.literals else ():
             if (
                 slot not in rows.plan.results
             ):  # hosts have made it, and the gang that would free it never enters

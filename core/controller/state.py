@@ -43,8 +43,9 @@ PHASES: dict[tuple[str, str], str] = {
 class IslandState:
     """One island as the controller knows it. Written by `membership`, but for `in_flight` (`in_flight`)."""
 
-    def __init__(self, island: Island, scheduler: Scheduler, epoch: int) -> None:
+    def __init__(self, island: Island, scheduler: Scheduler, epoch: int, changing: set[int]) -> None:
         self.island = island
+        self._changing = changing
         self.scheduler = scheduler
         self.phase = "forming"
         self.epoch = epoch  # the first to form is the next
@@ -75,7 +76,14 @@ class IslandState:
         self.roots, self.ways = {}, {}
 
     def turn(self, happened: str) -> None:
-        self.phase = PHASES[self.phase, happened]
+        self.become(PHASES[self.phase, happened])
+
+    def become(self, phase: str) -> None:
+        self.phase = phase
+        if phase == "running":
+            self._changing.discard(self.island.index)
+        else:
+            self._changing.add(self.island.index)
 
     def ways_to(self, hosts: Spans) -> tuple[int, ...]:
         """The connections by which these hosts are told. A root that was dismissed meanwhile gets nothing; those below
@@ -108,8 +116,9 @@ class State:
         self.runs: dict[int, RunRecord] = {}  # by id, until nothing of it is in flight; `runs`
         self.in_flight: dict[int, InFlight] = {}  # by seq, so in order of entering; `in_flight`
         first = (incarnation << 20) - 1
+        self.changing = {island.index for island in cluster.islands}  # islands whose phase is not "running"
         self.islands = [
-            IslandState(island, scheduler, first)
+            IslandState(island, scheduler, first, self.changing)
             for island, scheduler in zip(cluster.islands, schedulers, strict=True)
         ]
         self.epochs = 0  # grows whenever an island's epoch begins or has formed; `membership`
@@ -119,26 +128,8 @@ class State:
         self.plan_ready: list[int] = []
         self.readers: dict[int, list[tuple[RunRecord, int]]] = {}  # buffer -> steps under way that read it
         self.map_changed = False  # slices lie elsewhere now: plans that have not started are lowered again
-        self._seq = 0
-        self._buffers = 1
-
-    # --- numbers -------------------------------------------------------------------------------------------------
-
-    def next_seq(self) -> int:
-        self._seq += 1
-        return self.base + self._seq
-
-    def next_buffers(self, count: int) -> int:
-        """The first of so many new ids."""
-        first = self.base + self._buffers
-        self._buffers += count
-        return first
-
-    def settled_below(self) -> int:
-        """Every seq below it is over on all its hosts."""
-        for oldest in self.in_flight:
-            return oldest
-        return self.base + self._seq + 1
+        self.next_buffer = self.base + 1  # the id of the next buffer
+        self.next_seq = self.base + 1  # the seq of the next gang or transfer
 
     # --- look-ups ------------------------------------------------------------------------------------------------
 

@@ -126,7 +126,7 @@ class Relay:
         self.inlet = Inlet()
         self._beat_at: int | None = None
         self._early: dict[int, list[Reports]] = {}
-        self._up: list[Report] = []
+        self.up: list[Report] = []  # what this turn reports
         self._notes: dict[type, Callable[[Any, Spans], None]] = {
             GangStep: self._note_step, SendStep: self._note_send, RecvStep: self._note_step,
             SpillStep: self._note_step, RestoreStep: self._note_step, CompileStep: self._note_compile,
@@ -137,7 +137,7 @@ class Relay:
     def _forget(self) -> None:
         self._children: dict[int, Spans] = {}
         self._sources: dict[int, Spans] = {}  # the children and this host itself
-        self._written: dict[int, int] = {}  # child -> the last number passed on to it
+        self._written: dict[tuple[int, ...], int] = {}  # children -> the last number passed on to just these
         self._beats: dict[int, Beat] = {}  # child -> its latest beat
         self._settled = -1
         self._steps: dict[int, StepNote] = {}  # by seq
@@ -145,14 +145,14 @@ class Relay:
         self._compiles: dict[tuple[int, int], StepNote] = {}  # by plan and code
         self._sweep_at = SWEEP
         # reports of this turn about steps that this relay does not know
-        self._unknown: dict[tuple[type[Combined], int | tuple[int, int]], tuple[Reduction, Combined]] = {}
+        self.unknown: dict[tuple[type[Combined], int | tuple[int, int]], tuple[Reduction, Combined]] = {}
         self._delayed: dict[Reduction, Combined] = {}  # go up, as far as they have come, at `_delayed_until`
         self._delayed_until: int | None = None
         self._routes: dict[
             Spans, tuple[tuple[int, ...], bool]
         ] = {}  # hosts -> children, whether this host too
         self._participants: dict[tuple[Spans, Spans], Participants] = {}
-        self._up.clear()
+        self.up.clear()
 
     # --- seats ----------------------------------------------------------------------------------------------
 
@@ -199,8 +199,7 @@ class Relay:
         if self._children:
             self._note(message)
             if children:
-                for child in children:
-                    self._written[child] = message.number
+                self._written[children] = message.number
                 out.append(Send(children, message))
         return ours
 
@@ -208,6 +207,7 @@ class Relay:
         """Return the children that have one of these hosts below them, and whether this host is one of them."""
         if len(self._routes) >= ROUTES:
             self._routes.clear()
+            self._written = {(child,): number for child, number in self._last_written().items()}
         children = tuple(child for child, below in self._children.items() if spans.overlap(below, hosts))
         route = self._routes[hosts] = children, spans.contains(hosts, self.host)
         return route
@@ -252,7 +252,7 @@ class Relay:
         if self._children and type(report) in COMBINED:
             self._combine(self.host, report, now)  # type: ignore[arg-type]
         else:
-            self._up.append(report)
+            self.up.append(report)
 
     def reports(self, peer: int, message: Reports, now: int, out: list[Command]) -> None:
         """Take the reports of a child."""
@@ -279,7 +279,7 @@ class Relay:
             if combined:
                 self._combine(peer, report, now)  # type: ignore[arg-type]
             elif one:
-                self._up.append(report)
+                self.up.append(report)
             else:
                 self._beats[peer] = report  # type: ignore[assignment]
 
@@ -308,7 +308,7 @@ class Relay:
         self._early.pop(host, None)
         if host in self._children:
             self._beats.pop(host, None)
-            self._up.append(Lost(host, self.host))
+            self.up.append(Lost(host, self.host))
 
     def _combine(self, source: int, report: Combined, now: int) -> None:
         kind = type(report)
@@ -324,7 +324,7 @@ class Relay:
             reduction = note.reductions[kind] = Reduction(self._taking_part(note.hosts, note.seen_by))
         others = reduction.add(source, report)
         if not reduction.left:
-            self._up += reduction.take(report)
+            self.up += reduction.take(report)
             self._complete(report, note)
         elif kind is Arrived or kind is Compiled:
             self._delayed[reduction] = report
@@ -346,7 +346,7 @@ class Relay:
         if isinstance(report, Done):
             arrived = note.reductions.get(Arrived)
             if arrived is not None:
-                self._up += arrived.take(Arrived(report.seq, spans.EMPTY))
+                self.up += arrived.take(Arrived(report.seq, spans.EMPTY))
             self._drop(report.seq)
         elif isinstance(report, Compiled):
             del self._compiles[report.plan, report.code]
@@ -359,7 +359,7 @@ class Relay:
             key: int | tuple[int, int] = (report.plan, report.code)
         else:
             key = report.transfer if isinstance(report, Counted) else report.seq
-        reduction, _ = self._unknown.setdefault((type(report), key), (Reduction(), report))
+        reduction, _ = self.unknown.setdefault((type(report), key), (Reduction(), report))
         reduction.put(report, report.hosts)
 
     def _taking_part(self, hosts: Spans, seen_by: Spans) -> Participants:
@@ -383,10 +383,10 @@ class Relay:
         if self._delayed_until is not None and now >= self._delayed_until:
             delayed, self._delayed, self._delayed_until = self._delayed, {}, None
             for reduction, like in delayed.items():
-                self._up += reduction.take(like)
+                self.up += reduction.take(like)
         if self._beat_at is not None and now >= self._beat_at:
             self._beat_at = now + self.period
-            self._up.append(self._beat())
+            self.up.append(self._beat())
 
     def _beat(self) -> Beat:
         """Return the beat of this host and all below it that have sent one.
@@ -395,22 +395,30 @@ class Relay:
         messages were for no host below it.
         """
         number = self.inlet.last
-        hosts = [spans.one(self.host)]
+        hosts, written = [spans.one(self.host)], self._last_written()
         for child in self._children:
             beat = self._beats.get(child)
             if beat is not None:
                 hosts.append(beat.hosts)
-                if beat.number < self._written.get(child, -1):
+                if beat.number < written.get(child, -1):
                     number = min(number, beat.number)
         return Beat(spans.union(*hosts), number)
 
+    def _last_written(self) -> dict[int, int]:
+        """Return the last number that was passed on to each child. Numbers count up, so the largest is the last."""
+        found: dict[int, int] = {}
+        for children, number in self._written.items():
+            for child in children:
+                found[child] = max(number, found.get(child, number))
+        return found
+
     def flush(self, out: list[Command]) -> None:
         """End a turn: send all reports that are to go up, as one message."""
-        if self._unknown:
-            for reduction, like in self._unknown.values():
-                self._up += reduction.take(like)
-            self._unknown = {}
+        if self.unknown:
+            for reduction, like in self.unknown.values():
+                self.up += reduction.take(like)
+            self.unknown = {}
         seat = self.inlet.seat
-        if self._up and seat is not None:
-            reports, self._up = tuple(self._up), []
+        if self.up and seat is not None:
+            reports, self.up = tuple(self.up), []
             out.append(Send((seat.parent,), Reports(seat.island, seat.epoch, seat.tree, reports)))

@@ -76,14 +76,13 @@ class Stream:
         settled: int,
     ) -> Ordered:
         """Number a message. Write it to `targets(hosts)`, which is empty while the tree is forming."""
-        self.number += 1
-        message = Ordered(
-            self.island, self.epoch, self.tree, self.number, hosts, settled, plans, runs, steps
-        )  # fmt: skip
+        self.number = number = self.number + 1
+        message = Ordered(self.island, self.epoch, self.tree, number, hosts, settled, plans, runs, steps)
         self._log.append(message)
         if self._seated is None:
-            self._frontier.written[hosts] = self.number
-            if len(self._frontier.written) > KEPT:
+            written = self._frontier.written
+            written[hosts] = number
+            if len(written) > KEPT:
                 self._frontier.fold()
         return message
 

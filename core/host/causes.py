@@ -37,17 +37,19 @@ class PendingCauses:
     def when(self, causes: Causes, act: Callable[[Any, Causes], None], subject: Any) -> None:
         """Call `act(subject, causes)` once none of them is pending any more; at once if none is."""
         pending = self._pending
-        missing = [cause for cause in causes if cause in pending]
-        if not missing:
+        held: HeldEffect | None = None
+        for cause in causes:
+            if cause in pending:
+                if held is None:
+                    held = HeldEffect(causes, 0, act, subject)
+                held.missing += 1
+                waiting = pending[cause]
+                if waiting is None:
+                    pending[cause] = [held]
+                else:
+                    waiting.append(held)
+        if held is None:
             act(subject, causes)
-            return
-        held = HeldEffect(causes, len(missing), act, subject)
-        for cause in missing:
-            waiting = pending[cause]
-            if waiting is None:
-                pending[cause] = [held]
-            else:
-                waiting.append(held)
 
     def happen(self, cause: Cause) -> None:
         waiting = self._pending.pop(cause, None)
@@ -58,7 +60,7 @@ class PendingCauses:
             held.missing -= 1
             if not held.missing:
                 due.append(held)
-        if self._working:
+        if self._working or not due:
             return  # the loop below is under way, further out: a thousand held gangs are no thousand frames
         self._working = True
         while due:

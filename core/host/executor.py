@@ -206,8 +206,11 @@ class Executor:
         """Below it all is final: forget what is over. By causality all of it is; what is not, stays."""
         state, records, ended = self._state, self._state.records, self._state.ended_runs
         state.settled = settled
-        while records and records[0].seq < settled and records[0].state in OVER:
-            record = records.popleft()
+        while records:
+            record = records[0]
+            if record.seq >= settled or record.state not in OVER:
+                break
+            records.popleft()
             if type(record) is not HostMove:
                 del state.gangs[record.seq]
             elif record.kind == "send":

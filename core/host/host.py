@@ -98,11 +98,12 @@ class Host:
         }  # fmt: skip
         for data in (Grant, Chunk, Offer, Spoilt, Landed):
             self._messages[data] = self._data
-        # What the parts say to each other; `handle` knows Up itself, and anything else is for the driver.
+        # What the parts say to each other; `_pass_on` knows Up itself, and anything else is for the driver.
         self._routes: dict[type, Callable[[Any, int], None]] = {
             OpenSend: self._half, OpenRecv: self._half, ExpectRecv: self._half, DropTransfer: self._half,
             Received: self._ended, Sent: self._ended,
         }  # fmt: skip
+        self._inside = frozenset((Up, *self._routes))
 
     # --- the machine ------------------------------------------------------------------------------------
 
@@ -111,37 +112,45 @@ class Host:
         if self._stopped:
             self._check(kind)
             return []
-        said: list[Command] = []
-        out: list[Command] = []
-        self._said, self._out = said, out
-        if type(event) is Came:
-            take = self._messages.get(type(event.message))
-            if take is None:
-                said.append(Close(event.peer, f"a host takes no {type(event.message).__name__}"))
-            else:
-                take(event.peer, event.message, now)
-        elif kind in FOR_EXECUTOR:
-            said += self.executor.handle(event, now)
+        if kind in FOR_EXECUTOR:
+            said = self._said = self.executor.handle(event, now)
         else:
-            self._check(kind)
-            self._events[kind](event, now)
+            said = self._said = []
+            if type(event) is Came:
+                take = self._messages.get(type(event.message))
+                if take is None:
+                    said.append(Close(event.peer, f"a host takes no {type(event.message).__name__}"))
+                else:
+                    take(event.peer, event.message, now)
+            else:
+                self._check(kind)
+                self._events[kind](event, now)
+        relay, out = self.relay, said
+        if not self._inside.isdisjoint(map(type, said)):
+            out = self._pass_on(said, now)
+        if relay.up or relay.unknown:
+            relay.flush(out)
+        if self._cut_off:  # the next link begins with our Join: nothing that comes before it would be heard
+            return [effect for effect in out if not _is_for_controller(effect)]
+        return out
+
+    def _pass_on(self, said: list[Command], now: int) -> list[Command]:
+        """Take what the parts say to the parts that it is for. Returns what is for the driver."""
+        out: list[Command] = []
+        self._out = out
         routes, relay = self._routes, self.relay
         for effect in said:  # which grows meanwhile
+            kind = type(effect)
             if type(effect) is Up:
                 report = effect.report
                 if type(report) is Seated:
                     out.append(Send((CONTROLLER,), report, effect.causes))
                 else:
                     relay.report(report, now)  # type: ignore[arg-type]  # any other is a Report
-                continue
-            route = routes.get(type(effect))
-            if route is None:
-                out.append(effect)
+            elif kind in routes:
+                routes[kind](effect, now)
             else:
-                route(effect, now)
-        relay.flush(out)
-        if self._cut_off:  # the next link begins with our Join: nothing that comes before it would be heard
-            return [effect for effect in out if not _is_for_controller(effect)]
+                out.append(effect)
         return out
 
     def _check(self, kind: type) -> None:

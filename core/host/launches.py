@@ -59,12 +59,12 @@ class LaunchQueue:
         for slot in planned.inputs:
             buffer = named.get(ids[slot]) or self._buffers.missing_input(ids[slot], seq)
             inputs.append(buffer)
-            made = buffer.made
-            if buffer.foreign and made is not None and (buffer.made_seq >= settled or made in pending):
+            buffer.user = seq
+            made = buffer.made if buffer.foreign else None
+            if made is not None and (buffer.made_seq >= settled or made in pending):
                 foreign = [made] if foreign is None else [*foreign, made]
             elif blame is None and buffer.final is not None and buffer.made_seq < settled:
                 blame = buffer.final
-            buffer.user = seq
         done: Cause = ("done", seq)
         outputs: list[LocalBuffer] = []
         for slot, layout in planned.outputs:
@@ -144,20 +144,19 @@ class LaunchQueue:
             state.held_gangs.append(gang)
             return
         gang.state = "launched"
-        if blame is None:
-            for buffer in gang.inputs:
-                if buffer.blame is not None:
-                    blame = buffer.blame
-                    break
+        inputs: list[int] = []
+        for buffer in gang.inputs:
+            inputs.append(buffer.id)
+            if blame is None:
+                blame = buffer.blame
         if blame is not None:
             gang.blame = blame
             for buffer in gang.outputs:
                 buffer.spoil(blame)
-        inputs = tuple([buffer.id for buffer in gang.inputs])
         outputs = tuple([buffer.id for buffer in gang.outputs])
         state.out.append(
             Launch(
-                step.seq, step.run, step.step, inputs, outputs, gang.donated, step.sizes,
+                step.seq, step.run, step.step, tuple(inputs), outputs, gang.donated, step.sizes,
                 blame is not None, causes,
             )
         )  # fmt: skip

@@ -42,9 +42,10 @@ class HostBuffers:
         """What ends all use of it that was ordered so far. Every use waits for the contents, so the last uses are
         enough."""
         found: Causes = ()
-        if buffer.user >= 0:
-            user: Cause = ("done", buffer.user)
-            if buffer.user >= self._state.settled or user in self._state.pending:
+        last, state = buffer.user, self._state
+        if last >= 0:
+            user: Cause = ("done", last)
+            if last >= state.settled or user in state.pending:
                 found = (user,)
         for seq, cause in buffer.uses:
             if self._causes.live(seq, cause):

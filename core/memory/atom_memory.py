@@ -62,18 +62,6 @@ class AtomMemory:
             self.extras[new] = self.extras.get(new, 0) + 1
             self.top = new if 0 <= self.top < new else self.top
 
-    def enter(self, seq: int, made: int, freed: int, scratch: int, drop: int, old: int, new: int) -> None:
-        """A gang enters the order: add it to the queue, with the level of memory while it runs."""
-        high, queue = self.resident + made, self.queue
-        peak = high + scratch - self.shift
-        while queue and queue[-1][1] <= peak:
-            queue.pop()  # a receive that does not fit at that gang does not fit at this later one either
-        queue.append((seq, peak))
-        self.resident = high - freed
-        self.committed -= drop
-        if old != new:
-            self.swap(old, new)
-
     def leave(self, nbytes: int, after: int) -> None:
         """Count memory as free behind gang `after`. Unless that gang has finished, the levels in the queue stay."""
         self.resident -= nbytes

@@ -47,7 +47,7 @@ TABLE: dict[tuple[State, Event], State] = {
 
 
 class Buffer(msgspec.Struct, eq=False):
-    """One logical buffer. The last block is for the controller: `Buffers` does not read it."""
+    """One logical buffer. `Buffers` does not read what is said to be for the controller."""
 
     id: int
     client: int  # its owner; 0 if only runs hold it
@@ -57,6 +57,11 @@ class Buffer(msgspec.Struct, eq=False):
     handle: bool = False  # whether its client holds it
     promise: bool = False  # whether the step that makes it has still to enter an order
     exact: bool = True  # False if `nbytes` is only a bound
+
+    layout: Layout | None = None  # for the controller, as the next two
+    hosts: Spans = ()
+    owner: Any = None  # its record of the client's name
+
     made: bool = False  # whether the step that makes it has entered an order
     on_device: bool = False  # whether the ledger counts its bytes as the buffer's own, not as a run's
     on_host: bool = False  # whether its bytes are counted in host memory
@@ -69,11 +74,10 @@ class Buffer(msgspec.Struct, eq=False):
     last_seq: int = -1  # the latest step in the order that touches it
     last_used: int = 0  # a count of uses of all buffers, to find the least recently used one
 
-    layout: Layout | None = None
-    hosts: Spans = ()
-    owner: Any = None  # the controller's record of the client's name
-    rows: int = -1  # valid rows of the first dimension, if an irregular gang made it; -1: all
-    aliases: int = 0  # number of further names that clients have for it
+    rows: int = (
+        -1
+    )  # for the controller: valid rows of the first dimension, if an irregular gang made it; -1: all
+    aliases: int = 0  # for the controller, as the next  # number of further names that clients have for it
     transfers: int = 0  # number of puts and gets under way
 
     @property
@@ -119,6 +123,7 @@ class Buffers:
     def create(
         self, ident: int, client: int, name: int, key: int, nbytes: int, *,
         handle: bool = True, promise: bool = True, exact: bool = True,
+        layout: Layout | None = None, hosts: Spans = (), owner: Any = None,
     ) -> Buffer:  # fmt: skip
         """Add a result that a run will make, or a Put.
 
@@ -128,7 +133,19 @@ class Buffers:
         if ident in self.all or (handle and name in self._names.get(client, {})):
             raise Illegal(f"buffer {ident}, or client {client}'s name {name}, is in use")
         made = self.all[ident] = Buffer(
-            ident, client, name, key, nbytes, handle, promise, exact, not promise, not promise
+            ident,
+            client,
+            name,
+            key,
+            nbytes,
+            handle,
+            promise,
+            exact,
+            layout,
+            hosts,
+            owner,
+            not promise,
+            not promise,
         )
         if handle:
             self._names.setdefault(client, {})[name] = ident

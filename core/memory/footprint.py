@@ -33,6 +33,9 @@ BEFORE = -1  # the slot is there before the run
 # What entering a step does to a group: (group, made, freed, scratch, position, drop, old, new). Position 0: not a gang.
 # `drop` is by how much the bound falls; `old` and `new` are the extras before and after it.
 Touch = tuple[int, int, int, int, int, int, int, int]
+# What a run needs on one atom: (atom, the most that it will ever occupy, by how much a gang may exceed this while it
+# has scratch memory, what is left behind the run).
+Start = tuple[int, int, int, int]
 
 
 class Life(msgspec.Struct, frozen=True, gc=False):
@@ -106,9 +109,11 @@ class Footprint:
         "loose",
         "plan",
         "slot_keys",
+        "starts",
         "timelines",
         "touches",
         "version",
+        "whole",
         "zeros",
     )
 
@@ -137,6 +142,7 @@ class Footprint:
         self.touches = self._touches(gangs)
         self.timelines = [group.timeline for group in self.groups]
         self.zeros = [0] * len(self.groups)
+        self.whole = (1 << len(plan.steps)) - 1  # all steps, as a bit set
         self.version = -1
         self.refresh(atoms)
 
@@ -146,6 +152,11 @@ class Footprint:
         for group in self.groups:
             group.atoms = tuple(found[group.signature])
         self.atoms = frozenset(atom for group in self.groups for atom in group.atoms)
+        self.starts: tuple[Start, ...] = tuple(
+            (atom, group.timeline.bounds[0], group.timeline.extras[0], group.final)
+            for group in self.groups
+            for atom in group.atoms
+        )
         self.version = atoms.number
 
     def groups_of(self, slot: int) -> list[int]:

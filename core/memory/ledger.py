@@ -19,13 +19,13 @@ Transfers bring memory at any time and not in order. See `after`, and atom_memor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 
 import msgspec
 
 from ..model import Atoms, Illegal, Spans, spans
 from .atom_memory import AtomMemory
-from .footprint import BEFORE, NEVER, Footprint, Timeline
+from .footprint import BEFORE, NEVER, Footprint, Timeline, Touch
 
 Amounts = Iterable[tuple[int, int]]  # (place key, bytes on each device)
 
@@ -45,21 +45,17 @@ class NeverFits(msgspec.Struct, frozen=True):
 
 
 class RunMemory(msgspec.Struct, eq=False):
-    """The memory that an admitted run has reserved and used. Lists are by group of its footprint."""
+    """The memory that an admitted run has reserved and used. Lists are by group of its footprint; two of them are the
+    footprint's own until the run is told of something that changes them."""
 
     footprint: Footprint
     timelines: list[Timeline]
+    freed_early: list[int]  # bytes freed out of order, which the timeline keeps to the end
     at: list[int]  # position: number of gangs that have entered
     level: list[int]  # bytes that it has added so far
-    freed_early: list[int]  # bytes freed out of order, which the timeline keeps to the end
     entered: int = 0  # bit set of steps
     freed_slots: dict[int, None] = {}  # slots freed out of order
     shrunk: dict[int, int] = {}  # slot -> bytes of its bound that it did not need
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether all its steps have entered, and the order frees all its slots."""
-        return not self.footprint.loose and self.entered + 1 == 1 << len(self.footprint.plan.steps)
 
     def has_entered(self, step: int) -> bool:
         return step == BEFORE or bool(self.entered >> step & 1)
@@ -71,11 +67,17 @@ class RunMemory(msgspec.Struct, eq=False):
             by for slot, by in self.shrunk.items() if lives[slot].dies == step and number in groups_of(slot)
         )
 
+    def touch(self, step: int, planned: Touch) -> Touch:
+        """Return what entering a step does, if some outputs have shrunk: `planned` is for a run where none has."""
+        number, made, freed, scratch, position, drop, old, new = planned
+        if position:
+            drop, old, new = self.timelines[number].change(position)
+        return number, made, freed - self.unneeded(step, number), scratch, position, drop, old, new
+
     def left(self) -> list[tuple[int, int, int]]:
         """Yield (slot, place key, bytes) of the slots that the run still owns."""
         footprint, found = self.footprint, []
-        whole = self.entered + 1 == 1 << len(footprint.plan.steps)
-        for slot in footprint.loose if whole else footprint.lives:
+        for slot in footprint.loose if self.entered == footprint.whole else footprint.lives:
             life = footprint.lives[slot]
             dead = slot in self.freed_slots or (life.dies != NEVER and self.has_entered(life.dies))
             if not dead and self.has_entered(life.born) and not footprint.plan.slots[slot].keep:
@@ -125,19 +127,15 @@ class Ledger:
         levels, touched = self._levels, self.touched
         if footprint is not None:
             zeros = footprint.zeros
-            self._runs[run] = RunMemory(
-                footprint, footprint.timelines.copy(), zeros.copy(), zeros.copy(), zeros.copy()
-            )
-            for group in footprint.groups:
-                bound, extra = group.timeline.bounds[0], group.timeline.extras[0]
-                for atom in group.atoms:
-                    level = levels[atom]
-                    touched[atom] = None
-                    level.committed += bound
-                    level.floor += group.final
-                    level.active += 1
-                    if extra:
-                        level.swap(0, extra)
+            self._runs[run] = RunMemory(footprint, footprint.timelines, zeros, zeros.copy(), zeros.copy())
+            for atom, bound, extra, final in footprint.starts:
+                level = levels[atom]
+                touched[atom] = None
+                level.committed += bound
+                level.floor += final
+                level.active += 1
+                if extra:
+                    level.swap(0, extra)
         for atom, nbytes in more.items():  # these come at once, and so add to all levels in the queue
             level = levels[atom]
             touched[atom] = None
@@ -151,9 +149,10 @@ class Ledger:
         """Return, by atom, the bytes by which the run does not fit."""
         missing: dict[int, int] = {}
         levels = self._levels
-        for group in footprint.groups if footprint is not None else ():
-            bound, extra = group.timeline.bounds[0], group.timeline.extras[0]
-            for atom in group.atoms:
+        known: Set[int] = frozenset()
+        if footprint is not None:
+            known = footprint.atoms
+            for atom, bound, extra, _ in footprint.starts:
                 level = levels[atom]
                 top = level.top if level.top >= 0 else level.extra()
                 lack = level.committed + bound + (extra if extra > top else top) - level.capacity
@@ -161,15 +160,12 @@ class Ledger:
                     lack += more.get(atom, 0)
                 if lack > 0:
                     missing[atom] = lack
+        if more.keys() <= known:
+            return missing
         for atom, nbytes in more.items():
-            if footprint is None or atom not in footprint.atoms:
+            if atom not in known:
                 level = levels[atom]
-                lack = (
-                    level.committed
-                    + nbytes
-                    + (level.top if level.top >= 0 else level.extra())
-                    - level.capacity
-                )
+                lack = level.committed + nbytes + level.extra() - level.capacity
                 if lack > 0:
                     missing[atom] = lack
         return missing
@@ -178,9 +174,8 @@ class Ledger:
         self, footprint: Footprint | None, more: dict[int, int], missing: dict[int, int], args: dict[int, int]
     ) -> Short | NeverFits:
         own: dict[int, int] = {}
-        for group in footprint.groups if footprint is not None else ():
-            for atom in group.atoms:
-                own[atom] = group.timeline.bounds[0] + group.timeline.extras[0]
+        for atom, bound, extra, _ in footprint.starts if footprint is not None else ():
+            own[atom] = bound + extra
         for atom in missing:
             held = more.get(atom, 0) + args.get(atom, 0)
             if own.get(atom, 0) + held > self._levels[atom].capacity:
@@ -207,30 +202,46 @@ class Ledger:
         touches = footprint.touches[step]
         if state.entered >> step & 1:
             raise Illegal(f"step {step} of run {run} enters twice")
+        key = footprint.gang_keys.get(step)
+        if key is None:
+            self._move_entered(state, step)
+            return
         for touch in touches:
-            if touch[4] and touch[4] != at[touch[0]] + 1:
+            if touch[4] != at[touch[0]] + 1:
                 raise Illegal(f"step {step} of run {run} enters out of order")
         state.entered |= 1 << step
-        for number, made, freed, scratch, position, drop, old, new in touches:
-            if state.shrunk:
-                freed -= state.unneeded(step, number)
-                drop, old, new = state.timelines[number].change(position) if position else (0, 0, 0)
+        self._queued[seq] = key
+        for touch in touches:
+            number, made, freed, scratch, position, drop, old, new = (
+                touch if not state.shrunk else state.touch(step, touch)
+            )
+            at[number] = position
             state.level[number] += made - freed
-            if position:
-                at[number] = position
-                if drop or old != new:
-                    self.eased += 1
+            if drop or old != new:
+                self.eased += 1
             for atom in footprint.groups[number].atoms:
                 touched[atom] = None
                 level = levels[atom]
-                if position:
-                    level.enter(seq, made, freed, scratch, drop, old, new)
-                else:  # a move: its target comes at once, and so adds to all levels in the queue
-                    level.resident += made
-                    level.shift += made
-        key = footprint.gang_keys.get(step)
-        if key is not None:
-            self._queued[seq] = key
+                high, queue = level.resident + made, level.queue
+                peak = high + scratch - level.shift
+                while queue and queue[-1][1] <= peak:
+                    queue.pop()  # a receive that does not fit there does not fit at this later gang either
+                queue.append((seq, peak))
+                level.resident = high - freed
+                level.committed -= drop
+                if old != new:
+                    level.swap(old, new)
+
+    def _move_entered(self, state: RunMemory, step: int) -> None:
+        """The target of a move comes at any time, and so adds to all levels in the queue."""
+        state.entered |= 1 << step
+        for touch in state.footprint.touches[step]:
+            number, made, freed, *_ = touch if not state.shrunk else state.touch(step, touch)
+            state.level[number] += made - freed
+            for atom in state.footprint.groups[number].atoms:
+                level = self._touch(atom)
+                level.resident += made
+                level.shift += made
 
     def slot_freed(self, run: int, slot: int, after: int = -1) -> None:
         """Count a slot as free that the order alone does not free, because it was sent. `after`: see `free`."""
@@ -239,6 +250,8 @@ class Ledger:
         if slot not in state.footprint.loose or slot in state.freed_slots or not state.has_entered(life.born):
             raise Illegal(f"slot {slot} of run {run} is not there, or the order of the devices frees it")
         state.freed_slots[slot] = None
+        if state.freed_early is state.footprint.zeros:
+            state.freed_early = state.freed_early.copy()
         nbytes = life.nbytes - state.shrunk.get(slot, 0)
         for number in state.footprint.groups_of(slot):
             state.level[number] -= nbytes
@@ -256,6 +269,8 @@ class Ledger:
         if by <= 0 or dead or life.heir or slot in state.shrunk or not state.has_entered(life.born):
             return
         state.shrunk[slot] = by
+        if state.timelines is state.footprint.timelines:
+            state.timelines = state.timelines.copy()
         for number in state.footprint.groups_of(slot):
             at, old = state.at[number], state.timelines[number]
             new = state.timelines[number] = old.lowered(by, *state.footprint.span(slot, number))
@@ -276,11 +291,17 @@ class Ledger:
         and not `free`.
         """
         state = self._runs.get(run) or self._running(run)
-        if state.footprint.version != self._atoms.number:
-            state.footprint.refresh(self._atoms)
+        footprint, levels, touched = state.footprint, self._levels, self.touched
+        if footprint.version != self._atoms.number:
+            footprint.refresh(self._atoms)
         del self._runs[run]
-        levels, touched = self._levels, self.touched
-        for number, group in enumerate(state.footprint.groups):
+        self.eased += 1
+        if state.entered == footprint.whole and not footprint.loose and not state.shrunk:
+            # All its steps have entered, and the order frees all its slots: it has used what it reserved.
+            for atom in footprint.atoms:
+                levels[atom].active -= 1
+            return ()
+        for number, group in enumerate(footprint.groups):
             timeline, at, used = state.timelines[number], state.at[number], state.level[number]
             unused, extra = timeline.bounds[at] - state.freed_early[number] - used, timeline.extras[at]
             rest = used - group.final
@@ -293,16 +314,16 @@ class Ledger:
                     level.floor += rest
                     if extra:
                         level.swap(extra, 0)
-        self.eased += 1
-        return () if state.is_plain else tuple(state.left())
+        return tuple(state.left())
 
     # --- out of order ---------------------------------------------------------------------------------
 
     def free(self, key: int, nbytes: int, after: int = -1) -> None:
         """Count a buffer that no admitted run owns as free, behind gang `after`, the last gang that touches it."""
+        levels, touched = self._levels, self.touched
         for atom in self._atoms.parts[key]:
-            self.touched[atom] = None
-            level = self._levels[atom]
+            touched[atom] = None
+            level = levels[atom]
             level.resident -= nbytes
             level.committed -= nbytes
             level.floor -= nbytes
@@ -316,9 +337,10 @@ class Ledger:
         Give `nbytes` if the arrival has not been counted yet.
         """
         found = -1
+        levels = self._levels
         for atom in self._atoms.parts[key]:
-            if atom < len(self._levels):
-                level = self._levels[atom]
+            if atom < len(levels):
+                level = levels[atom]
                 if level.queue and level.queue[0][1] + level.shift > level.capacity - nbytes:
                     found = max(found, level.last_above(level.capacity - nbytes))
         return found

@@ -59,6 +59,10 @@ def minus(left: Spans, right: Spans) -> Spans:
     """Return the items that are in `left` and not in `right`."""
     if left == right:
         return EMPTY
+    if len(left) == len(right) == 1:
+        (low, high), (start, stop) = left[0], right[0]
+        if start <= low < stop < high:  # the first of them, as when hosts report one after another
+            return ((stop, high),)
     rest: list[tuple[int, int]] = []
     j = 0
     for low, high in left:

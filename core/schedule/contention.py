@@ -76,6 +76,15 @@ class Domain(msgspec.Struct, eq=False):
     clients: dict[int, int] = {}  # client -> number of its ripe queues here
 
 
+class AtomLoad(msgspec.Struct, eq=False):
+    """The gangs in the order that use one atom, and the lanes that have it."""
+
+    lanes: list[PlaceQueue]
+    gangs: int = 0
+    cost: int = 0  # of these gangs together
+    full: bool = False  # whether the window lets no more gangs in
+
+
 class Contention:
     """All lanes and domains of an island."""
 
@@ -87,19 +96,17 @@ class Contention:
         self.live: dict[int, Domain] = {}  # domains with an open lane
         self._tell = tell  # tells the policy what has happened to which domains
         self._domains = 0  # the last number given to a domain
-        self._ahead: dict[int, int] = {}  # atom -> gangs in the order
-        self._load: dict[int, int] = {}  # atom -> their costs together
-        self._watch: dict[int, list[PlaceQueue]] = {}  # atom -> the lanes that have it
+        self._loads: dict[int, AtomLoad] = {}  # by atom
         atoms.splits.append(self._split)
 
     def get(self, key: int) -> PlaceQueue:
         return self.known.get(key) or self._make(key)
 
     def ahead(self, atom: int) -> int:
-        return self._ahead.get(atom, 0)
+        return self._loads[atom].gangs
 
     def is_full(self, atom: int) -> bool:
-        return self.window.full(self._ahead.get(atom, 0), self._load.get(atom, 0))
+        return self._loads[atom].full
 
     def refresh(self, lane: PlaceQueue) -> None:
         """Update whether the lane is open. Call this after every change that may decide it."""
@@ -116,35 +123,34 @@ class Contention:
     def enter(self, lane: PlaceQueue, cost: int) -> None:
         """Count one more gang in the order, on all devices of this place."""
         lane.flying += 1
-        for atom in self._changed(lane, 1, cost):
-            for other in self._watch[atom]:
-                other.full += 1
-                if other.full == 1:
-                    self.refresh(other)
+        loads, window = self._loads, self.window
+        for atom in self.atoms.parts[lane.key]:
+            load = loads[atom]
+            load.gangs += 1
+            load.cost += cost
+            if load.gangs >= window.gangs and not load.full and window.full(load.gangs, load.cost):
+                load.full = True
+                for other in load.lanes:
+                    other.full += 1
+                    if other.full == 1:
+                        self.refresh(other)
 
     def leave(self, lane: PlaceQueue, cost: int) -> None:
         """Count one gang less."""
         lane.flying -= 1
-        for atom in self._changed(lane, -1, -cost):
-            for other in self._watch[atom]:
-                other.full -= 1
-                if not other.full:
-                    self.refresh(other)
+        loads, window = self._loads, self.window
+        for atom in self.atoms.parts[lane.key]:
+            load = loads[atom]
+            load.gangs -= 1
+            load.cost -= cost
+            if load.full and not window.full(load.gangs, load.cost):
+                load.full = False
+                for other in load.lanes:
+                    other.full -= 1
+                    if not other.full:
+                        self.refresh(other)
         if not (lane.flying or lane.ripe or lane.late):
             self.rest(lane)
-
-    def _changed(self, lane: PlaceQueue, gangs: int, cost: int) -> list[int]:
-        """Change the counters of the lane's atoms. Return the atoms that have become full, or have room again."""
-        ahead, load, found = self._ahead, self._load, []
-        most, span, least = self.window.most, self.window.span, self.window.gangs
-        for atom in self.atoms.parts[lane.key]:
-            count, spent = ahead.get(atom, 0), load.get(atom, 0)
-            now, then = count + gangs, spent + cost
-            was = count >= least and (spent >= span or count >= most)  # `Window.full`
-            if was != (now >= least and (then >= span or now >= most)):
-                found.append(atom)
-            ahead[atom], load[atom] = now, then
-        return found
 
     def bar(self, lane: PlaceQueue, other: PlaceQueue) -> None:
         """Let nothing enter from `lane` until a gang enters from `other`, or the queues of either change."""
@@ -168,23 +174,24 @@ class Contention:
     def _make(self, key: int) -> PlaceQueue:
         lane = self.known[key] = PlaceQueue(key, count(self.atoms.devices_of_key(key)))
         for atom in self.atoms.parts[key]:
-            for other in self._watch.setdefault(atom, []):
+            load = self._loads.get(atom)
+            if load is None:
+                load = self._loads[atom] = AtomLoad([])
+            for other in load.lanes:
                 lane.near[other.key] = other
                 other.near[key] = lane
-            self._watch[atom].append(lane)
-            lane.full += self.is_full(atom)
+            load.lanes.append(lane)
+            lane.full += load.full
         return lane
 
     def _split(self, old: int, new: int) -> None:
         """Give the new atom the counters of the old one: all devices of an atom have had the same history."""
-        if old not in self._watch:
+        load = self._loads.get(old)
+        if load is None:
             return
-        self._watch[new] = list(self._watch[old])
-        if self.ahead(old):
-            self._ahead[new], self._load[new] = self._ahead[old], self._load[old]
-        if self.is_full(old):
-            for lane in self._watch[new]:
-                lane.full += 1
+        self._loads[new] = AtomLoad(load.lanes.copy(), load.gangs, load.cost, load.full)
+        for lane in load.lanes if load.full else ():
+            lane.full += 1
 
     # Domains
 
@@ -192,7 +199,11 @@ class Contention:
         """Make a lane alive because a gang waits there. Return its domain, joined from those of its neighbours."""
         if lane.domain is not None:
             return lane.domain
-        touched = {other.domain.id: other.domain for other in lane.near.values() if other.domain is not None}
+        touched: dict[int, Domain] = {}
+        if lane.near:
+            touched = {
+                other.domain.id: other.domain for other in lane.near.values() if other.domain is not None
+            }
         if touched:
             domain, *others = sorted(touched.values(), key=lambda each: (-len(each.lanes), each.id))
             for other in others:

@@ -34,6 +34,9 @@ trip for each hop between islands, and may lose any amount of time. The option `
 
 `python -m experiments.bench scheduling` measures it.
 
+A gang that waits alone on the island, and would be picked next whatever the policy says, is not queued (`_alone`). It
+is queued as soon as another comes, or anything else happens before it is picked.
+
 If a policy raises, or picks a gang that is not ready, fifo replaces it for good, and `faults` says why.
 """
 
@@ -53,15 +56,15 @@ __all__ = ["Scheduler", "Ticket", "WaitingGang"]
 Early = Literal["always", "idle", "never"]
 Why = Literal["paused", "window", "passed", "inputs", "policy"]
 
-# (event, state) -> state of a ticket; any other pair is Illegal. A withdrawn ticket may be offered again at another
-# place.
+# Event -> state of a ticket before -> after; anything else is Illegal. A withdrawn ticket may be offered again at
+# another place.
 TICKET = {
-    ("offer", "new"): "waiting",
-    ("offer", "withdrawn"): "waiting",
-    ("enter", "waiting"): "entered",
-    ("withdraw", "waiting"): "withdrawn",
-    ("finish", "entered"): "over",
+    "offer": {"new": "waiting", "withdrawn": "waiting"},
+    "enter": {"waiting": "entered"},
+    "withdraw": {"waiting": "withdrawn"},
+    "finish": {"entered": "over"},
 }
+OFFER, ENTER, FINISH = TICKET["offer"], TICKET["enter"], TICKET["finish"]
 
 
 HOOKS = ("entered", "joined", "left", "gone", "merged", "split", "ended")  # of `policy.base.Memory`
@@ -99,13 +102,14 @@ class Scheduler:
         self._lanes = Contention(atoms, window, early == "idle", self._tell)
         self.live = self._lanes.live  # not empty if a gang may enter
         self._runs: dict[int, list[Ticket]] = {}  # run -> its tickets that wait
+        self._alone: Ticket | None = None  # the only ticket that waits; it is in no queue
         self._offers = 0
 
     # --- called by the controller
 
     def offer(self, ticket: Ticket, now: int) -> None:
         """Let a gang wait to enter. Its place, cost and client must not change from here on."""
-        state = TICKET.get(("offer", ticket.state))
+        state = OFFER.get(ticket.state)
         if state is None:
             raise _illegal(ticket, "offer")
         ticket.state = state
@@ -113,6 +117,14 @@ class Scheduler:
         self._offers += 1
         ticket.number, ticket.since = self._offers, now
         ticket.devices = lane.size
+        if not self._runs and self._indifferent and ticket.ripe and not lane.full and lane.barred is None:
+            self._runs[ticket.run] = [ticket]
+            domain = lane.domain or self._lanes.rouse(lane)
+            self.live[domain.id] = domain
+            self._alone = ticket
+            return
+        if self._alone is not None:
+            self._queue_alone()
         waiting = self._runs.get(ticket.run)
         if waiting is None:
             self._runs[ticket.run] = [ticket]
@@ -127,6 +139,8 @@ class Scheduler:
 
     def pick(self, now: int) -> Ticket | None:
         """Return the gang that enters now, or None. Call this until it returns None, so that no device waits."""
+        if self._alone is not None and not self.paused:
+            return self._enter_alone(self._alone, now)
         while not self.paused:
             found = self._candidates(now)
             if found is None:
@@ -142,10 +156,12 @@ class Scheduler:
 
     def finished(self, ticket: Ticket) -> None:
         """A gang of the order has ended, well or not: its devices have room."""
-        state = TICKET.get(("finish", ticket.state))
+        state = FINISH.get(ticket.state)
         if state is None:
             raise _illegal(ticket, "finish")
         ticket.state = state
+        if self._alone is not None:
+            self._queue_alone()
         self._lanes.leave(self._lanes.known[ticket.place], ticket.cost)
 
     def ripen(self, ticket: Ticket) -> None:
@@ -162,6 +178,8 @@ class Scheduler:
 
     def withdraw(self, run: int) -> int:
         """Withdraw all gangs of a run that have not entered. Return their number."""
+        if self._alone is not None:
+            self._queue_alone()
         tickets = list(self._runs.get(run, ()))
         for ticket in tickets:
             self._take(ticket, "withdraw")
@@ -169,6 +187,8 @@ class Scheduler:
 
     def client_gone(self, client: int) -> int:
         """Withdraw all gangs of a client that have not entered, and let the policy forget it. Return their number."""
+        if self._alone is not None:
+            self._queue_alone()
         tickets = self._of_client(client)
         for ticket in tickets:
             self._take(ticket, "withdraw")
@@ -256,6 +276,30 @@ class Scheduler:
         if "entered" in self._hooks:
             self._tell("entered", ticket, domain.id, now)
 
+    # --- a gang that waits alone
+
+    def _enter_alone(self, ticket: Ticket, now: int) -> Ticket:
+        """What `_enter` does, and `offer` would have done before, of a gang that is in no queue."""
+        lane = self._lanes.known[ticket.place]
+        domain = lane.domain
+        assert domain is not None
+        ticket.state = ENTER[ticket.state]
+        lane.passes = 0
+        lane.seen[ticket.client] = now
+        self._alone = None
+        self._runs.clear()
+        self.live.clear()
+        self._lanes.enter(lane, ticket.cost)
+        if "entered" in self._hooks:
+            self._tell("entered", ticket, domain.id, now)
+        return ticket
+
+    def _queue_alone(self) -> None:
+        """Something else happens before it is picked: let it wait in its queue, as others do."""
+        ticket, self._alone = self._alone, None
+        assert ticket is not None
+        self._push(ticket, self._lanes.known[ticket.place])
+
     # --- queues
 
     def _push(self, ticket: Ticket, lane: PlaceQueue) -> None:
@@ -280,7 +324,7 @@ class Scheduler:
 
     def _take(self, ticket: Ticket, event: str) -> None:
         """Take a ticket out of its queue, because it enters or is withdrawn."""
-        state = TICKET.get((event, ticket.state))
+        state = TICKET[event].get(ticket.state)
         if state is None:
             raise _illegal(ticket, event)
         ticket.state = state
@@ -352,6 +396,8 @@ class Scheduler:
         self._hooks = frozenset(name for name in HOOKS if _does(policy, name))
         self._ranks = _does(policy, "rank")
         self._undivided = any(vars(kind).get("takes_the_only_one") for kind in _definers(policy, "pick"))
+        # Whether it neither is asked about the only gang that waits, nor hears that one waits.
+        self._indifferent = self._undivided and not self._ranks and self._hooks.isdisjoint(("joined", "left"))
 
     def _tell(self, event: str, *about: object) -> None:
         if event not in self._hooks:

@@ -20,7 +20,6 @@ from core.controller.completion import Completion
 from core.controller.dispatch import Dispatch
 from core.controller.recovery import Recovery
 from core.controller.runs import Runs
-from core.controller.state import State
 from core.fanout.reduce import Reduction
 from core.fanout.relay import Inlet, Relay
 from core.fanout.stream import Stream
@@ -177,11 +176,21 @@ def _(put: Patch) -> None:
 
 @bug("sequence does not increase", "gangs of an even turn and an odd one change numbers")
 def _(put: Patch) -> None:
-    def next_seq(self: State) -> int:
-        self._seq += 1
-        return self.base + (self._seq + 1 if self._seq % 2 else self._seq - 1)
+    enter = Dispatch._enter_gang
 
-    put(State, "next_seq", next_seq)
+    def swapped(self: Dispatch, ticket: Any, now: int) -> None:
+        state = self._state
+        spare = vars(state).pop("spare", None)
+        if spare is None:
+            vars(state)["spare"] = state.next_seq
+            state.next_seq += 1
+            enter(self, ticket, now)
+        else:
+            known, state.next_seq = state.next_seq, spare
+            enter(self, ticket, now)
+            state.next_seq = known
+
+    put(Dispatch, "_enter_gang", swapped)
 
 
 @bug("window ignored", "a device may have four times as many gangs ahead as the window says")

@@ -271,7 +271,7 @@ def hash_of(ordered: dict[int, Entered], seqs: Iterable[int]) -> str:
     found = OrderHash()
     for seq in seqs:
         who = ordered[seq]
-        found.entered(0, who.client, who.call, token(who.client, who.program, who.step))
+        found.entered(0, who.call, token(who.client, who.program, who.step))
     return found.whole()
 
 

@@ -187,7 +187,7 @@ class Collector:
         self.seen.orders[island].append(
             Decision(key.client, plan.program, key.run, step.step, gang.name, devices)
         )
-        self.seen.hash.entered(island, key.client, key.run, token(key.client, plan.program, gang.name))
+        self.seen.hash.entered(island, key.run, token(key.client, plan.program, gang.name))
         what = "gang, donating" if gang.donated and step.donate else "gang"
         self.seen.runs[key].entered.append((island, what, step.step))
         self.seen.runs[key].sequences.setdefault(devices, []).append(step.step)

@@ -19,7 +19,7 @@ gangs = st.tuples(
 def hashed(order: list[Gang]) -> OrderHash:
     found = OrderHash()
     for island, client, program, run, step in order:
-        found.entered(island, client, run, token(client, program, step))
+        found.entered(island, run, token(client, program, step))
     return found
 
 
@@ -64,18 +64,3 @@ def test_the_order_of_one_island_does_not_affect_the_hash_of_another() -> None:
     here: Gang = (0, "ann", "train", 1, "forward")
     there: Gang = (1, "ann", "train", 1, "back")
     assert hashed([here, there]).island(0) == hashed([here]).island(0)
-
-
-def test_a_run_is_hashed_over_all_islands_and_without_its_neighbours() -> None:
-    first: Gang = (0, "ann", "train", 1, "forward")
-    second: Gang = (1, "ann", "train", 1, "back")
-    other: Gang = (0, "bob", "train", 1, "forward")
-    assert hashed([first, other, second]).run("ann", 1) == hashed([first, second, other]).run("ann", 1)
-    assert hashed([first, second]).run("ann", 1) != hashed([second, first]).run("ann", 1)
-
-
-def test_a_closed_run_is_forgotten() -> None:
-    found = hashed([(0, "ann", "train", 1, "forward")])
-    assert found.run("ann", 1) != OrderHash().run("ann", 1)
-    found.forget("ann", 1)
-    assert found.run("ann", 1) == OrderHash().run("ann", 1)

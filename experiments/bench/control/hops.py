@@ -1,8 +1,9 @@
 """Measures the path of one call through core: Python calls, files, allocations and CPU time in each state machine.
 
 `python -m experiments.bench hops [--before FOLDER]`. One client calls a program of one node, on all devices of 1 and of
-512 hosts. Only core's state machines run, without network or devices, and a launched gang ends at once. `--before`: a
-checkout of another commit, measured in turn with this one; its core may be a flat folder of modules.
+512 hosts: with bytes in the call, and no result kept; and as `x = step(x)`, where each call takes the last result,
+which is then released. Only core's state machines run, without network or devices, and a launched gang ends at once.
+`--before`: a checkout of another commit, measured in turn with this one; its core may be a flat folder of modules.
 
 A part is what one machine does for one call; for the hosts, it is the first one. *Calls* are calls of Python functions
 in core, *files* the number of core's files they are in, *again* how often a call goes back into a file that was left
@@ -34,6 +35,8 @@ PARTS = {
     "ended": "client: Ended",
 }
 SIZES = (1, 512)
+CALLS = {"bytes": "bytes in, no result kept", "chained": "x = step(x)"}
+KINDS = [(hosts, call) for hosts in SIZES for call in CALLS]
 WARM, TIMED, TURNS = 50, 200, 5
 AT_CLIENT, AT_HOST = -2, -3  # receivers in the queue below; a host is its number
 PEER = 1 << 20  # the client's connection, as the controller numbers it
@@ -60,9 +63,12 @@ def client(cluster: Any) -> tuple[Any, Any]:
 
 
 class Machines:
-    """A controller, its hosts and one client, whose messages arrive at once. `measure(part, act)` runs each turn."""
+    """A controller, its hosts and one client, whose messages arrive at once. `measure(part, act)` runs each turn.
+    `chained`: each call takes the last result."""
 
-    def __init__(self, hosts: int) -> None:
+    def __init__(self, hosts: int, chained: bool) -> None:
+        self.chained = chained
+        self.last: tuple[int, ...] = ()
         self.e = import_module("core.protocol.effects" if has("core.protocol") else "core.effects")
         self.m = import_module("core.protocol.messages" if has("core.protocol") else "core.messages")
         cluster = place("small", "core.model", "core.presets")(hosts, 1)
@@ -84,7 +90,11 @@ class Machines:
 
     def call(self) -> None:
         def act() -> list[Any]:
-            self.user.submit(self.program, (b"\0" * len(self.hosts),), self.now, keep=(False,))
+            given = self.last or (b"\0" * len(self.hosts),)
+            made = self.user.submit(self.program, given, self.now, keep=(self.chained,))
+            if self.last:
+                self.user.release(self.last, self.now)
+            self.last = made.results if self.chained else ()
             found: list[Any] = self.client.handle(self.e.Called(), self.now)
             return found
 
@@ -137,20 +147,22 @@ class Machines:
         if whose == -1 and peer == PEER:
             self._tell(AT_CLIENT, e.Came(-1, message), "ended")
         elif peer == -1:
-            part = {m.Submit: "submit", m.Reports: "done"}.get(type(message), "")
+            part = {m.Submit: "submit", m.Calls: "submit", m.Reports: "done"}.get(type(message), "")
             self._tell(-1, e.Came(PEER if whose == AT_CLIENT else whose, message), part)
         else:
             part = "gang" if peer == 0 and isinstance(message, m.Ordered) else ""
             self._tell(peer, e.Came(whose, message), part)
 
     def _later(self) -> None:
-        """Let time pass until the first wake-up of a host."""
+        """Let time pass until the first wake-up of a host or of the client, whose calls may leave later."""
         due = [
             (at, number) for number, host in enumerate(self.hosts) if (at := host.next_wakeup()) is not None
         ]
+        if (at := self.client.next_wakeup()) is not None:
+            due.append((at, AT_CLIENT))
         at, number = min(due)
         self.now = max(self.now, at)
-        self._tell(number, self.e.Wakeup())
+        self._tell(number, self.e.Wakeup(), "call" if number == AT_CLIENT else "")
         self._run()
 
 
@@ -195,9 +207,9 @@ class Hands:
         return len(self.calls), len(seen), again
 
 
-def measured(hosts: int) -> dict[str, dict[str, float]]:
+def measured(hosts: int, chained: bool = False) -> dict[str, dict[str, float]]:
     """The figures of each part, added up over all turns of one call."""
-    machines = Machines(hosts)
+    machines = Machines(hosts, chained)
     for _ in range(WARM):
         machines.call()
     found: dict[str, dict[str, float]] = {part: {} for part in PARTS}
@@ -245,7 +257,7 @@ def measured(hosts: int) -> dict[str, dict[str, float]]:
 
 
 def of(folder: Path) -> dict[str, dict[str, dict[str, float]]]:
-    """The figures of a checkout's core, by hosts and part, measured in a process of its own."""
+    """The figures of a checkout's core, by hosts and kind of call, and part, measured in a process of its own."""
     ran = subprocess.run(
         [sys.executable, str(Path(__file__).resolve()), "--measure"], cwd=folder, check=True, text=True,
         stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(folder)},
@@ -254,12 +266,13 @@ def of(folder: Path) -> dict[str, dict[str, dict[str, float]]]:
     return found
 
 
-def show(turns: Sequence[dict[str, dict[str, dict[str, float]]]], hosts: int) -> float:
+def show(turns: Sequence[dict[str, dict[str, dict[str, float]]]], hosts: int, call: str) -> float:
     """Print a table, and return the CPU time of all parts together."""
-    print(f"{hosts} hosts{'':<16}{'calls':>8}{'files':>7}{'again':>7}{'KiB':>8}{'CPU us':>9}")
+    print(f"hosts: {hosts}; {CALLS[call]}")
+    print(f"{'':<23}{'calls':>8}{'files':>7}{'again':>7}{'KiB':>8}{'CPU us':>9}")
     whole = 0.0
     for part, text in PARTS.items():
-        rows = [turn[str(hosts)][part] for turn in turns]
+        rows = [turn[f"{hosts} {call}"][part] for turn in turns]
         us = median(row["us"] for row in rows)
         whole += us
         first = rows[0]
@@ -288,14 +301,15 @@ def main(arguments: Sequence[str] = ()) -> None:
     for folder in folders:
         if len(folders) > 1:
             print("before" if folder == folders[0] else "now")
-        wholes[folder] = [show(turns[folder], hosts) for hosts in SIZES]
+        wholes[folder] = [show(turns[folder], hosts, call) for hosts, call in KINDS]
     if len(folders) > 1:
         ratios = (now / before for before, now in zip(*wholes.values(), strict=True))
-        words = (f"{ratio:.2f} at {hosts}" for hosts, ratio in zip(SIZES, ratios, strict=True))
-        print(f"CPU time of all parts, now against before: {', '.join(words)} hosts")
+        print("CPU time of all parts, now against before:")
+        for (hosts, call), ratio in zip(KINDS, ratios, strict=True):
+            print(f"  {ratio:.2f}  hosts: {hosts}; {CALLS[call]}")
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--measure"]:
         sys.path.insert(0, os.getcwd())
-        print(json.dumps({hosts: measured(hosts) for hosts in SIZES}))
+        print(json.dumps({f"{hosts} {call}": measured(hosts, call == "chained") for hosts, call in KINDS}))

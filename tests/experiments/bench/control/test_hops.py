@@ -9,8 +9,8 @@ import pytest
 from experiments.bench.control import hops
 
 
-def counted(hosts: int) -> dict[str, tuple[float, float, float]]:
-    found = hops.measured(hosts)
+def counted(hosts: int, chained: bool = False) -> dict[str, tuple[float, float, float]]:
+    found = hops.measured(hosts, chained)
     return {part: (row["calls"], row["files"], row["again"]) for part, row in found.items()}
 
 
@@ -25,6 +25,15 @@ def test_with_more_hosts_the_controller_gets_more_reports_and_the_client_does_no
     few, many = counted(2), counted(64)
     assert many["done"][0] > few["done"][0]
     assert many["call"] == few["call"]
+
+
+def test_a_chain_of_calls_lets_go_of_each_result_when_the_next_call_has_taken_it() -> None:
+    machines = hops.Machines(2, chained=True)
+    left = []
+    for _ in range(40):
+        machines.call()
+        left.append(machines.controller.left()["buffers"])
+    assert max(left) <= left[0] + 1, "the last result, and one whose release has not left yet"
 
 
 def test_a_folder_without_core_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

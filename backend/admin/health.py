@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import grpc
 import grpc.aio
 
-from ..auth import Busy, Door, TurnGate
+from ..auth import Busy, RefusalLogger, TurnGate
 from ..node import FULL, INVALID, SERVICE, Context, message_of, refuse
 
 HEALTH = "grpc.health.v1.Health"
@@ -37,7 +37,7 @@ def encoded(status: int) -> bytes:
     return bytes((0x08, status))
 
 
-def handlers(serves: Serves, door: Door, gate: TurnGate) -> Sequence[grpc.GenericRpcHandler]:
+def handlers(serves: Serves, door: RefusalLogger, gate: TurnGate) -> Sequence[grpc.GenericRpcHandler]:
     """`serves(service)`, called in the loop."""
     watchers = 0
 

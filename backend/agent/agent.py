@@ -23,13 +23,13 @@ import grpc
 import msgspec
 
 from core.host import Host
-from core.link import Gathering, for_host
+from core.link import BatchPacer, for_host
 from core.model import Plan, spans
 from core.protocol import CONTROLLER, Blame, Chunk, peers
 from core.protocol import effects as e
 
 from ..auth import Access, access, advertised, reached
-from ..contents import Blobs, Misfit, Overflow, ShardSource, Sink
+from ..contents import Blobs, ContentsMismatch, Overflow, ShardSource, Sink
 from ..coordination import world_name
 from ..devices import Devices, WorldSpec, gang_times
 from ..node import CallError, HostClock, Load, NetworkNode, calls, loaded, new_server
@@ -68,7 +68,7 @@ class EndReports:
         self._node = node
         self._lock = threading.Lock()
         self._said: list[e.Event] = []
-        self._gathering = Gathering()
+        self._gathering = BatchPacer()
         self._next = 0.0  # by the loop's clock: nothing more is reported before
 
     def post(self, event: e.Event) -> None:
@@ -214,7 +214,7 @@ class Agent:
             e.Abandon: lambda effect: devices.abandon(effect.seqs),
             e.Reform: lambda effect: devices.reform(effect, self._world(effect)),
             e.Stop: lambda effect: self._end(effect.reason),
-            e.Tell: lambda effect: log.info("%s", effect.text),
+            e.LogLine: lambda effect: log.info("%s", effect.text),
             e.ExpectRecv: lambda effect: None,
             e.DropTransfer: lambda effect: None,  # Sent or Received follows
         }
@@ -312,13 +312,13 @@ class Agent:
             return  # the sender has lost the contents: the sink will be incomplete
         try:
             sink.fill(chunk, contents)
-        except Misfit as misfit:  # the sender is wrong or of another version: only it is to suffer
+        except ContentsMismatch as misfit:  # the sender is wrong or of another version: only it is to suffer
             self.node.post(e.Malformed(peers.peer_of(chunk.sender), str(misfit)))
 
     def _fill_up(self, buffer: int, filled: Sink) -> None:
         try:
             self.devices.fill(buffer, filled.layout, filled.shards())
-        except (Overflow, Misfit) as error:  # gangs that read the buffer get this reason
+        except (Overflow, ContentsMismatch) as error:  # gangs that read the buffer get this reason
             self.devices.spoil(buffer, str(error))
 
     def _count(self, command: e.CountRows) -> None:

@@ -29,7 +29,7 @@ from ..devices import Devices
 from ..node import CallError, HostClock, shifted
 from ..process_title import show_as
 from .agent import Agent
-from .device_log import Witness
+from .device_log import DeviceLog
 from .malloc import keep_what_is_freed
 from .tpu_metadata import TpuSeat, seat
 
@@ -257,7 +257,7 @@ def _agent(
         access=access, bind=chosen.bind, advertise=chosen.advertise, over=ended, clock=clock,
     )  # fmt: skip
     if chosen.witness:
-        Witness(chosen.witness).attach(made)
+        DeviceLog(chosen.witness).attach(made)
     return made
 
 

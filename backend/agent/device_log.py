@@ -29,7 +29,7 @@ LAUNCH, FREE, CHUNK, BEGUN = "launch", "free", "chunk", "begun"
 RECENT = 256  # frames
 
 
-class Witness:
+class DeviceLog:
     """The recorder. `attach` it before the agent starts. The file is opened with the first line, which needs the
     host's number."""
 

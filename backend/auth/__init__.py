@@ -11,7 +11,7 @@ from __future__ import annotations
 from . import access, trust
 from .access import OPTIONS, Access, AccessRefused, advertised, checked, is_loopback, place_of, reached, read
 from .call_turns import READING, SLICE, Busy, CallTurn, TurnGate
-from .refusal_log import Door
+from .refusal_log import RefusalLogger
 from .trust import Rules, add_options, rules_of
 
 __all__ = [
@@ -22,7 +22,7 @@ __all__ = [
     "AccessRefused",
     "Busy",
     "CallTurn",
-    "Door",
+    "RefusalLogger",
     "Rules",
     "TurnGate",
     "access",

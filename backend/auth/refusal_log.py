@@ -98,7 +98,7 @@ class RefusalLog:
         return len(self._sources)
 
 
-class Door:
+class RefusalLogger:
     """Runs `RefusalLog` with a clock and a log, in an asyncio loop."""
 
     def __init__(self) -> None:

@@ -189,7 +189,7 @@ class Remote:
         """Calls `act` with the client; the resulting commands have been carried out when this returns."""
         with self.node.lock:
             answer = act(self.client, self.node.now())
-            self.node.feed(e.Called())
+            self.node.feed(e.CallsMade())
         return answer
 
     def awaited(self) -> str:
@@ -199,7 +199,7 @@ class Remote:
 
     def offer(self, buffer: int, again: bool = False) -> PutOffer:
         """Promises the contents of a buffer; call it under the lock, with the call that puts the buffer. `again`:
-        they are kept until the buffer is `Unneeded`."""
+        they are kept until the buffer is `PutContentsUnneeded`."""
         offer = self._offered[buffer] = PutOffer(again)
         return offer
 
@@ -268,7 +268,7 @@ class Remote:
             case e.BuffersReady(buffers=buffers, blame=blame) if blame is not None:
                 for buffer in buffers:
                     self._not_wanted(buffer)
-            case e.Unneeded(buffers=buffers):
+            case e.PutContentsUnneeded(buffers=buffers):
                 for buffer in buffers:
                     self._offered.pop(buffer, None)
             case _:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from . import shard_io
 from .code_blobs import LATELY, LIMIT, Blobs, InUse, hash_of
-from .shard_io import Array, ArraySink, ArraySource, Misfit, Overflow, ShardSource, Sink
+from .shard_io import Array, ArraySink, ArraySource, ContentsMismatch, Overflow, ShardSource, Sink
 
 __all__ = [
     "LATELY",
@@ -17,8 +17,8 @@ __all__ = [
     "ArraySink",
     "ArraySource",
     "Blobs",
+    "ContentsMismatch",
     "InUse",
-    "Misfit",
     "Overflow",
     "ShardSource",
     "Sink",

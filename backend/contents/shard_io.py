@@ -29,7 +29,7 @@ Box = tuple[Any, ...]  # slices, and an Ellipsis behind them, so that indexing a
 ALIGN = 64  # bytes: devices can take over memory with this alignment without a copy
 
 
-class Misfit(ValueError):
+class ContentsMismatch(ValueError):
     """Contents that do not fit the place for which they are meant."""
 
 
@@ -77,7 +77,7 @@ def box_of(shards: Shards, index: Index) -> Box:
 def index_of(shards: Shards, ordinal: int) -> Index:
     """The index of the shard with this number."""
     if not 0 <= ordinal < shards.count:
-        raise Misfit(f"there is no shard {ordinal} of {shards.count}")
+        raise ContentsMismatch(f"there is no shard {ordinal} of {shards.count}")
     found = []
     for parts in reversed(shards.parts):
         ordinal, part = divmod(ordinal, parts)
@@ -89,7 +89,7 @@ def cut(layout: Layout, array: Array) -> dict[Index, Array]:
     """All distinct shards of an array, as views of it."""
     shards = Shards(layout)
     if tuple(array.shape) != tuple(layout.shape):
-        raise Misfit(f"an array of shape {array.shape} where {layout.shape} is expected")
+        raise ContentsMismatch(f"an array of shape {array.shape} where {layout.shape} is expected")
     return {index: array[box_of(shards, index)] for index in product(*map(range, shards.parts))}
 
 
@@ -114,7 +114,7 @@ class ShardSource:
         self, send: e.OpenSend, me: int, hosts: Hosts, fetch: Callable[[], Shelf], *, sparse: bool = False
     ) -> None:
         if send.source is None:
-            raise Misfit(
+            raise ContentsMismatch(
                 f"transfer {send.transfer} is to be sent, but the layout of buffer {send.buffer} is not known"
             )
         self.layout, self._target, self.sparse = send.source, send.target, sparse
@@ -131,7 +131,7 @@ class ShardSource:
         """The bytes of a chunk, from any thread; blocks until the contents exist. A chunk may be asked for again."""
         size = self._sizes.get(chunk.piece)
         if size is None or chunk.offset < 0 or chunk.nbytes < 0 or chunk.offset + chunk.nbytes > size:
-            raise Misfit(
+            raise ContentsMismatch(
                 f"{chunk} is not part of transfer {self._transfer}, which sends {size} bytes of that piece"
             )
         end = chunk.offset + chunk.nbytes
@@ -140,7 +140,7 @@ class ShardSource:
             if piece is None:
                 piece = self._pieces[chunk.piece] = self._cut(chunk.piece)
                 if len(piece) != size:
-                    raise Misfit(f"piece {chunk.piece} of transfer {self._transfer} has {len(piece)} bytes, "
+                    raise ContentsMismatch(f"piece {chunk.piece} of transfer {self._transfer} has {len(piece)} bytes, "
                                  f"and {size} were announced")  # fmt: skip
             if end == size:
                 del self._pieces[chunk.piece]
@@ -159,14 +159,18 @@ class ShardSource:
             return raw_bytes(self._shard(index_of(self._shards, number)))
         piece = self._plan.get(number)
         if piece is None:
-            raise Misfit(f"transfer {self._transfer} has no piece {number}, unless it is a sparse exchange")
+            raise ContentsMismatch(
+                f"transfer {self._transfer} has no piece {number}, unless it is a sparse exchange"
+            )
         index = self._shards.shard_of(piece.source)
         return raw_bytes(self._shard(index)[_within(self._shards, index, piece)])
 
     def _shard(self, index: Index) -> Array:
         found = self._shelf.get(index)
         if found is None:
-            raise Misfit(f"transfer {self._transfer} sends shard {index}, which is not on host {self._me}")
+            raise ContentsMismatch(
+                f"transfer {self._transfer} sends shard {index}, which is not on host {self._me}"
+            )
         return found
 
 
@@ -220,7 +224,7 @@ class Sink:
 
     def __init__(self, recv: e.OpenRecv, me: int, hosts: Hosts) -> None:
         if recv.target is None:
-            raise Misfit(
+            raise ContentsMismatch(
                 f"transfer {recv.transfer} comes, but the layout of buffer {recv.buffer} is not known"
             )
         self.layout, self.sparse = recv.target, recv.sparse
@@ -252,9 +256,9 @@ class Sink:
         return empty(self._shards.size, self.layout.dtype)
 
     def fill(self, chunk: Chunk, contents: bytes) -> None:
-        """Stores the contents of a chunk. Raises Misfit if they do not fit."""
+        """Stores the contents of a chunk. Raises ContentsMismatch if they do not fit."""
         if len(contents) != chunk.nbytes:
-            raise Misfit(
+            raise ContentsMismatch(
                 f"transfer {self._transfer}: {len(contents)} bytes came as {chunk.nbytes} of piece {chunk.piece} "
                 f"from {chunk.sender}"
             )
@@ -263,7 +267,7 @@ class Sink:
             return
         piece = self._pieces.get((chunk.sender, chunk.piece))
         if piece is None or chunk.offset < 0 or chunk.offset + chunk.nbytes > piece.nbytes:
-            raise Misfit(
+            raise ContentsMismatch(
                 f"transfer {self._transfer}: {chunk.nbytes} bytes at {chunk.offset} of piece {chunk.piece} from "
                 f"{chunk.sender} have no place; {'no such piece' if piece is None else piece.nbytes}"
             )
@@ -272,7 +276,7 @@ class Sink:
     def _fill_rows(self, chunk: Chunk, contents: bytes) -> None:
         piece = self._rows.setdefault(chunk.piece, bytearray())
         if chunk.offset != len(piece):
-            raise Misfit(
+            raise ContentsMismatch(
                 f"transfer {self._transfer}: piece {chunk.piece} goes on at {chunk.offset} after {len(piece)}"
             )
         piece += contents
@@ -286,7 +290,7 @@ class Sink:
         """This host's distinct shards, when all has come. Raises Overflow if a sparse exchange brought too many
         rows."""
         if self.missing:
-            raise Misfit(f"transfer {self._transfer} ended, but {self.missing} bytes are missing")
+            raise ContentsMismatch(f"transfer {self._transfer} ended, but {self.missing} bytes are missing")
         if not self.sparse:
             return self._shelf
         return {index: self._gather(index) for index in self._here}
@@ -324,7 +328,7 @@ class ArraySource:
     def lies(self, layout: Layout) -> None:
         """Sets the layout, which is known when the hosts are ready to receive."""
         if tuple(self.array.shape) != tuple(layout.shape):
-            raise Misfit(f"an array of shape {self.array.shape} where {layout.shape} is expected")
+            raise ContentsMismatch(f"an array of shape {self.array.shape} where {layout.shape} is expected")
         self._shards = Shards(layout)
 
     def read(self, chunk: Chunk) -> bytes:
@@ -336,7 +340,7 @@ class ArraySource:
                 shard = raw_bytes(self.array[box_of(self._shards, index_of(self._shards, chunk.piece))])
                 self._last = chunk.piece, shard
         if chunk.offset < 0 or chunk.offset + chunk.nbytes > len(shard):
-            raise Misfit(f"{chunk} is not of a shard of {len(shard)} bytes")
+            raise ContentsMismatch(f"{chunk} is not of a shard of {len(shard)} bytes")
         return bytes(shard[chunk.offset : chunk.offset + chunk.nbytes])
 
 
@@ -355,12 +359,12 @@ class ArraySink:
             box = box_of(self._shards, index_of(self._shards, chunk.piece))
             piece = self._pieces[chunk.piece] = _Incoming(self._array, box, self._nbytes)
         if len(contents) != chunk.nbytes or chunk.offset < 0 or chunk.offset + chunk.nbytes > self._nbytes:
-            raise Misfit(f"{len(contents)} bytes for {chunk} of a shard of {self._nbytes}")
+            raise ContentsMismatch(f"{len(contents)} bytes for {chunk} of a shard of {self._nbytes}")
         piece.take(chunk.offset, contents)
 
     def array(self) -> Array:
         """The array, when all of it has come."""
         missing = self._nbytes * self._shards.count - sum(piece.came for piece in self._pieces.values())
         if missing:
-            raise Misfit(f"an array's transfer ended, but {missing} of its bytes are missing")
+            raise ContentsMismatch(f"an array's transfer ended, but {missing} of its bytes are missing")
         return self._array

@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..process_title import show_as
-from .meeting import LONGEST, Meeting
+from .rendezvous import LONGEST, Rendezvous
 
 # heartbeats are off: core's leases tell which members are alive; see `pjrt.coordination_relay`
 FOREVER_S = 10**8
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         held.close()
         show_as("coordination", words)
         with suppress(KeyboardInterrupt):  # a terminal's Ctrl-C reaches this process, too; its parent ends it
-            asyncio.run(meet(address, port, Meeting(chosen.members, service_port)))
+            asyncio.run(meet(address, port, Rendezvous(chosen.members, service_port)))
     except (OSError, ValueError) as error:
         print(f"coordination: --bind {chosen.bind}: {error}", file=sys.stderr)
         return 2
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os._exit(0)
 
 
-async def meet(address: str, port: int, meeting: Meeting) -> None:
+async def meet(address: str, port: int, meeting: Rendezvous) -> None:
     """Serves the meeting until the standard input closes."""
     server = await asyncio.start_server(meeting.come, address.strip("[]"), port, limit=LONGEST)
     print(server.sockets[0].getsockname()[1], flush=True)

@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 import msgspec
 
-from ..auth import READING, Access, Busy, CallTurn, Door, TurnGate
+from ..auth import READING, Access, Busy, CallTurn, RefusalLogger, TurnGate
 from ..wire import MEETINGS, OF_HOSTS, PAIRS, Enrol, envelopes, versions
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -58,7 +58,7 @@ async def ask(
 
 
 def handlers(
-    access: Access, answers: dict[type[msgspec.Struct], Answer], door: Door, gate: TurnGate
+    access: Access, answers: dict[type[msgspec.Struct], Answer], door: RefusalLogger, gate: TurnGate
 ) -> Sequence[grpc.GenericRpcHandler]:
     """The handlers of all calls. They handle streams of one message: so a message is read only when it is the
     call's turn, and not before the caller has sent the token."""
@@ -70,7 +70,7 @@ def handlers(
 
 
 def _answering(
-    access: Access, kind: type[msgspec.Struct], act: Answer, door: Door, gate: TurnGate
+    access: Access, kind: type[msgspec.Struct], act: Answer, door: RefusalLogger, gate: TurnGate
 ) -> Callable[..., Awaitable[bytes]]:
     decoder, name = msgspec.msgpack.Decoder(kind), kind.__name__
 
@@ -112,7 +112,7 @@ def shown_in(context: Context) -> dict[str, str]:
     return {str(key): str(value) for key, value in context.invocation_metadata() or ()}
 
 
-async def message_of(turn: CallTurn, door: Door, context: Context, called: str) -> bytes:
+async def message_of(turn: CallTurn, door: RefusalLogger, context: Context, called: str) -> bytes:
     """The single message of a call. A message that is larger than gRPC allows never comes: the call just ends."""
     try:
         async with turn.reading(), asyncio.timeout(READING):
@@ -128,7 +128,13 @@ async def message_of(turn: CallTurn, door: Door, context: Context, called: str) 
 
 
 async def refuse(
-    door: Door, context: Context, address: str, kind: str, called: str, why: str, code: grpc.StatusCode
+    door: RefusalLogger,
+    context: Context,
+    address: str,
+    kind: str,
+    called: str,
+    why: str,
+    code: grpc.StatusCode,
 ) -> NoReturn:
     """Refuses a call. `address`: the caller's, taken when the call began, since gRPC forgets it with the call.
     `kind`: as in `refusal_log`; "" for an answer that the caller may have expected, which is not logged."""
@@ -141,7 +147,7 @@ async def refuse(
 class UnknownCall(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types of it
     """The last handler: it refuses calls that do not exist."""
 
-    def __init__(self, door: Door, gate: TurnGate) -> None:
+    def __init__(self, door: RefusalLogger, gate: TurnGate) -> None:
         self._door, self._gate = door, gate
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:

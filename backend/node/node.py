@@ -1,7 +1,7 @@
 """One of core's machines on the network: its endpoint in an asyncio loop, its streams, its one timer, its lock.
 
     user's thread, device threads --feed, post--> Node --Write--> outbox --sender--> gRPC stream, or a near Lane
-    gRPC stream --reader--> PacketCame --> Node --other commands--> perform
+    gRPC stream --reader--> PacketReceived --> Node --other commands--> perform
 
 Any thread may call `feed`: the machine is only used under `lock`. Connections live in the loop. A stream is one gRPC
 call, which either end may have begun; the endpoint decides which end dials.
@@ -24,19 +24,19 @@ from core.link import (
     ConnectionDown,
     ConnectionUp,
     Dial,
-    Elsewhere,
     Endpoint,
     Frame,
-    Hang,
+    HangUp,
     Hello,
-    PacketCame,
+    PacketReceived,
+    PeerMoved,
     Write,
 )
 from core.link import codec as wire
 from core.protocol import CONTROLLER, Chunk
 from core.protocol import effects as e
 
-from ..auth import OPTIONS, SLICE, Access, Busy, Door, TurnGate
+from ..auth import OPTIONS, SLICE, Access, Busy, RefusalLogger, TurnGate
 from ..wire import Address, Packet, envelopes, versions
 from . import calls
 from .loopback import LoopbackLane
@@ -77,9 +77,10 @@ class NetworkNode:
     def __init__(
         self, endpoint: Endpoint, perform: Callable[[Any], None], names: Names, *, access: Access,
         contents: Callable[[Chunk], Load] = lambda chunk: bytes, failed: Callable[[BaseException], None],
-        door: Door | None = None, gate: TurnGate | None = None, found: Callable[[int], None] = lambda peer: None,
+        door: RefusalLogger | None = None, gate: TurnGate | None = None,
+        found: Callable[[int], None] = lambda peer: None,
     ) -> None:  # fmt: skip
-        self.door, self.gate = door or Door(), gate or TurnGate()
+        self.door, self.gate = door or RefusalLogger(), gate or TurnGate()
         self.endpoint, self._perform, self._contents = endpoint, perform, contents
         self.names, self.access, self._failed, self._found = names, access, failed, found
         self.lock = threading.RLock()
@@ -168,7 +169,7 @@ class NetworkNode:
                     self._write(effect)
                 case Dial(peer):
                     self._in_loop(self._want, peer)
-                case Hang(peer, reason, breach):
+                case HangUp(peer, reason, breach):
                     self._in_loop(self._hang, peer, reason, breach)
                 case _:
                     self._perform(effect)
@@ -393,7 +394,7 @@ class NetworkNode:
             return False
         if isinstance(parcel, (Frame, Hello)):
             self.traffic.near_in += isinstance(parcel, Frame) and parcel.message is not None
-            self.feed(PacketCame(peer, parcel))
+            self.feed(PacketReceived(peer, parcel))
         else:
             self._take(peer, parcel)
         return True
@@ -434,7 +435,7 @@ class NetworkNode:
                 self.cargo = parcel.contents
                 self.carried[0] += len(parcel.contents)
                 self.traffic.heard(getattr(packet, "message", None))
-                self.feed(PacketCame(peer, packet))
+                self.feed(PacketReceived(peer, packet))
                 self.cargo = b""
         elif peer != CONTROLLER:
             self.feed(e.Malformed(peer, f"only the controller sends a {type(parcel).__name__}"))
@@ -453,7 +454,7 @@ class NetworkNode:
             return
         peer = int(number)
         if self.endpoint.linked(peer) and (peer in self._dialled or not self.connected(peer)):
-            self.feed(Elsewhere(peer))
+            self.feed(PeerMoved(peer))
 
 
 def new_server() -> grpc.aio.Server:

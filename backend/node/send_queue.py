@@ -32,7 +32,7 @@ class SendQueue:
         self._loop = loop
         self._items: deque[tuple[envelopes.Any, Load | None] | None] = deque()
         self._filled = asyncio.Event()
-        self._gathering = gathering.Gathering()
+        self._gathering = gathering.BatchPacer()
         self._waiting = False
         self.hung = False  # nothing more may be put
         self.over = asyncio.Event()  # the connection is over: what is still queued is not sent

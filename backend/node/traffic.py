@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from core.protocol import Done, Notes, Ordered, Reports
+from core.protocol import ClientMessages, Done, Ordered, Reports
 
 
 class Traffic:
@@ -42,7 +42,7 @@ class Traffic:
     def said_near(self, message: msgspec.Struct) -> None:
         """Counts a message sent by a lane; from a controller, it goes to a client."""
         self.near_out += 1
-        self.notes += len(message.notes) if isinstance(message, Notes) else 1
+        self.notes += len(message.notes) if isinstance(message, ClientMessages) else 1
 
     def ordered(self, message: msgspec.Struct, first: bool) -> None:
         """Counts an order written to a peer; `first`: not written to another peer before."""

@@ -75,7 +75,7 @@ def of_literal(layout: Layout, literal: bytes) -> dict[Index, Array]:
     dtype = shard_io.numpy_dtype(layout.dtype)
     wanted = math.prod(layout.shape) * dtype.itemsize
     if len(literal) != wanted:
-        raise shard_io.Misfit(
+        raise shard_io.ContentsMismatch(
             f"a literal has {len(literal)} bytes, but {layout.dtype}{list(layout.shape)} has {wanted}"
         )
     whole = np.frombuffer(literal, dtype).reshape(layout.shape)

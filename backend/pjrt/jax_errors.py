@@ -14,7 +14,7 @@ OWN = (
     "XlaRuntimeError",
     "JaxRuntimeError",
     "Unusable",
-    "Misfit",
+    "ContentsMismatch",
     "Overflow",
     "Gone",
 )  # names of exceptions that add nothing to their texts

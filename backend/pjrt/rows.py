@@ -32,9 +32,9 @@ def sent_by(layout: Layout, mine: Sequence[int]) -> list[Index]:
 def counted(
     source: Layout, target: Layout, held: Mapping[Index, Array], mine: Sequence[int], hosts: Hosts
 ) -> tuple[Piece, ...]:
-    """What this host, with the devices `mine`, sends. Raises Misfit if a row names no shard of the target."""
+    """What this host, with the devices `mine`, sends. Raises ContentsMismatch if a row names no shard of the target."""
     if len(source.shape) != 2 or source.dtype != "int32":
-        raise shard_io.Misfit(
+        raise shard_io.ContentsMismatch(
             f"rows of {source.dtype}{list(source.shape)} do not say where they go: a sparse exchange takes "
             "int32[rows, words], whose first word says so"
         )
@@ -44,7 +44,9 @@ def counted(
     for index in sent_by(source, mine):
         to = held[index][:, 0]
         if to.size and int(to.max()) >= wanted.count:
-            raise shard_io.Misfit(f"dest names shard {int(to.max())}, but there are only {wanted.count}")
+            raise shard_io.ContentsMismatch(
+                f"dest names shard {int(to.max())}, but there are only {wanted.count}"
+            )
         numbers = np.bincount(to[to >= 0], minlength=wanted.count)
         nbytes = held[index].itemsize * held[index].shape[1]
         found += [

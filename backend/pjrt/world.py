@@ -27,13 +27,13 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
 
 from core.model import Layout, Place, canonical, virtual_index
 
-from ..coordination import Arrival, Overtaken
+from ..coordination import Overtaken, RendezvousMember
 from ..devices import DeviceAbout, WorldSpec
 from .coordination_relay import FOREVER_S, CoordinationRelay
 
 log = logging.getLogger("seaway.pjrt")
 Device = Any  # jax.Device, which has no types
-Wait = TypeVar("Wait", "Arrival", "_Meeting")
+Wait = TypeVar("Wait", "RendezvousMember", "_Meeting")
 
 LEFT = {"worlds": 4, "meetings": 8}  # how many may be stuck before the process restarts
 JOIN_S = 120  # seconds until all members have joined
@@ -63,7 +63,7 @@ class WorldMembership:
         )
         self._meeting: _Meeting | None = None
         self._wanted = -1  # the newest epoch
-        self._wait: Arrival | _Meeting | None = None  # what a join waits for, and can leave
+        self._wait: RendezvousMember | _Meeting | None = None  # what a join waits for, and can leave
         self._waiting = threading.Lock()
         self._left = dict.fromkeys(LEFT, 0)  # how many are still stuck
 
@@ -166,7 +166,7 @@ class WorldMembership:
     def _join(self, world: WorldSpec) -> None:
         if world.address:
             rank = world.hosts.index(world.me)
-            service = self._may_wait(world, Arrival(world.address, rank)).wait(JOIN_S)
+            service = self._may_wait(world, RendezvousMember(world.address, rank)).wait(JOIN_S)
             self._shield = CoordinationRelay(service)
             self._meeting = _Meeting(self._shield.address, rank, len(world.hosts))
             self._may_wait(world, self._meeting).wait(JOIN_S)

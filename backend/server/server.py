@@ -29,7 +29,7 @@ from core.record import Trace
 from core.schedule.policy import Fifo, Policy
 
 from ..admin import Children, SnapshotShelf, TraceSnapshot, durations, health
-from ..auth import Access, Door, TurnGate, access
+from ..auth import Access, RefusalLogger, TurnGate, access
 from ..contents import LIMIT, Blobs
 from ..devices import gang_times
 from ..node import CallError, Clocks, NetworkNode, calls, new_server
@@ -82,7 +82,7 @@ class ControllerNames:
         """The proof of a client's number, which goes with the message that tells it the number."""
         if peer < self._hosts:
             return []
-        notes = message.notes if isinstance(message, m.Notes) else (message,)
+        notes = message.notes if isinstance(message, m.ClientMessages) else (message,)
         return [
             envelopes.Pass(name, access.proof(self._secret, name))
             for note in notes
@@ -115,7 +115,7 @@ class Server:
         identity = secrets.randbits(30) + 1
         endpoint = for_controller(self.log or self.controller, identity, lease)
         names = ControllerNames(cluster.hosts, self.secret, endpoint.linked)
-        self.door, self.gate = Door(), TurnGate()
+        self.door, self.gate = RefusalLogger(), TurnGate()
         self.node = NetworkNode(
             endpoint,
             self._perform,
@@ -187,7 +187,7 @@ class Server:
                 self.node.loop.call_soon_threadsafe(self.node.task, self.worlds.form(effect))
             case e.DropWorlds():
                 self.node.loop.call_soon_threadsafe(self.worlds.drop, effect)
-            case e.Tell(text, passing):
+            case e.LogLine(text, passing):
                 self._tell(logging.INFO, text, keep=not passing)
             case e.PolicyReplaced():
                 self.replaced.append(effect)
@@ -213,7 +213,7 @@ class Server:
             self.node.feed(e.HostRefused(self.enrolment.wanted(request), request.name, str(wrong)))
             raise
         log.info("agent %r is host %d, at %s", request.name, host, request.address)
-        self.node.feed(e.HostTaken(request.name))
+        self.node.feed(e.HostAccepted(request.name))
         self.node.announce(f"host/{host}", request.address)
         return call_messages.Enrolled(host, self.cluster, self.secret, self.lease, self.beat)
 
@@ -288,7 +288,7 @@ class Server:
             (client,) = found
             runs = sorted(run.number for run in client.runs if request.run in (0, run.number))
             for run in reversed(runs):  # runs that wait for another one come first
-                self.node.feed(e.Came(client.peer, m.Cancel(run)))
+                self.node.feed(e.MessageReceived(client.peer, m.Cancel(run)))
             return call_messages.CancelReply(client.number, tuple(runs))
 
     def serves(self, service: str) -> bool | None:

@@ -1,8 +1,8 @@
 """One client as a machine: the user calls, names are given at once, and no call awaits an answer.
 
     run, results = client.submit(program, args, now)   # a call: names come back, a message may leave
-    effects = client.handle(Called(), now)             # what the driver is to do about it
-    effects = client.handle(Came(peer, notes), now)    # what the controller says: RunEnded, BuffersReady ...
+    effects = client.handle(CallsMade(), now)             # what the driver is to do about it
+    effects = client.handle(MessageReceived(peer, notes), now)    # what the controller says: RunEnded, BuffersReady ...
 
 A lone call is never delayed, a thousand small ones are few messages, and a call that frees memory never waits for one
 that needs it. At most `max_runs` runs and `max_requests` puts and gets are under way. A call beyond is answered
@@ -17,13 +17,13 @@ from __future__ import annotations
 from ..model import Hosts, Illegal, Program, SliceSpec, Value
 from ..protocol import (
     CONTROLLER,
-    Called,
-    Came,
+    CallsMade,
     Cancel,
     Command,
     Connected,
     Disconnected,
     Event,
+    MessageReceived,
     Open,
     ReleaseSlice,
     Wakeup,
@@ -185,8 +185,8 @@ class Client:
         self._calls.unregister(program, now)
 
     def put(self, value: Value, where: SliceSpec, now: int, *, again: bool = False) -> int | Blocked:
-        """A buffer whose contents this client sends straight to the hosts, after PutWanted. `again`: its contents will
-        be kept until `Unneeded`, and offered as often as `PutWanted` asks."""
+        """A buffer whose contents this client sends straight to the hosts, after PutStarted. `again`: its contents will
+        be kept until `PutContentsUnneeded`, and offered as often as `PutStarted` asks."""
         self._may_call()
         if len(self._state.requests) >= self.limits.max_requests:
             return self._block(f"{len(self._state.requests)} puts and gets are under way")
@@ -196,7 +196,7 @@ class Client:
         return buffer
 
     def get(self, buffer: int, now: int) -> int | Blocked:
-        """Returns the request; the contents come straight from the hosts, after GetComing."""
+        """Returns the request; the contents come straight from the hosts, after GetStarted."""
         why = self._retries.why_blocked((buffer,))
         if why:
             return self._block(why)
@@ -233,12 +233,12 @@ class Client:
     # --- the machine --------------------------------------------------------------------------------------
 
     def handle(self, event: Event, now: int) -> list[Command]:
-        if isinstance(event, Came):
+        if isinstance(event, MessageReceived):
             if type(event.message) in DATA:
                 self._transfers.came(event, now)
             elif self._state.phase in HEARS:
                 self._session.came(event.message, now)
-        elif not isinstance(event, Called):
+        elif not isinstance(event, CallsMade):
             self._told(event, now)
         retries, transfers = self._retries, self._transfers
         if retries.waiting or retries.asking:

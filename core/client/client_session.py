@@ -20,29 +20,29 @@ from ..protocol import (
     CONTROLLER,
     Blame,
     BuffersReady,
-    Bye,
     CallRefused,
+    ClientMessages,
     Close,
+    CloseSession,
     Command,
+    ConnectionClosed,
     ContentsReady,
     Disconnected,
     Ended,
     Get,
-    GetComing,
-    Goodbye,
-    Notes,
+    GetAccepted,
+    GetStarted,
+    LogLine,
     Opened,
     Put,
-    PutWanted,
+    PutAccepted,
+    PutStarted,
     Refused,
     Register,
     RunEnded,
     Send,
-    Sending,
     Stalled,
     Submit,
-    Taking,
-    Tell,
     Unblocked,
     Waiting,
 )
@@ -65,9 +65,9 @@ class ClientSession:
         self._retries, self._transfers = retries, transfers
         self._out, self._trying = state.out, retries.trying
         self._notes: dict[type, Callable[[Any, int], str]] = {
-            Ended: self._ended, ContentsReady: self._ready, Taking: self._taking, Sending: self._sending,
+            Ended: self._ended, ContentsReady: self._ready, PutAccepted: self._taking, GetAccepted: self._sending,
             Refused: self._refused, Opened: self._opened, Waiting: self._waiting, Stalled: self._stalled,
-            Goodbye: self._goodbye,
+            ConnectionClosed: self._goodbye,
         }  # fmt: skip
 
     # --- connections ----------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ class ClientSession:
         state.phase = SESSION[state.phase, "disconnected"]
         state.waits.clear()
         state.why_away = event.reason or "the connection ended"
-        self._out.append(Tell(f"the controller is out of reach: {state.why_away}"))
+        self._out.append(LogLine(f"the controller is out of reach: {state.why_away}"))
         if state.phase == "closed":
             self._end(Blame("client-lost", "the session was closed"), now)
 
@@ -123,7 +123,7 @@ class ClientSession:
         state, was = self._state, self._state.phase
         state.phase = SESSION[was, "close"]
         if state.phase == "closing" and was != "closing":
-            self._batching.gather(Bye())
+            self._batching.gather(CloseSession())
             self._batching.send_all(now)
         if state.phase == "closed" and was != "closed":
             self._end(Blame("client-lost", "the session was closed"), now)
@@ -154,7 +154,7 @@ class ClientSession:
 
     def came(self, message: Any, now: int) -> None:
         state, batching = self._state, self._batching
-        notes = message.notes if type(message) is Notes else (message,)
+        notes = message.notes if type(message) is ClientMessages else (message,)
         self._retries.announced = notes
         for note in notes:
             act = self._notes.get(type(note))
@@ -215,17 +215,17 @@ class ClientSession:
             if blame is not None:
                 self._transfers.said.append(told)
 
-    def _taking(self, note: Taking, now: int) -> str:
+    def _taking(self, note: PutAccepted, now: int) -> str:
         if not self._answered("put", note.buffer):
             return f"it takes buffer {note.buffer}, which was not put, or was taken before"
         self._state.waits.pop(-note.buffer, None)
-        self._tell(PutWanted(self._retries.named(note.buffer), note.transfer, note.layout))
+        self._tell(PutStarted(self._retries.named(note.buffer), note.transfer, note.layout))
         return ""
 
-    def _sending(self, note: Sending, now: int) -> str:
+    def _sending(self, note: GetAccepted, now: int) -> str:
         if not self._answered("get", note.request):
             return f"it answers request {note.request}, which was not made, or was answered before"
-        self._tell(GetComing(self._retries.named_get(note.request), note.transfer, note.layout, note.rows))
+        self._tell(GetStarted(self._retries.named_get(note.request), note.transfer, note.layout, note.rows))
         return ""
 
     def _refused(self, note: Refused, now: int) -> str:
@@ -258,7 +258,7 @@ class ClientSession:
     def _waiting(self, note: Waiting, now: int) -> str:
         self._awaits(note.run, note.reason, now - note.age)
         if note.reason:
-            self._out.append(Tell(f"{_called(note.run)} waits: {note.reason}", passing=True))
+            self._out.append(LogLine(f"{_called(note.run)} waits: {note.reason}", passing=True))
         return ""
 
     def _stalled(self, note: Stalled, now: int) -> str:
@@ -267,7 +267,9 @@ class ClientSession:
         what = f"program {note.program!r}, node {note.node!r}{where}"
         hosts = f": hosts {spans.text(note.missing)}" if note.missing else ""
         self._awaits(note.run, f"{what}: {note.reason}{hosts}", now - note.age)
-        self._out.append(Tell(f"{_called(note.run)} is late: {what}: {note.reason}{missing}", passing=True))
+        self._out.append(
+            LogLine(f"{_called(note.run)} is late: {what}: {note.reason}{missing}", passing=True)
+        )
         return ""
 
     def _awaits(self, what: int, reason: str, since: int) -> None:
@@ -279,9 +281,9 @@ class ClientSession:
             else:
                 state.waits.pop(what, None)
 
-    def _goodbye(self, note: Goodbye, now: int) -> str:
+    def _goodbye(self, note: ConnectionClosed, now: int) -> str:
         self._state.phase = SESSION[self._state.phase, "goodbye"]
-        self._out.append(Tell(f"the controller said goodbye: {note.reason}"))
+        self._out.append(LogLine(f"the controller said goodbye: {note.reason}"))
         self._end(Blame("client-lost", f"the session is over: {note.reason}"), now)
         return ""
 

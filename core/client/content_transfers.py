@@ -1,6 +1,6 @@
 """The contents of a client's puts and gets, which travel directly between the client and the hosts.
 
-    PutWanted, GetComing --> transfer <--Grant, Chunk ...--> hosts
+    PutStarted, GetStarted --> transfer <--Grant, Chunk ...--> hosts
 
 The driver is told what to do with contents as a host's driver is told it: OpenSend (of the buffer that was put),
 OpenRecv (`buffer` is then the request), Fill, Sent, Received. Peers are numbered as in `peers`.
@@ -19,7 +19,6 @@ from ..protocol import (
     Blame,
     BuffersReady,
     CallRefused,
-    Came,
     Chunk,
     Close,
     Command,
@@ -27,14 +26,15 @@ from ..protocol import (
     DropTransfer,
     Effect,
     GetAgain,
-    GetComing,
+    GetStarted,
     Grant,
     Landed,
+    MessageReceived,
     Offer,
     Opened,
     OpenRecv,
     OpenSend,
-    PutWanted,
+    PutStarted,
     Received,
     Send,
     Sent,
@@ -70,13 +70,13 @@ class ContentTransfers:
         self._hosts_met: dict[int, None] = {}  # hosts that know us by that number
         self.said: list[Any] = []  # in this turn, of contents
         self._acts: dict[type, Callable[[Any, int], None]] = {
-            PutWanted: self._send, GetComing: self._receive, CallRefused: self._refused, BuffersReady: self._spoilt,
+            PutStarted: self._send, GetStarted: self._receive, CallRefused: self._refused, BuffersReady: self._spoilt,
             Opened: self._numbered, Disconnected: self._session_lost,
         }  # fmt: skip
 
-    def came(self, event: Came, now: int) -> None:
+    def came(self, event: MessageReceived, now: int) -> None:
         """A host's word about contents."""
-        self._tell(Came(end_of(event.peer), event.message), now)
+        self._tell(MessageReceived(end_of(event.peer), event.message), now)
 
     def host_lost(self, event: Disconnected, now: int) -> None:
         self._tell(Disconnected(end_of(event.peer), event.reason, event.anew), now)
@@ -89,7 +89,7 @@ class ContentTransfers:
 
     # --- what follows -----------------------------------------------------------------------------------------
 
-    def _send(self, wanted: PutWanted, now: int) -> None:
+    def _send(self, wanted: PutStarted, now: int) -> None:
         self._begin()
         layout = wanted.layout
         pieces = tuple(
@@ -103,7 +103,7 @@ class ContentTransfers:
         self._out.append(opening)
         self._tell(opening, now)
 
-    def _receive(self, coming: GetComing, now: int) -> None:
+    def _receive(self, coming: GetStarted, now: int) -> None:
         self._begin()
         layout = coming.layout
         pieces = tuple(

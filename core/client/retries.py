@@ -7,7 +7,7 @@ own code, a refusal, a cancellation or a time-out would only happen again. The u
 future, whichever try makes it. The controller hears of another run with other results each time. So the rules are:
 
 - Until such a run has ended, its arguments are held, even if the user lets go of them. A donated argument is gone. A
-  put with `again=True` can be put again, since its contents are kept until `Unneeded`.
+  put with `again=True` can be put again, since its contents are kept until `PutContentsUnneeded`.
 - A run that has failed waits (`pause`), and then goes in the order in which the user called: behind the runs that make
   what it reads. If an argument is lost or donated, the failure is final, and `RunEnded.lacks` names the argument.
 - Later runs that were under way and read its results have failed with it. Those that have retries of their own are
@@ -30,10 +30,10 @@ from ..protocol import (
     BuffersReady,
     CallRefused,
     ContentsReady,
+    PutContentsUnneeded,
     RunAgain,
     RunEnded,
     Unblocked,
-    Unneeded,
 )
 from .client_limits import MAY_CALL, Submitted
 from .client_state import REMEMBERED, ClientState, RegisteredProgram
@@ -451,7 +451,7 @@ class Retries:
         self._renamed.pop(buffer.sent_name, None)
         del self.buffers[buffer.name]
         if buffer.contents is not None:
-            self._out.append(Unneeded((buffer.name,)))
+            self._out.append(PutContentsUnneeded((buffer.name,)))
 
     # --- small things -----------------------------------------------------------------------------------------
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..memory import Buffer, Buffers, Footprint, Ledger, NeverFits, Short, Spill
+from ..memory import Buffer, Buffers, Footprint, LacksMemory, Ledger, NeverFits, Spill
 from ..model import EMPTY, Atoms
-from ..protocol import Blame, RestoreStep, SpillStep, Tell
+from ..protocol import Blame, LogLine, RestoreStep, SpillStep
 from .buffer_refs import BufferRefs
 from .in_flight import InFlightTable
 from .outbox import TurnOutbox
@@ -283,7 +283,7 @@ class Admission:
 
     # --- making room ----------------------------------------------------------------------------------------------
 
-    def _make_room(self, number: int, waiter: Waiter, short: Short, now: int) -> None:
+    def _make_room(self, number: int, waiter: Waiter, short: LacksMemory, now: int) -> None:
         self._bound_wait(number, waiter, now)
         if short.enough:
             return
@@ -361,9 +361,9 @@ class Admission:
         short = self._ledger.admit(
             waiter.run.id if waiter.run is not None else -number, footprint, arrivals, there
         )
-        assert isinstance(short, Short)  # it has just been tried
+        assert isinstance(short, LacksMemory)  # it has just been tried
         text = self._spill.holders_text(short.missing, self._state.client_text)
-        self._outbox.effect(Tell(f"memory is short: {text}", passing=True))
+        self._outbox.effect(LogLine(f"memory is short: {text}", passing=True))
         helpless = not short.running and not self._spill.busy(short.missing)
         if helpless and not self._spill.victims(short.missing, self._keep(waiter)):
             newest = max(n for n, w in self.line.items() if not w.atoms.isdisjoint(waiter.atoms))

@@ -16,10 +16,10 @@ from ..memory import Buffers
 from ..model import MAX_LITERALS, Impossible, ProgramError, validate
 from ..protocol import (
     Blame,
-    Bye,
     Cancel,
+    CloseSession,
+    ConnectionClosed,
     Get,
-    Goodbye,
     Open,
     Opened,
     Put,
@@ -82,7 +82,7 @@ class Clients:
             Release: self._release,
             ReleaseSlice: self._release_slice,
             Cancel: self._cancel,
-            Bye: self._bye,
+            CloseSession: self._bye,
         }
 
     def opened(self, peer: int, opening: Open, now: int) -> str | None:
@@ -169,8 +169,8 @@ class Clients:
             return f"it cancelled run {call.run}, which it never submitted"
         return None  # it has ended meanwhile
 
-    def _bye(self, session: ClientRecord, call: Bye, now: int) -> str | None:
-        self._outbox.note(session.peer, Goodbye("as asked"))
+    def _bye(self, session: ClientRecord, call: CloseSession, now: int) -> str | None:
+        self._outbox.note(session.peer, ConnectionClosed("as asked"))
         self.gone(session, Blame("client-lost", "its client said goodbye"), now)
         return None
 

@@ -3,7 +3,7 @@
 A step is over when all its hosts have said so. It is settled when all that it reads is settled too: only then is its
 blame, or its success, final, and only then are its results ready. A run is over when all its steps are settled.
 
-In: `Done`, `Enqueued` and `Counted` from hosts; `end` from `failures`, which gives steps up. Out: steps that waited
+In: `Done`, `Enqueued` and `PieceCounts` from hosts; `end` from `failures`, which gives steps up. Out: steps that waited
 for it enter (`dispatch`), memory is free (`ledger`, `refs`), clients hear which results are ready, runs end (`runs`).
 The functions that matter: `done`, `end`, `_settle`, `explained`.
 """
@@ -16,7 +16,7 @@ import msgspec
 
 from ..memory import Ledger
 from ..model import Gang, Move, spans
-from ..protocol import OF_ANOTHER, Blame, ContentsReady, Counted, Done, Enqueued, ExpectStep, better
+from ..protocol import OF_ANOTHER, Blame, ContentsReady, Done, Enqueued, ExpectStep, PieceCounts, better
 from .admission import Admission
 from .buffer_refs import BufferRefs
 from .dispatch import OVER, SETTLED, Dispatch
@@ -64,7 +64,7 @@ class Completion:
         if not entry.unacked:
             self._dispatch.open(entry.run, entry.step, now)
 
-    def counted(self, island: IslandState, report: Counted, now: int) -> None:
+    def counted(self, island: IslandState, report: PieceCounts, now: int) -> None:
         """Sparse exchange: once every source has said what it sends, each target is told what to expect."""
         entry = self._state.in_flight.get(report.transfer)
         if entry is None or entry.run is None or not entry.uncounted:

@@ -12,17 +12,17 @@ from ..protocol import (
     Blame,
     ContentsReady,
     Get,
+    GetAccepted,
+    LogLine,
     PoisonStep,
     Put,
+    PutAccepted,
     RecvStep,
     Refused,
-    Sending,
     SendStep,
-    Taking,
-    Tell,
     Waiting,
 )
-from ..slices import Resources, Waits
+from ..slices import MustWait, Resources
 from .admission import Admission, Waiter
 from .buffer_refs import BufferRefs
 from .in_flight import InFlightTable
@@ -88,9 +88,11 @@ class Contents:
         except (Impossible, ProgramError) as impossible:
             self._refuse(named, Blame("refused", str(impossible)))
             return
-        if isinstance(found, Waits):
+        if isinstance(found, MustWait):
             self._waiting.setdefault((session.number, call.slice.name), []).append((named, call))
-            self._outbox.effect(Tell(f"a put of client {session.name!r} waits: {found.reason}", passing=True))
+            self._outbox.effect(
+                LogLine(f"a put of client {session.name!r} waits: {found.reason}", passing=True)
+            )
             self._tell(named, call, found.reason)
             if not self._watch.waits_for(("put", named)):
                 self._bound_wait(named, call, now)
@@ -109,7 +111,7 @@ class Contents:
                 return
             self._waiting[session, where].remove((named, call))
             found = self._resources.bind(session, call.slice)
-            reason = found.reason if isinstance(found, Waits) else ""
+            reason = found.reason if isinstance(found, MustWait) else ""
             self._refuse(named, Blame("timeout", f"slice {where!r} {reason}, for {bound // S} s"))
 
         self._watch.begin_for(("put", named), now, bound, over)
@@ -206,7 +208,7 @@ class Contents:
         self._in_flight.add(entry, now)
         self._refs.hold_for_transfer(ident)  # a put that its client gives up ends all the same
         self._refs.entered(ident, seq)
-        self._outbox.note(session.peer, Taking(named.name, seq, layout))
+        self._outbox.note(session.peer, PutAccepted(named.name, seq, layout))
 
     def _cost(self, buffer: int) -> int:
         return self._buffers[buffer].nbytes * self._state.config.bounds.byte
@@ -262,7 +264,7 @@ class Contents:
         if self._tracing is not None:
             self._tracing.with_client(entry, session, layout)
         self._in_flight.add(entry, now)
-        self._outbox.note(session.peer, Sending(call.request, seq, layout, record.rows))
+        self._outbox.note(session.peer, GetAccepted(call.request, seq, layout, record.rows))
 
     def copied(self, buffer: int, now: int) -> None:
         named = self._refs.named(buffer)

@@ -21,34 +21,34 @@ from ..memory import Buffers, HostMemory, Ledger, Spill
 from ..model import Atoms, Cluster, Illegal, Spans, spans
 from ..protocol import (
     Arrived,
-    Beat,
     Blame,
     Call,
     Calls,
-    Came,
     Close,
     Command,
     Compiled,
     Connected,
-    Counted,
+    ConnectionClosed,
     Disconnected,
     Dismiss,
     Done,
     Enqueued,
     Event,
-    Goodbye,
+    Heartbeat,
+    HostAccepted,
+    HostFault,
     HostRefused,
-    HostTaken,
     Join,
     Leave,
     Lost,
     Malformed,
+    MessageReceived,
     Open,
+    PieceCounts,
     PolicyReplaced,
     Reports,
     Seated,
     Send,
-    Trouble,
     Wakeup,
     WorldFailed,
     WorldUp,
@@ -108,7 +108,7 @@ class Controller:
         self._make(trace, shape)
         self._begun = False
         self._events: dict[type, Callable[[Any, int], None]] = {
-            Came: self._came,
+            MessageReceived: self._came,
             Connected: lambda event, now: None,
             Disconnected: self._disconnected,
             Malformed: lambda event, now: self._violation(
@@ -116,7 +116,7 @@ class Controller:
             ),
             Wakeup: lambda event, now: self.watch.wakeup(now),
             HostRefused: self._host_refused,
-            HostTaken: self._host_taken,
+            HostAccepted: self._host_taken,
             WorldUp: lambda event, now: self.membership.world_up(event.island, event.epoch, now),
             WorldFailed: lambda event, now: self.membership.world_failed(
                 event.island, event.epoch, str(event.blame), now
@@ -136,11 +136,11 @@ class Controller:
         self._reports: dict[type, Callable[[IslandState, Any, int], None]] = {
             Done: self.completion.done,
             Enqueued: self.completion.enqueued,
-            Counted: self.completion.counted,
+            PieceCounts: self.completion.counted,
             Compiled: lambda island, report, now: self.compilation.reported(report),
             Arrived: lambda island, report, now: self.in_flight.arrived(report),
-            Beat: lambda island, report, now: island.stream.seen(report.hosts, report.number),
-            Trouble: self.failures.trouble,
+            Heartbeat: lambda island, report, now: island.stream.seen(report.hosts, report.number),
+            HostFault: self.failures.trouble,
             Lost: lambda island, report, now: self.membership.path_lost(report.host, now),
         }
 
@@ -299,13 +299,13 @@ class Controller:
         if self.resources.refusals.refused(event.name, event.island, event.reason, now):
             self.runs.renew_reasons()
 
-    def _host_taken(self, event: HostTaken, now: int) -> None:
+    def _host_taken(self, event: HostAccepted, now: int) -> None:
         if self.resources.refusals.taken(event.name):
             self.runs.renew_reasons()
 
     # --- peers ---------------------------------------------------------------------------------------------------
 
-    def _came(self, event: Came, now: int) -> None:
+    def _came(self, event: MessageReceived, now: int) -> None:
         peer, message = event.peer, event.message
         if self.recovery.under_way and not isinstance(message, OF_HOSTS):
             self.recovery.keep(peer, message)
@@ -320,7 +320,7 @@ class Controller:
 
     def _deliver(self, peer: int, message: msgspec.Struct, now: int) -> None:
         """A client's message that was kept while the controller recovered."""
-        self._came(Came(peer, message), now)
+        self._came(MessageReceived(peer, message), now)
 
     def _join(self, peer: int, message: Join, now: int) -> str | None:
         if peer in self.state.by_peer:
@@ -420,7 +420,7 @@ class Controller:
         host = state.host_peers.get(peer)
         if peer in state.by_peer:
             session = state.by_peer[peer]
-            self.outbox.note(peer, Goodbye(reason))
+            self.outbox.note(peer, ConnectionClosed(reason))
             blame = Blame("client-lost", f"client {session.name!r} was closed: {reason}")
             self.clients.gone(session, blame, now)
         elif host is not None:

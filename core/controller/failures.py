@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ..compile import Lowerings
 from ..invariants import Abandoned, EpochFormed
 from ..model import Gang, Spans, spans
-from ..protocol import OF_ANOTHER, Blame, Join, PoisonStep, Tell, Trouble
+from ..protocol import OF_ANOTHER, Blame, HostFault, Join, LogLine, PoisonStep
 from ..slices import Resources
 from .admission import Admission
 from .buffer_refs import BufferRefs
@@ -170,7 +170,7 @@ class Failures:
                 and spans.count(entry.hosts) > 1
             ):
                 self._cut_flight(island, entry, spans.EMPTY, blame, now)
-        self._outbox.effect(Tell(f"{blame.cause}; the island forms anew"))
+        self._outbox.effect(LogLine(f"{blame.cause}; the island forms anew"))
         self.membership.broken(island, now)
 
     def give_up_flights(self, island: IslandState, now: int) -> None:
@@ -187,9 +187,9 @@ class Failures:
                 self._completion.end(entry, now)
         self.membership.move_on(island, now)
 
-    def trouble(self, island: IslandState, report: Trouble, now: int) -> None:
+    def trouble(self, island: IslandState, report: HostFault, now: int) -> None:
         """A launch failed on one host while its peers wait in it; or a device is lost; or a host is confused."""
-        self._outbox.effect(Tell(f"trouble on host {report.host}: {report.blame}"))
+        self._outbox.effect(LogLine(f"trouble on host {report.host}: {report.blame}"))
         if report.device >= 0:
             self._device_lost(island, report.host, report.device, report.blame, now)
             return

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..model import Spans, spans
-from ..protocol import Arrived, AskStep, Blame, Stalled, Tell, Waiting
+from ..protocol import Arrived, AskStep, Blame, LogLine, Stalled, Waiting
 from .outbox import TurnOutbox
 from .records import InFlight
 from .stalls import Stalls
@@ -141,7 +141,7 @@ class InFlightTable:
         hosts = spans.text(entry.missing)
         entry.late = reason
         text = f"stall on island {island!r}: program {program!r}, node {node!r}: {reason}: hosts {hosts}"
-        self._outbox.effect(Tell(text, passing=True))
+        self._outbox.effect(LogLine(text, passing=True))
         peer, what = self._whose(entry)
         age = self._state.now - entry.since
         self._outbox.note(peer, Stalled(what, program, node, island, entry.missing, reason, age))

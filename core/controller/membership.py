@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from ..fanout import Stream, TreeShape
 from ..model import spans
-from ..protocol import Close, Dismiss, DropWorlds, FormWorld, Join, Send, Tell
+from ..protocol import Close, Dismiss, DropWorlds, FormWorld, Join, LogLine, Send
 from ..slices import Resources
 from .failures import Failures
 from .in_flight import InFlightTable
@@ -151,7 +151,7 @@ class Membership:
         if not spans.contains(island.members, host):
             self._dismiss(island, host, reason)
             return
-        self._outbox.effect(Tell(f"host {host} of island {island.island.name!r} is lost: {reason}"))
+        self._outbox.effect(LogLine(f"host {host} of island {island.island.name!r} is lost: {reason}"))
         self._dismiss(island, host, reason)
         island.members = spans.minus(island.members, spans.one(host))
         self._forget(island, host)
@@ -251,7 +251,9 @@ class Membership:
 
     def _tell_unseated(self, island: IslandState) -> None:
         who = spans.text(island.stream.missing)
-        self._outbox.effect(Tell(f"island {island.island.name!r} waits for hosts {who} to take their seats"))
+        self._outbox.effect(
+            LogLine(f"island {island.island.name!r} waits for hosts {who} to take their seats")
+        )
 
     def _lose_unseated(self, island: IslandState, now: int) -> None:
         for host in spans.items(island.stream.missing):
@@ -330,7 +332,7 @@ class Membership:
         self._outbox.effect(FormWorld(island.island.index, island.epoch, island.members))
         self._watch.begin(
             ("world", island.island.index), now, 0,
-            lambda at: self._outbox.effect(Tell(f"island {island.island.name!r}: its world is slow to form")),
+            lambda at: self._outbox.effect(LogLine(f"island {island.island.name!r}: its world is slow to form")),
             lambda at: self.world_failed(island.island.index, island.epoch, "it took too long", at),
         )  # fmt: skip
 
@@ -349,10 +351,10 @@ class Membership:
             return
         tell = self._outbox.effect
         if island.phase == "reforming":
-            tell(Tell(f"island {island.island.name!r}: epoch {epoch} did not form: {reason}"))
+            tell(LogLine(f"island {island.island.name!r}: epoch {epoch} did not form: {reason}"))
             self._reform(island, now)
             return
-        tell(Tell(f"island {island.island.name!r}: the world of epoch {epoch} has failed: {reason}"))
+        tell(LogLine(f"island {island.island.name!r}: the world of epoch {epoch} has failed: {reason}"))
         island.stale_world = True
         if island.phase == "running":
             self._change(island, now)
@@ -364,7 +366,7 @@ class Membership:
             self._resources.host_joined(host)
         island.fresh = spans.EMPTY
         self._outbox.effect(
-            Tell(
+            LogLine(
                 f"island {island.island.name!r} runs: epoch {island.epoch}, hosts {spans.text(island.members)}"
             )
         )

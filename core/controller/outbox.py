@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..model import Plan, Spans, spans
-from ..protocol import Command, Note, Notes, Ordered, RunHeader, Send, Step
+from ..protocol import ClientMessages, Command, Note, Ordered, RunHeader, Send, Step
 from .state import IslandState, State
 
 
@@ -93,7 +93,7 @@ class TurnOutbox:
         if self._notes:
             notes, self._notes = self._notes, {}
             for peer, said in notes.items():
-                effects.append(Send((peer,), said[0] if len(said) == 1 else Notes(tuple(said))))
+                effects.append(Send((peer,), said[0] if len(said) == 1 else ClientMessages(tuple(said))))
         if self._closes:
             closes, self._closes = self._closes, []
             effects += closes

@@ -18,7 +18,7 @@ import msgspec
 
 from ..memory import Buffers, Ledger, Spill
 from ..model import Atoms, Layout, Spans, is_layout, shard_bytes, spans
-from ..protocol import Blame, ContentsReady, Ended, Held, Join, Open, Tell
+from ..protocol import Blame, ContentsReady, Ended, Held, Join, LogLine, Open
 from .buffer_refs import BufferRefs
 from .outbox import TurnOutbox
 from .records import BufferName, ClientRecord
@@ -119,7 +119,7 @@ class Recovery:
                 claim.counted = claim.spilled or self._fits(claim)
             else:
                 self._free(claim)
-        self._outbox.effect(Tell(f"recovered: {len(self._claims)} buffers found on hosts"))
+        self._outbox.effect(LogLine(f"recovered: {len(self._claims)} buffers found on hosts"))
         early, self._early = self._early, []
         for peer, message in early:
             self.deliver(peer, message, now)

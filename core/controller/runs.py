@@ -21,7 +21,7 @@ from ..invariants import RunEndSeen, RunSubmitted
 from ..memory import Buffers, Ledger
 from ..model import MAX_LITERALS, Impossible, Layout, Place, Plan, ProgramError, spans, validate_literals
 from ..protocol import Blame, Ended, ForgetStep, RunHeader, Submit
-from ..slices import Resources, Waits
+from ..slices import MustWait, Resources
 from .admission import Admission
 from .buffer_refs import BufferRefs
 from .compilation import Compilation
@@ -206,7 +206,7 @@ class Runs:
         program, places = run.program, list[Place]()
         for spec in program.ir.slices:
             found = self._resources.bind(run.session.number, spec)
-            if isinstance(found, Waits):
+            if isinstance(found, MustWait):
                 self._for_slice.setdefault((run.session.number, spec.name), {})[run.id] = run
                 self._wait(run, f"slice {spec.name!r} {found.reason}")
                 return False

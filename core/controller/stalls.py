@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..model import Spans, spans
-from ..protocol import Stalled, Tell, Waiting
+from ..protocol import LogLine, Stalled, Waiting
 from .compilation import Compilation
 from .outbox import TurnOutbox
 from .records import InFlight, RunRecord
@@ -104,7 +104,7 @@ class Stalls:
         name, client, age = run.program.ir.name, run.session, self._state.now - run.since
         where = f": hosts {spans.text(missing)}" if missing else ""
         self._outbox.effect(
-            Tell(f"stall: program {name!r} of client {client.name!r}: {reason}{where}", passing=True)
+            LogLine(f"stall: program {name!r} of client {client.name!r}: {reason}{where}", passing=True)
         )
         run.told = reason
         self._outbox.note(client.peer, Stalled(run.call.run, name, "", "", missing, reason, age))

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..model import Spans, spans
-from ..protocol import Arrived, Blame, Compiled, Counted, Done, Enqueued
+from ..protocol import Arrived, Blame, Compiled, Done, Enqueued, PieceCounts
 
-Combined = Done | Enqueued | Compiled | Counted | Arrived
+Combined = Done | Enqueued | Compiled | PieceCounts | Arrived
 Cause = tuple[str, str, str, str]
 
 
@@ -96,7 +96,7 @@ class Reduction:
         if type(report) is Done:
             if report.sizes:
                 group.sizes = _largest(group.sizes, report.sizes)
-        elif type(report) is Counted:
+        elif type(report) is PieceCounts:
             for receiver, pieces in report.pieces:
                 group.pieces[receiver] = group.pieces.get(receiver, 0) + pieces
 
@@ -129,5 +129,7 @@ REPORTS: dict[type, Callable[[Any, Spans, EqualReports], Combined]] = {
     Enqueued: lambda like, hosts, group: Enqueued(like.seq, hosts),
     Arrived: lambda like, hosts, group: Arrived(like.seq, hosts),
     Compiled: lambda like, hosts, group: Compiled(like.plan, like.code, hosts, group.blame),
-    Counted: lambda like, hosts, group: Counted(like.transfer, hosts, tuple(sorted(group.pieces.items()))),
+    PieceCounts: lambda like, hosts, group: PieceCounts(
+        like.transfer, hosts, tuple(sorted(group.pieces.items()))
+    ),
 }

@@ -1,16 +1,16 @@
 """The relay of one host: it passes orders down the tree unchanged, and combines reports on their way up.
 
-Down: `Inlet` accepts an `Ordered` or says why it refuses it. An accepted message goes, as the same object, to each
-child that has one of its hosts below it, and to the executor of this host. Refused messages are dropped.
+Down: `StreamReceiver` accepts an `Ordered` or says why it refuses it. An accepted message goes, as the same object, to
+each child that has one of its hosts below it, and to the executor of this host. Refused messages are dropped.
 
 Up: a report about a step waits until all hosts below that take part in the step have reported, then goes up as one
 report with merged spans. The relay knows who takes part from the orders that it passed down. A report about a step
 that it has not seen (one that is repeated after a new seat) goes up in the turn in which it came. All reports of a
 turn go up as one message (`flush`).
 
-Some reports do not wait for all hosts, because some hosts may never report. `Trouble` and `Lost` go up at once, `Beat`
-on its period. `Arrived` (the watchdog wants to know which hosts are missing) and `Compiled` (some hosts may compile for
-long) go up after `patience`, as far as they have come.
+Some reports do not wait for all hosts, because some hosts may never report. `HostFault` and `Lost` go up at once,
+`Heartbeat` on its period. `Arrived` (the watchdog wants to know which hosts are missing) and `Compiled` (some hosts may
+compile for long) go up after `patience`, as far as they have come.
 
 A new seat drops all reports that are being combined; executors then repeat those that are not settled. These may come
 before this host has its own new seat, so reports of a later tree wait for the seat. Memory is bounded: the note of a
@@ -34,18 +34,19 @@ from msgspec.structs import replace
 from ..model import Illegal, Spans, spans
 from ..protocol import (
     Arrived,
-    Beat,
     Close,
     Command,
     Compiled,
     CompileStep,
-    Counted,
     Done,
     Enqueued,
     ForgetStep,
     GangStep,
+    Heartbeat,
+    LogLine,
     Lost,
     Ordered,
+    PieceCounts,
     RecvStep,
     Report,
     Reports,
@@ -54,7 +55,6 @@ from ..protocol import (
     Send,
     SendStep,
     SpillStep,
-    Tell,
 )
 from .reduce import Combined, Participants, Reduction
 
@@ -63,10 +63,10 @@ ROUTES = 512  # sets of hosts whose routes and participants are remembered
 SWEEP = 256  # notes to collect before settled ones are searched and dropped
 
 BY_SEQ = frozenset((Done, Enqueued, Arrived))
-COMBINED = BY_SEQ | {Compiled, Counted}
+COMBINED = BY_SEQ | {Compiled, PieceCounts}
 
 
-class Inlet:
+class StreamReceiver:
     """A host's end: accepts the messages that come by the current path in order, and says why it refuses others."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Inlet:
         return ""
 
 
-class StepNote(msgspec.Struct, eq=False):
+class PendingReports(msgspec.Struct, eq=False):
     """The hosts that take part in a step, and the reports about it so far."""
 
     hosts: Spans
@@ -123,7 +123,7 @@ class StepNote(msgspec.Struct, eq=False):
 class Relay:
     def __init__(self, host: int, period: int, patience: int) -> None:
         self.host, self.period, self.patience = host, period, patience
-        self.inlet = Inlet()
+        self.inlet = StreamReceiver()
         self._beat_at: int | None = None
         self._early: dict[int, list[Reports]] = {}
         self.up: list[Report] = []  # what this turn reports
@@ -138,11 +138,11 @@ class Relay:
         self._children: dict[int, Spans] = {}
         self._sources: dict[int, Spans] = {}  # the children and this host itself
         self._written: dict[tuple[int, ...], int] = {}  # children -> the last number passed on to just these
-        self._beats: dict[int, Beat] = {}  # child -> its latest beat
+        self._beats: dict[int, Heartbeat] = {}  # child -> its latest beat
         self._settled = -1
-        self._steps: dict[int, StepNote] = {}  # by seq
+        self._steps: dict[int, PendingReports] = {}  # by seq
         self._sends: dict[int, int] = {}  # transfer -> seq
-        self._compiles: dict[tuple[int, int], StepNote] = {}  # by plan and code
+        self._compiles: dict[tuple[int, int], PendingReports] = {}  # by plan and code
         self._sweep_at = SWEEP
         # reports of this turn about steps that this relay does not know
         self.unknown: dict[tuple[type[Combined], int | tuple[int, int]], tuple[Reduction, Combined]] = {}
@@ -174,9 +174,9 @@ class Relay:
             for message in waiting:
                 self.reports(peer, message, now, out)
 
-    def _refused(self, peer: int, reason: str) -> Tell:
+    def _refused(self, peer: int, reason: str) -> LogLine:
         """Return a line for the log. No peer is at fault: the message was under way when the tree changed."""
-        return Tell(f"host {self.host}: refused from peer {peer}: {reason}")
+        return LogLine(f"host {self.host}: refused from peer {peer}: {reason}")
 
     # --- down -----------------------------------------------------------------------------------------------
 
@@ -225,15 +225,15 @@ class Relay:
             self._sweep_at = 2 * len(steps) + SWEEP
 
     def _note_step(self, step: GangStep | RecvStep | SpillStep | RestoreStep, seen_by: Spans) -> None:
-        self._steps[step.seq] = StepNote(step.hosts, seen_by)
+        self._steps[step.seq] = PendingReports(step.hosts, seen_by)
 
     def _note_send(self, step: SendStep, seen_by: Spans) -> None:
-        self._steps[step.seq] = StepNote(step.hosts, seen_by, step.transfer)
+        self._steps[step.seq] = PendingReports(step.hosts, seen_by, step.transfer)
         self._sends[step.transfer] = step.seq
 
     def _note_compile(self, step: CompileStep, seen_by: Spans) -> None:
         for code, hosts in zip(step.codes, step.hosts or repeat(seen_by), strict=False):
-            self._compiles[step.plan, code] = StepNote(hosts, seen_by)
+            self._compiles[step.plan, code] = PendingReports(hosts, seen_by)
 
     def _note_forget(self, step: ForgetStep, seen_by: Spans) -> None:
         if step.plans:
@@ -269,7 +269,7 @@ class Relay:
             return
         for report in message.reports:
             combined = type(report) in COMBINED
-            one = not combined and type(report) is not Beat
+            one = not combined and type(report) is not Heartbeat
             hosts = spans.one(report.host) if one else report.hosts  # type: ignore[union-attr]
             if hosts != below and (not hosts or spans.minus(hosts, below)):
                 out.append(
@@ -333,15 +333,15 @@ class Relay:
         if others:
             self._add_unknown(replace(report, hosts=others))
 
-    def _find(self, report: Combined) -> StepNote | None:
+    def _find(self, report: Combined) -> PendingReports | None:
         """Return the note of the step that this report is about."""
         if isinstance(report, Compiled):
             return self._compiles.get((report.plan, report.code))
-        if isinstance(report, Counted):
+        if isinstance(report, PieceCounts):
             return self._steps.get(self._sends.get(report.transfer, -1))
         return self._steps.get(report.seq)
 
-    def _complete(self, report: Combined, note: StepNote) -> None:
+    def _complete(self, report: Combined, note: PendingReports) -> None:
         """All hosts have reported: forget what was expected of them. The watchdog may ask again."""
         if isinstance(report, Done):
             arrived = note.reductions.get(Arrived)
@@ -358,7 +358,7 @@ class Relay:
         if isinstance(report, Compiled):
             key: int | tuple[int, int] = (report.plan, report.code)
         else:
-            key = report.transfer if isinstance(report, Counted) else report.seq
+            key = report.transfer if isinstance(report, PieceCounts) else report.seq
         reduction, _ = self.unknown.setdefault((type(report), key), (Reduction(), report))
         reduction.put(report, report.hosts)
 
@@ -388,7 +388,7 @@ class Relay:
             self._beat_at = now + self.period
             self.up.append(self._beat())
 
-    def _beat(self) -> Beat:
+    def _beat(self) -> Heartbeat:
         """Return the beat of this host and all below it that have sent one.
 
         A child that has seen everything passed on to it counts as having seen all that this host has seen: the other
@@ -402,7 +402,7 @@ class Relay:
                 hosts.append(beat.hosts)
                 if beat.number < written.get(child, -1):
                     number = min(number, beat.number)
-        return Beat(spans.union(*hosts), number)
+        return Heartbeat(spans.union(*hosts), number)
 
     def _last_written(self) -> dict[int, int]:
         """Return the last number that was passed on to each child. Numbers count up, so the largest is the last."""

@@ -91,7 +91,7 @@ class Stream:
         return () if self._seated is not None else self._frontier.roots(hosts)
 
     def seen(self, hosts: Spans, number: int) -> None:
-        """Take a Beat of this epoch and tree, and trim the log.
+        """Take a Heartbeat of this epoch and tree, and trim the log.
 
         A number that was never given out counts as the last one given out. A host that sends a wrong number harms only
         itself.

@@ -1,7 +1,7 @@
 """The executor of one host: `handle(event, now) -> [command, ...]`, from its island's ordered stream to its devices.
 
 In: `Ordered` messages and `Seat`s that the host's relay has taken, and what devices, compiler and transfer machine
-say. Out: commands to these three, and `Up(report)` for the controller.
+say. Out: commands to these three, and `ToController(report)` for the controller.
 
 Confluent: which commands there are, their causes, and their order on each channel (launch queue; a transfer) depend
 on which events came and on their order on each connection (stream; devices; transfers; compiler). They depend
@@ -38,6 +38,7 @@ from ..protocol import (
     ForgetStep,
     FreeStep,
     GangStep,
+    HostFault,
     Join,
     LaunchFailed,
     MakeBuffer,
@@ -55,8 +56,7 @@ from ..protocol import (
     SendStep,
     Sent,
     SpillStep,
-    Trouble,
-    Up,
+    ToController,
 )
 from . import standing
 from .causes import PendingCauses
@@ -124,7 +124,7 @@ class Executor:
 
     @property
     def members(self) -> Spans:
-        """The hosts that its reports are about. What is said of one host (Seated, Trouble) is said of `host`."""
+        """The hosts that its reports are about. What is said of one host (Seated, HostFault) is said of `host`."""
         return self._state.members
 
     def describe(self) -> Join:
@@ -389,8 +389,8 @@ class Executor:
 
     def _device_lost(self, event: DeviceLost) -> None:
         blame = own_blame(self._state, event.blame) or event.blame
-        trouble = Trouble(self._state.host, -1, blame, event.device)
-        self._state.out.append(Up(trouble, (("lost", event.device),)))
+        trouble = HostFault(self._state.host, -1, blame, event.device)
+        self._state.out.append(ToController(trouble, (("lost", event.device),)))
 
     # --- seats --------------------------------------------------------------------------------------------
 
@@ -433,7 +433,9 @@ class Executor:
                 repeat(state, report)
         self._codes.again()
         if state.forming is None:
-            state.out.append(Up(Seated(state.host, state.epoch, state.tree, state.last), state.order))
+            state.out.append(
+                ToController(Seated(state.host, state.epoch, state.tree, state.last), state.order)
+            )
 
     def _reform(self, seat: Seat, causes: Causes) -> None:
         if self._state.forming is seat:  # else a newer epoch has begun

@@ -24,7 +24,6 @@ from ..fanout import Relay
 from ..model import Hosts, Illegal
 from ..protocol import (
     CONTROLLER,
-    Came,
     Chunk,
     Close,
     CodeReady,
@@ -45,6 +44,8 @@ from ..protocol import (
     LaunchFailed,
     Leave,
     LeaveRequested,
+    LogLine,
+    MessageReceived,
     Offer,
     OpenRecv,
     OpenSend,
@@ -59,8 +60,7 @@ from ..protocol import (
     Sent,
     Spoilt,
     Stop,
-    Tell,
-    Up,
+    ToController,
     Wakeup,
     end_of,
     peer_of,
@@ -103,7 +103,7 @@ class Host:
             OpenSend: self._half, OpenRecv: self._half, ExpectRecv: self._half, DropTransfer: self._half,
             Received: self._ended, Sent: self._ended,
         }  # fmt: skip
-        self._inside = frozenset((Up, *self._routes))
+        self._inside = frozenset((ToController, *self._routes))
 
     # --- the machine ------------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class Host:
             said = self._said = self.executor.handle(event, now)
         else:
             said = self._said = []
-            if type(event) is Came:
+            if type(event) is MessageReceived:
                 take = self._messages.get(type(event.message))
                 if take is None:
                     said.append(Close(event.peer, f"a host takes no {type(event.message).__name__}"))
@@ -141,7 +141,7 @@ class Host:
         routes, relay = self._routes, self.relay
         for effect in said:  # which grows meanwhile
             kind = type(effect)
-            if type(effect) is Up:
+            if type(effect) is ToController:
                 report = effect.report
                 if type(report) is Seated:
                     out.append(Send((CONTROLLER,), report, effect.causes))
@@ -154,7 +154,7 @@ class Host:
         return out
 
     def _check(self, kind: type) -> None:
-        if kind is not Came and kind not in FOR_EXECUTOR and kind not in self._events:
+        if kind is not MessageReceived and kind not in FOR_EXECUTOR and kind not in self._events:
             raise Illegal(f"a host is not told of {kind.__name__}")
 
     def next_wakeup(self) -> int | None:
@@ -233,7 +233,7 @@ class Host:
         old = self.relay.inlet.seat
         if old is not None and (seat.epoch, seat.tree) <= (old.epoch, old.tree):
             self._said.append(
-                Tell(f"host {self.host}: a seat of epoch {seat.epoch}, tree {seat.tree} came late")
+                LogLine(f"host {self.host}: a seat of epoch {seat.epoch}, tree {seat.tree} came late")
             )
             return
         self.relay.seated(seat, now, self._said)
@@ -245,7 +245,7 @@ class Host:
             self._said.append(Stop(message.reason))
 
     def _data(self, peer: int, message: Any, now: int) -> None:
-        self._to_transfer(Came(end_of(peer), message), now)
+        self._to_transfer(MessageReceived(end_of(peer), message), now)
 
     # --- what the parts say to each other ----------------------------------------------------------------
 

@@ -7,7 +7,7 @@ Neighbours: `executor` brings both; `self_reports` says it again after a new sea
 from __future__ import annotations
 
 from ..model import Illegal
-from ..protocol import Cause, CodeReady, CompileCode, Compiled, CompileStep, Up
+from ..protocol import Cause, CodeReady, CompileCode, Compiled, CompileStep, ToController
 from .host_state import HostState
 from .plans import HostPlan
 from .self_reports import own_blame, repeat
@@ -41,7 +41,7 @@ class HostCodes:
             return
         blame = own_blame(state, event.blame, plan.plan.program if plan is not None else "")
         report = state.codes[key] = Compiled(event.plan, event.code, state.members, blame)
-        state.out.append(Up(report, (code_cause(event.plan, event.code),)))
+        state.out.append(ToController(report, (code_cause(event.plan, event.code),)))
         if plan is None:
             del state.codes[key]  # the plan was forgotten meanwhile
 

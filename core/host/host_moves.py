@@ -14,7 +14,6 @@ from ..protocol import (
     Blame,
     Cause,
     Copied,
-    Counted,
     CountRows,
     Done,
     DropTransfer,
@@ -23,6 +22,7 @@ from ..protocol import (
     MakeBuffer,
     OpenRecv,
     OpenSend,
+    PieceCounts,
     PoisonStep,
     Received,
     RecvStep,
@@ -33,7 +33,7 @@ from ..protocol import (
     Sent,
     SpillBuffer,
     SpillStep,
-    Up,
+    ToController,
 )
 from ..transfer import Piece, from_client, hosts_of, to_client
 from .causes import PendingCauses
@@ -138,9 +138,9 @@ class Moves:
         numbers: dict[int, int] = {}
         for receiver, _, _ in event.pieces:
             numbers[receiver] = numbers.get(receiver, 0) + 1
-        report = Counted(event.transfer, state.members, tuple(sorted(numbers.items())))
+        report = PieceCounts(event.transfer, state.members, tuple(sorted(numbers.items())))
         half.said = (report,)
-        state.out.append(Up(report, causes))
+        state.out.append(ToController(report, causes))
         self._open(half, None, causes)
 
     def sent(self, event: Sent) -> None:
@@ -332,14 +332,14 @@ class Moves:
     def _done(self, move: HostMove, blame: Blame | None, causes: Causes) -> None:
         report = Done(move.seq, self._state.members, blame)
         move.said = (*move.said, report)
-        self._state.out.append(Up(report, causes))
+        self._state.out.append(ToController(report, causes))
 
     def undoable(self, seq: int, text: str, ident: int = -1) -> None:
         """Nobody may wait for it."""
         state = self._state
         report = Done(seq, state.members, self._buffers.missing(ident, text, seq))
         state.records.append(HostMove("none", seq, seq, None, "over", (report,)))
-        state.out.append(Up(report, state.order))
+        state.out.append(ToController(report, state.order))
 
     def _still(self, waited: Causes) -> Causes:
         return tuple([cause for cause in waited if self._causes.live(cause[1], cause)])

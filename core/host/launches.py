@@ -27,11 +27,11 @@ from ..protocol import (
     Finished,
     FreeBuffer,
     GangStep,
+    HostFault,
     Launch,
     LaunchFailed,
     Prepare,
-    Trouble,
-    Up,
+    ToController,
 )
 from .causes import PendingCauses
 from .host_state import GANG, Causes, HostGang, HostRun, HostState, LocalBuffer
@@ -163,7 +163,7 @@ class LaunchQueue:
         launch: Cause = ("launch", step.seq)
         if step.ack:
             gang.said = (Enqueued(step.seq, state.members),)
-            state.out.append(Up(gang.said[0], (launch,)))
+            state.out.append(ToController(gang.said[0], (launch,)))
         if launch in state.pending:
             self._causes.happen(launch)
 
@@ -179,7 +179,7 @@ class LaunchQueue:
 
     def _answer(self, gang: HostGang, causes: Causes) -> None:
         if gang.state != "over" or gang.said:  # not a tombstone
-            self._state.out.append(Up(Arrived(gang.seq, self._state.members), causes))
+            self._state.out.append(ToController(Arrived(gang.seq, self._state.members), causes))
 
     # --- the devices --------------------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ class LaunchQueue:
         causes = (done,)
         report = Done(seq, state.members, blame, event.sizes)
         gang.said = (report,)
-        state.out.append(Up(report, causes))
+        state.out.append(ToController(report, causes))
         self._end(gang, blame, causes)
         self._causes.happen(done)
 
@@ -224,8 +224,8 @@ class LaunchQueue:
             return
         self.stop(event.seq)
         blame = own_blame(state, event.blame, gang.planned.program, gang.planned.name) or event.blame
-        gang.said = (Trouble(state.host, event.seq, blame),)
-        state.out.append(Up(gang.said[0], (("failed", event.seq),)))
+        gang.said = (HostFault(state.host, event.seq, blame),)
+        state.out.append(ToController(gang.said[0], (("failed", event.seq),)))
 
     def stop(self, seq: int) -> None:
         """Nothing launches until this gang has been abandoned."""

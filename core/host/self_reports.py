@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ..protocol import Blame, Lost, Report, Trouble, Up
+from ..protocol import Blame, HostFault, Lost, Report, ToController
 from .host_state import HostState
 
 
 def fault(state: HostState, text: str, seq: int = -1) -> Blame:
     """The controller said something that makes no sense here. It is told so, and nothing is raised."""
     blame = Blame("protocol", text)
-    state.out.append(Up(Trouble(state.host, seq, blame), state.order))
+    state.out.append(ToController(HostFault(state.host, seq, blame), state.order))
     return blame
 
 
@@ -24,6 +24,6 @@ def own_blame(state: HostState, blame: Blame | None, program: str = "", node: st
 
 def repeat(state: HostState, report: Report) -> None:
     """Say it again, for the hosts for which this executor stands now."""
-    if not isinstance(report, (Trouble, Lost)) and report.hosts != state.members:
+    if not isinstance(report, (HostFault, Lost)) and report.hosts != state.members:
         report = replace(report, hosts=state.members)
-    state.out.append(Up(report, state.order))
+    state.out.append(ToController(report, state.order))

@@ -239,7 +239,7 @@ class PeerLost(Observation, frozen=True):
     sender: int
 
 
-class SpoiltCame(Observation, frozen=True):
+class SpoiltReceived(Observation, frozen=True):
     """The receiver has got a sender's Spoilt, and takes back the credits that it had granted it."""
 
     transfer: int

@@ -10,7 +10,7 @@ from .observations import (
     HostLost,
     Observation,
     PeerLost,
-    SpoiltCame,
+    SpoiltReceived,
     TransferOpened,
     TransferOver,
 )
@@ -21,7 +21,16 @@ Lane = tuple[int, int, int]  # (transfer, sender, receiver)
 
 class TransferChecker(Checker):
     name = "transfers"
-    sees = (TransferOpened, Granted, ChunkSent, ChunkArrived, TransferOver, HostLost, PeerLost, SpoiltCame)
+    sees = (
+        TransferOpened,
+        Granted,
+        ChunkSent,
+        ChunkArrived,
+        TransferOver,
+        HostLost,
+        PeerLost,
+        SpoiltReceived,
+    )
 
     def __init__(self, pool: int = 0) -> None:
         """`pool`: the most bytes that one receiver may have granted at a time; 0: do not check this."""
@@ -55,7 +64,7 @@ class TransferChecker(Checker):
                 promised = self._promised.get(receiver, {})
                 for lane in [lane for lane in promised if lane[1] == sender]:
                     del promised[lane]
-            case SpoiltCame(transfer=transfer, sender=sender, receiver=receiver):
+            case SpoiltReceived(transfer=transfer, sender=sender, receiver=receiver):
                 self._promised.get(receiver, {}).pop((transfer, sender, receiver), None)
             case _:
                 pass

@@ -9,17 +9,17 @@ batching     how long a sender collects messages before it sends them together
 from __future__ import annotations
 
 from . import batching, codec, endpoint, link, packing
-from .batching import Gathering
+from .batching import BatchPacer
 from .codec import Message, Unreadable
 from .endpoint import (
     ConnectionDown,
     ConnectionUp,
     Dial,
-    Elsewhere,
     Endpoint,
-    Hang,
+    HangUp,
     Hello,
-    PacketCame,
+    PacketReceived,
+    PeerMoved,
     Write,
     for_client,
     for_controller,
@@ -28,17 +28,17 @@ from .endpoint import (
 from .link import Frame
 
 __all__ = [
+    "BatchPacer",
     "ConnectionDown",
     "ConnectionUp",
     "Dial",
-    "Elsewhere",
     "Endpoint",
     "Frame",
-    "Gathering",
-    "Hang",
+    "HangUp",
     "Hello",
     "Message",
-    "PacketCame",
+    "PacketReceived",
+    "PeerMoved",
     "Unreadable",
     "Write",
     "batching",

@@ -19,7 +19,7 @@ GATHER = (
 GATHER_MOST = 4_000_000  # nanoseconds; the longest pause
 
 
-class Gathering:
+class BatchPacer:
     """Computes the pauses of one sender towards one receiver. `each` and `most` replace GATHER and GATHER_MOST."""
 
     __slots__ = ("_each", "_most", "_until")

@@ -12,12 +12,12 @@ import msgspec
 from ..protocol import (
     Call,
     Calls,
+    ClientMessages,
     Data,
     Dismiss,
     Join,
     Leave,
     Note,
-    Notes,
     Open,
     Ordered,
     Reports,
@@ -29,7 +29,7 @@ from .link import Frame
 from .packing import PackedOrdered, pack, unpack
 
 _Plain = (
-    Open | Call | Calls | Note | Notes  # client <-> controller
+    Open | Call | Calls | Note | ClientMessages  # client <-> controller
     | Seat | Dismiss | Join | Seated | Leave | Reports  # controller <-> host, host <-> host
     | Data  # host <-> host, client <-> host
 )  # fmt: skip

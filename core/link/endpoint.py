@@ -1,9 +1,10 @@
 """Wraps a machine with its links: a message to a peer arrives once and in order, or the peer is declared gone.
 
-The machine inside (controller, host or client) deals with peers and messages: `Send` and `Close` come from it; `Came`,
-`Connected` and `Disconnected` go to it. The driver outside deals with connections and packets: `ConnectionUp`,
-`ConnectionDown` and `PacketCame` come from it; `Dial`, `Write` and `Hang` go to it. An endpoint has one `Link` for
-each peer, which survives the loss of a connection. All other events and commands pass through unchanged, in order.
+The machine inside (controller, host or client) deals with peers and messages: `Send` and `Close` come from it;
+`MessageReceived`, `Connected` and `Disconnected` go to it. The driver outside deals with connections and packets:
+`ConnectionUp`, `ConnectionDown` and `PacketReceived` come from it; `Dial`, `Write` and `HangUp` go to it. An endpoint
+has one `Link` for each peer, which survives the loss of a connection. All other events and commands pass through
+unchanged, in order.
 
 A packet is a frame of a link, or the `Hello` that both ends write first on every connection. A Hello names the
 sender's link, and the link that the sender believes the peer has. So if one end has started a new link, because it
@@ -25,7 +26,18 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from ..protocol import Came, Close, Command, Connected, Disconnected, Event, Malformed, Send, Wakeup, peers
+from ..protocol import (
+    Close,
+    Command,
+    Connected,
+    Disconnected,
+    Event,
+    Malformed,
+    MessageReceived,
+    Send,
+    Wakeup,
+    peers,
+)
 from .link import Deliver, Frame, Link, LinkCommand, Transmit
 
 
@@ -59,19 +71,19 @@ class ConnectionDown(Event, frozen=True):
     peer: int
 
 
-class Elsewhere(Event, frozen=True):
+class PeerMoved(Event, frozen=True):
     """The driver has learnt that this peer was restarted elsewhere, so the link to its old process has ended."""
 
     peer: int
 
 
-class PacketCame(Event, frozen=True):
+class PacketReceived(Event, frozen=True):
     peer: int
     packet: Packet
 
 
 class Dial(Command, frozen=True):
-    """Keep trying to connect to this peer until ConnectionUp, and again after each ConnectionDown, until Hang."""
+    """Keep trying to connect to this peer until ConnectionUp, and again after each ConnectionDown, until HangUp."""
 
     peer: int
 
@@ -86,7 +98,7 @@ class Write(Command, frozen=True):
     packet: Packet
 
 
-class Hang(Command, frozen=True):
+class HangUp(Command, frozen=True):
     """Close the connection to this peer after all that has been written, and stop dialling it."""
 
     peer: int
@@ -147,7 +159,7 @@ class Endpoint:
         if self._due is not None and now - self._due > self._lease // 8:
             self._excuse_silence(now)
         match event:
-            case PacketCame():
+            case PacketReceived():
                 self._packet(event.peer, event.packet, now)
             case ConnectionUp():
                 self._connection_up(event.peer, now)
@@ -155,7 +167,7 @@ class Endpoint:
                 self._connection_down(event.peer, now)
             case Wakeup():
                 self._wakeup(now)
-            case Elsewhere():
+            case PeerMoved():
                 self._end(event.peer, "it began anew elsewhere", now, anew=True)
             case Malformed():
                 self._end(event.peer, event.reason, now, "malformed")
@@ -200,7 +212,7 @@ class Endpoint:
     def _send(self, number: int, message: msgspec.Struct, now: int) -> None:
         if number == self.me:
             self._out.append(Send((number,), message))
-            self._events.append(Came(number, message))
+            self._events.append(MessageReceived(number, message))
             return
         peer = self._peers.get(number)
         if peer is None:
@@ -274,7 +286,7 @@ class Endpoint:
 
     def _drop(self, number: int, reason: str, breach: str) -> None:
         if self._peers.pop(number, None) is not None:
-            self._out.append(Hang(number, reason, breach))
+            self._out.append(HangUp(number, reason, breach))
 
     # --- links ------------------------------------------------------------------------------------------
 
@@ -293,7 +305,7 @@ class Endpoint:
             if isinstance(command, Transmit):
                 self._out.append(Write(number, command.frame))
             elif isinstance(command, Deliver):
-                self._events.append(Came(number, command.message))
+                self._events.append(MessageReceived(number, command.message))
             else:
                 self._end(number, command.reason, now, "protocol" if command.violation else "")
                 return

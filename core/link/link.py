@@ -44,14 +44,14 @@ class Deliver(Command, frozen=True):
     message: msgspec.Struct
 
 
-class Gone(Command, frozen=True):
+class LinkEnded(Command, frozen=True):
     """The link has ended: close its connection."""
 
     reason: str
     violation: bool = False  # whether the peer broke the rules
 
 
-LinkCommand = Transmit | Deliver | Gone
+LinkCommand = Transmit | Deliver | LinkEnded
 
 # (state, event) -> state. `connected` and `disconnected` come from our own driver, so they are Illegal in any other
 # state. A frame that comes without a connection is dropped: it was in flight when the connection ended.
@@ -184,7 +184,7 @@ class Link:
     def _end(self, reason: str, violation: bool = False) -> list[LinkCommand]:
         self._move("end")
         self._unacked.clear()
-        return [Gone(reason, violation)]
+        return [LinkEnded(reason, violation)]
 
     def _violation(self, frame: Frame) -> str:
         """Return what is impossible about the frame's numbers, or "" if nothing is."""

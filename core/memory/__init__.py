@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from .buffers import Buffer, Buffers
 from .footprint import Footprint, donates, effective
-from .ledger import Ledger, NeverFits, Short
+from .ledger import LacksMemory, Ledger, NeverFits
 from .spill import HostMemory, Spill
 
 __all__ = [
@@ -18,9 +18,9 @@ __all__ = [
     "Buffers",
     "Footprint",
     "HostMemory",
+    "LacksMemory",
     "Ledger",
     "NeverFits",
-    "Short",
     "Spill",
     "donates",
     "effective",

@@ -38,7 +38,7 @@ Touch = tuple[int, int, int, int, int, int, int, int]
 Start = tuple[int, int, int, int]
 
 
-class Life(msgspec.Struct, frozen=True, gc=False):
+class SlotLifetime(msgspec.Struct, frozen=True, gc=False):
     """The steps between which a run owns the memory of a slot."""
 
     slot: int
@@ -274,7 +274,7 @@ def _scratch(plan: Plan, step: int) -> int:
     return gang.temp if isinstance(gang, Gang) else 0
 
 
-def _lives(plan: Plan, donated: frozenset[int], keys: tuple[int, ...]) -> dict[int, Life]:
+def _lives(plan: Plan, donated: frozenset[int], keys: tuple[int, ...]) -> dict[int, SlotLifetime]:
     """Return the life of each slot that the run owns. It owns an argument only if the argument is donated to it."""
     heirs: dict[int, int] = {}  # donated slot -> the slot that takes over its memory
     donated_at: dict[int, int] = {}  # donated slot -> the step that takes it
@@ -282,7 +282,7 @@ def _lives(plan: Plan, donated: frozenset[int], keys: tuple[int, ...]) -> dict[i
         if isinstance(gang, Gang) and donates(plan, step, donated):
             donated_at.update((slot, step) for slot in gang.donated)
             heirs.update((plan.slots[out].takes, out) for out in gang.outputs if plan.slots[out].takes >= 0)
-    lives: dict[int, Life] = {}
+    lives: dict[int, SlotLifetime] = {}
     for number, slot in enumerate(plan.slots):
         if slot.arg >= 0 and number not in donated_at:
             continue
@@ -297,5 +297,5 @@ def _lives(plan: Plan, donated: frozenset[int], keys: tuple[int, ...]) -> dict[i
         if slot.takes >= 0 and heirs.get(slot.takes) == number and keys[slot.takes] == keys[number]:
             passed = min(slot.nbytes, plan.slots[slot.takes].nbytes)
         born = BEFORE if slot.arg >= 0 else slot.maker
-        lives[number] = Life(number, slot.nbytes, keys[number], born, dies, passed, number in heirs)
+        lives[number] = SlotLifetime(number, slot.nbytes, keys[number], born, dies, passed, number in heirs)
     return lives

@@ -30,7 +30,7 @@ from .footprint import BEFORE, NEVER, Footprint, Timeline, Touch
 Amounts = Iterable[tuple[int, int]]  # (place key, bytes on each device)
 
 
-class Short(msgspec.Struct, frozen=True):
+class LacksMemory(msgspec.Struct, frozen=True):
     """The run does not fit now."""
 
     missing: dict[int, int]  # atom -> bytes that must become free first
@@ -107,7 +107,7 @@ class Ledger:
 
     def admit(
         self, run: int, footprint: Footprint | None, arrivals: Amounts = (), args: Amounts = ()
-    ) -> Short | NeverFits | None:
+    ) -> LacksMemory | NeverFits | None:
         """Reserve all the memory that a run may need, and return None; or reserve nothing and say why.
 
         `arrivals` come at once: literals, and arguments that are to be restored. `args` are the run's arguments that
@@ -172,7 +172,7 @@ class Ledger:
 
     def _refuse(
         self, footprint: Footprint | None, more: dict[int, int], missing: dict[int, int], args: dict[int, int]
-    ) -> Short | NeverFits:
+    ) -> LacksMemory | NeverFits:
         own: dict[int, int] = {}
         for atom, bound, extra, _ in footprint.starts if footprint is not None else ():
             own[atom] = bound + extra
@@ -185,7 +185,7 @@ class Ledger:
                     f"which have {size_text(self._levels[atom].capacity)} each"
                 )
         levels = [(self._levels[atom], lack) for atom, lack in missing.items()]
-        return Short(
+        return LacksMemory(
             missing,
             running=any(level.active for level, _ in levels),
             enough=all(lack <= level.committed - level.floor for level, lack in levels),

@@ -6,9 +6,9 @@ counter for each group of hosts with the same history. The memory of a buffer th
 with the run that needs it, so a restore never waits for memory while the run holds some.
 
 If a run cannot be admitted, the controller asks in this order: Will enough memory be free when admitted runs end
-(`Short.enough`)? If not, which buffers can be spilled (`victims`)? If too few, may something that runs or moves free
-memory (`Short.running`, `busy`)? If not, it refuses the newest run that waits, and names the holders of the memory
-(`holders_text`).
+(`LacksMemory.enough`)? If not, which buffers can be spilled (`victims`)? If too few, may something that runs or moves
+free memory (`LacksMemory.running`, `busy`)? If not, it refuses the newest run that waits, and names the holders of the
+memory (`holders_text`).
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ class Abandon(Command, frozen=True):
     causes: tuple[Cause, ...] = ()
 
 
-class Up(Command, frozen=True):
+class ToController(Command, frozen=True):
     """Send this to the controller. A Report goes up the tree, where relays combine it; a Seated goes directly."""
 
     report: Report | Seated
@@ -348,13 +348,13 @@ class HostRefused(Event, frozen=True):
     reason: str
 
 
-class HostTaken(Event, frozen=True):
+class HostAccepted(Event, frozen=True):
     """The driver has accepted the process of this name as a host: it will join."""
 
     name: str
 
 
-class Tell(Command, frozen=True):
+class LogLine(Command, frozen=True):
     """A line for the controller's log. Only people read it."""
 
     text: str
@@ -401,7 +401,7 @@ class GetAgain(Command, frozen=True):
     blame: Blame
 
 
-class Unneeded(Command, frozen=True):
+class PutContentsUnneeded(Command, frozen=True):
     """The contents of these puts were kept so that they could be put again; the driver may drop them now."""
 
     buffers: tuple[int, ...]
@@ -414,8 +414,8 @@ class BuffersReady(Command, frozen=True):
     blame: Blame | None = None
 
 
-class GetComing(Command, frozen=True):
-    """The hosts that have the shards will send the contents of a Get, as `transfer`. `rows`: see `Sending`."""
+class GetStarted(Command, frozen=True):
+    """The hosts that have the shards will send the contents of a Get, as `transfer`. `rows`: see `GetAccepted`."""
 
     request: int
     transfer: int
@@ -423,7 +423,7 @@ class GetComing(Command, frozen=True):
     rows: int = -1
 
 
-class PutWanted(Command, frozen=True):
+class PutStarted(Command, frozen=True):
     """The hosts are ready to receive the contents of a Put, as `transfer`."""
 
     buffer: int
@@ -443,7 +443,7 @@ class Unblocked(Command, frozen=True):
     """The user may repeat a call that was answered with `Blocked`."""
 
 
-class Called(Event, frozen=True):
+class CallsMade(Event, frozen=True):
     """The user has called methods of the client: return the commands that resulted."""
 
 
@@ -462,7 +462,7 @@ class Disconnected(Event, frozen=True):
     anew: bool = False  # a new link to the peer begins at once
 
 
-class Came(Event, frozen=True):
+class MessageReceived(Event, frozen=True):
     """A message from a peer has arrived, decoded. Messages of a peer come in the order in which it sent them."""
 
     peer: int

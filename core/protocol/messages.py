@@ -104,7 +104,7 @@ class Put(Wire, frozen=True, tag="put"):
 
 
 class Get(Wire, frozen=True, tag="get"):
-    """Ask for a buffer's contents. Hosts send them directly to this client. Answer: Sending or Refused."""
+    """Ask for a buffer's contents. Hosts send them directly to this client. Answer: GetAccepted or Refused."""
 
     request: int
     buffer: int
@@ -122,11 +122,11 @@ class Cancel(Wire, frozen=True, tag="cancel"):
     run: int
 
 
-class Bye(Wire, frozen=True, tag="bye"):
+class CloseSession(Wire, frozen=True, tag="bye"):
     pass
 
 
-Call = Register | Unregister | Submit | Put | Get | Release | ReleaseSlice | Cancel | Bye
+Call = Register | Unregister | Submit | Put | Get | Release | ReleaseSlice | Cancel | CloseSession
 
 
 class Calls(Wire, frozen=True, tag="calls"):
@@ -178,7 +178,7 @@ class Stalled(Wire, frozen=True, tag="stalled"):
     age: int = 0  # of the wait, in nanoseconds
 
 
-class Sending(Wire, frozen=True, tag="sending"):
+class GetAccepted(Wire, frozen=True, tag="sending"):
     """Answer to Get: the hosts that have the shards send them as `transfer`."""
 
     request: int
@@ -187,7 +187,7 @@ class Sending(Wire, frozen=True, tag="sending"):
     rows: int = -1  # how many rows of the first dimension are valid; -1: all
 
 
-class Taking(Wire, frozen=True, tag="taking"):
+class PutAccepted(Wire, frozen=True, tag="taking"):
     """Answer to Put: memory is reserved, and hosts will grant credits for `transfer`, which carries the contents."""
 
     buffer: int
@@ -198,23 +198,31 @@ class Taking(Wire, frozen=True, tag="taking"):
 class Refused(Wire, frozen=True, tag="refused"):
     """The controller refuses a call. The blame says what was asked, what there is, and what would fit."""
 
-    what: (
-        str  # "program", "put", "get" or "slice"; "sending": a get after `Sending`; not all contents may come
-    )
+    what: str  # "program", "put", "get" or "slice"; "sending": a get after `GetAccepted`; not all contents may come
     name: int
     blame: Blame
 
 
-class Goodbye(Wire, frozen=True, tag="goodbye"):
+class ConnectionClosed(Wire, frozen=True, tag="goodbye"):
     """The controller closes the connection: the peer broke the protocol, or was dismissed."""
 
     reason: str
 
 
-Note = Opened | ContentsReady | Ended | Waiting | Stalled | Sending | Taking | Refused | Goodbye
+Note = (
+    Opened
+    | ContentsReady
+    | Ended
+    | Waiting
+    | Stalled
+    | GetAccepted
+    | PutAccepted
+    | Refused
+    | ConnectionClosed
+)
 
 
-class Notes(Wire, frozen=True, tag="notes"):
+class ClientMessages(Wire, frozen=True, tag="notes"):
     notes: tuple[Note, ...]
 
 
@@ -441,7 +449,7 @@ class Compiled(Wire, frozen=True, tag="compiled"):
     blame: Blame | None = None
 
 
-class Counted(Wire, frozen=True, tag="counted"):
+class PieceCounts(Wire, frozen=True, tag="counted"):
     """Sparse exchange: how many pieces these hosts send to each target host, in all."""
 
     transfer: int
@@ -456,7 +464,7 @@ class Arrived(Wire, frozen=True, tag="arrived"):
     hosts: Spans
 
 
-class Trouble(Wire, frozen=True, tag="trouble"):
+class HostFault(Wire, frozen=True, tag="trouble"):
     """A launch failed, which ends the epoch, or a device is lost. Relays pass it on at once and do not combine it."""
 
     host: int
@@ -472,14 +480,14 @@ class Lost(Wire, frozen=True, tag="lost"):
     reporter: int  # the relay
 
 
-class Beat(Wire, frozen=True, tag="beat"):
+class Heartbeat(Wire, frozen=True, tag="beat"):
     """These hosts are alive, and each has seen every message for it up to `number`."""
 
     hosts: Spans
     number: int
 
 
-Report = Done | Enqueued | Compiled | Counted | Arrived | Trouble | Lost | Beat
+Report = Done | Enqueued | Compiled | PieceCounts | Arrived | HostFault | Lost | Heartbeat
 
 
 class Reports(Wire, frozen=True, tag="reports"):

@@ -8,10 +8,10 @@ policy/      fifo, stride, priority, ...: picks one of the gangs that may enter
 from __future__ import annotations
 
 from .contention import Window
-from .scheduler import Early, Scheduler, Ticket, WaitingGang
+from .scheduler import EarlyMessages, Scheduler, Ticket, WaitingGang
 
 __all__ = [
-    "Early",
+    "EarlyMessages",
     "Scheduler",
     "Ticket",
     "WaitingGang",

@@ -12,13 +12,13 @@ from __future__ import annotations
 from . import grids
 from .placing import fits
 from .refusals import Refusal
-from .resources import Bound, Resources, Waits
+from .resources import BoundSlice, MustWait, Resources
 
 __all__ = [
-    "Bound",
+    "BoundSlice",
+    "MustWait",
     "Refusal",
     "Resources",
-    "Waits",
     "fits",
     "grids",
 ]

@@ -1,6 +1,6 @@
 """Keeps the latest processes that were refused as hosts, by name, until they are accepted.
 
-Neighbours: the driver tells the controller of them (`HostRefused`, `HostTaken`); `resources` names them in the
+Neighbours: the driver tells the controller of them (`HostRefused`, `HostAccepted`); `resources` names them in the
 reasons of slices that wait for hosts.
 """
 

@@ -21,11 +21,11 @@ from .refusals import Refusals
 Key = tuple[int, str]  # (session, name of the slice)
 
 
-class Bound(msgspec.Struct, frozen=True):
+class BoundSlice(msgspec.Struct, frozen=True):
     place: Place
 
 
-class Waits(msgspec.Struct, frozen=True):
+class MustWait(msgspec.Struct, frozen=True):
     """The slice can be bound, but not now."""
 
     reason: str  # what it waits for
@@ -40,7 +40,7 @@ class Moved(msgspec.Struct, frozen=True):
     session: int
     name: str
     old: Place
-    new: Place | Waits
+    new: Place | MustWait
 
 
 class Binding(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ class Resources:
 
     # --- slices ---------------------------------------------------------------------------------------------
 
-    def bind(self, session: int, spec: SliceSpec) -> Bound | Waits:
+    def bind(self, session: int, spec: SliceSpec) -> BoundSlice | MustWait:
         """Bind the slice at its first use; return the same binding until it is released. Raise Impossible."""
         known = self._bindings.get((session, spec.name))
         if known is None:
@@ -109,7 +109,7 @@ class Resources:
                 f"this session's slice {spec.name!r} is bound as {wish(known.spec)}; "
                 f"now it asks for {wish(spec)}: release it first, or give one of them another name"
             )
-        return Bound(known.place) if known.place else Waits(known.reason, known.claim is None)
+        return BoundSlice(known.place) if known.place else MustWait(known.reason, known.claim is None)
 
     def knows(self, session: int, name: str) -> bool:
         """Whether there is such a slice, bound or waiting."""
@@ -138,7 +138,7 @@ class Resources:
         for key in [key for key in self._bindings if key[0] == session]:
             self.release(*key)
 
-    def retry(self) -> list[tuple[int, str, Bound]]:
+    def retry(self) -> list[tuple[int, str, BoundSlice]]:
         """Bind the waiting slices that can be bound now, and return them. Update the reasons of all others.
 
         Call this after any change.
@@ -147,7 +147,7 @@ class Resources:
         for key in list(self._waiting):
             now = self._bind_or_wait(self._bindings[key])
             if now.place:
-                found.append((*key, Bound(now.place)))
+                found.append((*key, BoundSlice(now.place)))
         return found
 
     def renewed(self) -> list[Binding]:
@@ -177,7 +177,7 @@ class Resources:
             old, rest = binding.place, msgspec.structs.replace(binding, place=None, home=island)
             now = self._bind_or_wait(rest)
             if old:
-                moved.append(Moved(*binding.key, old, now.place or Waits(now.reason)))
+                moved.append(Moved(*binding.key, old, now.place or MustWait(now.reason)))
         order = sorted(self._waiting, key=lambda key: self._bindings[key].ticket)
         self._waiting = dict.fromkeys(order)
         return moved

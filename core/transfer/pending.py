@@ -15,7 +15,7 @@ Message = TypeVar("Message")
 REMEMBERED = 4096
 
 
-class Early(Generic[Message]):
+class EarlyMessages(Generic[Message]):
     """Messages about transfers that are not open yet."""
 
     def __init__(self, limit: int) -> None:

@@ -26,12 +26,12 @@ from ..protocol import (
     Spoilt,
 )
 from .credits import Pool, SendAllowance
-from .pending import Early, EndedTransfers
+from .pending import EarlyMessages, EndedTransfers
 
 Outcome = list[Command]
 
 
-class In:
+class IncomingPieces:
     """The pieces of one sender: the size of each, and how many of its bytes are still to come."""
 
     __slots__ = ("granted", "lane", "left", "sizes")
@@ -48,7 +48,7 @@ class Incoming:
 
     def __init__(self, command: OpenRecv, expected: int | None) -> None:
         self.seq, self.buffer, self.sparse = command.seq, command.buffer, command.sparse
-        self.ins: dict[int, In] = {}  # by sender, until it ends
+        self.ins: dict[int, IncomingPieces] = {}  # by sender, until it ends
         self.ended: dict[int, Blame | None] = {}  # senders that have ended
         self.expected = expected  # if sparse: the number of pieces in all, once it is known
         self.announced = 0  # if sparse: the number of pieces offered
@@ -72,7 +72,7 @@ class Receiving:
         self._me, self._pool = me, pool
         self._open: dict[int, Incoming] = {}
         self._expects: dict[int, int] = {}  # sparse transfer that is not open yet -> number of its pieces
-        self._early: Early[Offer | Spoilt] = Early(limit)
+        self._early: EarlyMessages[Offer | Spoilt] = EarlyMessages(limit)
         self._over = EndedTransfers()
 
     # --- from this host's executor, or from the client ------------------------------------------------------
@@ -220,7 +220,7 @@ class Receiving:
     def _add(self, transfer: int, incoming: Incoming, sender: int, pieces: dict[int, int]) -> Outcome:
         lane = SendAllowance(incoming.seq, transfer, sender, sum(pieces.values()))
         lane.ready = incoming.sparse  # a sparse sender is known only by its offer, so its contents exist
-        entry = incoming.ins[sender] = In(lane, pieces)
+        entry = incoming.ins[sender] = IncomingPieces(lane, pieces)
         self._pool.add(lane)
         if lane.want:
             return []

@@ -22,7 +22,7 @@ from ..protocol import (
     Sent,
     Spoilt,
 )
-from .pending import REMEMBERED, Early, EndedTransfers
+from .pending import REMEMBERED, EarlyMessages, EndedTransfers
 
 Outcome = list[Command]
 
@@ -50,7 +50,7 @@ class SendMachine:
         self._me, self._chunk = me, chunk
         self._open: dict[int, dict[int, ReceiverProgress]] = {}  # transfer -> receiver -> what it gets
         self._through: dict[int, set[int]] = {}  # open transfer -> receivers that have sent Landed
-        self._early: Early[Grant | Landed] = Early(limit)
+        self._early: EarlyMessages[Grant | Landed] = EarlyMessages(limit)
         self._over = EndedTransfers()
         self._given_up: dict[tuple[int, int], Blame] = {}  # (transfer, receiver) whose link was lost
 

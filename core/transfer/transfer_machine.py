@@ -24,7 +24,6 @@ from typing import Any
 from ..model import Illegal
 from ..protocol import (
     Blame,
-    Came,
     Chunk,
     Close,
     Command,
@@ -34,6 +33,7 @@ from ..protocol import (
     ExpectRecv,
     Grant,
     Landed,
+    MessageReceived,
     Offer,
     OpenRecv,
     OpenSend,
@@ -59,7 +59,7 @@ class Transfer:
 
     def handle(self, event: Effect, now: int) -> list[Command]:
         match event:
-            case Came():
+            case MessageReceived():
                 return self._came(event.peer, event.message)
             case OpenSend():
                 return self._sending.open(event)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.model import Place, SliceSpec
-from core.slices import Bound, Resources
+from core.slices import BoundSlice, Resources
 from sim.hardware import Setup, load
 
 from ..framework import BadOption
@@ -68,6 +68,6 @@ def place_of(setup: Setup, spec: SliceSpec) -> Place:
     for host in range(setup.cluster.hosts):
         resources.host_joined(host)
     found = resources.bind(1, spec)
-    if not isinstance(found, Bound):
+    if not isinstance(found, BoundSlice):
         raise BadOption(f"slice {spec.name!r} cannot be placed on {setup.name}: {found.reason}")
     return found.place

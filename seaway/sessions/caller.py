@@ -20,12 +20,12 @@ from core.protocol import (
     BuffersReady,
     CallRefused,
     GetAgain,
-    GetComing,
+    GetStarted,
+    LogLine,
     OpenRecv,
     Received,
     RunAgain,
     RunEnded,
-    Tell,
 )
 
 from ..errors import SessionClosed
@@ -413,7 +413,7 @@ class Caller:
                         buffer.settle(self._port.now(), blame)
             case CallRefused(what=what, blame=blame) if what not in ("get", "sending"):
                 log.info("client %r: a %s was refused: %s", self.name, what, blame)
-            case Tell(text=text):
+            case LogLine(text=text):
                 log.info("client %r: %s", self.name, text)
             case _:
                 self._content_heard(effect)
@@ -423,7 +423,7 @@ class Caller:
             case GetAgain(transfer=transfer, blame=blame):
                 self._transfers.pop(transfer, None)
                 log.info("client %r: contents are asked for again: %s", self.name, blame)
-            case GetComing(request=request, rows=rows):
+            case GetStarted(request=request, rows=rows):
                 if request in self._fetches:
                     self._fetches[request].rows = rows
             case OpenRecv(transfer=transfer, buffer=request):

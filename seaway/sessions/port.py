@@ -42,7 +42,8 @@ class Port(Protocol):
     def sleep(self, nanoseconds: int) -> None: ...
 
     def offer(self, buffer: ClientBuffer, content: Any, again: bool = False) -> None:
-        """Hand over the contents of a buffer just put. `again`: they may be sent more than once, until `Unneeded`."""
+        """Hand over the contents of a buffer just put. `again`: they may be sent more than once, until
+        `PutContentsUnneeded`."""
 
     def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[ClientBuffer]) -> None:
         """Note that a run was submitted. Each argument is contents or a Buffer."""

@@ -111,7 +111,9 @@ class CohortIsland:
         self.epoch, self.tree_number, self._seen = seat.epoch, seat.tree, seat.last
         self._shape = tree(seat.members, self.sim.config.fanout)
         self.tree = CohortTree(self.island, self._shape)
-        one = m.Reports(self.island.index, self.epoch, self.tree_number, (m.Beat(self.island.host_span, 0),))
+        one = m.Reports(
+            self.island.index, self.epoch, self.tree_number, (m.Heartbeat(self.island.host_span, 0),)
+        )
         self._report_take = self.sim.taking(one)  # what any report costs the host that takes it
         self._report_extra = self.sim.writing(one) + self.sim.network.report_latency
         self._waves: dict[Spans, tuple[Wave | None, int, int]] = {}
@@ -127,7 +129,7 @@ class CohortIsland:
         now = self.sim.now
         while self._orders and self._orders[0][1] <= now:
             self._seen = self._orders.popleft()[0]
-        beat = m.Beat(self.island.host_span, self._seen)
+        beat = m.Heartbeat(self.island.host_span, self._seen)
         # Heartbeats take as long as any message: the controller may act on elapsed time when it takes one in.
         self.sim.clock.at(now + self.sim.network.latency, self._to_controller_now, beat)
 
@@ -202,7 +204,7 @@ class CohortIsland:
             elif isinstance(step, MOVES):
                 self._taking_part[m.Done, step.seq] = step.hosts
                 if isinstance(step, m.SendStep):
-                    self._taking_part[m.Counted, step.transfer] = step.hosts
+                    self._taking_part[m.PieceCounts, step.transfer] = step.hosts
             elif isinstance(step, m.ForgetStep):
                 for number in step.runs:
                     self._runs.pop(number, None)
@@ -476,9 +478,11 @@ class CohortIsland:
             lane.absorb_wave(base, early, number)
         sim.clock.at(base + last, lane.put, (sender, number), self._report_take, self._said(said))
 
-    def _said(self, reports: tuple[m.Report, ...]) -> e.Came:
+    def _said(self, reports: tuple[m.Report, ...]) -> e.MessageReceived:
         """What the controller is told. It knows this island as a tree with one root."""
-        return e.Came(self.speaker, m.Reports(self.island.index, self.epoch, self.tree_number, reports))
+        return e.MessageReceived(
+            self.speaker, m.Reports(self.island.index, self.epoch, self.tree_number, reports)
+        )
 
     def reach_controller(self, root: int, report: m.Report) -> None:
         """Delivers a report of one root, which arrives now."""

@@ -83,7 +83,7 @@ class CohortPart:
         self.prepared: dict[int, Ints | int] = {}
         self.open = 0  # halves of transfers that have not ended
         self._acts: dict[type, Callable[[Any], None]] = {
-            e.Launch: self._launch, e.Prepare: self._prepare, e.Up: self._up, e.CompileCode: self._compile,
+            e.Launch: self._launch, e.Prepare: self._prepare, e.ToController: self._up, e.CompileCode: self._compile,
             e.OpenSend: self._later, e.OpenRecv: self._later, e.ExpectRecv: self._later,
             e.DropTransfer: self._later, e.CountRows: self._count,
             e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy,
@@ -140,7 +140,7 @@ class CohortPart:
         self.causes.put(("launch", effect.seq), when)
         island.launched(self, effect, when, self.prepared.pop(effect.seq, None))
 
-    def _up(self, effect: e.Up) -> None:
+    def _up(self, effect: e.ToController) -> None:
         self.island.report(self, effect.report, self.causes.latest(effect.causes))
 
     def _compile(self, effect: e.CompileCode) -> None:
@@ -184,7 +184,7 @@ class CohortPart:
 
     def come(self, sender: int, number: int, message: Any, cost: int) -> None:
         self.island.lane(self.host, sender).put(
-            (sender, number), cost, e.Came(end_of(self.island.sim.to_hosts(sender)), message)
+            (sender, number), cost, e.MessageReceived(end_of(self.island.sim.to_hosts(sender)), message)
         )
 
     def lose(self, peer: int, reason: str) -> None:

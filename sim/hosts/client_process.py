@@ -99,7 +99,7 @@ class SimClient(Process):
         if self._turn:
             self._turn.take()
         result = act(self.client, now)
-        self._free_at = self.carry_out(self.client.handle(e.Called(), now), now)
+        self._free_at = self.carry_out(self.client.handle(e.CallsMade(), now), now)
         self.arm()
         return result
 
@@ -108,11 +108,13 @@ class SimClient(Process):
             self._wire.put((sender, number), self.sim.taking_wire(message), (sender, message))
             return
         cost = 0 if type(message) in DATA else self.sim.profile.client_note
-        self._lane.put((sender, number), cost, e.Came(sender, message))
+        self._lane.put((sender, number), cost, e.MessageReceived(sender, message))
 
     def take(self, sender: int, message: Any, at: int) -> int:
-        notes = len(message.notes) if isinstance(message, m.Notes) else int(type(message) not in DATA)
-        return self.serve_until(e.Came(sender, message), at + notes * self.sim.profile.client_note)
+        notes = (
+            len(message.notes) if isinstance(message, m.ClientMessages) else int(type(message) not in DATA)
+        )
+        return self.serve_until(e.MessageReceived(sender, message), at + notes * self.sim.profile.client_note)
 
     def lose(self, sender: int, reason: str) -> None:
         if self.alive:

@@ -16,7 +16,7 @@ from core.record import Trace
 
 from ..engine import SimClock
 from ..hardware import Profile
-from ..network import Cargo, Network, Weights
+from ..network import BulkNetwork, MessageSizes, Network
 
 if TYPE_CHECKING:
     from ..engine import CoreShare
@@ -97,9 +97,9 @@ class Context(Protocol):
     @property
     def network(self) -> Network: ...
     @property
-    def cargo(self) -> Cargo: ...
+    def cargo(self) -> BulkNetwork: ...
     @property
-    def weights(self) -> Weights: ...
+    def weights(self) -> MessageSizes: ...
     @property
     def profile(self) -> Profile: ...
     @property

@@ -139,7 +139,7 @@ class ControllerProcess(Process):
         if isinstance(message, Together):
             self._wire.put((rank(sender), number), self.sim.taking_wire(message), (sender, message))
             return
-        event = e.Came(self.sim.connection(sender), message)
+        event = e.MessageReceived(self.sim.connection(sender), message)
         if self._gone and self._gone.get(sender, event) is None:
             self._gone[sender] = event
         if isinstance(message, m.Reports) and is_quiet(message.reports[0]):
@@ -148,13 +148,13 @@ class ControllerProcess(Process):
             self.lane.put((rank(sender), number), self.sim.taking(message), event)
 
     def take(self, sender: int, message: Any, at: int) -> int:
-        event = e.Came(self.sim.connection(sender), message)
+        event = e.MessageReceived(self.sim.connection(sender), message)
         if self._gone and self._gone.get(sender, event) is None:
             del self._gone[sender]
         return self.serve_until(event, at)
 
     def serve(self, event: e.Event, now: int) -> int:
-        if self._gone and isinstance(event, e.Came):
+        if self._gone and isinstance(event, e.MessageReceived):
             name = self.sim.process_of(event.peer)
             if self._gone.get(name) is event:
                 del self._gone[name]
@@ -176,7 +176,7 @@ class ControllerProcess(Process):
                         if message.island in sim.islands:
                             at = sim.islands[message.island].ordered(message, at)
                             continue
-                    elif isinstance(message, (m.Notes, m.Opened)):
+                    elif isinstance(message, (m.ClientMessages, m.Opened)):
                         self._see_numbers(sim.process_of(to[0]), message)
                     for peer in map(sim.process_of, to):
                         if peer not in self._gone:
@@ -185,7 +185,7 @@ class ControllerProcess(Process):
                     sim.clock.at(sim.now + sim.times.form, self._formed, island, epoch)
                 case e.DropWorlds():
                     pass  # a simulated world holds nothing
-                case e.Tell() | e.PolicyReplaced():
+                case e.LogLine() | e.PolicyReplaced():
                     self._tell(effect)
                 case e.Close(peer=peer, reason=reason):
                     sim.trouble.close(sim.process_of(peer), reason)
@@ -193,13 +193,13 @@ class ControllerProcess(Process):
                     raise NotImplementedError(effect)
         return at
 
-    def _tell(self, effect: e.Tell | e.PolicyReplaced) -> None:
+    def _tell(self, effect: e.LogLine | e.PolicyReplaced) -> None:
         if isinstance(effect, e.PolicyReplaced):
             self.sim.replaced.append((self.sim.now, effect))
         self.sim.tell(effect.text)
 
-    def _see_numbers(self, client: int, message: m.Opened | m.Notes) -> None:
-        for note in message.notes if isinstance(message, m.Notes) else (message,):
+    def _see_numbers(self, client: int, message: m.Opened | m.ClientMessages) -> None:
+        for note in message.notes if isinstance(message, m.ClientMessages) else (message,):
             if isinstance(note, m.Opened):
                 self.sim.numbered(client, note.client)
 
@@ -221,11 +221,11 @@ class HostProcess(Process):
             e.Send: self._send, e.Launch: self.launch, e.Prepare: self.prepare, e.CompileCode: self._compile,
             e.Reform: self._reform, e.Abandon: self._abandon, e.Stop: self._stop, e.CountRows: self._count,
             e.MakeBuffer: self.make, e.Received: self.received, e.OpenSend: self.opened,
-            e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy, e.Tell: self._say, e.Close: self._close,
+            e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy, e.LogLine: self._say, e.Close: self._close,
         }  # fmt: skip
 
     def come(self, sender: int, number: int, message: Any) -> None:
-        sim, event = self.sim, e.Came(self.sim.to_hosts(sender), message)
+        sim, event = self.sim, e.MessageReceived(self.sim.to_hosts(sender), message)
         if isinstance(message, m.Reports):
             quiet = is_quiet(message.reports[0])
             self.take_report((sender, number), 0 if quiet else sim.taking(message), event)
@@ -366,7 +366,7 @@ class HostProcess(Process):
         self.sim.clock.at(at + took, self.tell, e.Copied(effect.seq))
         return at
 
-    def _say(self, effect: e.Tell, at: int) -> int:
+    def _say(self, effect: e.LogLine, at: int) -> int:
         self.sim.tell(effect.text)
         return at
 

@@ -8,19 +8,19 @@ sparse_exchange  where the rows of an irregular gang go, when the program does n
 
 from __future__ import annotations
 
-from .bulk import CARRIED_BYTES, Cargo, Roads, number_of
-from .message_sizes import Weights, is_quiet, moves_nothing
+from .bulk import CARRIED_BYTES, BulkNetwork, Roads, number_of
+from .message_sizes import MessageSizes, is_quiet, moves_nothing
 from .network import CONTROLLER, Network, Together, about, link_of, rank, report_number
 from .sparse_exchange import even_rows
 
 __all__ = [
     "CARRIED_BYTES",
     "CONTROLLER",
-    "Cargo",
+    "BulkNetwork",
+    "MessageSizes",
     "Network",
     "Roads",
     "Together",
-    "Weights",
     "about",
     "even_rows",
     "is_quiet",

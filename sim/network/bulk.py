@@ -53,7 +53,7 @@ def number_of(message: Any) -> int:
     return FIRST + (int(message.transfer) << 81) + piece
 
 
-class Cargo:
+class BulkNetwork:
     """Carries contents, and calls `arrive(receiver, sender, number, message)` in turn with what else the sender
     sent."""
 

@@ -14,18 +14,18 @@ from core.model import Plan
 from core.protocol import messages as m
 
 MESSAGE, STEP, RUN, REPORT, CALL, NOTE = 32, 24, 32, 24, 32, 16
-QUIET = frozenset((m.Beat, m.Compiled, m.Arrived))
-BEATS, NEWS = frozenset((m.Beat,)), frozenset((m.Waiting, m.Stalled))
+QUIET = frozenset((m.Heartbeat, m.Compiled, m.Arrived))
+BEATS, NEWS = frozenset((m.Heartbeat,)), frozenset((m.Waiting, m.Stalled))
 
 
-class Weights:
+class MessageSizes:
     def __init__(self) -> None:
         self._plans: dict[int, int] = {}  # by identity; `_kept` keeps the plan alive
         self._kept: list[Plan] = []
         self._contents: dict[type, Callable[[Any], int]] = {
             m.Ordered: self._ordered,
             m.Reports: lambda message: REPORT * len(message.reports),
-            m.Notes: lambda message: NOTE * len(message.notes),
+            m.ClientMessages: lambda message: NOTE * len(message.notes),
             m.Calls: lambda message: sum(map(self._call, message.calls)),
             m.Register: self._call,
             m.Submit: self._call,
@@ -73,6 +73,6 @@ def moves_nothing(message: Any) -> bool:
     kind = type(message)
     if kind is m.Reports:
         return BEATS.issuperset(map(type, message.reports))
-    if kind is m.Notes:
+    if kind is m.ClientMessages:
         return NEWS.issuperset(map(type, message.notes))
     return kind in NEWS

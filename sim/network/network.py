@@ -25,7 +25,11 @@ Name = int
 _SHIFT = 1 << 32
 _WORDS = 1 << 59  # numbers of data-plane messages
 _REPORTS = 1 << 60  # numbers of reports, apart from the numbers of other messages
-_KINDS = {m.Counted: 0, m.Enqueued: 1, m.Done: 2}  # in the order in which a host reports them about one thing
+_KINDS = {
+    m.PieceCounts: 0,
+    m.Enqueued: 1,
+    m.Done: 2,
+}  # in the order in which a host reports them about one thing
 REPORT_BYTES = MESSAGE + REPORT
 WORDS = frozenset((Grant, Landed))  # these have a stream of their own
 

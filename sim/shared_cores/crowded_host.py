@@ -194,7 +194,7 @@ class CrowdedHost(HostProcess):
     def take(self, sender: int, message: Any, at: int) -> int:
         if isinstance(message, m.Ordered):
             at += len(message.steps) * self.sim.profile.relay_step
-        return self.serve_until(e.Came(self.sim.to_hosts(sender), message), at)
+        return self.serve_until(e.MessageReceived(self.sim.to_hosts(sender), message), at)
 
     def tell(self, event: e.Event) -> None:
         if isinstance(event, e.Finished):

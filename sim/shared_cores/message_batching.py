@@ -63,7 +63,7 @@ class ProcessOutbox:
         self._items: deque[tuple[int, Any]] = (
             deque()
         )  # (from when it may be written, message), in the order of the calls
-        self._gathering = gathering.Gathering()
+        self._gathering = gathering.BatchPacer()
         self._rung = False
         self._turns = 0
         self._ready = 0  # nothing more is written before this time
@@ -124,13 +124,13 @@ class GangEnds:
         self._sim = sim
         self._share = cores.share(owner, COMPLETE)  # the first host's share serves all hosts
         self._said: dict[Process, list[e.Finished]] = {}
-        self._gathering: dict[Process, gathering.Gathering] = {}
+        self._gathering: dict[Process, gathering.BatchPacer] = {}
         self._next: dict[Process, int] = {}  # by host: nothing more is told before this time
         self._turns = 0
 
     def put(self, host: Process, end: e.Finished) -> None:
         if host not in self._gathering:
-            self._gathering[host] = gathering.Gathering()
+            self._gathering[host] = gathering.BatchPacer()
         said = self._said.setdefault(host, [])
         said.append(end)
         if len(said) == 1:

@@ -29,7 +29,7 @@ def boot(sim: Simulation) -> None:
     controller = sim.controller_process
     for host in range(sim.cluster.hosts):
         if sim.cluster.island_of_host(host).index in sim.islands:
-            todo.append((controller, e.Came(host, m.Join(host, 1))))
+            todo.append((controller, e.MessageReceived(host, m.Join(host, 1))))
         else:
             todo.append((sim.process(host), e.Connected(CONTROLLER)))
     while todo:
@@ -52,7 +52,7 @@ def _carry_out(
         case e.Send(peers=to, message=message):
             for peer in to:
                 name = sim.process_of(peer) if process is sim.controller_process else peer
-                todo.append((sim.process(name), e.Came(process.name, message)))
+                todo.append((sim.process(name), e.MessageReceived(process.name, message)))
         case e.FormWorld(island=island, epoch=epoch):
             todo.append((process, e.WorldUp(island, epoch)))
         case e.Reform(epoch=epoch, members=members):
@@ -78,4 +78,4 @@ def _seat(
     island.seated(seats[island.island.base_host])
     for host, its in seats.items():
         seated = m.Seated(host, its.epoch, its.tree, its.last)
-        todo.append((sim.controller_process, e.Came(host, seated)))
+        todo.append((sim.controller_process, e.MessageReceived(host, seated)))

@@ -48,11 +48,11 @@ from ..hosts import (
 from ..network import (
     CARRIED_BYTES,
     CONTROLLER,
-    Cargo,
+    BulkNetwork,
+    MessageSizes,
     Network,
     Roads,
     Together,
-    Weights,
     even_rows,
     moves_nothing,
     number_of,
@@ -89,7 +89,7 @@ class Simulation:
         self.sizes: Callable[[Plan, Gang, int], tuple[int, ...]] = bounds_of
         self.rows_of = even_rows
         self.hosts_of = HostsOf(self.cluster)
-        self.weights = Weights()
+        self.weights = MessageSizes()
         self.clients: list[SimClient] = []
         self.last_seen = 0  # when something other than a timer last happened
         self._numbered: dict[int, int] = {}
@@ -101,7 +101,7 @@ class Simulation:
         byte_ps = int(1e12 / dcn.bandwidth) if dcn.bandwidth else 0
         jitter = self.noise.latency + dcn.jitter
         self.network = Network(self.clock, dcn.latency, byte_ps, jitter, seed, self._arrive)
-        self.cargo = Cargo(self.clock, self.cluster, self._roads(), self._arrive, self.trace)
+        self.cargo = BulkNetwork(self.clock, self.cluster, self._roads(), self._arrive, self.trace)
         self.machines = SharedMachines(self, setup)
         self.fabric = Fabric(
             self.clock, self.cluster, self.trace, self.prices, self._sizes, self.tell_host,

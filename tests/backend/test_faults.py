@@ -109,7 +109,9 @@ def test_a_controller_that_pauses_longer_than_a_lease_does_not_claim_a_restart(
         await runs(user, short)
         under_way = await begun(found, user, long)
         found.controller.signal(signal.SIGSTOP)
-        lost = await user.until(lambda effect: isinstance(effect, e.Tell) and "out of reach" in effect.text)
+        lost = await user.until(
+            lambda effect: isinstance(effect, e.LogLine) and "out of reach" in effect.text
+        )
         assert lost.text.startswith("the controller is out of reach: nothing heard for 2")
         found.controller.signal(signal.SIGCONT)
         blame = (await user.ended(under_way.run)).blame

@@ -40,7 +40,7 @@ from core.protocol.effects import (
     RowsCounted,
     Sent,
     SpillBuffer,
-    Up,
+    ToController,
 )
 from core.protocol.messages import (
     AskStep,
@@ -414,7 +414,7 @@ class Life:
                 self._once("sent", transfer, Sent(transfer))
             case OpenRecv() | ExpectRecv() | DropTransfer():
                 self._receive(effect)
-            case Up(report=Done(seq=seq)):
+            case ToController(report=Done(seq=seq)):
                 self.over.add(seq)
             case _:
                 pass

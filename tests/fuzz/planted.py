@@ -21,7 +21,7 @@ from core.controller.dispatch import Dispatch
 from core.controller.recovery import Recovery
 from core.controller.runs import Runs
 from core.fanout.reduce import Reduction
-from core.fanout.relay import Inlet, Relay
+from core.fanout.relay import Relay, StreamReceiver
 from core.fanout.stream import Stream
 from core.host.executor import Executor
 from core.host.host_moves import Moves
@@ -267,7 +267,7 @@ def _(put: Patch) -> None:
 
 @bug("stale epoch accepted", "a host takes messages of any epoch, tree and number", masked=True)
 def _(put: Patch) -> None:
-    def refuses(self: Inlet, message: Any) -> str:
+    def refuses(self: StreamReceiver, message: Any) -> str:
         self.last = self.seen = message.number
         return ""
 
@@ -277,7 +277,7 @@ def _(put: Patch) -> None:
         self._state.last = message.number - 1
         ordered(self, replace(message, epoch=self._state.epoch))
 
-    put(Inlet, "refuses", refuses)
+    put(StreamReceiver, "refuses", refuses)
     put(Executor, "_ordered", believing)
 
 

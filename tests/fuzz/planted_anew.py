@@ -9,7 +9,7 @@ from typing import Any
 
 from core.controller.contents import Contents
 from core.controller.failures import Failures
-from core.fanout.relay import Inlet
+from core.fanout.relay import StreamReceiver
 from core.host.host import Host
 from core.protocol.messages import Blame
 from core.transfer.sending import SendMachine
@@ -42,7 +42,7 @@ def _(put: Patch) -> None:
     first=ANEW,
 )
 def _(put: Patch) -> None:
-    put(Inlet, "hold", nothing)
+    put(StreamReceiver, "hold", nothing)
 
 
 @bug(

@@ -10,7 +10,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from core.invariants import observations as o
-from core.link.endpoint import ConnectionDown, ConnectionUp, Dial, Endpoint, Hang, Machine, PacketCame, Write
+from core.link.endpoint import (
+    ConnectionDown,
+    ConnectionUp,
+    Dial,
+    Endpoint,
+    HangUp,
+    Machine,
+    PacketReceived,
+    Write,
+)
 from core.link.link import Frame
 from core.model.plan import Gang
 from core.protocol import effects as e
@@ -135,7 +144,7 @@ class Actor:
                 self._write(effect)
             elif isinstance(effect, Dial):
                 self.world.dial(self, self.actor(effect.peer))
-            elif isinstance(effect, Hang):
+            elif isinstance(effect, HangUp):
                 self.world.hang_up(self, self.actor(effect.peer), effect.reason)
         self._arm()
 
@@ -194,7 +203,7 @@ class Actor:
         self.hear(ConnectionDown(self.peer(other)))
 
     def packet(self, other: str, packet: Any) -> None:
-        self.hear(PacketCame(self.peer(other), packet))
+        self.hear(PacketReceived(self.peer(other), packet))
 
 
 class ControllerActor(Actor):
@@ -205,7 +214,7 @@ class ControllerActor(Actor):
                 world.soon(world.timing.form, self._formed, effect, self.starts)
             case e.DropWorlds():
                 pass
-            case e.Tell(said):
+            case e.LogLine(said):
                 world.told.append(said)
             case e.PolicyReplaced():
                 world.told.append(effect.text)
@@ -220,7 +229,7 @@ class ControllerActor(Actor):
         said = send.message
         if isinstance(said, m.Ordered):
             self.world.ordered(said)
-        elif isinstance(said, m.Notes):
+        elif isinstance(said, m.ClientMessages):
             for note in said.notes:
                 self._note(send.peers[0], note)
         else:
@@ -282,7 +291,7 @@ class HostActor(Actor):
             e.Fill: lambda said: plane.write(host, said.chunk),
             e.Sent: lambda said: plane.sent(host, said.transfer),
             e.Received: lambda said: plane.received(host, said.transfer, said.blame),
-            **dict.fromkeys((e.Prepare, e.DropTransfer, e.ExpectRecv, e.Tell), nothing),
+            **dict.fromkeys((e.Prepare, e.DropTransfer, e.ExpectRecv, e.LogLine), nothing),
         }
 
     def _launch(self, said: e.Launch) -> None:

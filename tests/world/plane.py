@@ -98,8 +98,8 @@ class DataPlane:
 
     def heard(self, receiver: int, event: Any) -> None:
         """A machine has received this event."""
-        if isinstance(event, effects.Came) and isinstance(event.message, Spoilt):
-            self.see(o.SpoiltCame(event.message.transfer, event.message.sender, receiver))
+        if isinstance(event, effects.MessageReceived) and isinstance(event.message, Spoilt):
+            self.see(o.SpoiltReceived(event.message.transfer, event.message.sender, receiver))
         elif isinstance(event, effects.Disconnected) and event.peer != CONTROLLER:
             self.see(o.PeerLost(receiver, end_of(event.peer)))
 

@@ -128,7 +128,7 @@ class ClientActor(Actor):
                     script.buffers[name].blame = blame
             case e.CallRefused():
                 script.refused(effect)
-            case e.GetComing(request=request, layout=layout):
+            case e.GetStarted(request=request, layout=layout):
                 script.coming[request] = layout
             case e.OpenRecv(transfer=transfer, buffer=request, pieces=pieces):
                 script.fetches[request].opened(script.coming.pop(request), pieces)
@@ -140,11 +140,11 @@ class ClientActor(Actor):
             case e.Received(transfer=transfer, blame=blame):
                 plane.see(o.TransferOver(transfer, -self.number, blame))
                 script.fetches[script.transfers.pop(transfer)].end(blame)
-            case e.Tell(text=text):
+            case e.LogLine(text=text):
                 script.told.append(text)
             case e.OpenSend(transfer=transfer, buffer=name):
                 self.sources[transfer] = script.buffers[name]
-            case e.Sent() | e.DropTransfer() | e.PutWanted() | e.Unblocked():
+            case e.Sent() | e.DropTransfer() | e.PutStarted() | e.Unblocked():
                 pass
             case _:
                 super().perform(effect)
@@ -250,7 +250,7 @@ class Script:
 
     def _called(self) -> None:
         """Let the machine carry out the call that was made."""
-        self.actor.feed(e.Called())
+        self.actor.feed(e.CallsMade())
 
     # --- results ----------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Writes events and commands as short lines: `   1.203 ms  host 1  Came(controller, Ordered #4 ...) -> Launch 7`.
+"""Writes events and commands as short lines, one for each event and one for each command.
 
 Golden files consist of these lines. They show what a machine was told and what it did, without causes, layouts and
 beats.
@@ -6,6 +6,7 @@ beats.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +27,7 @@ def when(now: int) -> str:
 
 def event(seen: Any, name: Namer) -> str:
     match seen:
-        case e.Came(peer, said):
+        case e.MessageReceived(peer, said):
             return f"{name(peer)}: {message(said)}"
         case e.Connected(peer):
             return f"connected to {name(peer)}"
@@ -72,7 +73,7 @@ def local(thing: Any) -> str:
             return f"code {thing.plan}.{thing.code} ready" + _blame(thing.blame)
         case e.CompileCode():
             return f"compile {thing.plan}.{thing.code}"
-        case e.Tell() | e.PolicyReplaced():
+        case e.LogLine() | e.PolicyReplaced():
             return f"tell: {thing.text}"
         case _:
             return _plain(thing, ("causes",))
@@ -89,7 +90,7 @@ def message(said: Any) -> str:  # noqa: C901 - a table
             return f"reports [{'; '.join(map(report, said.reports))}]"
         case m.Calls():
             return f"calls [{'; '.join(map(message, said.calls))}]"
-        case m.Notes():
+        case m.ClientMessages():
             return f"notes [{'; '.join(map(message, said.notes))}]"
         case m.Register():
             return f"register program {said.program} {said.ir.name!r}"
@@ -154,7 +155,7 @@ def report(said: Any) -> str:
 
 
 def is_beat(said: Any) -> bool:
-    return isinstance(said, m.Reports) and all(isinstance(each, m.Beat) for each in said.reports)
+    return isinstance(said, m.Reports) and all(isinstance(each, m.Heartbeat) for each in said.reports)
 
 
 def _blame(blame: m.Blame | None) -> str:
@@ -170,4 +171,5 @@ def _plain(thing: Any, hidden: tuple[str, ...]) -> str:
         if name in hidden or value is None or value == ():
             continue
         shown.append(f"{name} {spans.text(value) if name in ('hosts', 'members') else value}")
-    return " ".join([type(thing).__name__.lower(), *shown])
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(thing).__name__).lower()
+    return " ".join([name, *shown])

@@ -455,7 +455,7 @@ class World:
         self.faults.append(f"{text.when(self.now)}  {what}")
 
     def write(self, actor: Actor, event: Any, effects: Sequence[e.Command]) -> None:
-        if isinstance(event, e.Came) and text.is_beat(event.message):
+        if isinstance(event, e.MessageReceived) and text.is_beat(event.message):
             event_text = ""
         else:
             event_text = "wakes" if isinstance(event, e.Wakeup) else text.event(event, actor.actor)

@@ -95,7 +95,7 @@ class Machines:
             if self.last:
                 self.user.release(self.last, self.now)
             self.last = made.results if self.chained else ()
-            found: list[Any] = self.client.handle(self.e.Called(), self.now)
+            found: list[Any] = self.client.handle(self.e.CallsMade(), self.now)
             return found
 
         wanted = self.ended + 1
@@ -107,7 +107,7 @@ class Machines:
     # --- messages ---------------------------------------------------------------------------------------------
 
     def _act(self) -> None:
-        self._take(AT_CLIENT, self.client.handle(self.e.Called(), self.now))
+        self._take(AT_CLIENT, self.client.handle(self.e.CallsMade(), self.now))
 
     def _tell(self, to: int, event: Any, part: str = "") -> None:
         self._queue.append((to, event, part))
@@ -145,13 +145,13 @@ class Machines:
     def _deliver(self, whose: int, peer: int, message: Any) -> None:
         e, m = self.e, self.m
         if whose == -1 and peer == PEER:
-            self._tell(AT_CLIENT, e.Came(-1, message), "ended")
+            self._tell(AT_CLIENT, e.MessageReceived(-1, message), "ended")
         elif peer == -1:
             part = {m.Submit: "submit", m.Calls: "submit", m.Reports: "done"}.get(type(message), "")
-            self._tell(-1, e.Came(PEER if whose == AT_CLIENT else whose, message), part)
+            self._tell(-1, e.MessageReceived(PEER if whose == AT_CLIENT else whose, message), part)
         else:
             part = "gang" if peer == 0 and isinstance(message, m.Ordered) else ""
-            self._tell(peer, e.Came(whose, message), part)
+            self._tell(peer, e.MessageReceived(whose, message), part)
 
     def _later(self) -> None:
         """Let time pass until the first wake-up of a host or of the client, whose calls may leave later."""

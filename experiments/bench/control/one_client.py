@@ -64,7 +64,9 @@ class OneClient:
         self.executor = Executor(0, cluster, members=self.hosts)
         self.client = Client("user", cluster)
         self._reset()
-        self._events: deque[e.Event] = deque(e.Came(host, m.Join(host, 0)) for host in range(hosts))
+        self._events: deque[e.Event] = deque(
+            e.MessageReceived(host, m.Join(host, 0)) for host in range(hosts)
+        )
         self._seats: list[m.Seat] = []
         self._roots: Spans = ()
         self._turn()
@@ -85,7 +87,7 @@ class OneClient:
         for number in range(1, calls + 1):
             buffer = self._submit(step, (buffer,))
             if number % BEAT_EVERY == 0:
-                self._up([m.Beat(self.hosts, self.controller.state.islands[0].stream.number)])
+                self._up([m.Heartbeat(self.hosts, self.controller.state.islands[0].stream.number)])
             if number % ahead == 0 or number == calls:
                 self._turn()
 
@@ -101,7 +103,7 @@ class OneClient:
         made = self.client.submit(program, args, 0)
         self.spent["client"] += process_time() - start
         assert isinstance(made, Submitted)
-        self._user(e.Called())
+        self._user(e.CallsMade())
         return made.results[0]
 
     def _user(self, event: e.Event) -> None:
@@ -110,7 +112,7 @@ class OneClient:
         self.spent["client"] += process_time() - start
         for effect in said:
             if isinstance(effect, e.Send):
-                self._events.append(e.Came(USER, effect.message))
+                self._events.append(e.MessageReceived(USER, effect.message))
 
     def _turn(self) -> None:
         """Run until no messages are left."""
@@ -131,9 +133,9 @@ class OneClient:
         elif isinstance(message, m.Seat):
             self._seats.append(message)
             seated = m.Seated(message.host, message.epoch, message.tree, message.last)
-            self._events.append(e.Came(message.host, seated))
-        elif isinstance(message, m.Notes) or hasattr(message, "run") or hasattr(message, "client"):
-            self._user(e.Came(CONTROLLER, message))  # type: ignore[arg-type]
+            self._events.append(e.MessageReceived(message.host, seated))
+        elif isinstance(message, m.ClientMessages) or hasattr(message, "run") or hasattr(message, "client"):
+            self._user(e.MessageReceived(CONTROLLER, message))  # type: ignore[arg-type]
 
     def _hear(self, event: e.Event | m.Ordered | m.Seat) -> None:
         """Give the hosts' executor an event. Its commands are done at once, on all hosts."""
@@ -150,7 +152,7 @@ class OneClient:
                     work.append(e.Finished(effect.seq))
                 elif isinstance(effect, e.CompileCode):
                     work.append(e.CodeReady(effect.plan, effect.code))
-                elif isinstance(effect, e.Up) and not isinstance(effect.report, m.Seated):
+                elif isinstance(effect, e.ToController) and not isinstance(effect.report, m.Seated):
                     reports.append(effect.report)
         if reports:
             self._up(reports)
@@ -163,4 +165,4 @@ class OneClient:
             its = tuple(
                 msgspec.structs.replace(each, hosts=spans.meet(each.hosts, below)) for each in reports
             )
-            self._events.append(e.Came(root, m.Reports(0, island.epoch, island.tree_number, its)))
+            self._events.append(e.MessageReceived(root, m.Reports(0, island.epoch, island.tree_number, its)))

@@ -16,7 +16,7 @@ import numpy as np
 
 from backend.client import PutOffer, Remote
 from core.client import Blocked, Client
-from core.protocol import Command, Tell, Unblocked
+from core.protocol import Command, LogLine, Unblocked
 
 from ...errors import SessionClosed, TimedContents
 from ...graph import Graph
@@ -155,7 +155,7 @@ class RealPort:
         """Take an effect of core's client. Called under the node's lock."""
         if isinstance(effect, Unblocked):
             self._blocked = False
-        elif isinstance(effect, Tell) and not effect.passing:
+        elif isinstance(effect, LogLine) and not effect.passing:
             self._last = effect.text
         self.tell(effect)
         self.ring()

@@ -19,7 +19,7 @@ from .port import SimPort
 from .pricing import Costs, SimulatedPricing, table
 from .progress import Progress
 from .sizes import Sizes
-from .turns import Party, ThreadTurns
+from .turns import ThreadTurns, TurnThread
 from .values import values_of
 
 if TYPE_CHECKING:
@@ -69,10 +69,10 @@ class SimDriver:
     def costs(self) -> list[dict[str, Any]]:
         return table(self.price_of.kernels)
 
-    def spawn(self, name: str, work: Callable[[], None]) -> Party:
+    def spawn(self, name: str, work: Callable[[], None]) -> TurnThread:
         return self.turns.spawn(name, work)
 
-    def joined(self, thread: Party) -> None:
+    def joined(self, thread: TurnThread) -> None:
         self.turns.joined(thread)
 
     def now(self) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from core.model import Computation, Impossible, Place, SliceSpec
-from core.slices import Bound, Resources
+from core.slices import BoundSlice, Resources
 from sim.hardware import Chip, Kernel, kernel_time, setups
 from sim.simulation import Simulation
 
@@ -148,7 +148,7 @@ class SimulatedPricing:
                 bound = self._scratch.bind(0, spec)
             except Impossible:
                 return None  # core reports it when the program runs
-            if isinstance(bound, Bound):
+            if isinstance(bound, BoundSlice):
                 self._places[spec] = bound.place, bound.place.island
             self._scratch.release(0, spec.name)
         return self._places[spec]

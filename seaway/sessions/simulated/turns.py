@@ -36,7 +36,7 @@ GRACE = 1.0  # seconds that a thread has to end with its session
 PATIENCE = 20.0  # seconds before a message that a thread waits for its turn in vain
 
 
-class Party:
+class TurnThread:
     """A user's thread. `ready`: it has the turn or is in line for it; if not, it waits, for a time or for `over()`."""
 
     __slots__ = ("baton", "ended", "number", "over", "ready", "thread", "what")
@@ -55,9 +55,9 @@ class ThreadTurns:
 
     def __init__(self, simulation: Simulation) -> None:
         self._sim = simulation
-        self._parties: dict[int, Party] = {}  # by the thread's identity
-        self._line: list[Party] = []  # ready, without the turn
-        self._holder: Party | None = None
+        self._parties: dict[int, TurnThread] = {}  # by the thread's identity
+        self._line: list[TurnThread] = []  # ready, without the turn
+        self._holder: TurnThread | None = None
         self._inside = False  # the holder runs code of this module, not the user's
         self._count = 0
         self._switches = 0
@@ -97,12 +97,12 @@ class ThreadTurns:
             if party.over is not None and party.over():
                 self._rouse(party)
 
-    def _rouse(self, party: Party) -> None:
+    def _rouse(self, party: TurnThread) -> None:
         if not party.ready:
             party.ready, party.over = True, None
             self._line.append(party)
 
-    def _wait(self, me: Party, over: Callable[[], bool] | None, what: str, when: int = -1) -> None:
+    def _wait(self, me: TurnThread, over: Callable[[], bool] | None, what: str, when: int = -1) -> None:
         me.ready, me.over, me.what = False, over, what
         if when >= 0:
             self._sim.clock.at(max(when, self._sim.now), self._rouse, me, priority=LATE)
@@ -111,7 +111,7 @@ class ThreadTurns:
         finally:
             me.ready, me.over = True, None
 
-    def _drive(self, me: Party) -> None:
+    def _drive(self, me: TurnThread) -> None:
         """Let time pass, and hand the turn to threads that become ready, until this one is."""
         while True:
             if not self._line:
@@ -137,18 +137,18 @@ class ThreadTurns:
         while sim.clock.next_time() == sim.now and not self.stopped:
             sim.clock.step()
 
-    def _next(self) -> Party:
+    def _next(self) -> TurnThread:
         with self._lock:
             found = min(self._line, key=lambda party: party.number)
             self._line.remove(found)
             return found
 
-    def _hand_to(self, party: Party) -> None:
+    def _hand_to(self, party: TurnThread) -> None:
         self._switches += 1
         self._holder = party
         party.baton.set()
 
-    def _pause(self, me: Party) -> None:
+    def _pause(self, me: TurnThread) -> None:
         while not me.baton.wait(PATIENCE):
             self._complain(me)
         me.baton.clear()
@@ -158,7 +158,7 @@ class ThreadTurns:
         if self.stopped:
             raise SessionClosed("the session was closed while this client was waiting in it")
 
-    def _enter(self) -> Party:
+    def _enter(self) -> TurnThread:
         """The user's code calls: wait until this thread has the turn."""
         self._check()
         with self._lock:
@@ -176,21 +176,21 @@ class ThreadTurns:
         self._pause(me)
         return me
 
-    def _me(self) -> Party:
+    def _me(self) -> TurnThread:
         thread = threading.current_thread()
         found = self._parties.get(threading.get_ident())
         if found is None or found.thread is not thread:
             found = self._add(thread)
         return found
 
-    def _add(self, thread: threading.Thread) -> Party:
-        party = self._parties[thread.ident or 0] = Party(self._count, thread)
+    def _add(self, thread: threading.Thread) -> TurnThread:
+        party = self._parties[thread.ident or 0] = TurnThread(self._count, thread)
         self._count += 1
         return party
 
     # --- the session's own threads ------------------------------------------------------------------------
 
-    def spawn(self, name: str, work: Callable[[], None]) -> Party:
+    def spawn(self, name: str, work: Callable[[], None]) -> TurnThread:
         """Start a thread. It runs at the current simulated time, when it gets its turn."""
         self._enter()
         known = threading.Event()
@@ -204,7 +204,7 @@ class ThreadTurns:
         self._inside = False
         return party
 
-    def joined(self, party: Party) -> None:
+    def joined(self, party: TurnThread) -> None:
         self.wait(
             lambda: party.ended, f"{threading.current_thread().name} waits for {party.thread.name} to end"
         )
@@ -221,7 +221,7 @@ class ThreadTurns:
         finally:
             self._finish(me)
 
-    def _finish(self, me: Party) -> None:
+    def _finish(self, me: TurnThread) -> None:
         """A spawned thread is done: hand the turn to another one, if there is any."""
         me.ended = True
         with self._lock:
@@ -269,7 +269,7 @@ class ThreadTurns:
                 self._go_on()
                 self._inside = self._holder is not None
 
-    def _complain(self, me: Party) -> None:
+    def _complain(self, me: TurnThread) -> None:
         holder = self._holder
         if holder is not None and holder is not me and not self._inside:
             print(

@@ -22,7 +22,7 @@ from core.protocol import effects as e
 from core.protocol import messages as m
 from core.record import OrderHash, token
 
-NOTES = (m.Notes, *get_args(m.Note))
+NOTES = (m.ClientMessages, *get_args(m.Note))
 
 
 class Decision(NamedTuple):
@@ -116,7 +116,7 @@ class Collector:
                     self._ordered(command.message)
                 elif isinstance(command.message, NOTES):
                     self._noted(command.peers, command.message)
-            elif isinstance(command, e.Tell | e.PolicyReplaced):
+            elif isinstance(command, e.LogLine | e.PolicyReplaced):
                 self.seen.told.append(command.text)
 
     def end(self) -> ClusterSeen:
@@ -225,7 +225,7 @@ class Collector:
     # --- notes to clients -------------------------------------------------------------------------------------
 
     def _noted(self, peers: tuple[int, ...], message: msgspec.Struct) -> None:
-        for note in message.notes if isinstance(message, m.Notes) else (message,):
+        for note in message.notes if isinstance(message, m.ClientMessages) else (message,):
             for peer in peers:
                 client = self._controller.client_at(peer)
                 if client is not None:

@@ -1,7 +1,7 @@
 """Works out what hosts must do to their devices by the controller's commands, and reads what they really did.
 
     event log --replayed--> Commanded: gangs of each device in sequence, buffers of each host, bytes of each transfer
-    device logs ----------> Witnessed: what the device layer was told to do, and which chunks were sent
+    device logs ----------> HostActions: what the device layer was told to do, and which chunks were sent
 
 The replayed controller receives the real one's events, so runs with any policy, any number of clients and any failure
 can be compared. Effects are compared where the driver meets devices and network, so a driver's mistakes show.
@@ -70,7 +70,7 @@ class Commanded(Collector):
         self._transfer_of: dict[int, int] = {}  # seq of a half -> transfer
 
     def heard(self, event: e.Event) -> None:
-        message = event.message if isinstance(event, e.Came) else None
+        message = event.message if isinstance(event, e.MessageReceived) else None
         for report in message.reports if isinstance(message, m.Reports) else ():
             if isinstance(report, m.Done) and report.blame is not None and report.blame.code in EXCUSED:
                 self.excused.add(self._transfer_of.get(report.seq, -1))
@@ -184,7 +184,7 @@ class SentChunk(NamedTuple):
     nbytes: int
 
 
-class Witnessed:
+class HostActions:
     """What one host did, from the lines of its device log."""
 
     def __init__(self, lines: Sequence[Sequence[Any]]) -> None:
@@ -219,7 +219,8 @@ def read(log: Log, policy: Callable[[], Policy] | None = None) -> tuple[ClusterS
     return found.end(), found
 
 
-def witnessed(folder: Path, hosts: int) -> dict[int, Witnessed]:
+def witnessed(folder: Path, hosts: int) -> dict[int, HostActions]:
     return {
-        host: Witnessed(list(device_log.lines_of(device_log.file_of(folder, host)))) for host in range(hosts)
+        host: HostActions(list(device_log.lines_of(device_log.file_of(folder, host))))
+        for host in range(hosts)
     }

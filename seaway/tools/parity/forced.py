@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 
 from ...wording import plural
 from .compare import HISTORY, SHOWN, ComparedRow, Comparison
-from .edge import Commanded, EnqueuedGang, SentChunk, Witnessed
+from .edge import Commanded, EnqueuedGang, HostActions, SentChunk
 
 END = "(nothing more)"
 
 
-def compare(commanded: Commanded, seen: dict[int, Witnessed], over: bool = True) -> Comparison:
+def compare(commanded: Commanded, seen: dict[int, HostActions], over: bool = True) -> Comparison:
     """Compare. `over`: all work had ended before the hosts did, so a buffer not freed by then never was."""
     found = Comparison("commanded", "by devices")
     _enqueued(found, commanded, seen)
@@ -29,7 +29,7 @@ def compare(commanded: Commanded, seen: dict[int, Witnessed], over: bool = True)
 # --- launches -------------------------------------------------------------------------------------------------------
 
 
-def _enqueued(found: Comparison, commanded: Commanded, seen: dict[int, Witnessed]) -> None:
+def _enqueued(found: Comparison, commanded: Commanded, seen: dict[int, HostActions]) -> None:
     texts, unlike, counts = commanded_texts(commanded), False, [0, 0]
     for host, gangs in commanded.gangs.items():
         known = {gang.seq: gang for gang in gangs}
@@ -82,7 +82,7 @@ def _first(
 # --- frees ----------------------------------------------------------------------------------------------------------
 
 
-def _freed(found: Comparison, commanded: Commanded, seen: dict[int, Witnessed], over: bool) -> None:
+def _freed(found: Comparison, commanded: Commanded, seen: dict[int, HostActions], over: bool) -> None:
     wrong: list[str] = []
     counts = [0, 0]
     for host, buffers in commanded.buffers.items():
@@ -98,7 +98,7 @@ def _freed(found: Comparison, commanded: Commanded, seen: dict[int, Witnessed], 
 
 
 def _of_host(
-    host: int, buffers: dict[int, str], commanded: Commanded, seen: Witnessed, whole: bool
+    host: int, buffers: dict[int, str], commanded: Commanded, seen: HostActions, whole: bool
 ) -> Iterator[str]:
     readers = last_readers(commanded.gangs[host], seen.launched)
     for buffer, text in buffers.items():
@@ -130,7 +130,7 @@ def last_readers(gangs: Sequence[EnqueuedGang], launched: Sequence[int]) -> dict
 # --- bytes ----------------------------------------------------------------------------------------------------------
 
 
-def _sent(found: Comparison, commanded: Commanded, seen: dict[int, Witnessed]) -> None:
+def _sent(found: Comparison, commanded: Commanded, seen: dict[int, HostActions]) -> None:
     """Compare bytes by pair of hosts (or host and client); for a sparse exchange, pieces by receiving host."""
     wrong: list[str] = []
     nbytes: dict[int, Counter[tuple[int, int]]] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from core.protocol import Came, Compiled, CompileStep, Ordered, Reports, Send
+from core.protocol import Compiled, CompileStep, MessageReceived, Ordered, Reports, Send
 
 LEAST = 10_000_000  # nanoseconds: a smaller mean is only the time of messages, and nothing was compiled
 
@@ -20,7 +20,7 @@ class Compiling:
 
     def see(self, event: Any, commands: Sequence[Any], now: int) -> None:
         """Take an event of the controller and its commands."""
-        if isinstance(event, Came) and isinstance(event.message, Reports):
+        if isinstance(event, MessageReceived) and isinstance(event.message, Reports):
             for report in event.message.reports:
                 if isinstance(report, Compiled) and (report.plan, report.code) in self._ordered:
                     self._ready[report.plan, report.code] = now

@@ -29,7 +29,7 @@ from sim.simulation import MIB, Simulation
 
 from .call_durations import Took, Which, kernels, told_apart
 from .settings import Settings, check
-from .workload import Person, RecordedCall, Workload, anywhere
+from .workload import RecordedCall, RecordedClient, Workload, anywhere
 
 
 class WhatifResult:
@@ -86,7 +86,7 @@ class Ways(NamedTuple):
 
 class Actor:
     def __init__(
-        self, sim: Simulation, person: Person, weight: int, settings: Settings, start: int, ways: Ways
+        self, sim: Simulation, person: RecordedClient, weight: int, settings: Settings, start: int, ways: Ways
     ) -> None:  # fmt: skip
         self._sim, self._person, self._weight, self._settings = sim, person, weight, settings
         self._start, self._ways = start, ways
@@ -230,7 +230,7 @@ class Actor:
             case e.RunEnded(run=run):
                 self._open.pop(run, None)
                 self._ended[run] = self._sim.now
-            case e.GetComing(request=request, transfer=transfer):
+            case e.GetStarted(request=request, transfer=transfer):
                 self._coming[transfer] = request
                 return
             case e.Received(transfer=transfer) if transfer in self._coming:

@@ -22,12 +22,12 @@ from core.client import Limits
 from core.controller import Config
 from core.model import Cluster, Impossible, Program, SliceSpec
 from core.protocol import (
-    Bye,
     Calls,
-    Came,
     Cancel,
+    CloseSession,
     Disconnected,
     Get,
+    MessageReceived,
     Open,
     Put,
     Register,
@@ -63,7 +63,7 @@ class RecordedCall(NamedTuple):
     crowded: bool = False
 
 
-class Person(NamedTuple):
+class RecordedClient(NamedTuple):
     """A recorded client."""
 
     name: str
@@ -86,7 +86,7 @@ class Person(NamedTuple):
 
 
 class Workload(NamedTuple):
-    people: tuple[Person, ...]
+    people: tuple[RecordedClient, ...]
     cluster: Cluster
     config: Config
     make: Callable[[], Policy]  # the policy that it ran under
@@ -134,7 +134,7 @@ def workload_of(log: Log, policy: Callable[[], Policy] | None = None) -> Workloa
                 and controller.left()["runs"]
             ):
                 lost += 1
-            if not isinstance(event, Came) or event.peer < controller.cluster.hosts:
+            if not isinstance(event, MessageReceived) or event.peer < controller.cluster.hosts:
                 continue
             client = controller.client_at(event.peer)
             if isinstance(event.message, Open) and client is not None:
@@ -170,7 +170,7 @@ class _Gathered:
         self.calls += [(at, call) for call in calls]
 
 
-def _people(order: Sequence[_Gathered], trace: Trace) -> tuple[Person, ...]:
+def _people(order: Sequence[_Gathered], trace: Trace) -> tuple[RecordedClient, ...]:
     ends = {(row["client"], row["call"]): row["ended"] for row in trace.runs.rows() if row["ended"] >= 0}
     fetched: dict[int, list[int]] = {}  # client -> when contents had been sent to it
     for row in trace.transfers.rows():
@@ -182,12 +182,12 @@ def _people(order: Sequence[_Gathered], trace: Trace) -> tuple[Person, ...]:
         name = one.opening.name
         seen[name] = seen.get(name, 0) + 1
         label = name if seen[name] == 1 else f"{name} ({seen[name]})"
-        left = any(isinstance(call, Bye) for _, call in one.calls)
-        calls = [(at, call) for at, call in one.calls if not isinstance(call, Bye)]
+        left = any(isinstance(call, CloseSession) for _, call in one.calls)
+        calls = [(at, call) for at, call in one.calls if not isinstance(call, CloseSession)]
         _check_names(label, calls)
         mine = {call: ended for (client, call), ended in ends.items() if client == one.number}
         people.append(
-            Person(
+            RecordedClient(
                 name, label, one.number, one.opening.weight, one.opening.priority, one.at,
                 tuple(_with_waits(calls, one.at, mine, sorted(fetched.get(one.number, [])))), left,
             )

@@ -281,9 +281,9 @@ def test_an_agent_logs_each_refusal_and_why_it_closed_a_stream(
     asyncio.run(work())
 
 
-def _lie(found: Cluster, number: int) -> e.Came:
+def _lie(found: Cluster, number: int) -> e.MessageReceived:
     (session,) = (each for each in found.server.controller.state.sessions.values() if each.number == number)
-    return e.Came(session.peer, m.Submit(1, 99, (), ()))
+    return e.MessageReceived(session.peer, m.Submit(1, 99, (), ()))
 
 
 def test_a_mistaken_request_of_a_known_caller_is_answered_and_is_no_refusal(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_contents_that_a_retry_may_need_are_kept_until_it_cannot(tmp_path: Path)
         assert [effect.buffer for effect in user.heard if isinstance(effect, e.OpenSend)] == [buffer] * (
             1 + len(again)
         )
-        assert e.Unneeded((buffer,)) in user.heard
+        assert e.PutContentsUnneeded((buffer,)) in user.heard
         await wait_until(lambda: holds(user.remote) == (0, 0, 0, 0, 0))
 
     driven(tmp_path, work)
@@ -190,7 +190,7 @@ def test_a_goodbye_is_answered(tmp_path: Path) -> None:
         user = found.user()
         await wait_until(lambda: user.remote.client.state == "open")
         user.call(lambda client, now: client.close(now))
-        told = await user.until(lambda effect: isinstance(effect, e.Tell))
+        told = await user.until(lambda effect: isinstance(effect, e.LogLine))
         assert "said goodbye" in told.text
         assert user.remote.client.state == "closed"
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.contents import shard_io
-from backend.contents.shard_io import ArraySink, ArraySource, Misfit, Overflow, ShardSource, Sink
+from backend.contents.shard_io import ArraySink, ArraySource, ContentsMismatch, Overflow, ShardSource, Sink
 from core.model.place import line
 from core.model.plan import Layout
 from core.model.program import ITEM_BYTES, Sharding
@@ -131,7 +131,7 @@ def test_each_shard_is_fetched_once_and_only_when_it_is_needed() -> None:
 @pytest.mark.parametrize(("piece", "offset", "nbytes"), [(1, 0, 4), (0, 40, 9), (0, -4, 4)])
 def test_bytes_outside_the_source_are_refused(piece: int, offset: int, nbytes: int) -> None:
     source = halves(lambda: shards_of(HALVES, array_of(HALVES), 0, HOSTS), ((-CLIENT, 0, 48),))
-    with pytest.raises(Misfit, match="is not part of transfer 1, which sends"):
+    with pytest.raises(ContentsMismatch, match="is not part of transfer 1, which sends"):
         source.bytes_of(Chunk(1, 0, -CLIENT, piece, offset, nbytes))
 
 
@@ -145,7 +145,7 @@ def test_contents_for_an_unknown_place_are_refused(
 ) -> None:
     pieces = from_client(HALVES, CLIENT, 0, HOSTS)
     sink = Sink(e.OpenRecv(1, 0, 3, pieces, False, (), None, HALVES), 0, HOSTS)
-    with pytest.raises(Misfit, match="transfer 1"):
+    with pytest.raises(ContentsMismatch, match="transfer 1"):
         sink.fill(Chunk(1, sender, 0, piece, offset, nbytes), b"x" * contents)
 
 
@@ -153,7 +153,7 @@ def test_an_incomplete_shard_is_not_handed_on() -> None:
     pieces = from_client(HALVES, CLIENT, 0, HOSTS)
     sink = Sink(e.OpenRecv(1, 0, 3, pieces, False, (), None, HALVES), 0, HOSTS)
     sink.fill(Chunk(1, -CLIENT, 0, 0, 0, 40), b"x" * 40)
-    with pytest.raises(Misfit, match="8 bytes are missing"):
+    with pytest.raises(ContentsMismatch, match="8 bytes are missing"):
         sink.shards()
 
 

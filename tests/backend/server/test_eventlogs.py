@@ -76,7 +76,7 @@ def test_a_replay_gives_the_same_commands_to_the_byte(log: Path) -> None:
     found = eventlogs.read(log)
     assert found.about.policy == "core.schedule.policy.stride:Stride"
     kinds = {type(entry.event).__name__ for entry in found.entries}
-    assert kinds >= {"Connected", "Came", "WorldUp"}
+    assert kinds >= {"Connected", "MessageReceived", "WorldUp"}
     controller = eventlogs.machine_of(found.about)
     assert sum(1 for _ in replayed(found, controller)) == len(found.entries)
     assert controller.order.island(0) == log.with_name("order").read_text()
@@ -98,7 +98,7 @@ def test_a_replay_under_another_policy_differs(log: Path) -> None:
 def test_the_commands_of_seaway_show_a_log_and_replay_it(
     log: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert main(["log", str(log), "--kind", "Came", "--last", "60"]) == 0
+    assert main(["log", str(log), "--kind", "MessageReceived", "--last", "60"]) == 0
     said = capsys.readouterr().out
     assert "policy core.schedule.policy.stride:Stride; 1 island, 2 hosts, 4 devices" in said
     assert "Open(name='ann'" in said

@@ -15,45 +15,45 @@ from core.model.program import Arg, Program, Sharding, SliceSpec, Value
 from core.protocol.dataplane import Grant
 from core.protocol.effects import (
     BuffersReady,
-    Called,
     CallRefused,
-    Came,
+    CallsMade,
     Close,
     Command,
     Connected,
     Disconnected,
     Event,
     Finished,
-    GetComing,
-    PutWanted,
+    GetStarted,
+    LogLine,
+    MessageReceived,
+    PutStarted,
     RunEnded,
     Send,
-    Tell,
     Unblocked,
     Wakeup,
 )
 from core.protocol.messages import (
     Blame,
-    Bye,
     Call,
     Calls,
     Cancel,
+    ClientMessages,
+    CloseSession,
+    ConnectionClosed,
     ContentsReady,
     Ended,
     Get,
-    Goodbye,
-    Notes,
+    GetAccepted,
     Open,
     Opened,
     Put,
+    PutAccepted,
     Refused,
     Register,
     Release,
     ReleaseSlice,
-    Sending,
     Stalled,
     Submit,
-    Taking,
     Unregister,
     Waiting,
 )
@@ -88,11 +88,11 @@ class Session:
         return [each for each in self.client.handle(event, self.now) if not of_contents(each)]
 
     def note(self, *notes: Any) -> list[Command]:
-        return self.hear(Came(CONTROLLER, notes[0] if len(notes) == 1 else Notes(notes)))
+        return self.hear(MessageReceived(CONTROLLER, notes[0] if len(notes) == 1 else ClientMessages(notes)))
 
     def sent(self) -> list[Any]:
         """Messages that left because of the calls just made."""
-        return [effect.message for effect in self.hear(Called()) if isinstance(effect, Send)]
+        return [effect.message for effect in self.hear(CallsMade()) if isinstance(effect, Send)]
 
     def program(self, **more: Any) -> int:
         name = self.client.register(program(**more), self.now)
@@ -153,18 +153,18 @@ def test_a_put_and_a_get_are_announced_and_their_contents_travel_separately() ->
     request = session.client.get(buffer, 0)
     assert isinstance(request, int)
     assert session.sent() == [Put(buffer, X, SLICE), Get(request, buffer)]
-    assert session.note(Taking(buffer, 40, WHERE)) == [PutWanted(buffer, 40, WHERE)]
-    assert session.note(ContentsReady((buffer,)), Sending(request, 41, WHERE)) == [
+    assert session.note(PutAccepted(buffer, 40, WHERE)) == [PutStarted(buffer, 40, WHERE)]
+    assert session.note(ContentsReady((buffer,)), GetAccepted(request, 41, WHERE)) == [
         BuffersReady((buffer,)),
-        GetComing(request, 41, WHERE),
+        GetStarted(request, 41, WHERE),
     ]
 
 
 def test_waits_reported_by_the_controller_are_put_into_words() -> None:
     session = Session()
     assert session.note(Waiting(3, "memory"), Stalled(3, "f", "mul", "pod", ((4, 6),), "no answer")) == [
-        Tell("run 3 waits: memory", passing=True),
-        Tell(
+        LogLine("run 3 waits: memory", passing=True),
+        LogLine(
             "run 3 is late: program 'f', node 'mul' on island 'pod': no answer; hosts 4-5 have not arrived",
             passing=True,
         ),
@@ -197,7 +197,7 @@ def test_all_other_calls_are_sent_as_they_are() -> None:
 def test_calls_collect_while_messages_are_in_flight_and_leave_together_when_one_lands() -> None:
     session = Session(pipe=2)
     session.note()
-    session.hear(Called())
+    session.hear(CallsMade())
     session.now = 10_000_000
     session.client.register(program(args=0), session.now)
     session.now = 20_000_000
@@ -260,7 +260,7 @@ def test_puts_and_gets_are_bounded_too() -> None:
     assert isinstance(session.client.get(buffer, 0), int)
     assert isinstance(session.client.get(buffer, 0), Blocked)
     assert isinstance(session.client.put(X, SLICE, 0), Blocked)
-    assert session.note(Taking(buffer, 1, WHERE))[-1] == Unblocked()
+    assert session.note(PutAccepted(buffer, 1, WHERE))[-1] == Unblocked()
     again = session.client.put(X, SLICE, 0)
     assert isinstance(again, int)
     session.note(ContentsReady((again,), BAD))  # too large for any time
@@ -334,7 +334,7 @@ def test_the_number_of_programs_is_bounded() -> None:
 @pytest.mark.parametrize(
     "note",
     [
-        Ended(1), Ended(9), ContentsReady((99,)), Taking(1, 4, WHERE), Sending(1, 4, WHERE), Grant(1, 2, 3, 4),
+        Ended(1), Ended(9), ContentsReady((99,)), PutAccepted(1, 4, WHERE), GetAccepted(1, 4, WHERE), Grant(1, 2, 3, 4),
     ],
     ids=lambda note: type(note).__name__,
 )  # fmt: skip
@@ -398,7 +398,7 @@ def test_a_restarted_controller_is_told_held_buffers_and_open_runs() -> None:
     request = session.client.get(buffer, 0)
     session.sent()
     (told,) = session.hear(Disconnected(CONTROLLER, "lease"))
-    assert isinstance(told, Tell)
+    assert isinstance(told, LogLine)
     again = session.hear(Connected(CONTROLLER))
     assert [e.message for e in again if isinstance(e, Send)] == [
         Open("me", 2, client=7, held=(1, 2, 3), open_runs=(2,)), Register(1, program(args=0)),
@@ -460,10 +460,10 @@ def test_close_sends_all_collected_calls_and_every_run_ends() -> None:
     session.sent()
     session.client.close(0)
     session.client.close(0)
-    assert _flat(session.sent())[-1] == Bye()
+    assert _flat(session.sent())[-1] == CloseSession()
     with pytest.raises(Illegal, match="open another"):
         session.client.submit(1, (), 0)
-    effects = session.note(Ended(1), Goodbye("as asked"))
+    effects = session.note(Ended(1), ConnectionClosed("as asked"))
     assert [e.run for e in effects if isinstance(e, RunEnded)] == [1, 2]
     assert session.client.state == "closed"
 
@@ -473,7 +473,7 @@ def test_a_session_that_never_opened_closes_by_itself() -> None:
     session.client.register(program(args=0), 0)
     session.submit()
     session.client.close(0)
-    assert [type(e) for e in session.hear(Called())] == [RunEnded, BuffersReady]
+    assert [type(e) for e in session.hear(CallsMade())] == [RunEnded, BuffersReady]
     assert session.hear(Connected(CONTROLLER)) == []
 
 
@@ -484,7 +484,7 @@ def test_a_controller_that_goes_while_the_session_closes_ends_it() -> None:
     session.client.close(0)
     session.sent()
     effects = session.hear(Disconnected(CONTROLLER))
-    assert [type(e) for e in effects] == [Tell, RunEnded, BuffersReady]
+    assert [type(e) for e in effects] == [LogLine, RunEnded, BuffersReady]
 
 
 def test_blocked_callers_are_told_when_the_session_ends() -> None:
@@ -492,4 +492,4 @@ def test_blocked_callers_are_told_when_the_session_ends() -> None:
     session.program(args=0)
     session.submit()
     assert isinstance(session.client.submit(1, (), 0), Blocked)
-    assert session.note(Goodbye("too slow"))[-1] == Unblocked()
+    assert session.note(ConnectionClosed("too slow"))[-1] == Unblocked()

@@ -7,14 +7,14 @@ from core.model.place import line
 from core.model.program import Arg, Program, SliceSpec, Value
 from core.protocol.dataplane import Spoilt
 from core.protocol.effects import (
-    Called,
-    Came,
+    CallsMade,
     Close,
     Command,
     Connected,
     Disconnected,
     DropTransfer,
     GetAgain,
+    MessageReceived,
     OpenRecv,
     OpenSend,
     Received,
@@ -22,7 +22,16 @@ from core.protocol.effects import (
     Sent,
     Wakeup,
 )
-from core.protocol.messages import Blame, ContentsReady, Ended, Get, Notes, Opened, Sending, Taking
+from core.protocol.messages import (
+    Blame,
+    ClientMessages,
+    ContentsReady,
+    Ended,
+    Get,
+    GetAccepted,
+    Opened,
+    PutAccepted,
+)
 from core.protocol.peers import CONTROLLER
 
 from ..hostworld import SAME, Cluster, layout
@@ -44,14 +53,14 @@ def getting() -> tuple[Client, int]:
     """A client whose get is on its way as transfer 9."""
     client = Client("a", Cluster(), limits=Limits(get_retries=0))
     client.handle(Connected(CONTROLLER), 0)
-    client.handle(Came(CONTROLLER, Opened(3, 0)), 0)
+    client.handle(MessageReceived(CONTROLLER, Opened(3, 0)), 0)
     buffer = client.put(Value((8,), "float32", 0, SAME), SliceSpec("s", 4), 0)
     assert isinstance(buffer, int)
-    client.handle(Came(CONTROLLER, ContentsReady((buffer,))), 0)
+    client.handle(MessageReceived(CONTROLLER, ContentsReady((buffer,))), 0)
     request = client.get(buffer, 0)
     assert isinstance(request, int)
-    client.handle(Called(), 0)
-    opened = client.handle(Came(CONTROLLER, Sending(request, 9, HERE)), 0)
+    client.handle(CallsMade(), 0)
+    opened = client.handle(MessageReceived(CONTROLLER, GetAccepted(request, 9, HERE)), 0)
     assert OpenRecv(9, 9, request, ((0, 0, 32),), False, (), None, HERE) in opened
     return client, request
 
@@ -83,10 +92,10 @@ def putting() -> tuple[Client, int]:
     """A client whose put is on its way as transfer 9."""
     client = Client("a", Cluster())
     client.handle(Connected(CONTROLLER), 0)
-    client.handle(Came(CONTROLLER, Opened(3, 0)), 0)
+    client.handle(MessageReceived(CONTROLLER, Opened(3, 0)), 0)
     buffer = client.put(Value((8,), "float32", 0, SAME), SliceSpec("s", 4), 0)
     assert isinstance(buffer, int)
-    opened = client.handle(Came(CONTROLLER, Taking(buffer, 9, HERE)), 0)
+    opened = client.handle(MessageReceived(CONTROLLER, PutAccepted(buffer, 9, HERE)), 0)
     assert any(isinstance(effect, OpenSend) for effect in opened)
     return client, buffer
 
@@ -94,7 +103,7 @@ def putting() -> tuple[Client, int]:
 def test_a_failed_put_is_not_sent_further() -> None:
     client, buffer = putting()
     lost = Blame("host-lost", "host 1 was lost", host=1)
-    said = client.handle(Came(CONTROLLER, ContentsReady((buffer,), lost)), 0)
+    said = client.handle(MessageReceived(CONTROLLER, ContentsReady((buffer,), lost)), 0)
     assert Sent(9) in said
     spoilt = [each.message for each in said if isinstance(each, Send) and isinstance(each.message, Spoilt)]
     assert [each.blame for each in spoilt] == [lost] * len(spoilt)
@@ -106,10 +115,10 @@ def test_hosts_that_know_a_client_by_an_old_number_are_told_the_new_one_over_a_n
     client, _ = putting()
     client.handle(Disconnected(CONTROLLER, "nothing heard"), 0)
     client.handle(Connected(CONTROLLER), 0)
-    said = client.handle(Came(CONTROLLER, Opened(4, 0)), 0)
+    said = client.handle(MessageReceived(CONTROLLER, Opened(4, 0)), 0)
     assert [(each.peer, each.breach) for each in said if isinstance(each, Close)] == [(0, ""), (1, "")]
     assert Sent(9) in said
-    again = client.handle(Came(CONTROLLER, Opened(4, 0)), 0)
+    again = client.handle(MessageReceived(CONTROLLER, Opened(4, 0)), 0)
     assert not any(isinstance(each, Close) for each in again)
 
 
@@ -120,20 +129,20 @@ def test_contents_that_broke_off_are_sent_again_as_another_transfer() -> None:
     client = Client("a", Cluster())
     where = layout(line(0, 0, 4), sharding=SAME)
     client.handle(Connected(CONTROLLER), 0)
-    client.handle(Came(CONTROLLER, Opened(3, 0)), 0)
+    client.handle(MessageReceived(CONTROLLER, Opened(3, 0)), 0)
     buffer = client.put(Value((8,), "float32", 0, SAME), SliceSpec("s", 4), 0)
     assert isinstance(buffer, int)
-    client.handle(Came(CONTROLLER, ContentsReady((buffer,))), 0)
+    client.handle(MessageReceived(CONTROLLER, ContentsReady((buffer,))), 0)
     request = client.get(buffer, 0)
     assert isinstance(request, int)
-    client.handle(Came(CONTROLLER, Sending(request, 9, where)), 0)
+    client.handle(MessageReceived(CONTROLLER, GetAccepted(request, 9, where)), 0)
     told = client.handle(Disconnected(CONTROLLER), 0)
     lost = Blame("client-lost", "the connection to the controller was lost meanwhile")
     assert GetAgain(request, 9, lost) in told
     assert not any(isinstance(each, Received) for each in told)
     again = client.handle(Connected(CONTROLLER), 0)
     assert Send((CONTROLLER,), Get(2, buffer)) in again
-    opened = client.handle(Came(CONTROLLER, Sending(2, 12, where)), 0)
+    opened = client.handle(MessageReceived(CONTROLLER, GetAccepted(2, 12, where)), 0)
     assert OpenRecv(12, 12, request, ((0, 0, 32),), False, (), None, where) in opened
 
 
@@ -141,12 +150,14 @@ def test_a_put_is_sent_again_from_the_buffer_that_the_user_named() -> None:
     client = Client("a", Cluster())
     where = layout(line(0, 0, 4), sharding=SAME)
     client.handle(Connected(CONTROLLER), 0)
-    client.handle(Came(CONTROLLER, Opened(3, 0)), 0)
+    client.handle(MessageReceived(CONTROLLER, Opened(3, 0)), 0)
     client.register(Program("f", (SLICE,), (), (X,), (), (Arg(0),)), 0)
     buffer = client.put(X, SLICE, 0, again=True)
     assert isinstance(buffer, int)
     client.submit(1, (buffer,), 0, retries=1)
-    client.handle(Came(CONTROLLER, Notes((ContentsReady((buffer,), LOST), Ended(1, LOST)))), 0)
+    client.handle(
+        MessageReceived(CONTROLLER, ClientMessages((ContentsReady((buffer,), LOST), Ended(1, LOST)))), 0
+    )
     client.handle(Wakeup(), FIRST)
-    opened = client.handle(Came(CONTROLLER, Taking(3, 9, where)), FIRST)
+    opened = client.handle(MessageReceived(CONTROLLER, PutAccepted(3, 9, where)), FIRST)
     assert [each.buffer for each in opened if isinstance(each, OpenSend)] == [buffer]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from core.client.call_batching import MOST
 from core.client.client_limits import Blocked, Submitted
 from core.protocol.effects import (
-    Called,
+    CallsMade,
     Close,
     Command,
     Connected,
@@ -20,7 +20,18 @@ from core.protocol.effects import (
     Send,
     Wakeup,
 )
-from core.protocol.messages import Calls, Ended, Get, Open, Put, Register, Release, Sending, Submit, Taking
+from core.protocol.messages import (
+    Calls,
+    Ended,
+    Get,
+    GetAccepted,
+    Open,
+    Put,
+    PutAccepted,
+    Register,
+    Release,
+    Submit,
+)
 from core.protocol.peers import CONTROLLER
 
 from .test_client import SLICE, WHERE, Session, X, program
@@ -55,7 +66,7 @@ class Play:
         self.arrived: list[Any] = []
         name = self.client.register(program(donate=(0,) if random.random() < 0.5 else ()), 0)
         assert name == 1
-        self.take(self.session.hear(Called()))
+        self.take(self.session.hear(CallsMade()))
 
     def step(self) -> None:
         random = self.random
@@ -125,7 +136,11 @@ class Play:
             name = self.known[kind].pop(self.random.randrange(len(self.known[kind])))
             self.transfers += 1
             moves = self.transfers, WHERE
-            notes = {"runs": Ended(name), "puts": Taking(name, *moves), "gets": Sending(name, *moves)}
+            notes = {
+                "runs": Ended(name),
+                "puts": PutAccepted(name, *moves),
+                "gets": GetAccepted(name, *moves),
+            }
             self.take(self.session.note(notes[kind]))
 
     def take(self, effects: list[Command]) -> None:

@@ -15,39 +15,39 @@ from core.model.plan import Layout
 from core.model.program import Arg, Program, Sharding, SliceSpec, Value
 from core.protocol.effects import (
     BuffersReady,
-    Called,
     CallRefused,
-    Came,
+    CallsMade,
     Command,
     Connected,
     Disconnected,
     Event,
-    GetComing,
-    PutWanted,
+    GetStarted,
+    MessageReceived,
+    PutContentsUnneeded,
+    PutStarted,
     RunAgain,
     RunEnded,
     Send,
     Unblocked,
-    Unneeded,
     Wakeup,
 )
 from core.protocol.messages import (
     Blame,
     Calls,
     Cancel,
+    ClientMessages,
     ContentsReady,
     Ended,
     Get,
-    Notes,
+    GetAccepted,
     Open,
     Opened,
     Put,
+    PutAccepted,
     Refused,
     Register,
     Release,
-    Sending,
     Submit,
-    Taking,
     Unregister,
 )
 from core.protocol.peers import CONTROLLER
@@ -91,12 +91,12 @@ class Session:
         return told
 
     def note(self, *notes: Any) -> list[Command]:
-        return self.hear(Came(CONTROLLER, Notes(notes)))
+        return self.hear(MessageReceived(CONTROLLER, ClientMessages(notes)))
 
     def sent(self) -> list[Any]:
         """The messages that the calls just made have sent."""
         self.calls = []
-        self.hear(Called())
+        self.hear(CallsMade())
         calls, self.calls = self.calls, []
         return calls
 
@@ -295,14 +295,14 @@ def test_a_put_whose_contents_are_kept_is_put_again(donate: tuple[int, ...]) -> 
     again, submitted = [call for call in session.calls if isinstance(call, Put | Submit)]
     assert again == Put(3, X, SLICE)
     assert submitted == Submit(2, 1, (3,), (4,))
-    assert session.note(Taking(3, 40, WHERE)) == [PutWanted(buffer, 40, WHERE)]
+    assert session.note(PutAccepted(3, 40, WHERE)) == [PutStarted(buffer, 40, WHERE)]
     told = session.note(Ended(2))
     if donate:
-        assert told == [RunEnded(run), Unneeded((buffer,))]
+        assert told == [RunEnded(run), PutContentsUnneeded((buffer,))]
     else:
         assert told == [RunEnded(run)]
         session.client.release((buffer,), session.now)
-        assert session.hear(Called()) == [Unneeded((buffer,))]
+        assert session.hear(CallsMade()) == [PutContentsUnneeded((buffer,))]
 
 
 # --- chains ---------------------------------------------------------------------------------------------------
@@ -369,7 +369,7 @@ def test_a_run_that_waits_for_its_next_try_can_be_cancelled() -> None:
     session.note(Ended(run, LOST))
     session.client.cancel(run, 0)
     blame = Blame("cancelled", "cancelled by its client", "f")
-    assert session.hear(Called()) == [RunEnded(run, blame), BuffersReady(results, blame)]
+    assert session.hear(CallsMade()) == [RunEnded(run, blame), BuffersReady(results, blame)]
     assert session.client.next_wakeup() is None
 
 
@@ -390,7 +390,7 @@ def test_a_session_that_ends_also_ends_waiting_runs() -> None:
     run, results = session.submit(LITERAL)
     session.note(Ended(run, LOST))
     session.client.close(0)
-    assert session.hear(Called()) == [RunEnded(run, LOST), BuffersReady(results, LOST)]
+    assert session.hear(CallsMade()) == [RunEnded(run, LOST), BuffersReady(results, LOST)]
 
 
 def test_runs_that_wait_for_their_next_try_count_as_under_way() -> None:
@@ -445,7 +445,7 @@ def test_a_get_whose_answer_was_lost_is_asked_again() -> None:
     session.hear(Disconnected(CONTROLLER))
     assert session.hear(Connected(CONTROLLER)) == []
     assert session.calls[-1] == Get(2, buffer)
-    assert session.note(Sending(2, 9, WHERE)) == [GetComing(request, 9, WHERE)]
+    assert session.note(GetAccepted(2, 9, WHERE)) == [GetStarted(request, 9, WHERE)]
 
 
 def test_a_get_whose_buffer_is_lost_is_refused_with_the_reason() -> None:
@@ -468,7 +468,7 @@ def test_a_get_of_a_result_that_is_made_again_waits_for_it() -> None:
     session.calls = []
     session.note(ContentsReady((2,)), Ended(2))
     assert session.calls == [Get(2, 2)]
-    assert session.note(Sending(2, 9, WHERE)) == [GetComing(request, 9, WHERE)]
+    assert session.note(GetAccepted(2, 9, WHERE)) == [GetStarted(request, 9, WHERE)]
 
 
 def test_the_number_of_tries_of_a_get_is_bounded() -> None:

@@ -8,8 +8,8 @@ from core.model.program import Sharding, SliceSpec, Value
 from core.protocol.effects import Command, FormWorld, Send, Wakeup, WorldUp
 from core.protocol.messages import (
     Blame,
+    ClientMessages,
     ContentsReady,
-    Notes,
     Open,
     PoisonStep,
     Put,
@@ -46,7 +46,9 @@ class WaitingClient(Rig):
             elif isinstance(effect, Send):
                 for to in effect.peers:
                     for note in (
-                        effect.message.notes if isinstance(effect.message, Notes) else (effect.message,)
+                        effect.message.notes
+                        if isinstance(effect.message, ClientMessages)
+                        else (effect.message,)
                     ):
                         if isinstance(note, ContentsReady):
                             self.puts |= dict.fromkeys(note.buffers, note.blame)

@@ -8,11 +8,12 @@ import pytest
 from core.controller import Controller
 from core.model import spans
 from core.model.presets import small
-from core.protocol.effects import Came, Event, FormWorld, Send, WorldUp
+from core.protocol.effects import Event, FormWorld, MessageReceived, Send, WorldUp
 from core.protocol.messages import (
     Blame,
     Calls,
     Cancel,
+    ClientMessages,
     Compiled,
     CompileStep,
     Done,
@@ -20,7 +21,6 @@ from core.protocol.messages import (
     FreeStep,
     GangStep,
     Join,
-    Notes,
     Open,
     Ordered,
     RecvStep,
@@ -54,7 +54,7 @@ class Rig:
             self.say(HOST + host, Join(host, 0))
 
     def say(self, peer: int, message: msgspec.Struct) -> None:
-        work: list[Event] = [Came(peer, message)]
+        work: list[Event] = [MessageReceived(peer, message)]
         while work:
             for effect in self.controller.handle(work.pop(0), 0):
                 if isinstance(effect, FormWorld):
@@ -65,7 +65,7 @@ class Rig:
     def hear(self, peer: int, message: msgspec.Struct) -> list[Event]:
         if isinstance(message, Seat):
             self.seat = message
-            return [Came(peer, Seated(message.host, message.epoch, message.tree, message.last))]
+            return [MessageReceived(peer, Seated(message.host, message.epoch, message.tree, message.last))]
         if isinstance(message, Ordered):
             self.heard.append(message)
             self.steps += [step for step in message.steps if step not in self.steps]
@@ -80,8 +80,8 @@ class Rig:
                 self.owed += [(peer - HOST, plan, code) for plan, code in codes]
                 return []
             reports = tuple(Compiled(plan, code, me) for plan, code in codes)
-            return [Came(peer, self.reports(*reports))] if reports else []
-        for note in message.notes if isinstance(message, Notes) else (message,):
+            return [MessageReceived(peer, self.reports(*reports))] if reports else []
+        for note in message.notes if isinstance(message, ClientMessages) else (message,):
             if isinstance(note, Ended):
                 assert note.run not in self.ended, "a run ended twice"
                 self.ended[note.run] = note.blame

@@ -57,12 +57,12 @@ class Rig:
     def answers(self, send: e.Send) -> list[e.Event]:
         said, peer = send.message, send.peers[0]
         if isinstance(said, m.Seat):
-            return [e.Came(peer, m.Seated(said.host, said.epoch, said.tree, said.last))]
+            return [e.MessageReceived(peer, m.Seated(said.host, said.epoch, said.tree, said.last))]
         if not isinstance(said, m.Ordered):
             return []
         steps = [step for step in said.steps if isinstance(step, m.CompileStep)]
         return [
-            e.Came(root, m.Reports(said.island, said.epoch, said.tree,
+            e.MessageReceived(root, m.Reports(said.island, said.epoch, said.tree,
                                    (m.Compiled(step.plan, code, self.below(root)),)))
             for root in send.peers for step in steps for code in step.codes
         ]  # fmt: skip
@@ -72,7 +72,7 @@ class Rig:
         return island.stream.shape.spans_below.get(host, spans.EMPTY)
 
     def came(self, peer: int, message: msgspec.Struct) -> None:
-        self.tell(e.Came(peer, message))
+        self.tell(e.MessageReceived(peer, message))
 
     # --- what honest peers do -----------------------------------------------------------------------------------
 
@@ -153,7 +153,8 @@ class Rig:
 
 
 KINDS = [
-    structs.of(kind) for kind in (m.Done, m.Enqueued, m.Counted, m.Compiled, m.Arrived, m.Trouble, m.Lost)
+    structs.of(kind)
+    for kind in (m.Done, m.Enqueued, m.PieceCounts, m.Compiled, m.Arrived, m.HostFault, m.Lost)
 ]
 NUMBER = st.integers(0, 1000)
 PEER = st.integers(0, CLUSTER.hosts) | st.sampled_from(CLIENTS)

@@ -7,14 +7,14 @@ import msgspec
 from core.controller.records import InFlight
 from core.model.spans import items, one, overlap
 from core.protocol.effects import (
-    Came,
     Close,
     Command,
     Disconnected,
     Event,
     FormWorld,
+    LogLine,
+    MessageReceived,
     Send,
-    Tell,
     Wakeup,
     WorldFailed,
     WorldUp,
@@ -39,7 +39,7 @@ class World(Rig):
 
     def _do(self, effects: list[Command]) -> None:
         for effect in effects:
-            if isinstance(effect, Tell):
+            if isinstance(effect, LogLine):
                 self.said.append(effect.text)
             elif isinstance(effect, FormWorld):
                 self._do(self.controller.handle(WorldUp(effect.island, effect.epoch), 0))
@@ -95,7 +95,7 @@ def test_a_failure_of_an_older_epochs_world_changes_nothing() -> None:
 
 
 def _done(world: World, host: int, gang: GangStep, blame: Blame | None = None) -> Event:
-    return Came(HOST + host, world.reports(Done(gang.seq, one(host), blame)))
+    return MessageReceived(HOST + host, world.reports(Done(gang.seq, one(host), blame)))
 
 
 # --- a collective fails because of a peer -------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def test_a_blamed_peer_that_is_silent_ends_the_epoch_after_its_lease() -> None:
 def _all_say(world: World, flight: InFlight, blame: Blame) -> None:
     for host in items(flight.hosts):
         report = world.reports(Done(flight.seq, one(host), blame))
-        world._do(world.controller.handle(Came(HOST + host, report), 0))
+        world._do(world.controller.handle(MessageReceived(HOST + host, report), 0))
 
 
 def test_readers_of_a_failed_gang_wait_for_its_reason_and_end_no_epoch_by_themselves() -> None:
@@ -214,7 +214,7 @@ def test_a_host_that_paused_too_long_is_turned_away_without_an_accusation() -> N
     world = World(2)
     world.controller.handle(Disconnected(HOST + 0, "nothing heard for 10 s"), 0)
     again = HOST + 50  # its next connection
-    effects = world.controller.handle(Came(again, Join(0, 0, epoch=1)), 0)
+    effects = world.controller.handle(MessageReceived(again, Join(0, 0, epoch=1)), 0)
     assert [each for each in effects if isinstance(each, Send | Close)] == [
         Send((again,), Dismiss(0, "incarnation 0 was given up")),
         Close(again, "host 0: incarnation 0 was given up", breach=""),
@@ -223,8 +223,10 @@ def test_a_host_that_paused_too_long_is_turned_away_without_an_accusation() -> N
 
 def test_a_host_that_joins_again_as_an_older_process_breaks_the_protocol() -> None:
     world = World(2)
-    world.controller.handle(Came(HOST + 0, Join(0, 5)), 0)
+    world.controller.handle(MessageReceived(HOST + 0, Join(0, 5)), 0)
     (closed,) = [
-        each for each in world.controller.handle(Came(HOST + 0, Join(0, 4)), 0) if isinstance(each, Close)
+        each
+        for each in world.controller.handle(MessageReceived(HOST + 0, Join(0, 4)), 0)
+        if isinstance(each, Close)
     ]
     assert closed == Close(HOST + 0, "host 0: incarnation 4 is older than 5", breach="protocol")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.controller import Bounds, Config, Controller
 from core.model.presets import small
-from core.protocol.effects import Came, FormWorld, Wakeup
+from core.protocol.effects import FormWorld, MessageReceived, Wakeup
 from core.protocol.messages import Join
 
 SECOND = 1_000_000_000
@@ -22,15 +22,15 @@ def test_hosts_that_start_one_after_another_form_one_epoch() -> None:
     for host in range(HOSTS - 1):
         now = host * (GRACE - SECOND)
         assert formed(controller, Wakeup(), now) == []
-        assert formed(controller, Came(host, Join(host, 0)), now) == []
-    (world,) = formed(controller, Came(HOSTS - 1, Join(HOSTS - 1, 0)), last + SECOND)
+        assert formed(controller, MessageReceived(host, Join(host, 0)), now) == []
+    (world,) = formed(controller, MessageReceived(HOSTS - 1, Join(HOSTS - 1, 0)), last + SECOND)
     assert world.members == ((0, HOSTS),)
 
 
 def test_a_missing_host_is_waited_for_as_long_as_the_grace_period() -> None:
     controller = Controller(small(HOSTS, 1), config=Config(bounds=Bounds(floor=GRACE)))
     for host in range(3):
-        assert formed(controller, Came(host, Join(host, 0)), host * SECOND) == []
+        assert formed(controller, MessageReceived(host, Join(host, 0)), host * SECOND) == []
     due = controller.next_wakeup()
     assert due == 2 * SECOND + GRACE
     (world,) = formed(controller, Wakeup(), due)

@@ -7,8 +7,8 @@ import pytest
 
 from core.client.retries import infrastructure
 from core.link.endpoint import ANEW
-from core.protocol.effects import Came, Connected, Disconnected, Send
-from core.protocol.messages import Blame, ContentsReady, Ended, Notes, Open, Opened, Register, Submit
+from core.protocol.effects import Connected, Disconnected, MessageReceived, Send
+from core.protocol.messages import Blame, ClientMessages, ContentsReady, Ended, Open, Opened, Register, Submit
 from tests.core.build import Build
 from tests.golden.failing import _steps
 from tests.golden.running import _good, _world, _zeros
@@ -38,10 +38,10 @@ def told_on_return(rig: Rig, opening: Open) -> list[object]:
     rig.controller.handle(Connected(AGAIN), 0)
     said = [
         effect.message
-        for effect in rig.controller.handle(Came(AGAIN, opening), 0)
+        for effect in rig.controller.handle(MessageReceived(AGAIN, opening), 0)
         if isinstance(effect, Send) and effect.peers == (AGAIN,)
     ]
-    return [note for each in said for note in (each.notes if isinstance(each, Notes) else (each,))]
+    return [note for each in said for note in (each.notes if isinstance(each, ClientMessages) else (each,))]
 
 
 @pytest.mark.parametrize(("reason", "why"), [(ANEW, UNHEARD), ("nothing heard for 10 s", SILENT)])

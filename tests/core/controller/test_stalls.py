@@ -11,27 +11,28 @@ from core.controller.stalls import Stall
 from core.model.program import SliceSpec, Value
 from core.model.topology import Cluster
 from core.protocol.effects import (
-    Came,
     Event,
     FormWorld,
+    HostAccepted,
     HostRefused,
-    HostTaken,
+    LogLine,
+    MessageReceived,
     Send,
-    Tell,
     Wakeup,
     WorldUp,
 )
 from core.protocol.messages import (
+    ClientMessages,
     Compiled,
     CompileStep,
     Done,
     Ended,
     GangStep,
     Join,
-    Notes,
     Open,
     Ordered,
     Put,
+    PutAccepted,
     Register,
     Reports,
     Seat,
@@ -39,7 +40,6 @@ from core.protocol.messages import (
     SpillStep,
     Stalled,
     Submit,
-    Taking,
     Waiting,
 )
 from core.slices.refusals import KEPT, LONGEST, Refusals
@@ -58,7 +58,7 @@ class Rig:
         self.controller = Controller(Cluster.from_table({"island": [island]}))
         self.now = 0
         self.notes: list[Any] = []  # what the client has heard since the test last looked
-        self.told: list[Tell] = []
+        self.told: list[LogLine] = []
         self.steps: dict[int, list[Any]] = {}  # by host
         self.seat: Seat | None = None
         for host in range(joined):
@@ -68,7 +68,7 @@ class Rig:
 
     def say(self, peer: int, *messages: msgspec.Struct) -> None:
         for message in messages:
-            self.feed(Came(peer, message))
+            self.feed(MessageReceived(peer, message))
 
     def feed(self, event: Event) -> None:
         work: list[Event] = [event]
@@ -77,7 +77,7 @@ class Rig:
                 match effect:
                     case FormWorld():
                         work.append(WorldUp(effect.island, effect.epoch))
-                    case Tell():
+                    case LogLine():
                         self.told.append(effect)
                     case Send():
                         work += [each for to in effect.peers for each in self._heard(to, effect.message)]
@@ -88,11 +88,13 @@ class Rig:
         match message:
             case Seat():
                 self.seat = message
-                return [Came(peer, Seated(message.host, message.epoch, message.tree, message.last))]
+                return [
+                    MessageReceived(peer, Seated(message.host, message.epoch, message.tree, message.last))
+                ]
             case Ordered():
                 self.steps.setdefault(peer - HOST, []).extend(message.steps)
             case _ if peer == CLIENT:
-                self.notes += message.notes if isinstance(message, Notes) else [message]
+                self.notes += message.notes if isinstance(message, ClientMessages) else [message]
         return []
 
     def until(self, now: int) -> None:
@@ -245,9 +247,9 @@ def test_a_client_that_waits_for_hosts_learns_which_were_refused_and_why() -> No
     assert rig.heard() == [], "it is tried again and again, and reported once"
     (refusal,) = rig.controller.resources.refusals.all()
     assert refusal.at == rig.now
-    rig.feed(HostTaken("another"))
+    rig.feed(HostAccepted("another"))
     assert rig.heard() == []
-    rig.feed(HostTaken("box"))
+    rig.feed(HostAccepted("box"))
     assert rig.heard()[0] == Waiting(1, of_run.reason, 3 * S)
     assert not rig.controller.resources.refusals.all()
 
@@ -286,7 +288,7 @@ def test_a_put_that_waits_for_memory_is_a_stall_until_there_is_some() -> None:
     rig = Rig(1, joined=1, memory=100)
     value = Value((20,), "float32")
     rig.say(CLIENT, Put(21, value, SliceSpec("t", 1)))
-    taking = [note for note in rig.heard() if isinstance(note, Taking)]
+    taking = [note for note in rig.heard() if isinstance(note, PutAccepted)]
     assert len(taking) == 1
     begun = rig.now
     rig.say(CLIENT, Put(22, value, SliceSpec("t", 1)))
@@ -318,7 +320,7 @@ def test_the_reason_of_a_runs_wait_is_known_until_the_run_goes_on_or_ends() -> N
     assert waits(session.now) == "memory, 3 s"
     session.note(Ended(second), Waiting(-put, "slice 's' waits for hosts"))
     assert waits(session.now) == "slice 's' waits for hosts, 0 s"
-    session.note(Taking(put, 40, WHERE))
+    session.note(PutAccepted(put, 40, WHERE))
     session.note(Stalled(first, "f", "mul", "pod", ((4, 6),), "it has not ended", 20 * s))
     assert waits(session.now) == "program 'f', node 'mul' on island 'pod': it has not ended: hosts 4-5, 20 s"
     session.note(Waiting(77, "of nobody's run"), Waiting(-77, "of nobody's put"))

@@ -6,27 +6,27 @@ from msgspec.structs import replace
 from core.fanout.relay import EARLY, SWEEP, Relay
 from core.model.errors import Illegal
 from core.model.spans import Spans
-from core.protocol.effects import Close, Command, Send, Tell
+from core.protocol.effects import Close, Command, LogLine, Send
 from core.protocol.messages import (
     Arrived,
     AskStep,
-    Beat,
     Blame,
     Compiled,
     CompileStep,
-    Counted,
     Done,
     Enqueued,
     ForgetStep,
     GangStep,
+    Heartbeat,
+    HostFault,
     Lost,
     Ordered,
+    PieceCounts,
     Report,
     Reports,
     Seat,
     SendStep,
     Step,
-    Trouble,
 )
 
 PERIOD, PATIENCE = 1_000, 50
@@ -122,7 +122,7 @@ def test_late_orders_and_orders_by_another_path_are_dropped() -> None:
         replace(order(6), island=1),
     ):
         [refused] = host.tell(-1, stale)
-        assert isinstance(refused, Tell)
+        assert isinstance(refused, LogLine)
         assert "refused from peer -1" in refused.text
     assert len(host.ours) == 1
 
@@ -175,11 +175,11 @@ def test_combined_reports_have_the_largest_size_and_the_sum_of_pieces() -> None:
     host = relay(((1, ((1, 2),)),))
     host.tell(-1, order(1, gang(8, ((0, 2),)), SendStep(9, 1, 1, ((0, 2),), transfer=9)))
     host.report(Done(8, ((0, 1),), None, (3, 9)), 0)
-    host.report(Counted(9, ((0, 1),), ((0, 2), (5, 1))), 0)
-    host.hear(1, up(Done(8, ((1, 2),), None, (4, 7)), Counted(9, ((1, 2),), ((1, 1), (5, 4)))), 0)
+    host.report(PieceCounts(9, ((0, 1),), ((0, 2), (5, 1))), 0)
+    host.hear(1, up(Done(8, ((1, 2),), None, (4, 7)), PieceCounts(9, ((1, 2),), ((1, 1), (5, 4)))), 0)
     assert reports_up(host.end()) == [
         Done(8, ((0, 2),), None, (4, 9)),
-        Counted(9, ((0, 2),), ((0, 2), (1, 1), (5, 5))),
+        PieceCounts(9, ((0, 2),), ((0, 2), (1, 1), (5, 5))),
     ]
 
 
@@ -207,7 +207,7 @@ def test_exceptions_are_the_same_whatever_order_the_reports_come_in(turned: bool
 
 def test_errors_and_losses_go_up_at_once() -> None:
     host = relay()
-    trouble = Trouble(2, 8, Blame("launch", "no memory", host=2))
+    trouble = HostFault(2, 8, Blame("launch", "no memory", host=2))
     host.hear(1, up(trouble, Lost(2, 1)), 0)
     host.child_lost(3)
     host.child_lost(77)
@@ -264,7 +264,7 @@ def test_a_leaf_passes_on_the_reports_of_its_executor() -> None:
 def test_a_child_reports_only_for_hosts_below_it() -> None:
     host = relay()
     host.tell(-1, order(1, gang(8)))
-    for lie in (Done(8, ((1, 4),)), Beat(((0, 1),), 1), Trouble(3, 8, Blame("x", "y")), Done(8, ())):
+    for lie in (Done(8, ((1, 4),)), Heartbeat(((0, 1),), 1), HostFault(3, 8, Blame("x", "y")), Done(8, ())):
         [close] = host.hear(1, up(lie), 0)
         assert isinstance(close, Close)
     [close] = host.hear(2, up(), 0)
@@ -280,24 +280,24 @@ def test_a_beat_says_up_to_where_all_hosts_have_seen_their_messages() -> None:
     host.tell(-1, order(1))
     host.tell(-1, order(2, hosts=((0, 3),)))  # not for host 3
     host.tell(-1, order(3, hosts=((0, 1),)))  # for no host below
-    host.hear(1, up(Beat(((1, 3),), 1)), 0)
-    host.hear(3, up(Beat(((3, 4),), 1)), 0)
+    host.hear(1, up(Heartbeat(((1, 3),), 1)), 0)
+    host.hear(3, up(Heartbeat(((3, 4),), 1)), 0)
     assert host.next_wakeup() == PERIOD
     host.wakeup(PERIOD)
-    assert reports_up(host.end()) == [Beat(ALL, 1)]
-    host.hear(1, up(Beat(((1, 3),), 2)), 0)
+    assert reports_up(host.end()) == [Heartbeat(ALL, 1)]
+    host.hear(1, up(Heartbeat(((1, 3),), 2)), 0)
     host.wakeup(2 * PERIOD)
-    assert reports_up(host.end()) == [Beat(ALL, 3)]
+    assert reports_up(host.end()) == [Heartbeat(ALL, 3)]
 
 
 def test_a_beat_leaves_out_a_child_that_is_lost_or_silent() -> None:
     host = relay()
-    host.hear(1, up(Beat(((1, 3),), 0)), 0)
+    host.hear(1, up(Heartbeat(((1, 3),), 0)), 0)
     host.wakeup(PERIOD)
-    assert reports_up(host.end()) == [Beat(((0, 3),), 0)]
+    assert reports_up(host.end()) == [Heartbeat(((0, 3),), 0)]
     host.child_lost(1)
     host.wakeup(2 * PERIOD)
-    assert reports_up(host.end())[-1] == Beat(((0, 1),), 0)
+    assert reports_up(host.end())[-1] == Heartbeat(((0, 1),), 0)
 
 
 # --- seats ------------------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ def test_a_new_seat_drops_reports_that_were_being_combined() -> None:
     host.hear(1, up(Done(8, ((1, 3),))), 0)
     host.sit(Seat(0, 1, 2, 0, 5, ((3, ((3, 4),)),), ALL, 1), 0)
     [stale] = host.hear(1, up(Done(8, ((1, 3),))), 0)
-    assert isinstance(stale, Tell)
+    assert isinstance(stale, LogLine)
     assert "refused" in stale.text
     host.report(Done(8, ((0, 1),)), 0)
     host.hear(3, Reports(0, 1, 2, (Done(8, ((3, 4),)),)), 0)
@@ -347,7 +347,7 @@ def test_seats_are_taken_in_order_and_only_by_their_host() -> None:
         host.sit(Seat(0, 1, 2, 1, -1, (), ALL, 0), 0)
     host.sit(Seat(0, 1, 3, 0, -1, (), ALL, 0), 0)
     [stale] = host.sit(Seat(0, 1, 2, 0, -1, (), ALL, 0), 0)
-    assert isinstance(stale, Tell)
+    assert isinstance(stale, LogLine)
     assert "refused" in stale.text
 
 

@@ -11,8 +11,8 @@ from core.fanout.stream import Stream
 from core.fanout.tree import tree
 from core.model import spans
 from core.model.spans import Spans
-from core.protocol.effects import Command, Send, Tell
-from core.protocol.messages import Beat, Done, GangStep, Ordered, Report, Reports, Seat, Seated
+from core.protocol.effects import Command, LogLine, Send
+from core.protocol.messages import Done, GangStep, Heartbeat, Ordered, Report, Reports, Seat, Seated
 
 Message = Ordered | Reports | Seat | Seated
 
@@ -45,7 +45,7 @@ class Island:
                     for peer in peers:
                         self.write(host, peer, message)
                 case _:
-                    assert isinstance(effect, Tell), effect
+                    assert isinstance(effect, LogLine), effect
 
     def order(self, sender: int, host: int, message: Ordered) -> None:
         out: list[Command] = []
@@ -123,7 +123,7 @@ class Island:
         elif isinstance(message, Reports) and message.tree == self.stream.tree:
             self.messages_up += 1
             for report in message.reports:
-                if isinstance(report, Beat):
+                if isinstance(report, Heartbeat):
                     self.stream.seen(report.hosts, report.number)
                 else:
                     self.heard.append(report)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from core.fanout.relay import Inlet
+from core.fanout.relay import StreamReceiver
 from core.fanout.stream import Stream
 from core.fanout.tree import tree
 from core.model import spans
@@ -138,7 +138,7 @@ def seat_for(host: int, stream: Stream) -> Seat:
 
 
 def test_an_inlet_takes_the_next_message_on_its_path_and_says_why_it_refuses_others() -> None:
-    stream, inlet = formed(), Inlet()
+    stream, inlet = formed(), StreamReceiver()
     first, second = append(stream, 1), append(stream, 2)
     assert "before any seat" in inlet.refuses(first)
     inlet.take_seat(seat_for(0, stream))
@@ -153,7 +153,7 @@ def test_an_inlet_takes_the_next_message_on_its_path_and_says_why_it_refuses_oth
 
 
 def test_a_seat_refuses_the_old_path_but_keeps_what_was_seen() -> None:
-    stream, inlet = formed(), Inlet()
+    stream, inlet = formed(), StreamReceiver()
     first, second = append(stream, 1), append(stream, 2)
     assert inlet.take_seat(Seat(0, 1, 1, 0, -1, (), ALL, 0)) == 0
     assert inlet.refuses(first) == ""
@@ -166,7 +166,7 @@ def test_a_seat_refuses_the_old_path_but_keeps_what_was_seen() -> None:
 
 
 def test_a_new_host_gets_no_messages_from_before() -> None:
-    assert Inlet().take_seat(Seat(0, 1, 2, 0, -1, (), ALL, 17)) == 17
+    assert StreamReceiver().take_seat(Seat(0, 1, 2, 0, -1, (), ALL, 17)) == 17
 
 
 # --- a whole island ---------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class Island:
 
     def __init__(self, hosts: int) -> None:
         self.stream = Stream(0)
-        self.inlets = {host: Inlet() for host in range(hosts)}
+        self.inlets = {host: StreamReceiver() for host in range(hosts)}
         self.pipes: dict[tuple[int, int], deque[Ordered | Seat]] = {}
         self.taken: dict[int, list[int]] = {host: [] for host in range(hosts)}
         self.owed: dict[int, list[int]] = {host: [] for host in range(hosts)}

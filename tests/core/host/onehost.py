@@ -10,7 +10,7 @@ from typing import Any
 from core.host import Executor
 from core.model.place import line
 from core.model.plan import Gang, Layout, Move, Plan
-from core.protocol.effects import Command, Launch, Received, Reform, Reformed, Up
+from core.protocol.effects import Command, Launch, Received, Reform, Reformed, ToController
 from core.protocol.messages import (
     Blame,
     Done,
@@ -38,7 +38,7 @@ class Host:
         self.executor = Executor(0, Cluster(), lane=lane, incarnation=5)
         self.number = self.settled = self.epoch = 0
         assert self.hear(seat()) == [Reform(0, HOSTS, (), (("seat", 0),))]
-        assert self.hear(Reformed(0)) == [Up(Seated(0, 0, 0, 0), (("reformed", 0),))]
+        assert self.hear(Reformed(0)) == [ToController(Seated(0, 0, 0, 0), (("reformed", 0),))]
 
     def hear(self, event: Any) -> list[Command]:
         return self.executor.handle(event, 0)
@@ -84,8 +84,8 @@ def launch(
     return Launch(seq=seq, run=1, step=step, inputs=inputs, outputs=outputs, causes=causes, **facts)
 
 
-def done(seq: int, cause: Any, blame: Blame | None = None, sizes: tuple[int, ...] = ()) -> Up:
-    return Up(Done(seq, ME, blame, sizes), (cause,))
+def done(seq: int, cause: Any, blame: Blame | None = None, sizes: tuple[int, ...] = ()) -> ToController:
+    return ToController(Done(seq, ME, blame, sizes), (cause,))
 
 
 def chain(length: int, keep: bool = True) -> Plan:

@@ -26,9 +26,9 @@ from core.protocol.effects import (
     Prepare,
     RestoreBuffer,
     SpillBuffer,
-    Up,
+    ToController,
 )
-from core.protocol.messages import Done, GangStep, Trouble
+from core.protocol.messages import Done, GangStep, HostFault
 from tests.core.hostworld import Life, Stream, ours
 
 seeds = st.integers(0, 2**32)
@@ -92,9 +92,11 @@ def test_every_gang_is_launched_once_and_everything_ends_once(seed: int, lane: s
     assert sorted(launched) == sorted(gangs)
     if lane == "host":
         assert launched == gangs
-    done = [e.report.seq for _, e in life.effects if isinstance(e, Up) and isinstance(e.report, Done)]
+    done = [
+        e.report.seq for _, e in life.effects if isinstance(e, ToController) and isinstance(e.report, Done)
+    ]
     assert sorted(done) == sorted(wanted)
-    assert not [e for _, e in life.effects if isinstance(e, Up) and isinstance(e.report, Trouble)]
+    assert not [e for _, e in life.effects if isinstance(e, ToController) and isinstance(e.report, HostFault)]
 
 
 @law
@@ -154,7 +156,7 @@ def test_blame_goes_from_a_spoilt_value_to_all_that_reads_it(seed: int, lane: st
     blames = {
         e.report.seq: e.report.blame
         for _, e in life.effects
-        if isinstance(e, Up) and isinstance(e.report, Done)
+        if isinstance(e, ToController) and isinstance(e.report, Done)
     }
     for _, effect in life.effects:
         match effect:
@@ -184,6 +186,6 @@ def test_the_world_of_this_test_draws_every_kind_of_case() -> None:
             kinds.update(type(effect).__name__ for _, effect in life.effects)
             kinds["placeholders"] += sum(e.placeholders for _, e in life.effects if isinstance(e, Launch))
     wanted = (Launch, Prepare, MakeBuffer, FreeBuffer, SpillBuffer, RestoreBuffer, CountRows, OpenSend,
-              OpenRecv,              ExpectRecv, DropTransfer, CompileCode, Up)  # fmt: skip
+              OpenRecv,              ExpectRecv, DropTransfer, CompileCode, ToController)  # fmt: skip
     for kind in [*(effect.__name__ for effect in wanted), "placeholders"]:
         assert kinds[kind] >= 20, (kind, kinds)

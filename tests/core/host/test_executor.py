@@ -32,7 +32,7 @@ from core.protocol.effects import (
     RowsCounted,
     Sent,
     SpillBuffer,
-    Up,
+    ToController,
 )
 from core.protocol.messages import (
     Arrived,
@@ -40,20 +40,20 @@ from core.protocol.messages import (
     Blame,
     Compiled,
     CompileStep,
-    Counted,
     Done,
     Enqueued,
     ExpectStep,
     FreeStep,
     GangStep,
+    HostFault,
     Ordered,
+    PieceCounts,
     PoisonStep,
     RecvStep,
     RestoreStep,
     RunHeader,
     SendStep,
     SpillStep,
-    Trouble,
 )
 from tests.core.hostworld import HOSTS, Cluster, gang, layout, plan
 
@@ -159,7 +159,7 @@ def test_a_thousand_held_launches_need_no_recursion() -> None:
 def test_sequential_dispatch_is_told_of_each_enqueue() -> None:
     host = Host()
     host.run(inbound())
-    assert host.read(enter(4, 2, ack=True))[1] == Up(Enqueued(4, ME), (("launch", 4),))
+    assert host.read(enter(4, 2, ack=True))[1] == ToController(Enqueued(4, ME), (("launch", 4),))
 
 
 def test_the_watchdog_is_answered_when_the_gang_has_launched() -> None:
@@ -167,8 +167,8 @@ def test_the_watchdog_is_answered_when_the_gang_has_launched() -> None:
     host.run(inbound())
     host.read(recv(2, 1), enter(3, 1), enter(4, 2))
     assert host.read(AskStep(4), AskStep(99)) == []
-    assert host.hear(Received(1))[-1] == Up(Arrived(4, ME), (("order", 3), ("launch", 4)))
-    assert host.read(AskStep(4)) == [Up(Arrived(4, ME), (("order", 4), ("launch", 4)))]
+    assert host.hear(Received(1))[-1] == ToController(Arrived(4, ME), (("order", 3), ("launch", 4)))
+    assert host.read(AskStep(4)) == [ToController(Arrived(4, ME), (("order", 4), ("launch", 4)))]
 
 
 # --- poison ----------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def test_a_failed_launch_is_reported_at_once_and_nothing_is_launched_behind_it()
     host.run(inbound())
     host.read(enter(4, 2))
     named = Blame("user", "boom", "prog", "other", 0)
-    assert host.hear(LaunchFailed(4, BAD)) == [Up(Trouble(0, 4, named), (("failed", 4),))]
+    assert host.hear(LaunchFailed(4, BAD)) == [ToController(HostFault(0, 4, named), (("failed", 4),))]
     assert host.read(enter(5, 2)) == []
     effects = host.hear(seat(tree=1, abandon=(4,)))
     assert effects[0] == Abandon((4,), (("seat", 1),))
@@ -237,7 +237,7 @@ def test_a_failed_launch_is_reported_at_once_and_nothing_is_launched_behind_it()
 def test_a_lost_device_is_reported_at_once() -> None:
     blame = Blame("device-lost", "gone", host=0)
     assert Host().hear(DeviceLost(1, Blame("device-lost", "gone"))) == [
-        Up(Trouble(0, -1, blame, 1), (("lost", 1),))
+        ToController(HostFault(0, -1, blame, 1), (("lost", 1),))
     ]
 
 
@@ -324,8 +324,8 @@ def test_a_freed_buffer_can_no_longer_be_named() -> None:
     host.run(chain(1), args=(50,))
     assert host.read(FreeStep((50,)), FreeStep((50,))) == [FreeBuffer(50, (("order", 4),))]
     trouble, effect = host.read(enter(1))
-    assert isinstance(trouble, Up)
-    assert isinstance(trouble.report, Trouble)
+    assert isinstance(trouble, ToController)
+    assert isinstance(trouble.report, HostFault)
     assert trouble.report.blame.code == "protocol"
     assert isinstance(effect, Launch)
     assert effect.placeholders  # on all hosts or on none
@@ -410,7 +410,7 @@ def test_a_sparse_send_is_counted_first() -> None:
     assert host.hear(Finished(1))[1] == CountRows(2, 100, layout(FAR), (("order", 2), ("done", 1)), X)
     pieces = ((2, 0, 40), (2, 1, 8))
     assert host.hear(RowsCounted(2, pieces)) == [
-        Up(Counted(2, ME, ((2, 2),)), (("count", 2),)),
+        ToController(PieceCounts(2, ME, ((2, 2),)), (("count", 2),)),
         OpenSend(2, 100, pieces, None, (("count", 2),), X, layout(FAR)),
     ]
 
@@ -450,7 +450,7 @@ def test_a_client_gets_each_shard_once_and_puts_each_shard_where_it_belongs() ->
     other.handle(Received(1), 0)
     step = SendStep(2, -1, 50, HOSTS, 2, 7)
     assert other.handle(Ordered(0, 0, 0, 2, HOSTS, 0, (), (), (step,)), 0) == [
-        Up(Done(2, ((1, 2),)), (("order", 2),))
+        ToController(Done(2, ((1, 2),)), (("order", 2),))
     ]
 
 
@@ -461,6 +461,6 @@ def test_code_is_compiled_where_its_gangs_run() -> None:
     host = Host()
     host.run(chain(1), args=(50,))
     assert host.read(CompileStep(1, (0, 9))) == [CompileCode(1, 0, (("order", 2),))]
-    assert host.hear(CodeReady(1, 0)) == [Up(Compiled(1, 0, ME), (code_cause(1, 0),))]
+    assert host.hear(CodeReady(1, 0)) == [ToController(Compiled(1, 0, ME), (code_cause(1, 0),))]
     elsewhere = plan(2, [layout(line(0, 2, 2))], [gang("g", line(0, 2, 2), (), (0,))])
     assert host.read(CompileStep(2, (0,)), plans=(elsewhere,)) == []

@@ -24,20 +24,21 @@ from core.protocol.effects import (
     Reformed,
     RowsCounted,
     Sent,
-    Up,
+    ToController,
 )
 from core.protocol.messages import (
     AskStep,
     Compiled,
     CompileStep,
-    Counted,
     Done,
     Enqueued,
     ForgetStep,
     FreeStep,
     Held,
+    HostFault,
     Join,
     Ordered,
+    PieceCounts,
     RecvStep,
     RestoreStep,
     RunHeader,
@@ -45,7 +46,6 @@ from core.protocol.messages import (
     SendStep,
     SpillStep,
     Step,
-    Trouble,
 )
 from tests.core.hostworld import HOSTS, Cluster, gang, layout, plan
 
@@ -62,15 +62,15 @@ def test_a_new_tree_is_told_again_all_that_is_not_settled() -> None:
     host.hear(RowsCounted(2, ((2, 0, 8),)))
     host.hear(CodeReady(1, 0))
     again = host.hear(seat(tree=4))
-    assert [e.report for e in again if isinstance(e, Up)] == [
-        Done(1, ME), Counted(2, ME, ((2, 1),)), Enqueued(3, ME), Compiled(1, 0, ME), Seated(0, 0, 4, 2),
+    assert [e.report for e in again if isinstance(e, ToController)] == [
+        Done(1, ME), PieceCounts(2, ME, ((2, 1),)), Enqueued(3, ME), Compiled(1, 0, ME), Seated(0, 0, 4, 2),
     ]  # fmt: skip
     host.hear(Finished(3))
     host.settled = 2
     host.read()
     again = host.hear(seat(tree=5))
-    assert [e.report for e in again if isinstance(e, Up)] == [
-        Counted(2, ME, ((2, 1),)), Done(3, ME), Compiled(1, 0, ME), Seated(0, 0, 5, 3),
+    assert [e.report for e in again if isinstance(e, ToController)] == [
+        PieceCounts(2, ME, ((2, 1),)), Done(3, ME), Compiled(1, 0, ME), Seated(0, 0, 5, 3),
     ]  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def test_memory_that_a_tombstone_would_have_taken_over_is_freed() -> None:
     host.run(made)
     host.read(recv(2, 1), enter(3, 1))
     assert [type(effect) for effect in host.hear(seat(tree=1, abandon=(3,)))] == [
-        Up
+        ToController
     ]  # it is still being filled
     assert [e.buffer for e in host.hear(Received(1)) if isinstance(e, FreeBuffer)] == [101]
 
@@ -113,7 +113,7 @@ def test_an_abandoned_launch_is_given_up_and_may_still_finish() -> None:
     assert gave_up == Abandon((1,), (("seat", 1),))
     assert isinstance(opened, OpenSend)
     assert opened.blame is not None
-    assert seated == Up(Seated(0, 0, 1, 2), (("seat", 1),))
+    assert seated == ToController(Seated(0, 0, 1, 2), (("seat", 1),))
     assert host.hear(Finished(1)) == []
 
 
@@ -141,12 +141,12 @@ def test_a_step_that_names_a_lost_buffer_is_blamed_on_the_loss_and_breaks_no_rul
     launched, ended = host.read(enter(1), SendStep(2, -1, 50, HOSTS, 2, 7))
     assert isinstance(launched, Launch)
     assert launched.placeholders
-    assert isinstance(ended, Up)
+    assert isinstance(ended, ToController)
     assert isinstance(ended.report, Done)
     assert ended.report.blame is not None
     assert ended.report.blame.code == "host-lost"
     assert FreeBuffer(101, (("order", 4), ("done", 1))) in host.hear(Finished(1))  # no other step frees it
-    assert ended.report in [e.report for e in host.hear(seat(tree=2)) if isinstance(e, Up)]
+    assert ended.report in [e.report for e in host.hear(seat(tree=2)) if isinstance(e, ToController)]
 
 
 def test_a_new_epoch_forms_when_the_devices_are_idle_and_nothing_is_launched_before() -> None:
@@ -157,11 +157,13 @@ def test_a_new_epoch_forms_when_the_devices_are_idle_and_nothing_is_launched_bef
     assert host.hear(Received(1)) == [done(5, ("recv", 1))]
     assert host.hear(Finished(4)) == [done(4, ("done", 4)), Reform(1, HOSTS, (), (("seat", 1), ("done", 4)))]
     *again, seated, launched = host.hear(Reformed(1))
-    assert [each.report.seq for each in again if isinstance(each, Up) and isinstance(each.report, Done)] == [
+    assert [
+        each.report.seq for each in again if isinstance(each, ToController) and isinstance(each.report, Done)
+    ] == [
         4,
         5,
     ]
-    assert seated == Up(Seated(0, 1, 1, 2), (("reformed", 1),))
+    assert seated == ToController(Seated(0, 1, 1, 2), (("reformed", 1),))
     assert isinstance(launched, Launch)
 
 
@@ -171,8 +173,8 @@ def test_an_older_epoch_is_refused() -> None:
     host.hear(Reformed(3))
     for message in (seat(epoch=2, tree=9), Ordered(0, 0, 0, 1, HOSTS, 0, (), (), ())):
         (effect,) = host.hear(message)
-        assert isinstance(effect, Up)
-        assert isinstance(effect.report, Trouble)
+        assert isinstance(effect, ToController)
+        assert isinstance(effect.report, HostFault)
 
 
 def test_a_host_introduces_itself_with_clients_buffers_and_unfinished_work() -> None:
@@ -197,9 +199,9 @@ def test_a_host_introduces_itself_with_clients_buffers_and_unfinished_work() -> 
 )  # fmt: skip
 def test_an_invalid_step_is_reported_and_ends_with_a_blame(step: Step) -> None:
     trouble, ended = Host().read(step)
-    assert isinstance(trouble, Up)
-    assert isinstance(trouble.report, Trouble)
-    assert isinstance(ended, Up)
+    assert isinstance(trouble, ToController)
+    assert isinstance(trouble.report, HostFault)
+    assert isinstance(ended, ToController)
     assert isinstance(ended.report, Done)
     assert trouble.report.blame == ended.report.blame
     assert trouble.report.blame.code == "protocol"
@@ -209,8 +211,8 @@ def test_an_invalid_gang_is_reported_and_stops_the_queue() -> None:
     host = Host()
     host.run(inbound())
     (trouble,) = host.read(enter(3, run=77))
-    assert isinstance(trouble, Up)
-    assert isinstance(trouble.report, Trouble)
+    assert isinstance(trouble, ToController)
+    assert isinstance(trouble.report, HostFault)
     assert host.read(enter(4, 2)) == []
     assert [e.seq for e in host.hear(seat(tree=1, abandon=(3,))) if isinstance(e, Launch)] == [4]
 
@@ -219,8 +221,8 @@ def test_a_run_without_its_arguments_is_reported() -> None:
     host = Host()
     host.run(chain(1), args=(50,))
     (trouble,) = host.read(runs=(RunHeader(5, 1, 0, ()),))
-    assert isinstance(trouble, Up)
-    assert isinstance(trouble.report, Trouble)
+    assert isinstance(trouble, ToController)
+    assert isinstance(trouble.report, HostFault)
 
 
 def test_a_run_of_an_unknown_plan_is_ignored_until_a_step_of_it_arrives() -> None:
@@ -228,8 +230,8 @@ def test_a_run_of_an_unknown_plan_is_ignored_until_a_step_of_it_arrives() -> Non
     host = Host()
     assert host.read(runs=(RunHeader(5, 99, 0, ()),)) == []
     (trouble,) = host.read(enter(3, run=5))
-    assert isinstance(trouble, Up)
-    assert isinstance(trouble.report, Trouble)
+    assert isinstance(trouble, ToController)
+    assert isinstance(trouble.report, HostFault)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +250,7 @@ def test_an_impossible_event_of_its_own_devices_is_illegal_and_changes_nothing(e
     with pytest.raises(Illegal):
         host.hear(event)
     assert host.executor.describe() == before
-    assert [type(e) for e in host.hear(Finished(1))] == [Up, OpenSend]
+    assert [type(e) for e in host.hear(Finished(1))] == [ToController, OpenSend]
 
 
 def test_the_kind_of_launch_queue_must_be_a_known_name() -> None:

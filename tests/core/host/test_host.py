@@ -12,7 +12,6 @@ from core.model.errors import Illegal
 from core.model.plan import Plan
 from core.protocol.dataplane import Chunk, Grant, Landed, Offer
 from core.protocol.effects import (
-    Came,
     Close,
     CodeReady,
     Command,
@@ -25,7 +24,9 @@ from core.protocol.effects import (
     FinishedTogether,
     Launch,
     LeaveRequested,
+    LogLine,
     MakeBuffer,
+    MessageReceived,
     OpenRecv,
     OpenSend,
     Received,
@@ -34,15 +35,15 @@ from core.protocol.effects import (
     Send,
     Sent,
     Stop,
-    Tell,
     Wakeup,
 )
 from core.protocol.messages import (
-    Beat,
     Blame,
     Cancel,
     Dismiss,
     Done,
+    Heartbeat,
+    HostFault,
     Join,
     Leave,
     Lost,
@@ -54,7 +55,6 @@ from core.protocol.messages import (
     Seat,
     Seated,
     Step,
-    Trouble,
 )
 from core.protocol.peers import CONTROLLER, client, end_of, is_client, peer_of
 from tests.core.hostworld import HOSTS, Cluster
@@ -82,7 +82,7 @@ class Rig:
         return self.host.handle(event, now)
 
     def come(self, peer: int, message: Any) -> list[Command]:
-        return self.hear(Came(peer, message))
+        return self.hear(MessageReceived(peer, message))
 
     def order(self, *steps: Step, plans: tuple[Plan, ...] = (), runs: tuple[RunHeader, ...] = ()) -> Ordered:
         self.number += 1
@@ -143,7 +143,7 @@ def test_only_the_controller_may_give_a_seat_and_only_for_this_host() -> None:
 def test_a_seat_that_was_overtaken_by_a_newer_one_is_not_taken() -> None:
     rig = Rig()
     rig.come(CONTROLLER, rig.seat(epoch=0, tree=3))
-    assert kinds(rig.come(CONTROLLER, rig.seat(epoch=0, tree=2))) == ["Tell"]
+    assert kinds(rig.come(CONTROLLER, rig.seat(epoch=0, tree=2))) == ["LogLine"]
 
 
 def test_a_host_can_ask_to_leave() -> None:
@@ -194,20 +194,20 @@ def test_a_lost_child_and_a_lost_device_are_reported() -> None:
     rig = Rig(children=((1, ((1, 2),)),))
     assert rig.hear(Disconnected(1)) == [Send((CONTROLLER,), reports(Lost(1, 0)))]
     blame = Blame("device-lost", "it smokes", host=0)
-    assert rig.hear(DeviceLost(1, blame)) == [Send((CONTROLLER,), reports(Trouble(0, -1, blame, 1)))]
+    assert rig.hear(DeviceLost(1, blame)) == [Send((CONTROLLER,), reports(HostFault(0, -1, blame, 1)))]
 
 
 def test_an_order_by_an_old_path_is_not_obeyed() -> None:
     rig = Rig()
     stale = Ordered(0, 0, -1, 1, HOSTS, 0, (chain(1),), (header(chain(1)),), (enter(1),))
     (told,) = rig.come(CONTROLLER, stale)
-    assert isinstance(told, Tell)
+    assert isinstance(told, LogLine)
 
 
 def test_a_host_sends_heartbeats() -> None:
     rig = Rig()
     assert rig.host.next_wakeup() == BEAT
-    assert rig.hear(Wakeup(), BEAT) == [Send((CONTROLLER,), reports(Beat(((0, 1),), 0)))]
+    assert rig.hear(Wakeup(), BEAT) == [Send((CONTROLLER,), reports(Heartbeat(((0, 1),), 0)))]
     assert rig.host.next_wakeup() == 2 * BEAT
 
 

@@ -41,7 +41,7 @@ def test_between_its_join_and_the_next_seat_it_takes_no_orders() -> None:
     rig.hear(Disconnected(CONTROLLER))
     rig.hear(Connected(CONTROLLER), 20_000)
     late = rig.run(chain(1), enter(1), literal=True)
-    assert kinds(late) == ["Tell"]
+    assert kinds(late) == ["LogLine"]
     seated = rig.come(CONTROLLER, replace(rig.seat(tree=1), last=0))
     (said,) = [each for each in seated if isinstance(each, Send)]
     assert isinstance(said.message, Seated)

@@ -42,7 +42,7 @@ from core.invariants import (
     RunEndSeen,
     RunsEnd,
     RunSubmitted,
-    SpoiltCame,
+    SpoiltReceived,
     Started,
     TransferChecker,
     TransferOpened,
@@ -348,7 +348,7 @@ def test_a_spoilt_transfer_gives_its_credit_back() -> None:
 def test_credit_of_a_lost_sender_may_be_granted_to_another() -> None:
     promised = [OPEN, Granted(7, 0, 1, 40), TransferOpened(8, 1, ((2, 0, 40),))]
     check([TransferChecker(pool=64)], [*promised, PeerLost(1, 0), Granted(8, 2, 1, 40)], rest=False)
-    check([TransferChecker(pool=64)], [*promised, SpoiltCame(7, 0, 1), Granted(8, 2, 1, 40)], rest=False)
+    check([TransferChecker(pool=64)], [*promised, SpoiltReceived(7, 0, 1), Granted(8, 2, 1, 40)], rest=False)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from core.link import codec as wire
 from core.link.endpoint import Hello
 from core.link.link import Frame
 from core.protocol import dataplane, messages
-from core.protocol.messages import Beat, Done, Ended, GangStep, Ordered, Reports, Submit
+from core.protocol.messages import Done, Ended, GangStep, Heartbeat, Ordered, Reports, Submit
 from tests.core import structs
 
 TOP = get_args(wire.Message)
@@ -52,7 +52,7 @@ def test_a_message_to_many_hosts_is_small() -> None:
     step = GangStep(1000, 17, 3, hosts)
     ordered = Ordered(0, 1, 1, 1000, hosts, 990, (), (), (step,))
     assert len(wire.encode(ordered)) < 80
-    assert len(wire.encode(Reports(0, 1, 1, (Done(1000, hosts), Beat(hosts, 7))))) < 60
+    assert len(wire.encode(Reports(0, 1, 1, (Done(1000, hosts), Heartbeat(hosts, 7))))) < 60
 
 
 # --- bytes that are no message ----------------------------------------------------------------------------

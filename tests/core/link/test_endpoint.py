@@ -13,23 +13,23 @@ from core.link.endpoint import (
     ConnectionDown,
     ConnectionUp,
     Dial,
-    Elsewhere,
     Endpoint,
-    Hang,
+    HangUp,
     Hello,
-    PacketCame,
+    PacketReceived,
+    PeerMoved,
     Reach,
     Write,
 )
 from core.link.link import Frame
 from core.protocol.effects import (
-    Came,
     Close,
     Command,
     Connected,
     Disconnected,
     Event,
     Malformed,
+    MessageReceived,
     Send,
     Wakeup,
 )
@@ -53,7 +53,7 @@ class ScriptedMachine:
     def handle(self, event: Event, now: int) -> list[Command]:
         if isinstance(event, SayNow):
             return list(event.effects)
-        if isinstance(event, Came):
+        if isinstance(event, MessageReceived):
             assert isinstance(event.message, Cancel)
             self.heard.append(event.message.run)
         elif isinstance(event, Wakeup):
@@ -131,7 +131,7 @@ class Pair:
     def arrive(self, me: int) -> bool:
         if not self.wires[me]:
             return False
-        self.feed(me, PacketCame(1 - me, self.wires[me].popleft()))
+        self.feed(me, PacketReceived(1 - me, self.wires[me].popleft()))
         return True
 
     def flow(self) -> None:
@@ -218,7 +218,7 @@ def test_a_silence_as_long_as_a_lease_ends_the_link_and_both_ends_can_begin_agai
     pair.cut()
     pair.wait(LEASE)
     assert pair.machines[0].heard == ["connected", SILENCE]
-    assert Hang(1, SILENCE) in pair.seen[0]
+    assert HangUp(1, SILENCE) in pair.seen[0]
     pair.say(0, 7)
     pair.connect()
     pair.flow()
@@ -288,16 +288,16 @@ def test_a_home_peer_is_always_linked() -> None:
     machine = ScriptedMachine()
     end = Endpoint(machine, 0, 1, LEASE, homes=(1,))
     assert end.start(0) == [Dial(1)]
-    assert end.handle(Wakeup(), LEASE) == [Hang(1, SILENCE), Dial(1)]
-    assert end.handle(SayNow((Close(1, "enough"),)), LEASE) == [Hang(1, "enough", "protocol"), Dial(1)]
+    assert end.handle(Wakeup(), LEASE) == [HangUp(1, SILENCE), Dial(1)]
+    assert end.handle(SayNow((Close(1, "enough"),)), LEASE) == [HangUp(1, "enough", "protocol"), Dial(1)]
 
 
 def test_one_message_to_many_is_one_object_in_all_their_frames() -> None:
     end = Endpoint(ScriptedMachine(), 0, 1, LEASE)
     for peer in (1, 2, 3):
         end.handle(ConnectionUp(peer), 0)
-        end.handle(PacketCame(peer, Hello(7, 0)), 0)
-        end.handle(PacketCame(peer, Frame(0, 0)), 0)
+        end.handle(PacketReceived(peer, Hello(7, 0)), 0)
+        end.handle(PacketReceived(peer, Frame(0, 0)), 0)
     message = Cancel(5)
     writes = end.handle(SayNow((Send((1, 2, 3), message),)), 0)
     assert [write.peer for write in writes if isinstance(write, Write)] == [1, 2, 3]
@@ -318,10 +318,10 @@ def test_a_link_to_a_process_that_was_restarted_elsewhere_ends_at_once() -> None
     pair = Pair()
     pair.connect()
     pair.flow()
-    pair.feed(0, Elsewhere(1))
+    pair.feed(0, PeerMoved(1))
     assert pair.machines[0].heard == ["connected", "it began anew elsewhere"]
     assert not pair.ends[0].linked(1)
-    pair.feed(0, Elsewhere(1))
+    pair.feed(0, PeerMoved(1))
     assert len(pair.machines[0].heard) == 2, "for a peer that is not linked it is no news"
 
 
@@ -334,9 +334,9 @@ def test_a_peer_that_breaks_the_rules_is_disconnected() -> None:
     pair = Pair()
     pair.connect()
     pair.flow()
-    pair.feed(0, PacketCame(1, Frame(1, 77, Cancel(1))))
+    pair.feed(0, PacketReceived(1, Frame(1, 77, Cancel(1))))
     assert pair.machines[0].heard == ["connected", "the peer acknowledges message 77, the last one sent is 0"]
-    assert isinstance(pair.seen[0][-1], Hang)
+    assert isinstance(pair.seen[0][-1], HangUp)
     pair.feed(1, Malformed(0, "gibberish"))
     assert pair.machines[1].heard == ["connected", "gibberish"]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.link.link import ACK_EVERY, MOVES, Deliver, Frame, Gone, Link, LinkCommand, Transmit
+from core.link.link import ACK_EVERY, MOVES, Deliver, Frame, Link, LinkCommand, LinkEnded, Transmit
 from core.model.errors import Illegal
 from core.protocol.messages import Release
 
@@ -117,9 +117,9 @@ def test_a_heartbeat_shows_that_the_last_messages_were_lost() -> None:
 def test_a_silent_peer_is_gone_when_its_lease_ends() -> None:
     link = up()
     link.frame_came(Frame(0, 0), 400)
-    assert not any(isinstance(command, Gone) for command in link.wakeup(1399))
+    assert not any(isinstance(command, LinkEnded) for command in link.wakeup(1399))
     [gone] = link.wakeup(1400)
-    assert isinstance(gone, Gone)
+    assert isinstance(gone, LinkEnded)
     assert gone.reason.startswith("nothing heard for")
     assert not gone.violation
     assert link.state == "gone"
@@ -133,7 +133,7 @@ def test_a_silent_peer_is_gone_when_its_lease_ends() -> None:
 def test_a_lease_runs_while_there_is_no_connection() -> None:
     link = Link(0, LEASE)
     assert link.next_wakeup() == LEASE
-    assert isinstance(link.wakeup(LEASE)[0], Gone)
+    assert isinstance(link.wakeup(LEASE)[0], LinkEnded)
 
 
 def test_too_many_unacknowledged_messages_cause_back_pressure_and_then_the_end() -> None:
@@ -148,7 +148,7 @@ def test_too_many_unacknowledged_messages_cause_back_pressure_and_then_the_end()
     assert full == [False, True, False]
     link.send(word(3), 0)
     link.send(word(4), 0)
-    assert link.send(word(5), 0) == [Gone("3 messages are not acknowledged")]
+    assert link.send(word(5), 0) == [LinkEnded("3 messages are not acknowledged")]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_an_invalid_frame_is_a_violation(frame: Frame) -> None:
     link = up()
     link.send(word(1), 0)
     [gone] = link.frame_came(frame, 1)
-    assert isinstance(gone, Gone)
+    assert isinstance(gone, LinkEnded)
     assert gone.violation
 
 
@@ -170,7 +170,7 @@ def test_a_peer_that_starts_anew_has_lost_its_end() -> None:
         link.send(word(1), 0)
         link.frame_came(Frame(1, 1, word(1)), 0)
         link.connected(1)
-        assert link.frame_came(forgot, 2) == [Gone("the peer has lost its end of the link")]
+        assert link.frame_came(forgot, 2) == [LinkEnded("the peer has lost its end of the link")]
 
 
 def test_every_state_but_the_last_has_a_way_out() -> None:
@@ -195,7 +195,7 @@ class Pipe:
         self.got: list[list[int]] = [[], []]
 
     def obey(self, end: int, commands: list[LinkCommand]) -> None:
-        assert not any(isinstance(command, Gone) for command in commands), commands
+        assert not any(isinstance(command, LinkEnded) for command in commands), commands
         self.got[end] += delivered(commands)
         if self.connected[end] and self.connected[1 - end]:
             self.wires[1 - end] += frames(commands)

@@ -14,7 +14,7 @@ from random import Random
 
 from core.memory.buffers import Buffer, Buffers
 from core.memory.footprint import Footprint, donates, effective
-from core.memory.ledger import Ledger, NeverFits, Short
+from core.memory.ledger import LacksMemory, Ledger, NeverFits
 from core.memory.spill import HostMemory, Spill
 from core.model.atoms import Atoms
 from core.model.place import Place
@@ -187,7 +187,7 @@ class World:
             return self.refuse(run)
         return self.make_room(run, answer)
 
-    def make_room(self, run: Run, short: Short) -> bool:
+    def make_room(self, run: Run, short: LacksMemory) -> bool:
         if short.enough:
             return False
         victims = self.spill.victims(short.missing, run.args)

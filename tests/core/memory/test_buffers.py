@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.memory.buffers import TABLE, Buffer, Buffers
-from core.memory.ledger import Ledger, Short
+from core.memory.ledger import LacksMemory, Ledger
 from core.memory.spill import HostMemory, Spill
 from core.model.atoms import Atoms
 from core.model.errors import Illegal
@@ -228,9 +228,9 @@ class SpillRig:
             self.buffers.create(ident, ANN, ident + 10, self.key, nbytes, promise=False)
             self.buffers.filled(ident)
 
-    def short(self, nbytes: int) -> Short:
+    def short(self, nbytes: int) -> LacksMemory:
         answer = self.ledger.admit(-1, None, [(self.key, nbytes)])
-        assert isinstance(answer, Short)
+        assert isinstance(answer, LacksMemory)
         return answer
 
     def victims(self, nbytes: int, keep: tuple[int, ...] = ()) -> list[int] | None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from core.controller.plan_rows import PlanRows
 from core.memory.footprint import Footprint, donates, effective
-from core.memory.ledger import Ledger, NeverFits, Short, size_text
+from core.memory.ledger import LacksMemory, Ledger, NeverFits, size_text
 from core.model.atoms import Atoms
 from core.model.errors import Illegal
 from core.model.place import line
@@ -29,7 +29,9 @@ class LedgerRig:
         self.atoms = Atoms()
         self.ledger = Ledger(self.atoms, lambda _: capacity)
 
-    def admit(self, run: int, plan: Plan, donated: frozenset[int] = frozenset()) -> Short | NeverFits | None:
+    def admit(
+        self, run: int, plan: Plan, donated: frozenset[int] = frozenset()
+    ) -> LacksMemory | NeverFits | None:
         args = [(self.atoms.intern(s.layout.place), s.nbytes) for s in plan.slots if s.arg >= 0]
         return self.ledger.admit(run, Footprint(plan, donated, self.atoms), args=args)
 
@@ -200,7 +202,7 @@ def test_scratch_counts_as_a_maximum_and_not_as_a_sum() -> None:
     assert rig.on(0) == (0, 70)
     assert rig.admit(5, one_gang(20, temp=20)) is None  # 20 bytes fit beside another run's 70 of scratch
     answer = rig.admit(6, one_gang(20))
-    assert isinstance(answer, Short)
+    assert isinstance(answer, LacksMemory)
     assert answer.missing == {0: 10}
 
 
@@ -246,7 +248,7 @@ def test_admission_is_all_or_nothing_on_all_islands() -> None:
     rig.ledger.admit(-1, None, [(rig.atoms.intern(OTHER), 70)])
     before = rig.ledger.counters()
     answer = rig.admit(1, draft.plan())
-    assert isinstance(answer, Short)
+    assert isinstance(answer, LacksMemory)
     assert rig.ledger.counters()[0] == before[0]
     assert rig.on(0) == (0, 0)
 
@@ -255,13 +257,13 @@ def test_a_run_that_is_short_of_memory_learns_whether_waiting_helps() -> None:
     rig = LedgerRig()
     key = rig.atoms.intern(FOUR)
     rig.admit(1, one_gang(60))
-    assert rig.admit(2, one_gang(60)) == Short({0: 20}, running=True, enough=True)
+    assert rig.admit(2, one_gang(60)) == LacksMemory({0: 20}, running=True, enough=True)
     rig.ledger.end(1)
     rig.admit(1, one_gang(60, keep=True))
-    assert rig.admit(2, one_gang(60)) == Short({0: 20}, running=True, enough=False)  # its result stays
+    assert rig.admit(2, one_gang(60)) == LacksMemory({0: 20}, running=True, enough=False)  # its result stays
     rig.ledger.entered(1, 0, 0)
     rig.ledger.end(1)
-    assert rig.admit(2, one_gang(60)) == Short({0: 20}, running=False, enough=False)
+    assert rig.admit(2, one_gang(60)) == LacksMemory({0: 20}, running=False, enough=False)
     before = rig.ledger.eased
     rig.ledger.free(key, 60)
     assert rig.ledger.eased > before
@@ -275,7 +277,7 @@ def test_a_donated_argument_counts_among_what_a_run_gives_back() -> None:
     plan = draft.plan()
     rig.ledger.admit(-1, None, [(rig.atoms.intern(FOUR), 60)])
     rig.admit(1, plan, effective(plan, frozenset({0})))
-    assert rig.admit(2, one_gang(90)) == Short({0: 50}, running=True, enough=True)
+    assert rig.admit(2, one_gang(90)) == LacksMemory({0: 50}, running=True, enough=True)
 
 
 def test_a_withdrawn_run_gives_back_its_unused_memory_and_names_the_rest() -> None:

@@ -12,14 +12,14 @@ from core.link import codec as wire
 from core.model.errors import Illegal
 from core.protocol import effects
 from core.protocol.effects import (
-    Came,
     Command,
     Connected,
     Disconnected,
     Event,
     Finished,
+    LogLine,
+    MessageReceived,
     Send,
-    Tell,
     Wakeup,
 )
 from core.protocol.messages import Blame, Ended, Submit
@@ -52,12 +52,12 @@ class CountingMachine:
         if isinstance(event, Disconnected):
             raise Illegal("nobody is connected")
         self.handled += 1
-        if isinstance(event, Came) and isinstance(event.message, Submit):
+        if isinstance(event, MessageReceived) and isinstance(event.message, Submit):
             self.due.append((now + 1_000_000_000, event.peer, event.message.run))
         over = [item for item in self.due if item[0] <= now]
         self.due = [item for item in self.due if item[0] > now]
         if self.handled == self._odd_at:
-            return [Tell("odd")]
+            return [LogLine("odd")]
         return [Send((peer,), Ended(run)) for _, peer, run in over]
 
     def next_wakeup(self) -> int | None:
@@ -66,8 +66,8 @@ class CountingMachine:
 
 EVENTS: list[tuple[int, Event]] = [
     (1_000, Connected(3)),
-    (2_000, Came(3, Submit(1, 1, (5, b"x"), (6,), waited=(0,), think=250))),
-    (2_000, Came(3, Submit(2, 1, (), ()))),
+    (2_000, MessageReceived(3, Submit(1, 1, (5, b"x"), (6,), waited=(0,), think=250))),
+    (2_000, MessageReceived(3, Submit(2, 1, (), ()))),
     (1_000_002_000, Wakeup()),
     (1_000_003_000, Finished(7, Blame("user", "1/0"), (3, 4))),
 ]
@@ -168,7 +168,7 @@ def test_an_event_costs_a_few_bytes_more_than_its_message() -> None:
     one, many = Recorder(CountingMachine()), Recorder(CountingMachine())
     for recorder, times in ((one, 1), (many, 101)):
         for number in range(times):
-            recorder.handle(Came(3, submit), number * 1000)
+            recorder.handle(MessageReceived(3, submit), number * 1000)
     assert (len(many.log()) - len(one.log())) / 100 < len(wire.encode(submit)) + 26
 
 

@@ -9,7 +9,7 @@ from core.model.place import Grid, Place, line
 from core.model.presets import PRESETS, small
 from core.model.program import SliceSpec
 from core.model.topology import Cluster, Island
-from core.slices.resources import Bound, Moved, Resources, Waits
+from core.slices.resources import BoundSlice, Moved, MustWait, Resources
 
 
 def all_up(cluster: Cluster) -> Resources:
@@ -19,13 +19,13 @@ def all_up(cluster: Cluster) -> Resources:
     return found
 
 
-def bound(answer: Bound | Waits) -> list[int]:
-    assert isinstance(answer, Bound), answer
+def bound(answer: BoundSlice | MustWait) -> list[int]:
+    assert isinstance(answer, BoundSlice), answer
     return list(answer.place.devices())
 
 
-def waits(answer: Bound | Waits) -> str:
-    assert isinstance(answer, Waits), answer
+def waits(answer: BoundSlice | MustWait) -> str:
+    assert isinstance(answer, MustWait), answer
     return answer.reason
 
 
@@ -134,14 +134,14 @@ def test_an_exclusive_slice_shares_no_device() -> None:
     text = "waits for devices 0-1 of island 'i0', bound by slice 's' of session 1, "
     text += "claimed before by slice 's' of session 3"
     assert waits(r.bind(4, exclusive(2))) == text
-    assert r.bind(4, exclusive(2)) == Waits(text)
+    assert r.bind(4, exclusive(2)) == MustWait(text)
     r.release(1, "s")
-    assert r.retry() == [(3, "s", Bound(line(0, 0, 3)))]
+    assert r.retry() == [(3, "s", BoundSlice(line(0, 0, 3)))]
     assert waits(r.bind(4, exclusive(2))).endswith(
         "devices 0-1 of island 'i0', bound by slice 's' of session 3"
     )
     r.release(3, "s")
-    assert r.retry() == [(4, "s", Bound(line(0, 0, 2)))]
+    assert r.retry() == [(4, "s", BoundSlice(line(0, 0, 2)))]
     assert r.retry() == []
 
 
@@ -153,9 +153,9 @@ def test_a_waiting_slice_is_not_starved_by_later_ones() -> None:
     assert bound(r.bind(4, slice_spec(1))) == [1]  # so later slices go elsewhere, though that is more loaded,
     waits(r.bind(5, slice_spec(2)))  # or wait behind it
     r.release(1, "s")
-    assert r.retry() == [(3, "s", Bound(line(0, 0, 1)))]
+    assert r.retry() == [(3, "s", BoundSlice(line(0, 0, 1)))]
     r.release(3, "s")
-    assert r.retry() == [(5, "s", Bound(line(0, 0, 2)))]
+    assert r.retry() == [(5, "s", BoundSlice(line(0, 0, 2)))]
 
 
 def test_waiting_slices_that_can_share_do_not_wait_for_each_other() -> None:
@@ -176,7 +176,7 @@ def test_a_slice_that_lacks_hosts_keeps_no_devices_from_others() -> None:
     assert bound(r.bind(2, exclusive(1))) == [0]
     r.host_joined(1)
     r.release(2, "s")
-    assert r.retry() == [(1, "s", Bound(line(0, 0, 2)))]
+    assert r.retry() == [(1, "s", BoundSlice(line(0, 0, 2)))]
 
 
 def test_a_waiting_slice_that_is_released_leaves_the_queue() -> None:
@@ -185,7 +185,7 @@ def test_a_waiting_slice_that_is_released_leaves_the_queue() -> None:
     waits(r.bind(2, exclusive(2)))
     waits(r.bind(3, slice_spec(1)))
     r.release_session(2)
-    assert r.retry() == [(3, "s", Bound(line(0, 0, 1)))]
+    assert r.retry() == [(3, "s", BoundSlice(line(0, 0, 1)))]
     assert r.waiting() == ()
 
 
@@ -237,7 +237,7 @@ def test_a_slice_that_waits_for_hosts_names_them() -> None:
     assert waits(r.bind(1, slice_spec(3))) == "waits for hosts 0-3 of island 'i0' (absent)"
     for host in (0, 1, 3):
         r.host_joined(host)
-    assert r.retry() == [(1, "s", Bound(Place(0, ((line(0, 0, 2).grids[0]), line(0, 3, 1).grids[0]))))]
+    assert r.retry() == [(1, "s", BoundSlice(Place(0, ((line(0, 0, 2).grids[0]), line(0, 3, 1).grids[0]))))]
     r.host_draining(0)
     r.device_lost(1)
     text = "waits for hosts 2 of island 'i0' (absent); hosts 0 of island 'i0' (draining); "
@@ -273,7 +273,7 @@ def test_only_slices_that_lost_a_device_move() -> None:
         r.bind(session, slice_spec(2))
     assert r.remap(0) == []
     r.host_lost(1)
-    assert r.remap(0) == [Moved(2, "s", line(0, 2, 2), Bound(line(0, 0, 2)).place)]
+    assert r.remap(0) == [Moved(2, "s", line(0, 2, 2), BoundSlice(line(0, 0, 2)).place)]
     assert [r.load(device) for device in range(6)] == [2, 2, 0, 0, 1, 1]
     r.device_lost(5)
     assert r.remap(0) == [Moved(3, "s", line(0, 4, 2), line(0, 0, 2))]
@@ -291,10 +291,10 @@ def test_a_slice_moves_to_another_island_only_if_it_named_none_and_its_own_has_n
     r.host_lost(2)
     away, stuck = r.remap(1)
     assert away == Moved(2, "s", line(1, 4, 4), line(0, 0, 4))
-    assert stuck == Moved(3, "s", line(1, 4, 4), Waits("waits for hosts 2 of island 'i1' (lost)"))
+    assert stuck == Moved(3, "s", line(1, 4, 4), MustWait("waits for hosts 2 of island 'i1' (lost)"))
     assert r.place(3, "s") is None
     r.host_joined(2)
-    assert r.retry() == [(3, "s", Bound(line(1, 4, 4)))]
+    assert r.retry() == [(3, "s", BoundSlice(line(1, 4, 4)))]
 
 
 def test_a_slice_that_must_move_stays_on_its_island_even_if_others_are_less_loaded() -> None:
@@ -311,10 +311,10 @@ def test_a_slice_that_had_to_move_is_bound_before_later_ones() -> None:
     r.bind(2, exclusive(1))
     waits(r.bind(3, exclusive(1)))
     r.host_lost(1)
-    assert isinstance(r.remap(0)[0].new, Waits)
+    assert isinstance(r.remap(0)[0].new, MustWait)
     assert [b.session for b in r.waiting()] == [2, 3]
     r.release(1, "s")
-    assert r.retry() == [(2, "s", Bound(line(0, 0, 1)))]
+    assert r.retry() == [(2, "s", BoundSlice(line(0, 0, 1)))]
 
 
 def test_spares_stay_out_until_a_host_fails() -> None:
@@ -372,7 +372,7 @@ def test_a_claim_is_kept_while_its_devices_are_there() -> None:
     r.retry()
     assert r.waiting()[-1].claim == line(0, 1, 1)
     r.host_joined(0)
-    assert r.retry() == [(1, "s", Bound(line(0, 0, 3)))]
+    assert r.retry() == [(1, "s", BoundSlice(line(0, 0, 3)))]
     assert r.waiting()[0].claim == line(0, 1, 1)  # though device 0 is less loaded
 
 
@@ -391,7 +391,9 @@ def test_a_claim_does_not_bar_the_session_that_it_waits_for() -> None:
     """Otherwise both would wait for ever: the claim for the session's devices, the session for the claim."""
     resources = Resources(small(1, 4))
     resources.host_joined(0)
-    assert isinstance(resources.bind(1, SliceSpec("a", 2)), Bound)
-    assert isinstance(resources.bind(2, SliceSpec("alone", 4, exclusive=True)), Waits)
-    assert isinstance(resources.bind(3, SliceSpec("c", 4)), Waits)  # behind the claim
-    assert isinstance(resources.bind(1, SliceSpec("b", 4)), Bound)  # not behind the slice that waits for it
+    assert isinstance(resources.bind(1, SliceSpec("a", 2)), BoundSlice)
+    assert isinstance(resources.bind(2, SliceSpec("alone", 4, exclusive=True)), MustWait)
+    assert isinstance(resources.bind(3, SliceSpec("c", 4)), MustWait)  # behind the claim
+    assert isinstance(
+        resources.bind(1, SliceSpec("b", 4)), BoundSlice
+    )  # not behind the slice that waits for it

@@ -12,7 +12,7 @@ from core.model.errors import Illegal, Impossible
 from core.model.presets import small
 from core.model.program import SliceSpec
 from core.model.topology import Cluster, Island
-from core.slices.resources import Bound, Resources, Waits
+from core.slices.resources import BoundSlice, MustWait, Resources
 from tests.coordinates import device_at
 
 
@@ -153,8 +153,8 @@ def test_impossible_if_and_only_if_an_empty_cluster_that_is_whole_has_no_place(
             whole.bind(1, spec)
         assert not any(room(island, spec) for island in cluster.islands)
     else:
-        assert isinstance(answer, Waits)
-        assert isinstance(whole.bind(1, spec), Bound)
+        assert isinstance(answer, MustWait)
+        assert isinstance(whole.bind(1, spec), BoundSlice)
         assert any(room(island, spec) for island in cluster.islands)
 
 

@@ -5,7 +5,6 @@ import pytest
 from core.model.errors import Illegal
 from core.protocol.dataplane import Chunk, Grant, Landed, Offer, Spoilt
 from core.protocol.effects import (
-    Came,
     Close,
     Command,
     Disconnected,
@@ -13,6 +12,7 @@ from core.protocol.effects import (
     ExpectRecv,
     Fill,
     Finished,
+    MessageReceived,
     OpenRecv,
     OpenSend,
     Received,
@@ -20,7 +20,7 @@ from core.protocol.effects import (
     Sent,
     Wakeup,
 )
-from core.protocol.messages import Beat, Blame
+from core.protocol.messages import Blame, Heartbeat
 from core.transfer.credits import Pool, SendAllowance
 from core.transfer.pending import REMEMBERED
 from core.transfer.transfer_machine import Transfer
@@ -39,8 +39,8 @@ def to(peer: int, *messages: Grant | Offer | Chunk | Spoilt | Landed) -> list[Co
 
 
 def receive(it: Transfer, peer: int, message: object) -> list[Command]:
-    assert isinstance(message, Grant | Offer | Chunk | Spoilt | Landed | Beat)
-    return it.handle(Came(peer, message), 0)
+    assert isinstance(message, Grant | Offer | Chunk | Spoilt | Landed | Heartbeat)
+    return it.handle(MessageReceived(peer, message), 0)
 
 
 def open_send(it: Transfer, *pieces: tuple[int, int, int], blame: Blame | None = None) -> list[Command]:
@@ -352,7 +352,7 @@ def receiving() -> Transfer:
         Chunk(T, 2, 0, 0, 20, 20),  # in the name of another sender
         Chunk(T, 1, 3, 0, 20, 20),  # to another receiver
         Offer(T, 1, 0, ((0, 119),)),  # not the expected sizes
-        Beat((), 0),
+        Heartbeat((), 0),
     ],
     ids=str,
 )

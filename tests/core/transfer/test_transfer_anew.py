@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.link.endpoint import ConnectionDown, ConnectionUp, Endpoint, Hang, Packet, PacketCame, Write
+from core.link.endpoint import ConnectionDown, ConnectionUp, Endpoint, HangUp, Packet, PacketReceived, Write
 from core.protocol.dataplane import Chunk, Grant, Landed, Offer, Spoilt
 from core.protocol.effects import (
-    Came,
     Command,
     Connected,
     Disconnected,
+    MessageReceived,
     OpenRecv,
     OpenSend,
     Received,
@@ -57,43 +57,47 @@ def test_a_send_to_a_receiver_that_restarted_is_offered_again() -> None:
     assert messages_of(it.handle(Disconnected(RECEIVER, ANEW, True), 0)) == [
         Offer(T, SENDER, RECEIVER, ((0, SIZE),))
     ]
-    assert messages_of(it.handle(Came(RECEIVER, Grant(T, SENDER, RECEIVER, SIZE)), 0)) == [
+    assert messages_of(it.handle(MessageReceived(RECEIVER, Grant(T, SENDER, RECEIVER, SIZE)), 0)) == [
         Chunk(T, SENDER, RECEIVER, 0, 0, SIZE)
     ]
-    assert messages_of(it.handle(Came(RECEIVER, Landed(T, SENDER, RECEIVER)), 0)) == [Sent(T)]
+    assert messages_of(it.handle(MessageReceived(RECEIVER, Landed(T, SENDER, RECEIVER)), 0)) == [Sent(T)]
 
 
 @pytest.mark.parametrize("anew", [False, True])
 def test_a_sender_that_has_given_up_a_receiver_says_so_when_that_one_asks(anew: bool) -> None:
     it = opened_sender()
-    it.handle(Came(RECEIVER, Grant(T, SENDER, RECEIVER, 10)), 0)
+    it.handle(MessageReceived(RECEIVER, Grant(T, SENDER, RECEIVER, 10)), 0)
     assert messages_of(it.handle(Disconnected(RECEIVER, "silent", anew), 0)) == [Sent(T)]
     spoilt = Spoilt(T, SENDER, RECEIVER, Blame("host-lost", "silent", host=RECEIVER))
-    assert messages_of(it.handle(Came(RECEIVER, Grant(T, SENDER, RECEIVER, SIZE)), 0)) == [spoilt]
-    assert messages_of(it.handle(Came(RECEIVER, Landed(T, SENDER, RECEIVER)), 0)) == []
+    assert messages_of(it.handle(MessageReceived(RECEIVER, Grant(T, SENDER, RECEIVER, SIZE)), 0)) == [spoilt]
+    assert messages_of(it.handle(MessageReceived(RECEIVER, Landed(T, SENDER, RECEIVER)), 0)) == []
 
 
 def test_a_lost_receiver_does_not_affect_the_others() -> None:
     it = Transfer(SENDER, 400, 50)
     it.handle(OpenSend(T, 3, ((1, 0, SIZE), (2, 1, SIZE)), None, ()), 0)
     it.handle(Disconnected(1, "silent"), 0)
-    assert [type(word) for word in messages_of(it.handle(Came(1, Grant(T, SENDER, 1, SIZE)), 0))] == [Spoilt]
-    assert messages_of(it.handle(Came(1, Landed(T, SENDER, 1)), 0)) == []
-    assert messages_of(it.handle(Came(2, Grant(T, SENDER, 2, SIZE)), 0)) == [Chunk(T, SENDER, 2, 1, 0, SIZE)]
-    assert messages_of(it.handle(Came(2, Landed(T, SENDER, 2)), 0)) == [Sent(T)]
+    assert [
+        type(word) for word in messages_of(it.handle(MessageReceived(1, Grant(T, SENDER, 1, SIZE)), 0))
+    ] == [Spoilt]
+    assert messages_of(it.handle(MessageReceived(1, Landed(T, SENDER, 1)), 0)) == []
+    assert messages_of(it.handle(MessageReceived(2, Grant(T, SENDER, 2, SIZE)), 0)) == [
+        Chunk(T, SENDER, 2, 1, 0, SIZE)
+    ]
+    assert messages_of(it.handle(MessageReceived(2, Landed(T, SENDER, 2)), 0)) == [Sent(T)]
 
 
 def test_a_receiver_grants_again_to_a_sender_that_has_restarted() -> None:
     it = opened_receiver()
     assert messages_of(it.handle(Disconnected(SENDER, ANEW, True), 0)) == [Grant(T, SENDER, RECEIVER, SIZE)]
-    done = messages_of(it.handle(Came(SENDER, Chunk(T, SENDER, RECEIVER, 0, 0, SIZE)), 0))
+    done = messages_of(it.handle(MessageReceived(SENDER, Chunk(T, SENDER, RECEIVER, 0, 0, SIZE)), 0))
     assert done[-2:] == [Landed(T, SENDER, RECEIVER), Received(T, None)]
 
 
 @pytest.mark.parametrize("anew", [False, True])
 def test_a_half_sent_piece_is_lost_with_the_link(anew: bool) -> None:
     it = opened_receiver()
-    it.handle(Came(SENDER, Chunk(T, SENDER, RECEIVER, 0, 0, 10)), 0)
+    it.handle(MessageReceived(SENDER, Chunk(T, SENDER, RECEIVER, 0, 0, 10)), 0)
     lost = Received(T, Blame("host-lost", "silent", host=SENDER))
     assert messages_of(it.handle(Disconnected(SENDER, "silent", anew), 0)) == [lost]
 
@@ -124,7 +128,7 @@ class TransferEnd:
         effects = self.endpoint.handle(event, self.now)
         self.endpoint.next_wakeup()
         self.out.extend(effect.packet for effect in effects if isinstance(effect, Write))
-        return any(isinstance(effect, Hang) for effect in effects)
+        return any(isinstance(effect, HangUp) for effect in effects)
 
     def begin(self) -> bool:
         opened, self.open = self.open, True
@@ -150,7 +154,7 @@ class Pair:
             self.hang_up()
         elif step == "deliver" and end.out:
             packet = end.out.popleft()
-            self.after(other.tell(PacketCame(end.me, packet)) if self.up else False)
+            self.after(other.tell(PacketReceived(end.me, packet)) if self.up else False)
         elif step == "lease":  # only this end: the other end sees a silence
             end.now += LEASE
             self.after(end.tell(Wakeup()))

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from core.protocol.dataplane import Chunk, Grant
 from core.protocol.effects import (
-    Came,
     Close,
     DropTransfer,
     Effect,
     ExpectRecv,
     Fill,
+    MessageReceived,
     OpenRecv,
     OpenSend,
     Received,
@@ -75,7 +75,7 @@ class Net:
         if isinstance(message, Chunk):
             assert message.nbytes <= CHUNK
             self.promised[receiver] -= message.nbytes
-        self.tell(receiver, Came(sender, message))
+        self.tell(receiver, MessageReceived(sender, message))
         return True
 
 

@@ -15,15 +15,24 @@ from core.client.client import Client
 from core.client.client_limits import Blocked, Limits
 from core.model.presets import small
 from core.model.program import Computation, Program
-from core.protocol.effects import Called, Came, Command, Connected, Event, Send, Unblocked, Wakeup
+from core.protocol.effects import (
+    CallsMade,
+    Command,
+    Connected,
+    Event,
+    MessageReceived,
+    Send,
+    Unblocked,
+    Wakeup,
+)
 from core.protocol.messages import (
     Blame,
     Calls,
     Cancel,
+    ClientMessages,
     ContentsReady,
     Ended,
     Get,
-    Notes,
     Opened,
     Put,
     Refused,
@@ -57,7 +66,7 @@ class LoopbackPort:
         self.refuse = ""  # runs end with this cause
         self.offered: list[Any] = []
         self._feed(Connected(CONTROLLER))
-        self._feed(Came(CONTROLLER, Opened(1, 0)))
+        self._feed(MessageReceived(CONTROLLER, Opened(1, 0)))
 
     def _feed(self, event: Event) -> None:
         for effect in self.client.handle(event, self.time):
@@ -84,7 +93,7 @@ class LoopbackPort:
                 note = Refused("get", request, Blame("refused", "there is no data plane here"))
             case _:
                 return
-        self._feed(Came(CONTROLLER, Notes((note,))))
+        self._feed(MessageReceived(CONTROLLER, ClientMessages((note,))))
 
     # --- the interface ------------------------------------------------------------------------------------------
 
@@ -95,7 +104,7 @@ class LoopbackPort:
         while True:
             self.time += 1
             answer = act(self.client, self.time)
-            self._feed(Called())
+            self._feed(CallsMade())
             if not isinstance(answer, Blocked):
                 return answer
             self.waits.append(answer.reason)
@@ -105,7 +114,7 @@ class LoopbackPort:
 
     def note(self, act: Callable[[Client, int], object]) -> None:
         act(self.client, self.time)
-        self._feed(Called())
+        self._feed(CallsMade())
 
     def wait(self, over: Callable[[], bool], what: str) -> None:
         self.waits.append(what)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from core.protocol.effects import Tell
+from core.protocol.effects import LogLine
 from seaway.sessions.connected.local_cluster import LocalDriver
 from seaway.sessions.replaced import text_of
 from tests.seaway.small_sessions import small
@@ -122,7 +122,7 @@ def test_a_local_session_warns_too_however_much_is_logged_afterwards(
                 step(ZERO).block_until_ready()
             server = cast("LocalDriver", s.driver).server
             for number in range(150):
-                server._perform(Tell(f"line {number}"))
+                server._perform(LogLine(f"line {number}"))
             assert not [line for line in server.told if "fifo" in line], (
                 "only the last lines of its log are kept"
             )

@@ -42,7 +42,7 @@ from core.protocol.effects import (
     RowsCounted,
     Sent,
     SpillBuffer,
-    Up,
+    ToController,
 )
 from core.protocol.messages import (
     Blame,
@@ -50,6 +50,7 @@ from core.protocol.messages import (
     Done,
     ForgetStep,
     GangStep,
+    HostFault,
     Lost,
     Ordered,
     RecvStep,
@@ -59,7 +60,6 @@ from core.protocol.messages import (
     Seated,
     SendStep,
     SpillStep,
-    Trouble,
 )
 from sim.cohort import AlikeHosts
 from tests.core.hostworld import SAME, Cluster, Stream, gang, layout, plan
@@ -75,12 +75,12 @@ BAD = Blame("user", "boom")
 
 def effect_on(effect: Command, host: int) -> Effect:
     """What an effect of an executor that stands for many hosts is on this one of them."""
-    if not isinstance(effect, Up):
+    if not isinstance(effect, ToController):
         return effect
     report = effect.report
-    if isinstance(report, Seated | Trouble | Lost):
-        return effect if report.host == host else Up(replace(report, host=host), effect.causes)
-    return Up(replace(report, hosts=spans.one(host)), effect.causes)
+    if isinstance(report, Seated | HostFault | Lost):
+        return effect if report.host == host else ToController(replace(report, host=host), effect.causes)
+    return ToController(replace(report, hosts=spans.one(host)), effect.causes)
 
 
 class Cohort:
@@ -222,7 +222,7 @@ class Cohorts:
                 self._once(cohort, "sent", Sent(transfer))
             case OpenRecv() | ExpectRecv() | DropTransfer():
                 self._receive(cohort, effect)
-            case Up(report=Done(seq=seq)):
+            case ToController(report=Done(seq=seq)):
                 self.over.update((seq, host) for host in spans.items(cohort.executor.members))
             case _:
                 pass
@@ -356,7 +356,7 @@ def test_an_event_of_a_single_host_is_refused_and_changes_nothing() -> None:
         with pytest.raises(Illegal, match="split"):
             executor.handle(event, 0)
     said = executor.handle(Finished(1, Blame("user", "boom", host=4)), 0)  # all six say that it was host 4
-    assert said == [Up(Done(1, ALL, Blame("user", "boom", host=4)), (("done", 1),))]
+    assert said == [ToController(Done(1, ALL, Blame("user", "boom", host=4)), (("done", 1),))]
 
 
 # --- split and join -----------------------------------------------------------------------------------------
@@ -368,7 +368,7 @@ def test_both_halves_go_on_with_what_was_under_way() -> None:
     other = executor.split(((2, 5),))
     assert (executor.members, executor.host) == (((0, 2), (5, 6)), 0)
     assert (other.members, other.host) == (((2, 5),), 2)
-    assert other.handle(Finished(1), 0) == [Up(Done(1, ((2, 5),)), (("done", 1),))]
+    assert other.handle(Finished(1), 0) == [ToController(Done(1, ((2, 5),)), (("done", 1),))]
     with pytest.raises(Illegal, match="1 finished"):
         other.handle(Finished(1), 0)
     assert executor.handle(Finished(1, BAD.__class__("user", "x", host=0)), 0) != []
@@ -394,8 +394,8 @@ def test_cohorts_that_were_split_can_join_when_nothing_is_under_way() -> None:
     executor.absorb(other)
     assert (executor.members, executor.host) == (ALL, 0)
     again = executor.handle(seat(0, tree=1), 0)
-    assert Up(Done(1, ALL), (("seat", 1),)) in again
-    assert Up(Seated(0, 0, 1, 1), (("seat", 1),)) in again
+    assert ToController(Done(1, ALL), (("seat", 1),)) in again
+    assert ToController(Seated(0, 0, 1, 1), (("seat", 1),)) in again
 
 
 @pytest.mark.parametrize("change", ["last", "settled", "blame", "buffer", "code", "epoch"])

@@ -13,7 +13,7 @@ from core.protocol.dataplane import Chunk
 from core.record.trace import Trace
 from sim.engine.clock import SimClock
 from sim.hardware.setups import load
-from sim.network.bulk import Cargo, Roads
+from sim.network.bulk import BulkNetwork, Roads
 
 GB = 1e9  # bytes a second: a byte takes a nanosecond
 LATENCY, PCIE_LATENCY = 1_000, 100
@@ -44,7 +44,7 @@ def arrivals(sent: list[Sent], **roads: float) -> list[int]:
     ways: dict[str, float] = {
         "nic": GB, "latency": LATENCY, "pcie": 4 * GB, "pcie_latency": PCIE_LATENCY, "ici": 0, "torus_latency": 10,
     }  # fmt: skip
-    cargo = Cargo(clock, cluster(), Roads(**(ways | roads)), arrive, Trace())  # type: ignore[arg-type]
+    cargo = BulkNetwork(clock, cluster(), Roads(**(ways | roads)), arrive, Trace())  # type: ignore[arg-type]
     for number, each in enumerate(sent):
         chunk = Chunk(number, each.sender, each.receiver, 0, 0, each.nbytes)
         cargo.send(each.sender, each.receiver, chunk, each.nbytes, each.at)

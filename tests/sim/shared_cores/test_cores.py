@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from core.model.errors import Impossible
 from core.protocol import effects as e
-from core.protocol.messages import Beat, Reports
+from core.protocol.messages import Heartbeat, Reports
 from core.schedule.policy import Fifo
 from sim.engine.clock import SimClock
 from sim.engine.threads import SimThread
@@ -274,7 +274,7 @@ def test_the_controller_receives_heartbeats_at_the_same_time() -> None:
 
         def listen(event: Any, now: int, handle: Any = machine.handle, beats: Any = beats) -> Any:
             message = getattr(event, "message", None)
-            if isinstance(message, Reports) and any(isinstance(each, Beat) for each in message.reports):
+            if isinstance(message, Reports) and any(isinstance(each, Heartbeat) for each in message.reports):
                 beats.add((now, message.island))
             return handle(event, now)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from core.link.batching import Gathering
+from core.link.batching import BatchPacer
 from core.model.errors import Impossible
 from core.protocol import effects as e
 from core.schedule.policy import Fifo
@@ -139,7 +139,7 @@ def test_messages_of_a_pause_leave_together_after_it() -> None:
             by_link.setdefault((sender, receiver), []).append((when, number))
     assert {(-1, 0), (0, -1)} <= by_link.keys()
     for sent in by_link.values():
-        rule = Gathering()
+        rule = BatchPacer()
         for (before, number), (after, _) in pairwise(sent):
             assert after - before >= rule.pause(before, number)
     assert max(number for sent in by_link.values() for _, number in sent) > 1

@@ -11,7 +11,16 @@ import seaway as sw
 from backend.admin.cpu_times import cpu_of, threads_of
 from backend.node.traffic import Traffic
 from core.model.spans import one
-from core.protocol.messages import Beat, Done, Ended, ForgetStep, FreeStep, Notes, Ordered, Reports
+from core.protocol.messages import (
+    ClientMessages,
+    Done,
+    Ended,
+    ForgetStep,
+    FreeStep,
+    Heartbeat,
+    Ordered,
+    Reports,
+)
 from seaway.tools.calibrating.watching import Watch
 
 HOSTS, CALLS = 2, 7
@@ -39,7 +48,7 @@ def test_an_order_counts_once_as_sent_and_for_each_host_as_written() -> None:
     traffic, message = Traffic(), ordered(FreeStep((1,)), ForgetStep())
     for host in range(3):
         traffic.ordered(message, first=host == 0)
-    traffic.ordered(Notes(()), first=True)
+    traffic.ordered(ClientMessages(()), first=True)
     assert (traffic.orders, traffic.steps, traffic.said) == (3, 6, 2)
 
 
@@ -47,7 +56,7 @@ def test_ends_and_their_groups_are_counted() -> None:
     traffic = Traffic()
     done = Done(1, one(0))
     traffic.heard(reports(done, done, done))
-    traffic.heard(reports(Beat(one(0), 0)))
+    traffic.heard(reports(Heartbeat(one(0), 0)))
     traffic.heard(reports(done))
     traffic.heard(None)
     assert (traffic.ends, traffic.groups) == (4, 2)
@@ -55,7 +64,7 @@ def test_ends_and_their_groups_are_counted() -> None:
 
 def test_messages_on_a_lane_are_counted() -> None:
     traffic = Traffic()
-    traffic.said_near(Notes((Ended(1), Ended(2))))
+    traffic.said_near(ClientMessages((Ended(1), Ended(2))))
     traffic.said_near(Ended(3))
     assert (traffic.near_out, traffic.notes) == (2, 3)
 

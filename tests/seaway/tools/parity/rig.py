@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from backend.agent.agent import Agent
-from backend.agent.device_log import Witness
+from backend.agent.device_log import DeviceLog
 from backend.client.remote import Head, Remote
 from backend.devices.timed import TimedDevices
 from backend.server import eventlogs
@@ -156,7 +156,7 @@ Plant = Callable[[Agent], None]
 
 async def start(scene: Scene, found: Cluster, folder: Path, host: int, kind: type[Agent] = Agent) -> Agent:
     agent = kind(found.server.address, GatedDevices(scene.devices_per_host), name=f"host-{host}", host=host)
-    Witness(folder).attach(agent)
+    DeviceLog(folder).attach(agent)
     await agent.start()
     found.agents[host] = agent
     return agent

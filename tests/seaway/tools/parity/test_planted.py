@@ -82,10 +82,10 @@ def loses_credit(agent: Agent) -> None:
     """One credit does not reach core."""
     machine: Any = agent.node.endpoint.machine
     handle = machine.handle
-    lost: list[e.Came] = []
+    lost: list[e.MessageReceived] = []
 
     def deaf(event: e.Event, now: int) -> Any:
-        if isinstance(event, e.Came) and isinstance(event.message, Grant) and not lost:
+        if isinstance(event, e.MessageReceived) and isinstance(event.message, Grant) and not lost:
             lost.append(event)
             return []
         return handle(event, now)

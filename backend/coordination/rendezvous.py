@@ -28,7 +28,7 @@ class Overtaken(Exception):
     """A newer epoch has begun: the world that was to be joined is not needed any more."""
 
 
-class Meeting:
+class Rendezvous:
     """The serving side. Members are told `port` when all `members` have arrived."""
 
     def __init__(self, members: int, port: int) -> None:
@@ -59,7 +59,7 @@ class Meeting:
             del self._here[rank]
 
 
-class Arrival:
+class RendezvousMember:
     """One member's side: `wait` until all have arrived, unless another thread calls `leave`."""
 
     def __init__(self, address: str, rank: int) -> None:

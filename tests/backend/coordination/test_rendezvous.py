@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from backend.coordination.meeting import LONGEST, Arrival, Meeting, Overtaken
+from backend.coordination.rendezvous import LONGEST, Overtaken, Rendezvous, RendezvousMember
 from tests.backend.pjrt.test_pjrt_worlds import Process
 
 
@@ -33,8 +33,8 @@ def waiting() -> Iterator[ThreadPoolExecutor]:
 
 def arrive(
     pool: ThreadPoolExecutor, address: str, rank: int, patience: float = 20.0
-) -> tuple[Arrival, Future[str]]:
-    arrival = Arrival(address, rank)
+) -> tuple[RendezvousMember, Future[str]]:
+    arrival = RendezvousMember(address, rank)
     return arrival, pool.submit(arrival.wait, patience)
 
 
@@ -98,7 +98,7 @@ def test_nonsense_from_strangers_raises_no_error_in_the_process() -> None:
     async def meet() -> None:
         troubles: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: troubles.append(context))
-        server = await asyncio.start_server(Meeting(2, 1).come, "127.0.0.1", 0, limit=LONGEST)
+        server = await asyncio.start_server(Rendezvous(2, 1).come, "127.0.0.1", 0, limit=LONGEST)
         for said in NONSENSE:
             reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
             writer.write(said)
@@ -142,7 +142,7 @@ def test_a_wait_is_bounded(waiting: ThreadPoolExecutor) -> None:
 
 def test_a_member_that_leaves_before_it_waits_does_not_wait(waiting: ThreadPoolExecutor) -> None:
     with coordination(2) as (_, address):
-        arrival = Arrival(address, 0)
+        arrival = RendezvousMember(address, 0)
         arrival.leave()
         with pytest.raises(Overtaken):
             waiting.submit(arrival.wait, 20).result(5)

@@ -394,13 +394,6 @@ class Controller:
                 break
         return None
 
-    def _heed(self, message: Reports, now: int) -> None:
-        island = self.state.islands[message.island]
-        if self.state.watched:
-            self.state.observe(Heeded(message.island, message.epoch))
-        for report in message.reports:
-            self._reports[type(report)](island, report, now)
-
     def _disconnected(self, event: Disconnected, now: int) -> None:
         state, peer = self.state, event.peer
         state.dismissed.pop(peer, None)

@@ -34,6 +34,7 @@ class SharedMachines:
         self._stalls = (
             CoreStalls(profile.stall_every, profile.stall, sim.seed) if profile.stall_every else None
         )
+        self._python = any(shared.python for shared in setup.shared)
         # hosts on shared machines, and other hosts whose machines have too few cores
         self._hosts: dict[int, Cores | None] = {}
         self._clients: dict[str, Cores | None] = {}
@@ -92,6 +93,8 @@ class SharedMachines:
 
     def is_python(self, name: int) -> bool:
         """Whether its threads work one at a time, and its messages are batched."""
+        if not self._python:
+            return False
         cores = self.of_process(name)
         return cores is not None and cores.process_of is not None
 

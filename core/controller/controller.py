@@ -178,8 +178,7 @@ class Controller:
         self.runs = runs = Runs(
             state, admission=admission, buffers=buffers, compilation=compilation, completion=completion,
             dispatch=dispatch, ledger=ledger, lowerings=lowerings, outbox=outbox, refs=refs,
-            resources=resources, stalls=stalls,
-            tracing=tracing, watch=watch,
+            resources=resources, stalls=stalls, tracing=tracing, watch=watch,
         )  # fmt: skip
         self.contents = contents = Contents(
             state, admission=admission, atoms=atoms, buffers=buffers, in_flight=in_flight, ledger=ledger,
@@ -191,24 +190,12 @@ class Controller:
             watch=watch,
         )  # fmt: skip
         self.membership = Membership(
-            state,
-            failures=failures,
-            in_flight=in_flight,
-            outbox=outbox,
-            resources=resources,
-            shape=shape,
+            state, failures=failures, in_flight=in_flight, outbox=outbox, resources=resources, shape=shape,
             watch=watch,
-        )
+        )  # fmt: skip
         self.recovery = recovery = Recovery(
-            state,
-            atoms=atoms,
-            buffers=buffers,
-            ledger=ledger,
-            outbox=outbox,
-            refs=refs,
-            spill=spill,
-            watch=watch,
-        )
+            state, atoms=atoms, buffers=buffers, ledger=ledger, outbox=outbox, refs=refs, spill=spill, watch=watch
+        )  # fmt: skip
         self.clients = Clients(
             state, buffers=buffers, contents=contents, lowerings=lowerings, outbox=outbox, recovery=recovery,
             refs=refs, resources=resources, runs=runs, tracing=tracing,

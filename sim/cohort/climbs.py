@@ -6,6 +6,7 @@ as vectors.) Relays combine reports with core's `reduce`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,3 +88,15 @@ class Climbs:
             sim.clock.at(arrival, island.reach_controller, base + row, report)
         else:
             sim.clock.at(arrival + sim.taking(message), self._take, key, climb, parent, report)
+
+
+def merged(said: Sequence[m.Done], among: Spans | None = None) -> tuple[m.Done, ...]:
+    """What a relay makes of these reports: one for each blame. `among`: only of what these hosts reported."""
+    if among is None and len(said) <= 1:
+        return tuple(said)
+    reduction = Reduction()
+    for report in said:
+        hosts = report.hosts if among is None else spans.meet(report.hosts, among)
+        if hosts:
+            reduction.put(report, hosts)
+    return tuple(reduction.take(said[0]))  # type: ignore[arg-type]  # like what it was given

@@ -8,14 +8,14 @@ controller decides what is ordered, and the executors decide what is done about 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from core.fanout import Reduction, tree
+from core.fanout import tree
 from core.model import Gang, Island, Plan, Spans, spans
 from core.protocol import effects as e
 from core.protocol import messages as m
@@ -25,9 +25,9 @@ from ..engine import Ints, SimThread, Unannounced, Wave
 from ..engine import jitter as noise
 from ..network import CONTROLLER, about, is_quiet, link_of, report_number
 from .alike import AlikeHosts
-from .climbs import Climbs
+from .climbs import Climbs, merged
 from .gangs import CohortGang, CohortSoloGang, Gangs
-from .parts import CohortPart, report_about
+from .parts import CohortPart, Member, report_about
 from .routes import CohortRoute, CohortTree, Rows, latest, rows_of
 
 if TYPE_CHECKING:
@@ -36,27 +36,6 @@ if TYPE_CHECKING:
 Links = NDArray[np.uint64]  # sources of jitter
 MOVES = (m.SendStep, m.RecvStep, m.SpillStep, m.RestoreStep)
 TIDY = 16  # orders between attempts to merge parts
-
-
-class Member:
-    """One host of a cohort, with the methods of a process that its peers call."""
-
-    alive = True
-
-    def __init__(self, island: CohortIsland, host: int) -> None:
-        self._island, self.name = island, host
-
-    def come(self, sender: int, number: int, message: Any) -> None:
-        """Takes in messages about contents; all others come down the tree. A new seat means that hosts re-form,
-        which a cohort cannot do."""
-        if isinstance(message, m.Seat):
-            self._island.must_re_form()
-        self._island.part_of(self.name).come(
-            sender, number, message, self._island.sim.taking_contents(message)
-        )
-
-    def lose(self, sender: int, reason: str) -> None:
-        self._island.part_of(self.name).lose(sender, reason)
 
 
 class CohortIsland:
@@ -239,7 +218,7 @@ class CohortIsland:
                     self._catch_up(job, other)
             for job in self._ending_alone.values():
                 self._catch_up(job, part)
-            self.parts.sort(key=_first)
+            self.parts.sort(key=attrgetter("host"))
 
     def _catch_up(self, job: CohortGang, part: CohortPart) -> None:
         """Tells a new part of a gang that has already ended on all its hosts; the undivided part was not told."""
@@ -391,7 +370,7 @@ class CohortIsland:
             elif spans.overlap(part.members, job.where.hosts):
                 part.tell(event, ("done", job.seq), heard[self.gangs.hosts_before(part.members, job)])
         self._ending, self._done_said = -1, []
-        return _merged(said)
+        return merged(said)
 
     def slow(self, row: int, factor: float) -> None:
         if self.gangs.slow is None:
@@ -456,7 +435,7 @@ class CohortIsland:
         root reports every blame of the hosts below it."""
         sim = self.sim
         for root, at in zip(route.root_hosts.tolist(), arrival.tolist(), strict=True):
-            for report in _merged(said, self._shape.below(root)):
+            for report in merged(said, self._shape.below(root)):
                 sim.network.messages += 1
                 sim.clock.at(at, self.reach_controller, root, report)
 
@@ -499,19 +478,3 @@ class CohortIsland:
 
     def _to_controller_now(self, report: Any) -> None:
         self.sim.controller_process.serve(self._said((report,)), self.sim.now)
-
-
-def _first(part: CohortPart) -> int:
-    return part.host
-
-
-def _merged(said: Sequence[m.Done], among: Spans | None = None) -> tuple[m.Done, ...]:
-    """What a relay makes of these reports: one for each blame. `among`: only of what these hosts reported."""
-    if among is None and len(said) <= 1:
-        return tuple(said)
-    reduction = Reduction()
-    for report in said:
-        hosts = report.hosts if among is None else spans.meet(report.hosts, among)
-        if hosts:
-            reduction.put(report, hosts)
-    return tuple(reduction.take(said[0]))  # type: ignore[arg-type]  # like what it was given

@@ -229,3 +229,24 @@ def _some(times: dict[int, Ints | int], at: Any) -> dict[int, Ints | int]:
 
 def report_about(report: m.Report) -> tuple[type, int]:
     return type(report), getattr(report, "seq", getattr(report, "transfer", -1))
+
+
+class Member:
+    """One host of a cohort, with the methods of a process that its peers call."""
+
+    alive = True
+
+    def __init__(self, island: CohortIsland, host: int) -> None:
+        self._island, self.name = island, host
+
+    def come(self, sender: int, number: int, message: Any) -> None:
+        """Takes in messages about contents; all others come down the tree. A new seat means that hosts re-form,
+        which a cohort cannot do."""
+        if isinstance(message, m.Seat):
+            self._island.must_re_form()
+        self._island.part_of(self.name).come(
+            sender, number, message, self._island.sim.taking_contents(message)
+        )
+
+    def lose(self, sender: int, reason: str) -> None:
+        self._island.part_of(self.name).lose(sender, reason)

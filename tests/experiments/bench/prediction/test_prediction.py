@@ -343,9 +343,9 @@ def test_what_waits_for_peers_takes_the_cores_only_while_it_computes(
 
 @pytest.mark.parametrize("hosts", [2, 3, 4])
 def test_a_sum_takes_in_the_simulator_what_it_took_by_itself(hosts: int, tmp_path: Path) -> None:
-    """On a machine that has cores for all: there are so many that nobody waits. And nobody pays for being woken."""
+    """On a machine that has cores for all: there are so many that nobody waits."""
     file, work = tmp_path / "cpu.toml", Work("reduce", 1)
-    file.write_text(CLUSTER.replace("cores = 2", "cores = 64") + '[profile.costs]\nmeet = "0 us"\n')
+    file.write_text(CLUSTER.replace("cores = 2", "cores = 64"))
     alone = both(work, hosts, Taken(1, 0.0, 1.0, 100), Taken(400_000, 0.0, 0.25, 100, inline=True))
     case = Case(number=1, kind="OpByOp", platform="cpu", hosts=hosts, works=(work,))
     table = cluster_of(file, case, alone)
@@ -389,7 +389,7 @@ def test_two_cases_are_predicted_and_measured_by_the_same_code(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = tmp_path / "timed.toml"
-    cluster.write_text(CLUSTER)
+    cluster.write_text('note = "the reference took 180 us"\n' + CLUSTER)
     out = tmp_path / "out"
     words = ["--platform", "timed", "--cases", "2", "--calibration", str(cluster), "--out", str(out)]
     prediction.main([*words, "--seed", "2", "--repeats", "2", "--spell", "0.1", "--bound", "60"])

@@ -78,7 +78,7 @@ def of_rounds(found: Sequence[Round], inline: bool = False) -> Taken:
     reference = statistics.median(each.reference for each in found)
     walls = [each.wall * reference / each.reference for each in found]
     middle = statistics.median(walls)
-    spread = max(abs(wall - middle) for wall in walls) / middle if middle > 0 else float("inf")
+    spread = max(abs(wall - middle) for wall in walls) / middle if middle > 0 else 1.0  # infinity is not JSON
     cores = statistics.median(each.cpu / each.wall for each in found if each.wall > 0) if middle > 0 else 0.0
     return Taken(max(1, round(middle * 1e9)), spread, cores, reference, inline)
 

@@ -116,6 +116,11 @@ def test_rounds_are_scaled_to_one_speed_before_they_are_compared() -> None:
     assert at_speed({"it": found}, 300)["it"].ns == 3_000_000
 
 
+def test_what_took_no_time_at_all_can_be_kept_in_a_file() -> None:
+    found = of_rounds([Round(0.0, 0.0, 100)] * 3)
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Taken) == found
+
+
 # --- statistics -------------------------------------------------------------------------------------
 
 

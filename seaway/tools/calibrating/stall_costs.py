@@ -22,6 +22,7 @@ from .workloads import Rig
 
 WARM = 20
 LEAST = 100  # calls needed for an estimate
+SLOWEST = 5  # times as long as asked for, at most, until a slow machine has made so many
 TAIL = (
     0.75,
     0.9,
@@ -50,13 +51,14 @@ Shape = tuple[float, ...]
 
 
 def calls(rig: Rig, seconds: float) -> list[float]:
-    """Make and wait for calls one by one, for some seconds. Returns nanoseconds of each."""
+    """Make and wait for calls one by one, for some seconds, or longer where these are too few for an estimate.
+    Returns nanoseconds of each."""
     x: Any = rig.first
     for _ in range(WARM):
         x = rig.step(x).block_until_ready()
-    found = []
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    found: list[float] = []
+    start = time.monotonic()
+    while (spent := time.monotonic() - start) < seconds or (len(found) < LEAST and spent < SLOWEST * seconds):
         begun = time.monotonic_ns()
         x = rig.step(x).block_until_ready()
         found.append(float(time.monotonic_ns() - begun))

@@ -142,8 +142,8 @@ class CohortIsland:
         sim.network.messages += route.number
         nbytes = sim.weights.of(message)
         write = sim.profile.writing(nbytes)
+        self._divide(message)  # first: how a gang is entered depends on which hosts are one part
         self._remember(message)
-        self._divide(message)
         read = self._send_down(message, route, at, nbytes, write)
         all_read = read if message.hosts == self._everyone else read[rows_of(message.hosts, self.island)]
         self._orders.append((message.number, latest(all_read)))
@@ -212,12 +212,12 @@ class CohortIsland:
                     self.plans.pop(number, None)
 
     def _enter(self, step: m.GangStep, plan: Plan, gang: Gang) -> CohortGang | CohortSoloGang:
-        """Adds a gang. Hosts of one part know together when they can run it, and end gangs in the order of their
-        starts."""
+        """Adds a gang. Hosts of one part know together when each of them can run it. They take part together in
+        each gang, so they end gangs in the order of their starts."""
         if gang.collective:
             return self.gangs.enter(step.seq, plan, gang)
         one_part = any(not spans.minus(step.hosts, part.members) for part in self.parts)
-        if one_part and self.gangs.all_whole(gang.place):
+        if one_part and self.gangs.in_step(gang.place):
             return self.gangs.enter(step.seq, plan, gang)
         return self.gangs.enter_alone(step.seq, plan, gang)
 

@@ -21,7 +21,7 @@ from core.protocol import effects as e
 from core.protocol import messages as m
 from core.transfer import Transfer
 
-from ..engine import Ints, SimThread, Unannounced, Wave
+from ..engine import Ints, SimThread, TieBreak, Unannounced, Wave
 from ..engine import jitter as noise
 from ..network import CONTROLLER, about, is_quiet, link_of, report_number
 from .alike import AlikeHosts
@@ -91,6 +91,7 @@ class CohortIsland:
         self._members: dict[int, Member] = {}
         self._transfers: dict[int, Transfer] = {}
         self._lanes: dict[tuple[int, int], SimThread] = {}
+        self._contents: dict[int, TieBreak] = {}  # by host: between its threads that take contents
 
     # --- seats ----------------------------------------------------------------------------------------------
 
@@ -286,9 +287,12 @@ class CohortIsland:
         """The thread that takes contents from this sender."""
         found = self._lanes.get((host, sender))
         if found is None:
-            found = self._lanes[host, sender] = SimThread(
-                self.sim.clock, lambda event, now: self.part_of(host).move(event)
-            )
+            contents = self._contents.get(host)
+            if contents is None:
+                contents = self._contents[host] = TieBreak(
+                    self.sim.clock, lambda event, now: self.part_of(host).move(event)
+                )
+            found = self._lanes[host, sender] = SimThread(self.sim.clock, contents.put)
         return found
 
     def member(self, host: int) -> Member:

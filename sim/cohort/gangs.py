@@ -96,8 +96,8 @@ class Gangs:
         self._shares: dict[tuple[PlaceIndices, int], PlaceIndices] = {}
         self._places: dict[Place, PlaceIndices] = {}
         self._overlaps: dict[tuple[int, int], bool] = {}
-        self._timed: dict[int, CohortGang] = {}  # jobs whose ends are known, and that have not ended
         self._ending: list[CohortGang] = []
+        self._alone: dict[int, CohortSoloGang] = {}  # by `seq`: those that have not ended on all their hosts
         self.slow: NDArray[np.float64] | None = None
 
     def where(self, place: Place) -> PlaceIndices:
@@ -107,9 +107,16 @@ class Gangs:
             self._places[place] = self._seen(found)
         return found
 
-    def all_whole(self, place: Place) -> bool:
-        """Whether all gangs so far, and this one, take all devices of each of their hosts."""
-        return self.where(place).whole and self._each is None
+    def in_step(self, place: Place) -> bool:
+        """Whether a gang here that is no collective can be one job, if its hosts are told of it together.
+
+        All gangs so far, and this one, take all devices of each of their hosts. And no gang that hosts run one by one
+        is under way on these hosts: one host can end it before another has started it. Then this gang would start
+        on the first host before its turn on the other is known, and end there before the other has ended that one."""
+        where = self.where(place)
+        if not where.whole or self._each is not None:
+            return False
+        return not any(self._overlap(alone.where, where) for alone in self._alone.values())
 
     def _seen(self, where: PlaceIndices) -> PlaceIndices:
         if not where.whole and self._each is None:
@@ -123,7 +130,7 @@ class Gangs:
     def enter_alone(self, seq: int, plan: Plan, gang: Gang) -> CohortSoloGang:
         """Adds a gang that is no collective: each of its hosts runs it when it can."""
         island, where = self._island, self.where(gang.place)
-        alone = CohortSoloGang(where)
+        alone = self._alone[seq] = CohortSoloGang(where)
         for row in np.arange(island.hosts)[where.rows].tolist():
             key = (where, row)
             here = self._shares.get(key)
@@ -172,7 +179,9 @@ class Gangs:
         where = job.where
         job.arrived = np.maximum(job.ready, self._free_at(where))
         last_or_first = np.maximum if job.gang.collective else np.minimum
-        self._sim.clock.at(int(last_or_first.reduce(job.arrived)), self._start, job)
+        start = int(last_or_first.reduce(job.arrived))
+        assert start >= self._sim.now, f"gang {job.seq} starts before its turn is known"
+        self._sim.clock.at(start, self._start, job)
 
     def _free_each(self) -> Ints:
         if isinstance(self._free, int):
@@ -211,8 +220,6 @@ class Gangs:
             end = int(job.ends.min())
             sim.trace.update(job.seq, job.flags, started=now)
         self._occupy(where, job.ends)
-        if job.alone is None:
-            self._timed[job.seq] = job
         sim.clock.at(end, self._end, job)
         del self._live[job.seq, where.hosts]
         behind, job.behind = job.behind, []
@@ -253,24 +260,10 @@ class Gangs:
         ending, self._ending = sorted(self._ending, key=_seq), []
         for job in ending:
             if job.alone is None:
-                self._finish(job)
+                self._traced(job)
+                self._over(job)
             else:
                 self._one_ended(job, job.alone)
-
-    def _finish(self, job: CohortGang) -> None:
-        """Ends a gang. Gangs before it on one of its hosts are ended first: they are over on the shared hosts,
-        even if the first of their own hosts ends later."""
-        if job.seq not in self._timed:
-            return
-        for other in sorted(self._timed.values(), key=_seq):
-            if other.seq >= job.seq:
-                break
-            ahead = self._each is None or not other.gang.collective  # else its own end comes at its own time
-            if ahead and spans.overlap(other.where.hosts, job.where.hosts):
-                self._finish(other)
-        del self._timed[job.seq]
-        self._traced(job)
-        self._over(job)
 
     def _traced(self, job: CohortGang) -> None:
         trace = self._sim.trace
@@ -285,6 +278,7 @@ class Gangs:
         row = job.where.rows.start  # type: ignore[union-attr]
         alone.ended[row] = self._sim.now
         if len(alone.ended) == alone.where.number:
+            del self._alone[job.seq]
             rows = sorted(alone.ended)
             self._sim.trace.hosts(job.seq, [alone.arrived[row] for row in rows])
             self._sim.trace.ends(job.seq, [alone.ended[row] for row in rows])

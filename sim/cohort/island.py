@@ -21,7 +21,7 @@ from core.protocol import effects as e
 from core.protocol import messages as m
 from core.transfer import Transfer
 
-from ..engine import Ints, SimThread, Unannounced, Wave
+from ..engine import Ints, SimThread, TieBreak, Unannounced, Wave
 from ..engine import jitter as noise
 from ..network import CONTROLLER, about, is_quiet, link_of, report_number
 from .alike import AlikeHosts
@@ -70,6 +70,7 @@ class CohortIsland:
         self._members: dict[int, Member] = {}
         self._transfers: dict[int, Transfer] = {}
         self._lanes: dict[tuple[int, int], SimThread] = {}
+        self._contents: dict[int, TieBreak] = {}  # by host: between its threads that take contents
 
     # --- seats ----------------------------------------------------------------------------------------------
 
@@ -121,8 +122,8 @@ class CohortIsland:
         sim.network.messages += route.number
         nbytes = sim.weights.of(message)
         write = sim.profile.writing(nbytes)
+        self._divide(message)  # first: how a gang is entered depends on which hosts are one part
         self._remember(message)
-        self._divide(message)
         read = self._send_down(message, route, at, nbytes, write)
         all_read = read if message.hosts == self._everyone else read[rows_of(message.hosts, self.island)]
         self._orders.append((message.number, latest(all_read)))
@@ -191,12 +192,12 @@ class CohortIsland:
                     self.plans.pop(number, None)
 
     def _enter(self, step: m.GangStep, plan: Plan, gang: Gang) -> CohortGang | CohortSoloGang:
-        """Adds a gang. Hosts of one part know together when they can run it, and end gangs in the order of their
-        starts."""
+        """Adds a gang. Hosts of one part know together when each of them can run it. They take part together in
+        each gang, so they end gangs in the order of their starts."""
         if gang.collective:
             return self.gangs.enter(step.seq, plan, gang)
         one_part = any(not spans.minus(step.hosts, part.members) for part in self.parts)
-        if one_part and self.gangs.all_whole(gang.place):
+        if one_part and self.gangs.in_step(gang.place):
             return self.gangs.enter(step.seq, plan, gang)
         return self.gangs.enter_alone(step.seq, plan, gang)
 
@@ -265,9 +266,12 @@ class CohortIsland:
         """The thread that takes contents from this sender."""
         found = self._lanes.get((host, sender))
         if found is None:
-            found = self._lanes[host, sender] = SimThread(
-                self.sim.clock, lambda event, now: self.part_of(host).move(event)
-            )
+            contents = self._contents.get(host)
+            if contents is None:
+                contents = self._contents[host] = TieBreak(
+                    self.sim.clock, lambda event, now: self.part_of(host).move(event)
+                )
+            found = self._lanes[host, sender] = SimThread(self.sim.clock, contents.put)
         return found
 
     def member(self, host: int) -> Member:

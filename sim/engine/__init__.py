@@ -12,7 +12,7 @@ from . import jitter
 from .clock import LATE, SimClock
 from .errors import Stuck, Unannounced
 from .jitter import Ints, Noise, each_below, keys
-from .threads import HELD, CoreShare, Order, SimThread, ThreadPort, Wave
+from .threads import HELD, CoreShare, Order, SimThread, ThreadPort, TieBreak, Wave
 
 __all__ = [
     "HELD",
@@ -25,6 +25,7 @@ __all__ = [
     "SimThread",
     "Stuck",
     "ThreadPort",
+    "TieBreak",
     "Unannounced",
     "Wave",
     "each_below",

@@ -3,7 +3,8 @@
 A `SimThread` serves items in the order (arrival, source, number). Each item occupies the lane for its own cost, and
 then until the time that `serve` returns. Where cores are short (`sim.hosts.cores`), the lane holds a core for all
 that time. `absorb` announces many future items that have a cost and no other effect, such as a swarm of reports: the
-lane accounts for them in their place, all at once, without an event for each. A `ThreadPort` is a lane for bytes.
+lane accounts for them in their place, all at once, without an event for each. A `ThreadPort` is a lane for bytes. A
+`TieBreak` puts what several threads bring in the same nanosecond into an order.
 """
 
 from __future__ import annotations
@@ -243,3 +244,31 @@ class ThreadPort:
         time, then, args = what
         then(*args)
         return now + time
+
+
+class TieBreak:
+    """Serves events of a machine that come on several threads: those of one nanosecond in the order of their peers.
+
+    Else this would depend on which thread was told first, and that differs between the fidelities."""
+
+    __slots__ = ("_clock", "_events", "_serve")
+
+    def __init__(self, clock: SimClock, serve: Callable[[Any, int], object]) -> None:
+        self._clock, self._serve = clock, serve
+        self._events: list[Any] = []
+
+    def put(self, event: Any, now: int) -> int:
+        """As `SimThread` calls it: takes in an event, and leaves the thread free."""
+        if not self._events:
+            self._clock.at(now, self._serve_all, priority=LATE)
+        self._events.append(event)
+        return now
+
+    def _serve_all(self) -> None:
+        events, self._events = self._events, []
+        for event in sorted(events, key=_peer):  # events of one peer stay in their order
+            self._serve(event, self._clock.now)
+
+
+def _peer(event: Any) -> int:
+    return event.peer  # type: ignore[no-any-return]

@@ -21,7 +21,7 @@ from core.protocol import Chunk, Grant, Landed, Offer, Spoilt, peers
 from core.protocol import effects as e
 from core.protocol import messages as m
 
-from ..engine import CoreShare, Order, SimThread
+from ..engine import CoreShare, Order, SimThread, TieBreak
 from ..network import CONTROLLER, Together, is_quiet, rank
 
 if TYPE_CHECKING:
@@ -213,6 +213,7 @@ class HostProcess(Process):
     def __init__(self, sim: Context, host: int, machine: Host) -> None:
         super().__init__(sim, host, machine)
         self._lanes: dict[Any, SimThread] = {}
+        self._contents = TieBreak(sim.clock, self.serve)  # between the threads that take contents
         self._enqueue_free = self._write_free = 0
         # gangs whose host work is done before their data come -> when it is done
         self._prepared: dict[int, int] = {}
@@ -259,7 +260,9 @@ class HostProcess(Process):
     def _lane(self, kind: Any, source: int) -> SimThread:
         lane = self._lanes.get((kind, source))
         if lane is None:
-            lane = self._lanes[kind, source] = SimThread(self.sim.clock, self.serve, self.share(kind))
+            share = self.share(kind)
+            serve = self._contents.put if kind is DATA and share is None else self.serve
+            lane = self._lanes[kind, source] = SimThread(self.sim.clock, serve, share)
         return lane
 
     def share(self, kind: Any) -> CoreShare | None:

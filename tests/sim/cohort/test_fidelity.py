@@ -8,7 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from core.model.program import Program
 from sim.engine.jitter import Noise
+from tests.core.build import Build
 from tests.sim import scene
 
 SEEDS = st.integers(0, 1 << 20)
@@ -24,13 +26,41 @@ def assert_equal(drawn: scene.Scene, *, moves: bool) -> dict[str, Any]:
 
 
 @given(seed=SEEDS)
+@example(seed=256)  # gangs of two hosts behind gangs of six
 @settings(max_examples=25, deadline=None)
 def test_gangs_take_the_same_time(seed: int) -> None:
     """Programs on overlapping slices, collectives or not; sequential and parallel dispatch; slow hosts."""
     assert_equal(scene.draw(seed, moves=False), moves=False)
 
 
+def wide_and_narrow(seed: int, wide: int, narrow: int, acts: int) -> scene.Scene:
+    """Two clients call two programs, whose nodes take these times: one has all four hosts, and one has two of them.
+    Nothing is a collective, so each host runs its part by itself."""
+
+    def program(name: str, devices: int, cost: int) -> Program:
+        build = Build(name, **{name: devices})
+        return build.program(build.call("f", name, [build.arg(name, 8)], cost=cost, collective=False))
+
+    programs = [program("wide", 16, wide), program("narrow", 8, narrow)]
+    slices = [spec for each in programs for spec in each.slices]
+    return scene.Scene(
+        seed=seed, hosts=4, devices_per_host=4, islands=1, policy=0, fanout=100, noise=Noise(), slices=slices,
+        programs=programs, clients=2, acts=acts, troubles=[],
+    )  # fmt: skip
+
+
+def test_a_gang_waits_for_one_that_its_first_host_has_run_before_its_last_host_starts_it() -> None:
+    """The cohort simulation once knew too late when the gang behind could start, and set its clock back."""
+    assert_equal(wide_and_narrow(3, wide=10_000, narrow=3_000, acts=3), moves=False)
+
+
+def test_a_gang_ends_on_its_first_host_while_its_last_host_runs_the_gang_before_it() -> None:
+    """The cohort simulation once told the last host of both ends in the wrong order."""
+    assert_equal(wide_and_narrow(2, wide=700_000, narrow=40_000, acts=2), moves=False)
+
+
 @given(seed=SEEDS)
+@example(seed=1213)  # chunks from several hosts come to one in the same nanosecond
 @example(seed=54346)  # codes are compiled last at a host for which no other one speaks
 @settings(max_examples=20, deadline=None)
 def test_contents_take_the_same_time(seed: int) -> None:

@@ -266,11 +266,8 @@ class CohortIsland:
         """The thread that takes contents from this sender."""
         found = self._lanes.get((host, sender))
         if found is None:
-            contents = self._contents.get(host)
-            if contents is None:
-                contents = self._contents[host] = TieBreak(
-                    self.sim.clock, lambda event, now: self.part_of(host).move(event)
-                )
+            made = TieBreak(self.sim.clock, lambda event, now: self.part_of(host).move(event))
+            contents = self._contents.setdefault(host, made)
             found = self._lanes[host, sender] = SimThread(self.sim.clock, contents.put)
         return found
 

@@ -190,8 +190,8 @@ class Controller:
             watch=watch,
         )  # fmt: skip
         self.membership = Membership(
-            state, failures=failures, in_flight=in_flight, outbox=outbox, resources=resources, shape=shape,
-            watch=watch,
+            state, admission=admission, failures=failures, in_flight=in_flight, outbox=outbox,
+            resources=resources, shape=shape, watch=watch,
         )  # fmt: skip
         self.recovery = recovery = Recovery(
             state, atoms=atoms, buffers=buffers, ledger=ledger, outbox=outbox, refs=refs, spill=spill, watch=watch

@@ -23,6 +23,7 @@ from ..fanout import Stream, TreeShape
 from ..model import spans
 from ..protocol import Close, Dismiss, DropWorlds, FormWorld, Join, LogLine, Send
 from ..slices import Resources
+from .admission import Admission
 from .failures import Failures
 from .in_flight import InFlightTable
 from .outbox import TurnOutbox
@@ -40,6 +41,7 @@ class Membership:
         self,
         state: State,
         *,
+        admission: Admission,
         failures: Failures,
         in_flight: InFlightTable,
         outbox: TurnOutbox,
@@ -48,6 +50,7 @@ class Membership:
         watch: Watchdog,
     ) -> None:
         self._state = state
+        self._admission = admission
         self._failures = failures
         self._in_flight = in_flight
         self._outbox = outbox
@@ -308,6 +311,7 @@ class Membership:
         if not changed:
             island.turn("nothing changed")
             island.scheduler.paused = False
+            self._admission.try_again()  # runs may have come for memory meanwhile
             return
         island.turn("drained")
         self._reform(island, now)

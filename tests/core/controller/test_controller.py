@@ -266,3 +266,42 @@ def test_hosts_never_learn_of_a_run_that_was_cancelled_before_its_first_step() -
     rig.say(CLIENT, Release(tuple(range(1, 9))))
     assert not list(controller.buffers)
     assert all(kept == counted for _, kept, counted in controller.audit())
+
+
+class SlowSeats(Rig):
+    """Host 1 takes its seat when it is told to, by `sit`."""
+
+    slow = False
+    waiting: tuple[Event, ...] = ()
+
+    def hear(self, peer: int, message: msgspec.Struct) -> list[Event]:
+        found = super().hear(peer, message)
+        if self.slow and peer == HOST + 1 and isinstance(message, Seat):
+            self.waiting = tuple(found)
+            return []
+        return found
+
+    def sit(self) -> None:
+        for event in self.waiting:
+            assert isinstance(event, MessageReceived)
+            self.say(event.peer, event.message)
+
+
+def test_a_run_whose_code_is_ready_while_hosts_take_new_seats_starts_when_they_have_them() -> None:
+    """Nothing else may come afterwards that makes the controller look at the runs that wait for memory."""
+    rig = SlowSeats(2)
+    rig.compiling = True
+    maker = Build("maker", s=1)
+    rig.say(CLIENT, Open("client"))
+    rig.say(CLIENT, Register(1, maker.program(maker.call("make", "s", [maker.arg("s", 4)]))))
+    rig.say(CLIENT, Submit(1, 1, (bytes(16),), (11,)))
+    assert rig.seat is not None
+    rig.slow = True
+    rig.say(HOST, Join(0, 0, rig.seat.epoch, rig.heard[-1].number))  # its connection was lost for a moment
+    for plan in {plan for _, plan, _ in rig.owed}:
+        rig.compiled(plan)
+    assert not [step for step in rig.steps if isinstance(step, GangStep)]
+    rig.sit()
+    (gang,) = [step for step in rig.steps if isinstance(step, GangStep)]
+    rig.done(0, gang)
+    assert rig.ended == {1: None}

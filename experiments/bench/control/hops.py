@@ -71,6 +71,9 @@ class Machines:
         self.last: tuple[int, ...] = ()
         self.e = import_module("core.protocol.effects" if has("core.protocol") else "core.effects")
         self.m = import_module("core.protocol.messages" if has("core.protocol") else "core.messages")
+        # Older checkouts have other names for these two.
+        self._received = getattr(self.e, "MessageReceived", None) or self.e.Came
+        self._calls_made = getattr(self.e, "CallsMade", None) or self.e.Called
         cluster = place("small", "core.model", "core.presets")(hosts, 1)
         self.controller = place("Controller", "core.controller")(cluster)
         self.hosts = [place("Host", "core.host")(number, cluster) for number in range(hosts)]
@@ -95,7 +98,7 @@ class Machines:
             if self.last:
                 self.user.release(self.last, self.now)
             self.last = made.results if self.chained else ()
-            found: list[Any] = self.client.handle(self.e.CallsMade(), self.now)
+            found: list[Any] = self.client.handle(self._calls_made(), self.now)
             return found
 
         wanted = self.ended + 1
@@ -107,7 +110,7 @@ class Machines:
     # --- messages ---------------------------------------------------------------------------------------------
 
     def _act(self) -> None:
-        self._take(AT_CLIENT, self.client.handle(self.e.CallsMade(), self.now))
+        self._take(AT_CLIENT, self.client.handle(self._calls_made(), self.now))
 
     def _tell(self, to: int, event: Any, part: str = "") -> None:
         self._queue.append((to, event, part))
@@ -143,15 +146,15 @@ class Machines:
                 self.ended += 1
 
     def _deliver(self, whose: int, peer: int, message: Any) -> None:
-        e, m = self.e, self.m
+        m = self.m
         if whose == -1 and peer == PEER:
-            self._tell(AT_CLIENT, e.MessageReceived(-1, message), "ended")
+            self._tell(AT_CLIENT, self._received(-1, message), "ended")
         elif peer == -1:
             part = {m.Submit: "submit", m.Calls: "submit", m.Reports: "done"}.get(type(message), "")
-            self._tell(-1, e.MessageReceived(PEER if whose == AT_CLIENT else whose, message), part)
+            self._tell(-1, self._received(PEER if whose == AT_CLIENT else whose, message), part)
         else:
             part = "gang" if peer == 0 and isinstance(message, m.Ordered) else ""
-            self._tell(peer, e.MessageReceived(whose, message), part)
+            self._tell(peer, self._received(whose, message), part)
 
     def _later(self) -> None:
         """Let time pass until the first wake-up of a host or of the client, whose calls may leave later."""

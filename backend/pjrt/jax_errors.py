@@ -10,14 +10,10 @@ import re
 
 from core.protocol import Blame
 
-OWN = (
+JAX_OWN = (
     "XlaRuntimeError",
     "JaxRuntimeError",
-    "Unusable",
-    "ContentsMismatch",
-    "Overflow",
-    "Gone",
-)  # names of exceptions that add nothing to their texts
+)  # JAX's exceptions that add nothing to their texts; nor do ours
 LONGEST = 2000  # characters; a compiler's error can be much longer
 
 PEERS = re.compile(
@@ -40,7 +36,9 @@ def of(error: BaseException, *, together: bool = False) -> Blame:
 
 def text_of(error: BaseException) -> str:
     text = str(error).strip() or type(error).__name__
-    named = type(error).__name__
-    if named not in OWN and named not in text:
+    kind = type(error)
+    named = kind.__name__
+    ours = kind.__module__.startswith(("backend.", "core."))
+    if not ours and named not in JAX_OWN and named not in text:
         text = f"{named}: {text}"
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... ({len(text)} characters in all)"

@@ -185,7 +185,7 @@ class Store:
     # --- in any thread ----------------------------------------------------------------------------------------
 
     def shards(self, number: int) -> Mapping[Index, Array]:
-        """A buffer's contents; blocks until they exist. Raises Gone, or its maker's error."""
+        """A buffer's contents; blocks until they exist. Raises MissingBuffer, or its maker's error."""
         buffer = self._buffers.get(number)
         if buffer is None or (not buffer.on_devices and buffer.host is None and not buffer.reason):
             self._line.ask(lambda: None)  # all earlier commands are done now

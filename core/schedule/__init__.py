@@ -8,10 +8,10 @@ policy/      fifo, stride, priority, ...: picks one of the gangs that may enter
 from __future__ import annotations
 
 from .contention import Window
-from .scheduler import EarlyMessages, Scheduler, Ticket, WaitingGang
+from .scheduler import EarlyEntry, Scheduler, Ticket, WaitingGang
 
 __all__ = [
-    "EarlyMessages",
+    "EarlyEntry",
     "Scheduler",
     "Ticket",
     "WaitingGang",

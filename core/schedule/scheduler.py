@@ -53,7 +53,7 @@ from .policy import Board, Fifo, Policy, Ready, Ticket
 
 __all__ = ["Scheduler", "Ticket", "WaitingGang"]
 
-EarlyMessages = Literal["always", "idle", "never"]
+EarlyEntry = Literal["always", "idle", "never"]
 Why = Literal["paused", "window", "passed", "inputs", "policy"]
 
 # Event -> state of a ticket before -> after; anything else is Illegal. A withdrawn ticket may be offered again at
@@ -85,7 +85,7 @@ class Scheduler:
         policy: Policy | type[Policy],
         window: int | Window = 2,
         max_passes: int = 8,
-        early: EarlyMessages = "idle",
+        early: EarlyEntry = "idle",
         *,
         quiet: int = 1_000_000_000,
     ) -> None:

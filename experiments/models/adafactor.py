@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .layers import Array, MessageSizes
+from .layers import Array, Weights
 
 RATE = 1e-3
 CLIP = 1.0
@@ -32,7 +32,7 @@ def _inner(path: tuple[Any, ...], array: Any) -> tuple[int, ...]:
     return tuple(range(int(_stacked(path)), array.ndim - 1))
 
 
-def init(weights: MessageSizes) -> State:
+def init(weights: Weights) -> State:
     def moments(path: tuple[Any, ...], w: Array) -> tuple[Array, ...]:
         if not _matrix(path, w):
             return (jnp.zeros(w.shape, jnp.float32),)
@@ -45,7 +45,7 @@ def init(weights: MessageSizes) -> State:
     }
 
 
-def update(weights: MessageSizes, state: State, gradients: MessageSizes) -> tuple[MessageSizes, State]:
+def update(weights: Weights, state: State, gradients: Weights) -> tuple[Weights, State]:
     step = state["step"] + 1
     decay = 1.0 - step.astype(jnp.float32) ** -0.8
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from .layers import (
     Array,
     Constrain,
-    MessageSizes,
+    Weights,
     alone,
     attention,
     causal,
@@ -70,7 +70,7 @@ def stages(model: Decoder, count: int) -> list[Part]:
     return [Part(model, size, i == 0, i == count - 1) for i, size in enumerate(sizes)]
 
 
-def init(part: Part, key: Array) -> MessageSizes:
+def init(part: Part, key: Array) -> Weights:
     model, wide = part.model, part.model.d_model
     shapes = {
         "query": (wide, model.heads, model.d_head),
@@ -84,14 +84,14 @@ def init(part: Part, key: Array) -> MessageSizes:
     fan_in = {"out": model.heads * model.d_head, "down": model.d_ff}
     keys = dict(zip([*shapes, "table", "softmax"], jax.random.split(key, len(shapes) + 2), strict=True))
 
-    def group(*names: str) -> MessageSizes:
-        made: MessageSizes = {
+    def group(*names: str) -> Weights:
+        made: Weights = {
             name: fresh(keys[name], (part.layers, *shapes[name]), fan_in.get(name, wide)) for name in names
         }
         return made | {"norm": jnp.ones((part.layers, wide), jnp.float32)}
 
     feed = ("up", "gate", "down") if model.gated else ("up", "down")
-    weights: MessageSizes = {
+    weights: Weights = {
         "layers": {"attention": group("query", "key", "value", "out"), "feed_forward": group(*feed)}
     }
     if part.first:
@@ -104,14 +104,14 @@ def init(part: Part, key: Array) -> MessageSizes:
     return weights
 
 
-def layer(w: MessageSizes, x: Array, constrain: Constrain = alone) -> Array:
+def layer(w: Weights, x: Array, constrain: Constrain = alone) -> Array:
     inside = norm(w["attention"]["norm"], x)
     x = constrain(x + attention(w["attention"], inside, inside, causal(x.shape[1]), constrain), "residual")
     inside = norm(w["feed_forward"]["norm"], x)
     return constrain(x + feed_forward(w["feed_forward"], inside, constrain), "residual")
 
 
-def embed(weights: MessageSizes, tokens: Array, constrain: Constrain = alone) -> Array:
+def embed(weights: Weights, tokens: Array, constrain: Constrain = alone) -> Array:
     """Token vectors plus positions as sines and cosines, which have no parameters and work for any length."""
     x = lookup(weights["table"], tokens, constrain)
     half = x.shape[-1] // 2
@@ -119,9 +119,7 @@ def embed(weights: MessageSizes, tokens: Array, constrain: Constrain = alone) ->
     return constrain(x + jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], -1).astype(x.dtype), "residual")
 
 
-def loss(
-    weights: MessageSizes, x: Array, targets: Array, constrain: Constrain = alone, chunks: int = 1
-) -> Array:
+def loss(weights: Weights, x: Array, targets: Array, constrain: Constrain = alone, chunks: int = 1) -> Array:
     """The loss of the last layer's output, summed over all tokens."""
     inside = norm(weights["norm"], x)
     return cross_entropy(weights["softmax"], inside, targets, constrain, chunks)

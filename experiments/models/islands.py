@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from . import adafactor, decoder, parts
 from .computation import Computation, Struct, placed
 from .decoder import Part
-from .layers import COMPUTE, Array, MessageSizes, working
+from .layers import COMPUTE, Array, Weights, working
 from .meshes import AnyMesh, activation, constrain_on, state_on, weights_on
 from .spmd import CHUNKS
 
@@ -41,16 +41,16 @@ def segment(part: Part, mesh: AnyMesh, batch: int, length: int, *, scale: float,
     saved = Struct((part.layers, *x.shape), COMPUTE, sharding=kept)
     rest = parts.reads(part)
 
-    def forward(weights: MessageSizes, x: Array) -> tuple[Array, Array]:
+    def forward(weights: Weights, x: Array) -> tuple[Array, Array]:
         return tuple(parts.forward(part, weights, x, constrain))  # type: ignore[return-value]
 
-    def backward(weights: MessageSizes, saved: Array, outward: Array, *batch: Array) -> Any:
+    def backward(weights: Weights, saved: Array, outward: Array, *batch: Array) -> Any:
         zeros = jax.tree.map(lambda w: jnp.zeros(w.shape, jnp.float32), weights)
         given: dict[str, Any] = dict(zip(rest, batch, strict=True))
         given |= {"scale": scale, "constrain": constrain, "chunks": CHUNKS}
         return parts.given(*parts.backward(part, weights, zeros, saved, outward, **given))
 
-    def update(master: MessageSizes, state: adafactor.State, *gradients: MessageSizes) -> Any:
+    def update(master: Weights, state: adafactor.State, *gradients: Weights) -> Any:
         total = jax.tree.map(lambda *each: sum(each[1:], start=each[0]), *gradients)
         master, state = adafactor.update(master, state, total)
         return master, working(master), state

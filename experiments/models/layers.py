@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 Array = jax.Array
-MessageSizes = dict[str, Any]  # nested dictionaries of arrays
+Weights = dict[str, Any]  # nested dictionaries of arrays
 Constrain = Callable[[Array, str], Array]  # (activations, a name in meshes.ACTIVATIONS)
 
 COMPUTE = jnp.bfloat16
@@ -46,12 +46,12 @@ def norm(scale: Array, x: Array) -> Array:
     return (wide * jax.lax.rsqrt(jnp.mean(wide * wide, -1, keepdims=True) + 1e-6) * scale).astype(x.dtype)
 
 
-def working(weights: MessageSizes) -> MessageSizes:
+def working(weights: Weights) -> Weights:
     """The copy of the weights that is used in computation."""
     return dict(jax.tree.map(lambda w: w.astype(COMPUTE), weights))
 
 
-def attention(w: MessageSizes, x: Array, context: Array, bias: Array, constrain: Constrain) -> Array:
+def attention(w: Weights, x: Array, context: Array, bias: Array, constrain: Constrain) -> Array:
     """Attention of the positions of `x` to those of `context`. `bias` is added to the scores; -inf masks."""
     query = constrain(jnp.einsum("bsd,dhk->bshk", x, w["query"]), "heads")
     key = constrain(jnp.einsum("bsd,dhk->bshk", context, w["key"]), "heads")
@@ -62,7 +62,7 @@ def attention(w: MessageSizes, x: Array, context: Array, bias: Array, constrain:
     return jnp.einsum("bshk,hkd->bsd", mixed, w["out"])
 
 
-def feed_forward(w: MessageSizes, x: Array, constrain: Constrain) -> Array:
+def feed_forward(w: Weights, x: Array, constrain: Constrain) -> Array:
     hidden = jax.nn.relu(jnp.einsum("bsd,df->bsf", x, w["up"]))
     if "gate" in w:
         hidden = hidden * jnp.einsum("bsd,df->bsf", x, w["gate"])

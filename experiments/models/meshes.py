@@ -13,7 +13,7 @@ import jax
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 
 from .computation import P
-from .layers import AXES, Array, Constrain, MessageSizes
+from .layers import AXES, Array, Constrain, Weights
 
 AnyMesh = Mesh | AbstractMesh
 Layout = Mapping[str, str | None]  # logical axis -> axis of the mesh
@@ -66,7 +66,7 @@ def constrain_on(mesh: AnyMesh) -> Constrain:
     return constrain
 
 
-def weights_on(mesh: AnyMesh, weights: MessageSizes) -> MessageSizes:
+def weights_on(mesh: AnyMesh, weights: Weights) -> Weights:
     """A sharding for each array of weights, which may be only shapes."""
     layout = layout_of(mesh)
 
@@ -76,7 +76,7 @@ def weights_on(mesh: AnyMesh, weights: MessageSizes) -> MessageSizes:
     return dict(jax.tree_util.tree_map_with_path(of, weights))
 
 
-def state_on(mesh: AnyMesh, weights: MessageSizes) -> dict[str, Any]:
+def state_on(mesh: AnyMesh, weights: Weights) -> dict[str, Any]:
     """A sharding for each array of Adafactor's state: rows and columns are split like their matrices."""
     layout = layout_of(mesh)
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from . import decoder
 from .decoder import Part
-from .layers import Array, Constrain, MessageSizes, alone
+from .layers import Array, Constrain, Weights, alone
 
 
 class Forward(NamedTuple):
@@ -23,17 +23,17 @@ class Forward(NamedTuple):
 
 
 class Backward(NamedTuple):
-    gradients: MessageSizes
+    gradients: Weights
     inward: Array | None  # gradient of the part's input; None for the first part
     loss: Array | None  # only for the last part
 
 
-def forward(part: Part, weights: MessageSizes, x: Array, constrain: Constrain = alone) -> Forward:
+def forward(part: Part, weights: Weights, x: Array, constrain: Constrain = alone) -> Forward:
     """`x`: tokens for the first part, activations for others."""
     if part.first:
         x = decoder.embed(weights["embedding"], x, constrain)
 
-    def step(x: Array, w: MessageSizes) -> tuple[Array, Array]:
+    def step(x: Array, w: Weights) -> tuple[Array, Array]:
         return decoder.layer(w, x, constrain), x
 
     out, saved = jax.lax.scan(step, x, weights["layers"])
@@ -42,8 +42,8 @@ def forward(part: Part, weights: MessageSizes, x: Array, constrain: Constrain = 
 
 def backward(
     part: Part,
-    weights: MessageSizes,
-    gradients: MessageSizes,
+    weights: Weights,
+    gradients: Weights,
     saved: Array,
     outward: Array,
     *,
@@ -60,7 +60,7 @@ def backward(
     if part.last:
         assert targets is not None
 
-        def head(w: MessageSizes, x: Array) -> Array:
+        def head(w: Weights, x: Array) -> Array:
             return decoder.loss(w, x, targets, constrain, chunks) * scale
 
         loss, back = jax.vjp(head, weights["head"], outward)
@@ -86,11 +86,11 @@ def reads(part: Part) -> tuple[str, ...]:
 
 
 def _layers(
-    weights: MessageSizes, gradients: MessageSizes, saved: Array, outward: Array, constrain: Constrain
-) -> tuple[Array, MessageSizes]:
+    weights: Weights, gradients: Weights, saved: Array, outward: Array, constrain: Constrain
+) -> tuple[Array, Weights]:
     """The layers in reverse. Gradients are carried, so that the compiler can add to them in place."""
 
-    def step(carry: tuple[Array, MessageSizes], at: Array) -> tuple[tuple[Array, MessageSizes], None]:
+    def step(carry: tuple[Array, Weights], at: Array) -> tuple[tuple[Array, Weights], None]:
         outward, gradients = carry
         w = jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, at, keepdims=False), weights)
         x = jax.lax.dynamic_index_in_dim(saved, at, keepdims=False)
@@ -110,5 +110,5 @@ def _add_at(at: Array, total: Array, one: Array) -> Array:
     return put
 
 
-def _added(gradients: MessageSizes, change: MessageSizes) -> MessageSizes:
+def _added(gradients: Weights, change: Weights) -> Weights:
     return dict(jax.tree.map(lambda total, one: total + one.astype(total.dtype), gradients, change))

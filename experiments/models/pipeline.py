@@ -16,7 +16,7 @@ from jax.sharding import NamedSharding
 from . import adafactor, decoder, parts
 from .computation import Computation, P, Shapes, Struct
 from .decoder import Part
-from .layers import COMPUTE, Array, MessageSizes, working
+from .layers import COMPUTE, Array, Weights, working
 from .meshes import AnyMesh
 
 EACH = P("data")  # split over the cores along the first dimension: a batch, or rows of gradients
@@ -71,7 +71,7 @@ def _kept(part: Part, mesh: AnyMesh) -> _Kept:
 
 
 def _forward(part: Part, mesh: AnyMesh, arguments: tuple[Shapes, ...]) -> Computation:
-    def forward(weights: MessageSizes, x: Array) -> tuple[Array, Array]:
+    def forward(weights: Weights, x: Array) -> tuple[Array, Array]:
         done = parts.forward(part, weights, x)
         return done.out, done.saved
 
@@ -79,9 +79,7 @@ def _forward(part: Part, mesh: AnyMesh, arguments: tuple[Shapes, ...]) -> Comput
 
 
 def _backward(part: Part, mesh: AnyMesh, arguments: tuple[Shapes, ...], scale: float) -> Computation:
-    def backward(
-        weights: MessageSizes, gradients: MessageSizes, saved: Array, outward: Array, *batch: Array
-    ) -> Any:
+    def backward(weights: Weights, gradients: Weights, saved: Array, outward: Array, *batch: Array) -> Any:
         mine = jax.tree.map(lambda rows: rows[0], gradients)
         given: dict[str, Any] = dict(zip(parts.reads(part), batch, strict=True))
         done = parts.backward(part, weights, mine, saved, outward, scale=scale, **given)
@@ -95,7 +93,7 @@ def _backward(part: Part, mesh: AnyMesh, arguments: tuple[Shapes, ...], scale: f
 
 
 def _update(part: Part, mesh: AnyMesh, kept: _Kept) -> Computation:
-    def update(master: MessageSizes, state: adafactor.State, gradients: MessageSizes) -> Any:
+    def update(master: Weights, state: adafactor.State, gradients: Weights) -> Any:
         total = jax.tree.map(lambda rows: _summed(rows[0]), gradients)
         master, state = adafactor.update(master, state, total)
         return master, working(master), state, jax.tree.map(jnp.zeros_like, gradients)

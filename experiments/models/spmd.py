@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from . import adafactor, decoder, parts, t5
 from .computation import Computation, Struct, placed
-from .layers import Array, MessageSizes, working
+from .layers import Array, Weights, working
 from .meshes import AnyMesh, activation, constrain_on, state_on, weights_on
 from .shapes import T5, Decoder
 
@@ -24,7 +24,7 @@ def step(model: Decoder, mesh: AnyMesh, batch: int, length: int) -> Computation:
     """(weights, state, tokens, targets) -> (weights, state, loss)."""
     part, constrain, scale = decoder.whole(model), constrain_on(mesh), 1.0 / (batch * length)
 
-    def function(weights: MessageSizes, state: adafactor.State, tokens: Array, targets: Array) -> Any:
+    def function(weights: Weights, state: adafactor.State, tokens: Array, targets: Array) -> Any:
         copy = working(weights)
         ahead = parts.forward(part, copy, tokens, constrain)
         done = parts.backward(
@@ -41,8 +41,8 @@ def t5_step(model: T5, mesh: AnyMesh, batch: int, length: int, targets: int) -> 
     """(weights, state, inputs, targets) -> (weights, state, loss)."""
     constrain = constrain_on(mesh)
 
-    def function(weights: MessageSizes, state: adafactor.State, inputs: Array, wanted: Array) -> Any:
-        def loss(copy: MessageSizes) -> Array:
+    def function(weights: Weights, state: adafactor.State, inputs: Array, wanted: Array) -> Any:
+        def loss(copy: Weights) -> Array:
             return t5.loss(model, copy, inputs, wanted, constrain) / (batch * targets)
 
         value, gradients = jax.value_and_grad(loss)(working(weights))
@@ -54,7 +54,7 @@ def t5_step(model: T5, mesh: AnyMesh, batch: int, length: int, targets: int) -> 
 
 
 def _computation(
-    name: str, function: Any, mesh: AnyMesh, weights: MessageSizes, *tokens: tuple[int, int]
+    name: str, function: Any, mesh: AnyMesh, weights: Weights, *tokens: tuple[int, int]
 ) -> Computation:
     state = jax.eval_shape(adafactor.init, weights)
     lying = weights_on(mesh, weights)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from .layers import (
     Array,
     Constrain,
-    MessageSizes,
+    Weights,
     alone,
     attention,
     causal,
@@ -30,23 +30,23 @@ from .shapes import T5
 FAR = 128  # positions further apart than this share a bucket
 
 
-def init(model: T5, key: Array) -> MessageSizes:
+def init(model: T5, key: Array) -> Weights:
     wide, hidden, per_head = model.d_model, model.d_ff, (model.heads, model.d_head)
     keys = iter(jax.random.split(key, 32))
 
     def stacked(shape: tuple[int, ...], fan_in: int) -> Array:
         return fresh(next(keys), (model.layers, *shape), fan_in)
 
-    def attend() -> MessageSizes:
+    def attend() -> Weights:
         inward = {name: stacked((wide, *per_head), wide) for name in ("query", "key", "value")}
         out = stacked((*per_head, wide), model.heads * model.d_head)
         return {**inward, "out": out, "norm": jnp.ones((model.layers, wide))}
 
-    def feed() -> MessageSizes:
+    def feed() -> Weights:
         up, down = stacked((wide, hidden), wide), stacked((hidden, wide), hidden)
         return {"up": up, "down": down, "norm": jnp.ones((model.layers, wide))}
 
-    def stack(*attentions: str) -> MessageSizes:
+    def stack(*attentions: str) -> Weights:
         layers = {name: attend() for name in attentions} | {"feed_forward": feed()}
         bias = fresh(next(keys), (model.buckets, model.heads), 1)
         return {"layers": layers, "bias": bias, "norm": jnp.ones((wide,))}
@@ -75,15 +75,15 @@ def relative(table: Array, queries: int, keys: int, both_ways: bool) -> Array:
 
 
 def _stack(
-    weights: MessageSizes,
+    weights: Weights,
     x: Array,
-    sublayers: dict[str, Callable[[MessageSizes, Array], Array]],
+    sublayers: dict[str, Callable[[Weights, Array], Array]],
     constrain: Constrain,
 ) -> Array:
     """All layers of a stack. Each sublayer's input is normalised, and its output added to the residual."""
 
     @jax.checkpoint
-    def step(x: Array, w: MessageSizes) -> tuple[Array, None]:
+    def step(x: Array, w: Weights) -> tuple[Array, None]:
         for name, apply in sublayers.items():
             x = constrain(x + apply(w[name], norm(w[name]["norm"], x)), "residual")
         return x, None
@@ -91,16 +91,14 @@ def _stack(
     return norm(weights["norm"], jax.lax.scan(step, x, weights["layers"])[0])
 
 
-def loss(
-    model: T5, weights: MessageSizes, inputs: Array, targets: Array, constrain: Constrain = alone
-) -> Array:
+def loss(model: T5, weights: Weights, inputs: Array, targets: Array, constrain: Constrain = alone) -> Array:
     """The loss summed over all target tokens."""
     length, wanted = inputs.shape[1], targets.shape[1]
     table, encoder, decoder = weights["embedding"]["table"], weights["encoder"], weights["decoder"]
     around = relative(encoder["bias"], length, length, True)
     behind = relative(decoder["bias"], wanted, wanted, False) + causal(wanted)
 
-    def feed(w: MessageSizes, x: Array) -> Array:
+    def feed(w: Weights, x: Array) -> Array:
         return feed_forward(w, x, constrain)
 
     encoded = _stack(

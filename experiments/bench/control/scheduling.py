@@ -14,7 +14,7 @@ from time import process_time
 from typing import Any
 
 from core.model import Atoms, line
-from core.schedule import EarlyMessages, Scheduler, Ticket
+from core.schedule import EarlyEntry, Scheduler, Ticket
 from core.schedule.policy import POLICIES
 
 from ..frame.table import Table
@@ -130,10 +130,10 @@ LOADS = {  # clients that use only island 1: how many, the calls of each, and th
     "light": (1, 350, 1e-3),
     "full": (6, 250, 0.0),
 }
-EARLY: tuple[EarlyMessages, ...] = ("always", "idle", "never")
+EARLY: tuple[EarlyEntry, ...] = ("always", "idle", "never")
 
 
-def late_inputs(early: EarlyMessages, load: str) -> tuple[float, float, float]:
+def late_inputs(early: EarlyEntry, load: str) -> tuple[float, float, float]:
     """(idle % of island 1, makespan in ms, latency of a crossing run in ms): one client's program computes on island 0
     and uses the result on island 1, where others have gangs too."""
     import seaway as sw

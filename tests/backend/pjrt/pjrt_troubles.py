@@ -14,6 +14,7 @@ import pytest
 
 from backend.devices.interface import WorldSpec
 from backend.pjrt import completions, jax_errors
+from backend.pjrt.store import MissingBuffer
 from core.model.place import line
 from core.model.plan import Gang, Layout
 from core.model.program import Arg, Out, Sharding
@@ -315,6 +316,12 @@ def test_a_failure_is_blamed_on_a_peer_only_where_there_are_peers(
     text: str, together: bool, code: str
 ) -> None:
     assert jax_errors.of(ValueError(text), together=together).code == code
+
+
+def test_an_error_that_is_not_ours_is_named_and_ours_and_jaxs_are_their_text_alone() -> None:
+    assert jax_errors.text_of(KeyError("x")) == "KeyError: 'x'"
+    assert jax_errors.text_of(MissingBuffer("buffer 3 is not on this host")) == "buffer 3 is not on this host"
+    assert jax_errors.text_of(jax.errors.JaxRuntimeError("INTERNAL: no")) == "INTERNAL: no"
 
 
 def test_a_long_message_of_the_compiler_is_cut() -> None:

@@ -15,7 +15,7 @@ from core.schedule.contention import Window
 from core.schedule.policy import Policy
 from core.schedule.scheduler import Scheduler, Ticket
 
-EarlyMessages = Literal["always", "idle", "never"]
+EarlyEntry = Literal["always", "idle", "never"]
 
 
 class OrderWorld:
@@ -24,7 +24,7 @@ class OrderWorld:
         policy: Policy | type[Policy],
         window: int | Window = 2,
         max_passes: int = 8,
-        early: EarlyMessages = "idle",
+        early: EarlyEntry = "idle",
         quiet: int = 100,
     ) -> None:
         self.atoms = Atoms()

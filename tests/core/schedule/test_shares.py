@@ -25,7 +25,7 @@ from core.schedule.policy import (
     Ticket,
 )
 
-from .order_world import EarlyMessages, OrderWorld
+from .order_world import EarlyEntry, OrderWorld
 
 ALL = pytest.mark.parametrize("policy", list(POLICIES.values()))
 
@@ -242,7 +242,7 @@ def play(world: OrderWorld, script: Actions, watch: object = None) -> list[tuple
     early=st.sampled_from(["always", "idle", "never"]),
 )
 def test_picks_are_work_conserving_and_all_work_ends(
-    policy: type[Policy], script: Actions, window: int, passes: int, early: EarlyMessages
+    policy: type[Policy], script: Actions, window: int, passes: int, early: EarlyEntry
 ) -> None:
     """`OrderWorld` checks each pick: the window, late inputs, and that no gang that could enter is left out."""
     world = OrderWorld(policy, window, passes, early)

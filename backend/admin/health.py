@@ -51,7 +51,7 @@ def handlers(serves: Serves, door: RefusalLogger, gate: TurnGate) -> Sequence[gr
             await refuse(door, context, address, "malformed", called, str(error), INVALID)
 
     async def check(_: object, context: Context) -> bytes:
-        service = await asked(context, context.peer(), "health Check")
+        service = await asked(context, door.address_of(context.peer()), "health Check")
         found = serves(service)
         if found is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"nothing here is called {service!r}")
@@ -59,7 +59,7 @@ def handlers(serves: Serves, door: RefusalLogger, gate: TurnGate) -> Sequence[gr
 
     async def watch(_: object, context: Context) -> AsyncIterator[bytes]:
         nonlocal watchers
-        address = context.peer()
+        address = door.address_of(context.peer())
         service = await asked(context, address, "health Watch")
         if watchers >= WATCHERS:
             await refuse(door, context, address, "busy", "health Watch", f"{watchers} watch already", FULL)

@@ -28,12 +28,13 @@ from core.model import Plan, spans
 from core.protocol import CONTROLLER, Blame, Chunk, peers
 from core.protocol import effects as e
 
-from ..auth import Access, access, advertised, reached
+from ..auth import Access, RefusalLogger, TurnGate, access, advertised, reached
 from ..contents import Blobs, ContentsMismatch, Overflow, ShardSource, Sink
 from ..coordination import world_name
 from ..devices import Devices, WorldSpec, gang_times
-from ..node import CallError, HostClock, Load, NetworkNode, calls, loaded, new_server
-from ..wire import call_messages, envelopes
+from ..node import CallError, HostClock, NetworkNode, calls
+from ..streams import Listener, Load, StreamRefused, loaded
+from ..wire import Address, Contents, Pass, call_messages
 
 log = logging.getLogger("seaway.agent")
 FETCHING_S = 10.0  # seconds for which it asks again for code that the controller lacks
@@ -57,7 +58,7 @@ class HostNames:
             return None
         return int(number) if kind == "host" else peers.client(int(number)) if kind == "client" else None
 
-    def beside(self, peer: int, message: msgspec.Struct) -> list[envelopes.Any]:
+    def beside(self, peer: int, message: msgspec.Struct) -> list[Address | Pass]:
         return []
 
 
@@ -120,13 +121,17 @@ class Agent:
         self.clock = clock or HostClock()
         devices.stamps.now = self.clock.now
         self.address = ""
-        self._grpc = new_server()
+        door, gate = RefusalLogger(), TurnGate()
+        self._door, self._gate = door, gate
+        self._listener = Listener(
+            self.access, door, gate, answers={call_messages.GangTimesReply: self._stamps}
+        )
         self._code = Blobs()
         self._sources: dict[int, ShardSource] = {}
         self._sinks: dict[int, Sink] = {}  # by buffer
         self._counted: set[int] = set()  # transfers of sparse exchanges whose pieces have been counted
         self._filling: dict[int, int] = {}  # transfer -> buffer
-        self._local: dict[tuple[int, int, int], bytes] = {}  # chunks from this host to itself
+        self._local: dict[tuple[int, int, int], Contents] = {}  # chunks from this host to itself
         self._acts = self._table()
         self.ended = False
 
@@ -134,9 +139,9 @@ class Agent:
 
     async def start(self) -> int:
         """Enrols and starts; returns the host's number. Raises Wrong if the controller refuses it."""
-        port = self.access.bind(self._grpc, self._bind)
+        opened = self._listener.open(self._bind)
         where, at = self._advertise
-        self.address = f"{where}:{at or port}"
+        self.address = f"{where}:{at or opened.rpartition(':')[2]}"
         about = self.devices.about()
         request = call_messages.Enrol(
             self.name, self.start_id, self.address, about.platform, about.kind, about.devices, about.memory,
@@ -149,18 +154,13 @@ class Agent:
         endpoint = for_host(self.host, said.host, self.start_id, said.lease)
         self.node = NetworkNode(
             endpoint, self._perform, HostNames(said.host, said.secret), access=self.access, contents=self._contents,
-            failed=self._fail,
+            failed=self._fail, door=self._door, gate=self._gate,
         )  # fmt: skip
         self.node.directory["controller"] = self.controller
-        self.node.serve(self._grpc)
-        door, gate = self.node.door, self.node.gate
-        answers: dict[type[msgspec.Struct], calls.Answer] = {call_messages.GangTimesReply: self._stamps}
-        self._grpc.add_generic_rpc_handlers(calls.handlers(self.access, answers, door, gate))
-        self._grpc.add_generic_rpc_handlers([calls.UnknownCall(door, gate)])
         self.devices.post, self.devices.hosts = EndReports(self.node).post, said.cluster
         self.devices.failed = self._devices_failed
         self._secret = said.secret
-        await self._grpc.start()
+        self._listener.start(self.node.admit, self.node.accept)
         self.node.start()
         self.clock.join(said.host, said.secret, self.controller, self.access)
         return said.host
@@ -169,8 +169,8 @@ class Agent:
         self.ended = True
         self.devices.close()
         await self.clock.leave(self.host.host)
+        await self._listener.close()
         await self.node.stop()
-        await self._grpc.stop(0.2)
         await self._channel.close()
 
     def leave(self, reason: str) -> None:
@@ -178,7 +178,10 @@ class Agent:
         self.node.feed(e.LeaveRequested(reason))
 
     async def _stamps(self, request: call_messages.GangTimesReply) -> call_messages.Stamped:
-        return gang_times.answer(self._secret, request, self.devices.stamps, self.clock.clock)
+        try:
+            return gang_times.answer(self._secret, request, self.devices.stamps, self.clock.clock)
+        except CallError as wrong:
+            raise StreamRefused("pass", str(wrong)) from None
 
     def _fail(self, error: BaseException) -> None:
         # the controller refused us: nothing is wrong in this process

@@ -28,6 +28,7 @@ from ..auth import Access, AccessRefused, add_options, read, rules_of
 from ..devices import Devices
 from ..node import CallError, HostClock, shifted
 from ..process_title import show_as
+from ..streams import run
 from .agent import Agent
 from .device_log import DeviceLog
 from .malloc import keep_what_is_freed
@@ -121,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         access = read(chosen.token_file, chosen.ca, chosen.cert, chosen.key)
         prepare(chosen)
-        code = asyncio.run(serve(chosen, access, words))
+        code = run(serve(chosen, access, words))
     except (AccessRefused, CallError) as error:
         print(f"seaway agent: {_words(error, chosen.controller)}", file=sys.stderr)
         code = 2

@@ -22,7 +22,7 @@ from core.model import Plan
 from core.protocol import Chunk
 from core.protocol import effects as e
 
-from ..node import Load
+from ..streams import Load
 from .agent import Agent
 
 LAUNCH, FREE, CHUNK, BEGUN = "launch", "free", "chunk", "begun"

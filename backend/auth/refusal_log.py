@@ -103,6 +103,7 @@ class RefusalLogger:
 
     def __init__(self) -> None:
         self.refusals = RefusalLog()
+        self.callers: dict[str, str] = {}  # address of a connection inside this process -> whose it is
         self._timer: asyncio.TimerHandle | None = None
 
     def refuse(self, kind: str, address: str, called: str, why: str) -> None:
@@ -111,6 +112,10 @@ class RefusalLogger:
             say([(kind, line)])
         if self._timer is None:
             self._arm()
+
+    def address_of(self, peer: str) -> str:
+        """The address of the caller whom gRPC names so: calls come to it through `streams.grpc_pipe`."""
+        return self.callers.get(peer, peer)
 
     def close(self) -> None:
         """Logs at once what has not been logged yet."""

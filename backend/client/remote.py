@@ -26,8 +26,9 @@ from core.protocol import effects as e
 
 from ..auth import Access
 from ..contents import Array, ArraySink, ArraySource, hash_of
-from ..node import Load, NetworkNode, calls
-from ..wire import call_messages, envelopes
+from ..node import NetworkNode, calls
+from ..streams import Load
+from ..wire import Address, Pass, call_messages, frames
 
 log = logging.getLogger("seaway.remote")
 T = TypeVar("T")
@@ -68,7 +69,7 @@ class SentOffer:
         self._source: ArraySource | None = None
         self._lock = threading.Lock()
 
-    def read(self, chunk: Chunk) -> bytes:
+    def read(self, chunk: Chunk) -> memoryview:
         """The bytes of a chunk; called in a copying thread."""
         array = self._offer.array()
         with self._lock:
@@ -102,9 +103,9 @@ class Head:
             name = hash_of(blob)
             if name in self._kept:
                 continue
-            if len(blob) > envelopes.MESSAGE - ROOM:
+            if len(blob) > frames.MESSAGE - ROOM:
                 raise calls.CallError(
-                    f"the code has {len(blob):,} bytes, and {envelopes.MESSAGE - ROOM:,} may travel: a large array "
+                    f"the code has {len(blob):,} bytes, and {frames.MESSAGE - ROOM:,} may travel: a large array "
                     f"that the function closes over is part of its code; pass it as an argument"
                 )
             kept: call_messages.KeepReply = await calls.ask(
@@ -187,10 +188,13 @@ class Remote:
 
     def act(self, act: Callable[[Any, int], T]) -> T:
         """Calls `act` with the client; the resulting commands have been carried out when this returns."""
-        with self.node.lock:
+
+        def turn() -> T:
             answer = act(self.client, self.node.now())
             self.node.feed(e.CallsMade())
-        return answer
+            return answer
+
+        return self.node.turn(turn)
 
     def awaited(self) -> str:
         """What the client has waited for longest, as text; "" if nothing is known."""
@@ -226,7 +230,7 @@ class Remote:
     def peer_of(self, name: str, proof: str) -> int | None:
         return None  # no process connects to a client
 
-    def beside(self, peer: int, message: msgspec.Struct) -> list[envelopes.Any]:
+    def beside(self, peer: int, message: msgspec.Struct) -> list[Address | Pass]:
         return []
 
     def _found(self, peer: int, head: Head) -> None:

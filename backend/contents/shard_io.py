@@ -127,7 +127,7 @@ class ShardSource:
         self._pieces: dict[int, memoryview] = {}  # pieces that are partly sent
         self._lock = threading.Lock()
 
-    def bytes_of(self, chunk: Chunk) -> bytes:
+    def bytes_of(self, chunk: Chunk) -> memoryview:
         """The bytes of a chunk, from any thread; blocks until the contents exist. A chunk may be asked for again."""
         size = self._sizes.get(chunk.piece)
         if size is None or chunk.offset < 0 or chunk.nbytes < 0 or chunk.offset + chunk.nbytes > size:
@@ -144,7 +144,7 @@ class ShardSource:
                                  f"and {size} were announced")  # fmt: skip
             if end == size:
                 del self._pieces[chunk.piece]
-        return bytes(piece[chunk.offset : end])
+        return piece[chunk.offset : end]
 
     def _cut(self, number: int) -> memoryview:
         if not self._fetched:
@@ -203,7 +203,7 @@ class _Incoming:
         if part is not None and part.flags.c_contiguous and part.size:
             self.view = raw_bytes(part)
 
-    def take(self, offset: int, contents: bytes) -> None:
+    def take(self, offset: int, contents: bytes | memoryview) -> None:
         end = offset + len(contents)
         if self.view is not None:
             self.view[offset:end] = contents
@@ -255,7 +255,7 @@ class Sink:
     def _room(self) -> Array:
         return empty(self._shards.size, self.layout.dtype)
 
-    def fill(self, chunk: Chunk, contents: bytes) -> None:
+    def fill(self, chunk: Chunk, contents: bytes | memoryview) -> None:
         """Stores the contents of a chunk. Raises ContentsMismatch if they do not fit."""
         if len(contents) != chunk.nbytes:
             raise ContentsMismatch(
@@ -273,7 +273,7 @@ class Sink:
             )
         piece.take(chunk.offset, contents)
 
-    def _fill_rows(self, chunk: Chunk, contents: bytes) -> None:
+    def _fill_rows(self, chunk: Chunk, contents: bytes | memoryview) -> None:
         piece = self._rows.setdefault(chunk.piece, bytearray())
         if chunk.offset != len(piece):
             raise ContentsMismatch(
@@ -331,7 +331,7 @@ class ArraySource:
             raise ContentsMismatch(f"an array of shape {self.array.shape} where {layout.shape} is expected")
         self._shards = Shards(layout)
 
-    def read(self, chunk: Chunk) -> bytes:
+    def read(self, chunk: Chunk) -> memoryview:
         assert self._shards is not None, "`lies` has to be called first"
         # chunks come shard by shard: a copy of the last shard is kept for its further chunks
         with self._lock:
@@ -341,7 +341,7 @@ class ArraySource:
                 self._last = chunk.piece, shard
         if chunk.offset < 0 or chunk.offset + chunk.nbytes > len(shard):
             raise ContentsMismatch(f"{chunk} is not of a shard of {len(shard)} bytes")
-        return bytes(shard[chunk.offset : chunk.offset + chunk.nbytes])
+        return shard[chunk.offset : chunk.offset + chunk.nbytes]
 
 
 class ArraySink:
@@ -353,7 +353,7 @@ class ArraySink:
         self._nbytes = math.prod(self._shards.size) * self._array.dtype.itemsize
         self._pieces: dict[int, _Incoming] = {}
 
-    def fill(self, chunk: Chunk, contents: bytes) -> None:
+    def fill(self, chunk: Chunk, contents: bytes | memoryview) -> None:
         piece = self._pieces.get(chunk.piece)
         if piece is None:
             box = box_of(self._shards, index_of(self._shards, chunk.piece))

@@ -22,10 +22,12 @@ import grpc
 import msgspec
 import numpy as np
 
+from core.link import Unreadable
 from core.record import PeerClock, Reading
 
 from ..auth import Access, access
-from ..node import CallError, calls
+from ..node import CallError
+from ..streams import StreamRefused, ask
 from ..wire import call_messages
 
 ROOM = 1 << 14  # gangs that a host keeps
@@ -171,14 +173,20 @@ async def fetched(
 
     async def one(host: int, address: str) -> None:
         async with gate:
-            channel = shown.channel(address)
             try:
-                said: call_messages.Stamped = await calls.ask(channel, shown, request, timeout, wait=False)
+                said = msgspec.msgpack.decode(
+                    await ask(address, shown, request, timeout), type=call_messages.Stamped
+                )
                 found.rows.extend(await asyncio.to_thread(taken, host, said))
-            except (CallError, msgspec.MsgspecError, ValueError, OverflowError) as error:
-                found.missing[host] = str(error)
-            finally:
-                await channel.close()
+            except (
+                StreamRefused,
+                Unreadable,
+                OSError,
+                msgspec.MsgspecError,
+                ValueError,
+                OverflowError,
+            ) as error:
+                found.missing[host] = str(error) or "no answer"
 
     try:
         async with asyncio.timeout(timeout):

@@ -13,15 +13,15 @@ import grpc
 import grpc.aio
 import msgspec
 
-from ..auth import READING, Access, Busy, CallTurn, RefusalLogger, TurnGate
-from ..wire import MEETINGS, OF_HOSTS, PAIRS, Enrol, envelopes, versions
+from ..auth import OPTIONS, READING, Access, Busy, CallTurn, RefusalLogger, TurnGate
+from ..wire import MEETINGS, PAIRS, Enrol, frames, versions
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 NO_TOKEN = "the token is wrong or missing"
 FULL, INVALID = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INVALID_ARGUMENT
 SERVICE = "seaway.Cluster"
 # gRPC refuses such a message by itself and does not tell us: we see the end of the call, as when it is cut off.
-LARGE = f"one of more than {envelopes.MESSAGE >> 20} MiB, or cut off by its sender"
+LARGE = f"one of more than {frames.MESSAGE >> 20} MiB, or cut off by its sender"
 
 
 class CallError(Exception):
@@ -33,6 +33,10 @@ class CallError(Exception):
 
 
 Answer = Callable[[Any], Awaitable[Any]]
+
+
+def new_server() -> grpc.aio.Server:
+    return grpc.aio.server(options=OPTIONS)
 
 
 async def ask(
@@ -54,7 +58,7 @@ async def ask(
             raise CallError(other, versions.OTHER)
     except grpc.aio.AioRpcError as error:
         raise CallError(error.details() or str(error.code()), error.code()) from None
-    return msgspec.msgpack.decode(data, type=PAIRS.get(kind) or OF_HOSTS[kind])
+    return msgspec.msgpack.decode(data, type=PAIRS[kind])
 
 
 def handlers(
@@ -78,7 +82,7 @@ def _answering(
         return msgspec.msgpack.encode(await act(decoder.decode(data)))
 
     async def answer(_: object, context: Context) -> bytes:
-        shown, address = shown_in(context), context.peer()
+        shown, address = shown_in(context), door.address_of(context.peer())
         known = access.accepts(shown)
         try:
             async with gate.turn(address, strange=not known) as turn:
@@ -154,7 +158,7 @@ class UnknownCall(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no 
         called = str(details.method)
 
         async def answer(_: object, context: Context) -> bytes:
-            address = context.peer()
+            address = self._door.address_of(context.peer())
             try:
                 async with self._gate.turn(address, strange=True):
                     why, code = "there is no such call", grpc.StatusCode.UNIMPLEMENTED

@@ -1,4 +1,4 @@
-"""A connection between two nodes of one loop: replaces `Outbox` and a gRPC stream, without bytes or sockets.
+"""A connection between two nodes of one loop: replaces a stream, without bytes or sockets.
 
     Node --put--> Lane --in the loop, one turn later--> Node.take
 
@@ -29,7 +29,18 @@ class LoopbackLane:
         self.hung = False
         self.over = asyncio.Event()
 
-    def put(self, parcel: Any, load: object = None) -> None:
+    def close(self, why: str = "") -> None:
+        self.over.set()
+
+    def end(self) -> None:
+        """Ends the lane, behind all parcels before it."""
+        self.hung = True
+        self.put(None)
+
+    def say(self, said: Any) -> None:
+        self.put(said)
+
+    def put(self, parcel: Any) -> None:
         """Puts a parcel, from any thread. None ends the lane, behind all parcels before it."""
         self._items.append(parcel)
         if self._rung:

@@ -1,23 +1,22 @@
 """One of core's machines on the network: its endpoint in an asyncio loop, its streams, its one timer, its lock.
 
-    user's thread, device threads --feed, post--> Node --Write--> outbox --sender--> gRPC stream, or a near Lane
-    gRPC stream --reader--> PacketReceived --> Node --other commands--> perform
+    user's thread, device threads --feed, post--> Node --Write--> Connection, or a near LoopbackLane
+    Connection, when bytes have come --> PacketReceived --> Node --other commands--> perform
 
-Any thread may call `feed`: the machine is only used under `lock`. Connections live in the loop. A stream is one gRPC
-call, which either end may have begun; the endpoint decides which end dials.
+Any thread may call `feed`: the machine is only used under `lock`. What a turn of the machine says is written when the
+turn is over, in the same thread: one call of the system for each connection. Connections are read in the loop. Either
+end may have begun a stream; the endpoint decides which end dials.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
-import grpc
-import grpc.aio
 import msgspec
 
 from core.link import (
@@ -36,21 +35,18 @@ from core.link import codec as wire
 from core.protocol import CONTROLLER, Chunk
 from core.protocol import effects as e
 
-from ..auth import OPTIONS, SLICE, Access, Busy, RefusalLogger, TurnGate
-from ..wire import Address, Packet, envelopes, versions
-from . import calls
+from ..auth import READING, SLICE, Access, RefusalLogger, TurnGate
+from ..streams import Connection, Load, StreamRefused, dial
+from ..wire import Address, Opening, Pass, frames, versions
 from .loopback import LoopbackLane
-from .send_queue import Load, SendQueue
 from .traffic import Traffic
 
-STREAM = "/seaway.Node/Stream"
+log = logging.getLogger("seaway.node")
 RETRY = 0.05  # seconds between attempts to reach a peer, at first
 RETRY_MOST = 1.0
 GOODBYE = 2.0  # seconds for the last messages on a connection that is given up: its peer may never read them
-REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED, versions.OTHER)
-
-Read = Callable[[], Awaitable[Any]]
-Put = Callable[[bytes], Awaitable[Any]]
+REFUSED = ("token", "name", "version")  # by the controller: it would say the same again
+T = TypeVar("T")
 
 
 class Names(Protocol):
@@ -65,7 +61,7 @@ class Names(Protocol):
     def peer_of(self, name: str, proof: str) -> int | None:
         """The peer that calls under this name; None if the name or its proof is wrong."""
 
-    def beside(self, peer: int, message: msgspec.Struct) -> list[envelopes.Any]:
+    def beside(self, peer: int, message: msgspec.Struct) -> list[Address | Pass]:
         """What must precede a message on the same stream."""
 
 
@@ -86,19 +82,19 @@ class NetworkNode:
         self.lock = threading.RLock()
         self.loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        # the name that asyncio's debug mode uses
-        self.loop._thread_id = self._thread  # type: ignore[attr-defined]
         self.directory: dict[str, str] = {}
         self.near: dict[str, NetworkNode] = {}  # nodes of this loop, by name: reached without a stream
         self.passes: dict[str, str] = {}  # passes that this process was given: name -> proof
-        self.cargo = b""
+        self.cargo: frames.Contents = b""
         self.carried = [0, 0]  # bytes of contents: received, sent
         self.traffic = Traffic()
         self._announced: dict[str, str] = {}
-        self._outboxes: dict[int, SendQueue | LoopbackLane] = {}
+        self._outboxes: dict[int, Connection | LoopbackLane] = {}
+        self._written: list[Connection] = []  # to be flushed when the turn is over
+        self._turns = 0  # how many turns of the machine are inside each other
+        self._reads = False  # the loop takes frames: what they cause is written when all have been taken
         self._wanted: dict[int, asyncio.Task[None]] = {}
         self._dialled: set[int] = set()  # peers to which this process began the stream
-        self._channels: dict[str, grpc.aio.Channel] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._due: int | None = None
@@ -106,12 +102,6 @@ class NetworkNode:
         self.stopped = False
 
     # --- life -----------------------------------------------------------------------------------------------
-
-    def serve(self, server: grpc.aio.Server) -> None:
-        """Lets this server accept streams of other processes."""
-        handler = grpc.stream_stream_rpc_method_handler(self._accept)
-        _, service, method = STREAM.split("/")
-        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, {method: handler})])
 
     def start(self) -> None:
         with self.lock:
@@ -121,14 +111,12 @@ class NetworkNode:
         self.stopped = True
         if self._timer:
             self._timer.cancel()
-        for outbox in self._outboxes.values():
-            outbox.over.set()
         tasks = [*self._tasks, *self._wanted.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for channel in self._channels.values():
-            await channel.close()
+        for outbox in list(self._outboxes.values()):
+            outbox.close("this process ends")
         self.door.close()
         self.gate.close()
 
@@ -154,13 +142,28 @@ class NetworkNode:
             self.loop.call_soon_threadsafe(self.feed, event)
 
     def feed(self, event: e.Event) -> None:
-        if self.stopped:
-            return
-        try:
-            with self.lock:
-                self._carry_out(self.endpoint.handle(event, self.now()))
-        except Exception as error:
-            self._failed(error)
+        if not self.stopped:
+            try:
+                self.turn(lambda: self._carry_out(self.endpoint.handle(event, self.now())))
+            except Exception as error:
+                self._failed(error)
+
+    def turn(self, act: Callable[[], T]) -> T:
+        """Calls `act` under the lock; then writes what it has said."""
+        with self.lock:
+            self._turns += 1
+            try:
+                found = act()
+            finally:
+                self._turns -= 1
+                written = self._written
+                later = self._turns or not written or (self._reads and threading.get_ident() == self._thread)
+                if not later:
+                    self._written = []
+        if not later:
+            for connection in written:
+                connection.flush()
+        return found
 
     def _carry_out(self, effects: list[e.Command]) -> None:
         for effect in effects:
@@ -206,12 +209,13 @@ class NetworkNode:
                 self.traffic.said_near(packet.message)
             outbox.put(packet)
             return
+        self._written.append(outbox)
         if isinstance(packet, Hello) or packet.message is None:
-            outbox.put(Packet(wire.encode_packet(packet)))
+            outbox.put(frames.PACKET, wire.encode_packet(packet))
             return
         message = packet.message
-        for parcel in self.names.beside(write.peer, message):
-            outbox.put(parcel)
+        for said in self.names.beside(write.peer, message):
+            outbox.mention(said)
         first = self._encoded[0] is not message
         if first:
             self._encoded = message, wire.encode(message)
@@ -219,7 +223,7 @@ class NetworkNode:
         load = self._contents(message) if isinstance(message, Chunk) else None
         if isinstance(message, Chunk):
             self.carried[1] += message.nbytes
-        outbox.put(Packet(wire.encode_packet(packet, self._encoded[1])), load)
+        outbox.put(frames.PACKET, wire.encode_packet(packet, self._encoded[1]), load=load)
 
     def connected(self, peer: int) -> bool:
         outbox = self._outboxes.get(peer)
@@ -232,7 +236,7 @@ class NetworkNode:
         with self.lock:
             self.directory[name] = self._announced[name] = address
             for outbox in self._outboxes.values():
-                outbox.put(Address(name, address))
+                outbox.say(Address(name, address))
 
     def _want(self, peer: int) -> None:
         if peer not in self._wanted and not self.stopped:
@@ -243,52 +247,39 @@ class NetworkNode:
         outbox = self._outboxes.get(peer)
         if breach:
             at, called = (
-                (outbox.address, outbox.called) if isinstance(outbox, SendQueue) else ("", f"peer {peer}")
+                (outbox.address, outbox.called) if isinstance(outbox, Connection) else ("", f"peer {peer}")
             )
             self.door.refuse(breach, at or "this process", called, reason)
         if outbox is not None:
-            outbox.hung = True
-            outbox.put(None)
-            self.loop.call_later(GOODBYE, outbox.over.set)
+            outbox.end()
+            self.loop.call_later(GOODBYE, outbox.close)
 
-    async def _accept(self, _: object, context: calls.Context) -> None:
-        said, at = calls.shown_in(context), context.peer()
-        called = f"a stream as {said.get('name', '')!r}"
-        known = self.access.accepts(said)
-        try:
-            async with self.gate.turn(at, strange=not known):
-                peer = await self._admitted(said, at, called, known, context)
-        except Busy as busy:
-            await calls.refuse(self.door, context, at, "busy", called, str(busy), calls.FULL)
-        outbox = SendQueue(self.loop, at, called)
-        try:
-            await self._talk(peer, context.read, context.write, GOODBYE, outbox)
-        finally:
-            if outbox.silent and said["name"].startswith("who/"):  # every Seaway process begins with a Hello
-                why = f"it ended before its first message: {calls.LARGE}"
-                self.door.refuse("oversized", at, called, why)
+    def admit(self, opening: Opening, connection: Connection) -> int:
+        """The peer that opens a stream to us. Raises StreamRefused if it may not."""
+        name = opening.name
+        peer = self.names.peer_of(name, opening.proof)
+        if peer is None:
+            raise StreamRefused("name", f"no process here is called {name!r}")
+        if other := versions.refusal({versions.HEADER: opening.version}):
+            raise StreamRefused("version", other)
+        if peer in self._dialled and self.connected(peer) and self.endpoint.keeps_ours(peer):
+            raise StreamRefused("duplicate", f"{name!r} has a stream from here")
+        return peer
 
-    async def _admitted(
-        self, said: dict[str, str], at: str, called: str, known: bool, context: calls.Context
-    ) -> int:
-        """The peer that opens a stream; refuses the stream if the caller may not."""
-        name, refuse = said.get("name", ""), partial(calls.refuse, self.door, context, at)
-        peer = self.names.peer_of(name, said.get("proof", "")) if known else None
-        if not known:
-            await refuse("token", called, calls.NO_TOKEN, grpc.StatusCode.UNAUTHENTICATED)
-        elif peer is None:
-            await refuse(
-                "name", called, f"no process here is called {name!r}", grpc.StatusCode.PERMISSION_DENIED
-            )
-        elif other := versions.refusal(said):
-            await refuse("version", called, other, versions.OTHER)
-        elif peer in self._dialled and self.connected(peer) and self.endpoint.keeps_ours(peer):
-            await refuse(
-                "duplicate", called, f"{name!r} has a stream from here", grpc.StatusCode.ALREADY_EXISTS
-            )
-        else:
-            return peer
-        raise AssertionError("refused")
+    def accept(self, peer: int, connection: Connection) -> None:
+        """Takes a stream that was admitted."""
+        if self.stopped:
+            connection.close()
+            return
+        self.loop.call_later(READING, self._said_something, connection)
+        self._run(peer, connection)
+
+    def _said_something(self, connection: Connection) -> None:
+        """Every process of Seaway begins with a Hello."""
+        if connection.silent and not connection.over.is_set():
+            why = f"it said nothing for {READING:g} s"
+            self.door.refuse("malformed", connection.address, connection.called, why)
+            connection.close(why)
 
     async def _dial(self, peer: int) -> None:
         pause = RETRY
@@ -302,53 +293,37 @@ class NetworkNode:
                 if not near.stopped:
                     await self._connect_near(peer, near)
             elif address:
-                name, proof = self.names.mine(peer)
-                shown = (("name", name), ("proof", proof), *self.access.shown())
-                call = self._channel(address).stream_stream(STREAM)(metadata=shown)
-                try:
-                    await call.wait_for_connection()
-                    if not self.connected(peer) or self.endpoint.keeps_ours(peer):
-                        self._dialled.add(peer)
-                        await self._talk(
-                            peer, call.read, call.write, 0, SendQueue(self.loop, address, called)
-                        )
-                except grpc.aio.AioRpcError as error:
-                    if peer == CONTROLLER and error.code() in REFUSED:
-                        self._failed(PermissionError(f"{address} refuses us: {error.details()}"))
-                finally:
-                    self._dialled.discard(peer)
-                    call.cancel()
+                await self._connect(peer, address, called)
             pause = RETRY if time.monotonic() - begun > RETRY_MOST else min(2 * pause, RETRY_MOST)
             await asyncio.sleep(pause)
 
-    def _channel(self, address: str) -> grpc.aio.Channel:
-        found = self._channels.get(address)
-        if found is None:
-            found = self._channels[address] = self.access.channel(address)
-        return found
-
-    async def _talk(self, peer: int, read: Read, put: Put, grace: float, outbox: SendQueue) -> None:
-        """Runs one connection, from either end, until it is over. `grace`: seconds for a message that is half
-        written. A call that came to us cannot be ended in the middle of a message: the caller would wait for its
-        end for ever."""
-        self._up(peer, outbox)
-        ends = [
-            asyncio.ensure_future(self._send(put, outbox)),
-            asyncio.ensure_future(self._read(peer, read, outbox)),
-            asyncio.ensure_future(outbox.over.wait()),
-        ]
+    async def _connect(self, peer: int, address: str, called: str) -> None:
+        """Opens a stream and stays until it is over."""
+        name, proof = self.names.mine(peer)
         try:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            connection = await dial(address, self.access, name, proof, called=called)
+        except StreamRefused as refused:
+            if peer == CONTROLLER and refused.kind in REFUSED:
+                self._failed(PermissionError(f"{address} refuses us: {refused}"))
+            return
+        except (OSError, wire.Unreadable) as error:
+            log.debug("%s at %s is not reached: %s", called, address, error)
+            return
+        try:
+            if not self.connected(peer) or self.endpoint.keeps_ours(peer):
+                self._dialled.add(peer)
+                self._run(peer, connection)
+                await connection.over.wait()
         finally:
-            self._down(peer, outbox)  # at once: gRPC may cancel this task again, in any `await` below
-            outbox.over.set()
-            try:
-                if outbox.writing and grace:
-                    await asyncio.wait(ends[:1], timeout=grace)
-            finally:
-                for end in ends:
-                    end.cancel()
-                await asyncio.gather(*ends, return_exceptions=True)
+            self._dialled.discard(peer)
+            connection.close()
+
+    def _run(self, peer: int, connection: Connection) -> None:
+        """Runs one connection, from either end, until it is over."""
+        connection.ended = lambda: self._down(peer, connection)
+        connection.wrote = self.traffic.wrote
+        self._up(peer, connection)
+        connection.start(lambda: self._arrived(peer, connection))
 
     async def _connect_near(self, peer: int, near: NetworkNode) -> None:
         """Runs a connection with a node of the same loop, which identifies this node as it would on a stream."""
@@ -370,18 +345,18 @@ class NetworkNode:
             near._down(us, here)
             self._down(peer, there)
 
-    def _up(self, peer: int, outbox: SendQueue | LoopbackLane) -> None:
+    def _up(self, peer: int, outbox: Connection | LoopbackLane) -> None:
         with self.lock:
             before = self._outboxes.get(peer)
-            if before is not None:
-                before.over.set()  # the peer has given up the old connection
             self._outboxes[peer] = outbox
             for name, address in self._announced.items():
-                outbox.put(Address(name, address))
+                outbox.say(Address(name, address))
+        if before is not None:
+            before.close("the peer has given it up")
         self.feed(ConnectionUp(peer))
         self._found(peer)
 
-    def _down(self, peer: int, outbox: SendQueue | LoopbackLane) -> None:
+    def _down(self, peer: int, outbox: Connection | LoopbackLane) -> None:
         with self.lock:
             current = self._outboxes.get(peer) is outbox
             if current:
@@ -396,53 +371,56 @@ class NetworkNode:
             self.traffic.near_in += isinstance(parcel, Frame) and parcel.message is not None
             self.feed(PacketReceived(peer, parcel))
         else:
-            self._take(peer, parcel)
+            self._hear(peer, parcel)
         return True
 
-    async def _send(self, put: Put, outbox: SendQueue) -> None:
-        while not outbox.over.is_set() and (batch := await outbox.take()):
-            data = envelopes.encode(batch)
-            self.traffic.wrote(len(batch), len(data))
-            outbox.writing = True
-            await put(data)
-            outbox.writing = False
-            if pause := outbox.pause(len(batch), len(data)):
-                await asyncio.sleep(pause)
+    def _arrived(self, peer: int, connection: Connection) -> None:
+        """Takes the frames that have come. A talkative peer takes at most SLICE of the loop, or one frame: then
+        others have a turn."""
+        begun, number, nbytes = time.monotonic_ns(), 0, 0
+        self._reads = True
+        try:
+            while (frame := connection.next()) is not None:
+                self._take(peer, frame)
+                number += 1
+                nbytes += len(frame.message) + len(frame.contents)
+                if time.monotonic_ns() - begun > SLICE:
+                    connection.rest_for_others()
+                    break
+        except frames.TooLarge as error:
+            self.door.refuse("oversized", connection.address, connection.called, str(error))
+            connection.close(str(error))
+        except wire.Unreadable as error:
+            self.feed(e.Malformed(peer, str(error)))
+        finally:
+            self._reads = False
+            if number:
+                connection.silent = False
+                self.traffic.took(number, nbytes)
+            self.turn(lambda: None)  # writes
 
-    async def _read(self, peer: int, read: Read, outbox: SendQueue) -> None:
-        """Reads messages. A talkative peer takes at most SLICE of the loop, or one parcel: then others have a
-        turn."""
-        while self._outboxes.get(peer) is outbox and (data := await read()) is not grpc.aio.EOF:
-            try:
-                begun, outbox.silent = time.monotonic_ns(), False
-                batch = envelopes.decode(data)
-                self.traffic.took(len(batch), len(data))
-                for parcel in batch:
-                    if time.monotonic_ns() - begun > SLICE:
-                        await asyncio.sleep(0)
-                        begun = time.monotonic_ns()
-                        if self._outboxes.get(peer) is not outbox:
-                            return
-                    self._take(peer, parcel)
-            except wire.Unreadable as error:
-                self.feed(e.Malformed(peer, str(error)))
-                return
-
-    def _take(self, peer: int, parcel: envelopes.Any) -> None:
-        if isinstance(parcel, Packet):
-            packet = wire.decode_packet(parcel.packet)
+    def _take(self, peer: int, frame: frames.Frame) -> None:
+        if frame.kind == frames.PACKET:
+            packet = wire.decode_packet(frame.message)
             with self.lock:
-                self.cargo = parcel.contents
-                self.carried[0] += len(parcel.contents)
+                self.cargo = frame.contents
+                self.carried[0] += len(frame.contents)
                 self.traffic.heard(getattr(packet, "message", None))
                 self.feed(PacketReceived(peer, packet))
                 self.cargo = b""
-        elif peer != CONTROLLER:
-            self.feed(e.Malformed(peer, f"only the controller sends a {type(parcel).__name__}"))
-        elif isinstance(parcel, Address):
-            self._learn(parcel.name, parcel.address)
+        elif frame.kind in (frames.ADDRESS, frames.PASS):
+            self._hear(peer, frames.read(frame.kind, frame.message))
         else:
-            self.passes[parcel.name] = parcel.proof
+            raise wire.Unreadable(f"a frame of kind {frame.kind} has no place within a stream")
+
+    def _hear(self, peer: int, said: Any) -> None:
+        """Takes in what a driver says to another one."""
+        if peer != CONTROLLER:
+            self.feed(e.Malformed(peer, f"only the controller sends a {type(said).__name__}"))
+        elif isinstance(said, Address):
+            self._learn(said.name, said.address)
+        else:
+            self.passes[said.name] = said.proof
 
     def _learn(self, name: str, address: str) -> None:
         """Takes in an address. A host that started again elsewhere will not read the link of its old process: that
@@ -455,7 +433,3 @@ class NetworkNode:
         peer = int(number)
         if self.endpoint.linked(peer) and (peer in self._dialled or not self.connected(peer)):
             self.feed(PeerMoved(peer))
-
-
-def new_server() -> grpc.aio.Server:
-    return grpc.aio.server(options=OPTIONS)

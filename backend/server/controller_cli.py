@@ -34,6 +34,7 @@ from ..admin import end_with_parent, metrics
 from ..auth import AccessRefused, read
 from ..contents import LIMIT
 from ..process_title import show_as
+from ..streams import run
 from .cluster_status import status_of
 from .policy_loading import HELP, policy_from
 from .server import LEASE, Server
@@ -127,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.with_parent:
         end_with_parent(in_order=ORDERLY)
     try:
-        return asyncio.run(serve(chosen, words))
+        return run(serve(chosen, words))
     except (AccessRefused, Impossible) as error:
         print(f"seaway controller: {error}", file=sys.stderr)
         return 2

@@ -33,7 +33,8 @@ from ..auth import Access, RefusalLogger, TurnGate, access
 from ..contents import LIMIT, Blobs
 from ..devices import gang_times
 from ..node import CallError, Clocks, NetworkNode, calls, new_server
-from ..wire import call_messages, envelopes, versions
+from ..streams import GrpcPipe, Listener
+from ..wire import Address, Pass, call_messages, versions
 from .cluster_status import status_of
 from .eventlogs import Recording
 from .registry import Enrolment
@@ -78,13 +79,13 @@ class ControllerNames:
         self._came += 1
         return peer
 
-    def beside(self, peer: int, message: msgspec.Struct) -> list[envelopes.Any]:
+    def beside(self, peer: int, message: msgspec.Struct) -> list[Address | Pass]:
         """The proof of a client's number, which goes with the message that tells it the number."""
         if peer < self._hosts:
             return []
         notes = message.notes if isinstance(message, m.ClientMessages) else (message,)
         return [
-            envelopes.Pass(name, access.proof(self._secret, name))
+            Pass(name, access.proof(self._secret, name))
             for note in notes
             if isinstance(note, m.Opened)
             for name in (f"client/{note.client}",)
@@ -139,13 +140,13 @@ class Server:
         self.replaced: list[e.PolicyReplaced] = []
         self.failure: asyncio.Future[None] = self.node.loop.create_future()
         self.address = ""
-        self._grpc = new_server()
+        self._grpc = new_server()  # behind the listener, which has the port
+        self._listener: Listener | None = None
 
     # --- life -----------------------------------------------------------------------------------------------
 
     async def start(self) -> str:
         """Starts; returns its address."""
-        self.node.serve(self._grpc)
         answers: dict[type[msgspec.Struct], calls.Answer] = {
             call_messages.Enrol: self._enrol, call_messages.AboutReply: self._about, call_messages.Keep: self._keep,
             call_messages.Find: self._find, call_messages.Lacks: self._lacks, call_messages.Status: self._status,
@@ -156,9 +157,11 @@ class Server:
         self._grpc.add_generic_rpc_handlers(calls.handlers(self.access, answers, self.door, self.gate))
         self._grpc.add_generic_rpc_handlers(health.handlers(self.serves, self.door, self.gate))
         self._grpc.add_generic_rpc_handlers([calls.UnknownCall(self.door, self.gate)])
-        port = self.access.bind(self._grpc, self._bind)
+        pipe = GrpcPipe(self.access.bind(self._grpc, "127.0.0.1:0"), self.door)
+        self._listener = Listener(self.access, self.door, self.gate, pipe=pipe)
+        self.address = self._listener.open(self._bind)
         await self._grpc.start()
-        self.address = f"{self._bind.rpartition(':')[0]}:{port}"
+        self._listener.start(self.node.admit, self.node.accept)
         self.node.start()
         for (
             host,
@@ -168,6 +171,8 @@ class Server:
         return self.address
 
     async def stop(self) -> None:
+        if self._listener is not None:
+            await self._listener.close()
         await self.node.stop()
         await self._grpc.stop(0.2)
         await asyncio.to_thread(self.children.end_all)

@@ -1,13 +1,13 @@
 """The messages between processes, as values: nothing here opens a connection.
 
-envelopes      messages of a stream: packets of core's links with contents of chunks, addresses, passes
+frames         what streams consist of: packets of core's links with contents of chunks, addresses, openings
 call_messages  requests and answers of the unary calls beside the streams
 versions       which Seaway a process is, and whether another process is the same
 """
 
 from __future__ import annotations
 
-from . import call_messages, envelopes, versions
+from . import call_messages, frames, versions
 from .call_messages import (
     MEETINGS,
     OF_HOSTS,
@@ -24,7 +24,7 @@ from .call_messages import (
     SeenReply,
     Status,
 )
-from .envelopes import MESSAGE, Address, Packet
+from .frames import MESSAGE, Address, Contents, Opening, Pass
 
 __all__ = [
     "MEETINGS",
@@ -35,16 +35,18 @@ __all__ = [
     "Address",
     "CancelCall",
     "CancelReply",
+    "Contents",
     "Described",
     "Enrol",
     "Keep",
-    "Packet",
+    "Opening",
+    "Pass",
     "Permit",
     "Recorded",
     "Report",
     "SeenReply",
     "Status",
     "call_messages",
-    "envelopes",
+    "frames",
     "versions",
 ]

@@ -195,7 +195,7 @@ PAIRS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
     Enrol: Enrolled, AboutReply: Described, Keep: KeepReply, Find: FindReply, Lacks: Lacking, Status: Report,
     Recorded: RecordedPage, SeenReply: StepTimes, CancelCall: CancelReply, Tick: Tock, Permit: Permitted,
 }  # fmt: skip
-# The calls that hosts answer; the controller answers all others.
+# What hosts are asked, on a stream of its own (`streams.ask`); the controller answers all others, by gRPC.
 OF_HOSTS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {GangTimesReply: Stamped}
 MEETINGS = (
     Enrol,

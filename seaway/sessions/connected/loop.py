@@ -8,13 +8,15 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from backend.streams import new_loop
+
 T = TypeVar("T")
 GRACE = 5.0  # seconds for what is still under way when the loop is to end
 
 
 class Loop:
     def __init__(self, name: str = "seaway-connections") -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop = new_loop()
         self.thread = threading.Thread(target=self._turn, name=name, daemon=True)
         self.thread.start()
 

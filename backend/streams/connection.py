@@ -1,0 +1,288 @@
+"""One stream to another process: frames are put from any thread, and read in the loop.
+
+    any thread --put--> queue --flush, in the same thread--> socket; what it does not take, the loop writes
+    socket --readable--> FrameReader --next--> the owner's `arrived`, in the loop
+
+A thread that puts frames writes them itself, in one call of the system: no other thread wakes up for it. Contents that
+are not at hand yet are loaded in a copying thread, which then goes on writing. Neighbours: `wire.frames`; `node`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+from ..wire import frames
+from ..wire.frames import Address, Answered, Contents, Frame, FrameReader, Opening, Pass
+from .tls import Tls
+
+TOGETHER = 1 << 20  # bytes that are written in one call of the system
+MANY = 512  # frames
+SLICE_READS = 8  # calls of the system for large contents, before others have a turn
+CIPHERED = 64 << 10
+COPIERS = 4  # threads
+
+log = logging.getLogger("seaway.streams")
+Load = Callable[[], Contents]
+Item = tuple[bytes, Contents, Load | None]  # what goes first, contents, or how to get them
+
+
+class Connection:
+    """`address`: the peer's, as in `auth.refusal_log`; `called`: the name under which it called, or was called."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, tls: Tls | None, address: str, called: str
+    ) -> None:
+        self.address, self.called = address, called
+        self.hung = False  # nothing more may be put
+        self.over = asyncio.Event()
+        self.silent = True  # nothing has come yet
+        self.why = ""  # it is over
+        self.reader = FrameReader()
+        self.ended: Callable[[], None] = lambda: None  # called when it is over, in the loop
+        self.wrote: Callable[[int, int], None] = lambda number, nbytes: None  # counts; from any thread
+        self._loop, self._sock, self._tls = loop, sock, tls
+        self._arrived: Callable[[], None] = lambda: None
+        self._items: deque[Item] = deque()
+        self._rest: list[Contents] = []  # what the socket has not taken yet
+        self._ending = False  # the connection ends when all is written
+        self._blocked = False  # until the socket takes more, or contents are loaded
+        self._writing = threading.Lock()  # who writes, or changes the state of `tls`
+        self._reading = self._closed = False
+        self._ciphered = memoryview(bytearray(CIPHERED)) if tls is not None else None
+
+    # --- writing, in any thread ---------------------------------------------------------------------------------
+
+    def put(self, kind: int, message: bytes, contents: Contents = b"", load: Load | None = None) -> None:
+        """Puts a frame, which `flush` writes. `load`: returns the contents, in a copying thread; their size is not
+        known before."""
+        if load is None:
+            self._items.append((frames.head(kind, message, contents) + message, contents, None))
+        else:
+            self._items.append((message, b"", load))
+
+    def mention(self, said: Address | Pass | Opening | Answered) -> None:
+        """Puts a message that is not of core's."""
+        self._items.append((frames.framed(said), b"", None))
+
+    def say(self, said: Address | Pass | Opening | Answered) -> None:
+        self.mention(said)
+        self.flush()
+
+    def end(self) -> None:
+        """Ends the stream when all that was put has been written."""
+        self.hung = self._ending = True
+        self.flush()
+
+    def flush(self) -> None:
+        """Writes what was put. If another thread is writing, that one goes on with this."""
+        while (self._items or self._rest or self._ending) and not self._blocked and not self._closed:
+            if not self._writing.acquire(blocking=False):
+                return
+            try:
+                self._write()
+            except (OSError, ssl.SSLError) as error:
+                self._closed = True
+                self._loop.call_soon_threadsafe(self.close, str(error))
+            finally:
+                self._writing.release()
+
+    def _write(self) -> None:
+        """Writes until nothing is left, or nothing more can be written now."""
+        while not self._blocked and not self._closed and (self._rest or self._gather()):
+            rest = self._rest
+            try:
+                sent = self._sock.send(rest[0]) if len(rest) == 1 else self._sock.sendmsg(rest)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            self._rest = _after(rest, sent)
+            if self._rest:
+                self._blocked = True
+                self._loop.call_soon_threadsafe(self._wait_to_write)
+        if self._ending and not self._rest and not self._items and not self._closed:
+            self._ending = False
+            self._sock.shutdown(
+                socket.SHUT_WR
+            )  # what the other end still says is read: otherwise it loses our last
+
+    def _gather(self) -> bool:
+        """Puts together what goes into one call of the system."""
+        small: list[bytes] = []
+        found: list[Contents] = []
+        size = number = 0
+        while self._items and size < TOGETHER and number < MANY:
+            first, contents, load = self._items[0]
+            if load is not None:
+                if not number:
+                    self._blocked = True
+                    _copying().submit(self._load_first)
+                break
+            self._items.popleft()
+            small.append(first)
+            if contents:
+                found += [b"".join(small), contents]
+                small = []
+            size += len(first) + len(contents)
+            number += 1
+        if small:
+            found.append(small[0] if len(small) == 1 else b"".join(small))
+        if found:
+            self.wrote(number, size)
+            self._rest = found if self._tls is None else [self._tls.seal(b"".join(found))]
+        return bool(found)
+
+    def _wait_to_write(self) -> None:
+        if not self._closed:
+            self._loop.add_writer(self._sock.fileno(), self._writable)
+
+    def _writable(self) -> None:
+        self._loop.remove_writer(self._sock.fileno())
+        self._blocked = False
+        self.flush()
+
+    def _load_first(self) -> None:
+        """Loads the contents of the first frame, in a copying thread, and goes on writing."""
+        message, _, load = self._items.popleft()
+        assert load is not None, "only such a frame blocks those behind it"
+        contents = loaded(load)
+        self._items.appendleft((frames.head(frames.PACKET, message, contents) + message, contents, None))
+        self._blocked = False
+        self.flush()
+
+    # --- reading, in the loop -------------------------------------------------------------------------------------
+
+    async def greeting(self, most: int = frames.GREETING) -> Frame:
+        """The next frame, before `start`; of at most so many bytes. Raises Unreadable, OSError."""
+        self.reader.most = most
+        while (frame := self.reader.next()) is None:
+            if self._tls is not None and self._opened(self._tls):
+                continue
+            space = self.reader.space() if self._ciphered is None else self._ciphered
+            count = await self._loop.sock_recv_into(self._sock, space)
+            if not count:
+                raise ConnectionError("the other end has closed the connection")
+            self._count_in(count)
+        return frame
+
+    def start(self, arrived: Callable[[], None]) -> None:
+        """Begins to read. `arrived` is called when bytes have come: it takes frames with `next`."""
+        self.reader.most = frames.MESSAGE
+        self._arrived = arrived
+        self._go_on()
+
+    def next(self) -> Frame | None:
+        """The next frame, if all of it has come. Raises Unreadable."""
+        while not self._closed and not self.hung:
+            if (frame := self.reader.next()) is not None:
+                return frame
+            if self._tls is None or not self._opened(self._tls):
+                break
+        return None
+
+    def rest_for_others(self) -> None:
+        """Lets others have a turn before this stream's next frames."""
+        self._pause()
+        self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if not self._closed:
+            self._read_on()
+            self._arrived()
+
+    def _read_on(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self._loop.add_reader(self._sock.fileno(), self._readable)
+
+    def _pause(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._sock.fileno())
+
+    def _readable(self) -> None:
+        """Receives what is there. Large contents are received in several calls of the system."""
+        reader = self.reader
+        try:
+            for _ in range(SLICE_READS):
+                count = self._sock.recv_into(reader.space() if self._ciphered is None else self._ciphered)
+                if not count:
+                    self.close("the other end has closed the connection")
+                    return
+                self._count_in(count)
+                if not reader.fills_contents or self._tls is not None:
+                    break
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:
+            self.close(str(error))
+            return
+        if self.hung:
+            self._discard()
+        else:
+            self._arrived()
+
+    def _count_in(self, count: int) -> None:
+        if self._tls is None:
+            self.reader.came(count)
+        else:
+            assert self._ciphered is not None
+            with self._writing:
+                self._tls.came(self._ciphered[:count])
+
+    def _opened(self, tls: Tls) -> bool:
+        """Deciphers more of what has come; whether there was any."""
+        with self._writing:
+            count = tls.open_into(self.reader.space())
+        self.reader.came(count)
+        return count > 0
+
+    def _discard(self) -> None:
+        """Forgets what comes after the end: the socket is closed when the other end closes it, too."""
+        self.reader = FrameReader()
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    def close(self, why: str = "") -> None:
+        """Closes the connection at once; in the loop."""
+        if self.over.is_set():
+            return
+        self._closed = self.hung = True
+        self.why = why
+        self._pause()
+        self._loop.remove_writer(self._sock.fileno())
+        with self._writing:  # a thread that writes has the socket's number in its hands
+            self._sock.close()
+        self.over.set()
+        self.ended()
+
+
+def _after(buffers: Sequence[Contents], sent: int) -> list[Contents]:
+    """What is left of these after so many bytes."""
+    for number, each in enumerate(buffers):
+        if sent < len(each):
+            return [memoryview(each)[sent:] if sent else each, *buffers[number + 1 :]]
+        sent -= len(each)
+    return []
+
+
+@cache
+def _copying() -> ThreadPoolExecutor:
+    """The threads that load contents, of all connections of this process."""
+    return ThreadPoolExecutor(COPIERS, "contents")
+
+
+def loaded(load: Load) -> Contents:
+    """Loads contents. If these no longer exist, because their gang was abandoned, it returns no bytes, which the
+    receiver refuses as contents."""
+    try:
+        return load()
+    except Exception as error:
+        log.warning("contents that were to be sent cannot be had: %s", error)
+        return b""

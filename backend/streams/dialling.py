@@ -1,0 +1,124 @@
+"""Opens a stream to another process, or asks it one thing.
+
+    MAGIC, in plain text    then TLS, if we have certificates; the other end has them, too, or this fails
+    Opening                 our version, the cluster's token, our name and its proof
+    Answered                welcome, or why not
+
+Nothing of core is sent before the other end has welcomed us. Neighbours: `listener`, the other end; `node`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from ..auth import Access
+from ..wire import frames, versions
+from ..wire.frames import Answered, Opening
+from .connection import Connection
+from .tls import Tls, reason_of
+
+DIALLING = 10.0  # seconds until the other end has answered
+IDLE, AGAIN, TRIES = 20, 5, 3  # seconds of silence until TCP asks if the other machine is there; how often
+
+
+class StreamRefused(Exception):
+    """The other end refuses the stream, or what was asked. kind: as in `auth.refusal_log`."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+async def dial(
+    address: str, access: Access, name: str, proof: str, *, asks: str = "", called: str = ""
+) -> Connection:
+    """Opens a stream. Raises StreamRefused, or OSError if nobody answers (TimeoutError, ssl.SSLError)."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(DIALLING):
+        sock = await _connected(loop, address)
+        try:
+            await loop.sock_sendall(sock, frames.MAGIC)
+            tls = Tls(access, serves=False, host=host_of(address)) if access.tls else None
+            if tls is not None:
+                await tls.shake_hands(loop, sock)
+            connection = Connection(loop, sock, tls, address, called)
+            connection.say(Opening(versions.mine(), access.token, name, proof, asks))
+            await _welcome(connection)
+            return connection
+        except ssl.SSLError as error:
+            sock.close()
+            raise ConnectionError(f"TLS with {address} failed: {reason_of(error)}") from None
+        except BaseException:
+            sock.close()
+            raise
+
+
+async def _welcome(connection: Connection) -> None:
+    frame = await connection.greeting()
+    answer = frames.read(frame.kind, frame.message) if frame.kind == frames.ANSWER else None
+    if not isinstance(answer, Answered):
+        raise ConnectionError(f"{connection.address} does not answer as a process of Seaway")
+    if answer.refused:
+        raise StreamRefused(answer.refused, answer.text)
+    if other := versions.answers_otherwise({versions.HEADER: answer.version}):
+        raise StreamRefused("version", other)
+
+
+async def ask(address: str, access: Access, request: msgspec.Struct, timeout: float) -> bytes:
+    """Asks a process one thing, on a connection of its own; returns the answer. Raises StreamRefused, OSError."""
+    async with asyncio.timeout(timeout):
+        connection = await dial(address, access, "", "", asks=type(request).__name__)
+        try:
+            connection.put(frames.REQUEST, msgspec.msgpack.encode(request))
+            connection.flush()
+            frame = await connection.greeting(frames.MESSAGE)
+            if frame.kind == frames.REPLY:
+                return frame.message
+            answer = frames.read(frame.kind, frame.message) if frame.kind == frames.ANSWER else None
+            assert isinstance(answer, Answered), frame.kind
+            raise StreamRefused(answer.refused, answer.text)
+        finally:
+            connection.close()
+
+
+async def _connected(loop: asyncio.AbstractEventLoop, address: str) -> socket.socket:
+    """A socket that is connected to this address. Raises OSError."""
+    if address.startswith("unix:"):
+        found: list[tuple[int, Any]] = [(socket.AF_UNIX, address.removeprefix("unix:"))]
+    else:
+        port = address.rpartition(":")[2]
+        infos = await loop.getaddrinfo(host_of(address), port, type=socket.SOCK_STREAM)
+        found = [(family, place) for family, _, _, _, place in infos]
+    for number, (family, place) in enumerate(found):
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            as_it_should_be(sock)
+            await loop.sock_connect(sock, place)
+            return sock
+        except BaseException as error:
+            sock.close()
+            if not isinstance(error, OSError) or number == len(found) - 1:
+                raise
+    raise OSError(f"{address} is no address of a machine")
+
+
+def host_of(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]")
+
+
+def as_it_should_be(sock: socket.socket) -> None:
+    """Small messages go at once; a machine that has gone without a word is noticed."""
+    sock.setblocking(False)
+    if sock.family == socket.AF_UNIX:
+        return
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", IDLE), ("TCP_KEEPINTVL", AGAIN), ("TCP_KEEPCNT", TRIES)):
+        with suppress(AttributeError, OSError):  # not every system has them
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -1,0 +1,287 @@
+"""The port of a process: it admits streams, answers questions, and hands gRPC to the gRPC server behind it.
+
+    a connection --first bytes--> MAGIC: [TLS] Opening --admit--> Answered --> the node
+                                  asks:  REQUEST --> REPLY
+                                  others, on a controller: gRPC     (`grpc_pipe`)
+
+What strangers may take is bounded. New connections get a share of the loop (`SHARE`). A connection has to introduce
+itself within `READING` seconds, and at most `STRANGERS` connections may be about to do so: beyond that, the oldest one
+of the host that has the most is closed. Nothing of core is read before a caller has been admitted. Neighbours:
+`dialling`, the other end; `auth.call_turns`, by which openings take turns with calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from core.link import Unreadable
+
+from ..auth import READING, Access, AccessRefused, Busy, CallTurn, RefusalLogger, TurnGate
+from ..auth.refusal_log import host_of
+from ..wire import frames, versions
+from ..wire.frames import Answered, Opening
+from .connection import Connection
+from .dialling import StreamRefused, as_it_should_be
+from .grpc_pipe import GrpcPipe
+from .tls import Tls, reason_of
+
+NO_TOKEN = "the token is wrong or missing"
+BACKLOG = 1024
+STRANGERS = 512  # connections that have not introduced themselves yet
+SHARE = 0.25  # of the loop's time that new connections get ...
+BURST = 0.02  # ... and the seconds that can be saved up
+EACH = 0.0003  # seconds that a new connection takes beside the measured time
+FULL = 1.0  # seconds without new connections when this process can have no more
+LAST = 2.0  # seconds for a caller to read why it was refused
+
+Admit = Callable[[Opening, Connection], int]  # the peer that calls; raises StreamRefused
+Accept = Callable[[int, Connection], None]
+Answer = Callable[[Any], Awaitable[Any]]
+log = logging.getLogger("seaway.streams")
+
+
+class Listener:
+    """`answers`: what anybody with the token may ask. `pipe`: where gRPC goes; None: nobody here speaks it."""
+
+    def __init__(
+        self, access: Access, door: RefusalLogger, gate: TurnGate, *,
+        answers: Mapping[type[msgspec.Struct], Answer] | None = None, pipe: GrpcPipe | None = None,
+    ) -> None:  # fmt: skip
+        self.access, self._door, self._gate, self._pipe = access, door, gate, pipe
+        self._answers = {
+            kind.__name__: (msgspec.msgpack.Decoder(kind), act) for kind, act in (answers or {}).items()
+        }
+        self._loop = asyncio.get_running_loop()
+        self._socket: socket.socket | None = None
+        self._strangers: dict[
+            asyncio.Task[None], str
+        ] = {}  # connections without a name -> their hosts, in order
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._credit, self._since = BURST, time.monotonic()
+
+    # --- life -------------------------------------------------------------------------------------------------
+
+    def open(self, address: str) -> str:
+        """Takes this address; returns it, with the port that was opened. Callers wait until `start`. Raises
+        AccessRefused."""
+        self.access.may_bind(address)
+        try:
+            self._socket = _listening(address)
+        except OSError as error:
+            raise AccessRefused(
+                f"cannot listen on {address}: is the port taken? `:0` takes any that is free ({error.strerror})"
+            ) from None
+        if self._socket.family == socket.AF_UNIX:
+            return address
+        return f"{address.rpartition(':')[0]}:{self._socket.getsockname()[1]}"
+
+    def start(self, admit: Admit, accept: Accept) -> None:
+        """Takes connections, from now on. `admit` names the peer that opens a stream, and `accept` takes it."""
+        self._admit, self._accept = admit, accept
+        self._listen()
+
+    def _listen(self) -> None:
+        if self._socket is not None:
+            self._loop.add_reader(self._socket.fileno(), self._came)
+
+    async def close(self) -> None:
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._pipe is not None:
+            self._pipe.close()
+
+    # --- new connections --------------------------------------------------------------------------------------
+
+    def _rest(self, seconds: float) -> None:
+        assert self._socket is not None
+        self._loop.remove_reader(self._socket.fileno())
+        self._loop.call_later(seconds, self._listen)
+
+    def _came(self) -> None:
+        """Takes one connection; others of the loop have a turn before the next."""
+        assert self._socket is not None
+        begun = time.monotonic()
+        try:
+            sock, place = self._socket.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:  # no descriptor is left
+            log.warning("no new connection can be taken for %g s: %s", FULL, error)
+            self._rest(FULL)
+            return
+        address = named(sock.family, place)
+        task = self._loop.create_task(self._introduced(sock, address))
+        self._strangers[task] = host_of(address)
+        self._tasks.add(task)
+        task.add_done_callback(self._left)
+        if len(self._strangers) > STRANGERS:
+            self._drop_one()
+        now = time.monotonic()
+        self._credit = min(BURST, self._credit + (now - self._since) * SHARE) - (now - begun) - EACH
+        self._since = now
+        if self._credit < 0:
+            self._rest(-self._credit / SHARE)
+
+    def _left(self, task: asyncio.Task[None]) -> None:
+        self._strangers.pop(task, None)
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a connection could not be taken: %s", error, exc_info=error)
+
+    def _drop_one(self) -> None:
+        """Closes the oldest connection without a name, of the host that has the most of them."""
+        host = Counter(self._strangers.values()).most_common(1)[0][0]
+        oldest = next(task for task, its in self._strangers.items() if its == host)
+        del self._strangers[oldest]
+        oldest.cancel()
+        self._door.refuse("busy", host, "a connection", f"{STRANGERS} connections wait already")
+
+    async def _introduced(self, sock: socket.socket, address: str) -> None:
+        """Takes a connection to where it belongs, or refuses it."""
+        kept = False
+        try:
+            as_it_should_be(sock)
+            async with asyncio.timeout(READING):
+                begun = await self._first_bytes(sock)
+            if begun == frames.MAGIC:
+                kept = await self._greeted(sock, address)
+            elif self._pipe is not None and begun:
+                self._strangers.pop(asyncio.current_task(), None)  # type: ignore[arg-type]
+                await self._pipe.carry(sock, begun, address)
+            elif begun:
+                self._refuse("malformed", address, "it does not begin as a stream of Seaway")
+        except TimeoutError:
+            self._refuse("malformed", address, f"it did not introduce itself in {READING:g} s")
+        except (Unreadable, ssl.SSLError) as error:
+            why = f"TLS: {reason_of(error)}" if isinstance(error, ssl.SSLError) else str(error)
+            self._refuse("malformed", address, why)
+        except OSError:
+            pass  # it has gone
+        finally:
+            if not kept:
+                sock.close()
+
+    def _refuse(self, kind: str, address: str, why: str) -> None:
+        self._door.refuse(kind, address, "a connection", why)
+
+    async def _first_bytes(self, sock: socket.socket) -> bytes:
+        """As many bytes as tell whether this is a stream."""
+        found = b""
+        while len(found) < len(frames.MAGIC) and frames.MAGIC.startswith(found):
+            more = await self._loop.sock_recv(sock, len(frames.MAGIC) - len(found))
+            if not more:
+                break
+            found += more
+        return found
+
+    async def _greeted(self, sock: socket.socket, address: str) -> bool:
+        """Reads an opening, and answers it; whether the connection is a peer's stream now."""
+        async with asyncio.timeout(READING):
+            tls = Tls(self.access, serves=True) if self.access.tls else None
+            if tls is not None:
+                await tls.shake_hands(self._loop, sock)
+            connection = Connection(self._loop, sock, tls, address, "a stream")
+            frame = await connection.greeting()
+        opening = frames.read(frame.kind, frame.message) if frame.kind == frames.OPENING else None
+        if not isinstance(opening, Opening):
+            raise Unreadable("a stream does not begin with an opening")
+        connection.called = opening.asks or f"a stream as {opening.name!r}"
+        known = self.access.has(opening.token)
+        try:
+            async with self._gate.turn(address, strange=not known) as turn:
+                if not known:
+                    raise StreamRefused("token", NO_TOKEN)
+                if opening.asks:
+                    await self._ask(turn, opening, connection)
+                    await _read_out(connection)
+                    return False
+                peer = self._admit(opening, connection)
+        except Busy as busy:
+            return await self._refused(connection, "busy", str(busy))
+        except StreamRefused as refused:
+            return await self._refused(connection, refused.kind, str(refused))
+        connection.say(Answered(versions.mine()))
+        self._accept(peer, connection)
+        return True
+
+    async def _ask(self, turn: CallTurn, opening: Opening, connection: Connection) -> None:
+        """Answers one request."""
+        if opening.asks not in self._answers:
+            raise StreamRefused("call", "there is no such call")
+        if other := versions.refusal({versions.HEADER: opening.version}):
+            raise StreamRefused("version", other)
+        connection.say(Answered(versions.mine()))
+        decoder, act = self._answers[opening.asks]
+        try:
+            async with turn.reading(), asyncio.timeout(READING):
+                frame = await connection.greeting(frames.MESSAGE)
+            said = await turn.of(act(turn.step(decoder.decode, frame.message)))
+        except TimeoutError:
+            raise StreamRefused("malformed", f"no message came in {READING:g} s") from None
+        except frames.TooLarge as large:
+            raise StreamRefused("oversized", str(large)) from None
+        except (msgspec.MsgspecError, ValueError, RecursionError, Unreadable) as error:
+            raise StreamRefused("malformed", f"this is no {opening.asks}: {error}") from None
+        connection.put(frames.REPLY, msgspec.msgpack.encode(said))
+        connection.end()
+
+    async def _refused(self, connection: Connection, kind: str, why: str) -> bool:
+        self._door.refuse(kind, connection.address, connection.called, why)
+        connection.say(Answered(versions.mine(), kind, why))
+        connection.end()
+        await _read_out(connection)
+        return False
+
+
+async def _read_out(connection: Connection) -> None:
+    """Lets a caller read our last words: if a connection is closed while bytes of the caller are unread, it loses
+    them."""
+    with suppress(OSError, Unreadable, ssl.SSLError):
+        async with asyncio.timeout(LAST):
+            while True:
+                await connection.greeting(frames.MESSAGE)
+
+
+def _listening(address: str) -> socket.socket:
+    """A socket that listens at this address. Raises OSError."""
+    if address.startswith("unix:"):
+        made, place = socket.socket(socket.AF_UNIX), address.removeprefix("unix:")
+        made.bind(place)
+    else:
+        host, _, port = address.rpartition(":")
+        found = socket.getaddrinfo(
+            host.strip("[]") or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, _, _, _, at = found[0]
+        made = socket.socket(family, socket.SOCK_STREAM)
+        made.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # the port of a process that has just ended
+        made.bind(at)
+    made.listen(BACKLOG)
+    made.setblocking(False)
+    return made
+
+
+def named(family: int, place: Any) -> str:
+    """A peer's address as gRPC writes it."""
+    if family == socket.AF_UNIX:
+        return "unix:"
+    host, port = place[:2]
+    return f"ipv6:%5B{host}%5D:{port}" if family == socket.AF_INET6 else f"ipv4:{host}:{port}"

@@ -138,8 +138,15 @@ class Agent:
     # --- life -----------------------------------------------------------------------------------------------
 
     async def start(self) -> int:
-        """Enrols and starts; returns the host's number. Raises Wrong if the controller refuses it."""
+        """Enrols and starts; returns the host's number. Raises CallError if the controller refuses it."""
         opened = self._listener.open(self._bind)
+        try:
+            return await self._enrol(opened)
+        except BaseException:
+            await self._listener.close()
+            raise
+
+    async def _enrol(self, opened: str) -> int:
         where, at = self._advertise
         self.address = f"{where}:{at or opened.rpartition(':')[2]}"
         about = self.devices.about()

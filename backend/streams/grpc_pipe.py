@@ -70,18 +70,18 @@ class _Half(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         if self.transport is None:
             self._early += data
-        elif data:
+        elif data and not self.over.done():
             self.transport.write(data)
 
     def data_received(self, data: bytes) -> None:
         self.other.write(data)
 
     def pause_writing(self) -> None:
-        if self.other.transport is not None:
+        if self.other.transport is not None and not self.other.over.done():
             self.other.transport.pause_reading()
 
     def resume_writing(self) -> None:
-        if self.other.transport is not None:
+        if self.other.transport is not None and not self.other.over.done():
             self.other.transport.resume_reading()
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -13,6 +13,8 @@ from backend.auth.access import Access
 from backend.client.remote import Head, Remote
 from backend.devices.timed import TimedDevices
 from backend.server.server import Server
+from backend.wire import frames
+from backend.wire.frames import Answered, Opening
 from core.client.client import Client
 from core.client.client_limits import Blocked, Submitted
 from core.model.presets import small
@@ -68,6 +70,20 @@ async def wait_until(found: Callable[[], Any]) -> Any:
     async with asyncio.timeout(PATIENCE):
         while not (answer := found()):
             await asyncio.sleep(0.005)
+    return answer
+
+
+async def greeted(address: str, opening: Opening) -> Answered:
+    """The answer to an opening, which `dial` would not send like that."""
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        writer.write(frames.MAGIC + frames.framed(opening))
+        kind, size, _ = frames.HEAD.unpack(await reader.readexactly(frames.HEAD.size))
+        answer = frames.read(kind, await reader.readexactly(size))
+    finally:
+        writer.close()
+    assert isinstance(answer, Answered)
     return answer
 
 

@@ -10,7 +10,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import grpc
 import numpy as np
 import pytest
 from hypothesis import given
@@ -21,12 +20,12 @@ from backend.admin import trace_export
 from backend.auth.access import Access
 from backend.devices import gang_times
 from backend.devices.gang_times import ROOM, RUNS, GangTimes, stretches, taken
-from backend.node.calls import SERVICE, CallError, ask
-from backend.wire import call_messages, envelopes
+from backend.node.calls import CallError, ask
+from backend.streams import StreamRefused, dial
+from backend.wire import call_messages, frames
 from backend.wire.call_messages import OF_HOSTS, Permit
 from core.record.clocks import ClockExchange, PeerClock
 from experiments.bench.strangers.attacks import nonsense
-from tests.backend.auth.test_strangers import REFUSALS
 from tests.backend.cluster import User, cluster, wait_until
 from tests.backend.real import Real
 from tests.backend.test_faults import register, runs
@@ -159,26 +158,32 @@ def test_strangers_get_nothing_from_a_host_and_harm_nothing(tmp_path: Path) -> N
         async with cluster(tmp_path, access=Access("sesame")) as found:
             user, chance = found.user(), random.Random(1)
             await runs(user, register(user, 1))
-            options = (("grpc.max_send_message_length", -1), ("grpc.enable_http_proxy", 0))
-            async with grpc.aio.insecure_channel(found.agents[0].address, options=options) as channel:
-                for kind in OF_HOSTS:
-                    call = channel.unary_unary(f"/{SERVICE}/{kind.__name__}")
-                    with pytest.raises(grpc.aio.AioRpcError) as refused:
-                        await call(b"")
-                    assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
-                    shown = Access("sesame").shown()
-                    for _ in range(300):
-                        with pytest.raises(grpc.aio.AioRpcError) as refused:
-                            await call(nonsense(chance), metadata=shown)
-                        assert refused.value.code() in REFUSALS
-                    with pytest.raises(grpc.aio.AioRpcError) as refused:
-                        await call(bytes(envelopes.MESSAGE + 1), metadata=shown)
-                    assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+            (kind,) = OF_HOSTS
+            assert await refused(found.agents[0].address, Access(), kind, b"") == "token"
+            for _ in range(100):
+                said = await refused(found.agents[0].address, Access("sesame"), kind, nonsense(chance))
+                assert said in ("malformed", "pass")
+            large = bytes(frames.MESSAGE + 1)
+            assert await refused(found.agents[0].address, Access("sesame"), kind, large) == "oversized"
             with pytest.raises(CallError, match="token"):
                 await ask(Access().channel(found.server.address), Access(), Permit(()))
             await runs(user, register(user, 1))
 
     asyncio.run(work())
+
+
+async def refused(address: str, access: Access, kind: type, request: bytes) -> str:
+    """The kind of refusal of a request with these bytes."""
+    with pytest.raises(StreamRefused) as error:  # noqa: PT012
+        connection = await dial(address, access, "", "", asks=kind.__name__)
+        connection.put(frames.REQUEST, request)
+        connection.flush()
+        frame = await connection.greeting()
+        connection.close()
+        answer = frames.read(frame.kind, frame.message)
+        assert isinstance(answer, frames.Answered)
+        raise StreamRefused(answer.refused, answer.text)
+    return error.value.kind
 
 
 # --- in a trace -------------------------------------------------------------------------------------------------------

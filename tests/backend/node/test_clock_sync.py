@@ -18,9 +18,8 @@ from backend.admin import metrics
 from backend.auth import access
 from backend.auth.access import Access
 from backend.node import clock_sync
-from backend.node.calls import SERVICE, CallError
+from backend.node.calls import SERVICE, CallError, new_server
 from backend.node.clock_sync import Clocks, HostClock, shifted
-from backend.node.node import new_server
 from backend.server.cluster_status import status_of
 from backend.wire.call_messages import Tick, Tock
 from core.record.clocks import drift

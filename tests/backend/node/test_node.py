@@ -1,77 +1,83 @@
-"""A node's connections end when they should, whatever gRPC does meanwhile, and no ended connection counts."""
+"""A node's connections end when they should, no ended connection counts, and a turn writes once."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
-import grpc
-import grpc.aio
 import pytest
 
-from backend.node.node import GOODBYE, STREAM, NetworkNode
-from backend.node.send_queue import SendQueue
-from backend.wire.envelopes import Address
+from backend.auth.access import Access
+from backend.node import node as node_module
+from backend.node.node import NetworkNode
+from backend.streams import Connection, StreamRefused, dial
+from backend.wire.frames import Address
 from core.protocol.peers import CONTROLLER
 from tests.backend.cluster import cluster, wait_until
+from tests.backend.test_faults import register, runs
 
 HOST = 0
 
 
-class Stuck:
-    """A stream on which no message arrives and none can be written. Cancelling it takes a moment."""
-
-    def __init__(self) -> None:
-        self.closed = asyncio.Event()
-        self.writing, self.giving_up = asyncio.Event(), asyncio.Event()
-
-    async def read(self) -> bytes:
-        await self.closed.wait()
-        raise ConnectionError("the peer is gone")
-
-    async def write(self, data: bytes) -> None:
-        self.writing.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            self.giving_up.set()
-            await asyncio.sleep(0.2)
-            raise
-
-
-def talk(node: NetworkNode, stream: Stuck) -> asyncio.Task[None]:
-    return asyncio.ensure_future(node._talk(HOST, stream.read, stream.write, 0, SendQueue(node.loop)))
-
-
-def test_a_connection_ends_even_if_its_end_is_interrupted(tmp_path: Path) -> None:
-    """The reader fails, and gRPC cancels the call during the clean-up. Both happen when a peer is killed."""
+def test_a_peer_that_does_not_read_the_end_of_its_connection_is_left_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The peer is alive, and never closes its end."""
+    monkeypatch.setattr(node_module, "GOODBYE", 0.1)
 
     async def drive() -> None:
         async with cluster(tmp_path, agents=False) as found:
-            node, stream = found.server.node, Stuck()
-            call = talk(node, stream)
-            await wait_until(lambda: node.connected(HOST))
-            await asyncio.wait_for(stream.writing.wait(), 20)
-            stream.closed.set()
-            await asyncio.wait_for(stream.giving_up.wait(), 20)
-            call.cancel()
-            await asyncio.wait([call])
-            assert not node.connected(HOST)
+            node, name = found.server.node, "who/" + "7" * 32
+            stranger = await dial(found.server.address, Access(), name, "")
+            peer = node.names.peer_of(name, "")
+            assert peer is not None
+            await wait_until(lambda: node.connected(peer))
+            ended = node._outboxes[peer]
+            node._hang(peer)
+            assert not node.connected(peer), "another connection of this name may come now"
+            async with asyncio.timeout(20):
+                await ended.over.wait()
+            stranger.close()
 
     asyncio.run(drive())
 
 
-def test_a_peer_that_does_not_read_the_end_of_its_connection_is_left_soon(tmp_path: Path) -> None:
+def test_a_new_connection_of_a_peer_ends_the_one_before_and_only_that(tmp_path: Path) -> None:
     async def drive() -> None:
         async with cluster(tmp_path, agents=False) as found:
-            node = found.server.node
-            call = talk(node, Stuck())
-            await wait_until(lambda: node.connected(HOST))
-            node._hang(HOST)
-            assert not node.connected(HOST), "another connection of this name may come now"
-            async with asyncio.timeout(GOODBYE + 10):
-                await asyncio.wait([call])
+            node, name = found.server.node, "who/" + "7" * 32
+            peer = node.names.peer_of(name, "")
+            assert peer is not None
+            kept = [await dial(found.server.address, Access(), name, "")]
+            for _ in range(3):
+                await wait_until(lambda: node.connected(peer))
+                before = node._outboxes[peer]
+                kept.append(await dial(found.server.address, Access(), name, ""))
+                async with asyncio.timeout(20):
+                    await before.over.wait()
+                assert node.connected(peer), "the end of the old one is not the end of the new one"
+            for each in kept:
+                each.close()
+            await wait_until(lambda: not node.connected(peer))
+
+    asyncio.run(drive())
+
+
+def test_what_one_turn_says_to_a_peer_is_written_at_once(tmp_path: Path) -> None:
+    """A turn of the machine that has many messages for one peer makes one call of the system."""
+
+    async def drive() -> None:
+        async with cluster(tmp_path) as found:
+            user = found.user()
+            program = register(user, 1)
+            await runs(user, program)
+            node = user.remote.node
+            wrote: list[int] = []
+            connection = node._outboxes[CONTROLLER]
+            assert isinstance(connection, Connection)
+            connection.wrote = lambda number, nbytes: wrote.append(number)
+            node.turn(lambda: [register(user, 2, cost=cost) for cost in (1, 2, 3)])
+            assert wrote[0] == 3, "three messages in one call of the system"
 
     asyncio.run(drive())
 
@@ -95,8 +101,8 @@ def test_when_two_hosts_dial_each_other_the_stream_of_the_first_one_is_kept(tmp_
 
             first._want(1)
             await wait_until(lambda: first.connected(1) and second.connected(0))
-            with pytest.raises(grpc.aio.AioRpcError, match="has a stream from here"):
-                await stream(second, 0, found.agents[0].address).read()
+            with pytest.raises(StreamRefused, match="has a stream from here"):
+                await dial(found.agents[0].address, second.access, *second.names.mine(0))
             assert first.connected(1)
 
     asyncio.run(drive())
@@ -116,17 +122,10 @@ def test_a_link_to_a_host_that_has_restarted_elsewhere_ends_at_once(tmp_path: Pa
             node = found.agents[0].node
             node._want(1)
             await wait_until(lambda: node.connected(1) and node.endpoint.linked(1))
-            node._take(CONTROLLER, Address("host/1", node.directory["host/1"]))
+            node._hear(CONTROLLER, Address("host/1", node.directory["host/1"]))
             assert node.endpoint.linked(1), "the same news again changes nothing"
-            node._take(CONTROLLER, Address("host/1", "127.0.0.1:1"))
+            node._hear(CONTROLLER, Address("host/1", "127.0.0.1:1"))
             assert not node.endpoint.linked(1)
             await wait_until(lambda: not node.connected(1))
 
     asyncio.run(drive())
-
-
-def stream(node: NetworkNode, peer: int, address: str) -> Any:
-    """Open a stream as a node does."""
-    name, proof = node.names.mine(peer)
-    shown = (("name", name), ("proof", proof), *node.access.shown())
-    return node._channel(address).stream_stream(STREAM)(metadata=shown)

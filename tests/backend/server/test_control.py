@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import grpc
 import numpy as np
 import pytest
 
 from backend.auth.access import Access
 from backend.node.calls import CallError, ask
-from backend.node.node import STREAM
-from backend.wire import envelopes, versions
+from backend.streams import StreamRefused, dial
+from backend.wire import frames
 from backend.wire.call_messages import Enrol, Find, Keep, Status
 from core.client.client_limits import Submitted
 from core.model.program import Sharding, SliceSpec, Value
@@ -88,7 +87,7 @@ def test_a_host_that_is_cut_off_for_less_than_its_lease_loses_nothing(tmp_path: 
                 runs.append(user.submit(program, TINY.tobytes()))
                 if number % 10 == 5:
                     for outbox in list(found.server.node._outboxes.values()):
-                        outbox.put(None)  # end all connections of the controller
+                        outbox.close()  # all connections of the controller
                 await asyncio.sleep(0.002)
             for each in runs:
                 assert (await user.ended(each.run)).blame is None
@@ -148,11 +147,9 @@ def test_a_stranger_without_the_token_is_refused(tmp_path: Path) -> None:
                 with pytest.raises(CallError, match="the token is wrong or missing"):
                     await ask(channel, Access("guess"), request)
             for address in (found.server.address, found.agents[0].address):
-                async with Access().channel(address) as other:
-                    call = other.stream_stream(STREAM)(metadata=(("name", "host/0"), ("proof", "")))
-                    with pytest.raises(grpc.aio.AioRpcError) as refused:
-                        await call.read()
-                    assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
+                with pytest.raises(StreamRefused, match="the token is wrong or missing") as refused:
+                    await dial(address, Access("guess"), "host/0", "")
+                assert refused.value.kind == "token"
             await channel.close()
 
     asyncio.run(run())
@@ -173,32 +170,28 @@ def test_no_peer_can_speak_as_a_host_or_as_another_client(tmp_path: Path) -> Non
                 (found.agents[0].address, "client/77", known),
                 (found.agents[0].address, "nonsense", known),
             ):
-                async with Access().channel(address) as other:
-                    call = other.stream_stream(STREAM)(metadata=(("name", name), ("proof", proof)))
-                    with pytest.raises(grpc.aio.AioRpcError) as refused:
-                        await call.read()
-                    assert refused.value.code() == grpc.StatusCode.PERMISSION_DENIED
+                with pytest.raises(StreamRefused, match=f"no process here is called '{name}'") as refused:
+                    await dial(address, Access(), name, proof)
+                assert refused.value.kind == "name"
 
     asyncio.run(run())
 
 
 @pytest.mark.parametrize(
     "nonsense",
-    [b"", b"\xff" * 40, envelopes.encode([envelopes.Packet(b"\x94\x01\x02\xc2\x93")]),
-     envelopes.encode([envelopes.Address("host/0", "127.0.0.1:1")]), envelopes.encode([envelopes.Packet(b"")])],
+    [b"\xff" * 40, frames.head(frames.PACKET, b"12345") + b"\x94\x01\x02\xc2\x93", frames.head(frames.PACKET, b""),
+     frames.framed(frames.Address("host/0", "127.0.0.1:1")), frames.framed(frames.Opening())],
 )  # fmt: skip
 def test_nonsense_on_a_stream_ends_only_that_client(tmp_path: Path, nonsense: bytes) -> None:
     async def run() -> None:
         async with cluster(tmp_path) as found:
             user = found.user()
-            async with Access().channel(found.server.address) as channel:
-                call = channel.stream_stream(STREAM)(
-                    metadata=(("name", "who/" + "5" * 32), ("proof", ""), *versions.shown())
-                )
-                await call.write(nonsense)
-                async with asyncio.timeout(5):
-                    while await call.read() is not grpc.aio.EOF:
-                        pass
+            stranger = await dial(found.server.address, Access(), "who/" + "5" * 32, "")
+            stranger._items.append((nonsense, b"", None))
+            stranger.flush()
+            stranger.start(lambda: None)
+            async with asyncio.timeout(5):
+                await stranger.over.wait()
             program = user.call(lambda client, now: client.register(chain(1, 4), now))
             run = user.submit(program, TINY.tobytes())
             assert (await user.ended(run.run)).blame is None

@@ -15,13 +15,13 @@ import pytest
 import seaway as sw
 from backend.auth.access import Access
 from backend.node.calls import SERVICE, CallError, ask
-from backend.node.node import STREAM
 from backend.wire import versions
 from backend.wire.call_messages import AboutReply, Described, Enrol, Enrolled, Report, Status
+from backend.wire.frames import Opening
 from backend.wire.versions import HEADER, OTHER, mine
 from core.model.presets import small
 from core.record.eventcodec import fingerprint
-from tests.backend.cluster import cluster, wait_until
+from tests.backend.cluster import cluster, greeted, wait_until
 from tests.backend.real import Program, Real, real
 from tests.backend.test_faults import register, runs
 
@@ -130,13 +130,11 @@ def test_a_peer_that_states_no_version_is_refused_before_its_message_is_read(tmp
                         await channel.unary_unary(f"/{SERVICE}/{method.__name__}")(message)
                     assert refused.value.code() == OTHER
                     assert unknown in str(refused.value.details())
-            call = channel.stream_stream(STREAM)(metadata=(("name", "who/" + "5" * 32), ("proof", "")))
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await call.read()
-            assert refused.value.code() == OTHER
-            assert unknown in str(refused.value.details())
-            answer = await channel.unary_unary(f"/{SERVICE}/Status")(msgspec.msgpack.encode(Status()))
-            assert msgspec.msgpack.decode(answer, type=Report).json
+            answer = await greeted(found.server.address, Opening(name="who/" + "5" * 32))
+            assert answer.refused == "version"
+            assert unknown in answer.text
+            status = await channel.unary_unary(f"/{SERVICE}/Status")(msgspec.msgpack.encode(Status()))
+            assert msgspec.msgpack.decode(status, type=Report).json
 
     asyncio.run(work())
 

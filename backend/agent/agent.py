@@ -15,7 +15,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Any, cast
 
@@ -23,7 +23,7 @@ import grpc
 import msgspec
 
 from core.host import Host
-from core.link import BatchPacer, for_host
+from core.link import ReportPacer, for_host
 from core.model import Plan, spans
 from core.protocol import CONTROLLER, Blame, Chunk, peers
 from core.protocol import effects as e
@@ -63,36 +63,65 @@ class HostNames:
 
 
 class EndReports:
-    """Events of devices on their way to the node, in order: gangs that end within one pause are reported together."""
+    """Events of devices on their way to the node, in order. Ends of gangs that come shortly after each other are
+    reported together, as core's `ReportPacer` says; any other event takes those before it along at once."""
 
     def __init__(self, node: NetworkNode) -> None:
         self._node = node
         self._lock = threading.Lock()
         self._said: list[e.Event] = []
-        self._gathering = BatchPacer()
-        self._next = 0.0  # by the loop's clock: nothing more is reported before
+        self._at_once = False  # something that does not wait is among them
+        self._under_way: set[int] = set()  # gangs that were launched and have not ended
+        self._pacer = ReportPacer()
+        self._rung = False  # the loop is already called
+        self._timer: asyncio.TimerHandle | None = None
+
+    def launched(self, seq: int) -> None:
+        with self._lock:
+            self._under_way.add(seq)
+
+    def abandoned(self, seqs: Iterable[int]) -> None:
+        with self._lock:
+            self._under_way.difference_update(seqs)
 
     def post(self, event: e.Event) -> None:
         """Takes an event, from any thread."""
         with self._lock:
             self._said.append(event)
-            if len(self._said) > 1:
-                return  # the loop is already called
+            if isinstance(event, e.Finished):
+                self._under_way.discard(event.seq)
+            else:
+                self._at_once = True
+            waits = len(self._said) > 1 and self._due() > 0
+            if self._rung or waits:
+                return
+            self._rung = True
         if not self._node.stopped:
-            self._node.loop.call_soon_threadsafe(self._soon)
+            self._node.soon(self._soon)
+
+    def _due(self) -> int:
+        """Nanoseconds until what was said is to be reported; under the lock."""
+        now = time.monotonic_ns()
+        return 0 if self._at_once else self._pacer.due(now, len(self._said), len(self._under_way)) - now
 
     def _soon(self) -> None:
-        now = self._node.loop.time()
-        if now < self._next:
-            self._node.loop.call_at(self._next, self._tell)
+        with self._lock:
+            self._rung = False
+            due = self._due() if self._said else 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if due > 0:
+            self._timer = self._node.loop.call_later(due / 1e9, self._tell)
         else:
             self._tell()
 
     def _tell(self) -> None:
+        self._timer = None
         with self._lock:
             said, self._said = self._said, []
-        pause = self._gathering.pause(time.monotonic_ns(), len(said))
-        self._next = self._node.loop.time() + pause / 1e9
+            self._at_once = False
+            self._pacer.reported(time.monotonic_ns())
         for together, events in groupby(said, lambda event: isinstance(event, e.Finished)):
             if together:
                 ends = cast(tuple[e.Finished, ...], tuple(events))
@@ -164,7 +193,8 @@ class Agent:
             failed=self._fail, door=self._door, gate=self._gate,
         )  # fmt: skip
         self.node.directory["controller"] = self.controller
-        self.devices.post, self.devices.hosts = EndReports(self.node).post, said.cluster
+        self._ends = EndReports(self.node)
+        self.devices.post, self.devices.hosts = self._ends.post, said.cluster
         self.devices.failed = self._devices_failed
         self._secret = said.secret
         self._listener.start(self.node.admit, self.node.accept)
@@ -213,7 +243,7 @@ class Agent:
     def _table(self) -> dict[type, Callable[[Any], None]]:
         devices = self.devices
         acts: dict[type, Callable[[Any], None]] = {
-            e.Launch: lambda effect: devices.launch(effect, self._plan_of(effect.run)),
+            e.Launch: self._launch,
             e.Prepare: lambda effect: devices.prepare(effect, self._plan_of(effect.run)),
             e.MakeBuffer: devices.make,
             e.FreeBuffer: lambda effect: devices.free(effect.buffer),
@@ -221,8 +251,8 @@ class Agent:
             e.CountRows: self._count,
             e.SpillBuffer: devices.spill,
             e.RestoreBuffer: devices.restore,
-            e.Abandon: lambda effect: devices.abandon(effect.seqs),
-            e.Reform: lambda effect: devices.reform(effect, self._world(effect)),
+            e.Abandon: self._abandon,
+            e.Reform: self._reform,
             e.Stop: lambda effect: self._end(effect.reason),
             e.LogLine: lambda effect: log.info("%s", effect.text),
             e.ExpectRecv: lambda effect: None,
@@ -230,6 +260,18 @@ class Agent:
         }
         acts |= dict.fromkeys((e.OpenSend, e.OpenRecv, e.Send, e.Fill, e.Received, e.Sent), self._carry)
         return acts
+
+    def _launch(self, command: e.Launch) -> None:
+        self._ends.launched(command.seq)
+        self.devices.launch(command, self._plan_of(command.run))
+
+    def _abandon(self, command: e.Abandon) -> None:
+        self._ends.abandoned(command.seqs)
+        self.devices.abandon(command.seqs)
+
+    def _reform(self, command: e.Reform) -> None:
+        self._ends.abandoned(command.abandon)
+        self.devices.reform(command, self._world(command))
 
     def _compile_soon(self, command: e.CompileCode) -> None:
         self.node.loop.call_soon_threadsafe(lambda: self.node.task(self._compile(command)))

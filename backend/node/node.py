@@ -181,6 +181,13 @@ class NetworkNode:
             self._due = due
             self._in_loop(self._arm)
 
+    def soon(self, act: Callable[[], Any]) -> None:
+        """Calls `act` in the loop, from any thread. From the loop's own, this needs no call of the system."""
+        if threading.get_ident() == self._thread:
+            self.loop.call_soon(act)
+        else:
+            self.loop.call_soon_threadsafe(act)
+
     def _in_loop(self, act: Callable[..., Any], *arguments: Any) -> None:
         if threading.get_ident() == self._thread:
             act(*arguments)

@@ -9,7 +9,7 @@ batching     how long a sender collects messages before it sends them together
 from __future__ import annotations
 
 from . import batching, codec, endpoint, link, packing
-from .batching import BatchPacer
+from .batching import ReportPacer
 from .codec import Message, Unreadable
 from .endpoint import (
     ConnectionDown,
@@ -28,7 +28,6 @@ from .endpoint import (
 from .link import Frame
 
 __all__ = [
-    "BatchPacer",
     "ConnectionDown",
     "ConnectionUp",
     "Dial",
@@ -39,6 +38,7 @@ __all__ = [
     "Message",
     "PacketReceived",
     "PeerMoved",
+    "ReportPacer",
     "Unreadable",
     "Write",
     "batching",

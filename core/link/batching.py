@@ -1,38 +1,29 @@
-"""Says how long a sender collects messages before it sends the next batch. All drivers use this one rule.
+"""Says when a host reports the ends of its gangs: at once, or several together. Both drivers use this one rule.
 
-Sending a batch costs far more than the messages in it. A sender that has been silent sends its first `FREE` batches
-at once. A sender that goes on at more than one batch in each `GATHER` has to pause after each batch, for at most
-`GATHER_MOST`. So a stream of small messages is cheap, and a single message is not delayed. Each further message of a
-batch counts half as much as the first, so pauses grow smoothly with the rate. Neighbours: backend's `outbox` and
-`agent`, sim's `wires`.
+A report wakes every process on its way: the host's, its parents', the controller's, the client's. While the devices
+have much to do, nobody waits for the single report, so those of `APART` go together. Half of what was under way having
+ended is always worth a report: so the devices never run dry for want of one, and a host with one gang under way reports
+its end at once. Neighbours: backend's `agent`, sim's `message_batching`.
 """
 
 from __future__ import annotations
 
-MANY = 512  # messages in a batch, at most
-BATCH = 1 << 20  # bytes; a batch of this size is full
-SMALL = 16 << 10  # bytes; after a larger batch there is no pause, because its contents are what costs
-FREE = 2  # batches that a sender may send after silence before it has to pause
-GATHER = (
-    1_000_000  # nanoseconds that a batch of one message counts for; each further message counts half of it
-)
-GATHER_MOST = 4_000_000  # nanoseconds; the longest pause
+MANY = 512  # messages that are written together, at most
+BATCH = 1 << 20  # bytes that are written together; more follow in the next turn
+APART = 4_000_000  # nanoseconds between two reports, unless half of what was under way has ended
 
 
-class BatchPacer:
-    """Computes the pauses of one sender towards one receiver. `each` and `most` replace GATHER and GATHER_MOST."""
+class ReportPacer:
+    """The pace of one host's reports."""
 
-    __slots__ = ("_each", "_most", "_until")
+    __slots__ = ("_last",)
 
-    def __init__(self, each: int = GATHER, most: int = GATHER_MOST) -> None:
-        self._each, self._most = each, most
-        self._until = 0  # the time at which the batches sent so far have used up what they count for
+    def __init__(self) -> None:
+        self._last = -APART
 
-    def pause(self, now: int, number: int, nbytes: int = 0) -> int:
-        """Return the nanoseconds to wait after the batch that is sent now, of so many messages and bytes."""
-        if nbytes >= SMALL:
-            return 0
-        until = max(self._until, now) + (1 + number) * self._each // 2
-        free = now + FREE * self._each
-        self._until = min(until, free + self._most)
-        return max(0, self._until - free)
+    def due(self, now: int, ended: int, under_way: int) -> int:
+        """When to report that so many gangs have ended, while so many are still under way."""
+        return now if ended >= under_way else max(now, self._last + APART)
+
+    def reported(self, now: int) -> None:
+        self._last = now

@@ -2,9 +2,9 @@
 
     machine --Send--> Outbox --a turn of the sender's--> network --a turn of the receiver's--> machine
 
-This follows the real backend (`backend/node/send_queue`), with the same rule (core's `batching`): the first message
-goes at once, and messages of the pause behind it go together. Chunks of contents go the same way, between the messages
-about them. Ends of gangs are batched alike (`backend/agent`).
+This follows the real backend (`backend/streams`): a message goes at once, with all that was said to the same process
+while the sender could not write. Chunks of contents go the same way, between the messages about them. Ends of gangs
+that come shortly after each other are reported together, by the same rule as the backend's (core's `ReportPacer`).
 
 Neighbours: `core_sharing` says which processes do this; `cores` hands out the turns.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from core.link import batching as gathering
+from core.link import ReportPacer, batching
 from core.protocol import Chunk
 from core.protocol import effects as e
 
@@ -24,6 +24,7 @@ from .cores import COMPLETE, SEND, Cores
 if TYPE_CHECKING:
     from ..hosts import Context, Process
     from .core_sharing import SharedMachines
+    from .crowded_host import CrowdedHost
 
 
 class Wires:
@@ -32,7 +33,7 @@ class Wires:
         self._outboxes: dict[tuple[int, int], ProcessOutbox] = {}
         self._ends: dict[object, GangEnds] = {}  # by process
 
-    def ended(self, owner: Process, end: e.Finished) -> None:
+    def ended(self, owner: CrowdedHost, end: e.Finished) -> None:
         """Takes in the end of a gang on a host."""
         cores = self._machines.of_process(owner.name)
         assert cores is not None
@@ -63,10 +64,8 @@ class ProcessOutbox:
         self._items: deque[tuple[int, Any]] = (
             deque()
         )  # (from when it may be written, message), in the order of the calls
-        self._gathering = gathering.BatchPacer()
         self._rung = False
         self._turns = 0
-        self._ready = 0  # nothing more is written before this time
 
     def put(self, message: Any, at: int) -> None:
         if self.owner.alive:
@@ -76,7 +75,7 @@ class ProcessOutbox:
     def _ring(self) -> None:
         if not self._rung and self._items:
             self._rung = True
-            self._sim.clock.at(max(self._ready, self._sim.now, self._items[0][0]), self._ask)
+            self._sim.clock.at(max(self._sim.now, self._items[0][0]), self._ask)
 
     def _ask(self) -> None:
         self._turns += 1
@@ -89,8 +88,8 @@ class ProcessOutbox:
         while (
             self._items
             and self._items[0][0] <= sim.now
-            and len(found) < gathering.MANY
-            and contents < gathering.BATCH
+            and len(found) < batching.MANY
+            and contents < batching.BATCH
         ):
             found.append(self._items.popleft()[1])
             contents += contents_of(found[-1])
@@ -104,9 +103,6 @@ class ProcessOutbox:
         if self.owner.alive:
             sim.cargo.gone(self.owner.name, self._to, wire.messages)
             sim.network.send(self.owner.name, self._to, wire, wire.nbytes + wire.contents, sim.now)
-        self._ready = sim.now + self._gathering.pause(
-            sim.now, len(wire.messages), wire.nbytes + wire.contents
-        )
         self._share.give_back(sim.now)
         self._rung = False
         self._ring()
@@ -115,7 +111,7 @@ class ProcessOutbox:
 class GangEnds:
     """Ends of gangs on the hosts of one process, on their way to the hosts' machines.
 
-    Ends that come within one pause are told together, each to its own host. All hosts that may be told are told in
+    Each host's ends are told when its pacer says so, each to its own host. All hosts whose ends are due are told in
     one turn, as an asyncio loop does it.
     """
 
@@ -123,36 +119,42 @@ class GangEnds:
         self.owner = owner
         self._sim = sim
         self._share = cores.share(owner, COMPLETE)  # the first host's share serves all hosts
-        self._said: dict[Process, list[e.Finished]] = {}
-        self._gathering: dict[Process, gathering.BatchPacer] = {}
-        self._next: dict[Process, int] = {}  # by host: nothing more is told before this time
+        self._said: dict[CrowdedHost, list[e.Finished]] = {}
+        self._pacers: dict[CrowdedHost, ReportPacer] = {}
         self._turns = 0
 
-    def put(self, host: Process, end: e.Finished) -> None:
-        if host not in self._gathering:
-            self._gathering[host] = gathering.BatchPacer()
+    def put(self, host: CrowdedHost, end: e.Finished) -> None:
+        if host not in self._pacers:
+            self._pacers[host] = ReportPacer()
         said = self._said.setdefault(host, [])
         said.append(end)
-        if len(said) == 1:
-            self._sim.clock.at(max(self._next.get(host, 0), self._sim.now), self._ask)
+        host.under_way.discard(end.seq)
+        due = self._due(host)
+        if len(said) == 1 or due <= self._sim.now:
+            self._sim.clock.at(due, self._ask)
+
+    def _due(self, host: CrowdedHost) -> int:
+        return self._pacers[host].due(self._sim.now, len(self._said[host]), len(host.under_way))
 
     def _ask(self) -> None:
-        self._turns += 1
-        self._share.ask((0, self._turns), self._begin)
+        if any(
+            self._due(host) <= self._sim.now for host in self._said
+        ):  # else they were told with earlier ones
+            self._turns += 1
+            self._share.ask((0, self._turns), self._begin)
 
     def _begin(self) -> None:
         sim = self._sim
-        now = sim.now
-        told = [host for host in self._said if self._next.get(host, 0) <= now]
+        told = [host for host in self._said if self._due(host) <= sim.now]
         told.sort(key=lambda host: host.name)
         found = [(host, tuple(self._said.pop(host))) for host in told]
         cost = 0
         for host, said in found:
-            self._next[host] = now + self._gathering[host].pause(now, len(said))
+            self._pacers[host].reported(sim.now)
             cost += sim.profile.completing(len(said))
-        sim.clock.at(now + cost, self._tell, found)
+        sim.clock.at(sim.now + cost, self._tell, found)
 
-    def _tell(self, found: list[tuple[Process, tuple[e.Finished, ...]]]) -> None:
+    def _tell(self, found: list[tuple[CrowdedHost, tuple[e.Finished, ...]]]) -> None:
         at = self._sim.now
         for host, said in found:
             event = said[0] if len(said) == 1 else e.FinishedTogether(said)

@@ -1,73 +1,57 @@
-"""Tests how long a sender pauses between batches."""
+"""Tests when a host reports the ends of its gangs."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.link.batching import FREE, GATHER, GATHER_MOST, SMALL, BatchPacer
+from core.link.batching import APART, ReportPacer
 
 
-def test_a_few_batches_go_at_once() -> None:
-    found = BatchPacer()
-    assert [found.pause(0, 1) for _ in range(FREE + 2)] == [*[0] * FREE, GATHER, 2 * GATHER]
+def test_the_only_gang_under_way_is_reported_at_once() -> None:
+    """As when a client waits for each call, however fast it calls."""
+    found = ReportPacer()
+    for now in range(0, 100, 10):
+        assert found.due(now, 1, 0) == now
+        found.reported(now)
 
 
-def test_two_messages_together_every_two_milliseconds_never_wait() -> None:
-    """As when a client waits for each call: the call, and a message with the buffers that it no longer holds."""
-    found = BatchPacer()
-    assert [found.pause(2 * turn * GATHER, 2) for turn in range(50)] == [0] * 50
+def test_an_end_after_silence_is_reported_at_once() -> None:
+    found = ReportPacer()
+    found.reported(7)
+    assert found.due(7 + APART, 1, 31) == 7 + APART
 
 
-def test_a_single_message_now_and_then_never_waits() -> None:
-    found = BatchPacer()
-    assert [found.pause(turn * GATHER, 1) for turn in range(9)] == [0] * 9
+def test_ends_of_a_busy_host_are_reported_together() -> None:
+    found = ReportPacer()
+    found.reported(1000)
+    assert [found.due(1000 + ended, ended, 32 - ended) for ended in (1, 8, 15)] == [1000 + APART] * 3
 
 
-def test_batches_of_long_ago_do_not_count() -> None:
-    found = BatchPacer()
-    assert found.pause(0, 500) == GATHER_MOST
-    assert found.pause(GATHER_MOST + FREE * GATHER, 1) == 0
+def test_half_of_what_was_under_way_is_reported_at_once() -> None:
+    found = ReportPacer()
+    found.reported(1000)
+    assert found.due(1016, 16, 16) == 1016
 
 
-def test_larger_batches_make_longer_pauses_up_to_a_bound() -> None:
-    assert [BatchPacer().pause(7, number) for number in (1, 2, 3, 4, 5, 9, 11, 500)] == [
-        0, 0, 0, GATHER // 2, GATHER, 3 * GATHER, GATHER_MOST, GATHER_MOST,
-    ]  # fmt: skip
-
-
-def test_there_is_no_pause_after_a_large_batch() -> None:
-    found = BatchPacer()
-    assert [found.pause(0, 1, SMALL) for _ in range(9)] == [0] * 9
-    assert found.pause(0, 5, SMALL - 1) == GATHER
-
-
-def test_pauses_that_last_longer_than_planned_are_counted_as_they_were() -> None:
-    found = BatchPacer(each=1_200_000, most=2_000_000)
-    assert [found.pause(0, 5), found.pause(0, 3)] == [1_200_000, 2_000_000]
-
-
-NUMBERS = st.lists(st.integers(1, 6), min_size=1, max_size=30)
-
-
-@given(NUMBERS)
-def test_a_stream_flows_at_its_rate_except_for_the_first_few_batches(
-    numbers: list[int],
+@given(st.lists(st.integers(1, APART), min_size=1, max_size=40), st.integers(2, 40))
+def test_devices_never_run_dry_for_want_of_a_report_and_no_end_waits_longer_than_the_bound(
+    takes: list[int], window: int
 ) -> None:
-    found, now, most = BatchPacer(most=1000 * GATHER), 0, 0
-    for number in numbers:
-        pause = found.pause(now, number)
-        now, most = now + pause, max(most, pause)
-    assert now == max(0, sum(1 + number for number in numbers) - 2 * FREE) * GATHER // 2
-    assert most <= max(numbers) * GATHER
-
-
-@given(NUMBERS, st.integers(0, 9 * GATHER), st.integers(0, 9 * GATHER))
-def test_a_later_batch_waits_no_longer(numbers: list[int], one: int, other: int) -> None:
-    def pause(gap: int) -> int:
-        found, now = BatchPacer(), 0
-        for number in numbers:
-            now += found.pause(now, number)
-        return found.pause(now + gap, 1)
-
-    assert 0 <= pause(max(one, other)) <= pause(min(one, other)) <= GATHER_MOST
+    """A host that is given a gang for each end that it has reported, up to a window."""
+    found, now, ended, under_way = ReportPacer(), 0, 0, window
+    first = 0  # when the first unreported end was
+    for took in takes:
+        due = found.due(now, ended, under_way) if ended else now + took
+        if ended and due <= now + took:
+            assert due - first <= APART
+            found.reported(due)
+            under_way, ended = under_way + ended, 0
+        now += took
+        first = now if not ended else first
+        under_way, ended = under_way - 1, ended + 1
+        if found.due(now, ended, under_way) <= now:
+            found.reported(now)
+            under_way, ended = under_way + ended, 0
+        assert under_way >= ended
+        assert under_way > 0

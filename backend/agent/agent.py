@@ -339,7 +339,10 @@ class Agent:
                     sparse=transfer in self._counted,
                 )  # fmt: skip
             case e.Send(message=Chunk() as chunk):  # from this host to itself
-                self._local[chunk.transfer, chunk.piece, chunk.offset] = loaded(self._contents(chunk))
+                found = self._contents(chunk)
+                self._local[chunk.transfer, chunk.piece, chunk.offset] = (
+                    loaded(found) if callable(found) else found
+                )
             case e.OpenRecv(transfer=transfer, buffer=buffer):
                 self._sinks[transfer] = Sink(effect, self.host.host, self.cluster)
                 self._filling[transfer] = buffer
@@ -377,8 +380,12 @@ class Agent:
         self._counted.add(command.transfer)
         self.devices.count(command)
 
-    def _contents(self, chunk: Chunk) -> Load:
-        """A function that reads a chunk. A chunk may be sent again when its receiver has all contents and its
-        source is gone; then it is empty, since the receiver does not read it."""
+    def _contents(self, chunk: Chunk) -> Load | Contents:
+        """A chunk's contents if they are at hand, otherwise a function that reads them. A chunk may be sent again when
+        its receiver has all contents and its source is gone; then it is empty, since the receiver does not read it."""
         source = self._sources.get(chunk.transfer)
-        return bytes if source is None else lambda: source.bytes_of(chunk)
+        if source is None:
+            return b""
+        if source.at_hand(chunk, lambda: self.devices.at_hand(source.buffer)):
+            return loaded(lambda: source.bytes_of(chunk))
+        return lambda: source.bytes_of(chunk)

@@ -23,6 +23,7 @@ from core.protocol import Chunk
 from core.protocol import effects as e
 
 from ..streams import Load
+from ..wire import Contents
 from .agent import Agent
 
 LAUNCH, FREE, CHUNK, BEGUN = "launch", "free", "chunk", "begun"
@@ -62,7 +63,7 @@ class DeviceLog:
             await stop()
             self.close()
 
-        def to_itself(chunk: Chunk) -> Load:
+        def to_itself(chunk: Chunk) -> Load | Contents:
             if chunk.receiver == chunk.sender:
                 self._chunk(chunk, -1, False)
             return contents(chunk)

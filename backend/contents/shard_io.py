@@ -26,6 +26,7 @@ from core.protocol import effects as e
 Array = np.ndarray[Any, Any]
 Shelf = Mapping[Index, Array]  # shards of one layout
 Box = tuple[Any, ...]  # slices, and an Ellipsis behind them, so that indexing always gives a view
+SMALL = 64 << 10  # bytes that are copied sooner than another thread wakes up
 ALIGN = 64  # bytes: devices can take over memory with this alignment without a copy
 
 
@@ -118,6 +119,7 @@ class ShardSource:
                 f"transfer {send.transfer} is to be sent, but the layout of buffer {send.buffer} is not known"
             )
         self.layout, self._target, self.sparse = send.source, send.target, sparse
+        self.buffer = send.buffer
         self._transfer, self._me, self._hosts = send.transfer, me, hosts
         self._sizes = {piece: nbytes for _, piece, nbytes in send.pieces}
         self._shards = Shards(send.source)
@@ -126,6 +128,16 @@ class ShardSource:
         self._plan: dict[int, Piece] = {}
         self._pieces: dict[int, memoryview] = {}  # pieces that are partly sent
         self._lock = threading.Lock()
+
+    def at_hand(self, chunk: Chunk, there: Callable[[], bool]) -> bool:
+        """Whether `bytes_of` neither waits nor copies much. `there`: whether the shards can be had without a wait."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            small = self._sizes.get(chunk.piece, 0) <= SMALL
+            return chunk.piece in self._pieces or (small and (self._fetched or there()))
+        finally:
+            self._lock.release()
 
     def bytes_of(self, chunk: Chunk) -> memoryview:
         """The bytes of a chunk, from any thread; blocks until the contents exist. A chunk may be asked for again."""

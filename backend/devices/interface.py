@@ -87,6 +87,9 @@ class Devices(Protocol):
     def shards(self, buffer: int) -> Mapping[Index, Array]:
         """The distinct shards of a buffer that this host has, in host memory. Blocks; any thread."""
 
+    def at_hand(self, buffer: int) -> bool:
+        """Whether `shards` would return at once, because the contents exist and lie where they can be read."""
+
     def fill(self, buffer: int, layout: Layout, shards: Mapping[Index, Array]) -> None:
         """Takes in the complete contents of this host's shards of a buffer."""
 

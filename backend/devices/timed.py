@@ -117,6 +117,9 @@ class TimedDevices:
             if virtual >= 0
         }
 
+    def at_hand(self, buffer: int) -> bool:
+        return buffer in self._layouts
+
     def fill(self, buffer: int, layout: Layout, shards: Mapping[Index, Array]) -> None:
         pass
 

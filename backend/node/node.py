@@ -66,13 +66,14 @@ class Names(Protocol):
 
 
 class NetworkNode:
-    """`perform` carries out commands that do not concern connections, under the lock. `contents` returns a
-    function that reads the bytes of a chunk to send; it runs in a copying thread. `found` is told of each new
-    connection."""
+    """`perform` carries out commands that do not concern connections, under the lock. `contents` returns
+    the bytes of a chunk to send, or a function that reads them, which runs in a copying thread. `found` is told of
+    each new connection."""
 
     def __init__(
         self, endpoint: Endpoint, perform: Callable[[Any], None], names: Names, *, access: Access,
-        contents: Callable[[Chunk], Load] = lambda chunk: bytes, failed: Callable[[BaseException], None],
+        failed: Callable[[BaseException], None],
+        contents: Callable[[Chunk], Load | frames.Contents] = lambda chunk: b"",
         door: RefusalLogger | None = None, gate: TurnGate | None = None,
         found: Callable[[int], None] = lambda peer: None,
     ) -> None:  # fmt: skip
@@ -227,10 +228,11 @@ class NetworkNode:
         if first:
             self._encoded = message, wire.encode(message)
         self.traffic.ordered(message, first)
-        load = self._contents(message) if isinstance(message, Chunk) else None
+        contents: Load | frames.Contents = b""
         if isinstance(message, Chunk):
+            contents = self._contents(message)
             self.carried[1] += message.nbytes
-        outbox.put(frames.PACKET, wire.encode_packet(packet, self._encoded[1]), load=load)
+        outbox.put(frames.PACKET, wire.encode_packet(packet, self._encoded[1]), contents)
 
     def connected(self, peer: int) -> bool:
         outbox = self._outboxes.get(peer)

@@ -132,6 +132,9 @@ class PjrtDevices:
     def shards(self, buffer: int) -> Mapping[Index, Array]:
         return self._store.shards(buffer)
 
+    def at_hand(self, buffer: int) -> bool:
+        return self._store.at_hand(buffer, here=self._about.platform == "cpu")
+
     def fill(self, buffer: int, layout: Layout, shards: Mapping[Index, Array]) -> None:
         self._line.do(self._store.fill, buffer, layout, shards)
 

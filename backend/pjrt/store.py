@@ -51,6 +51,11 @@ class StoredBuffer:
         self._array, self._packed = array, None
 
     @property
+    def whole(self) -> Any:
+        """The array, if there is one and nothing has to be made for it."""
+        return self._array
+
+    @property
     def on_devices(self) -> bool:
         return self._array is not None or self._packed is not None
 
@@ -200,6 +205,14 @@ class Store:
         raise MissingBuffer(
             f"buffer {number} holds nothing: {buffer.reason or 'its contents have not arrived'}"
         )
+
+    def at_hand(self, number: int, here: bool) -> bool:
+        """Whether `shards` would not wait: the contents are in host memory. `here`: those on devices are, too."""
+        buffer = self._buffers.get(number)
+        if buffer is None:
+            return False
+        array = buffer.whole
+        return buffer.host is not None if array is None else here and is_there(array)
 
     # --- inside -------------------------------------------------------------------------------------------------
 

@@ -60,13 +60,13 @@ class Connection:
 
     # --- writing, in any thread ---------------------------------------------------------------------------------
 
-    def put(self, kind: int, message: bytes, contents: Contents = b"", load: Load | None = None) -> None:
-        """Puts a frame, which `flush` writes. `load`: returns the contents, in a copying thread; their size is not
-        known before."""
-        if load is None:
-            self._items.append((frames.head(kind, message, contents) + message, contents, None))
+    def put(self, kind: int, message: bytes, contents: Contents | Load = b"") -> None:
+        """Puts a frame, which `flush` writes. A function that returns the contents is called in a copying thread:
+        until then their size is not known."""
+        if callable(contents):
+            self._items.append((message, b"", contents))
         else:
-            self._items.append((message, b"", load))
+            self._items.append((frames.head(kind, message, contents) + message, contents, None))
 
     def mention(self, said: Address | Pass | Opening | Answered) -> None:
         """Puts a message that is not of core's."""

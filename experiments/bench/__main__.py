@@ -21,7 +21,7 @@ PACKAGES = {  # each benchmark's module has its name
         "lowering": "a program of 1,000 nodes over 8, 2,048 and 100,000 devices",
         "hops": "the path of one call: Python calls, files, allocations and CPU time in each machine",
         "recording": "what a controller's event log costs, in CPU and bytes",
-        "control": "the control plane over real gRPC at 16 to 512 hosts: controller CPU a gang, tree against flat",
+        "control": "the control plane over real streams at 16 to 512 hosts: controller CPU a gang, tree against flat",
     },
     "simulator": {
         "simulator": "gang steps per CPU second at 64 to 25,000 hosts, against a naive SimPy model",
@@ -31,9 +31,9 @@ PACKAGES = {  # each benchmark's module has its name
     "real": {
         "real": "fig 5 on CPU devices: steps a second against multi-controller JAX and Ray, and CPU time by thread",
         "stages": "fig 7 on real hosts: parallel against sequential dispatch, over 1 to 8 stages",
-        "sharing": "figs 8, 9 and 11 over real gRPC: clients that share an island, while another one compiles",
+        "sharing": "figs 8, 9 and 11 over real streams: clients that share an island, while another one compiles",
         "order": "why gangs need one order: collectives without it, and 10,000 gangs of 4 clients with it",
-        "transfers": "an array from host to host and back, against a raw gRPC stream and a copy in memory",
+        "transfers": "an array from host to host and back, against a raw socket and a copy in memory",
         "pages": "agents that keep freed memory, against giving it back: computations, and contents between hosts",
         "agents": "an agent's memory, its start, and how soon sw.local() is ready",
     },

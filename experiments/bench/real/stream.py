@@ -1,76 +1,54 @@
-"""The baseline of `transfers`: sends bytes in chunks over one raw gRPC stream between two processes.
+"""The baseline of `transfers`: sends bytes over one TCP connection between two processes, with nothing around them.
 
-The receiver answers each array with one byte, and then the sender sends the next. So this is the least time of a hop
-with the same chunks and the same gRPC.
+Both ends block. The receiver receives into one array and answers each with one byte, and then the sender sends the
+next. So this is the least time of a hop on this machine.
 """
 
 from __future__ import annotations
 
-import asyncio
+import socket
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
-
-import grpc
-import grpc.aio
 
 from backend.admin import Children
-from backend.auth import Access
-from backend.node import new_server
 
 from ..frame import processes
 
-NAME = "bench.Raw"
-METHOD = "Take"
-LAST = b"\x01"  # in front of an array's last chunk; MORE in front of others
-MORE = b"\x00"
+DONE = b"k"
 
 
-async def _take(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
-    async for chunk in requests:
-        if chunk[:1] == LAST:
-            yield b"k"
+def receiver(sizes: list[int], times: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        processes.say(port=server.getsockname()[1])
+        caller, _ = server.accept()
+        with caller:
+            caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for size in sizes:
+                room = memoryview(bytearray(size))
+                for _ in range(times + 1):
+                    came = 0
+                    while came < size:
+                        came += caller.recv_into(room[came:])
+                    caller.sendall(DONE)
 
 
-async def _serve() -> None:
-    server = new_server()
-    handler = grpc.stream_stream_rpc_method_handler(_take)
-    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(NAME, {METHOD: handler})])
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    processes.say(address=f"127.0.0.1:{port}")
-    await server.wait_for_termination()
-
-
-async def _sent(address: str, sizes: Sequence[int], chunk: int, times: int) -> list[list[float]]:
-    channel = Access().channel(address)
-    call = channel.stream_stream(f"/{NAME}/{METHOD}")()
+def sender(port: int, sizes: list[int], chunk: int, times: int) -> list[list[float]]:
     found: list[list[float]] = []
-    try:
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for size in sizes:
-            content = memoryview(bytes(size))
+            content = memoryview(b"x" * size)
             found.append([])
             for turn in range(times + 1):
                 begun = time.perf_counter()
                 for at in range(0, size, chunk):
-                    await call.write((MORE if at + chunk < size else LAST) + content[at : at + chunk])
-                await call.read()
+                    sock.sendall(content[at : at + chunk])
+                assert sock.recv(1) == DONE
                 if turn:
                     found[-1].append(time.perf_counter() - begun)
-    finally:
-        call.cancel()
-        await channel.close()
     return found
-
-
-def receiver() -> None:
-    asyncio.run(_serve())
-
-
-def sender(address: str, sizes: list[int], chunk: int, times: int) -> list[list[float]]:
-    return asyncio.run(_sent(address, sizes, chunk, times))
 
 
 def hops(sizes: Sequence[int], chunk: int, times: int) -> dict[int, list[float]]:
@@ -78,8 +56,8 @@ def hops(sizes: Sequence[int], chunk: int, times: int) -> dict[int, list[float]]
     with TemporaryDirectory() as folder:
         children = Children(Path(folder))
         try:
-            address = processes.heard(processes.start(children, receiver))["address"]
-            sent = processes.start(children, sender, address, list(sizes), chunk, times)
+            port = processes.heard(processes.start(children, receiver, list(sizes), times))["port"]
+            sent = processes.start(children, sender, port, list(sizes), chunk, times)
             return dict(zip(sizes, processes.heard(sent), strict=True))
         finally:
             children.end_all()

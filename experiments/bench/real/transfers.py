@@ -1,7 +1,7 @@
-"""Measures moving an array from host to host and back: latency and bandwidth, against raw gRPC and a memory copy.
+"""Measures moving an array from host to host and back: latency and bandwidth, against a raw socket and a memory copy.
 
 `python -m experiments.bench transfers [--full]`. Two agents have a CPU device each. One program moves an array to and
-fro between their slices, each hop after the one before. The call's time is divided by its hops. The raw stream is also
+fro between their slices, each hop after the one before. The call's time is divided by its hops. The raw socket is also
 between two processes of this machine, with chunks as large as Seaway's (1 MiB) and one answer an array. The copy is
 numpy's, in one process.
 """
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     what = f"medians of {chosen.times} calls of {chosen.hops} hops; chunks of {CHUNK:,} bytes"
     columns = (
         f"{name} {each}"
-        for name in ("Seaway:", "raw gRPC:", "copy:")
+        for name in ("Seaway:", "raw socket:", "copy:")
         for each in ("ms >13.3f", "MB/s >15,.1f")
     )
     table = Table("bytes >12,", *columns, "of raw MB/s >13.0%").begin(f"a hop between two processes; {what}")

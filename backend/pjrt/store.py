@@ -85,8 +85,7 @@ class Store:
         self._keep(number, StoredBuffer(layout, self._world.sharding(layout)))
 
     def literal(self, number: int, layout: Layout, contents: bytes) -> None:
-        shards = device_arrays.of_literal(layout, contents)
-        array = device_arrays.to_devices(self._world, layout, shards)
+        array = device_arrays.of_literal(self._world, layout, contents)
         self._keep(number, StoredBuffer(layout, self._world.sharding(layout), array))
 
     def fill(self, number: int, layout: Layout, shards: Mapping[Index, Array]) -> None:

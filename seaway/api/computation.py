@@ -10,9 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..graph import Signature, leaf_aval, tracing
 from ..sessions import ambient
-from ..specs import Aval, Slice, trees
+from ..specs import Aval, Operand, Slice, avals, trees
 
 
 class Computation(ABC):
@@ -37,17 +39,26 @@ class Computation(ABC):
 
     def match(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Signature, list[Any]]:
         """The signature of a call, and its arguments as a flat list."""
-        if not kwargs and not self._static:
-            try:
-                key: Any = tuple([arg._abstract for arg in args])
-            except AttributeError:
-                pass  # not only arrays, one an argument
+        look = None if kwargs or self._static else self._look(args)
+        if look is None:
+            return self.match_trees(args, kwargs)
+        found = self._known.get(look)
+        if found is None:
+            found = self._known[look] = self.match_trees(args, kwargs)[0]
+        return found, list(args)
+
+    @staticmethod
+    def _look(args: tuple[Any, ...]) -> tuple[Aval, ...] | None:
+        """What tells the signatures of calls apart, if each argument is one array; None: look into their trees."""
+        found = []
+        for arg in args:
+            if isinstance(arg, Operand):
+                found.append(arg._abstract)
+            elif type(arg) is np.ndarray:
+                found.append(avals.of_numpy(arg))
             else:
-                found = self._known.get(key)
-                if found is None:
-                    found = self._known[key] = self.match_trees(args, kwargs)[0]
-                return found, list(args)
-        return self.match_trees(args, kwargs)
+                return None
+        return tuple(found)
 
     def match_trees(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Signature, list[Any]]:
         statics, dynamic, named = self._split_static(args, kwargs)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from . import health, metrics
 from .children import ROOT, Child, Children, become, end_with_parent
-from .cpu_times import cpu_of, threads_of
+from .cpu_times import cpu_of, threads_of, waits_of
 from .health import HEALTH
 from .measured_durations import durations
 from .supervising import Supervisor
@@ -32,4 +32,5 @@ __all__ = [
     "health",
     "metrics",
     "threads_of",
+    "waits_of",
 ]

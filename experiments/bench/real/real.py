@@ -3,7 +3,8 @@
 `python -m experiments.bench real [--full] [--hosts 1 2 4] [--devices 1 2] [--repeats 3]`. A step is a scalar psum over
 all devices and an add, on the last step's result. JAX is `jax.distributed` over as many processes, which call the same
 computation asynchronously with as many calls outstanding as an agent has. Ray's actors form such a world too
-(`actors`). Below each row is its CPU time, in microseconds a step, by process and thread.
+(`actors`). Below each row is its CPU time, in microseconds a step, by process and thread. `--counts` adds how often
+threads of Seaway waited and were woken up, and how many messages went between controller and hosts, for each gang.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -117,8 +119,8 @@ def called(work: Callable[[Any], Any], first: Any, each: int, steps: int, window
 
 def seaway_rates(
     hosts: int, devices: int, repeats: int, fewer: int = 1
-) -> tuple[Rates, dict[str, dict[str, float]]]:
-    """(rates, CPU microseconds a step by process and thread)."""
+) -> tuple[Rates, dict[str, dict[str, float]], dict[str, dict[str, float]]]:
+    """(rates, CPU microseconds a step by process and thread, counts a gang)."""
     import numpy as np
 
     import seaway as sw
@@ -133,8 +135,11 @@ def seaway_rates(
         watched = ThreadCpu(driver.loop_thread, {child.name: child.pid for child in driver.agents})
         rates: Rates = {}
         costs: dict[str, dict[str, float]] = {}
+        counts: dict[str, dict[str, float]] = {}
         for kind, work, each in kinds:
             found = []
+            counted, gangs = _counts(watched, driver), repeats * (steps_of(kind, fewer) + WARM * each)
+            gangs //= CHAIN if kind == "Fused" else 1
             for _ in range(repeats):
                 before, steps = watched.cpu(), steps_of(kind, fewer)
                 rate = called(work, first, each, steps)
@@ -142,7 +147,19 @@ def seaway_rates(
                 found.append((rate, spent))
             rates[kind] = [rate for rate, _ in found]
             costs[kind] = {name: statistics.median(cost[name] for _, cost in found) for name in found[0][1]}
-    return rates, costs
+            now = _counts(watched, driver)
+            counts[kind] = {name: (now[name] - counted[name]) / gangs for name in now}
+    return rates, costs, counts
+
+
+def _counts(watched: ThreadCpu, driver: Any) -> Counter[str]:
+    traffic = driver.server.node.traffic.counts()
+    found = Counter({f"{name} woken": number for name, number in watched.waits().items()})
+    for name, (messages, writes) in (
+        ("to hosts", ("parcels_out", "frames_out")), ("from hosts", ("parcels_in", "frames_in")),
+    ):  # fmt: skip
+        found[f"messages {name}"], found[f"writes {name}"] = traffic[messages], traffic[writes]
+    return found
 
 
 # --- the table ------------------------------------------------------------------------------------------------------
@@ -154,6 +171,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.numbers("--devices", DEVICES, ALL_DEVICES, "devices of each host")
     parser.number("--repeats", 3, "measurements for a median")
     parser.number("--fewer", 1, "divide the number of steps by this")
+    parser.add_argument("--counts", action="store_true", help="also wake-ups and messages a gang")
     chosen = parser.read(arguments)
     cores = os.cpu_count()
     print(
@@ -161,15 +179,15 @@ def main(arguments: Sequence[str] = ()) -> None:
     )
     for each in chosen.devices:
         for number in chosen.hosts:
-            shown(number, each, chosen.repeats, chosen.fewer)
+            shown(number, each, chosen.repeats, chosen.fewer, chosen.counts)
 
 
-def shown(hosts: int, devices: int, repeats: int, fewer: int = 1) -> None:
+def shown(hosts: int, devices: int, repeats: int, fewer: int = 1, counted: bool = False) -> None:
     fewer *= CROWD if hosts * devices > (os.cpu_count() or 1) else 1
     peer_rates, peer_costs = jax_rates(hosts, devices, repeats, fewer)
     peer = actors.medians(peer_rates)
     ray = actors.medians(actors.rates(hosts, devices, repeats, fewer)) if actors.installed() else {}
-    rates, costs = seaway_rates(hosts, devices, repeats, fewer)
+    rates, costs, counts = seaway_rates(hosts, devices, repeats, fewer)
     print(f"-- {hosts} host(s) of {devices} device(s)")
     for kind, rate in peer.items():
         print(f"{'JAX':>7} {kind:<8}{rate:>9,.0f}/s\n{'':16}CPU us a step: {spelt(peer_costs[kind])}")
@@ -186,6 +204,9 @@ def shown(hosts: int, devices: int, repeats: int, fewer: int = 1) -> None:
             f"{'Seaway':>7} {kind:<8}{rate:>9,.0f}/s {words}\n{'':16}CPU us a step: {spelt(costs[kind])}",
             flush=True,
         )
+        if counted:
+            told = ", ".join(f"{name} {each:.2f}" for name, each in counts[kind].items() if each >= 0.005)
+            print(f"{'':16}a gang: {told}", flush=True)
 
 
 def over(ray: dict[str, float], kind: str, rate: float, hosts: int, devices: int) -> str:

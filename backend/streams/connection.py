@@ -283,7 +283,7 @@ class Connection:
 async def read_out(loop: asyncio.AbstractEventLoop, sock: socket.socket, seconds: float) -> None:
     """Reads and forgets what the other end still sends: if a connection is closed while bytes are unread, the other end
     loses our last words."""
-    left = frames.MESSAGE
+    left = 2 * frames.MESSAGE
     with suppress(OSError):
         async with asyncio.timeout(seconds):
             while left > 0 and (data := await loop.sock_recv(sock, frames.ROOM)):

@@ -298,13 +298,15 @@ def _listening(address: str) -> socket.socket:
 
 def _remove_left(path: str) -> None:
     """Removes the socket of a process that has ended without removing it."""
+    if not Path(path).is_socket():
+        return
     with socket.socket(socket.AF_UNIX) as tried:
         try:
             tried.connect(path)
         except ConnectionRefusedError:
             Path(path).unlink(missing_ok=True)
         except OSError:
-            pass  # there is none, or it is no socket
+            pass  # whether it may be used is seen next
 
 
 def named(family: int, place: Any) -> str:

@@ -18,7 +18,7 @@ from backend.wire import frames
 from backend.wire.frames import NO_CONTENTS, PACKET, Address, Contents, Frame, TooLarge
 from core.link import Unreadable
 
-from .rig import LOOPS, PATIENCE, End, drive, pair
+from .rig import LOOPS, PATIENCE, End, drive, either_loop, pair
 
 Work = Callable[[End, End], Coroutine[Any, Any, None]]
 
@@ -35,9 +35,6 @@ def driven(work: Work, loop: str = "uvloop") -> None:
             right.close()
 
     drive(whole(), LOOPS[loop])
-
-
-either_loop = pytest.mark.parametrize("loop", LOOPS)
 
 
 def packet(message: bytes, contents: Contents = NO_CONTENTS) -> Frame:

@@ -17,11 +17,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
+
+from core.link import Unreadable
 
 from ..wire import frames
 from ..wire.frames import Address, Answered, Contents, Frame, FrameReader, Opening, Pass
-from .tls import Tls
+from .tls import Tls, reason_of
 
 TOGETHER = 1 << 20  # bytes that are written in one call of the system
 MANY = 512  # frames
@@ -53,7 +56,7 @@ class Connection:
         self._items: deque[Item] = deque()
         self._rest: list[Contents] = []  # what the socket has not taken yet
         self._ending = False  # the connection ends when all is written
-        self._blocked = False  # until the socket takes more, or contents are loaded
+        self._blocked = False  # until the socket takes more, or contents are loaded; or the end is written
         self._writing = threading.Lock()  # who writes, or changes the state of `tls`
         self._reading = self._closed = False
         self._ciphered = memoryview(bytearray(CIPHERED)) if tls is not None else None
@@ -62,7 +65,9 @@ class Connection:
 
     def put(self, kind: int, message: bytes, contents: Contents | Load = b"") -> None:
         """Puts a frame, which `flush` writes. A function that returns the contents is called in a copying thread:
-        until then their size is not known."""
+        until then their size is not known. Behind the end, nothing is put."""
+        if self.hung:
+            return
         if callable(contents):
             self._items.append((message, b"", contents))
         else:
@@ -70,7 +75,8 @@ class Connection:
 
     def mention(self, said: Address | Pass | Opening | Answered) -> None:
         """Puts a message that is not of core's."""
-        self._items.append((frames.framed(said), b"", None))
+        if not self.hung:
+            self._items.append((frames.framed(said), b"", None))
 
     def say(self, said: Address | Pass | Opening | Answered) -> None:
         self.mention(said)
@@ -88,7 +94,7 @@ class Connection:
                 return
             try:
                 self._write()
-            except (OSError, ssl.SSLError) as error:
+            except OSError as error:  # ssl.SSLError is one
                 self._closed = True
                 self._loop.call_soon_threadsafe(self.close, str(error))
             finally:
@@ -106,11 +112,11 @@ class Connection:
             if self._rest:
                 self._blocked = True
                 self._loop.call_soon_threadsafe(self._wait_to_write)
-        if self._ending and not self._rest and not self._items and not self._closed:
-            self._ending = False
-            self._sock.shutdown(
-                socket.SHUT_WR
-            )  # what the other end still says is read: otherwise it loses our last
+        # a thread that loads contents has taken them out of the queue, and puts them back before it unblocks
+        if self._ending and not self._blocked and not self._closed and not self._rest and not self._items:
+            self._ending, self._blocked = False, True  # for ever
+            # what the other end still says is read: otherwise it loses our last words
+            self._sock.shutdown(socket.SHUT_WR)
 
     def _gather(self) -> bool:
         """Puts together what goes into one call of the system."""
@@ -182,8 +188,13 @@ class Connection:
         while not self._closed and not self.hung:
             if (frame := self.reader.next()) is not None:
                 return frame
-            if self._tls is None or not self._opened(self._tls):
+            if self._tls is None:
                 break
+            try:
+                if not self._opened(self._tls):
+                    break
+            except ssl.SSLError as error:
+                raise Unreadable(f"TLS: {reason_of(error)}") from None
         return None
 
     def rest_for_others(self) -> None:
@@ -210,6 +221,10 @@ class Connection:
         """Receives what is there. Large contents are received in several calls of the system."""
         reader = self.reader
         try:
+            if self.hung:  # the socket is closed when the other end closes it, too
+                if not self._sock.recv(frames.ROOM):
+                    self.close("the other end has closed the connection")
+                return
             for _ in range(SLICE_READS):
                 count = self._sock.recv_into(reader.space() if self._ciphered is None else self._ciphered)
                 if not count:
@@ -223,10 +238,7 @@ class Connection:
         except OSError as error:
             self.close(str(error))
             return
-        if self.hung:
-            self._discard()
-        else:
-            self._arrived()
+        self._arrived()
 
     def _count_in(self, count: int) -> None:
         if self._tls is None:
@@ -243,11 +255,16 @@ class Connection:
         self.reader.came(count)
         return count > 0
 
-    def _discard(self) -> None:
-        """Forgets what comes after the end: the socket is closed when the other end closes it, too."""
-        self.reader = FrameReader()
-
     # --- the end --------------------------------------------------------------------------------------------------
+
+    async def leave(self, seconds: float) -> None:
+        """Ends a stream that was not started, and closes it when the other end has closed it, or after so long."""
+        self.end()
+        try:
+            if not self._closed:
+                await read_out(self._loop, self._sock, seconds)
+        finally:
+            self.close()
 
     def close(self, why: str = "") -> None:
         """Closes the connection at once; in the loop."""
@@ -261,6 +278,16 @@ class Connection:
             self._sock.close()
         self.over.set()
         self.ended()
+
+
+async def read_out(loop: asyncio.AbstractEventLoop, sock: socket.socket, seconds: float) -> None:
+    """Reads and forgets what the other end still sends: if a connection is closed while bytes are unread, the other end
+    loses our last words."""
+    left = 2 * frames.MESSAGE
+    with suppress(OSError):
+        async with asyncio.timeout(seconds):
+            while left > 0 and (data := await loop.sock_recv(sock, frames.ROOM)):
+                left -= len(data)
 
 
 def _after(buffers: Sequence[Contents], sent: int) -> list[Contents]:

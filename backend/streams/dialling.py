@@ -17,13 +17,16 @@ from typing import Any
 
 import msgspec
 
+from core.link import Unreadable
+
 from ..auth import Access
 from ..wire import frames, versions
-from ..wire.frames import Answered, Opening
+from ..wire.frames import Answered, Frame, Opening
 from .connection import Connection
 from .tls import Tls, reason_of
 
 DIALLING = 10.0  # seconds until the other end has answered
+STRANGE = "does not answer as a process of Seaway with the same protection (--ca, or none)"
 IDLE, AGAIN, TRIES = 20, 5, 3  # seconds of silence until TCP asks if the other machine is there; how often
 
 
@@ -42,28 +45,28 @@ async def dial(
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(DIALLING):
         sock = await _connected(loop, address)
+        close = sock.close
         try:
             await loop.sock_sendall(sock, frames.MAGIC)
             tls = Tls(access, serves=False, host=host_of(address)) if access.tls else None
             if tls is not None:
                 await tls.shake_hands(loop, sock)
             connection = Connection(loop, sock, tls, address, called)
+            close = connection.close
             connection.say(Opening(versions.mine(), access.token, name, proof, asks))
             await _welcome(connection)
             return connection
         except ssl.SSLError as error:
-            sock.close()
+            close()
             raise ConnectionError(f"TLS with {address} failed: {reason_of(error)}") from None
         except BaseException:
-            sock.close()
+            close()
             raise
 
 
 async def _welcome(connection: Connection) -> None:
-    frame = await connection.greeting()
-    answer = frames.read(frame.kind, frame.message) if frame.kind == frames.ANSWER else None
-    if not isinstance(answer, Answered):
-        raise ConnectionError(f"{connection.address} does not answer as a process of Seaway")
+    frame = await _answer(connection, frames.GREETING)
+    answer = _answered(connection, frame)
     if answer.refused:
         raise StreamRefused(answer.refused, answer.text)
     if other := versions.answers_otherwise({versions.HEADER: answer.version}):
@@ -77,14 +80,31 @@ async def ask(address: str, access: Access, request: msgspec.Struct, timeout: fl
         try:
             connection.put(frames.REQUEST, msgspec.msgpack.encode(request))
             connection.flush()
-            frame = await connection.greeting(frames.MESSAGE)
+            frame = await _answer(connection, frames.MESSAGE)
             if frame.kind == frames.REPLY:
                 return frame.message
-            answer = frames.read(frame.kind, frame.message) if frame.kind == frames.ANSWER else None
-            assert isinstance(answer, Answered), frame.kind
+            answer = _answered(connection, frame)
             raise StreamRefused(answer.refused, answer.text)
         finally:
             connection.close()
+
+
+async def _answer(connection: Connection, most: int) -> Frame:
+    """The other end's next frame. Raises OSError."""
+    try:
+        return await connection.greeting(most)
+    except Unreadable as error:
+        raise ConnectionError(f"{connection.address} {STRANGE}: {error}") from None
+
+
+def _answered(connection: Connection, frame: Frame) -> Answered:
+    try:
+        answer = frames.read(frame.kind, frame.message) if frame.kind == frames.ANSWER else None
+    except Unreadable:
+        answer = None
+    if not isinstance(answer, Answered):
+        raise ConnectionError(f"{connection.address} {STRANGE}")
+    return answer
 
 
 async def _connected(loop: asyncio.AbstractEventLoop, address: str) -> socket.socket:

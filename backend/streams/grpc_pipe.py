@@ -15,6 +15,7 @@ from typing import Any
 from ..auth import RefusalLogger
 
 MOST = 2048  # connections
+KNOWN = 10.0  # seconds for which it says who was behind a connection that has ended
 
 
 class GrpcPipe:
@@ -25,9 +26,10 @@ class GrpcPipe:
         self._pairs: set[_Half] = set()
 
     async def carry(self, sock: socket.socket, begun: bytes, address: str) -> None:
-        """Carries bytes both ways until either end closes. `begun`: what was read already."""
+        """Carries bytes both ways until either end closes, and closes the socket. `begun`: what was read already."""
         if len(self._pairs) >= MOST:
             self._door.refuse("busy", address, "a connection", f"{MOST} connections of gRPC are open")
+            sock.close()
             return
         loop = asyncio.get_running_loop()
         outer, inner = _Half(), _Half()
@@ -43,9 +45,16 @@ class GrpcPipe:
             await asyncio.wait([outer.over, inner.over], return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._pairs.discard(outer)
-            self._door.callers.pop(here, None)
+            if here:  # a call of this connection may still begin
+                loop.call_later(KNOWN, self._forget, here, address)
             for half in (outer, inner):
                 half.close()
+            if outer.transport is None:
+                sock.close()
+
+    def _forget(self, here: str, address: str) -> None:
+        if self._door.callers.get(here) == address:
+            del self._door.callers[here]
 
     def close(self) -> None:
         for half in list(self._pairs):

@@ -19,7 +19,7 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -30,7 +30,7 @@ from ..auth import READING, Access, AccessRefused, Busy, CallTurn, RefusalLogger
 from ..auth.refusal_log import host_of
 from ..wire import frames, versions
 from ..wire.frames import Answered, Opening
-from .connection import Connection
+from .connection import Connection, read_out
 from .dialling import StreamRefused, as_it_should_be
 from .grpc_pipe import GrpcPipe
 from .tls import Tls, reason_of
@@ -97,8 +97,11 @@ class Listener:
     async def close(self) -> None:
         if self._socket is not None:
             self._loop.remove_reader(self._socket.fileno())
+            if self._socket.family == socket.AF_UNIX:
+                Path(self._socket.getsockname()).unlink(missing_ok=True)
             self._socket.close()
             self._socket = None
+        await asyncio.sleep(0)  # those that were just taken begin; they close their sockets
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -154,27 +157,34 @@ class Listener:
 
     async def _introduced(self, sock: socket.socket, address: str) -> None:
         """Takes a connection to where it belongs, or refuses it."""
-        kept = False
+        taken = False  # by somebody else, who closes it
         try:
             as_it_should_be(sock)
             async with asyncio.timeout(READING):
                 begun = await self._first_bytes(sock)
             if begun == frames.MAGIC:
-                kept = await self._greeted(sock, address)
+                await self._greeted(sock, address)
+                taken = True
             elif self._pipe is not None and begun:
                 self._strangers.pop(asyncio.current_task(), None)  # type: ignore[arg-type]
+                taken = True
                 await self._pipe.carry(sock, begun, address)
             elif begun:
                 self._refuse("malformed", address, "it does not begin as a stream of Seaway")
         except TimeoutError:
             self._refuse("malformed", address, f"it did not introduce itself in {READING:g} s")
-        except (Unreadable, ssl.SSLError) as error:
-            why = f"TLS: {reason_of(error)}" if isinstance(error, ssl.SSLError) else str(error)
-            self._refuse("malformed", address, why)
+        except frames.TooLarge as error:
+            self._refuse("oversized", address, str(error))
+        except Unreadable as error:
+            self._refuse("malformed", address, str(error))
+        except ssl.SSLError as error:
+            self._refuse("malformed", address, f"TLS: {reason_of(error)}")
+            if sock.fileno() >= 0:
+                await read_out(self._loop, sock, LAST)  # it was told why
         except OSError:
             pass  # it has gone
         finally:
-            if not kept:
+            if not taken:
                 sock.close()
 
     def _refuse(self, kind: str, address: str, why: str) -> None:
@@ -190,35 +200,52 @@ class Listener:
             found += more
         return found
 
-    async def _greeted(self, sock: socket.socket, address: str) -> bool:
-        """Reads an opening, and answers it; whether the connection is a peer's stream now."""
-        async with asyncio.timeout(READING):
-            tls = Tls(self.access, serves=True) if self.access.tls else None
-            if tls is not None:
+    async def _greeted(self, sock: socket.socket, address: str) -> None:
+        """Reads an opening, and answers it."""
+        until = self._loop.time() + READING
+        tls = Tls(self.access, serves=True) if self.access.tls else None
+        if tls is not None:
+            async with asyncio.timeout_at(until):
                 await tls.shake_hands(self._loop, sock)
-            connection = Connection(self._loop, sock, tls, address, "a stream")
-            frame = await connection.greeting()
-        opening = frames.read(frame.kind, frame.message) if frame.kind == frames.OPENING else None
-        if not isinstance(opening, Opening):
-            raise Unreadable("a stream does not begin with an opening")
-        connection.called = opening.asks or f"a stream as {opening.name!r}"
-        known = self.access.has(opening.token)
+        connection = Connection(self._loop, sock, tls, address, "a stream")
         try:
-            async with self._gate.turn(address, strange=not known) as turn:
-                if not known:
-                    raise StreamRefused("token", NO_TOKEN)
-                if opening.asks:
-                    await self._ask(turn, opening, connection)
-                    await _read_out(connection)
-                    return False
-                peer = self._admit(opening, connection)
-        except Busy as busy:
-            return await self._refused(connection, "busy", str(busy))
-        except StreamRefused as refused:
-            return await self._refused(connection, refused.kind, str(refused))
-        connection.say(Answered(versions.mine()))
-        self._accept(peer, connection)
-        return True
+            async with asyncio.timeout_at(until):
+                frame = await connection.greeting()
+            opening = frames.read(frame.kind, frame.message) if frame.kind == frames.OPENING else None
+            if not isinstance(opening, Opening):
+                raise Unreadable("a stream does not begin with an opening")
+            await self._answer(opening, connection)
+        except BaseException:
+            connection.close()
+            raise
+
+    async def _answer(self, opening: Opening, connection: Connection) -> None:
+        """Welcomes a caller, or tells it why not."""
+        connection.called = opening.asks or f"a stream as {opening.name!r}"
+        try:
+            peer = await self._admitted(opening, connection)
+        except (Busy, StreamRefused) as refused:
+            kind, why = "busy" if isinstance(refused, Busy) else refused.kind, str(refused)
+            self._door.refuse(kind, connection.address, connection.called, why)
+            connection.say(Answered(versions.mine(), kind, why))
+            peer = None
+        if peer is None:
+            await connection.leave(LAST)
+        else:
+            connection.say(Answered(versions.mine()))
+            self._accept(peer, connection)
+
+    async def _admitted(self, opening: Opening, connection: Connection) -> int | None:
+        """The peer that calls, when it is its turn; None: it has asked something, and was answered. Raises Busy,
+        StreamRefused."""
+        known = self.access.has(opening.token)
+        async with self._gate.turn(connection.address, strange=not known) as turn:
+            if not known:
+                raise StreamRefused("token", NO_TOKEN)
+            if opening.asks:
+                await self._ask(turn, opening, connection)
+                return None
+            return self._admit(opening, connection)
 
     async def _ask(self, turn: CallTurn, opening: Opening, connection: Connection) -> None:
         """Answers one request."""
@@ -231,6 +258,8 @@ class Listener:
         try:
             async with turn.reading(), asyncio.timeout(READING):
                 frame = await connection.greeting(frames.MESSAGE)
+            if frame.kind != frames.REQUEST:
+                raise Unreadable(f"a frame of kind {frame.kind}")
             said = await turn.of(act(turn.step(decoder.decode, frame.message)))
         except TimeoutError:
             raise StreamRefused("malformed", f"no message came in {READING:g} s") from None
@@ -239,44 +268,45 @@ class Listener:
         except (msgspec.MsgspecError, ValueError, RecursionError, Unreadable) as error:
             raise StreamRefused("malformed", f"this is no {opening.asks}: {error}") from None
         connection.put(frames.REPLY, msgspec.msgpack.encode(said))
-        connection.end()
-
-    async def _refused(self, connection: Connection, kind: str, why: str) -> bool:
-        self._door.refuse(kind, connection.address, connection.called, why)
-        connection.say(Answered(versions.mine(), kind, why))
-        connection.end()
-        await _read_out(connection)
-        return False
-
-
-async def _read_out(connection: Connection) -> None:
-    """Lets a caller read our last words: if a connection is closed while bytes of the caller are unread, it loses
-    them."""
-    with suppress(OSError, Unreadable, ssl.SSLError):
-        async with asyncio.timeout(LAST):
-            while True:
-                await connection.greeting(frames.MESSAGE)
 
 
 def _listening(address: str) -> socket.socket:
     """A socket that listens at this address. Raises OSError."""
+    family: int
+    at: Any
     if address.startswith("unix:"):
-        made, place = socket.socket(socket.AF_UNIX), address.removeprefix("unix:")
-        made.bind(place)
+        family, at = socket.AF_UNIX, address.removeprefix("unix:")
+        _remove_left(at)
     else:
         host, _, port = address.rpartition(":")
         found = socket.getaddrinfo(
             host.strip("[]") or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         family, _, _, _, at = found[0]
-        made = socket.socket(family, socket.SOCK_STREAM)
-        made.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # the port of a process that has just ended
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if family != socket.AF_UNIX:  # the port of a process that has just ended is free
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(at)
-    made.listen(BACKLOG)
+        made.listen(BACKLOG)
+    except OSError:
+        made.close()
+        raise
     made.setblocking(False)
     return made
+
+
+def _remove_left(path: str) -> None:
+    """Removes the socket of a process that has ended without removing it."""
+    if not Path(path).is_socket():
+        return
+    with socket.socket(socket.AF_UNIX) as tried:
+        try:
+            tried.connect(path)
+        except ConnectionRefusedError:
+            Path(path).unlink(missing_ok=True)
+        except OSError:
+            pass  # whether it may be used is seen next
 
 
 def named(family: int, place: Any) -> str:

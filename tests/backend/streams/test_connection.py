@@ -1,0 +1,507 @@
+"""What is put on a stream, from any thread, arrives once, whole and in order, until the stream ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from backend.streams import connection
+from backend.wire import frames
+from backend.wire.frames import NO_CONTENTS, PACKET, Address, Contents, Frame, TooLarge
+from core.link import Unreadable
+
+from .rig import LOOPS, PATIENCE, End, drive, either_loop, pair
+
+Work = Callable[[End, End], Coroutine[Any, Any, None]]
+
+
+def driven(work: Work, loop: str = "uvloop") -> None:
+    """Does the work with the two ends of a stream; neither is started."""
+
+    async def whole() -> None:
+        left, right = pair()
+        try:
+            await work(left, right)
+        finally:
+            left.close()
+            right.close()
+
+    drive(whole(), LOOPS[loop])
+
+
+def packet(message: bytes, contents: Contents = NO_CONTENTS) -> Frame:
+    return Frame(PACKET, message, contents)
+
+
+def say(end: End, *sent: Frame) -> None:
+    for each in sent:
+        end.connection.put(*each)
+    end.connection.flush()
+
+
+def talk(end: End, sent: list[Frame]) -> None:
+    """Says each frame by itself."""
+    for each in sent:
+        say(end, each)
+
+
+def in_threads(count: int, act: Callable[[int], None]) -> list[threading.Thread]:
+    threads = [threading.Thread(target=act, args=(number,)) for number in range(count)]
+    for each in threads:
+        each.start()
+    return threads
+
+
+async def joined(threads: list[threading.Thread]) -> None:
+    for each in threads:
+        await asyncio.to_thread(each.join, PATIENCE)
+        assert not each.is_alive()
+
+
+# --- threads ----------------------------------------------------------------------------------------------------------
+
+
+@either_loop
+def test_frames_of_several_threads_arrive_whole_and_in_the_order_of_each_thread(loop: str) -> None:
+    threads, each_says = 6, 300
+    chances = [random.Random(number) for number in range(threads)]
+    sent = [
+        [
+            packet(bytes([number]) + chance.randbytes(chance.choice([0, 10, 3000])),
+                   chance.randbytes(chance.choice([0, 0, 10, 70_000])))
+            for _ in range(each_says)
+        ]
+        for number, chance in enumerate(chances)
+    ]  # fmt: skip
+
+    async def work(left: End, right: End) -> None:
+        right.start()
+        left.start()
+        await joined(in_threads(threads, lambda number: talk(left, sent[number])))
+        found = await right.got(threads * each_says)
+        for number in range(threads):
+            assert [each for each in found if each.message[0] == number] == sent[number]
+
+    driven(work, loop)
+
+
+def test_a_message_of_a_driver_arrives_between_the_packets_around_it() -> None:
+    async def work(left: End, right: End) -> None:
+        right.start()
+        left.connection.put(PACKET, b"before")
+        left.connection.mention(Address("host/1", "127.0.0.1:1"))
+        left.connection.put(PACKET, b"after")
+        assert not right.frames
+        left.connection.flush()
+        found = await right.got(3)
+        assert [each.kind for each in found] == [PACKET, frames.ADDRESS, PACKET]
+        assert frames.read(*found[1][:2]) == Address("host/1", "127.0.0.1:1")
+
+    driven(work)
+
+
+def test_what_is_written_is_counted_once() -> None:
+    counted = [0, 0]
+
+    def wrote(number: int, nbytes: int) -> None:
+        counted[0] += number
+        counted[1] += nbytes
+
+    async def work(left: End, right: End) -> None:
+        left.connection.wrote = wrote
+        right.start()
+        say(left, *(packet(b"message", b"contents") for _ in range(1000)))
+        await right.got(1000)
+        assert counted == [1000, 1000 * (frames.HEAD.size + 15)]
+
+    driven(work)
+
+
+# --- a peer that does not read ----------------------------------------------------------------------------------------
+
+
+@either_loop
+def test_a_peer_that_reads_late_loses_nothing_and_nobody_waits_for_it(loop: str) -> None:
+    sent = [packet(str(number).encode(), bytes([number % 256]) * 100_000) for number in range(200)]
+
+    async def work(left: End, right: End) -> None:
+        begun = sent[:100]
+        say(left, *begun)  # returns, though most of it cannot be written
+        await joined(in_threads(1, lambda number: say(left, *sent[100:])))
+        right.start()
+        assert await right.got(len(sent)) == sent
+
+    driven(work, loop)
+
+
+@either_loop
+def test_large_contents_cross_both_ways_at_once(loop: str) -> None:
+    """64 MiB each way: more than any buffer of the system between them holds."""
+    chance = random.Random(1)
+    there, back = ([packet(b"%d" % at, chance.randbytes(16 << 20)) for at in range(4)] for _ in range(2))
+
+    async def work(left: End, right: End) -> None:
+        left.start()
+        right.start()
+        await joined(in_threads(2, lambda number: say((left, right)[number], *(there, back)[number])))
+        assert await right.got(4) == there
+        assert await left.got(4) == back
+
+    driven(work, loop)
+
+
+# --- contents that are loaded -----------------------------------------------------------------------------------------
+
+
+def put_later(end: End, message: bytes, load: Callable[[], Contents]) -> None:
+    end.connection.put(PACKET, message, load)
+    end.connection.flush()
+
+
+def test_contents_that_are_loaded_keep_the_order_of_frames() -> None:
+    async def work(left: End, right: End) -> None:
+        at_hand = threading.Event()
+
+        def load() -> Contents:
+            assert at_hand.wait(PATIENCE)
+            return memoryview(b"contents")
+
+        right.start()
+        say(left, packet(b"first"))
+        put_later(left, b"second", load)
+        say(left, packet(b"third"))
+        put_later(left, b"fourth", lambda: b"more")
+        say(left, packet(b"fifth", b"x"))
+        await right.got(1)
+        assert len(right.frames) == 1, "what is put behind contents waits for them"
+        at_hand.set()
+        assert await right.got(5) == [
+            packet(b"first"), packet(b"second", b"contents"), packet(b"third"), packet(b"fourth", b"more"),
+            packet(b"fifth", b"x"),
+        ]  # fmt: skip
+
+    driven(work)
+
+
+def test_contents_are_loaded_in_a_thread_that_may_block() -> None:
+    async def work(left: End, right: End) -> None:
+        threads: list[str] = []
+
+        def load() -> Contents:
+            threads.append(threading.current_thread().name)
+            return b"x"
+
+        right.start()
+        put_later(left, b"m", load)
+        await right.got(1)
+        assert threads[0].startswith("contents")
+
+    driven(work)
+
+
+def test_a_load_that_fails_sends_no_contents_and_the_stream_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    def load() -> Contents:
+        raise ValueError("the gang was abandoned")
+
+    async def work(left: End, right: End) -> None:
+        right.start()
+        put_later(left, b"lost", load)
+        put_later(left, b"next", lambda: b"x")
+        assert await right.got(2) == [packet(b"lost"), packet(b"next", b"x")]
+
+    with caplog.at_level(logging.WARNING):
+        driven(work)
+    assert "cannot be had: the gang was abandoned" in caplog.text
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+@either_loop
+def test_an_end_delivers_all_that_was_put_before_it(loop: str) -> None:
+    sent = [packet(b"%d" % number, bytes(100_000)) for number in range(100)]
+
+    async def work(left: End, right: End) -> None:
+        left.start()
+        for each in sent:
+            left.connection.put(*each)
+        left.connection.put(PACKET, b"last", lambda: b"loaded")
+        left.connection.end()
+        right.start()
+        assert await right.over() == "the other end has closed the connection"
+        assert right.frames == [*sent, packet(b"last", b"loaded")]
+        right.close()
+        assert await left.over() == "the other end has closed the connection"
+
+    driven(work, loop)
+
+
+def test_an_end_waits_for_contents_that_are_being_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that ends the stream hands the contents to a copying thread, which is at work at once."""
+
+    async def work(left: End, right: End) -> None:
+        loading, at_hand = threading.Event(), threading.Event()
+
+        class Copying:
+            def submit(self, act: Callable[[], None]) -> Future[None]:
+                in_threads(1, lambda number: act())
+                assert loading.wait(PATIENCE)
+                return Future()
+
+        def load() -> Contents:
+            loading.set()
+            assert at_hand.wait(PATIENCE)
+            return b"loaded"
+
+        monkeypatch.setattr(connection, "_copying", Copying)
+        right.start()
+        left.connection.put(PACKET, b"last", load)
+        left.connection.end()
+        at_hand.set()
+        await right.over()
+        assert right.frames == [packet(b"last", b"loaded")]
+
+    driven(work)
+
+
+@either_loop
+def test_what_is_put_behind_the_end_is_not_sent_and_spoils_nothing(loop: str) -> None:
+    sent = [packet(b"%d" % number, bytes(100_000)) for number in range(50)]
+
+    async def work(left: End, right: End) -> None:
+        left.start()
+        say(left, *sent)
+        left.connection.end()
+        say(left, packet(b"too late"))
+        right.start()
+        say(right, *(packet(b"unread") for _ in range(10)))
+        await right.over()
+        assert right.frames == sent
+        say(left, packet(b"much too late"))
+        await left.over()
+        assert not left.frames, "nothing is heard behind the end"
+
+    driven(work, loop)
+
+
+def test_frames_put_by_threads_while_the_stream_ends_do_not_cut_it_short() -> None:
+    async def work(left: End, right: End) -> None:
+        left.start()
+        going = threading.Barrier(5)
+
+        def talk(number: int) -> None:
+            going.wait(PATIENCE)
+            for at in range(200):
+                say(left, packet(bytes([number, at])))
+
+        threads = in_threads(4, talk)
+        say(left, packet(b"first"))
+        going.wait(PATIENCE)
+        left.connection.end()
+        right.start()
+        assert await right.over() == "the other end has closed the connection"
+        right.close()
+        await joined(threads)
+        assert right.frames[0] == packet(b"first")
+        for number in range(4):
+            said = [each.message[1] for each in right.frames[1:] if each.message[0] == number]
+            assert said == list(range(len(said)))
+
+    for _ in range(10):
+        driven(work)
+
+
+@pytest.mark.parametrize("from_the_left", [True, False])
+@either_loop
+def test_a_stream_that_is_closed_at_one_end_is_over_at_both_and_says_so_once(
+    loop: str, from_the_left: bool
+) -> None:
+    async def work(left: End, right: End) -> None:
+        ended: list[str] = []
+        left.connection.ended = lambda: ended.append("left")
+        right.connection.ended = lambda: ended.append("right")
+        left.start()
+        right.start()
+        first, second = (left, right) if from_the_left else (right, left)
+        first.connection.close("enough")
+        first.connection.close("again")
+        assert await second.over() == "the other end has closed the connection"
+        assert await first.over() == "enough"
+        assert sorted(ended) == ["left", "right"]
+        say(left, packet(b"too late"))
+        assert left.connection.next() is None
+
+    driven(work, loop)
+
+
+@either_loop
+def test_a_peer_that_has_gone_ends_the_stream_of_an_end_that_only_writes(loop: str) -> None:
+    async def work(left: End, right: End) -> None:
+        right.close()
+        say(left, packet(b"to nobody"))
+        assert "Broken pipe" in await left.over()
+        say(left, packet(b"to nobody"))
+
+    driven(work, loop)
+
+
+@either_loop
+def test_closing_a_stream_while_threads_write_harms_no_other_socket(loop: str) -> None:
+    """The number of the closed socket is given to the next one that is opened: no thread may still write to it."""
+
+    async def work() -> None:
+        for _ in range(20):
+            left, right = pair()
+            right.start()
+            left.start()
+            number, over = left.socket.fileno(), threading.Event()
+
+            def talk(_: int, left: End = left, over: threading.Event = over) -> None:
+                while not over.is_set():
+                    say(left, packet(b"x" * 1000, b"y" * 100_000))
+                    if len(left.connection._items) > 50:
+                        over.wait(0.001)
+
+            threads = in_threads(3, talk)
+            await right.got(3)
+            left.close()
+            others = socket.socketpair()
+            for each in others:
+                each.setblocking(False)
+            assert number in (each.fileno() for each in others), "its number is used again"
+            await right.over()
+            over.set()
+            await joined(threads)
+            for each in others:
+                with pytest.raises(BlockingIOError):
+                    each.recv(1)
+            for each in others:
+                each.close()
+            right.close()
+
+    drive(work(), LOOPS[loop])
+
+
+@either_loop
+def test_a_stream_that_is_closed_while_it_waits_to_write_leaves_its_socket_to_others(loop: str) -> None:
+    async def work() -> None:
+        for _ in range(3):
+            left, right = pair()
+            say(left, *(packet(b"", bytes(1 << 20)) for _ in range(10)))
+            await asyncio.sleep(0)  # the loop waits for room now
+            left.close()
+            right.close()
+            again, other = pair()  # with the same numbers
+            again.start()
+            other.start()
+            say(again, *(packet(b"", bytes(1 << 20)) for _ in range(3)))
+            assert len(await other.got(3)) == 3
+            again.close()
+            other.close()
+
+    drive(work(), LOOPS[loop])
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_came_with_the_greeting_is_heard_when_the_stream_starts() -> None:
+    async def work(left: End, right: End) -> None:
+        sent = [packet(b"first"), packet(b"second", b"x" * 200_000), packet(b"third")]
+        say(left, packet(b"greeting"), *sent)
+        assert await right.connection.greeting() == packet(b"greeting")
+        right.start()
+        assert await right.got(3) == sent
+
+    driven(work)
+
+
+def test_a_greeting_may_come_in_small_pieces_but_not_be_large() -> None:
+    async def work(left: End, right: End) -> None:
+        greeting = asyncio.ensure_future(right.connection.greeting(20))
+        for byte in frames.head(PACKET, b"m" * 20) + b"m" * 20:
+            left.socket.send(bytes([byte]))
+            await asyncio.sleep(0)
+        assert await greeting == packet(b"m" * 20)
+        say(left, packet(b"m" * 15, b"c" * 6))
+        with pytest.raises(TooLarge, match="a frame of 21 bytes; 20 may come"):
+            await right.connection.greeting(20)
+
+    driven(work)
+
+
+@either_loop
+def test_a_caller_that_leaves_before_its_greeting_is_complete_is_noticed(loop: str) -> None:
+    async def work(left: End, right: End) -> None:
+        greeting = asyncio.ensure_future(right.connection.greeting())
+        left.socket.send(frames.head(PACKET, b"message"))
+        await asyncio.sleep(0)
+        left.close()
+        with pytest.raises(ConnectionError, match="the other end has closed the connection"):
+            await greeting
+
+    driven(work, loop)
+
+
+def test_bytes_that_are_no_frame_are_unreadable_after_the_frames_before_them() -> None:
+    async def work(left: End, right: End) -> None:
+        right.start()
+        say(left, packet(b"good"))
+        left.socket.send(b"\xff" * 100)
+        await right.until(lambda: right.wrong)
+        assert right.frames == [packet(b"good")]
+        with pytest.raises(Unreadable):
+            right.connection.next()
+
+    driven(work)
+
+
+def test_others_have_a_turn_between_the_frames_of_a_talkative_peer() -> None:
+    """An owner that has had enough of a stream for now hears the rest when others have had their turn."""
+
+    async def work(left: End, right: End) -> None:
+        turns: list[str] = []
+
+        def arrived() -> None:
+            frame = right.connection.next()
+            if frame is not None:
+                turns.append(frame.message.decode())
+                asyncio.get_running_loop().call_soon(turns.append, "other")
+                right.connection.rest_for_others()
+            if turns.count("frame") == 3:
+                over.set()
+
+        over = asyncio.Event()
+        say(left, *(packet(b"frame") for _ in range(3)))
+        right.connection.start(arrived)
+        async with asyncio.timeout(PATIENCE):
+            await over.wait()
+        assert turns[:5] == ["frame", "other", "frame", "other", "frame"]
+
+    driven(work)
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_what_comes_after_the_end_is_thrown_away(size: int) -> None:
+    """The peer is not told that its frames are not wanted until it reads the end; so they must not pile up."""
+
+    async def work(left: End, right: End) -> None:
+        left.start()
+        left.connection.end()
+        for _ in range(50):
+            say(right, packet(b"unwanted", bytes(size)))
+        right.connection.end()
+        right.start()
+        await left.over()
+        await right.over()
+        assert not left.frames
+
+    driven(work)

@@ -1,0 +1,287 @@
+"""A port admits honest callers only, tells the others why, and is open to honest ones whatever the others do."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from backend.auth import Access
+from backend.streams import StreamRefused, listener
+from backend.wire import frames, versions
+from backend.wire.frames import HEAD, MAGIC, OPENING, PACKET, Answered, Frame
+
+from .rig import LOOPS, answer_in, drive, either_loop, heard_by, only_line, opening, port
+
+SESAME = Access("sesame")
+HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+
+@either_loop
+def test_a_caller_with_the_token_and_a_name_is_welcomed_and_both_ends_are_heard(loop: str) -> None:
+    async def work() -> None:
+        async with port(SESAME) as found:
+            connection = await found.dial("peer/3")
+            there = found.taken[3]
+            assert there.called == "a stream as 'peer/3'"
+            for sender, receiver in ((connection, there), (there, connection)):
+                sender.put(PACKET, b"message", b"contents")
+                sender.flush()
+                assert await heard_by(receiver) == Frame(PACKET, b"message", b"contents")
+            connection.close()
+            assert not found.refused
+
+    drive(work(), LOOPS[loop])
+
+
+@pytest.mark.parametrize(
+    ("access", "name", "kind", "text"),
+    [
+        (Access("a guess"), "peer/1", "token", "the token is wrong or missing"),
+        (Access(), "peer/1", "token", "the token is wrong or missing"),
+        (Access("å"), "peer/1", "token", "the token is wrong or missing"),
+        (SESAME, "", "name", "no process here is called ''"),
+        (SESAME, "nobody/1", "name", "no process here is called 'nobody/1'"),
+    ],
+)
+@either_loop
+def test_another_caller_is_refused_with_the_reason_which_is_logged_with_its_address(
+    caplog: pytest.LogCaptureFixture, loop: str, access: Access, name: str, kind: str, text: str
+) -> None:
+    async def work() -> None:
+        async with port(SESAME) as found:
+            with pytest.raises(StreamRefused, match=text) as refused:
+                await found.dial(name, access)
+            assert refused.value.kind == kind
+            assert found.refused == {kind: 1}
+            assert not found.taken
+            await found.gets_in()
+
+    drive(work(), LOOPS[loop])
+    line = only_line(caplog)
+    assert line.startswith(f"refused ({kind}) ipv4:127.0.0.1:")
+    assert line.endswith(f": a stream as {name!r}: {text}")
+
+
+def test_a_name_and_a_token_of_any_length_that_fits_are_refused_and_logged_short(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def work() -> None:
+        async with port(SESAME) as found:
+            with pytest.raises(StreamRefused):
+                await found.dial("x\n" * 2000, Access("y" * 8000))
+
+    drive(work())
+    assert only_line(caplog).isprintable()
+    assert len(only_line(caplog)) < 600
+
+
+@either_loop
+def test_a_refused_caller_reads_the_reason_although_it_goes_on_talking(loop: str) -> None:
+    """If a connection is closed while bytes are unread, TCP throws away what the other end has not read yet."""
+
+    async def work() -> None:
+        async with port(SESAME) as found:
+            caller = await found.caller(opening(token="a guess") + bytes(1 << 20))
+            caller.writer.write_eof()
+            assert answer_in(await caller.heard()) == Answered(
+                versions.mine(), "token", "the token is wrong or missing"
+            )
+
+    drive(work(), LOOPS[loop])
+
+
+@either_loop
+@pytest.mark.usefixtures("impatient")
+def test_a_refused_caller_that_does_not_leave_is_left_soon(loop: str) -> None:
+    async def work() -> None:
+        async with port(SESAME) as found:
+            caller = await found.caller(opening(token="a guess"))
+            assert answer_in(await caller.heard()).refused == "token"
+            await found.no_strangers()
+
+    drive(work(), LOOPS[loop])
+
+
+@either_loop
+def test_a_refused_caller_that_has_gone_harms_nobody(loop: str) -> None:
+    async def work() -> None:
+        async with port(SESAME) as found:
+            for _ in range(30):
+                caller = await found.caller(opening(token="a guess"))
+                caller.writer.transport.abort()
+            await found.until_refused(token=30)
+            await found.no_strangers()
+            await found.gets_in()
+
+    drive(work(), LOOPS[loop])
+
+
+# --- bytes that are no opening ----------------------------------------------------------------------------------------
+
+WELL = "it did not introduce itself in 0.05 s"
+NOT_OURS = "it does not begin as a stream of Seaway"
+GARBAGE: dict[str, tuple[bytes, str, str]] = {
+    "nothing": (b"", "malformed", WELL),
+    "half of how a stream begins": (MAGIC[:8], "malformed", WELL),
+    "no opening": (MAGIC, "malformed", WELL),
+    "half a head": (MAGIC + HEAD.pack(OPENING, 10, 0)[:5], "malformed", WELL),
+    "half an opening": (opening()[:-1], "malformed", WELL),
+    "other bytes": (b"\xff" * 40, "malformed", NOT_OURS),
+    "another version of the stream": (MAGIC[:-2] + b"2\n" + bytes(40), "malformed", NOT_OURS),
+    "HTTP/2": (HTTP2, "malformed", NOT_OURS),
+    "HTTP": (b"GET / HTTP/1.1\r\n\r\n", "malformed", NOT_OURS),
+    "garbage": (MAGIC + b"\xff" * 40, "malformed", "no frame begins with 255"),
+    "zeros": (MAGIC + bytes(40), "malformed", "no frame begins with 0"),
+    "a packet": (
+        MAGIC + frames.head(PACKET, b"x") + b"x", "malformed", "a stream does not begin with an opening",
+    ),
+    "no msgpack": (MAGIC + frames.head(OPENING, b"\xc1" * 20) + b"\xc1" * 20, "malformed", "this is no Opening"),
+    "an opening of other types": (
+        MAGIC + frames.head(OPENING, b"\x81\xa4name\x07") + b"\x81\xa4name\x07", "malformed", "this is no Opening",
+    ),
+    "a large opening": (
+        MAGIC + HEAD.pack(OPENING, 16385, 0), "oversized", "a frame of 16,385 bytes; 16,384 may come",
+    ),
+    "an opening with large contents": (
+        MAGIC + HEAD.pack(OPENING, 1, 32 << 20), "oversized", "a frame of 33,554,433 bytes",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("said", GARBAGE)
+@either_loop
+@pytest.mark.usefixtures("impatient")
+def test_a_caller_that_does_not_introduce_itself_is_closed_and_logged(
+    caplog: pytest.LogCaptureFixture, said: str, loop: str
+) -> None:
+    data, kind, why = GARBAGE[said]
+
+    async def work() -> None:
+        async with port() as found:
+            caller = await found.caller(data)
+            assert await caller.heard() == b""
+            assert found.refused == {kind: 1}
+            assert f"refused ({kind}) {caller.address} " in only_line(caplog)
+            assert f": a connection: {why}" in only_line(caplog)
+            await found.gets_in()
+
+    drive(work(), LOOPS[loop])
+
+
+@pytest.mark.parametrize("said", ["nothing", "half of how a stream begins", "no opening", "half an opening"])
+@either_loop
+def test_a_caller_that_leaves_before_it_has_introduced_itself_is_forgotten(said: str, loop: str) -> None:
+    async def work() -> None:
+        async with port() as found:
+            caller = await found.caller(GARBAGE[said][0])
+            caller.writer.write_eof()
+            assert await caller.heard() == b""
+            await found.no_strangers()
+            assert found.refused in ({}, {"malformed": 1})
+            await found.gets_in()
+
+    drive(work(), LOOPS[loop])
+
+
+def test_an_opening_may_come_in_small_pieces() -> None:
+    async def work() -> None:
+        async with port(SESAME) as found:
+            caller = await found.caller()
+            for byte in opening("peer/1", "sesame"):
+                caller.writer.write(bytes([byte]))
+                await asyncio.sleep(0)
+            assert answer_in(await caller.reader.read(1000)) == Answered(versions.mine())
+            assert 1 in found.taken
+
+    drive(work())
+
+
+def test_what_comes_behind_an_opening_is_heard_by_the_stream() -> None:
+    async def work() -> None:
+        async with port() as found:
+            caller = await found.caller(opening("peer/1") + frames.head(PACKET, b"early") + b"early")
+            assert answer_in(await caller.reader.read(1000)) == Answered(versions.mine())
+            assert await heard_by(found.taken[1]) == Frame(PACKET, b"early", b"")
+
+    drive(work())
+
+
+# --- many callers -----------------------------------------------------------------------------------------------------
+
+
+@either_loop
+def test_silent_callers_beyond_a_number_close_the_oldest_of_the_busiest_host(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, loop: str
+) -> None:
+    monkeypatch.setattr(listener, "STRANGERS", 10)
+
+    async def work() -> None:
+        async with port() as found:
+            quiet = [await found.caller(host="127.0.0.2") for _ in range(4)]
+            busy = [await found.caller(host="127.0.0.3") for _ in range(6)]
+            more = [await found.caller(host="127.0.0.3") for _ in range(3)]
+            await found.until_refused(busy=3)
+            for each in busy[:3]:
+                assert await each.heard() == b""
+            await found.gets_in()
+            await found.until_refused(busy=4)
+            assert await busy[3].heard() == b""
+            for each in (*quiet, *busy[4:], *more):
+                assert not each.reader.at_eof()
+                each.writer.write(opening())
+                assert answer_in(await each.reader.read(1000)) == Answered(versions.mine())
+
+    drive(work(), LOOPS[loop])
+    assert (
+        "refused (busy) 127.0.0.3 for too many calls: a connection: 10 connections wait already"
+        in caplog.text
+    )
+
+
+def test_an_honest_caller_gets_in_beside_more_silent_ones_than_there_is_room_for() -> None:
+    async def work() -> None:
+        async with port() as found:
+            for _ in range(listener.STRANGERS + 20):
+                await found.caller()
+            await found.gets_in()
+            assert found.refused["busy"] >= 20
+            assert len(found.listener._strangers) <= listener.STRANGERS
+
+    drive(work())
+
+
+def test_a_stream_that_was_admitted_is_no_stranger_and_is_not_closed_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listener, "STRANGERS", 3)
+
+    async def work() -> None:
+        async with port() as found:
+            friends = [await found.dial(f"peer/{number}") for number in range(5)]
+            for _ in range(5):
+                await found.caller()
+            await found.until_refused(busy=2)
+            for number, each in enumerate(friends):
+                each.put(PACKET, b"still here")
+                each.flush()
+                assert (await heard_by(found.taken[number])).message == b"still here"
+                each.close()
+
+    drive(work())
+
+
+@either_loop
+def test_a_port_that_is_closed_closes_all_that_have_not_introduced_themselves(loop: str) -> None:
+    async def work() -> None:
+        async with port() as found:
+            quiet = [await found.caller(said) for said in (b"", MAGIC[:3], MAGIC, opening()[:-1])]
+            await found.gets_in()
+            await found.listener.close()
+            for each in quiet:
+                assert await each.heard() == b""
+            with pytest.raises(ConnectionRefusedError):
+                await found.dial()
+            assert not found.refused
+
+    drive(work(), LOOPS[loop])

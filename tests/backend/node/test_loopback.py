@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,9 @@ class RecordingNode:
     def feed(self, event: e.Event) -> None:
         self.heard.append(event)
 
+    def soon(self, act: Callable[[], Any]) -> None:
+        self.loop.call_soon_threadsafe(act)
+
 
 def test_ends_within_a_moment_are_reported_together_and_events_keep_their_order() -> None:
     async def drive() -> None:
@@ -96,5 +100,28 @@ def test_ends_within_a_moment_are_reported_together_and_events_keep_their_order(
         ends.post(e.Finished(4))
         await wait_until(lambda: len(node.heard) == 4)
         assert node.heard[-1] == e.Finished(4)
+
+    asyncio.run(drive())
+
+
+def test_a_host_with_much_under_way_makes_fewer_reports_than_gangs_end_and_one_with_little_makes_each() -> (
+    None
+):
+    async def reports(under_way: int, ends: int) -> int:
+        node: Any = RecordingNode()
+        found = EndReports(node)
+        for seq in range(under_way):
+            found.launched(seq)
+        for seq in range(ends):
+            found.post(e.Finished(seq))
+            for _ in range(3):
+                await asyncio.sleep(0)
+        await wait_until(lambda: sum(len(getattr(each, "ends", (0,))) for each in node.heard) == ends)
+        return len(node.heard)
+
+    async def drive() -> None:
+        assert await reports(64, 40) < 40
+        assert await reports(1, 1) == 1
+        assert await reports(2, 2) == 2
 
     asyncio.run(drive())

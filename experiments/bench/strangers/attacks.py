@@ -23,7 +23,6 @@ import grpc.aio
 import msgspec
 
 from backend.auth import OPTIONS, Access
-from backend.auth.access import HEADER
 from backend.node import SERVICE
 from backend.wire import (
     PAIRS,
@@ -131,7 +130,7 @@ async def flood(address: str, shown: Metadata, of: Next, at_once: int = AT_ONCE)
 
 async def streams(address: str, shown: Metadata) -> None:
     """Send streams of nonsense, each followed by another when it is cut off."""
-    token = dict(shown).get(HEADER, "").removeprefix("Bearer ")
+    token = dict(shown).get("authorization", "").removeprefix("Bearer ")
 
     async def one(number: int) -> None:
         chance = random.Random(number)

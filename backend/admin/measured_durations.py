@@ -1,6 +1,6 @@
 """How long computations took, by the controller's trace: a better estimate of the next execution than any model.
 
-`core.record.durations` selects the gangs that show it. The result is a median for each computation's name.
+`core.record.durations` selects the gangs that show it. The result is one time for each computation's name.
 
 Neighbours: `server` sends it to sessions; `seaway.sessions.connected` uses it as the computations' costs.
 """
@@ -8,17 +8,16 @@ Neighbours: `server` sends it to sessions; `seaway.sessions.connected` uses it a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import median
 
-from core.record import FAILED, PLACEHOLDER, EndedGang, Trace, taken
+from core.record import FAILED, PLACEHOLDER, EndedGang, Trace, taken, typical
 
 LAST = 1000  # most gangs that are read, the latest ones
 
 
 def durations(trace: Trace) -> dict[str, tuple[int, int]]:
-    """Name -> (executions, median time in nanoseconds). Call it under the lock that protects the trace."""
+    """Name -> (executions, typical time in nanoseconds). Call it under the lock that protects the trace."""
     found = taken(_last(trace), trace.places)
-    return {trace.strings.words[step]: (len(took), round(median(took))) for step, took in found.items()}
+    return {trace.strings.words[step]: (len(took), typical(took)) for step, took in found.items()}
 
 
 def _last(trace: Trace) -> Iterator[EndedGang[int]]:

@@ -30,7 +30,7 @@ TOGETHER = 1 << 20  # bytes that are written in one call of the system
 MANY = 512  # frames
 SLICE_READS = 8  # calls of the system for large contents, before others have a turn
 CIPHERED = 64 << 10
-COPIERS = 4  # threads
+COPIERS = 16  # threads; a load may have to wait for a device
 
 log = logging.getLogger("seaway.streams")
 Load = Callable[[], Contents]

@@ -65,7 +65,10 @@ async def dial(
 
 
 async def _welcome(connection: Connection) -> None:
-    frame = await _answer(connection, frames.GREETING)
+    try:
+        frame = await connection.greeting()
+    except (Unreadable, ConnectionError) as error:
+        raise ConnectionError(f"{connection.address} {STRANGE}: {error}") from None
     answer = _answered(connection, frame)
     if answer.refused:
         raise StreamRefused(answer.refused, answer.text)
@@ -80,21 +83,16 @@ async def ask(address: str, access: Access, request: msgspec.Struct, timeout: fl
         try:
             connection.put(frames.REQUEST, msgspec.msgpack.encode(request))
             connection.flush()
-            frame = await _answer(connection, frames.MESSAGE)
+            try:
+                frame = await connection.greeting(frames.MESSAGE)
+            except Unreadable as error:
+                raise ConnectionError(f"{address} {STRANGE}: {error}") from None
             if frame.kind == frames.REPLY:
                 return frame.message
             answer = _answered(connection, frame)
             raise StreamRefused(answer.refused, answer.text)
         finally:
             connection.close()
-
-
-async def _answer(connection: Connection, most: int) -> Frame:
-    """The other end's next frame. Raises OSError."""
-    try:
-        return await connection.greeting(most)
-    except Unreadable as error:
-        raise ConnectionError(f"{connection.address} {STRANGE}: {error}") from None
 
 
 def _answered(connection: Connection, frame: Frame) -> Answered:

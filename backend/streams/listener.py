@@ -179,8 +179,9 @@ class Listener:
             self._refuse("malformed", address, str(error))
         except ssl.SSLError as error:
             self._refuse("malformed", address, f"TLS: {reason_of(error)}")
-            if sock.fileno() >= 0:
-                await read_out(self._loop, sock, LAST)  # it was told why
+            if sock.fileno() >= 0:  # it was told why
+                sock.shutdown(socket.SHUT_WR)
+                await read_out(self._loop, sock, LAST)
         except OSError:
             pass  # it has gone
         finally:

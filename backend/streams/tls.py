@@ -85,4 +85,6 @@ class Tls:
 
 
 def reason_of(error: ssl.SSLError) -> str:
-    return error.reason.replace("_", " ").lower() if error.reason else str(error)
+    reason = error.reason.replace("_", " ").lower() if error.reason else str(error)
+    verified = getattr(error, "verify_message", "")  # which name or signer is wrong
+    return f"{reason}: {verified}" if verified else reason

@@ -114,7 +114,7 @@ class SeenReply(msgspec.Struct, frozen=True):
 
 
 class StepTimes(msgspec.Struct, frozen=True):
-    """By the name of a step: the number of executions, and their median time in nanoseconds."""
+    """By the name of a step: the number of executions, and their typical time in nanoseconds."""
 
     seen: dict[str, tuple[int, int]]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from . import durations, trace
 from .clocks import MILLION, RATE, ClockExchange, Estimate, PeerClock, Reading, drift
-from .durations import EndedGang, taken
+from .durations import EndedGang, taken, typical
 from .eventcodec import fingerprint
 from .eventlog import Diverged, Log, LogAbout, LogError, LoggedMachine, Recorder, Replayable, decode, replayed
 from .orderhash import OrderHash, token
@@ -48,4 +48,5 @@ __all__ = [
     "taken",
     "token",
     "trace",
+    "typical",
 ]

@@ -23,8 +23,19 @@ import grpc.aio
 import msgspec
 
 from backend.auth import OPTIONS, Access
-from backend.node import SERVICE, STREAM
-from backend.wire import PAIRS, AboutReply, Keep, Permit, Recorded, SeenReply, Status, envelopes
+from backend.node import SERVICE
+from backend.wire import (
+    PAIRS,
+    AboutReply,
+    Keep,
+    Opening,
+    Permit,
+    Recorded,
+    SeenReply,
+    Status,
+    frames,
+    versions,
+)
 
 from ..frame.processes import say
 
@@ -46,15 +57,25 @@ def nonsense(chance: random.Random) -> bytes:
     """Random bytes, or a message with a few bytes changed."""
     if chance.random() < 0.5:
         return chance.randbytes(chance.randrange(200))
-    packets: list[envelopes.Any] = [
-        envelopes.Packet(chance.randbytes(chance.randrange(60)), chance.randbytes(chance.randrange(9))),
-        envelopes.Address("host/0", "127.0.0.1:1"),
-        envelopes.Pass("client/1", "0" * 64),
-    ]
-    data = bytearray(envelopes.encode([chance.choice(packets) for _ in range(chance.randrange(4))]))
+    said = (
+        frames.framed(frames.Address("host/0", "127.0.0.1:1")),
+        frames.framed(frames.Pass("client/1", "0" * 64)),
+        packet(chance.randbytes(chance.randrange(60)), chance.randbytes(chance.randrange(9))),
+        packet(b"\x92\x01\x00", b""),  # how a link begins
+    )
+    data = bytearray(b"".join(chance.choice(said) for _ in range(1, chance.randrange(2, 5))))
     for _ in range(chance.randrange(4)):
         data[chance.randrange(len(data))] = chance.randrange(256)
     return bytes(data)
+
+
+def packet(message: bytes, contents: bytes) -> bytes:
+    return frames.head(frames.PACKET, message, contents) + message + contents
+
+
+def opening(token: str, name: str, asks: str = "", proof: str = "") -> bytes:
+    """How a stream begins, or a request on a connection of its own."""
+    return frames.MAGIC + frames.framed(Opening(versions.mine(), token, name, proof, asks))
 
 
 # --- floods of calls --------------------------------------------------------------------------------------------------
@@ -83,7 +104,7 @@ def randoms(chance: random.Random) -> tuple[str, bytes]:
 
 
 def oversized(chance: random.Random) -> tuple[str, bytes]:
-    return f"/{SERVICE}/{Keep.__name__}", bytes(envelopes.MESSAGE + 1024)
+    return f"/{SERVICE}/{Keep.__name__}", bytes(frames.MESSAGE + 1024)
 
 
 async def flood(address: str, shown: Metadata, of: Next, at_once: int = AT_ONCE) -> None:
@@ -109,43 +130,63 @@ async def flood(address: str, shown: Metadata, of: Next, at_once: int = AT_ONCE)
 
 async def streams(address: str, shown: Metadata) -> None:
     """Send streams of nonsense, each followed by another when it is cut off."""
-    channel = grpc.aio.insecure_channel(address, options=OPTIONS)
+    token = dict(shown).get("authorization", "").removeprefix("Bearer ")
 
     async def one(number: int) -> None:
         chance = random.Random(number)
         while not over.is_set():
-            name = ("name", f"who/{chance.randbytes(16).hex()}")
-            call = channel.stream_stream(STREAM)(metadata=(name, ("proof", ""), *shown))
+            name = f"who/{chance.randbytes(16).hex()}"
             try:
                 async with asyncio.timeout(30):
-                    for _ in range(3):
-                        await call.write(nonsense(chance))
-                    await call.done_writing()
-                    while await call.read() is not grpc.aio.EOF:
-                        pass
-                answers["ended"] += 1
-            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                answers["cut off"] += 1
+                    welcomed = await said_on_a_stream(
+                        address, opening(token, name), *(nonsense(chance) for _ in range(3))
+                    )
+                answers["ended" if welcomed else "refused"] += 1
             except TimeoutError:
                 answers["silence"] += 1
-            finally:
-                call.cancel()
+            except OSError:
+                answers["cut off"] += 1
 
     await asyncio.gather(*(one(number) for number in range(STREAMS)))
-    await channel.close()
+
+
+async def said_on_a_stream(address: str, begun: bytes, *said: bytes) -> bool:
+    """Says this when the stream is open, and listens until the other end closes it; whether it was welcomed. Raises
+    OSError."""
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        writer.write(begun)
+        head = frames.HEAD.unpack(await reader.readexactly(frames.HEAD.size))
+        answer: Any = frames.read(head[0], await reader.readexactly(head[1]))
+        if answer.refused:
+            return False
+        for each in said:
+            writer.write(each)
+        await writer.drain()
+        writer.write_eof()
+        while await reader.read(1 << 16):
+            pass
+        return True
+    except asyncio.IncompleteReadError:
+        raise ConnectionResetError from None
+    finally:
+        writer.close()
 
 
 async def slowly(address: str, shown: Metadata) -> None:
-    """Open connections that begin HTTP/2 and send one byte of a frame now and then; reconnect when cut off."""
+    """Open connections that begin HTTP/2, or a stream, and send one byte of a frame now and then; reconnect when cut
+    off."""
     host, _, port = address.rpartition(":")
 
-    async def one() -> None:
+    async def one(number: int) -> None:
+        begun = (PREFACE, frames.MAGIC, frames.MAGIC + frames.HEAD.pack(frames.OPENING, 100, 0))[number % 3]
         while not over.is_set():
             try:
                 writer = (await asyncio.open_connection(host, int(port)))[1]
                 answers["connected"] += 1
                 for at in range(20):
-                    writer.write(PREFACE if at == 0 else b"\0")
+                    writer.write(begun if at == 0 else b"\0")
                     await writer.drain()
                     await asyncio.sleep(0.05)
                 writer.close()
@@ -153,11 +194,11 @@ async def slowly(address: str, shown: Metadata) -> None:
                 answers["refused"] += 1
                 await asyncio.sleep(0.01)
 
-    await asyncio.gather(*(one() for _ in range(HALF_OPEN)))
+    await asyncio.gather(*(one(number) for number in range(HALF_OPEN)))
 
 
 async def connections(address: str, shown: Metadata) -> None:
-    """Open connections, send nothing or bytes that are not HTTP/2, and close them."""
+    """Open connections, send nothing or bytes that are neither HTTP/2 nor a stream, and close them."""
     host, _, port = address.rpartition(":")
 
     async def one(number: int) -> None:

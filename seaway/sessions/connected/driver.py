@@ -95,7 +95,7 @@ class RealDriver:
             raise Unreachable(f"the controller at {self._address} did not take code: {wrong}") from None
 
     def recorded(self) -> Mapping[str, tuple[int, int]]:
-        """Computation's name -> (executions, their median time), over all sessions.
+        """Computation's name -> (executions, their typical time), over all sessions.
 
         The controller is asked only every few seconds and the wait is short: the user's call waits for this, and an
         old answer is good enough.

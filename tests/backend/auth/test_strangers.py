@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import suppress
 from pathlib import Path
 
 import grpc
 import pytest
 
+from backend.auth import access
 from backend.auth.access import Access
 from backend.node.calls import SERVICE
-from backend.node.node import STREAM
 from backend.server.server import FEW, ControllerNames
-from backend.wire import envelopes, versions
+from backend.wire import frames, versions
 from backend.wire.call_messages import PAIRS
-from experiments.bench.strangers.attacks import nonsense
+from experiments.bench.strangers.attacks import nonsense, opening, packet, said_on_a_stream
 from tests.backend.cluster import cluster, wait_until
 from tests.backend.test_faults import register, runs
 
@@ -32,7 +33,7 @@ def test_random_bytes_on_every_call_and_on_streams_harm_no_other_process(tmp_pat
             hosts = found.server.enrolment.agents()
             async with Access().channel(found.server.address) as channel:
                 await _call_with_nonsense(channel, count * 9 // 10)
-                await _stream_nonsense(channel, count // 10)
+            await _stream_nonsense(found.server.address, "", "", count // 10)
             assert not found.server.failure.done()
             assert {host: agent.name for host, agent in found.server.enrolment.agents().items()} == {
                 host: agent.name for host, agent in hosts.items()
@@ -64,51 +65,108 @@ async def _call_with_nonsense(channel: grpc.aio.Channel, count: int) -> None:
     assert answered == count
 
 
-async def _stream_nonsense(channel: grpc.aio.Channel, count: int) -> None:
+async def _stream_nonsense(address: str, name: str, proof: str, count: int) -> None:
+    """Opens streams under this name, or under new names of clients, and says nonsense on them."""
     chance = random.Random(2)
 
     async def one() -> None:
-        call = channel.stream_stream(STREAM)(
-            metadata=(("name", f"who/{chance.randbytes(16).hex()}"), ("proof", ""), *versions.shown())
-        )
-        try:
+        begun = opening("", name or f"who/{chance.randbytes(16).hex()}", proof=proof)
+        with suppress(ConnectionError):  # the stream was cut, as it should be
             async with asyncio.timeout(30):
-                for _ in range(3):
-                    await call.write(nonsense(chance))
-                await call.done_writing()
-                while await call.read() is not grpc.aio.EOF:
-                    pass
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            pass  # the stream was cut, as it should be
-        finally:
-            call.cancel()
+                assert await said_on_a_stream(address, begun, *(nonsense(chance) for _ in range(3)))
 
     for _ in range(max(1, count // 3 // 20)):
         await asyncio.gather(*(one() for _ in range(20)))
 
 
+async def _ask_nonsense(address: str, count: int) -> None:
+    chance = random.Random(3)
+
+    async def one() -> None:
+        begun = opening("", "", "GangTimesReply") + chance.choice((nonsense(chance), request(chance)))
+        with suppress(ConnectionError):
+            async with asyncio.timeout(30):
+                await said_on_a_stream(address, begun)
+
+    for _ in range(max(1, count // 20)):
+        await asyncio.gather(*(one() for _ in range(20)))
+
+
+def request(chance: random.Random) -> bytes:
+    """A request of nonsense."""
+    said = nonsense(chance)
+    return frames.head(frames.REQUEST, said) + said
+
+
+@pytest.mark.parametrize("count", [600, pytest.param(20_000, marks=pytest.mark.full)])
+def test_random_bytes_on_an_agents_port_harm_no_other_process(tmp_path: Path, count: int) -> None:
+    """Strangers are refused there. A host that is broken has the right pass, and only its own stream is cut."""
+
+    async def work() -> None:
+        async with cluster(tmp_path) as found:
+            user = found.user()
+            program = register(user, 1)
+            await runs(user, program)
+            agent, secret = found.agents[0], found.server.secret
+            totals = agent.node.door.refusals.totals
+            await _ask_nonsense(agent.address, count // 3)
+            assert totals["malformed"] > count // 3 * 4 // 5, "all but those that said nothing"
+            for name in ("host/1", "client/1", "who/" + "7" * 32):
+                assert not await said_on_a_stream(agent.address, opening("", name))
+            assert totals["name"] == 3
+            await _stream_nonsense(agent.address, "client/77", access.proof(secret, "client/77"), count // 3)
+            await _connect_with_nonsense(agent.address, count // 3)
+            assert not agent.ended
+            await runs(user, program)
+            assert not user.failures
+
+    asyncio.run(work())
+
+
+async def _connect_with_nonsense(address: str, count: int) -> None:
+    chance = random.Random(4)
+    host, _, port = address.rpartition(":")
+
+    async def one() -> None:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        try:
+            writer.write(chance.choice((b"", frames.MAGIC)) + nonsense(chance))
+            writer.write_eof()
+            async with asyncio.timeout(30):
+                while await reader.read(1 << 16):
+                    pass
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    for _ in range(max(1, count // 20)):
+        await asyncio.gather(*(one() for _ in range(20)))
+
+
 def test_a_stranger_that_is_cut_off_in_the_middle_of_a_message_is_told(tmp_path: Path) -> None:
-    """gRPC cannot end a call while a message is half written. Without a grace period, the caller would wait for
-    ever."""
+    """The controller cannot end a stream while a message is half written. What it has begun is delivered, then the
+    end."""
 
     async def work() -> None:
         async with cluster(tmp_path) as found:
             node, name = found.server.node, "who/" + "7" * 32
-            node.announce("a long name " * 1_000_000, "127.0.0.1:1")  # more than fits into a window
-            async with Access().channel(found.server.address) as channel:
-                call = channel.stream_stream(STREAM)(
-                    metadata=(("name", name), ("proof", ""), *versions.shown())
-                )
-                await call.initial_metadata()
-                peer = node.names.peer_of(name, "")
-                assert peer is not None
-                assert node.connected(peer)
-                await call.write(b"nonsense")
-                await wait_until(lambda: not node.connected(peer))
-                async with asyncio.timeout(30):
-                    while await call.read() is not grpc.aio.EOF:
-                        pass
-                assert await call.code() == grpc.StatusCode.OK
+            node.announce("a long name " * 1_000_000, "127.0.0.1:1")  # more than fits into a socket
+            host, _, port = found.server.address.rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(opening("", name))
+            head = frames.HEAD.unpack(await reader.readexactly(frames.HEAD.size))
+            assert head[0] == frames.ANSWER
+            peer = node.names.peer_of(name, "")
+            assert peer is not None
+            await wait_until(lambda: node.connected(peer))
+            writer.write(b"nonsense" * 4)
+            await wait_until(lambda: not node.connected(peer))
+            async with asyncio.timeout(30):
+                said = await reader.read()
+            assert len(said) > 12_000_000
+            assert b"127.0.0.1:1" in said, "the message is whole"
+            writer.close()
 
     asyncio.run(work())
 
@@ -118,7 +176,7 @@ def test_a_message_that_is_too_large_is_refused_and_harms_nothing(tmp_path: Path
         async with cluster(tmp_path) as found:
             user = found.user()
             program = register(user, 1)
-            large = bytes(envelopes.MESSAGE + 1)
+            large = bytes(frames.MESSAGE + 1)
             options = (("grpc.max_send_message_length", -1), ("grpc.enable_http_proxy", 0))
             async with grpc.aio.insecure_channel(found.server.address, options=options) as channel:
                 for kind in PAIRS:
@@ -127,14 +185,12 @@ def test_a_message_that_is_too_large_is_refused_and_harms_nothing(tmp_path: Path
                             large, timeout=30, metadata=versions.shown()
                         )
                     assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-                call = channel.stream_stream(STREAM)(
-                    metadata=(("name", "who/" + "7" * 32), ("proof", ""), *versions.shown())
-                )
-                with pytest.raises((grpc.aio.AioRpcError, asyncio.InvalidStateError)):  # noqa: PT012
-                    await call.write(large)
-                    while await call.read() is not grpc.aio.EOF:
-                        pass
-                    raise asyncio.InvalidStateError
+            totals = found.server.door.refusals.totals
+            before = totals["oversized"]
+            begun = opening("", "who/" + "7" * 32)
+            with suppress(ConnectionError):
+                await said_on_a_stream(found.server.address, begun, packet(b"", large))
+            assert totals["oversized"] == before + 1
             await runs(user, program)
 
     asyncio.run(work())

@@ -123,10 +123,8 @@ def test_each_shard_is_fetched_once_and_only_when_it_is_needed() -> None:
     source = halves(fetch, ((-CLIENT, 0, 48),))
     assert not asked
     first = source.bytes_of(Chunk(1, 0, -CLIENT, 0, 0, 20))
-    assert (
-        bytes(first) + bytes(source.bytes_of(Chunk(1, 0, -CLIENT, 0, 20, 28)))
-        == array_of(HALVES)[:4].tobytes()
-    )
+    rest = source.bytes_of(Chunk(1, 0, -CLIENT, 0, 20, 28))
+    assert bytes(first) + bytes(rest) == array_of(HALVES)[:4].tobytes()
     assert source.bytes_of(Chunk(1, 0, -CLIENT, 0, 0, 20)) == first  # a chunk that is sent again
     assert len(asked) == 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +13,19 @@ import pytest
 
 from backend.auth import Access, RefusalLogger, TurnGate
 from backend.streams import Connection, GrpcPipe, Listener, StreamRefused, Tls, ask, dial, new_loop
-from backend.wire.frames import MAGIC, MESSAGE, PACKET, Answered, Frame, FrameReader, Opening, framed, read
+from backend.wire.frames import (
+    MAGIC,
+    MESSAGE,
+    NO_CONTENTS,
+    PACKET,
+    Answered,
+    Contents,
+    Frame,
+    FrameReader,
+    Opening,
+    framed,
+    read,
+)
 from core.link import Unreadable
 
 PATIENCE = 20.0  # seconds, after which a wait has failed
@@ -87,6 +100,52 @@ class End:
 def pair() -> tuple[End, End]:
     here, there = socket.socketpair()
     return End(here), End(there)
+
+
+Work = Callable[[End, End], Coroutine[Any, Any, None]]
+
+
+def driven(work: Work, loop: str = "uvloop") -> None:
+    """Does the work with the two ends of a stream; neither is started."""
+
+    async def whole() -> None:
+        left, right = pair()
+        try:
+            await work(left, right)
+        finally:
+            left.close()
+            right.close()
+
+    drive(whole(), LOOPS[loop])
+
+
+def packet(message: bytes, contents: Contents = NO_CONTENTS) -> Frame:
+    return Frame(PACKET, message, contents)
+
+
+def say(end: End, *sent: Frame) -> None:
+    for each in sent:
+        end.connection.put(*each)
+    end.connection.flush()
+
+
+def talk(end: End, sent: list[Frame]) -> None:
+    """Says each frame by itself."""
+    for each in sent:
+        say(end, each)
+
+
+def in_threads(count: int, act: Callable[[int], None]) -> list[threading.Thread]:
+    threads = [threading.Thread(target=act, args=(number,)) for number in range(count)]
+    for each in threads:
+        each.start()
+    return threads
+
+
+async def joined(threads: list[threading.Thread]) -> None:
+    for each in threads:
+        await asyncio.to_thread(each.join, PATIENCE)
+        assert not each.is_alive()
 
 
 # --- a port -----------------------------------------------------------------------------------------------------------

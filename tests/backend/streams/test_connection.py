@@ -7,64 +7,16 @@ import logging
 import random
 import socket
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
 
 import pytest
 
 from backend.streams import connection
 from backend.wire import frames
-from backend.wire.frames import NO_CONTENTS, PACKET, Address, Contents, Frame, TooLarge
-from core.link import Unreadable
+from backend.wire.frames import PACKET, Address, Contents
 
-from .rig import LOOPS, PATIENCE, End, drive, either_loop, pair
-
-Work = Callable[[End, End], Coroutine[Any, Any, None]]
-
-
-def driven(work: Work, loop: str = "uvloop") -> None:
-    """Does the work with the two ends of a stream; neither is started."""
-
-    async def whole() -> None:
-        left, right = pair()
-        try:
-            await work(left, right)
-        finally:
-            left.close()
-            right.close()
-
-    drive(whole(), LOOPS[loop])
-
-
-def packet(message: bytes, contents: Contents = NO_CONTENTS) -> Frame:
-    return Frame(PACKET, message, contents)
-
-
-def say(end: End, *sent: Frame) -> None:
-    for each in sent:
-        end.connection.put(*each)
-    end.connection.flush()
-
-
-def talk(end: End, sent: list[Frame]) -> None:
-    """Says each frame by itself."""
-    for each in sent:
-        say(end, each)
-
-
-def in_threads(count: int, act: Callable[[int], None]) -> list[threading.Thread]:
-    threads = [threading.Thread(target=act, args=(number,)) for number in range(count)]
-    for each in threads:
-        each.start()
-    return threads
-
-
-async def joined(threads: list[threading.Thread]) -> None:
-    for each in threads:
-        await asyncio.to_thread(each.join, PATIENCE)
-        assert not each.is_alive()
-
+from .rig import LOOPS, PATIENCE, End, drive, driven, either_loop, in_threads, joined, packet, pair, say, talk
 
 # --- threads ----------------------------------------------------------------------------------------------------------
 
@@ -408,100 +360,3 @@ def test_a_stream_that_is_closed_while_it_waits_to_write_leaves_its_socket_to_ot
             other.close()
 
     drive(work(), LOOPS[loop])
-
-
-# --- reading ----------------------------------------------------------------------------------------------------------
-
-
-def test_what_came_with_the_greeting_is_heard_when_the_stream_starts() -> None:
-    async def work(left: End, right: End) -> None:
-        sent = [packet(b"first"), packet(b"second", b"x" * 200_000), packet(b"third")]
-        say(left, packet(b"greeting"), *sent)
-        assert await right.connection.greeting() == packet(b"greeting")
-        right.start()
-        assert await right.got(3) == sent
-
-    driven(work)
-
-
-def test_a_greeting_may_come_in_small_pieces_but_not_be_large() -> None:
-    async def work(left: End, right: End) -> None:
-        greeting = asyncio.ensure_future(right.connection.greeting(20))
-        for byte in frames.head(PACKET, b"m" * 20) + b"m" * 20:
-            left.socket.send(bytes([byte]))
-            await asyncio.sleep(0)
-        assert await greeting == packet(b"m" * 20)
-        say(left, packet(b"m" * 15, b"c" * 6))
-        with pytest.raises(TooLarge, match="a frame of 21 bytes; 20 may come"):
-            await right.connection.greeting(20)
-
-    driven(work)
-
-
-@either_loop
-def test_a_caller_that_leaves_before_its_greeting_is_complete_is_noticed(loop: str) -> None:
-    async def work(left: End, right: End) -> None:
-        greeting = asyncio.ensure_future(right.connection.greeting())
-        left.socket.send(frames.head(PACKET, b"message"))
-        await asyncio.sleep(0)
-        left.close()
-        with pytest.raises(ConnectionError, match="the other end has closed the connection"):
-            await greeting
-
-    driven(work, loop)
-
-
-def test_bytes_that_are_no_frame_are_unreadable_after_the_frames_before_them() -> None:
-    async def work(left: End, right: End) -> None:
-        right.start()
-        say(left, packet(b"good"))
-        left.socket.send(b"\xff" * 100)
-        await right.until(lambda: right.wrong)
-        assert right.frames == [packet(b"good")]
-        with pytest.raises(Unreadable):
-            right.connection.next()
-
-    driven(work)
-
-
-def test_others_have_a_turn_between_the_frames_of_a_talkative_peer() -> None:
-    """An owner that has had enough of a stream for now hears the rest when others have had their turn."""
-
-    async def work(left: End, right: End) -> None:
-        turns: list[str] = []
-
-        def arrived() -> None:
-            frame = right.connection.next()
-            if frame is not None:
-                turns.append(frame.message.decode())
-                asyncio.get_running_loop().call_soon(turns.append, "other")
-                right.connection.rest_for_others()
-            if turns.count("frame") == 3:
-                over.set()
-
-        over = asyncio.Event()
-        say(left, *(packet(b"frame") for _ in range(3)))
-        right.connection.start(arrived)
-        async with asyncio.timeout(PATIENCE):
-            await over.wait()
-        assert turns[:5] == ["frame", "other", "frame", "other", "frame"]
-
-    driven(work)
-
-
-@pytest.mark.parametrize("size", [10, 100_000])
-def test_what_comes_after_the_end_is_thrown_away(size: int) -> None:
-    """The peer is not told that its frames are not wanted until it reads the end; so they must not pile up."""
-
-    async def work(left: End, right: End) -> None:
-        left.start()
-        left.connection.end()
-        for _ in range(50):
-            say(right, packet(b"unwanted", bytes(size)))
-        right.connection.end()
-        right.start()
-        await left.over()
-        await right.over()
-        assert not left.frames
-
-    driven(work)

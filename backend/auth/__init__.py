@@ -11,7 +11,7 @@ from __future__ import annotations
 from . import access, trust
 from .access import OPTIONS, Access, AccessRefused, advertised, checked, is_loopback, place_of, reached, read
 from .call_turns import READING, SLICE, Busy, CallTurn, TurnGate
-from .refusal_log import RefusalLogger
+from .refusal_log import RefusalLogger, host_of
 from .trust import Rules, add_options, rules_of
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "add_options",
     "advertised",
     "checked",
+    "host_of",
     "is_loopback",
     "place_of",
     "reached",

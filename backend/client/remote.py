@@ -28,7 +28,7 @@ from ..auth import Access
 from ..contents import Array, ArraySink, ArraySource, hash_of
 from ..node import NetworkNode, calls
 from ..streams import Load
-from ..wire import Address, Pass, call_messages, frames
+from ..wire import Address, Pass, call_messages, framing
 
 log = logging.getLogger("seaway.remote")
 T = TypeVar("T")
@@ -103,9 +103,9 @@ class Head:
             name = hash_of(blob)
             if name in self._kept:
                 continue
-            if len(blob) > frames.MESSAGE - ROOM:
+            if len(blob) > framing.MESSAGE - ROOM:
                 raise calls.CallError(
-                    f"the code has {len(blob):,} bytes, and {frames.MESSAGE - ROOM:,} may travel: a large array "
+                    f"the code has {len(blob):,} bytes, and {framing.MESSAGE - ROOM:,} may travel: a large array "
                     f"that the function closes over is part of its code; pass it as an argument"
                 )
             kept: call_messages.KeepReply = await calls.ask(

@@ -14,14 +14,14 @@ import grpc.aio
 import msgspec
 
 from ..auth import OPTIONS, READING, Access, Busy, CallTurn, RefusalLogger, TurnGate
-from ..wire import MEETINGS, PAIRS, Enrol, frames, versions
+from ..wire import MEETINGS, PAIRS, Enrol, framing, versions
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 NO_TOKEN = "the token is wrong or missing"
 FULL, INVALID = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INVALID_ARGUMENT
 SERVICE = "seaway.Cluster"
 # gRPC refuses such a message by itself and does not tell us: we see the end of the call, as when it is cut off.
-LARGE = f"one of more than {frames.MESSAGE >> 20} MiB, or cut off by its sender"
+LARGE = f"one of more than {framing.MESSAGE >> 20} MiB, or cut off by its sender"
 
 
 class CallError(Exception):

@@ -37,7 +37,7 @@ from core.protocol import effects as e
 
 from ..auth import READING, SLICE, Access, RefusalLogger, TurnGate
 from ..streams import Connection, Load, StreamRefused, dial
-from ..wire import Address, Opening, Pass, frames, versions
+from ..wire import Address, Opening, Pass, framing, versions
 from .loopback import LoopbackLane
 from .traffic import Traffic
 
@@ -73,7 +73,7 @@ class NetworkNode:
     def __init__(
         self, endpoint: Endpoint, perform: Callable[[Any], None], names: Names, *, access: Access,
         failed: Callable[[BaseException], None],
-        contents: Callable[[Chunk], Load | frames.Contents] = lambda chunk: b"",
+        contents: Callable[[Chunk], Load | framing.Contents] = lambda chunk: b"",
         door: RefusalLogger | None = None, gate: TurnGate | None = None,
         found: Callable[[int], None] = lambda peer: None,
     ) -> None:  # fmt: skip
@@ -86,7 +86,7 @@ class NetworkNode:
         self.directory: dict[str, str] = {}
         self.near: dict[str, NetworkNode] = {}  # nodes of this loop, by name: reached without a stream
         self.passes: dict[str, str] = {}  # passes that this process was given: name -> proof
-        self.cargo: frames.Contents = b""
+        self.cargo: framing.Contents = b""
         self.carried = [0, 0]  # bytes of contents: received, sent
         self.traffic = Traffic()
         self._announced: dict[str, str] = {}
@@ -219,7 +219,7 @@ class NetworkNode:
             return
         self._written.append(outbox)
         if isinstance(packet, Hello) or packet.message is None:
-            outbox.put(frames.PACKET, wire.encode_packet(packet))
+            outbox.put(framing.PACKET, wire.encode_packet(packet))
             return
         message = packet.message
         for said in self.names.beside(write.peer, message):
@@ -228,11 +228,11 @@ class NetworkNode:
         if first:
             self._encoded = message, wire.encode(message)
         self.traffic.ordered(message, first)
-        contents: Load | frames.Contents = b""
+        contents: Load | framing.Contents = b""
         if isinstance(message, Chunk):
             contents = self._contents(message)
             self.carried[1] += message.nbytes
-        outbox.put(frames.PACKET, wire.encode_packet(packet, self._encoded[1]), contents)
+        outbox.put(framing.PACKET, wire.encode_packet(packet, self._encoded[1]), contents)
 
     def connected(self, peer: int) -> bool:
         outbox = self._outboxes.get(peer)
@@ -396,7 +396,7 @@ class NetworkNode:
                 if time.monotonic_ns() - begun > SLICE:
                     connection.rest_for_others()
                     break
-        except frames.TooLarge as error:
+        except framing.TooLarge as error:
             self.door.refuse("oversized", connection.address, connection.called, str(error))
             connection.close(str(error))
         except wire.Unreadable as error:
@@ -408,8 +408,8 @@ class NetworkNode:
                 self.traffic.took(number, nbytes)
             self.turn(lambda: None)  # writes
 
-    def _take(self, peer: int, frame: frames.Frame) -> None:
-        if frame.kind == frames.PACKET:
+    def _take(self, peer: int, frame: framing.StreamFrame) -> None:
+        if frame.kind == framing.PACKET:
             packet = wire.decode_packet(frame.message)
             with self.lock:
                 self.cargo = frame.contents
@@ -417,8 +417,8 @@ class NetworkNode:
                 self.traffic.heard(getattr(packet, "message", None))
                 self.feed(PacketReceived(peer, packet))
                 self.cargo = b""
-        elif frame.kind in (frames.ADDRESS, frames.PASS):
-            self._hear(peer, frames.read(frame.kind, frame.message))
+        elif frame.kind in (framing.ADDRESS, framing.PASS):
+            self._hear(peer, framing.read(frame.kind, frame.message))
         else:
             raise wire.Unreadable(f"a frame of kind {frame.kind} has no place within a stream")
 

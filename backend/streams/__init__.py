@@ -3,18 +3,19 @@
 connection   one stream: written from any thread, read in the loop
 listener     the port of a process: who may open a stream here; a controller's gRPC on the same port
 dialling     opens a stream to another process, or asks it one thing
+sockets      connected, and listening
 tls          mutual TLS 1.3, without a transport of asyncio's
 grpc_pipe    hands what is not a stream to the gRPC server of this process
-loops        the event loop of every process
+event_loop   the event loop of every process
 """
 
 from __future__ import annotations
 
 from .connection import Connection, Load, loaded
 from .dialling import StreamRefused, ask, dial
+from .event_loop import new_loop, run
 from .grpc_pipe import GrpcPipe
 from .listener import Admit, Listener
-from .loops import new_loop, run
 from .tls import Tls
 
 __all__ = [

@@ -4,7 +4,7 @@
     socket --readable--> FrameReader --next--> the owner's `arrived`, in the loop
 
 A thread that puts frames writes them itself, in one call of the system: no other thread wakes up for it. Contents that
-are not at hand yet are loaded in a copying thread, which then goes on writing. Neighbours: `wire.frames`; `node`.
+are not at hand yet are loaded in a copying thread, which then goes on writing. Neighbours: `wire.framing`; `node`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from functools import cache
 
 from core.link import Unreadable
 
-from ..wire import frames
-from ..wire.frames import Address, Answered, Contents, Frame, FrameReader, Opening, Pass
+from ..wire import Address, Answered, Contents, FrameReader, Opening, Pass, StreamFrame, framing
 from .tls import Tls, reason_of
 
 TOGETHER = 1 << 20  # bytes that are written in one call of the system
@@ -71,12 +70,12 @@ class Connection:
         if callable(contents):
             self._items.append((message, b"", contents))
         else:
-            self._items.append((frames.head(kind, message, contents) + message, contents, None))
+            self._items.append((framing.head(kind, message, contents) + message, contents, None))
 
     def mention(self, said: Address | Pass | Opening | Answered) -> None:
         """Puts a message that is not of core's."""
         if not self.hung:
-            self._items.append((frames.framed(said), b"", None))
+            self._items.append((framing.framed(said), b"", None))
 
     def say(self, said: Address | Pass | Opening | Answered) -> None:
         self.mention(said)
@@ -158,13 +157,13 @@ class Connection:
         message, _, load = self._items.popleft()
         assert load is not None, "only such a frame blocks those behind it"
         contents = loaded(load)
-        self._items.appendleft((frames.head(frames.PACKET, message, contents) + message, contents, None))
+        self._items.appendleft((framing.head(framing.PACKET, message, contents) + message, contents, None))
         self._blocked = False
         self.flush()
 
     # --- reading, in the loop -------------------------------------------------------------------------------------
 
-    async def greeting(self, most: int = frames.GREETING) -> Frame:
+    async def greeting(self, most: int = framing.GREETING) -> StreamFrame:
         """The next frame, before `start`; of at most so many bytes. Raises Unreadable, OSError."""
         self.reader.most = most
         while (frame := self.reader.next()) is None:
@@ -179,11 +178,11 @@ class Connection:
 
     def start(self, arrived: Callable[[], None]) -> None:
         """Begins to read. `arrived` is called when bytes have come: it takes frames with `next`."""
-        self.reader.most = frames.MESSAGE
+        self.reader.most = framing.MESSAGE
         self._arrived = arrived
         self._go_on()
 
-    def next(self) -> Frame | None:
+    def next(self) -> StreamFrame | None:
         """The next frame, if all of it has come. Raises Unreadable."""
         while not self._closed and not self.hung:
             if (frame := self.reader.next()) is not None:
@@ -222,7 +221,7 @@ class Connection:
         reader = self.reader
         try:
             if self.hung:  # the socket is closed when the other end closes it, too
-                if not self._sock.recv(frames.ROOM):
+                if not self._sock.recv(framing.ROOM):
                     self.close("the other end has closed the connection")
                 return
             for _ in range(SLICE_READS):
@@ -283,10 +282,10 @@ class Connection:
 async def read_out(loop: asyncio.AbstractEventLoop, sock: socket.socket, seconds: float) -> None:
     """Reads and forgets what the other end still sends: if a connection is closed while bytes are unread, the other end
     loses our last words."""
-    left = 2 * frames.MESSAGE
+    left = 2 * framing.MESSAGE
     with suppress(OSError):
         async with asyncio.timeout(seconds):
-            while left > 0 and (data := await loop.sock_recv(sock, frames.ROOM)):
+            while left > 0 and (data := await loop.sock_recv(sock, framing.ROOM)):
                 left -= len(data)
 
 

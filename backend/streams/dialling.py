@@ -10,24 +10,20 @@ Nothing of core is sent before the other end has welcomed us. Neighbours: `liste
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
-from contextlib import suppress
-from typing import Any
 
 import msgspec
 
 from core.link import Unreadable
 
 from ..auth import Access
-from ..wire import frames, versions
-from ..wire.frames import Answered, Frame, Opening
+from ..wire import Answered, Opening, StreamFrame, framing, versions
 from .connection import Connection
+from .sockets import connected, machine_of
 from .tls import Tls, reason_of
 
 DIALLING = 10.0  # seconds until the other end has answered
 STRANGE = "does not answer as a process of Seaway with the same protection (--ca, or none)"
-IDLE, AGAIN, TRIES = 20, 5, 3  # seconds of silence until TCP asks if the other machine is there; how often
 
 
 class StreamRefused(Exception):
@@ -44,11 +40,11 @@ async def dial(
     """Opens a stream. Raises StreamRefused, or OSError if nobody answers (TimeoutError, ssl.SSLError)."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(DIALLING):
-        sock = await _connected(loop, address)
+        sock = await connected(loop, address)
         close = sock.close
         try:
-            await loop.sock_sendall(sock, frames.MAGIC)
-            tls = Tls(access, serves=False, host=host_of(address)) if access.tls else None
+            await loop.sock_sendall(sock, framing.MAGIC)
+            tls = Tls(access, serves=False, host=machine_of(address)) if access.tls else None
             if tls is not None:
                 await tls.shake_hands(loop, sock)
             connection = Connection(loop, sock, tls, address, called)
@@ -81,13 +77,13 @@ async def ask(address: str, access: Access, request: msgspec.Struct, timeout: fl
     async with asyncio.timeout(timeout):
         connection = await dial(address, access, "", "", asks=type(request).__name__)
         try:
-            connection.put(frames.REQUEST, msgspec.msgpack.encode(request))
+            connection.put(framing.REQUEST, msgspec.msgpack.encode(request))
             connection.flush()
             try:
-                frame = await connection.greeting(frames.MESSAGE)
+                frame = await connection.greeting(framing.MESSAGE)
             except Unreadable as error:
                 raise ConnectionError(f"{address} {STRANGE}: {error}") from None
-            if frame.kind == frames.REPLY:
+            if frame.kind == framing.REPLY:
                 return frame.message
             answer = _answered(connection, frame)
             raise StreamRefused(answer.refused, answer.text)
@@ -95,48 +91,11 @@ async def ask(address: str, access: Access, request: msgspec.Struct, timeout: fl
             connection.close()
 
 
-def _answered(connection: Connection, frame: Frame) -> Answered:
+def _answered(connection: Connection, frame: StreamFrame) -> Answered:
     try:
-        answer = frames.read(frame.kind, frame.message) if frame.kind == frames.ANSWER else None
+        answer = framing.read(frame.kind, frame.message) if frame.kind == framing.ANSWER else None
     except Unreadable:
         answer = None
     if not isinstance(answer, Answered):
         raise ConnectionError(f"{connection.address} {STRANGE}")
     return answer
-
-
-async def _connected(loop: asyncio.AbstractEventLoop, address: str) -> socket.socket:
-    """A socket that is connected to this address. Raises OSError."""
-    if address.startswith("unix:"):
-        found: list[tuple[int, Any]] = [(socket.AF_UNIX, address.removeprefix("unix:"))]
-    else:
-        port = address.rpartition(":")[2]
-        infos = await loop.getaddrinfo(host_of(address), port, type=socket.SOCK_STREAM)
-        found = [(family, place) for family, _, _, _, place in infos]
-    for number, (family, place) in enumerate(found):
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            as_it_should_be(sock)
-            await loop.sock_connect(sock, place)
-            return sock
-        except BaseException as error:
-            sock.close()
-            if not isinstance(error, OSError) or number == len(found) - 1:
-                raise
-    raise OSError(f"{address} is no address of a machine")
-
-
-def host_of(address: str) -> str:
-    return address.rpartition(":")[0].strip("[]")
-
-
-def as_it_should_be(sock: socket.socket) -> None:
-    """Small messages go at once; a machine that has gone without a word is noticed."""
-    sock.setblocking(False)
-    if sock.family == socket.AF_UNIX:
-        return
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", IDLE), ("TCP_KEEPINTVL", AGAIN), ("TCP_KEEPCNT", TRIES)):
-        with suppress(AttributeError, OSError):  # not every system has them
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import Counter
 from typing import Any
 
-from ..auth import RefusalLogger
+from ..auth import RefusalLogger, host_of
 
 MOST = 2048  # connections
 KNOWN = 10.0  # seconds for which it says who was behind a connection that has ended
@@ -23,18 +24,16 @@ class GrpcPipe:
 
     def __init__(self, port: int, door: RefusalLogger) -> None:
         self._port, self._door = port, door
-        self._pairs: set[_Half] = set()
+        self._pairs: dict[_Half, str] = {}  # connections -> the hosts from which they come, in order
 
     async def carry(self, sock: socket.socket, begun: bytes, address: str) -> None:
         """Carries bytes both ways until either end closes, and closes the socket. `begun`: what was read already."""
-        if len(self._pairs) >= MOST:
-            self._door.refuse("busy", address, "a connection", f"{MOST} connections of gRPC are open")
-            sock.close()
-            return
         loop = asyncio.get_running_loop()
         outer, inner = _Half(), _Half()
         outer.other, inner.other = inner, outer
-        self._pairs.add(outer)
+        self._pairs[outer] = host_of(address)
+        if len(self._pairs) > MOST:
+            self._drop_one()
         here = ""
         try:
             await loop.create_connection(lambda: inner, "127.0.0.1", self._port)
@@ -44,7 +43,7 @@ class GrpcPipe:
             await loop.connect_accepted_socket(lambda: outer, sock)
             await asyncio.wait([outer.over, inner.over], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._pairs.discard(outer)
+            self._pairs.pop(outer, None)
             if here:  # a call of this connection may still begin
                 loop.call_later(KNOWN, self._forget, here, address)
             for half in (outer, inner):
@@ -55,6 +54,15 @@ class GrpcPipe:
     def _forget(self, here: str, address: str) -> None:
         if self._door.callers.get(here) == address:
             del self._door.callers[here]
+
+    def _drop_one(self) -> None:
+        """Closes the oldest connection of the host that has the most."""
+        host = Counter(self._pairs.values()).most_common(1)[0][0]
+        oldest = next(half for half, its in self._pairs.items() if its == host)
+        del self._pairs[oldest]
+        self._door.refuse("busy", host, "a connection", f"{MOST} connections of gRPC are open")
+        for half in (oldest, oldest.other):
+            half.close()
 
     def close(self) -> None:
         for half in list(self._pairs):
@@ -100,3 +108,5 @@ class _Half(asyncio.Protocol):
     def close(self) -> None:
         if self.transport is not None:
             self.transport.close()
+        elif not self.over.done():
+            self.over.set_result(None)

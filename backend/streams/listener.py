@@ -26,17 +26,15 @@ import msgspec
 
 from core.link import Unreadable
 
-from ..auth import READING, Access, AccessRefused, Busy, CallTurn, RefusalLogger, TurnGate
-from ..auth.refusal_log import host_of
-from ..wire import frames, versions
-from ..wire.frames import Answered, Opening
+from ..auth import READING, Access, AccessRefused, Busy, CallTurn, RefusalLogger, TurnGate, host_of
+from ..wire import Answered, Opening, framing, versions
 from .connection import Connection, read_out
-from .dialling import StreamRefused, as_it_should_be
+from .dialling import StreamRefused
 from .grpc_pipe import GrpcPipe
-from .tls import Tls, reason_of
+from .sockets import as_it_should_be, listening, named
+from .tls import Tls, check, reason_of
 
 NO_TOKEN = "the token is wrong or missing"
-BACKLOG = 1024
 STRANGERS = 512  # connections that have not introduced themselves yet
 SHARE = 0.25  # of the loop's time that new connections get ...
 BURST = 0.02  # ... and the seconds that can be saved up
@@ -75,8 +73,10 @@ class Listener:
         """Takes this address; returns it, with the port that was opened. Callers wait until `start`. Raises
         AccessRefused."""
         self.access.may_bind(address)
+        if self.access.tls:
+            check(self.access)
         try:
-            self._socket = _listening(address)
+            self._socket = listening(address)
         except OSError as error:
             raise AccessRefused(
                 f"cannot listen on {address}: is the port taken? `:0` takes any that is free ({error.strerror})"
@@ -162,7 +162,7 @@ class Listener:
             as_it_should_be(sock)
             async with asyncio.timeout(READING):
                 begun = await self._first_bytes(sock)
-            if begun == frames.MAGIC:
+            if begun == framing.MAGIC:
                 await self._greeted(sock, address)
                 taken = True
             elif self._pipe is not None and begun:
@@ -173,7 +173,7 @@ class Listener:
                 self._refuse("malformed", address, "it does not begin as a stream of Seaway")
         except TimeoutError:
             self._refuse("malformed", address, f"it did not introduce itself in {READING:g} s")
-        except frames.TooLarge as error:
+        except framing.TooLarge as error:
             self._refuse("oversized", address, str(error))
         except Unreadable as error:
             self._refuse("malformed", address, str(error))
@@ -194,8 +194,8 @@ class Listener:
     async def _first_bytes(self, sock: socket.socket) -> bytes:
         """As many bytes as tell whether this is a stream."""
         found = b""
-        while len(found) < len(frames.MAGIC) and frames.MAGIC.startswith(found):
-            more = await self._loop.sock_recv(sock, len(frames.MAGIC) - len(found))
+        while len(found) < len(framing.MAGIC) and framing.MAGIC.startswith(found):
+            more = await self._loop.sock_recv(sock, len(framing.MAGIC) - len(found))
             if not more:
                 break
             found += more
@@ -212,7 +212,7 @@ class Listener:
         try:
             async with asyncio.timeout_at(until):
                 frame = await connection.greeting()
-            opening = frames.read(frame.kind, frame.message) if frame.kind == frames.OPENING else None
+            opening = framing.read(frame.kind, frame.message) if frame.kind == framing.OPENING else None
             if not isinstance(opening, Opening):
                 raise Unreadable("a stream does not begin with an opening")
             await self._answer(opening, connection)
@@ -258,61 +258,14 @@ class Listener:
         decoder, act = self._answers[opening.asks]
         try:
             async with turn.reading(), asyncio.timeout(READING):
-                frame = await connection.greeting(frames.MESSAGE)
-            if frame.kind != frames.REQUEST:
+                frame = await connection.greeting(framing.MESSAGE)
+            if frame.kind != framing.REQUEST:
                 raise Unreadable(f"a frame of kind {frame.kind}")
             said = await turn.of(act(turn.step(decoder.decode, frame.message)))
         except TimeoutError:
             raise StreamRefused("malformed", f"no message came in {READING:g} s") from None
-        except frames.TooLarge as large:
+        except framing.TooLarge as large:
             raise StreamRefused("oversized", str(large)) from None
         except (msgspec.MsgspecError, ValueError, RecursionError, Unreadable) as error:
             raise StreamRefused("malformed", f"this is no {opening.asks}: {error}") from None
-        connection.put(frames.REPLY, msgspec.msgpack.encode(said))
-
-
-def _listening(address: str) -> socket.socket:
-    """A socket that listens at this address. Raises OSError."""
-    family: int
-    at: Any
-    if address.startswith("unix:"):
-        family, at = socket.AF_UNIX, address.removeprefix("unix:")
-        _remove_left(at)
-    else:
-        host, _, port = address.rpartition(":")
-        found = socket.getaddrinfo(
-            host.strip("[]") or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        family, _, _, _, at = found[0]
-    made = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        if family != socket.AF_UNIX:  # the port of a process that has just ended is free
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(at)
-        made.listen(BACKLOG)
-    except OSError:
-        made.close()
-        raise
-    made.setblocking(False)
-    return made
-
-
-def _remove_left(path: str) -> None:
-    """Removes the socket of a process that has ended without removing it."""
-    if not Path(path).is_socket():
-        return
-    with socket.socket(socket.AF_UNIX) as tried:
-        try:
-            tried.connect(path)
-        except ConnectionRefusedError:
-            Path(path).unlink(missing_ok=True)
-        except OSError:
-            pass  # whether it may be used is seen next
-
-
-def named(family: int, place: Any) -> str:
-    """A peer's address as gRPC writes it."""
-    if family == socket.AF_UNIX:
-        return "unix:"
-    host, port = place[:2]
-    return f"ipv6:%5B{host}%5D:{port}" if family == socket.AF_INET6 else f"ipv4:{host}:{port}"
+        connection.put(framing.REPLY, msgspec.msgpack.encode(said))

@@ -13,7 +13,7 @@ import tempfile
 from functools import lru_cache
 from typing import Any
 
-from ..auth import Access
+from ..auth import Access, AccessRefused
 
 PIECE = 64 << 10
 
@@ -32,6 +32,17 @@ def _context(access: Access, serves: bool) -> ssl.SSLContext:
         file.flush()
         made.load_cert_chain(file.name)
     return made
+
+
+def check(access: Access) -> None:
+    """Raises AccessRefused if these certificates cannot be used."""
+    try:
+        _context(access, True)
+    except (ssl.SSLError, ValueError) as error:
+        why = reason_of(error) if isinstance(error, ssl.SSLError) else str(error)
+        raise AccessRefused(
+            f"the files of --ca, --cert and --key are not a CA, a certificate and its key in PEM form: {why}"
+        ) from None
 
 
 class Tls:

@@ -1,13 +1,13 @@
 """The messages between processes, as values: nothing here opens a connection.
 
-frames         what streams consist of: packets of core's links with contents of chunks, addresses, openings
+framing        what streams consist of: packets of core's links with contents of chunks, addresses, openings
 call_messages  requests and answers of the unary calls beside the streams
 versions       which Seaway a process is, and whether another process is the same
 """
 
 from __future__ import annotations
 
-from . import call_messages, frames, versions
+from . import call_messages, framing, versions
 from .call_messages import (
     MEETINGS,
     OF_HOSTS,
@@ -24,7 +24,16 @@ from .call_messages import (
     SeenReply,
     Status,
 )
-from .frames import MESSAGE, Address, Contents, Opening, Pass
+from .framing import (
+    MESSAGE,
+    Address,
+    Answered,
+    Contents,
+    FrameReader,
+    Opening,
+    Pass,
+    StreamFrame,
+)
 
 __all__ = [
     "MEETINGS",
@@ -33,11 +42,13 @@ __all__ = [
     "PAIRS",
     "AboutReply",
     "Address",
+    "Answered",
     "CancelCall",
     "CancelReply",
     "Contents",
     "Described",
     "Enrol",
+    "FrameReader",
     "Keep",
     "Opening",
     "Pass",
@@ -46,7 +57,8 @@ __all__ = [
     "Report",
     "SeenReply",
     "Status",
+    "StreamFrame",
     "call_messages",
-    "frames",
+    "framing",
     "versions",
 ]

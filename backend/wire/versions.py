@@ -24,7 +24,7 @@ from core.model import place, plan, program, topology
 from core.protocol import dataplane, messages
 from core.record import fingerprint
 
-from . import call_messages, frames
+from . import call_messages, framing
 
 HEADER = "seaway-version"
 UNKNOWN = "of an older version, which does not say which,"
@@ -34,7 +34,7 @@ CORE = (dataplane, endpoint, link, messages, packing, place, plan, program, topo
 
 @cache
 def mine() -> str:
-    modules: tuple[ModuleType, ...] = (*CORE, call_messages, frames)
+    modules: tuple[ModuleType, ...] = (*CORE, call_messages, framing)
     try:
         installed = version("seaway")
     except PackageNotFoundError:

@@ -13,8 +13,8 @@ from backend.auth.access import Access
 from backend.client.remote import Head, Remote
 from backend.devices.timed import TimedDevices
 from backend.server.server import Server
-from backend.wire import frames
-from backend.wire.frames import Answered, Opening
+from backend.wire import framing
+from backend.wire.framing import Answered, Opening
 from core.client.client import Client
 from core.client.client_limits import Blocked, Submitted
 from core.model.presets import small
@@ -78,9 +78,9 @@ async def greeted(address: str, opening: Opening) -> Answered:
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
-        writer.write(frames.MAGIC + frames.framed(opening))
-        kind, size, _ = frames.HEAD.unpack(await reader.readexactly(frames.HEAD.size))
-        answer = frames.read(kind, await reader.readexactly(size))
+        writer.write(framing.MAGIC + framing.framed(opening))
+        kind, size, _ = framing.HEAD.unpack(await reader.readexactly(framing.HEAD.size))
+        answer = framing.read(kind, await reader.readexactly(size))
     finally:
         writer.close()
     assert isinstance(answer, Answered)

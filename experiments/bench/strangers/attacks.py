@@ -33,7 +33,7 @@ from backend.wire import (
     Recorded,
     SeenReply,
     Status,
-    frames,
+    framing,
     versions,
 )
 
@@ -58,8 +58,8 @@ def nonsense(chance: random.Random) -> bytes:
     if chance.random() < 0.5:
         return chance.randbytes(chance.randrange(200))
     said = (
-        frames.framed(frames.Address("host/0", "127.0.0.1:1")),
-        frames.framed(frames.Pass("client/1", "0" * 64)),
+        framing.framed(framing.Address("host/0", "127.0.0.1:1")),
+        framing.framed(framing.Pass("client/1", "0" * 64)),
         packet(chance.randbytes(chance.randrange(60)), chance.randbytes(chance.randrange(9))),
         packet(b"\x92\x01\x00", b""),  # how a link begins
     )
@@ -70,12 +70,12 @@ def nonsense(chance: random.Random) -> bytes:
 
 
 def packet(message: bytes, contents: bytes) -> bytes:
-    return frames.head(frames.PACKET, message, contents) + message + contents
+    return framing.head(framing.PACKET, message, contents) + message + contents
 
 
 def opening(token: str, name: str, asks: str = "", proof: str = "") -> bytes:
     """How a stream begins, or a request on a connection of its own."""
-    return frames.MAGIC + frames.framed(Opening(versions.mine(), token, name, proof, asks))
+    return framing.MAGIC + framing.framed(Opening(versions.mine(), token, name, proof, asks))
 
 
 # --- floods of calls --------------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ def randoms(chance: random.Random) -> tuple[str, bytes]:
 
 
 def oversized(chance: random.Random) -> tuple[str, bytes]:
-    return f"/{SERVICE}/{Keep.__name__}", bytes(frames.MESSAGE + 1024)
+    return f"/{SERVICE}/{Keep.__name__}", bytes(framing.MESSAGE + 1024)
 
 
 async def flood(address: str, shown: Metadata, of: Next, at_once: int = AT_ONCE) -> None:
@@ -157,8 +157,8 @@ async def said_on_a_stream(address: str, begun: bytes, *said: bytes) -> bool:
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
         writer.write(begun)
-        head = frames.HEAD.unpack(await reader.readexactly(frames.HEAD.size))
-        answer: Any = frames.read(head[0], await reader.readexactly(head[1]))
+        head = framing.HEAD.unpack(await reader.readexactly(framing.HEAD.size))
+        answer: Any = framing.read(head[0], await reader.readexactly(head[1]))
         if answer.refused:
             return False
         for each in said:
@@ -180,7 +180,9 @@ async def slowly(address: str, shown: Metadata) -> None:
     host, _, port = address.rpartition(":")
 
     async def one(number: int) -> None:
-        begun = (PREFACE, frames.MAGIC, frames.MAGIC + frames.HEAD.pack(frames.OPENING, 100, 0))[number % 3]
+        begun = (PREFACE, framing.MAGIC, framing.MAGIC + framing.HEAD.pack(framing.OPENING, 100, 0))[
+            number % 3
+        ]
         while not over.is_set():
             try:
                 writer = (await asyncio.open_connection(host, int(port)))[1]

@@ -23,7 +23,7 @@ from backend.admin import metrics
 from backend.auth.access import HEADER, Access
 from backend.auth.refusal_log import ELSEWHERE, EVERY, KINDS, SOURCES, RefusalLog, host_of, plain
 from backend.node.calls import SERVICE, CallError, ask
-from backend.wire import frames
+from backend.wire import framing
 from backend.wire.call_messages import CancelCall, Enrol, Find, Permit, Report, Status
 from core.protocol import effects as e
 from core.protocol import messages as m
@@ -154,14 +154,14 @@ def method(kind: type) -> str:
 
 
 WHO = "who/" + "7" * 32
-NONSENSE = frames.framed(frames.Address("host/0", "127.0.0.1:1"))
+NONSENSE = framing.framed(framing.Address("host/0", "127.0.0.1:1"))
 # A request on a channel for each kind of refusal. Each is counted once.
 KNOCK: dict[str, Callable[[grpc.aio.Channel], Awaitable[Any]]] = {
     "token": lambda channel: refused(channel, method(Status), b"", "a guess"),
     "call": lambda channel: refused(channel, "/seaway.Cluster/Nothing", b""),
     "pass": lambda channel: refused(channel, method(Permit), msgspec.msgpack.encode(Permit(((1, "wrong"),)))),
     "malformed": lambda channel: refused(channel, method(Status), b"\xc1"),
-    "oversized": lambda channel: refused(channel, method(Status), bytes(frames.MESSAGE + 1)),
+    "oversized": lambda channel: refused(channel, method(Status), bytes(framing.MESSAGE + 1)),
     "agent": lambda channel: refused(
         channel, method(Enrol), msgspec.msgpack.encode(Enrol("x", 1, "a", "timed", "", 99, 0))
     ),
@@ -173,13 +173,13 @@ ALSO: dict[str, Callable[[str], Awaitable[Any]]] = {
     "name": lambda address: stream(address, "host/0"),
     "version": lambda address: of_another_version(address),
     "malformed": lambda address: stream(address, WHO, b"\xff" * 40),
-    "oversized": lambda address: stream(address, WHO, packet(b"", bytes(frames.MESSAGE + 1))),
+    "oversized": lambda address: stream(address, WHO, packet(b"", bytes(framing.MESSAGE + 1))),
 }
 
 
 async def of_another_version(address: str) -> None:
-    other = frames.framed(frames.Opening("0.0.0", "sesame", WHO))
-    assert not await said_on_a_stream(address, frames.MAGIC + other)
+    other = framing.framed(framing.Opening("0.0.0", "sesame", WHO))
+    assert not await said_on_a_stream(address, framing.MAGIC + other)
 
 
 LARGE = (("grpc.max_send_message_length", -1), ("grpc.enable_http_proxy", 0))

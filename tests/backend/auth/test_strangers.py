@@ -14,7 +14,7 @@ from backend.auth import access
 from backend.auth.access import Access
 from backend.node.calls import SERVICE
 from backend.server.server import FEW, ControllerNames
-from backend.wire import frames, versions
+from backend.wire import framing, versions
 from backend.wire.call_messages import PAIRS
 from experiments.bench.strangers.attacks import nonsense, opening, packet, said_on_a_stream
 from tests.backend.cluster import cluster, wait_until
@@ -95,7 +95,7 @@ async def _ask_nonsense(address: str, count: int) -> None:
 def request(chance: random.Random) -> bytes:
     """A request of nonsense."""
     said = nonsense(chance)
-    return frames.head(frames.REQUEST, said) + said
+    return framing.head(framing.REQUEST, said) + said
 
 
 @pytest.mark.parametrize("count", [600, pytest.param(20_000, marks=pytest.mark.full)])
@@ -130,7 +130,7 @@ async def _connect_with_nonsense(address: str, count: int) -> None:
     async def one() -> None:
         reader, writer = await asyncio.open_connection(host, int(port))
         try:
-            writer.write(chance.choice((b"", frames.MAGIC)) + nonsense(chance))
+            writer.write(chance.choice((b"", framing.MAGIC)) + nonsense(chance))
             writer.write_eof()
             async with asyncio.timeout(30):
                 while await reader.read(1 << 16):
@@ -155,8 +155,8 @@ def test_a_stranger_that_is_cut_off_in_the_middle_of_a_message_is_told(tmp_path:
             host, _, port = found.server.address.rpartition(":")
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(opening("", name))
-            head = frames.HEAD.unpack(await reader.readexactly(frames.HEAD.size))
-            assert head[0] == frames.ANSWER
+            head = framing.HEAD.unpack(await reader.readexactly(framing.HEAD.size))
+            assert head[0] == framing.ANSWER
             peer = node.names.peer_of(name, "")
             assert peer is not None
             await wait_until(lambda: node.connected(peer))
@@ -176,7 +176,7 @@ def test_a_message_that_is_too_large_is_refused_and_harms_nothing(tmp_path: Path
         async with cluster(tmp_path) as found:
             user = found.user()
             program = register(user, 1)
-            large = bytes(frames.MESSAGE + 1)
+            large = bytes(framing.MESSAGE + 1)
             options = (("grpc.max_send_message_length", -1), ("grpc.enable_http_proxy", 0))
             async with grpc.aio.insecure_channel(found.server.address, options=options) as channel:
                 for kind in PAIRS:

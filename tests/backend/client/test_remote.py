@@ -14,7 +14,7 @@ import pytest
 from backend.client.remote import Remote
 from backend.contents.code_blobs import hash_of
 from backend.node.calls import CallError
-from backend.wire import frames
+from backend.wire import framing
 from core.client.client import Client
 from core.model.program import Sharding, SliceSpec, Value
 from core.protocol import effects as e
@@ -180,7 +180,7 @@ def test_code_is_uploaded_to_the_controller_once_by_its_hash(tmp_path: Path) -> 
         assert blobs.find(hash_of(b"some code")) == b"some code"
         assert len(blobs) == 2
         with pytest.raises(CallError, match="pass it as an argument"):
-            await user.head.keep([bytes(frames.MESSAGE)])
+            await user.head.keep([bytes(framing.MESSAGE)])
 
     driven(tmp_path, work)
 

@@ -22,7 +22,7 @@ from backend.devices import gang_times
 from backend.devices.gang_times import ROOM, RUNS, GangTimes, stretches, taken
 from backend.node.calls import CallError, ask
 from backend.streams import StreamRefused, dial
-from backend.wire import call_messages, frames
+from backend.wire import call_messages, framing
 from backend.wire.call_messages import OF_HOSTS, Permit
 from core.record.clocks import ClockExchange, PeerClock
 from experiments.bench.strangers.attacks import nonsense
@@ -163,7 +163,7 @@ def test_strangers_get_nothing_from_a_host_and_harm_nothing(tmp_path: Path) -> N
             for _ in range(100):
                 said = await refused(found.agents[0].address, Access("sesame"), kind, nonsense(chance))
                 assert said in ("malformed", "pass")
-            large = bytes(frames.MESSAGE + 1)
+            large = bytes(framing.MESSAGE + 1)
             assert await refused(found.agents[0].address, Access("sesame"), kind, large) == "oversized"
             with pytest.raises(CallError, match="token"):
                 await ask(Access().channel(found.server.address), Access(), Permit(()))
@@ -176,12 +176,12 @@ async def refused(address: str, access: Access, kind: type, request: bytes) -> s
     """The kind of refusal of a request with these bytes."""
     with pytest.raises(StreamRefused) as error:  # noqa: PT012
         connection = await dial(address, access, "", "", asks=kind.__name__)
-        connection.put(frames.REQUEST, request)
+        connection.put(framing.REQUEST, request)
         connection.flush()
         frame = await connection.greeting()
         connection.close()
-        answer = frames.read(frame.kind, frame.message)
-        assert isinstance(answer, frames.Answered)
+        answer = framing.read(frame.kind, frame.message)
+        assert isinstance(answer, framing.Answered)
         raise StreamRefused(answer.refused, answer.text)
     return error.value.kind
 

@@ -11,7 +11,7 @@ from backend.auth.access import Access
 from backend.node import node as node_module
 from backend.node.node import NetworkNode
 from backend.streams import Connection, StreamRefused, dial
-from backend.wire.frames import Address
+from backend.wire.framing import Address
 from core.protocol.peers import CONTROLLER
 from tests.backend.cluster import cluster, wait_until
 from tests.backend.test_faults import register, runs

@@ -11,7 +11,7 @@ import pytest
 from backend.auth.access import Access
 from backend.node.calls import CallError, ask
 from backend.streams import StreamRefused, dial
-from backend.wire import frames
+from backend.wire import framing
 from backend.wire.call_messages import Enrol, Find, Keep, Status
 from core.client.client_limits import Submitted
 from core.model.program import Sharding, SliceSpec, Value
@@ -179,8 +179,8 @@ def test_no_peer_can_speak_as_a_host_or_as_another_client(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "nonsense",
-    [b"\xff" * 40, frames.head(frames.PACKET, b"12345") + b"\x94\x01\x02\xc2\x93", frames.head(frames.PACKET, b""),
-     frames.framed(frames.Address("host/0", "127.0.0.1:1")), frames.framed(frames.Opening())],
+    [b"\xff" * 40, framing.head(framing.PACKET, b"12345") + b"\x94\x01\x02\xc2\x93", framing.head(framing.PACKET, b""),
+     framing.framed(framing.Address("host/0", "127.0.0.1:1")), framing.framed(framing.Opening())],
 )  # fmt: skip
 def test_nonsense_on_a_stream_ends_only_that_client(tmp_path: Path, nonsense: bytes) -> None:
     async def run() -> None:

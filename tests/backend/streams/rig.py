@@ -13,16 +13,16 @@ import pytest
 
 from backend.auth import Access, RefusalLogger, TurnGate
 from backend.streams import Connection, GrpcPipe, Listener, StreamRefused, Tls, ask, dial, new_loop
-from backend.wire.frames import (
+from backend.wire.framing import (
     MAGIC,
     MESSAGE,
     NO_CONTENTS,
     PACKET,
     Answered,
     Contents,
-    Frame,
     FrameReader,
     Opening,
+    StreamFrame,
     framed,
     read,
 )
@@ -61,7 +61,7 @@ class End:
         sock.setblocking(False)
         self.socket = sock
         self.connection = Connection(asyncio.get_running_loop(), sock, tls, "ipv4:127.0.0.1:1", "a stream")
-        self.frames: list[Frame] = []
+        self.frames: list[StreamFrame] = []
         self.wrong: Unreadable | None = None
         self._changed = asyncio.Event()
 
@@ -83,7 +83,7 @@ class End:
                 self._changed.clear()
                 await self._changed.wait()
 
-    async def got(self, count: int) -> list[Frame]:
+    async def got(self, count: int) -> list[StreamFrame]:
         await self.until(lambda: len(self.frames) >= count)
         return self.frames
 
@@ -119,17 +119,17 @@ def driven(work: Work, loop: str = "uvloop") -> None:
     drive(whole(), LOOPS[loop])
 
 
-def packet(message: bytes, contents: Contents = NO_CONTENTS) -> Frame:
-    return Frame(PACKET, message, contents)
+def packet(message: bytes, contents: Contents = NO_CONTENTS) -> StreamFrame:
+    return StreamFrame(PACKET, message, contents)
 
 
-def say(end: End, *sent: Frame) -> None:
+def say(end: End, *sent: StreamFrame) -> None:
     for each in sent:
         end.connection.put(*each)
     end.connection.flush()
 
 
-def talk(end: End, sent: list[Frame]) -> None:
+def talk(end: End, sent: list[StreamFrame]) -> None:
     """Says each frame by itself."""
     for each in sent:
         say(end, each)
@@ -207,7 +207,7 @@ class Port:
         try:
             connection.put(PACKET, b"hello")
             connection.flush()
-            assert await heard_by(self.taken[int(name[5:])]) == Frame(PACKET, b"hello", b"")
+            assert await heard_by(self.taken[int(name[5:])]) == StreamFrame(PACKET, b"hello", b"")
         finally:
             connection.close()
 
@@ -245,7 +245,7 @@ class Caller:
                 self.writer.close()
 
 
-async def heard_by(connection: Connection) -> Frame:
+async def heard_by(connection: Connection) -> StreamFrame:
     """The next frame of a stream that was not started."""
     async with asyncio.timeout(PATIENCE):
         return await connection.greeting(MESSAGE)

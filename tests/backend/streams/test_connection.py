@@ -13,8 +13,8 @@ from concurrent.futures import Future
 import pytest
 
 from backend.streams import connection
-from backend.wire import frames
-from backend.wire.frames import PACKET, Address, Contents
+from backend.wire import framing
+from backend.wire.framing import PACKET, Address, Contents
 
 from .rig import LOOPS, PATIENCE, End, drive, driven, either_loop, in_threads, joined, packet, pair, say, talk
 
@@ -54,8 +54,8 @@ def test_a_message_of_a_driver_arrives_between_the_packets_around_it() -> None:
         assert not right.frames
         left.connection.flush()
         found = await right.got(3)
-        assert [each.kind for each in found] == [PACKET, frames.ADDRESS, PACKET]
-        assert frames.read(*found[1][:2]) == Address("host/1", "127.0.0.1:1")
+        assert [each.kind for each in found] == [PACKET, framing.ADDRESS, PACKET]
+        assert framing.read(*found[1][:2]) == Address("host/1", "127.0.0.1:1")
 
     driven(work)
 
@@ -72,7 +72,7 @@ def test_what_is_written_is_counted_once() -> None:
         right.start()
         say(left, *(packet(b"message", b"contents") for _ in range(1000)))
         await right.got(1000)
-        assert counted == [1000, 1000 * (frames.HEAD.size + 15)]
+        assert counted == [1000, 1000 * (framing.HEAD.size + 15)]
 
     driven(work)
 

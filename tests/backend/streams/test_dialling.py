@@ -10,8 +10,8 @@ import pytest
 
 from backend.auth import Access, AccessRefused
 from backend.streams import StreamRefused, dial
-from backend.wire import frames
-from backend.wire.frames import HEAD, MAGIC
+from backend.wire import framing
+from backend.wire.framing import HEAD, MAGIC
 
 from .rig import LOOPS, PATIENCE, drive, either_loop, only_line, port
 
@@ -113,9 +113,9 @@ STRANGE: dict[str, bytes] = {
     "nothing": b"",
     "HTTP": b"HTTP/1.1 400 Bad Request\r\n\r\n",
     "zeros": bytes(100),
-    "an opening": frames.framed(frames.Opening()),
-    "an answer that is none": frames.head(frames.ANSWER, b"\xc1") + b"\xc1",
-    "a large answer": HEAD.pack(frames.ANSWER, 17 << 10, 0),
+    "an opening": framing.framed(framing.Opening()),
+    "an answer that is none": framing.head(framing.ANSWER, b"\xc1") + b"\xc1",
+    "a large answer": HEAD.pack(framing.ANSWER, 17 << 10, 0),
 }
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from backend.auth import Access
 from backend.streams import StreamRefused, listener
-from backend.wire import frames, versions
-from backend.wire.frames import HEAD, MAGIC, OPENING, PACKET, Answered, Frame
+from backend.wire import framing, versions
+from backend.wire.framing import HEAD, MAGIC, OPENING, PACKET, Answered, StreamFrame
 
 from .rig import LOOPS, answer_in, drive, either_loop, heard_by, only_line, opening, port
 
@@ -27,7 +27,7 @@ def test_a_caller_with_the_token_and_a_name_is_welcomed_and_both_ends_are_heard(
             for sender, receiver in ((connection, there), (there, connection)):
                 sender.put(PACKET, b"message", b"contents")
                 sender.flush()
-                assert await heard_by(receiver) == Frame(PACKET, b"message", b"contents")
+                assert await heard_by(receiver) == StreamFrame(PACKET, b"message", b"contents")
             connection.close()
             assert not found.refused
 
@@ -134,11 +134,11 @@ GARBAGE: dict[str, tuple[bytes, str, str]] = {
     "garbage": (MAGIC + b"\xff" * 40, "malformed", "no frame begins with 255"),
     "zeros": (MAGIC + bytes(40), "malformed", "no frame begins with 0"),
     "a packet": (
-        MAGIC + frames.head(PACKET, b"x") + b"x", "malformed", "a stream does not begin with an opening",
+        MAGIC + framing.head(PACKET, b"x") + b"x", "malformed", "a stream does not begin with an opening",
     ),
-    "no msgpack": (MAGIC + frames.head(OPENING, b"\xc1" * 20) + b"\xc1" * 20, "malformed", "this is no Opening"),
+    "no msgpack": (MAGIC + framing.head(OPENING, b"\xc1" * 20) + b"\xc1" * 20, "malformed", "this is no Opening"),
     "an opening of other types": (
-        MAGIC + frames.head(OPENING, b"\x81\xa4name\x07") + b"\x81\xa4name\x07", "malformed", "this is no Opening",
+        MAGIC + framing.head(OPENING, b"\x81\xa4name\x07") + b"\x81\xa4name\x07", "malformed", "this is no Opening",
     ),
     "a large opening": (
         MAGIC + HEAD.pack(OPENING, 16385, 0), "oversized", "a frame of 16,385 bytes; 16,384 may come",
@@ -200,9 +200,9 @@ def test_an_opening_may_come_in_small_pieces() -> None:
 def test_what_comes_behind_an_opening_is_heard_by_the_stream() -> None:
     async def work() -> None:
         async with port() as found:
-            caller = await found.caller(opening("peer/1") + frames.head(PACKET, b"early") + b"early")
+            caller = await found.caller(opening("peer/1") + framing.head(PACKET, b"early") + b"early")
             assert answer_in(await caller.reader.read(1000)) == Answered(versions.mine())
-            assert await heard_by(found.taken[1]) == Frame(PACKET, b"early", b"")
+            assert await heard_by(found.taken[1]) == StreamFrame(PACKET, b"early", b"")
 
     drive(work())
 

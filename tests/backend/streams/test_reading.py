@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from backend.wire import frames
-from backend.wire.frames import PACKET, TooLarge
+from backend.wire import framing
+from backend.wire.framing import PACKET, TooLarge
 from core.link import Unreadable
 
 from .rig import PATIENCE, End, driven, either_loop, packet, say
@@ -27,7 +27,7 @@ def test_what_came_with_the_greeting_is_heard_when_the_stream_starts() -> None:
 def test_a_greeting_may_come_in_small_pieces_but_not_be_large() -> None:
     async def work(left: End, right: End) -> None:
         greeting = asyncio.ensure_future(right.connection.greeting(20))
-        for byte in frames.head(PACKET, b"m" * 20) + b"m" * 20:
+        for byte in framing.head(PACKET, b"m" * 20) + b"m" * 20:
             left.socket.send(bytes([byte]))
             await asyncio.sleep(0)
         assert await greeting == packet(b"m" * 20)
@@ -42,7 +42,7 @@ def test_a_greeting_may_come_in_small_pieces_but_not_be_large() -> None:
 def test_a_caller_that_leaves_before_its_greeting_is_complete_is_noticed(loop: str) -> None:
     async def work(left: End, right: End) -> None:
         greeting = asyncio.ensure_future(right.connection.greeting())
-        left.socket.send(frames.head(PACKET, b"message"))
+        left.socket.send(framing.head(PACKET, b"message"))
         await asyncio.sleep(0)
         left.close()
         with pytest.raises(ConnectionError, match="the other end has closed the connection"):

@@ -9,9 +9,9 @@ import pytest
 
 from backend.auth import Access
 from backend.streams import StreamRefused
-from backend.wire import frames, versions
+from backend.wire import framing, versions
 from backend.wire.call_messages import GangTimesReply, Status
-from backend.wire.frames import HEAD, PACKET, REQUEST, Answered
+from backend.wire.framing import HEAD, PACKET, REQUEST, Answered
 
 from .rig import LOOPS, PATIENCE, Port, answer_in, drive, either_loop, only_line, opening, port
 
@@ -47,7 +47,7 @@ def test_a_request_is_answered_on_a_connection_of_its_own(loop: str) -> None:
 
 def asking(said: bytes = b"", asks: str = "GangTimesReply", kind: int = REQUEST, **fields: str) -> bytes:
     begun = opening("", "sesame", asks=asks, **{"version": versions.mine(), **fields})
-    return begun + (frames.head(kind, said) + said if said else b"")
+    return begun + (framing.head(kind, said) + said if said else b"")
 
 
 REQUESTS: dict[str, tuple[bytes, str, str]] = {
@@ -78,7 +78,7 @@ def test_a_request_that_cannot_be_answered_is_refused_with_the_reason(
         async with port(SESAME, answers=ANSWERS) as found:
             caller = await found.caller(data)
             answer = await caller.heard()
-            welcomed = frames.framed(Answered(versions.mine()))
+            welcomed = framing.framed(Answered(versions.mine()))
             refused = answer_in(answer.removeprefix(welcomed))
             assert refused.refused == kind
             assert why in refused.text
@@ -91,7 +91,7 @@ def test_a_request_that_cannot_be_answered_is_refused_with_the_reason(
 
 @either_loop
 def test_the_caller_of_a_refused_request_is_told(loop: str) -> None:
-    large = bytes(frames.MESSAGE + 1)
+    large = bytes(framing.MESSAGE + 1)
 
     async def work() -> None:
         async with port(SESAME, answers=ANSWERS) as found:

@@ -18,9 +18,9 @@ import pytest
 from backend.auth import Access
 from backend.node import CallError, calls
 from backend.streams import StreamRefused, Tls
-from backend.wire import frames
+from backend.wire import framing
 from backend.wire.call_messages import GangTimesReply, Status
-from backend.wire.frames import MAGIC, PACKET, Frame
+from backend.wire.framing import MAGIC, PACKET, StreamFrame
 from core.link import Unreadable
 from tests.backend.cluster import cluster
 from tests.backend.test_faults import register, runs
@@ -58,7 +58,7 @@ def test_two_ends_with_certificates_of_one_ca_hear_each_other(certificates: Cert
             for sender, receiver in ((connection, found.taken[1]), (found.taken[1], connection)):
                 sender.put(PACKET, b"message", b"contents")
                 sender.flush()
-                assert await heard_by(receiver) == Frame(PACKET, b"message", b"contents")
+                assert await heard_by(receiver) == StreamFrame(PACKET, b"message", b"contents")
             connection.close()
             assert not found.refused
 
@@ -329,7 +329,9 @@ def driven(
 @either_loop
 def test_large_contents_cross_both_ways_at_once(certificates: Certificates, loop: str) -> None:
     chance = random.Random(1)
-    there, back = ([Frame(PACKET, b"m", chance.randbytes(16 << 20)) for _ in range(2)] for _ in range(2))
+    there, back = (
+        [StreamFrame(PACKET, b"m", chance.randbytes(16 << 20)) for _ in range(2)] for _ in range(2)
+    )
 
     async def work(left: End, right: End) -> None:
         left.start()
@@ -345,20 +347,20 @@ def test_large_contents_cross_both_ways_at_once(certificates: Certificates, loop
 
 
 def test_an_end_delivers_all_that_was_put_before_it(certificates: Certificates) -> None:
-    sent = [Frame(PACKET, b"%d" % number, bytes(100_000)) for number in range(50)]
+    sent = [StreamFrame(PACKET, b"%d" % number, bytes(100_000)) for number in range(50)]
 
     async def work(left: End, right: End) -> None:
         left.start()
         for each in sent:
             left.connection.put(*each)
-        left.connection.put(PACKET, b"last", load=lambda: b"loaded")
+        left.connection.put(PACKET, b"last", lambda: b"loaded")
         left.connection.end()
         right.start()
         for _ in range(20):
             right.connection.put(PACKET, b"unwanted", bytes(100_000))
         right.connection.flush()
         await right.over()
-        assert right.frames == [*sent, Frame(PACKET, b"last", b"loaded")]
+        assert right.frames == [*sent, StreamFrame(PACKET, b"last", b"loaded")]
         right.close()
         await left.over()
         assert not left.frames
@@ -387,9 +389,9 @@ def test_bytes_that_somebody_else_puts_into_a_stream_are_unreadable(
 def test_a_frame_that_is_too_large_is_refused_inside_tls(certificates: Certificates) -> None:
     async def work(left: End, right: End) -> None:
         right.start()
-        left.connection.put(PACKET, bytes(frames.MESSAGE), b"x")
+        left.connection.put(PACKET, bytes(framing.MESSAGE), b"x")
         left.connection.flush()
         await right.until(lambda: right.wrong)
-        assert isinstance(right.wrong, frames.TooLarge)
+        assert isinstance(right.wrong, framing.TooLarge)
 
     driven(certificates, work)

@@ -17,7 +17,7 @@ from backend.auth.access import Access
 from backend.node.calls import SERVICE, CallError, ask
 from backend.wire import versions
 from backend.wire.call_messages import AboutReply, Described, Enrol, Enrolled, Report, Status
-from backend.wire.frames import Opening
+from backend.wire.framing import Opening
 from backend.wire.versions import HEADER, OTHER, mine
 from core.model.presets import small
 from core.record.eventcodec import fingerprint

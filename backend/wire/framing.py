@@ -71,7 +71,7 @@ class Answered(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-class Frame(NamedTuple):
+class StreamFrame(NamedTuple):
     kind: int
     message: bytes
     contents: Contents
@@ -138,7 +138,7 @@ class FrameReader:
         else:
             self._to += count
 
-    def next(self) -> Frame | None:
+    def next(self) -> StreamFrame | None:
         """The next frame, if all of it has come. Raises Unreadable."""
         if self._head is not None:
             return self._whole()
@@ -156,7 +156,7 @@ class FrameReader:
         message = bytes(self._view[start:end])
         if not more:
             self._advance(end)
-            return Frame(kind, message, NO_CONTENTS)
+            return StreamFrame(kind, message, NO_CONTENTS)
         here = min(more, self._to - end)
         self._contents = memoryview(np.empty(more, np.uint8))
         self._contents[:here] = self._view[end : end + here]
@@ -165,13 +165,13 @@ class FrameReader:
         self._advance(end + here)
         return self._whole()
 
-    def _whole(self) -> Frame | None:
+    def _whole(self) -> StreamFrame | None:
         assert self._head is not None
         if self._filled < len(self._contents):
             return None
         (kind, message), contents = self._head, self._contents
         self._head, self._contents = None, memoryview(b"")
-        return Frame(kind, message, contents)
+        return StreamFrame(kind, message, contents)
 
     def _advance(self, to: int) -> None:
         self._from = to

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backend.wire import frames
-from backend.wire.frames import (
+from backend.wire import framing
+from backend.wire.framing import (
     ADDRESS,
     ANSWER,
     HEAD,
@@ -27,10 +27,10 @@ from backend.wire.frames import (
     ROOM,
     Address,
     Answered,
-    Frame,
     FrameReader,
     Opening,
     Pass,
+    StreamFrame,
     TooLarge,
 )
 from core.link import Unreadable
@@ -42,8 +42,8 @@ SAID: list[Said] = [
 ]  # fmt: skip
 
 
-def written(frame: Frame) -> bytes:
-    return frames.head(*frame) + frame.message + bytes(frame.contents)
+def written(frame: StreamFrame) -> bytes:
+    return framing.head(*frame) + frame.message + bytes(frame.contents)
 
 
 def pieces(data: bytes, sizes: Callable[[], int], reader: FrameReader) -> Iterator[None]:
@@ -59,11 +59,11 @@ def pieces(data: bytes, sizes: Callable[[], int], reader: FrameReader) -> Iterat
         yield
 
 
-def read(data: bytes, sizes: Callable[[], int] = lambda: ROOM, most: int = MESSAGE) -> list[Frame]:
+def read(data: bytes, sizes: Callable[[], int] = lambda: ROOM, most: int = MESSAGE) -> list[StreamFrame]:
     reader, found = FrameReader(most), []
     for _ in pieces(data, sizes, reader):
         while (frame := reader.next()) is not None:
-            found.append(Frame(frame.kind, frame.message, bytes(frame.contents)))
+            found.append(StreamFrame(frame.kind, frame.message, bytes(frame.contents)))
     return found
 
 
@@ -73,10 +73,10 @@ SIZES = st.one_of(st.integers(0, 40), st.sampled_from([ROOM - HEAD.size, ROOM, R
 
 
 @st.composite
-def any_frame(draw: st.DrawFn) -> Frame:
+def any_frame(draw: st.DrawFn) -> StreamFrame:
     chance = random.Random(draw(st.integers(0, 1 << 30)))
     message, contents = (chance.randbytes(draw(SIZES)) for _ in range(2))
-    return Frame(draw(st.sampled_from(KINDS)), message, contents)
+    return StreamFrame(draw(st.sampled_from(KINDS)), message, contents)
 
 
 @st.composite
@@ -88,22 +88,22 @@ def cuts(draw: st.DrawFn) -> Callable[[], int]:
 
 
 @given(st.lists(any_frame(), max_size=8), cuts())
-@example([Frame(PACKET, b"m" * (ROOM - HEAD.size), b""), Frame(PACKET, b"", b"")], lambda: ROOM)
-@example([Frame(PACKET, b"m" * (ROOM - HEAD.size), b"c")], lambda: ROOM)
-@example([Frame(PACKET, b"", b"")] * (ROOM // HEAD.size + 1), lambda: ROOM)
+@example([StreamFrame(PACKET, b"m" * (ROOM - HEAD.size), b""), StreamFrame(PACKET, b"", b"")], lambda: ROOM)
+@example([StreamFrame(PACKET, b"m" * (ROOM - HEAD.size), b"c")], lambda: ROOM)
+@example([StreamFrame(PACKET, b"", b"")] * (ROOM // HEAD.size + 1), lambda: ROOM)
 def test_frames_come_out_as_they_went_in_wherever_the_stream_is_cut(
-    sent: list[Frame], sizes: Callable[[], int]
+    sent: list[StreamFrame], sizes: Callable[[], int]
 ) -> None:
     assert read(b"".join(map(written, sent)), sizes) == sent
 
 
 def test_a_stream_may_be_cut_behind_every_byte() -> None:
-    sent = [Frame(kind, b"m" * kind, b"c" * (7 - kind)) for kind in KINDS]
+    sent = [StreamFrame(kind, b"m" * kind, b"c" * (7 - kind)) for kind in KINDS]
     assert read(b"".join(map(written, sent)), lambda: 1) == sent
 
 
 @given(st.lists(any_frame(), min_size=1, max_size=4))
-def test_a_frame_comes_out_with_its_last_byte_and_not_before(sent: list[Frame]) -> None:
+def test_a_frame_comes_out_with_its_last_byte_and_not_before(sent: list[StreamFrame]) -> None:
     reader = FrameReader()
     for each in sent:
         data = written(each)
@@ -116,7 +116,7 @@ def test_a_frame_comes_out_with_its_last_byte_and_not_before(sent: list[Frame]) 
 
 def test_frames_that_come_together_need_one_piece() -> None:
     """A reader can be full of frames; they are taken before more is received."""
-    sent = [Frame(PACKET, b"x", b"")] * (ROOM // (HEAD.size + 1))
+    sent = [StreamFrame(PACKET, b"x", b"")] * (ROOM // (HEAD.size + 1))
     reader = FrameReader()
     count = sum(1 for _ in pieces(b"".join(map(written, sent)), lambda: ROOM, reader))
     assert count == 1
@@ -126,14 +126,14 @@ def test_frames_that_come_together_need_one_piece() -> None:
 
 @pytest.mark.parametrize("size", [ROOM - HEAD.size + 1, ROOM + 1, 10 * ROOM + 3, MESSAGE])
 def test_a_message_larger_than_the_room_comes_whole_with_those_around_it(size: int) -> None:
-    around = Frame(ADDRESS, b"before and after", b"")
-    sent = [around, Frame(PACKET, bytes(range(256)) * (size // 256) + bytes(size % 256), b""), around]
+    around = StreamFrame(ADDRESS, b"before and after", b"")
+    sent = [around, StreamFrame(PACKET, bytes(range(256)) * (size // 256) + bytes(size % 256), b""), around]
     assert read(b"".join(map(written, sent)), lambda: 1 << 30) == sent
 
 
 def test_the_room_for_a_large_message_is_given_back() -> None:
-    reader, small = FrameReader(), written(Frame(PACKET, bytes(1000), b""))
-    for _ in pieces(written(Frame(PACKET, bytes(MESSAGE), b"")), lambda: 1 << 30, reader):
+    reader, small = FrameReader(), written(StreamFrame(PACKET, bytes(1000), b""))
+    for _ in pieces(written(StreamFrame(PACKET, bytes(MESSAGE), b"")), lambda: 1 << 30, reader):
         reader.next()
     largest = len(reader._room)
     assert largest > MESSAGE
@@ -153,7 +153,7 @@ def place(memory: memoryview | bytes) -> int:
 
 def test_large_contents_are_received_into_memory_of_their_own_and_not_copied_again() -> None:
     reader, contents = FrameReader(), random.Random(1).randbytes(5 * ROOM)
-    sent = Frame(PACKET, b"message", contents)
+    sent = StreamFrame(PACKET, b"message", contents)
     where = []
     for _ in pieces(written(sent)[:-1], lambda: ROOM, reader):
         assert reader.next() is None
@@ -172,7 +172,7 @@ def test_large_contents_are_received_into_memory_of_their_own_and_not_copied_aga
 
 def test_what_comes_later_does_not_change_contents_that_were_taken() -> None:
     reader, contents = FrameReader(), [bytes([number]) * 30_000 for number in range(20)]
-    data = b"".join(written(Frame(PACKET, b"", each)) for each in contents)
+    data = b"".join(written(StreamFrame(PACKET, b"", each)) for each in contents)
     taken = [frame for _ in pieces(data, lambda: ROOM, reader) for frame in iter(reader.next, None)]
     assert [bytes(frame.contents) for frame in taken] == contents
 
@@ -195,7 +195,7 @@ def test_a_frame_that_is_too_large_is_refused_by_its_head_before_memory_is_taken
 
 @pytest.mark.parametrize(("message", "contents"), [(0, 100), (100, 0), (60, 40)])
 def test_a_frame_of_the_largest_size_comes(message: int, contents: int) -> None:
-    sent = Frame(PACKET, bytes(message), bytes(contents))
+    sent = StreamFrame(PACKET, bytes(message), bytes(contents))
     assert read(written(sent), most=100) == [sent]
 
 
@@ -215,7 +215,7 @@ def test_an_unknown_kind_is_unreadable() -> None:
 
 
 def test_what_came_before_nonsense_comes_out() -> None:
-    reader, first = FrameReader(), Frame(PACKET, b"good", b"")
+    reader, first = FrameReader(), StreamFrame(PACKET, b"good", b"")
     for _ in pieces(written(first) + b"\xff" * HEAD.size, lambda: ROOM, reader):
         assert reader.next() == first
         for _ in range(2):
@@ -224,7 +224,7 @@ def test_what_came_before_nonsense_comes_out() -> None:
 
 
 @given(st.binary(max_size=200), cuts(), st.sampled_from([100, MESSAGE]))
-@example(frames.MAGIC, lambda: ROOM, MESSAGE)
+@example(framing.MAGIC, lambda: ROOM, MESSAGE)
 @example(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", lambda: ROOM, MESSAGE)
 def test_random_bytes_are_unreadable_or_the_reader_waits_for_more(
     data: bytes, sizes: Callable[[], int], most: int
@@ -237,7 +237,7 @@ def test_random_bytes_are_unreadable_or_the_reader_waits_for_more(
 
 @given(any_frame(), st.integers(0, 8), st.integers(0, 255), cuts())
 def test_a_frame_whose_head_is_changed_is_unreadable_or_the_reader_waits_for_more(
-    sent: Frame, at: int, byte: int, sizes: Callable[[], int]
+    sent: StreamFrame, at: int, byte: int, sizes: Callable[[], int]
 ) -> None:
     data = bytearray(written(sent))
     data[at] = byte
@@ -250,21 +250,21 @@ def test_a_frame_whose_head_is_changed_is_unreadable_or_the_reader_waits_for_mor
 
 @pytest.mark.parametrize("said", SAID, ids=lambda said: type(said).__name__)
 def test_a_message_of_a_driver_comes_back(said: Said) -> None:
-    (frame,) = read(frames.framed(said))
-    assert frames.read(frame.kind, frame.message) == said
+    (frame,) = read(framing.framed(said))
+    assert framing.read(frame.kind, frame.message) == said
 
 
 @given(st.sampled_from([ADDRESS, PASS, OPENING, ANSWER]), st.binary(max_size=100))
 @example(OPENING, b"\x91" * 5000)
 def test_other_bytes_are_no_message_of_a_driver(kind: int, data: bytes) -> None:
     with contextlib.suppress(Unreadable):
-        found: Any = frames.read(kind, data)
+        found: Any = framing.read(kind, data)
         assert all(isinstance(each, str) for each in msgspec.structs.astuple(found))
 
 
 def test_an_opening_of_another_version_with_more_or_fewer_fields_is_read() -> None:
     """So a caller of another version learns that this is the reason."""
     later = msgspec.msgpack.encode({"version": "9", "new": [1, 2], "name": "host/1"})
-    assert frames.read(OPENING, later) == Opening(version="9", name="host/1")
-    assert frames.read(OPENING, msgspec.msgpack.encode({})) == Opening()
-    assert frames.read(ANSWER, msgspec.msgpack.encode({"refused": "new"})) == Answered(refused="new")
+    assert framing.read(OPENING, later) == Opening(version="9", name="host/1")
+    assert framing.read(OPENING, msgspec.msgpack.encode({})) == Opening()
+    assert framing.read(ANSWER, msgspec.msgpack.encode({"refused": "new"})) == Answered(refused="new")

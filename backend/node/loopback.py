@@ -1,6 +1,6 @@
 """A connection between two nodes of one loop: replaces a stream, without bytes or sockets.
 
-    Node --put--> Lane --in the loop, one turn later--> Node.take
+    Node --put--> LoopbackLane --in the loop, one turn later--> Node.take
 
 Two lanes make a connection. Parcels on a lane arrive once and in order, as long as both nodes use this connection as
 their current one. Messages are frozen, so both ends may have the same object. Neighbour: `node`.

@@ -1,7 +1,8 @@
 """Counts what a node has written and read, so that the cost of messages can be computed. The counts only grow.
 
-A *frame* is one gRPC message, with one or more parcels; a message on a `Lane` has no frame. Neighbours: `node`, which
-counts; `cpu_times`, the CPU time to divide by these counts; `seaway.tools.calibrating`, which divides.
+A *write* has one or more frames of one stream, and so has a *read*; a message on a `LoopbackLane` has neither.
+Neighbours: `node`, which counts; `cpu_times`, the CPU time to divide by these counts; `seaway.tools.calibrating`, which
+divides.
 """
 
 from __future__ import annotations
@@ -13,30 +14,30 @@ from core.protocol import ClientMessages, Done, Ordered, Reports
 
 class Traffic:
     """`orders` and `steps` count once for each host to which they are written. `said` counts steps once, however many
-    hosts get them. `notes`: notes sent by lanes; a single note has no envelope. `ends`: ends of gangs, one for
+    hosts get them. `notes`: notes sent by lanes. `ends`: ends of gangs, one for
     each host and gang; `groups`: the messages in which they came."""
 
     __slots__ = (
         "bytes_in", "bytes_out", "ends", "frames_in", "frames_out", "groups", "near_in", "near_out", "notes",
-        "orders", "parcels_in", "parcels_out", "said", "steps",
+        "orders", "reads_in", "said", "steps", "writes_out",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.frames_out = self.parcels_out = self.bytes_out = 0
-        self.frames_in = self.parcels_in = self.bytes_in = 0
+        self.writes_out = self.frames_out = self.bytes_out = 0
+        self.reads_in = self.frames_in = self.bytes_in = 0
         self.near_out = self.near_in = self.notes = 0
         self.orders = self.steps = self.said = 0
         self.ends = self.groups = 0
 
-    def wrote(self, parcels: int, nbytes: int) -> None:
-        """Counts a frame."""
-        self.frames_out += 1
-        self.parcels_out += parcels
+    def wrote(self, frames: int, nbytes: int) -> None:
+        """Counts a write."""
+        self.writes_out += 1
+        self.frames_out += frames
         self.bytes_out += nbytes
 
-    def took(self, parcels: int, nbytes: int) -> None:
-        self.frames_in += 1
-        self.parcels_in += parcels
+    def took(self, frames: int, nbytes: int) -> None:
+        self.reads_in += 1
+        self.frames_in += frames
         self.bytes_in += nbytes
 
     def said_near(self, message: msgspec.Struct) -> None:

@@ -158,7 +158,7 @@ class FrameReader:
             self._advance(end)
             return StreamFrame(kind, message, NO_CONTENTS)
         here = min(more, self._to - end)
-        self._contents = memoryview(np.empty(more, np.uint8))
+        self._contents = np.empty(more, np.uint8).data
         self._contents[:here] = self._view[end : end + here]
         self._filled = here
         self._head = kind, message

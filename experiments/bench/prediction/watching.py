@@ -41,7 +41,7 @@ def real_watch(session: Any) -> Callable[[], Seen]:
     def seen() -> Seen:
         cpu, whole, traffic = watch.cpu(), time.process_time_ns(), driver.server.node.traffic
         cpu[ENDED] = whole - sum(ns for name, ns in cpu.items() if name.startswith("user "))
-        return Seen(cpu, {DOWN: traffic.frames_out, UP: traffic.frames_in})
+        return Seen(cpu, {DOWN: traffic.writes_out, UP: traffic.reads_in})
 
     return seen
 

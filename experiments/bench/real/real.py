@@ -156,7 +156,7 @@ def _counts(watched: ThreadCpu, driver: Any) -> Counter[str]:
     traffic = driver.server.node.traffic.counts()
     found = Counter({f"{name} woken": number for name, number in watched.waits().items()})
     for name, (messages, writes) in (
-        ("to hosts", ("parcels_out", "frames_out")), ("from hosts", ("parcels_in", "frames_in")),
+        ("to hosts", ("frames_out", "writes_out")), ("from hosts", ("frames_in", "reads_in")),
     ):  # fmt: skip
         found[f"messages {name}"], found[f"writes {name}"] = traffic[messages], traffic[writes]
     return found

@@ -61,12 +61,12 @@ def counted(group: str, sample: WatchSample, timed: bool) -> Counts:
         }
     if group == USER:
         return {
-            "send": said["parcels_out"] + near, "receive": said["parcels_in"] + near,
+            "send": said["frames_out"] + near, "receive": said["frames_in"] + near,
             "step": said["said"], "client_note": said["notes"], **literal,
         }  # fmt: skip
     if group == HOST:  # includes the thread that waits for gangs, which does little
         found = {
-            "receive": said["parcels_out"], "send": said["parcels_in"], "relay_step": said["steps"], **literal,
+            "receive": said["frames_out"], "send": said["frames_in"], "relay_step": said["steps"], **literal,
             "complete": said["groups"], "complete_more": said["ends"] - said["groups"],
         }  # fmt: skip
         return found | ({"enqueue": said["ends"]} if timed else {})

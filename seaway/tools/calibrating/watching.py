@@ -85,7 +85,7 @@ class Watch:
 
     def _said(self) -> tuple[int, int, int]:
         traffic = self._node.traffic
-        return traffic.parcels_out, traffic.ends, traffic.near_out
+        return traffic.frames_out, traffic.ends, traffic.near_out
 
     def _of_hosts(self) -> Counter[str]:
         found: Counter[str] = Counter()

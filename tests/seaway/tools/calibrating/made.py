@@ -38,11 +38,11 @@ def samples(timed: bool, count: int = 60, seed: int = 0) -> list[WatchSample]:
     random = np.random.default_rng(seed)
     found = []
     for at in range(count):
-        frames_out, frames_in = (float(random.integers(1, 60)) for _ in range(2))
+        writes_out, reads_in = (float(random.integers(1, 60)) for _ in range(2))
         groups = float(random.integers(1, 80))
         counts = {
-            "frames_out": frames_out, "parcels_out": frames_out + float(random.integers(0, 200)),
-            "frames_in": frames_in, "parcels_in": frames_in + float(random.integers(0, 100)),
+            "writes_out": writes_out, "frames_out": writes_out + float(random.integers(0, 200)),
+            "reads_in": reads_in, "frames_in": reads_in + float(random.integers(0, 100)),
             "near_out": float(random.integers(0, 100)), "near_in": float(random.integers(0, 100)),
             "notes": float(random.integers(0, 200)), "said": float(random.integers(1, 400)),
             "steps": float(random.integers(1, 800)), "groups": groups, "ends": groups + float(random.integers(0, 500)),

@@ -54,7 +54,7 @@ def test_sources_name_the_measurements() -> None:
 def test_costs_that_always_occur_together_are_divided_and_the_source_says_so() -> None:
     runs = samples(True)
     for run in runs:
-        run.counts["parcels_in"] = run.counts["parcels_out"]
+        run.counts["frames_in"] = run.counts["frames_out"]
         run.counts["near_out"] = run.counts["near_in"] = 0.0
         run.cpu[USER] = sum(COSTS[name] * count for name, count in counted(USER, run, True).items())
         run.cpu[HOST] = sum(COSTS[name] * count for name, count in counted(HOST, run, True).items())

@@ -40,8 +40,8 @@ def test_frames_and_their_contents_are_counted() -> None:
     traffic.wrote(1, 20)
     traffic.took(2, 50)
     found = traffic.counts()
-    assert (found["frames_out"], found["parcels_out"], found["bytes_out"]) == (2, 4, 120)
-    assert (found["frames_in"], found["parcels_in"], found["bytes_in"]) == (1, 2, 50)
+    assert (found["writes_out"], found["frames_out"], found["bytes_out"]) == (2, 4, 120)
+    assert (found["reads_in"], found["frames_in"], found["bytes_in"]) == (1, 2, 50)
 
 
 def test_an_order_counts_once_as_sent_and_for_each_host_as_written() -> None:
@@ -93,7 +93,7 @@ def test_the_controller_of_a_session_counts_for_its_hosts() -> None:
     assert said["ends"] == HOSTS * CALLS  # one a gang and host
     assert said["groups"] == HOSTS * CALLS  # none waits for another
     assert said["steps"] == HOSTS * said["said"] >= HOSTS * CALLS
-    assert said["parcels_out"] >= said["frames_out"] >= said["groups"] / HOSTS
+    assert said["frames_out"] >= said["writes_out"] >= said["groups"] / HOSTS
     assert said["notes"] >= CALLS
     assert said["near_in"] >= CALLS
     assert sample.wall > 0

@@ -15,7 +15,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Any, cast
 
@@ -33,10 +33,11 @@ from ..contents import Blobs, ContentsMismatch, Overflow, ShardSource, Sink
 from ..coordination import world_name
 from ..devices import Devices, WorldSpec, gang_times
 from ..node import CallError, HostClock, NetworkNode, calls
-from ..streams import Listener, Load, StreamRefused, loaded
+from ..streams import LentReading, Listener, Load, StreamRefused, loaded
 from ..wire import Address, Contents, Pass, call_messages
 
 log = logging.getLogger("seaway.agent")
+BUSY = 0.0005  # seconds after which a thread tries again to have the node
 FETCHING_S = 10.0  # seconds for which it asks again for code that the controller lacks
 
 
@@ -64,10 +65,12 @@ class HostNames:
 
 class EndReports:
     """Events of devices on their way to the node, in order. Ends of gangs that come shortly after each other are
-    reported together, as core's `ReportPacer` says; any other event takes those before it along at once."""
+    reported together, as core's `ReportPacer` says; any other event takes those before it along at once. `thread`: the
+    one that calls `tell_due` whenever it has done some work; events of other threads are told in the loop."""
 
     def __init__(self, node: NetworkNode) -> None:
         self._node = node
+        self.thread: int | None = None
         self._lock = threading.Lock()
         self._said: list[e.Event] = []
         self._at_once = False  # something that does not wait is among them
@@ -92,8 +95,9 @@ class EndReports:
                 self._under_way.discard(event.seq)
             else:
                 self._at_once = True
-            waits = len(self._said) > 1 and self._due() > 0
-            if self._rung or waits:
+            if self._rung or threading.get_ident() == self.thread:
+                return
+            if len(self._said) > 1 and self._due() > 0:
                 return
             self._rung = True
         if not self._node.stopped:
@@ -104,24 +108,44 @@ class EndReports:
         now = time.monotonic_ns()
         return 0 if self._at_once else self._pacer.due(now, len(self._said), len(self._under_way)) - now
 
+    def tell_due(self) -> float | None:
+        """Tells what is due, in this thread, unless another one has the node. Returns the seconds until more is due;
+        None: nothing is left."""
+        if not self._said:
+            return None
+        with self._lock:
+            due = self._due() if self._said else 0
+        if due > 0:
+            return due / 1e9
+        if not self._node.lock.acquire(blocking=False):
+            return BUSY
+        try:
+            self._tell()
+        finally:
+            self._node.lock.release()
+        return None
+
     def _soon(self) -> None:
         with self._lock:
             self._rung = False
             due = self._due() if self._said else 0
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        if due > 0:
-            self._timer = self._node.loop.call_later(due / 1e9, self._tell)
-        else:
+        self._timer = self._node.loop.call_later(due / 1e9, self._tell) if due > 0 else None
+        if due <= 0:
             self._tell()
 
     def _tell(self) -> None:
-        self._timer = None
-        with self._lock:
-            said, self._said = self._said, []
-            self._at_once = False
-            self._pacer.reported(time.monotonic_ns())
+        """Tells all that was said. Whoever tells has the node, so that nobody else tells what came later before it."""
+        with self._node.lock:
+            with self._lock:
+                said, self._said = self._said, []
+                self._at_once = False
+                if said:
+                    self._pacer.reported(time.monotonic_ns())
+            self._node.turn(lambda: self._feed(said))
+
+    def _feed(self, said: Sequence[e.Event]) -> None:
         for together, events in groupby(said, lambda event: isinstance(event, e.Finished)):
             if together:
                 ends = cast(tuple[e.Finished, ...], tuple(events))
@@ -195,6 +219,10 @@ class Agent:
         self.node.directory["controller"] = self.controller
         self._ends = EndReports(self.node)
         self.devices.post, self.devices.hosts = self._ends.post, said.cluster
+        lent = LentReading(self.node.loop, self.node.lock, self._ends.tell_due)
+        self._ends.thread = self.devices.reads(lent, self._ends.tell_due)
+        if self._ends.thread is not None:
+            self.node.lend(CONTROLLER, lent)
         self.devices.failed = self._devices_failed
         self._secret = said.secret
         self._listener.start(self.node.admit, self.node.accept)

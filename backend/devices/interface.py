@@ -1,6 +1,6 @@
 """The interface between an agent and its host's devices, implemented by `pjrt` and `timed`.
 
-Methods are called from the agent's loop, in the order of core's commands; each returns at once. Devices report with
+Methods are called under the node's lock, in the order of core's commands; each returns at once. Devices report with
 `post`, from any thread: Reformed, CodeReady, Finished, LaunchFailed, Copied, RowsCounted, DeviceLost.
 
     launch      enqueues on this host's devices of the gang, from one thread, in the order of the calls; inputs are
@@ -20,6 +20,7 @@ import numpy as np
 from core.model import Hosts, Layout, Plan
 from core.protocol import effects as e
 
+from ..streams import LentReading
 from .gang_times import GangTimes
 
 Post = Callable[[e.Event], None]
@@ -62,6 +63,11 @@ class Devices(Protocol):
     stamps: GangTimes  # when gangs were enqueued here, and seen to end; the agent may replace their clock
 
     def about(self) -> DeviceAbout: ...
+
+    def reads(self, lent: LentReading, between: Callable[[], float | None]) -> int | None:
+        """Reads the controller's stream in the thread that enqueues, whenever that has nothing to do; it calls
+        `between` after each piece of work, and again after so many seconds. Returns the thread's number; None: there
+        is no such thread."""
 
     def reform(self, command: e.Reform, world: WorldSpec) -> None: ...
 

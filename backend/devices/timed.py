@@ -18,6 +18,7 @@ from core.model import Gang, Hosts, Layout, Plan, Shards, device_spans, spans, v
 from core.protocol import Blame
 from core.protocol import effects as e
 
+from ..streams import LentReading
 from .alarms import ALARMS
 from .gang_times import GangTimes
 from .interface import Array, DeviceAbout, Index, Post, WorldSpec
@@ -41,6 +42,9 @@ class TimedDevices:
 
     def about(self) -> DeviceAbout:
         return DeviceAbout("timed", "timed", self._count, self._memory)
+
+    def reads(self, lent: LentReading, between: Callable[[], float | None]) -> None:
+        """No thread enqueues here."""
 
     def reform(self, command: e.Reform, world: WorldSpec) -> None:
         self._mine = world.devices[world.me]

@@ -36,7 +36,7 @@ from core.protocol import CONTROLLER, Chunk
 from core.protocol import effects as e
 
 from ..auth import READING, SLICE, Access, RefusalLogger, TurnGate
-from ..streams import Connection, Load, StreamRefused, dial
+from ..streams import Connection, LentReading, Load, StreamRefused, dial
 from ..wire import Address, Opening, Pass, framing, versions
 from .loopback import LoopbackLane
 from .traffic import Traffic
@@ -93,12 +93,16 @@ class NetworkNode:
         self._outboxes: dict[int, Connection | LoopbackLane] = {}
         self._written: list[Connection] = []  # to be flushed when the turn is over
         self._turns = 0  # how many turns of the machine are inside each other
-        self._reads = False  # the loop takes frames: what they cause is written when all have been taken
+        self._readers: set[int] = (
+            set()
+        )  # threads that take frames: what these cause is written behind the last
+        self._lent: dict[int, LentReading] = {}  # streams that another thread reads when it has nothing to do
         self._wanted: dict[int, asyncio.Task[None]] = {}
         self._dialled: set[int] = set()  # peers to which this process began the stream
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._due: int | None = None
+        self._armed: int | None = None  # for when the timer is set: later requests wait until it rings
         self._encoded: tuple[msgspec.Struct | None, bytes] = (None, b"")
         self.stopped = False
 
@@ -158,7 +162,7 @@ class NetworkNode:
             finally:
                 self._turns -= 1
                 written = self._written
-                later = self._turns or not written or (self._reads and threading.get_ident() == self._thread)
+                later = self._turns or not written or threading.get_ident() in self._readers
                 if not later:
                     self._written = []
         if not later:
@@ -177,9 +181,9 @@ class NetworkNode:
                     self._in_loop(self._hang, peer, reason, breach)
                 case _:
                     self._perform(effect)
-        due = self.endpoint.next_wakeup()
-        if due is not None and due != self._due:
-            self._due = due
+        due = self._due = self.endpoint.next_wakeup()
+        if due is not None and (self._armed is None or due < self._armed):
+            self._armed = due
             self._in_loop(self._arm)
 
     def soon(self, act: Callable[[], Any]) -> None:
@@ -198,12 +202,17 @@ class NetworkNode:
     def _arm(self) -> None:
         if self._timer:
             self._timer.cancel()
-        due = self._due  # the latest request, from any thread
-        if due is not None and not self.stopped:
-            self._timer = self.loop.call_later(max(0, due - self.now()) / 1e9, self._ring)
+        armed = self._armed  # the earliest request, from any thread
+        if armed is not None and not self.stopped:
+            self._timer = self.loop.call_later(max(0, armed - self.now()) / 1e9, self._ring)
 
     def _ring(self) -> None:
-        self._due = None
+        with self.lock:
+            due = self._armed = self._due
+            if due is not None and due > self.now():  # what the timer was set for has been put off
+                self._arm()
+                return
+            self._armed = None
         self.feed(e.Wakeup())
 
     def _write(self, write: Write) -> None:
@@ -333,6 +342,12 @@ class NetworkNode:
         connection.wrote = self.traffic.wrote
         self._up(peer, connection)
         connection.start(lambda: self._arrived(peer, connection))
+        if (lent := self._lent.get(peer)) is not None:
+            lent.offer(connection)
+
+    def lend(self, peer: int, lent: LentReading) -> None:
+        """Lends the streams to this peer, from now on."""
+        self._lent[peer] = lent
 
     async def _connect_near(self, peer: int, near: NetworkNode) -> None:
         """Runs a connection with a node of the same loop, which identifies this node as it would on a stream."""
@@ -387,7 +402,8 @@ class NetworkNode:
         """Takes the frames that have come. A talkative peer takes at most SLICE of the loop, or one frame: then
         others have a turn."""
         begun, number, nbytes = time.monotonic_ns(), 0, 0
-        self._reads = True
+        me = threading.get_ident()
+        self._readers.add(me)
         try:
             while (frame := connection.next()) is not None:
                 self._take(peer, frame)
@@ -402,7 +418,7 @@ class NetworkNode:
         except wire.Unreadable as error:
             self.feed(e.Malformed(peer, str(error)))
         finally:
-            self._reads = False
+            self._readers.discard(me)
             if number:
                 connection.silent = False
                 self.traffic.took(number, nbytes)

@@ -1,6 +1,7 @@
 """A host's real devices, through JAX: CPU, GPU and TPU by the same code.
 
-    agent's loop --commands-->  enqueueing thread   launcher, store, world: all that has an order
+    node --commands-->          enqueueing thread   launcher, store, world: all that has an order; it also reads the
+                                                    controller's stream while it has nothing to do
                                 compiling thread    code
                                 waiting thread      completions: Finished
                                 copying thread      spills, counts of rows
@@ -25,9 +26,11 @@ from core.protocol import effects as e
 
 from ..coordination import Overtaken
 from ..devices import Array, DeviceAbout, GangTimes, Index, Post, WorldSpec
+from ..streams import LentReading
 from . import device_arrays, jax_errors, rows
 from .checkpoints import Checkpoints
 from .completions import Completions
+from .enqueue_thread import EnqueueThread
 from .launchable_code import Codes
 from .launcher import Launcher
 from .store import MissingBuffer, Store, ready
@@ -52,9 +55,8 @@ class PjrtDevices:
         jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
         self._world = WorldMembership()
         self._about = self._world.about(memory)
-        self._line, self._compiling, self._copying = (
-            WorkerThread(name, self._fail) for name in ("enqueue", "compile", "copy")
-        )
+        self._line = EnqueueThread("enqueue", self._fail)
+        self._compiling, self._copying = (WorkerThread(name, self._fail) for name in ("compile", "copy"))
         self._store = Store(self._world, self._line)
         self._codes = Codes(self._world, self._say, self._about.memory, cache)
         self.stamps = GangTimes()
@@ -75,6 +77,10 @@ class PjrtDevices:
 
     def about(self) -> DeviceAbout:
         return self._about
+
+    def reads(self, lent: LentReading, between: Callable[[], float | None]) -> int | None:
+        self._line.reads(lent, between)
+        return self._line.ident
 
     def usage(self) -> Mapping[str, int]:
         store = self._store

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 log = logging.getLogger("seaway.pjrt")
 T = TypeVar("T")
+Work = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class WorkerThread:
@@ -21,12 +22,16 @@ class WorkerThread:
 
     def __init__(self, name: str, failed: Callable[[BaseException], None]) -> None:
         self._failed = failed
-        self._work: queue.SimpleQueue[tuple[Callable[..., Any], tuple[Any, ...]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
+    @property
+    def ident(self) -> int | None:
+        return self._thread.ident
+
     def do(self, work: Callable[..., Any], *arguments: Any) -> None:
-        self._work.put((work, arguments))
+        self._put((work, arguments))
 
     def ask(self, work: Callable[..., T], *arguments: Any) -> T:
         """Waits for its turn, and returns its result. Do not call it in this thread."""
@@ -50,21 +55,31 @@ class WorkerThread:
 
     def end(self, patience: float = 5.0) -> bool:
         """Ends the thread behind all its work. False: the thread is stuck, and is left behind."""
-        self._work.put(None)
+        self._put(None)
         if threading.current_thread() is not self._thread:
             self._thread.join(patience)
         return not self._thread.is_alive()
 
+    def _put(self, work: Work | None) -> None:
+        self._queue.put(work)
+
     def _run(self) -> None:
         show_name()
-        while (item := self._work.get()) is not None:
-            work, arguments = item
-            try:
-                work(*arguments)
-            except BaseException as error:
-                log.exception("%s: %s", self._thread.name, error)
-                self._failed(error)
-            del item, work, arguments  # so that finished work keeps nothing alive
+        while (item := self._queue.get()) is not None:
+            self._safely(item[0], item[1])
+            del item  # so that finished work keeps nothing alive
+
+    def _safely(self, work: Callable[..., T], arguments: tuple[Any, ...] = ()) -> T | None:
+        try:
+            return work(*arguments)
+        except BaseException as error:
+            self._tell_of(error)
+            return None
+
+    def _tell_of(self, error: BaseException) -> None:
+        """Tells of an error that nobody expected."""
+        log.error("%s: %s", self._thread.name, error, exc_info=error)
+        self._failed(error)
 
 
 def show_name() -> None:

@@ -1,6 +1,7 @@
 """Streams between our own processes: frames over a TCP connection or Unix socket, with TLS if there are certificates.
 
 connection   one stream: written from any thread, read in the loop
+lent_reading a stream that a working thread reads while it has nothing else to do
 listener     the port of a process: who may open a stream here; a controller's gRPC on the same port
 dialling     opens a stream to another process, or asks it one thing
 sockets      connected, and listening
@@ -15,6 +16,7 @@ from .connection import Connection, Load, loaded
 from .dialling import StreamRefused, ask, dial
 from .event_loop import new_loop, run
 from .grpc_pipe import GrpcPipe
+from .lent_reading import LentReading
 from .listener import Admit, Listener
 from .tls import Tls
 
@@ -22,6 +24,7 @@ __all__ = [
     "Admit",
     "Connection",
     "GrpcPipe",
+    "LentReading",
     "Listener",
     "Load",
     "StreamRefused",

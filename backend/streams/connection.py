@@ -29,6 +29,7 @@ TOGETHER = 1 << 20  # bytes that are written in one call of the system
 MANY = 512  # frames
 SLICE_READS = 8  # calls of the system for large contents, before others have a turn
 CIPHERED = 64 << 10
+LETTING_GO = 0.001  # seconds between attempts to close what another thread reads
 COPIERS = 16  # threads; a load may have to wait for a device
 
 log = logging.getLogger("seaway.streams")
@@ -50,7 +51,10 @@ class Connection:
         self.reader = FrameReader()
         self.ended: Callable[[], None] = lambda: None  # called when it is over, in the loop
         self.wrote: Callable[[int, int], None] = lambda number, nbytes: None  # counts; from any thread
+        self.let_go: Callable[[], bool] = lambda: True  # False: another thread is reading just now
+        self.resting = False  # frames have come that were not taken yet
         self._loop, self._sock, self._tls = loop, sock, tls
+        self._thread = threading.get_ident()
         self._arrived: Callable[[], None] = lambda: None
         self._items: deque[Item] = deque()
         self._rest: list[Contents] = []  # what the socket has not taken yet
@@ -180,7 +184,7 @@ class Connection:
         """Begins to read. `arrived` is called when bytes have come: it takes frames with `next`."""
         self.reader.most = framing.MESSAGE
         self._arrived = arrived
-        self._go_on()
+        self.go_on()
 
     def next(self) -> StreamFrame | None:
         """The next frame, if all of it has come. Raises Unreadable."""
@@ -198,26 +202,43 @@ class Connection:
 
     def rest_for_others(self) -> None:
         """Lets others have a turn before this stream's next frames."""
-        self._pause()
-        self._loop.call_soon(self._go_on)
+        self.resting = True
+        if self._reading:
+            self._pause()
+            self._loop.call_soon(self.go_on)
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
+        """Reads in the loop, from now on."""
         if not self._closed:
             self._read_on()
-            self._arrived()
+            self._take()
+
+    def pause_for_another(self) -> bool:
+        """Leaves it to another thread to call `read`, until `go_on`; whether that may be just now."""
+        if self.over.is_set() or not self._reading:
+            return False
+        self._pause()
+        return True
+
+    def fileno(self) -> int:
+        return -1 if self._closed else self._sock.fileno()
+
+    def _take(self) -> None:
+        self.resting = False
+        self._arrived()
 
     def _read_on(self) -> None:
         if not self._reading:
             self._reading = True
-            self._loop.add_reader(self._sock.fileno(), self._readable)
+            self._loop.add_reader(self._sock.fileno(), self.read)
 
     def _pause(self) -> None:
         if self._reading:
             self._reading = False
             self._loop.remove_reader(self._sock.fileno())
 
-    def _readable(self) -> None:
-        """Receives what is there. Large contents are received in several calls of the system."""
+    def read(self) -> None:
+        """Receives what is there, and has it taken. Large contents are received in several calls of the system."""
         reader = self.reader
         try:
             if self.hung:  # the socket is closed when the other end closes it, too
@@ -237,7 +258,7 @@ class Connection:
         except OSError as error:
             self.close(str(error))
             return
-        self._arrived()
+        self._take()
 
     def _count_in(self, count: int) -> None:
         if self._tls is None:
@@ -266,10 +287,16 @@ class Connection:
             self.close()
 
     def close(self, why: str = "") -> None:
-        """Closes the connection at once; in the loop."""
+        """Closes the connection: at once in the loop, as soon as possible in another thread."""
         if self.over.is_set():
             return
         self._closed = self.hung = True
+        if threading.get_ident() != self._thread:
+            self._loop.call_soon_threadsafe(self.close, why)
+            return
+        if not self.let_go():
+            self._loop.call_later(LETTING_GO, self.close, why)
+            return
         self.why = why
         self._pause()
         self._loop.remove_writer(self._sock.fileno())

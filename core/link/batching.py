@@ -16,14 +16,19 @@ APART = 4_000_000  # nanoseconds between two reports, unless half of what was un
 class ReportPacer:
     """The pace of one host's reports."""
 
-    __slots__ = ("_last",)
+    __slots__ = ("_last", "_window")
 
     def __init__(self) -> None:
         self._last = -APART
+        self._window = 0  # the most gangs that lately were under way, or had ended without a report
 
     def due(self, now: int, ended: int, under_way: int) -> int:
         """When to report that so many gangs have ended, while so many are still under way."""
-        return now if ended >= under_way else max(now, self._last + APART)
+        self._window = max(self._window, ended + under_way)
+        if not under_way or 2 * ended >= self._window:
+            return now
+        return max(now, self._last + APART)
 
     def reported(self, now: int) -> None:
         self._last = now
+        self._window -= self._window // 4

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from backend.agent.agent import EndReports
+from backend.agent.agent import BUSY, EndReports
 from backend.node.loopback import LoopbackLane
 from core.protocol import effects as e
 from core.protocol.peers import CONTROLLER
@@ -79,10 +79,14 @@ class RecordingNode:
 
     def __init__(self) -> None:
         self.loop, self.stopped = asyncio.get_running_loop(), False
+        self.lock = threading.RLock()
         self.heard: list[e.Event] = []
 
     def feed(self, event: e.Event) -> None:
         self.heard.append(event)
+
+    def turn(self, act: Callable[[], Any]) -> None:
+        act()
 
     def soon(self, act: Callable[[], Any]) -> None:
         self.loop.call_soon_threadsafe(act)
@@ -123,5 +127,55 @@ def test_a_host_with_much_under_way_makes_fewer_reports_than_gangs_end_and_one_w
         assert await reports(64, 40) < 40
         assert await reports(1, 1) == 1
         assert await reports(2, 2) == 2
+
+    asyncio.run(drive())
+
+
+def test_ends_that_the_enqueueing_thread_sees_are_told_by_it_and_those_of_others_in_the_loop() -> None:
+    async def drive() -> None:
+        node: Any = RecordingNode()
+        ends = EndReports(node)
+        ends.thread = threading.get_ident()
+        ends.post(e.Finished(1))
+        await asyncio.sleep(0.01)
+        assert node.heard == []
+        assert ends.tell_due() is None
+        assert node.heard == [e.Finished(1)]
+        ends.launched(3)
+        ends.launched(4)
+        ends.post(e.Finished(2))
+        due = ends.tell_due()
+        assert due is not None
+        assert 0 < due < 0.01
+        await asyncio.to_thread(ends.post, e.Reformed(0))
+        await wait_until(lambda: len(node.heard) == 3)
+        assert node.heard[1:] == [e.Finished(2), e.Reformed(0)]
+        assert ends.tell_due() is None
+
+    asyncio.run(drive())
+
+
+def test_the_enqueueing_thread_does_not_wait_for_a_node_that_somebody_else_has() -> None:
+    async def drive() -> None:
+        node: Any = RecordingNode()
+        ends = EndReports(node)
+        ends.thread = threading.get_ident()
+        ends.post(e.Finished(1))
+        has, let_go = threading.Event(), threading.Event()
+
+        def have() -> None:
+            with node.lock:
+                has.set()
+                let_go.wait(20)
+
+        other = threading.Thread(target=have)
+        other.start()
+        has.wait(20)
+        assert ends.tell_due() == BUSY
+        assert node.heard == []
+        let_go.set()
+        other.join()
+        assert ends.tell_due() is None
+        assert node.heard == [e.Finished(1)]
 
     asyncio.run(drive())

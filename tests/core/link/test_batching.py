@@ -34,6 +34,18 @@ def test_half_of_what_was_under_way_is_reported_at_once() -> None:
     assert found.due(1016, 16, 16) == 1016
 
 
+def test_what_was_under_way_lately_counts_although_little_is_left() -> None:
+    """Otherwise reports get smaller and smaller while the next gangs are on their way."""
+    found = ReportPacer()
+    assert found.due(0, 1, 31) == 0
+    found.reported(0)
+    assert found.due(1, 16, 16) == 1
+    found.reported(1)
+    assert found.due(2, 8, 8) == 1 + APART
+    assert found.due(2, 12, 4) == 2
+    assert found.due(3, 4, 0) == 3
+
+
 @given(st.lists(st.integers(1, APART), min_size=1, max_size=40), st.integers(2, 40))
 def test_devices_never_run_dry_for_want_of_a_report_and_no_end_waits_longer_than_the_bound(
     takes: list[int], window: int

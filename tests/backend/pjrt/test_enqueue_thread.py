@@ -1,0 +1,335 @@
+"""The thread that enqueues reads the controller's stream while it has nothing to do, and never stands in its way."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+
+import pytest
+
+from backend.pjrt.enqueue_thread import EnqueueThread
+from backend.streams import LentReading
+from backend.streams.lent_reading import LONG
+from tests.backend.streams.rig import PATIENCE, End, drive, packet, pair, say
+
+BLOCKED = 10 * LONG / 1e9  # seconds
+
+
+class Host:
+    """An enqueueing thread, a node's lock, and the end of a stream that the thread may read. What comes is taken as a
+    node takes it; `threads` tells which thread took each frame."""
+
+    def __init__(self, here: End) -> None:
+        self.here, self.lock = here, threading.RLock()
+        self.errors: list[BaseException] = []
+        self.looks = 0
+        self.threads: list[int] = []
+        self.done: list[int] = []
+        self.line = EnqueueThread("enqueue", self.errors.append)
+        self.between: Callable[[], float | None] = lambda: None
+        self.lent = LentReading(asyncio.get_running_loop(), self.lock, self._looked)
+        self.line.reads(self.lent, lambda: self.between())
+        self.take: Callable[[bytes], None] = lambda message: None
+        here.connection.start(self._arrived)
+        self.lent.offer(here.connection)
+
+    def _looked(self) -> None:
+        self.looks += 1
+
+    def _arrived(self) -> None:
+        with self.lock:
+            while (frame := self.here.connection.next()) is not None:
+                self.threads.append(threading.get_ident())
+                self.here.frames.append(frame)
+                self.take(frame.message)
+
+    def take_one_at_a_time(self) -> None:
+        """As a node whose slice is over after each frame."""
+        with self.lock:
+            if (frame := self.here.connection.next()) is not None:
+                self.here.frames.append(frame)
+                self.take(frame.message)
+                self.here.connection.rest_for_others()
+
+    async def got(self, count: int) -> None:
+        await until(lambda: len(self.here.frames) >= count)
+        assert len(self.here.frames) == count
+
+
+async def until(done: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not done():
+            await asyncio.sleep(0.002)
+
+
+@asynccontextmanager
+async def a_host() -> AsyncIterator[tuple[Host, End]]:
+    """A host, and the other end of its stream."""
+    here, there = pair()
+    there.start()
+    host = Host(here)
+    try:
+        yield host, there
+        assert host.errors == []
+    finally:
+        here.close()
+        there.close()
+        assert await asyncio.to_thread(host.line.end)
+
+
+def driven(work: Callable[[Host, End], Coroutine[None, None, None]]) -> None:
+    async def whole() -> None:
+        async with a_host() as (host, there):
+            await work(host, there)
+
+    drive(whole())
+
+
+# --- who reads --------------------------------------------------------------------------------------------------------
+
+
+def test_what_comes_while_there_is_no_work_is_taken_by_the_thread() -> None:
+    async def work(host: Host, there: End) -> None:
+        for number in range(3):
+            say(there, packet(b"message"))
+            await host.got(number + 1)
+        assert set(host.threads) == {host.line.ident}
+
+    driven(work)
+
+
+def test_what_a_message_causes_is_done_by_the_thread_that_took_it_after_the_node_has_decided() -> None:
+    async def work(host: Host, there: End) -> None:
+        order: list[str] = []
+
+        def take(message: bytes) -> None:
+            host.line.do(lambda: order.append(f"done {threading.get_ident() == host.line.ident}"))
+            order.append("decided")
+
+        host.take = take
+        say(there, packet(b"one"), packet(b"two"))
+        await until(lambda: len(order) == 4)
+        assert order == ["decided", "decided", "done True", "done True"]
+
+    driven(work)
+
+
+def test_the_loop_reads_while_one_piece_of_work_takes_long_and_the_thread_again_after_it() -> None:
+    async def work(host: Host, there: End) -> None:
+        go_on = threading.Event()
+        host.line.do(go_on.wait, PATIENCE)
+        say(there, packet(b"abandon"))
+        await host.got(1)
+        assert host.threads == [threading.get_ident()]
+        assert host.looks
+        go_on.set()
+        await until(lambda: host.lent.fileno() >= 0)
+        say(there, packet(b"more"))
+        await host.got(2)
+        assert host.threads[1] == host.line.ident
+
+    driven(work)
+
+
+def test_a_thread_with_much_short_work_reads_in_between() -> None:
+    async def work(host: Host, there: End) -> None:
+        over = threading.Event()
+
+        def again() -> None:
+            time.sleep(0.0005)
+            if not over.is_set():
+                host.line.do(again)
+
+        again()
+        say(there, packet(b"message"))
+        await host.got(1)
+        over.set()
+
+    driven(work)
+
+
+def test_nobody_looks_while_the_thread_has_nothing_to_do() -> None:
+    async def work(host: Host, there: End) -> None:
+        host.line.do(time.sleep, 0.02)
+        await until(lambda: host.looks > 1)
+        await until(lambda: not host.lent._looks)
+        before = host.looks
+        await asyncio.sleep(0.05)
+        assert host.looks == before
+
+    driven(work)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_while_reading_changes_hands_every_frame_is_taken_once_and_in_order(seed: int) -> None:
+    async def work(host: Host, there: End) -> None:
+        chance = random.Random(seed)
+        sent = [
+            packet(b"%d" % number, chance.randbytes(chance.choice([0, 0, 100_000]))) for number in range(300)
+        ]
+        for each in sent:
+            say(there, each)
+            if chance.random() < 0.1:
+                host.line.do(time.sleep, chance.choice([0.001, 0.004, 0.01, 0.02]))
+            if chance.random() < 0.2:
+                await asyncio.sleep(chance.choice([0, 0.001, 0.006]))
+        await until(lambda: len(host.here.frames) >= 300)
+        assert host.here.frames == sent
+        assert len(set(host.threads)) == 2
+
+    driven(work)
+
+
+def test_frames_beyond_a_slice_are_taken_without_waiting_for_others_to_come() -> None:
+    async def work(host: Host, there: End) -> None:
+        await until(lambda: host.lent.fileno() >= 0)
+        host.here.connection._arrived = host.take_one_at_a_time
+        say(there, *(packet(b"%d" % number) for number in range(50)))
+        await host.got(50)
+
+    driven(work)
+
+
+# --- the node's lock --------------------------------------------------------------------------------------------------
+
+
+def test_who_has_the_node_may_wait_for_work_of_the_thread() -> None:
+    async def work(host: Host, there: End) -> None:
+        def ask() -> int:
+            with host.lock:
+                say(there, packet(b"message"))  # so that the thread wants the node, too
+                time.sleep(0.02)
+                return host.line.ask(lambda: 7)
+
+        async with asyncio.timeout(PATIENCE):
+            assert await asyncio.to_thread(ask) == 7
+        await host.got(1)
+
+    driven(work)
+
+
+def test_a_node_that_decides_in_the_thread_may_ask_for_work_behind_what_it_has_decided() -> None:
+    async def work(host: Host, there: End) -> None:
+        found: list[int] = []
+
+        def take(message: bytes) -> None:
+            host.line.do(found.append, 1)
+            host.line.ask(found.append, 2)
+
+        host.take = take
+        say(there, packet(b"message"))
+        await until(lambda: len(found) == 2)
+        assert found == [1, 2]
+
+    driven(work)
+
+
+# --- between pieces of work -------------------------------------------------------------------------------------------
+
+
+def test_what_the_thread_wants_to_tell_later_is_told_although_nothing_comes() -> None:
+    async def work(host: Host, there: End) -> None:
+        told: Future[float] = Future()
+        due = time.monotonic() + 0.03
+
+        def between() -> float | None:
+            left = due - time.monotonic()
+            if left > 0:
+                return left
+            if not told.done():
+                told.set_result(time.monotonic())
+            return None
+
+        host.between = between
+        host.line.do(lambda: None)
+        assert await asyncio.wait_for(asyncio.wrap_future(told), PATIENCE) >= due
+
+    driven(work)
+
+
+def test_an_unexpected_error_is_told_and_the_thread_goes_on() -> None:
+    async def work(host: Host, there: End) -> None:
+        def fail() -> None:
+            raise ZeroDivisionError("as a test wants it")
+
+        host.line.do(fail)
+        assert await asyncio.to_thread(host.line.ask, lambda: 7) == 7
+        assert [type(error) for error in host.errors] == [ZeroDivisionError]
+        host.errors.clear()
+
+    driven(work)
+
+
+# --- ends -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_that_the_other_end_closes_ends_while_it_is_lent() -> None:
+    async def work(host: Host, there: End) -> None:
+        await until(lambda: host.lent.fileno() >= 0)
+        there.close()
+        assert await host.here.over() == "the other end has closed the connection"
+        assert host.lent.fileno() == -1
+
+    driven(work)
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_stream_is_closed_while_it_is_lent(busy: bool) -> None:
+    async def work(host: Host, there: End) -> None:
+        await until(lambda: host.lent.fileno() >= 0)
+        if busy:
+            host.line.do(time.sleep, BLOCKED)
+        host.here.connection.close("no longer wanted")
+        assert await host.here.over() == "no longer wanted"
+        await there.over()
+
+    driven(work)
+
+
+def test_a_stream_is_not_closed_while_the_thread_reads_it() -> None:
+    async def work(host: Host, there: End) -> None:
+        taking, go_on = threading.Event(), threading.Event()
+
+        def take(message: bytes) -> None:
+            taking.set()
+            go_on.wait(PATIENCE)
+
+        host.take = take
+        say(there, packet(b"one"), packet(b"two"))
+        await asyncio.to_thread(taking.wait, PATIENCE)
+        host.here.connection.close("no longer wanted")
+        await asyncio.sleep(0.01)
+        assert not host.here.connection.over.is_set()
+        go_on.set()
+        await host.here.over()
+        assert [each.message for each in host.here.frames] == [
+            b"one"
+        ]  # nothing is taken from a closed stream
+
+    driven(work)
+
+
+def test_the_next_stream_is_read_instead_of_one_that_was_given_up() -> None:
+    async def work(host: Host, there: End) -> None:
+        await until(lambda: host.lent.fileno() >= 0)
+        one, other = socket.socketpair()
+        first, host.here = host.here, End(one)
+        far = End(other)
+        far.start()
+        host.here.connection.start(host._arrived)
+        host.lent.offer(host.here.connection)
+        first.close()
+        say(far, packet(b"message"))
+        await host.got(1)
+        assert host.threads == [host.line.ident]
+        assert first.connection.over.is_set()
+        host.here.close()
+        far.close()
+
+    driven(work)

@@ -30,13 +30,13 @@ WHERE = {
     "receive": "all processes, by message",
     "step": "the controller, by step ordered; with what is heard of it",
     "relay_step": "hosts, by step read",
-    "enqueue": "hosts' enqueueing threads, by gang; with what JAX computes in them",
+    "enqueue": "hosts, by gang; with what JAX computes in the thread that enqueues",
     "literal": "all processes, by contents that came with a call, and host",
     "complete": "hosts, by group of ends; with what wakes their threads",
     "complete_more": "hosts, by further gang of a group",
 }
-TIMED = {"enqueue": "hosts, by gang: timed devices, which have no thread of their own"}
-CALLER, USER, HOST, ENQUEUE = "caller", "user", "host", "enqueue"
+CALLER, USER, HOST = "caller", "user", "host"
+GROUPS = (CALLER, USER, HOST)
 SHARED = ("send", "receive")
 
 
@@ -48,7 +48,7 @@ class FittedCosts(NamedTuple):
     rows: int
 
 
-def counted(group: str, sample: WatchSample, timed: bool) -> Counts:
+def counted(group: str, sample: WatchSample) -> Counts:
     """How often each cost occurred in this group of threads."""
     said = sample.counts
     near = said["near_out"] + said["near_in"]  # between clients and controller, which are one process
@@ -64,33 +64,29 @@ def counted(group: str, sample: WatchSample, timed: bool) -> Counts:
             "send": said["frames_out"] + near, "receive": said["frames_in"] + near,
             "step": said["said"], "client_note": said["notes"], **literal,
         }  # fmt: skip
-    if group == HOST:  # includes the thread that waits for gangs, which does little
-        found = {
+    if group == HOST:
+        return {
             "receive": said["frames_out"], "send": said["frames_in"], "relay_step": said["steps"], **literal,
-            "complete": said["groups"], "complete_more": said["ends"] - said["groups"],
+            "complete": said["groups"], "complete_more": said["ends"] - said["groups"], "enqueue": said["ends"],
         }  # fmt: skip
-        return found | ({"enqueue": said["ends"]} if timed else {})
-    if group == ENQUEUE:
-        return {"enqueue": said["ends"], "complete": said["groups"], **literal}
     raise ValueError(group)
 
 
-def rows_of(samples: Sequence[WatchSample], timed: bool) -> list[tuple[str, FitRow]]:
+def rows_of(samples: Sequence[WatchSample]) -> list[tuple[str, FitRow]]:
     """(group, row) for each sample and group.
 
-    A cost that is not shared belongs to its group: "complete" of the enqueueing thread is not that of the loop.
+    A cost that is not shared belongs to its group: "client_note" of the user's thread is not that of the loop.
     """
-    groups = (CALLER, USER, HOST) if timed else (CALLER, USER, HOST, ENQUEUE)
     usual: dict[tuple[str, str], list[float]] = {}
     for sample in samples:
-        for group in groups:
+        for group in GROUPS:
             usual.setdefault((sample.name, group), []).append(spent_by(group, sample))
     found = []
     for sample in samples:
-        for group in groups:
+        for group in GROUPS:
             counts = {
                 name if name in SHARED else f"{name}@{group}": count
-                for name, count in counted(group, sample, timed).items()
+                for name, count in counted(group, sample).items()
             }
             if any(counts.values()):  # otherwise none of these costs occurred
                 typical = statistics.median(usual[sample.name, group])
@@ -99,29 +95,26 @@ def rows_of(samples: Sequence[WatchSample], timed: bool) -> list[tuple[str, FitR
 
 
 def spent_by(group: str, sample: WatchSample) -> float:
-    return sample.cpu[group] + (sample.cpu["completions"] if group == HOST else 0)
+    """CPU time. Which of a host's threads reads and decides varies, so they count together."""
+    if group != HOST:
+        return sample.cpu[group]
+    return sum(sample.cpu[thread] for thread in (HOST, "enqueue", "completions"))
 
 
-def costs_of(samples: Sequence[WatchSample], timed: bool) -> FittedCosts:
-    """Fit the costs. Groups that share costs are fitted together, others alone."""
-    rows = rows_of(samples, timed)
-    together: list[Fit] = []
-    missed: dict[str, float] = {}
-    for groups in ((CALLER, USER, HOST), (ENQUEUE,)):
-        chosen = [row for group, row in rows if group in groups]
-        if chosen:
-            found = fit(chosen)
-            together.append(found)
-            missed[" and ".join(groups)] = found.missed
-    return FittedCosts(summed(together), missed, len(rows))
+def costs_of(samples: Sequence[WatchSample]) -> FittedCosts:
+    """Fit the costs, of all groups together."""
+    rows = rows_of(samples)
+    if not rows:
+        return FittedCosts({}, {}, 0)
+    found = fit([row for _, row in rows])
+    return FittedCosts(summed(found), {" and ".join(GROUPS): found.missed}, len(rows))
 
 
-def summed(fits: Sequence[Fit]) -> dict[str, FittedCost]:
+def summed(fitted: Fit) -> dict[str, FittedCost]:
     """Add up each cost over its groups. Spreads are added as if independent."""
     found: dict[str, list[FittedCost]] = {}
-    for each in fits:
-        for name, cost in each.costs.items():
-            found.setdefault(name.partition("@")[0], []).append(cost)
+    for name, cost in fitted.costs.items():
+        found.setdefault(name.partition("@")[0], []).append(cost)
     made = {}
     for name in sorted(found):
         parts = found[name]
@@ -132,15 +125,14 @@ def summed(fits: Sequence[Fit]) -> dict[str, FittedCost]:
     return made
 
 
-def sources(costs: FittedCosts, timed: bool) -> dict[str, str]:
+def sources(costs: FittedCosts) -> dict[str, str]:
     """A text for each cost that says how it was measured."""
-    where = WHERE | (TIMED if timed else {})
     found = {}
     for name, cost in costs.costs.items():
         words = (
-            f"measured: CPU of {where[name]}"
-            if not where[name].startswith("by ")
-            else f"measured: CPU {where[name]}"
+            f"measured: CPU of {WHERE[name]}"
+            if not WHERE[name].startswith("by ")
+            else f"measured: CPU {WHERE[name]}"
         )
         if cost.like:
             words += f"; not told apart from {', '.join(cost.like)} by what was run: divided evenly"

@@ -77,7 +77,7 @@ def calibrate(
     with TemporaryDirectory(prefix="seaway-") as folder, paced(Path(folder)) as pace:
         found = _sessions(platform, hosts, devices_per_host, quick, effort, say)
         speed = pace.all()
-    costs = costs_of(found.samples, platform == "timed")
+    costs = costs_of(found.samples)
     made = [
         Figure("speed", speed.value, "ns", speed.spread, "CPU of a fixed piece of Python, all the while"),
         Figure("cores", number, "", 0.0, known, "machine.cores"),
@@ -158,7 +158,7 @@ def _host_memory() -> list[Figure]:
 
 
 def _of_costs(costs: FittedCosts, timed: bool) -> list[Figure]:
-    how = sources(costs, timed)
+    how = sources(costs)
     made = [
         Figure(name, cost.value, "ns", cost.spread, how[name], f"costs.{name}" if name in MODEL else "")
         for name, cost in costs.costs.items()
@@ -218,9 +218,7 @@ def _of_transfers(hops: Sequence[transfer_costs.Hop], costs: FittedCosts) -> lis
     message = sum(end.value for end in ends) / 2
     byte = max(0.0, found.byte.slope - message / CHUNK)
     if len(ends) == 2:
-        how = (
-            "measured: a chunk is a gRPC message, so as `send` and `receive` on average; its bytes are apart"
-        )
+        how = "measured: a chunk is a message, so as `send` and `receive` on average; its bytes are apart"
         made += figures("costs", "ns", [("transfer_chunk", message, max(end.spread for end in ends), how)])
     words = f"by byte: hops of {transfer_costs.LARGE} bytes and more, less a message a chunk"
     made += figures("costs", "ps/B", [

@@ -1,9 +1,9 @@
 """Watches the processes of a session while a workload runs: CPU time by group of threads, and counts.
 
 caller        the user's threads                          (this process)
-user          the connections' loop and gRPC's threads    (this process: controller and clients)
-host          an agent's loop and gRPC's threads          (agents; also the work of timed devices)
-enqueue       an agent's enqueueing thread
+user          the connections' loop, and other threads    (this process: controller and clients)
+host          an agent's loop, and other threads          (agents; also the work of timed devices)
+enqueue       an agent's enqueueing thread, which also reads and decides while it has nothing to do
 completions   an agent's thread that waits for enqueued gangs to end
 device        threads that compute, which JAX started from these two
 """

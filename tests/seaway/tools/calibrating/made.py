@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from seaway.tools.calibrating.calibration import Calibration, Figure
-from seaway.tools.calibrating.costs import CALLER, ENQUEUE, HOST, USER, counted
+from seaway.tools.calibrating.costs import GROUPS as WITH_COSTS
+from seaway.tools.calibrating.costs import counted
 from seaway.tools.calibrating.watching import GROUPS, WatchSample
 
 COSTS = {
@@ -33,7 +34,7 @@ def calibration(
     return Calibration(platform, 2, 1, 2, 23, "a test's machine", given, missing)
 
 
-def samples(timed: bool, count: int = 60, seed: int = 0) -> list[WatchSample]:
+def samples(count: int = 60, seed: int = 0) -> list[WatchSample]:
     """Samples whose threads have spent exactly the COSTS, in parts that differ from thread to thread."""
     random = np.random.default_rng(seed)
     found = []
@@ -49,9 +50,7 @@ def samples(timed: bool, count: int = 60, seed: int = 0) -> list[WatchSample]:
             "calls": float(random.integers(1, 300)), "literals": float(random.integers(0, 100)),
         }  # fmt: skip
         made = WatchSample(f"workload {at}", 1e9, dict.fromkeys(GROUPS, 0.0), counts)
-        for group in (CALLER, USER, HOST) if timed else (CALLER, USER, HOST, ENQUEUE):
-            made.cpu[group] = sum(
-                COSTS[name] * number for name, number in counted(group, made, timed).items()
-            )
+        for group in WITH_COSTS:
+            made.cpu[group] = sum(COSTS[name] * number for name, number in counted(group, made).items())
         found.append(made)
     return found

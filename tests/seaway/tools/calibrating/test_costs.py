@@ -7,8 +7,7 @@ import tomllib
 import pytest
 
 from seaway.tools.calibrating.costs import (
-    CALLER,
-    ENQUEUE,
+    GROUPS,
     HOST,
     SHARED,
     USER,
@@ -24,45 +23,56 @@ from .made import COSTS, calibration, samples
 
 def test_paid_costs_are_recovered() -> None:
     """Costs that are paid in several threads are their sum."""
-    runs = samples(timed=False)
-    found = costs_of(runs, timed=False)
+    runs = samples()
+    found = costs_of(runs)
     assert found.costs.keys() == COSTS.keys()
-    paid = [counted(group, runs[0], timed=False) for group in (CALLER, USER, HOST, ENQUEUE)]
+    paid = [counted(group, runs[0]) for group in GROUPS]
     for name, cost in found.costs.items():
+        if name in ("enqueue", "complete", "complete_more"):
+            continue  # the next test
         threads = 1 if name in SHARED else sum(name in counts for counts in paid)
         assert cost.value == pytest.approx(threads * COSTS[name], rel=0.1, abs=2_000), name
     assert all(missed < 0.05 for missed in found.missed.values())
 
 
-def test_for_timed_devices_the_cost_of_a_gang_is_known_and_its_thread_is_not() -> None:
-    """They have no threads of their own: a gang that is enqueued also ends, the first of a group or a further one."""
-    found = costs_of(samples(timed=True), timed=True).costs
+def test_the_cost_of_a_gang_is_known_but_not_how_it_divides() -> None:
+    """A gang that is enqueued also ends, the first of a group or a further one, and any thread may see to it."""
+    found = costs_of(samples()).costs
     for end in ("complete", "complete_more"):
         both = found["enqueue"].value + found[end].value
         assert both == pytest.approx(COSTS["enqueue"] + COSTS[end], rel=0.1)
         assert "enqueue" in found[end].like
 
 
+def test_it_makes_no_difference_which_thread_of_a_host_reads_and_enqueues() -> None:
+    one, other = samples(), samples()
+    for run in other:
+        third = run.cpu[HOST] / 3
+        run.cpu.update({HOST: third, "enqueue": third, "completions": third})
+    found = costs_of(other).costs
+    for name, cost in costs_of(one).costs.items():
+        assert found[name].value == pytest.approx(cost.value), name
+
+
 def test_sources_name_the_measurements() -> None:
-    runs = samples(True)
-    words = sources(costs_of(runs, True), True)
+    words = sources(costs_of(samples()))
     assert words["send"].startswith("measured: CPU of all processes, by message")
-    assert "timed devices" in words["enqueue"]
+    assert words["enqueue"].startswith("measured: CPU of hosts, by gang; with what JAX computes")
     assert "divided evenly" not in words["send"]
 
 
 def test_costs_that_always_occur_together_are_divided_and_the_source_says_so() -> None:
-    runs = samples(True)
+    runs = samples()
     for run in runs:
         run.counts["frames_in"] = run.counts["frames_out"]
         run.counts["near_out"] = run.counts["near_in"] = 0.0
-        run.cpu[USER] = sum(COSTS[name] * count for name, count in counted(USER, run, True).items())
-        run.cpu[HOST] = sum(COSTS[name] * count for name, count in counted(HOST, run, True).items())
-    found = costs_of(runs, True)
+        run.cpu[USER] = sum(COSTS[name] * count for name, count in counted(USER, run).items())
+        run.cpu[HOST] = sum(COSTS[name] * count for name, count in counted(HOST, run).items())
+    found = costs_of(runs)
     both = found.costs["send"].value + found.costs["receive"].value
     assert both == pytest.approx(COSTS["send"] + COSTS["receive"], rel=0.05)
     assert found.costs["send"].value == pytest.approx(both / 2, rel=0.05)
-    assert "not told apart from receive by what was run: divided evenly" in sources(found, True)["send"]
+    assert "not told apart from receive by what was run: divided evenly" in sources(found)["send"]
 
 
 def test_threads_of_an_agent_are_named_by_their_purpose() -> None:

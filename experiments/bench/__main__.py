@@ -30,6 +30,7 @@ PACKAGES = {  # each benchmark's module has its name
     },
     "real": {
         "real": "fig 5 on CPU devices: steps a second against multi-controller JAX and Ray, and CPU time by thread",
+        "floors": "what this machine allows at best: messages without core, JAX's calls, the least controller",
         "stages": "fig 7 on real hosts: parallel against sequential dispatch, over 1 to 8 stages",
         "sharing": "figs 8, 9 and 11 over real streams: clients that share an island, while another one compiles",
         "order": "why gangs need one order: collectives without it, and 10,000 gangs of 4 clients with it",

@@ -28,7 +28,7 @@ from ..auth import Access, AccessRefused, add_options, read, rules_of
 from ..devices import Devices
 from ..node import CallError, HostClock, shifted
 from ..process_title import show_as
-from ..streams import run
+from ..streams import collect_rarely, run
 from .agent import Agent
 from .device_log import DeviceLog
 from .malloc import keep_what_is_freed
@@ -173,11 +173,13 @@ def devices_of(chosen: argparse.Namespace) -> Devices:
     if chosen.platform == "timed":
         from ..devices import TimedDevices
 
+        collect_rarely()
         return TimedDevices(chosen.devices or 1, chosen.memory)
     rules = rules_of(chosen)
     from ..pjrt import PjrtDevices, checked
 
     kind = PjrtDevices if rules is None else partial(checked.CheckedDevices, rules)
+    collect_rarely()  # before there is a backend: when it is given up, its cycles must be found
     try:
         return kind(
             memory=chosen.memory, cache=cache_of(chosen.cache) if chosen.cache else None,

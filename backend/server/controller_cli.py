@@ -34,7 +34,7 @@ from ..admin import end_with_parent, metrics
 from ..auth import AccessRefused, read
 from ..contents import LIMIT
 from ..process_title import show_as
-from ..streams import run
+from ..streams import collect_rarely, run
 from .cluster_status import status_of
 from .policy_loading import HELP, policy_from
 from .server import LEASE, Server
@@ -153,6 +153,7 @@ async def serve(chosen: argparse.Namespace, words: Sequence[str]) -> int:
             code=mebibytes(chosen, "code_limit") or sys.maxsize, record=Path(chosen.record) if chosen.record else None,
         )  # fmt: skip
         address = await server.start()
+        collect_rarely()
         show_as("controller", words)
         print(f"controller at {address}: {server.cluster.describe()}", flush=True)
         figures = None

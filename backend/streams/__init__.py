@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from .connection import Connection, Load, loaded
 from .dialling import StreamRefused, ask, dial
-from .event_loop import new_loop, run
+from .event_loop import collect_rarely, new_loop, run
 from .grpc_pipe import GrpcPipe
 from .lent_reading import LentReading
 from .listener import Admit, Listener
@@ -30,6 +30,7 @@ __all__ = [
     "StreamRefused",
     "Tls",
     "ask",
+    "collect_rarely",
     "dial",
     "loaded",
     "new_loop",

@@ -1,4 +1,4 @@
-"""Measures figs 8, 9 and 11 over real gRPC, on timed devices: clients that share an island.
+"""Measures figs 8, 9 and 11 over real streams, on timed devices: clients that share an island.
 
 `python -m experiments.bench sharing [--full]`. It prints the throughput of 1 to 16 clients that wait for each call; how
 near their shares come to weights 1:2:4:8; the cost of switching between clients; and, on CPU devices, one client's

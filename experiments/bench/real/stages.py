@@ -1,7 +1,7 @@
 """Measures fig 7 on real hosts: a chain of short stages, each on its own host, with parallel and sequential dispatch.
 
 `python -m experiments.bench stages [--platform cpu]`. A call runs a program of some number of stages and is waited for;
-values go from host to host over gRPC. Parallel dispatch does the host work of all stages at once, ahead of the data.
+values go from host to host. Parallel dispatch does the host work of all stages at once, ahead of the data.
 Sequential dispatch, the baseline, does that of a stage when the previous one has been enqueued on all its hosts.
 `timed` devices only wait, with an agent process each and without JAX; `cpu` devices compute.
 """

@@ -10,7 +10,11 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 DESCRIPTORS = 1 << 16
-COLLECTING = (20_000, 20, 20)  # Python's (700, 10, 10) takes 3 to 6 % of a busy process's time, and 40 ms at once
+COLLECTING = (
+    20_000,
+    20,
+    20,
+)  # Python's (700, 10, 10) takes 3 to 6 % of a busy process's time, and 40 ms at once
 
 
 def new_loop() -> asyncio.AbstractEventLoop:

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from ..auth import RefusalLogger, host_of
 
 MOST = 2048  # connections
+RATE = 128 << 20  # bytes a second that callers send: more would keep the loop from its streams
+BURST = 8 << 20
 KNOWN = 10.0  # seconds for which it says who was behind a connection that has ended
 
 
@@ -25,11 +29,12 @@ class GrpcPipe:
     def __init__(self, port: int, door: RefusalLogger) -> None:
         self._port, self._door = port, door
         self._pairs: dict[_Half, str] = {}  # connections -> the hosts from which they come, in order
+        self._credit, self._since = float(BURST), time.monotonic()
 
     async def carry(self, sock: socket.socket, begun: bytes, address: str) -> None:
         """Carries bytes both ways until either end closes, and closes the socket. `begun`: what was read already."""
         loop = asyncio.get_running_loop()
-        outer, inner = _Half(), _Half()
+        outer, inner = _Half(self._came), _Half(lambda count: 0.0)
         outer.other, inner.other = inner, outer
         self._pairs[outer] = host_of(address)
         if len(self._pairs) > MOST:
@@ -51,6 +56,13 @@ class GrpcPipe:
             if outer.transport is None:
                 sock.close()
 
+    def _came(self, count: int) -> float:
+        """Counts bytes of callers. Returns the seconds for which their connection is to rest."""
+        now = time.monotonic()
+        self._credit = min(BURST, self._credit + (now - self._since) * RATE) - count
+        self._since = now
+        return max(0.0, -self._credit / RATE)
+
     def _forget(self, here: str, address: str) -> None:
         if self._door.callers.get(here) == address:
             del self._door.callers[here]
@@ -71,14 +83,17 @@ class GrpcPipe:
 
 
 class _Half(asyncio.Protocol):
-    """One of the two connections: what comes here is written there, no faster than it is taken."""
+    """One of the two connections: what comes here is written there, no faster than it is taken. `came`: counts bytes
+    that came, and says for how many seconds to rest."""
 
     other: _Half
 
-    def __init__(self) -> None:
-        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def __init__(self, came: Callable[[int], float]) -> None:
+        self._loop, self._came = asyncio.get_running_loop(), came
+        self.over: asyncio.Future[None] = self._loop.create_future()
         self.transport: Any = None
         self._early = b""  # came before there was a connection
+        self._rests = self._waits = False  # until it may go on, or the other one has written
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
@@ -92,14 +107,33 @@ class _Half(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.other.write(data)
+        seconds = self._came(len(data))
+        if seconds > 0 and not self._rests:
+            self._rests = True
+            self._read_or_not()
+            self._loop.call_later(seconds, self._rested)
+
+    def _rested(self) -> None:
+        self._rests = False
+        self._read_or_not()
 
     def pause_writing(self) -> None:
-        if self.other.transport is not None and not self.other.over.done():
-            self.other.transport.pause_reading()
+        self.other.wait(True)
 
     def resume_writing(self) -> None:
-        if self.other.transport is not None and not self.other.over.done():
-            self.other.transport.resume_reading()
+        self.other.wait(False)
+
+    def wait(self, waits: bool) -> None:
+        self._waits = waits
+        self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        if self.transport is None or self.transport.is_closing():
+            return
+        if self._rests or self._waits:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.over.done():

@@ -1,4 +1,4 @@
-"""Measures the control plane at scale: the controller's CPU a gang and a call's latency, over real streams, on timed devices.
+"""Measures the control plane at scale: the controller's CPU a gang, and a call's latency, with timed devices.
 
 `python -m experiments.bench control [--full]`. The controller is a process of its own, whose CPU time is read before
 and after. Hosts are agents with timed devices, many in a process. `tree`: each process writes to a few others; `flat`,

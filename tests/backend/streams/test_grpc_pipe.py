@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from backend.auth import Access
+from backend.auth import Access, RefusalLogger
 from backend.node import CallError, calls
 from backend.streams import grpc_pipe
 from backend.wire import call_messages
@@ -161,6 +162,47 @@ def test_the_last_words_of_the_grpc_server_reach_a_caller_that_reads_slowly(loop
                 await closed.wait()
             caller.writer.transport.resume_reading()  # type: ignore[attr-defined]
             assert await caller.heard() == bytes(size)
+        server.close()
+
+    drive(work(), LOOPS[loop])
+
+
+def test_callers_of_grpc_send_no_more_bytes_a_second_than_the_loop_can_spare(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    pipe = grpc_pipe.GrpcPipe(1, RefusalLogger())
+    assert pipe._came(grpc_pipe.BURST) == 0
+    assert pipe._came(grpc_pipe.RATE) == pytest.approx(1.0)
+    assert pipe._came(grpc_pipe.RATE) == pytest.approx(2.0)  # all callers together
+    now[0] += 2.5
+    assert pipe._came(0) == 0
+    now[0] += 60
+    assert pipe._came(grpc_pipe.BURST + grpc_pipe.RATE) == pytest.approx(
+        1.0
+    )  # no more is saved up than a burst
+
+
+@either_loop
+def test_a_caller_that_has_to_rest_loses_nothing(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_pipe, "BURST", 1 << 16)
+    monkeypatch.setattr(grpc_pipe, "RATE", 16 << 20)
+    sent = HTTP2 + bytes(range(256)) * (8 << 10)
+    came: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.put_nowait(await reader.read(-1))
+        writer.close()
+
+    async def work() -> None:
+        server = await asyncio.start_server(take, "127.0.0.1", 0)
+        number = server.sockets[0].getsockname()[1]
+        async with port(pipe=lambda door: grpc_pipe.GrpcPipe(number, door)) as found:
+            caller = await found.caller()
+            caller.writer.write(sent)
+            caller.writer.write_eof()
+            assert await asyncio.wait_for(came.get(), PATIENCE) == sent
         server.close()
 
     drive(work(), LOOPS[loop])

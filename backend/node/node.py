@@ -93,9 +93,7 @@ class NetworkNode:
         self._outboxes: dict[int, Connection | LoopbackLane] = {}
         self._written: list[Connection] = []  # to be flushed when the turn is over
         self._turns = 0  # how many turns of the machine are inside each other
-        self._readers: set[int] = (
-            set()
-        )  # threads that take frames: what these cause is written behind the last
+        self._readers = set[int]()  # threads that take frames: what these cause is written behind the last
         self._lent: dict[int, LentReading] = {}  # streams that another thread reads when it has nothing to do
         self._wanted: dict[int, asyncio.Task[None]] = {}
         self._dialled: set[int] = set()  # peers to which this process began the stream

@@ -67,14 +67,16 @@ class EnqueueThread(WorkerThread):
 
     def _run(self) -> None:
         show_name()
-        while not self._over:
+        while True:
             self._work()
+            if self._over:
+                break
             if self._lent is not None:
                 self._lent.rests()
             due = self._safely(self._between)
             if self._lent is not None and self._lent.more:
                 self._safely(self._lent.read)
-            elif not self._over:
+            else:
                 self._sleep(due)
         self._bell.close()
         self._rope.close()

@@ -14,6 +14,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from .connection import Connection
@@ -54,14 +55,14 @@ class LentReading:
         self._quiet = 0
         if not self._looks:
             self._looks = True
-            self._loop.call_soon_threadsafe(self._look)
+            self._soon(self._look)
 
     def rests(self) -> None:
         """The thread has done all its work."""
         self._busy = 0
         if not self._lent and not self._asked and self._connection is not None:
             self._asked = True
-            self._loop.call_soon_threadsafe(self._lend)
+            self._soon(self._lend)
 
     def fileno(self) -> int:
         """What the thread is to wait for; -1: nothing."""
@@ -84,6 +85,10 @@ class LentReading:
                 connection.read()
             finally:
                 self._lock.release()
+
+    def _soon(self, act: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop is over, and so is this process
+            self._loop.call_soon_threadsafe(act)
 
     # --- in the loop ----------------------------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ from ..protocol import (
     end_of,
     peer_of,
 )
-from ..transfer import Transfer, from_client, hosts_of, to_client
+from ..transfer import Transfer, from_client, from_hosts, hosts_of
 from .client_state import ClientState
 from .retries import Retries
 
@@ -106,11 +106,7 @@ class ContentTransfers:
     def _receive(self, coming: GetStarted, now: int) -> None:
         self._begin()
         layout = coming.layout
-        pieces = tuple(
-            (host, piece, nbytes)
-            for host in hosts_of(layout.place, self._hosts)
-            for _, piece, nbytes in to_client(layout, self._number, host, self._hosts)
-        )
+        pieces = from_hosts(layout, self._hosts)
         self._gets[coming.transfer] = coming.request
         transfer = coming.transfer
         opening = OpenRecv(transfer, transfer, coming.request, pieces, False, (), None, layout)

@@ -161,14 +161,19 @@ class Executor:
     def stand_for(self, members: Spans) -> None:
         standing.stand_for(self._state, members, self._hosts)
 
+    def at_rest(self) -> bool:
+        """Whether nothing is under way."""
+        return standing.at_rest(self._state)
+
     def resting_like(self, other: Executor) -> bool:
         """Whether nothing is under way on either, and the two differ in nothing but the hosts for which they stand,
         and what they know may go on alike on all of these."""
-        mine = standing.resting(self._state)
+        mine, theirs = self._state, other._state
         same = self._incarnation == other._incarnation and self._by_device == other._by_device
-        if mine is None or not same or mine != standing.resting(other._state):
+        if not same or not standing.at_rest(mine) or not standing.at_rest(theirs):
             return False
-        return standing.same_parts(self._state, other._state.devices)
+        # The cheap question comes first: the other one looks at every buffer.
+        return standing.same_parts(mine, theirs) and standing.remembered(mine) == standing.remembered(theirs)
 
     # --- the stream ---------------------------------------------------------------------------------------
 

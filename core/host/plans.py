@@ -42,12 +42,13 @@ class HostPlan:
     """`devices`: this host's. `by_device`: one launch queue for each device, instead of one for the host."""
 
     __slots__ = (
-        "_by_device", "_devices", "_dying", "arguments", "arity", "gangs", "moves", "parts", "plan", "reads",
-        "receives", "sends", "slots",
+        "_by_device", "_devices", "_dying", "_places", "arguments", "arity", "gangs", "moves", "parts", "plan",
+        "reads", "receives", "sends", "slots",
     )  # fmt: skip
 
     def __init__(self, plan: Plan, devices: Spans, by_device: bool) -> None:
         self.plan = plan
+        self._places: tuple[Place, ...] = ()  # of the plan; filled when first needed
         self.slots = len(plan.slots)
         self._by_device = by_device
         self.gangs: dict[int, PlannedGang] = {}  # by step; filled when first needed
@@ -109,7 +110,8 @@ class HostPlan:
 
     def same_for(self, devices: Spans) -> bool:
         """Whether a host with these devices has the same part in all places of the plan."""
-        return all(local(place, self._devices) == local(place, devices) for place in places_of(self.plan))
+        self._places = self._places or places_of(self.plan)
+        return all(local(place, self._devices) == local(place, devices) for place in self._places)
 
     def has_part_in(self, place: Place) -> bool:
         return spans.overlap(device_spans(place), self._devices)

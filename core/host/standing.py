@@ -26,19 +26,23 @@ def stand_for(state: HostState, members: Spans, hosts: Hosts) -> None:
         plan.stand_for(state.devices)
 
 
-def same_parts(state: HostState, devices: Spans) -> bool:
-    """Whether a host with these devices has the same part in every plan that this one knows."""
+def same_parts(state: HostState, other: HostState) -> bool:
+    """Whether both know the same plans, and the other's host has the same part in each of them as this one's."""
+    if state.plans.keys() != other.plans.keys():
+        return False
     known = {id(plan): plan for plan in (*state.plans.values(), *(run.plan for run in state.runs.values()))}
-    return all(plan.same_for(devices) for plan in known.values())
+    return all(plan.same_for(other.devices) for plan in known.values())
 
 
-def resting(state: HostState) -> tuple[Any, ...] | None:
-    """All that later steps may depend on, but for which host this is, in a form that can be compared. None while
-    anything is under way."""
+def at_rest(state: HostState) -> bool:
+    """Whether nothing is under way."""
     waiting = state.pending or state.codes_asked or state.forming is not None
     held = state.stopped or state.held_gangs or state.broken
-    if waiting or held or any(record.state != "over" for record in state.records):
-        return None
+    return not (waiting or held or any(record.state != "over" for record in state.records))
+
+
+def remembered(state: HostState) -> tuple[Any, ...]:
+    """All that later steps may depend on, but for which host this is, in a form that can be compared."""
     return (
         state.epoch, state.tree, state.last, state.settled,
         {number: plan.plan for number, plan in state.plans.items()},

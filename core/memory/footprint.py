@@ -134,7 +134,7 @@ class Footprint:
             for key, bit in self._bits.items()
         }
         self.lives = _lives(plan, donated, self.slot_keys)
-        self.loose = tuple(  # slots for which the ledger must be told when they are free
+        self.loose = dict.fromkeys(  # slots for which the ledger must be told when they are free
             slot for slot, life in self.lives.items() if life.dies == NEVER and not plan.slots[slot].keep
         )
         self._earliest = self._arrivals()

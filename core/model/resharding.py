@@ -30,7 +30,10 @@ Index = tuple[int, ...]  # a shard's index: one number for each dimension
 
 
 class Hosts(Protocol):
-    """The part of a cluster that resharding needs: which devices each host has. They are consecutive."""
+    """The part of a cluster that resharding needs: which devices each host has.
+
+    They are consecutive, and hosts are numbered in the order of their devices.
+    """
 
     def host_of(self, device: int) -> int: ...
 

@@ -8,7 +8,7 @@ pieces       which pieces of a client's put or get a host sends or receives
 
 from __future__ import annotations
 
-from .pieces import Piece, from_client, hosts_of, senders_to_client, to_client
+from .pieces import Piece, from_client, from_hosts, hosts_of, senders_to_client, to_client
 from .transfer_machine import CHUNK, POOL, Transfer
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Piece",
     "Transfer",
     "from_client",
+    "from_hosts",
     "hosts_of",
     "senders_to_client",
     "to_client",

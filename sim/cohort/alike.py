@@ -132,6 +132,10 @@ class AlikeHosts:
         self._stand_for(rest)
         return twin
 
+    def at_rest(self) -> bool:
+        """Whether nothing is under way. Until then it is the same as no other."""
+        return self._executor.at_rest()
+
     def same(self, other: AlikeHosts) -> bool:
         """Whether one executor may do for the members of both. Never while anything is under way."""
         return self._executor.resting_like(other._executor)

@@ -211,10 +211,10 @@ class CohortIsland:
             groups = part.executor.divides(message)
             if not groups:
                 continue
-            self._parts_by_host.clear()
             for group in groups[1:]:
                 other = part.split(group)
                 self.parts.append(other)
+                self._parts_by_host.clear()
                 for job in self._ending_alone.values():
                     self._catch_up(job, other)
             for job in self._ending_alone.values():
@@ -230,30 +230,34 @@ class CohortIsland:
         """Merges parts whose hosts behave alike again."""
         self._since_tidy = 0
         kept: list[CohortPart] = []
+        resting: list[CohortPart] = []  # those of them that may be like another
         for part in self.parts:
-            for other in kept:
-                if not part.open and not other.open and other.executor.same(part.executor):
-                    other.take_in(part)
-                    break
+            if part.open or not part.executor.at_rest():
+                kept.append(part)
+                continue
+            alike = next((other for other in resting if other.executor.same(part.executor)), None)
+            if alike is not None:
+                alike.take_in(part)
             else:
                 kept.append(part)
+                resting.append(part)
         self.parts = kept
         self._parts_by_host.clear()
 
     def told_later(self, members: Spans, event: e.Event, cause: e.Cause, when: Ints) -> None:
         """Tells an event to hosts that were one part when it began, and may be several parts now."""
         wanted = np.arange(self.island.hosts)[rows_of(members, self.island)]
-        for part in self.parts:
+        one = spans.count(members) == 1  # then it is one part still, and there may be many others
+        for part in [self.part_of(members[0][0])] if one else self.parts:
             if spans.overlap(part.members, members):
                 mine = np.arange(self.island.hosts)[part.rows]
                 part.tell(event, cause, when[np.searchsorted(wanted, mine)])
 
     def part_of(self, host: int) -> CohortPart:
-        found = self._parts_by_host.get(host)  # valid until parts are divided or merged
-        if found is None:
-            found = next(part for part in self.parts if spans.contains(part.members, host))
-            self._parts_by_host[host] = found
-        return found
+        if not self._parts_by_host:  # parts have been divided or merged since
+            for part in self.parts:
+                self._parts_by_host.update(dict.fromkeys(spans.items(part.members), part))
+        return self._parts_by_host[host]
 
     def transfer(self, host: int) -> Transfer:
         """The transfer machine of this host."""

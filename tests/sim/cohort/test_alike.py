@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from core.host import Executor
+from core.host import Executor, standing
+from core.host.host_state import HostState
 from core.model import spans
 from core.model.errors import Illegal
 from core.model.place import Grid, Place, line
@@ -442,6 +443,37 @@ def test_cohorts_that_know_a_plan_in_which_they_differ_cannot_join() -> None:
     for executor in (first, second):
         executor.handle(ordered(3, ForgetStep((), (1,))), 0)
     assert first.same(second)
+
+
+def test_cohorts_are_compared_buffer_by_buffer_only_if_they_may_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attempts to join are frequent, and a program may hold thousands of buffers."""
+    compared: list[HostState] = []
+    remembered = standing.remembered
+
+    def noted(state: HostState) -> tuple[Any, ...]:
+        compared.append(state)
+        return remembered(state)
+
+    monkeypatch.setattr(standing, "remembered", noted)
+    first, second = seated(((0, 1),)), seated(((1, 2),))
+    for executor in (first, second):
+        executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
+        assert not executor.at_rest()
+    assert not first.same(second)
+    for executor in (first, second):
+        executor.handle(Finished(1), 0)
+        assert executor.at_rest()
+    assert not compared
+    assert first.same(second)
+    assert compared
+
+    compared.clear()
+    third, fourth = seated(((0, 1),)), seated(((1, 2),))
+    for executor in (third, fourth):
+        executor.handle(ordered(1, **plan_and_run(SOME)), 0)  # of host 1 and 2
+        assert executor.at_rest()
+    assert not third.same(fourth)
+    assert not compared
 
 
 def test_each_member_has_its_own_seat() -> None:

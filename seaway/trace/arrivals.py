@@ -1,9 +1,12 @@
-"""Decodes core's packed `Lists` of per-host times: many at once, as a matrix with one row a distinct list.
+"""Decodes core's packed `Lists` of per-host times: many at once, one row for each distinct list.
 
-Gangs that share a list share a row, so a trace in steady state is cheap to read.
+Gangs that share a list share a row, so a trace in steady state is cheap to read. Where each gang has a list of its own,
+lists are decoded a block at a time, so that memory does not grow with gangs times hosts.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +15,29 @@ from core.record import Lists
 
 from .times import Ints
 
+Bytes = npt.NDArray[np.uint8]
+BLOCK = 1 << 18  # numbers expanded at once: as many as fit a CPU cache
 _TYPES = {1: "<u1", 2: "<u2", 4: "<u4", 8: "<i8"}
 
 
-def lists(column: npt.NDArray[np.uint8], begins: npt.NDArray[np.int64], count: int) -> tuple[Ints, Ints]:
+def lists(column: Bytes, begins: Ints, count: int) -> tuple[Ints, Ints]:
     """(matrix of the distinct lists that start at `begins`, the row of each), for lists of `count` numbers."""
     starts, which = np.unique(begins, return_inverse=True)
+    return _decoded(column, starts, count), which.reshape(-1)
+
+
+def picked(column: Bytes, begins: Ints, count: int, pick: Callable[[Ints], Ints]) -> Ints:
+    """For each of `begins` a row: what `pick` takes of its list of `count` numbers.
+
+    `pick` turns a matrix of lists into one of as many rows. It is called once a block of distinct lists.
+    """
+    starts, which = np.unique(begins, return_inverse=True)
+    step = max(1, BLOCK // max(1, count))
+    blocks = [pick(_decoded(column, starts[at : at + step], count)) for at in range(0, len(starts), step)]
+    return np.concatenate(blocks)[which.reshape(-1)]
+
+
+def _decoded(column: Bytes, starts: Ints, count: int) -> Ints:
     head = Lists.HEAD.size
     lengths = _numbers(column, starts + 1, 1, 4)[:, 0]
     wrong = lengths != count
@@ -37,10 +57,10 @@ def lists(column: npt.NDArray[np.uint8], begins: npt.NDArray[np.int64], count: i
             found[rows, 1:] = base[:, 1:] + np.cumsum(steps + base[:, :1], axis=1)
         else:
             found[rows] = _numbers(column, at, count, form)
-    return found, which.reshape(-1)
+    return found
 
 
-def _numbers(column: npt.NDArray[np.uint8], at: Ints, count: int, width: int) -> Ints:
+def _numbers(column: Bytes, at: Ints, count: int, width: int) -> Ints:
     """A matrix with `count` numbers of this width for each start."""
     # View the column as overlapping records, so that each is copied once.
     windows = np.lib.stride_tricks.sliding_window_view(column, count * width)

@@ -1,24 +1,24 @@
 """Computes, in bins of time, how long devices computed, waited for peers, and waited for inputs.
 
-No device intervals are made. The part of a bin that intervals cover is the difference of two sums, one over their
-starts and one over their ends. `bincount` makes both for all gangs of a group at once, and the results are exact.
+No device intervals are made: gangs are added up by group (see `groups`) and by bin (see `bins`). Results are exact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from .facts import Facts, PlaceGroup, texts
+from .bins import Floats, bins_around, covered, covered_by_hosts, covered_of_each_host, in_bins
+from .facts import Facts, texts
+from .groups import PlaceGroup
 from .times import Ints, micros
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Floats = npt.NDArray[np.float64]
 By = Literal["device", "host", "island", "client", "program", "step", "total"]
 BYS: tuple[By, ...] = ("device", "host", "island", "client", "program", "step", "total")
 MAX_ROWS = 20_000_000
@@ -32,30 +32,6 @@ class BusyTime(NamedTuple):
     inputs: Floats  # from then until it started
 
 
-def covered(low: Ints, high: Ints, edges: Ints, keys: Ints | None = None, count: int = 1) -> Floats:
-    """[key, bin]: how much of each bin the intervals cover, summed over the intervals of a key."""
-    return _after(low, edges, keys, count) - _after(high, edges, keys, count)
-
-
-def _after(at: Ints, edges: Ints, keys: Ints | None, count: int) -> Floats:
-    """[key, bin]: how much of a bin comes after each of these times, summed over the times of a key."""
-    bins = len(edges) - 1
-    at = np.clip(at, edges[0], edges[-1])
-    if bins == 1:  # nothing to look up
-        rest = edges[1] - at
-        sums = [rest.sum()] if keys is None else np.bincount(keys, weights=rest, minlength=count)
-        return np.asarray(sums, dtype=np.float64).reshape(count, 1)
-    which = np.searchsorted(edges, at, "right") - 1  # a time at the very end is in no bin
-    rest = np.append(edges[1:], edges[-1])[which] - at
-    if keys is not None:
-        which = which + keys * (bins + 1)
-    size = count * (bins + 1)
-    number = np.bincount(which, minlength=size).reshape(count, bins + 1)[:, :bins]
-    inside = np.bincount(which, weights=rest, minlength=size).reshape(count, bins + 1)[:, :bins]
-    before = np.cumsum(number, axis=1) - number
-    return np.asarray(before * np.diff(edges) + inside, dtype=np.float64)
-
-
 class Chosen(NamedTuple):
     """The selected devices of a group, and how many of them each of the group's hosts has."""
 
@@ -64,69 +40,92 @@ class Chosen(NamedTuple):
     host_rows: Ints
     devices_per_host: Ints
 
+    @property
+    def hosts(self) -> Ints:
+        """The hosts that have some of the devices, as indices of the group's hosts."""
+        return np.flatnonzero(self.devices_per_host)
+
 
 def chosen(facts: Facts, devices: Ints | None) -> list[Chosen]:
     found = []
     for group in facts.groups:
         mine = group.numbers if devices is None else np.intersect1d(group.numbers, devices)
         if len(mine):
-            rows = group.host_rows(mine, facts)
+            rows = group.host_rows(mine)
             found.append(Chosen(group, mine, rows, np.bincount(rows, minlength=len(group.hosts))))
     return found
 
 
-def by_host(facts: Facts, group: PlaceGroup, edges: Ints) -> BusyTime:
-    """[host of the group, bin]: the time of one device of each host."""
-    hosts = len(group.hosts)
+def by_host(facts: Facts, pick: Chosen, edges: Ints) -> BusyTime:
+    """[host of the selected devices, bin]: the time of one device of each host."""
+    group, hosts = pick.group, pick.hosts
     together = group.rows[~facts.lone[group.rows]]
-    busy = covered(facts.start[together], facts.end[together], edges)
-    skew = np.zeros((hosts, len(edges) - 1))
-    if len(group.lone):
-        keys = np.tile(np.arange(hosts), len(group.lone))
-        busy = busy + covered(group.begins.ravel(), group.ends.ravel(), edges, keys, hosts)
+    skew = np.zeros((len(hosts), len(edges) - 1))
+    busy = skew + covered(facts.start[together], facts.end[together], edges)
+    for _, begins, ends in group.lone_parts(group.lone, hosts):
+        busy += covered_of_each_host(begins, ends, edges)
     inputs = np.zeros_like(skew)
-    for part in facts.parts(group):
-        rows, taken, last = _waits(facts, group, part, edges)
-        if len(rows):
-            keys = np.tile(np.arange(hosts), len(rows))
-            skew += covered(taken.ravel(), np.repeat(last, hosts), edges, keys, hosts)
-            inputs += covered(last, facts.start[rows], edges)
-    return BusyTime(np.broadcast_to(busy, skew.shape), skew, inputs)
+    for rows, taken, last in _waits(facts, pick, edges):
+        skew += covered_of_each_host(taken, last[:, None], edges)
+        inputs += covered(last, facts.start[rows], edges)
+    return BusyTime(busy, skew, inputs)
 
 
 def by_code(facts: Facts, pick: Chosen, edges: Ints, codes: Ints, count: int) -> BusyTime:
     """[code of the gang, bin]: the time of all selected devices together. Codes count from 0."""
-    group, number = pick.group, len(pick.devices)
-    together = group.rows[~facts.lone[group.rows]]
-    busy = covered(facts.start[together], facts.end[together], edges, codes[together], count) * number
+    busy = busy_by_code(facts, pick, edges, codes, count)
     skew = np.zeros_like(busy)
     inputs = np.zeros_like(busy)
-    hosts = np.flatnonzero(pick.devices_per_host)
-    for at in hosts.tolist() if len(group.lone) else ():
-        mine = codes[group.rows[group.lone]]
-        busy += covered(group.begins[:, at], group.ends[:, at], edges, mine, count) * int(
-            pick.devices_per_host[at]
-        )
-    for part in facts.parts(group):
-        rows, taken, last = _waits(facts, group, part, edges)
-        if not len(rows):
-            continue
-        inputs += covered(last, facts.start[rows], edges, codes[rows], count) * number
-        for devices in np.unique(pick.devices_per_host[hosts]).tolist():  # one number, as a rule
-            these = taken[:, hosts[pick.devices_per_host[hosts] == devices]]
-            width = these.shape[1]
-            keys = np.repeat(codes[rows], width)
-            skew += covered(these.ravel(), np.repeat(last, width), edges, keys, count) * devices
+    weights = pick.devices_per_host[pick.hosts]
+    for rows, taken, last in _waits(facts, pick, edges):
+        inputs += covered(last, facts.start[rows], edges, codes[rows], count) * len(pick.devices)
+        skew += covered_by_hosts(taken, last[:, None], edges, codes[rows], count, weights)
     return BusyTime(busy, skew, inputs)
 
 
-def _waits(facts: Facts, group: PlaceGroup, part: slice, edges: Ints) -> tuple[Ints, Ints, Ints]:
-    """(gangs, [gang, host] times when devices were taken, times when all were), for known waits in the window."""
-    rows = group.rows[part]
+def busy_by_code(facts: Facts, pick: Chosen, edges: Ints, codes: Ints, count: int) -> Floats:
+    """As `by_code`, without the waits: these are what needs a time for each gang and host."""
+    group = pick.group
+    together = group.rows[~facts.lone[group.rows]]
+    busy = covered(facts.start[together], facts.end[together], edges, codes[together], count)
+    busy *= len(pick.devices)
+    if len(group.lone):
+        weights = pick.devices_per_host[pick.hosts]
+        first, last, spent = group.lone_sums(pick.hosts, weights)
+        at, inside = bins_around(first, last, edges)
+        mine = codes[group.rows[group.lone]]
+        busy += in_bins(spent[inside], at[inside], edges, mine[inside], count)
+        for which, begins, ends in group.lone_parts(group.lone[~inside], pick.hosts):
+            busy += covered_by_hosts(begins, ends, edges, codes[group.rows[which]], count, weights)
+    return busy
+
+
+def busy_of_each_host(facts: Facts, pick: Chosen, edges: Ints, codes: Ints, count: int) -> Floats:
+    """[host of the selected devices, code of the gang, bin]: how long one device of each host was busy."""
+    group, hosts = pick.group, len(pick.hosts)
+    together = group.rows[~facts.lone[group.rows]]
+    busy = covered(facts.start[together], facts.end[together], edges, codes[together], count)
+    found = np.repeat(busy[None], hosts, axis=0)
+    for which, begins, ends in group.lone_parts(group.lone, pick.hosts):
+        keys = np.arange(hosts) * count + codes[group.rows[which]][:, None]
+        busy = covered(begins.ravel(), ends.ravel(), edges, keys.ravel(), hosts * count)
+        found += busy.reshape(found.shape)
+    return found
+
+
+def _waits(facts: Facts, pick: Chosen, edges: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """(gangs, [gang, host] when hosts were taken, when all were), a few gangs at a time.
+
+    Only gangs whose waits are known and in the window, and only hosts that have some of the selected devices.
+    """
+    group = pick.group
     first, last = facts.gathered
-    known = (first[rows] >= 0) & (facts.start[rows] > edges[0]) & (first[rows] < edges[-1])
-    known &= (facts.start[rows] > first[rows]) & ~facts.lone[rows]
-    return rows[known], facts.taken(group, part)[known], last[rows[known]]
+    for part in group.parts():
+        rows = group.rows[part]
+        known = (first[rows] >= 0) & (facts.start[rows] > edges[0]) & (first[rows] < edges[-1])
+        known &= (facts.start[rows] > first[rows]) & ~facts.lone[rows]
+        if known.any():
+            yield rows[known], group.times(part[known], pick.hosts).taken, last[rows[known]]
 
 
 # --- as frames ----------------------------------------------------------------------------------------------
@@ -176,9 +175,7 @@ def _sum(many: Sequence[BusyTime], shape: tuple[int, int]) -> BusyTime:
 
 
 def _of_machines(facts: Facts, by: By, edges: Ints, picks: list[Chosen]) -> pd.DataFrame:
-    numbers = [
-        pick.devices if by == "device" else pick.group.hosts[pick.devices_per_host > 0] for pick in picks
-    ]
+    numbers = [pick.devices if by == "device" else pick.group.hosts[pick.hosts] for pick in picks]
     keys, where = np.unique(np.concatenate(numbers or [np.empty(0, np.int64)]), return_inverse=True)
     bins = len(edges) - 1
     if len(keys) * bins > MAX_ROWS:
@@ -192,9 +189,9 @@ def _of_machines(facts: Facts, by: By, edges: Ints, picks: list[Chosen]) -> pd.D
     for pick, mine in zip(picks, numbers, strict=True):
         rows = where[at : at + len(mine)]
         at += len(mine)
-        spent = by_host(facts, pick.group, edges)
-        hosts = pick.host_rows if by == "device" else np.flatnonzero(pick.devices_per_host)
-        times = np.ones(len(mine), dtype=np.int64) if by == "device" else pick.devices_per_host[hosts]
+        spent = by_host(facts, pick, edges)
+        hosts = np.searchsorted(pick.hosts, pick.host_rows) if by == "device" else np.arange(len(mine))
+        times = np.ones(len(mine), dtype=np.int64) if by == "device" else pick.devices_per_host[pick.hosts]
         count[rows] += times
         for sum_, one in zip(total, spent, strict=True):
             sum_[rows] += one[hosts] * times[:, None]

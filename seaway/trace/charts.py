@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from . import style, times
-from .busy import By, by_code, chosen
+from .busy import By, busy_by_code, chosen
 from .facts import Facts
 from .times import Ints, Window
 
@@ -56,7 +56,7 @@ def bands(
     """
     total = np.zeros((len(names), len(edges) - 1))
     for pick in chosen(facts, None):
-        total += by_code(facts, pick, edges, codes, len(names)).busy
+        total += busy_by_code(facts, pick, edges, codes, len(names))
     part = total / (np.diff(edges) * max(len(facts.devices), 1))
     unit, scale = times.unit(int(edges[-1] - edges[0]))
     base = np.zeros(len(edges) - 1)
@@ -90,7 +90,7 @@ def utilization(trace: Trace, by: By, bins: int | Time | None, window: Window, a
         seen = (facts.start < span[1]) & (facts.end > span[0])
         bins = bins_for(max((int(seen[group.rows].sum()) for group in facts.groups), default=0))
     edges = times.edges_of(bins, span)
-    average = float(trace.utilization("total", window=span)["busy_fraction"].iloc[0])
+    average = facts.busy_fraction(*span)
     title = f"{len(facts.devices):,} devices, {times.text(span[1] - span[0])}: {average:.1%} busy"
     with style.applied():
         if by in ("client", "program", "step"):
@@ -122,7 +122,7 @@ def _stacked(axes: Axes, facts: Facts, by: By, edges: Ints) -> None:
     middles = bands(axes, facts, keys.names, keys.codes, keys.colors, edges)
     spent = np.zeros(len(keys.names))
     for pick in chosen(facts, None):
-        spent += by_code(facts, pick, edges[[0, -1]], keys.codes, len(keys.names)).busy[:, 0]
+        spent += busy_by_code(facts, pick, edges[[0, -1]], keys.codes, len(keys.names))[:, 0]
     share = spent / max(float(spent.sum()), 1.0)
     own = [code for code, color in enumerate(keys.colors) if color != style.OTHER and spent[code]]
     labels = [(middles[c], f"{keys.names[c]}  {share[c]:.1%}", text_color(keys.colors[c])) for c in own]

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from . import style, times
-from .busy import by_code, chosen, coded
+from .busy import busy_by_code, chosen, coded
 from .charts import _figure, text_color
 from .facts import Facts, texts
 from .times import Ints
@@ -28,7 +28,7 @@ def frame(facts: Facts, edges: Ints) -> pd.DataFrame:
     _, codes = coded(facts, "client")  # gangs without a client have the code after the last client's
     spent = np.zeros((count, len(edges) - 1))
     for pick in chosen(facts, None):
-        spent += by_code(facts, pick, edges, codes, count + 1).busy[:count]
+        spent += busy_by_code(facts, pick, edges, codes, count + 1)[:count]
     whole = spent.sum(axis=0)
     weights = facts.clients["weight"].astype(np.int64)
     bins = len(edges) - 1

@@ -1,14 +1,12 @@
 """A snapshot of core's trace as numpy arrays, with all that follows from it: groups of devices, starts, ends and waits.
 
-Devices that belong to the same places ran the same gangs at the same times. Such a *group* is computed once, whether it
-has 1 device or 100,000. Within a group only hosts differ, by when each enqueued a gang. All questions are answered from
-groups, so their cost grows with gangs and hosts, not with device intervals.
+All questions are answered from groups of devices that ran the same gangs (see `groups`), so their cost grows with gangs
+and hosts, not with device intervals.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +16,7 @@ import numpy.typing as npt
 from core.model import Spans, spans
 from core.record import trace as core_trace
 
-from . import arrivals
+from .groups import NONE, PlaceGroup
 from .machines import TraceMachines
 from .times import Ints
 
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Bools = npt.NDArray[np.bool_]
-NONE = -1  # an index or time that is missing
-BLOCK = 1 << 18  # numbers expanded at once: as many as fit a CPU cache
 TIMES = frozenset(
     (
         "opened", "closed", "submitted", "deadline", "admitted", "ready", "entered", "enqueued", "started", "ended",
@@ -40,7 +36,8 @@ def category(codes: npt.NDArray[np.integer], names: list[str]) -> pd.Categorical
     """Names as a pandas column of four bytes a row; missing where the code is -1."""
     import pandas as pd
 
-    unique = [name if names.index(name) == at else f"{name} ({at})" for at, name in enumerate(names)]
+    first: dict[str, int] = {}
+    unique = [name if first.setdefault(name, at) == at else f"{name} ({at})" for at, name in enumerate(names)]
     return pd.Categorical.from_codes(codes.astype(np.int32), categories=pd.Index(unique, dtype=object))
 
 
@@ -49,29 +46,6 @@ def texts(words: npt.NDArray[np.object_]) -> pd.Series:
     import pandas as pd
 
     return pd.Series(words, dtype=object).astype("str")
-
-
-class PlaceGroup:
-    """Devices that belong to the same places, with their gangs in the order in which they ran."""
-
-    def __init__(self, facts: Facts, places: tuple[int, ...], devices: Spans) -> None:
-        self.places = places
-        self.devices = devices
-        self.size = spans.count(devices)
-        numbers = np.concatenate([np.arange(low, high, dtype=np.int64) for low, high in devices])
-        self.hosts, self.devices_per_host = np.unique(facts.machines.hosts_of(numbers), return_counts=True)
-        self.numbers = numbers
-        self.rows: Ints = np.empty(0, dtype=np.int64)
-        self.free: Ints = self.rows  # by row: when earlier gangs had left the devices; lone ones not counted
-        self.lone: Ints = (
-            self.rows
-        )  # indices in `rows` of gangs that are not collectives: each host runs its part alone
-        self.begins: Ints = np.empty((0, len(self.hosts)), dtype=np.int64)  # [lone gang, host]
-        self.ends: Ints = self.begins
-
-    def host_rows(self, devices: Ints, facts: Facts) -> Ints:
-        """Each device's index in `hosts`."""
-        return np.searchsorted(self.hosts, facts.machines.hosts_of(devices))
 
 
 def first_time(trace: core_trace.Trace) -> int:
@@ -277,14 +251,7 @@ class Facts:
         ran = ran[np.argsort(self.gangs["seq"][ran], kind="stable")]  # the order in which devices run them
         place = self.gangs["place"][ran]
         for group in groups:
-            group.rows = ran[np.isin(place, group.places)]
-            lone = self.lone[group.rows]
-            group.lone = np.flatnonzero(lone)
-            latest = np.maximum.accumulate(np.where(lone, 0, self.end[group.rows]))
-            group.free = np.concatenate(([0], latest[:-1])) if len(latest) else latest
-            rows = group.rows[group.lone]
-            group.begins = self._listed(group, rows, "hosts", self.gangs["enqueued"])
-            group.ends = self._listed(group, rows, "ends", None)
+            group.set_gangs(ran[np.isin(place, group.places)])
         return groups + ([PlaceGroup(self, (), idle)] if idle else [])
 
     @cached_property
@@ -297,64 +264,14 @@ class Facts:
         """All devices, sorted."""
         return np.sort(np.concatenate([group.numbers for group in self.groups] or [np.empty(0, np.int64)]))
 
-    # --- waits -------------------------------------------------------------------------------------------
-
-    def _hosts_of(self, place: int) -> Ints:
+    def hosts_of(self, place: int) -> Ints:
+        """The hosts of a place, sorted."""
         if place not in self._hosts:
             devices = [np.arange(low, high, dtype=np.int64) for low, high in self.places[place].devices]
             self._hosts[place] = np.unique(self.machines.hosts_of(np.concatenate(devices)))
         return self._hosts[place]
 
-    def _listed(self, group: PlaceGroup, rows: Ints, column: str, base: Ints | None) -> Ints:
-        """[gang, host of the group]: a column of lists as absolute times; -1 where there is no list.
-
-        Lists count from `base`; without one, their largest number is the gang's end.
-        """
-        found = np.full((len(rows), len(group.hosts)), NONE, dtype=np.int64)
-        begins = self.gangs[column]
-        for place in group.places if len(rows) else ():
-            hosts = self._hosts_of(place)
-            mine = np.flatnonzero((self.gangs["place"][rows] == place) & (begins[rows] >= 0))
-            if not len(mine):
-                continue
-            table, which = arrivals.lists(self.tables["arrivals"]["after"], begins[rows[mine]], len(hosts))
-            first = self.end[rows[mine]] - table.max(axis=1)[which] if base is None else base[rows[mine]]
-            if len(hosts) > len(group.hosts):
-                table = table[:, np.searchsorted(hosts, group.hosts)]
-            found[mine] = table[which] + first[:, None]
-        return found
-
-    def taken(self, group: PlaceGroup, part: slice) -> Ints:
-        """[gang, host]: when the gang took the host's devices: the host had enqueued it, and the gang before was over.
-
-        -1 where that is unknown.
-        """
-        rows = group.rows[part]
-        enqueued = self.gangs["enqueued"]
-        found = self._listed(group, rows, "hosts", enqueued)
-        for place in group.places:
-            if len(self._hosts_of(place)) == 1:  # then there is no list: `enqueued` is the host's time
-                mine = np.flatnonzero(self.gangs["place"][rows] == place)
-                found[mine] = enqueued[rows[mine], None]
-        known = found >= 0
-        np.maximum(found, group.free[part, None], out=found, where=known)
-        before = np.searchsorted(
-            group.lone, np.arange(len(group.rows))[part]
-        )  # how many lone gangs come before each
-        if len(group.lone):
-            left = np.maximum.accumulate(group.ends, axis=0)
-            late = np.flatnonzero(before > 0)
-            found[late] = np.where(known[late], np.maximum(found[late], left[before[late] - 1]), NONE)
-        np.minimum(found, self.start[rows, None], out=found, where=known)
-        if len(group.lone):
-            own = np.flatnonzero(self.lone[rows])
-            found[own] = group.begins[before[own]]
-        return found
-
-    def parts(self, group: PlaceGroup) -> Iterator[slice]:
-        """Slices of the group's rows, each small enough to expand to hosts at once."""
-        step = max(1, BLOCK // max(1, len(group.hosts)))
-        return (slice(at, at + step) for at in range(0, len(group.rows), step))
+    # --- waits -------------------------------------------------------------------------------------------
 
     @cached_property
     def gathered(self) -> tuple[Ints, Ints]:
@@ -363,11 +280,10 @@ class Facts:
         last = np.full(len(self.start), NONE, dtype=np.int64)
         unknown = np.ones(len(self.start), dtype=bool)
         for group in self.groups:
-            for part in self.parts(group):
-                rows, taken = group.rows[part], self.taken(group, part)
-                first[rows] = np.minimum(first[rows], taken.min(axis=1))
-                last[rows] = np.maximum(last[rows], taken.max(axis=1))
-                unknown[rows] = False
+            low, high = group.extremes()
+            first[group.rows] = np.minimum(first[group.rows], low)
+            last[group.rows] = np.maximum(last[group.rows], high)
+            unknown[group.rows] = False
         unknown |= first < 0
         first[unknown] = last[unknown] = NONE
         return first, last
@@ -388,8 +304,21 @@ class Facts:
         if self.lone.any():
             found[self.lone] = 0
             for group in self.groups:
-                each = (np.minimum(group.ends, high) - np.maximum(group.begins, low)).clip(
-                    0
-                ) @ group.devices_per_host
-                found[group.rows[group.lone]] += each
+                found[group.rows[group.lone]] += self._spent_alone(group, low, high)
         return np.where(self.end >= 0, found, 0)
+
+    def _spent_alone(self, group: PlaceGroup, low: int, high: int) -> Ints:
+        """Device nanoseconds of a group's lone gangs between these times."""
+        hosts = np.arange(len(group.hosts))
+        first, last, spent = group.lone_sums(hosts, group.devices_per_host)
+        cut = np.flatnonzero((first < low) | (last > high))
+        spent[cut] = 0
+        some = cut[(last[cut] > low) & (first[cut] < high)]
+        for which, begins, ends in group.lone_parts(group.lone[some], hosts):
+            each = (np.minimum(ends, high) - np.maximum(begins, low)).clip(0)
+            spent[np.searchsorted(group.lone, which)] = each @ group.devices_per_host
+        return spent
+
+    def busy_fraction(self, low: int, high: int) -> float:
+        """The part of all devices' time between these times in which they were busy."""
+        return float(self.spent(low, high).sum() / max(1, len(self.devices) * (high - low)))

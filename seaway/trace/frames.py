@@ -16,7 +16,8 @@ import pandas as pd
 from core.model import spans
 from core.record import trace as core_trace
 
-from .facts import NONE, Facts, category, texts
+from .facts import Facts, category, texts
+from .groups import NONE
 from .times import Ints, micros
 
 _INFERRED = {flag: name for name, flag in core_trace.TIMES.items()}

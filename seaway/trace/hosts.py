@@ -21,7 +21,8 @@ from core.record import ENDED, FAILED, STARTED
 from core.record import trace as core_trace
 
 from . import arrivals
-from .facts import NONE, Bools, Facts, category
+from .facts import Bools, Facts, category
+from .groups import NONE
 from .machines import TraceMachines
 from .times import Ints, micros
 
@@ -183,11 +184,21 @@ def frame(
     times = (told.enqueued - origin, told.started - origin, told.ended - origin, told.bound)
     parts = [(of_told[here], told.host[here], *(column[here] for column in times))]
     parts += _recorded(facts, of_told[here], window, limit)
-    gang, host, enqueued, started, ended, bound = map(np.concatenate, zip(*parts, strict=True))
-    seen = np.full(len(gang), True) if window is None else (started < window[1]) & (ended >= window[0])
-    _check(int(seen.sum()), limit)
-    order = np.flatnonzero(seen)[np.lexsort((host[seen], facts.gangs["seq"][gang[seen]]))]
-    gang, flags = gang[order], facts.flags[gang[order]]
+    if window is not None:
+        parts = [_within(part, window) for part in parts]
+    _check(sum(len(part[0]) for part in parts), limit)
+    columns = [list(column) for column in zip(*parts, strict=True)]
+    del parts
+    order = np.lexsort((np.concatenate(columns[1]), facts.gangs["seq"][np.concatenate(columns[0])]))
+
+    def ordered(column: list[Ints]) -> Ints:
+        """A column in the frame's order. Its parts are dropped, so that only one column at a time is there twice."""
+        found = np.concatenate(column)[order]
+        column.clear()
+        return found
+
+    gang, host, enqueued, started, ended, bound = map(ordered, columns)
+    flags = facts.flags[gang]
     told_of = np.isin(gang, of_told)  # their starts were inferred, and their ends observed
     words = [str(word) for word in facts.words[:-1]]
     return pd.DataFrame(
@@ -197,14 +208,21 @@ def frame(
             "program": category(facts.gang_programs[gang], words),
             "run": facts.by_run(facts.runs["run"], facts.gangs["run"][gang]),
             "step": category(facts.gangs["step"][gang], words),
-            "host": host[order],
-            "enqueued_us": micros(enqueued[order]),
-            "started_us": micros(started[order]),
-            "ended_us": micros(ended[order]),
-            "bound_us": bound[order] / 1_000,
+            "host": host,
+            "enqueued_us": micros(enqueued),
+            "started_us": micros(started),
+            "ended_us": micros(ended),
+            "bound_us": bound / 1_000,
             "inferred": _inferred((flags & STARTED > 0) | told_of, (flags & ENDED > 0) & ~told_of),
-        }
+        },
+        copy=False,
     )
+
+
+def _within(part: tuple[Ints, ...], window: tuple[int, int]) -> tuple[Ints, ...]:
+    _, _, _, started, ended, _ = part
+    seen = (started < window[1]) & (ended >= window[0])
+    return part if seen.all() else tuple(column[seen] for column in part)
 
 
 def _recorded(
@@ -224,9 +242,9 @@ def _recorded(
         _check(len(rows) * len(hosts), limit)
         enqueued, started, ended = _on_hosts(facts, rows, len(hosts))
         known = enqueued >= 0
-        gang = np.broadcast_to(rows[:, None], known.shape)[known]
-        host = np.broadcast_to(hosts, known.shape)[known]
-        found.append((gang, host, enqueued[known], started[known], ended[known], np.zeros_like(gang)))
+        gang, host = np.broadcast_to(rows[:, None], known.shape), np.broadcast_to(hosts, known.shape)
+        bound = np.broadcast_to(np.int64(0), known.shape)
+        found.append(tuple(column[known] for column in (gang, host, enqueued, started, ended, bound)))
     return found
 
 
@@ -241,9 +259,10 @@ def _on_hosts(facts: Facts, rows: Ints, hosts: int) -> tuple[Ints, Ints, Ints]:
         enqueued[listed] = gangs["enqueued"][rows[listed], None] + _listed(
             facts, "hosts", rows[listed], hosts
         )
-    started, ended = np.repeat(start[:, None], hosts, axis=1), np.repeat(end[:, None], hosts, axis=1)
+    started, ended = (np.broadcast_to(column[:, None], enqueued.shape) for column in (start, end))
     own = np.flatnonzero(facts.lone[rows])
     if len(own):  # gangs that each host ran by itself
+        started, ended = started.copy(), ended.copy()
         lists = _listed(facts, "ends", rows[own], hosts)
         started[own], ended[own] = enqueued[own], end[own, None] - lists.max(axis=1)[:, None] + lists
     return enqueued, started, ended
@@ -254,7 +273,7 @@ def _listed(facts: Facts, column: str, rows: Ints, hosts: int) -> Ints:
     if not len(rows):
         return np.empty((0, hosts), dtype=np.int64)
     begins = facts.gangs[column][rows].astype(np.int64)
-    table, which = arrivals.lists(facts.tables["arrivals"]["after"].astype(np.uint8), begins, hosts)
+    table, which = arrivals.lists(facts.tables["arrivals"]["after"], begins, hosts)
     return table[which]
 
 
@@ -268,9 +287,9 @@ def _check(number: int, limit: int | None) -> None:
 def _inferred(started: Bools, ended: Bools) -> pd.Series:
     import pandas as pd
 
-    names = np.array(["", "started", "ended", "started,ended"], dtype=object)
-    which = started.astype(np.int64) + 2 * ended.astype(np.int64)
-    return pd.Series(names[which], dtype=object).astype("str")
+    names = pd.Index(["", "started", "ended", "started,ended"], dtype=object)
+    which = started.astype(np.int8) + 2 * ended.astype(np.int8)
+    return pd.Series(pd.Categorical.from_codes(which, categories=names)).astype("str")
 
 
 def bounds(told: HostRows, seqs: Sequence[int]) -> Ints:

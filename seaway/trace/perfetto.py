@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,10 @@ from .facts import Facts
 from .times import Ints, text
 
 Event = dict[str, Any]
+PIECE = 1 << 14  # intervals that are turned into events at once
 CLIENTS, TRANSFERS, HOSTS = 1, 2, 10  # process numbers; hosts count from the last
 _NONE = np.empty(0, dtype=np.int64)
+_as_json = json.JSONEncoder(separators=(",", ":")).encode
 FLAGS = {core_trace.PLACEHOLDER: "placeholder", core_trace.FAILED: "failed"}
 
 
@@ -44,10 +46,19 @@ def write(facts: Facts, path: Path, span: tuple[int, int], devices: Ints | None,
         file.write('{"displayTimeUnit":"ns","otherData":')
         file.write(json.dumps({"made by": "seaway", "from": text(span[0]), "to": text(span[1])}))
         file.write(',"traceEvents":[')
-        for at, event in enumerate(drawing.events()):
-            file.write((",\n" if at else "\n") + json.dumps(event, separators=(",", ":")))
+        for at, line in enumerate(drawing.lines()):
+            file.write((",\n" if at else "\n") + line)
         file.write("\n]}\n")
     return path
+
+
+class _Drawn(NamedTuple):
+    """A slice that is in the file."""
+
+    pid: int
+    tid: int
+    start: int
+    end: int
 
 
 class _Drawing:
@@ -57,12 +68,13 @@ class _Drawing:
         self.picks = chosen(facts, devices)
         self.devices = np.sort(np.concatenate([_NONE, *(pick.devices for pick in self.picks)]))
         self.hosts = facts.machines.hosts_of(self.devices)
-        self._drawn: dict[
-            int, tuple[dict[str, int], int, int]
-        ] = {}  # gang -> one of its slices: thread, start, end
+        self._drawn: dict[int, _Drawn] = {}  # gang -> one of its slices, if an arrow may need it
+        self._may_have_arrows = np.isin(facts.gangs["run"], facts.transfers["run"]).tolist()
 
-    def events(self) -> Iterator[Event]:
-        return chain(self._names(), self._slices(), self._runs(), self._transfers(), self._memory())
+    def lines(self) -> Iterator[str]:
+        """All events as JSON. Slices of devices are most of a trace, so they are written without an encoder."""
+        others = chain(self._runs(), self._transfers(), self._memory())
+        return chain(map(_as_json, self._names()), self._slices(), map(_as_json, others))
 
     # --- names ------------------------------------------------------------------------------------------
 
@@ -80,20 +92,25 @@ class _Drawing:
 
     # --- devices ----------------------------------------------------------------------------------------
 
-    def _slices(self) -> Iterator[Event]:
-        facts, span = self.facts, self.span
+    def _slices(self) -> Iterator[str]:
         for pick in self.picks:
-            rows = pick.group.rows
-            which = np.flatnonzero((facts.start[rows] < span[1]) & (facts.end[rows] > span[0]))
-            columns = [column.tolist() for column in intervals.expanded(facts, pick, which)]
-            for gang, device, host, taken, ready, start, end in zip(*columns, strict=True):
-                where = {"pid": HOSTS + host, "tid": device}
-                self._drawn.setdefault(gang, (where, start, end))
-                if 0 <= taken < ready:
-                    yield _slice("waits for peers", "wait", taken, ready, where, {"gang": self._name(gang)})
-                if 0 <= ready < start:
-                    yield _slice("waits for inputs", "wait", ready, start, where, {"gang": self._name(gang)})
-                yield _slice(self._name(gang), "gang", start, end, where, self._about(gang))
+            which = intervals.rows_in(self.facts, pick, self.span)
+            for piece in intervals.pieces(self.facts, pick, which, PIECE):
+                yield from self._slices_of(piece)
+
+    def _slices_of(self, piece: intervals.Expanded) -> Iterator[str]:
+        before, name, about = -1, "", ""
+        for gang, device, host, taken, ready, start, end in zip(*map(np.ndarray.tolist, piece), strict=True):
+            if gang != before:  # rows of one gang follow each other
+                before, name, about = gang, _as_json(self._name(gang)), _as_json(self._about(gang))
+            if self._may_have_arrows[gang]:
+                self._drawn.setdefault(gang, _Drawn(HOSTS + host, device, start, end))
+            where = f'"pid":{HOSTS + host},"tid":{device}'
+            if 0 <= taken < ready:
+                yield _slice('"waits for peers"', "wait", taken, ready, where, f'{{"gang":{name}}}')
+            if 0 <= ready < start:
+                yield _slice('"waits for inputs"', "wait", ready, start, where, f'{{"gang":{name}}}')
+            yield _slice(name, "gang", start, end, where, about)
 
     def _name(self, gang: int) -> str:
         facts = self.facts
@@ -124,11 +141,10 @@ class _Drawing:
     def _runs(self) -> Iterator[Event]:
         """Runs as asynchronous slices, a begin and an end with one id, since runs of a client overlap."""
         runs, facts = self.facts.runs, self.facts
-        for row in range(len(runs["run"])):
-            begin, end = int(runs["submitted"][row]), int(runs["ended"][row])
-            end = end if end >= 0 else facts.horizon
-            if end < self.span[0] or begin >= self.span[1] or facts.run_clients[row] < 0:
-                continue
+        ended = np.where(runs["ended"] >= 0, runs["ended"], facts.horizon)
+        seen = (ended >= self.span[0]) & (runs["submitted"] < self.span[1]) & (facts.run_clients >= 0)
+        for row in np.flatnonzero(seen).tolist():
+            begin, end = int(runs["submitted"][row]), int(ended[row])
             common = {
                 "cat": "run", "id": f"run {runs['run'][row]}", "name": str(facts.words[runs["program"][row]]),
                 "pid": CLIENTS, "tid": int(facts.run_clients[row]),
@@ -144,11 +160,10 @@ class _Drawing:
 
     def _transfers(self) -> Iterator[Event]:
         facts, moves = self.facts, self.facts.transfers
-        for row in range(len(moves["seq"])):
-            begin = int(moves["started"][row]) if moves["started"][row] >= 0 else int(moves["entered"][row])
-            end = int(moves["ended"][row])
-            if begin < 0 or end < begin or end < self.span[0] or begin >= self.span[1]:
-                continue
+        began, ended = np.where(moves["started"] >= 0, moves["started"], moves["entered"]), moves["ended"]
+        seen = (began >= 0) & (ended >= began) & (ended >= self.span[0]) & (began < self.span[1])
+        for row in np.flatnonzero(seen).tolist():
+            begin, end = int(began[row]), int(ended[row])
             seq = int(moves["seq"][row])
             common = {
                 "cat": "transfer", "id": f"transfer {seq}", "name": str(facts.words[moves["step"][row]]),
@@ -178,9 +193,16 @@ class _Drawing:
         if maker is None or reader is None:
             return
         common = {"cat": "transfer", "id": seq, "name": str(facts.words[moves["step"][row]])}
-        last_moment = max(maker[1], maker[2] - 1)
-        yield {"ph": "s", "ts": last_moment / 1_000, **common, **maker[0]}
-        yield {"ph": "f", "bp": "e", "ts": reader[1] / 1_000, **common, **reader[0]}
+        last_moment = max(maker.start, maker.end - 1)
+        yield {"ph": "s", "ts": last_moment / 1_000, **common, "pid": maker.pid, "tid": maker.tid}
+        yield {
+            "ph": "f",
+            "bp": "e",
+            "ts": reader.start / 1_000,
+            **common,
+            "pid": reader.pid,
+            "tid": reader.tid,
+        }
 
     @cached_property
     def _gangs_of_run(self) -> dict[int, Ints]:
@@ -221,18 +243,10 @@ class _Drawing:
                 }  # fmt: skip
 
 
-def _slice(
-    name: str, category: str, begin: int, end: int, where: dict[str, int], about: dict[str, Any]
-) -> Event:
-    return {
-        "ph": "X",
-        "name": name,
-        "cat": category,
-        "ts": begin / 1_000,
-        "dur": (end - begin) / 1_000,
-        **where,
-        "args": about,
-    }
+def _slice(name: str, category: str, begin: int, end: int, where: str, about: str) -> str:
+    """A slice of a thread. `name`, `where` and `about` are JSON already."""
+    when = f'"ts":{begin / 1_000},"dur":{(end - begin) / 1_000}'
+    return f'{{"ph":"X","name":{name},"cat":"{category}",{when},{where},"args":{about}}}'
 
 
 def _process(pid: int, name: str) -> Iterator[Event]:

@@ -21,8 +21,8 @@ def summary(trace: Trace) -> str:
     if not ran:
         return f"Trace of no gangs on {trace.machines.describe()}"
     low, high = trace.span
-    busy = float(trace.utilization("total")["busy_fraction"].iloc[0])
     facts = trace.facts()
+    busy = facts.busy_fraction(low, high)
     intervals = int(facts.sizes[facts.end >= 0].sum())
     size = f"{core.nbytes / max(intervals, 1):.2f} bytes a device interval" if intervals else ""
     head = (

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import ConnectionPatch, Patch
 
 from . import style, times
-from .busy import Chosen, by_code, chosen, coded, coded_pairs
+from .busy import Chosen, busy_of_each_host, chosen, coded, coded_pairs
 from .charts import bands, bins_for
 from .facts import Facts
 from .intervals import Expanded, expanded
@@ -160,9 +160,10 @@ def legible(facts: Facts) -> tuple[int, int]:
 
 def _title(trace: Trace, span: tuple[int, int]) -> str:
     low, high = trace.span
-    busy = float(trace.utilization("total", window=span)["busy_fraction"].iloc[0])
+    facts = trace.facts()
     whole = "" if span == (low, high) else f" of {times.text(high - low)}"
-    return f"{len(trace.facts().devices):,} devices, {times.text(span[1] - span[0])}{whole}: {busy:.1%} busy"
+    busy = facts.busy_fraction(*span)
+    return f"{len(facts.devices):,} devices, {times.text(span[1] - span[0])}{whole}: {busy:.1%} busy"
 
 
 def _shares(facts: Facts, keys: Keys, span: tuple[int, int]) -> npt.NDArray[np.float64]:
@@ -263,17 +264,10 @@ def _bins(
     axes: Axes, facts: Facts, keys: Keys, pick: Chosen, place: dict[int, int], edges: Ints, scale: int
 ) -> None:
     """Draw rows of bins, each divided among the names that used it."""
-    # Devices of a group are alike, except for gangs that each host runs by itself.
-    alike = (
-        [pick]
-        if not len(pick.group.lone)
-        else [one for d in pick.devices for one in chosen(facts, np.array([d]))]
-    )
-    for some in alike:
-        spent = by_code(facts, some, edges, keys.codes, len(keys.names)).busy
-        part = spent / (np.diff(edges) * len(some.devices))
-        for device in some.devices.tolist():
-            _divided(axes, keys, part, place[device], edges, scale)
+    spent = busy_of_each_host(facts, pick, edges, keys.codes, len(keys.names)) / np.diff(edges)
+    rows = np.searchsorted(pick.hosts, pick.host_rows)
+    for device, row in zip(pick.devices.tolist(), rows.tolist(), strict=True):
+        _divided(axes, keys, spent[row], place[device], edges, scale)
 
 
 def _divided(axes: Axes, keys: Keys, part: npt.NDArray[np.float64], y: int, edges: Ints, scale: int) -> None:

@@ -31,7 +31,7 @@ def hop(x):
 if __name__ == "__main__":
     x = np.ones((8, 8), np.float32)
     for _ in range(int(sys.argv[1])):
-        x, y = hop(x)
+        y, x = hop(x)  # each call needs all of the one before: no race between contents decides the order
     x.block_until_ready()
     print("done")
 """

@@ -1,6 +1,6 @@
 """Computes, in bins of time, how long devices computed, waited for peers, and waited for inputs.
 
-No device intervals are made: gangs are added up by group (see `groups`) and by bin (see `bins`). Results are exact.
+No device intervals are made: gangs are added up by group (see `place_groups`) and by bin (see `bins`). Results are exact.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from .bins import Floats, bins_around, covered, covered_by_hosts, covered_of_each_host, in_bins
 from .facts import Facts, texts
-from .groups import PlaceGroup
+from .place_groups import PlaceGroup
 from .times import Ints, micros
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """A snapshot of core's trace as numpy arrays, with all that follows from it: groups of devices, starts, ends and waits.
 
-All questions are answered from groups of devices that ran the same gangs (see `groups`), so their cost grows with gangs
+All questions are answered from groups of devices that ran the same gangs (see `place_groups`), so their cost grows with gangs
 and hosts, not with device intervals.
 """
 
@@ -16,8 +16,8 @@ import numpy.typing as npt
 from core.model import Spans, spans
 from core.record import trace as core_trace
 
-from .groups import NONE, PlaceGroup
 from .machines import TraceMachines
+from .place_groups import NONE, PlaceGroup
 from .times import Ints
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from core.model import spans
 from core.record import trace as core_trace
 
 from .facts import Facts, category, texts
-from .groups import NONE
+from .place_groups import NONE
 from .times import Ints, micros
 
 _INFERRED = {flag: name for name, flag in core_trace.TIMES.items()}

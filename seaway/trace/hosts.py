@@ -22,8 +22,8 @@ from core.record import trace as core_trace
 
 from . import arrivals
 from .facts import Bools, Facts, category
-from .groups import NONE
 from .machines import TraceMachines
+from .place_groups import NONE
 from .times import Ints, micros
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from .busy import Chosen, chosen
 from .facts import Facts, category
-from .groups import NONE
+from .place_groups import NONE
 from .times import Ints, micros
 
 PIECE = 1 << 17  # intervals that are made at once for a frame

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from core.record.trace import Trace as CoreTrace
 from seaway.trace import Trace, arrivals, groups, intervals
-from seaway.trace.groups import HostTimes, PlaceGroup
+from seaway.trace.place_groups import HostTimes, PlaceGroup
 from seaway.trace.times import Ints
 
 from . import traces

@@ -1,6 +1,7 @@
 """Computes, in bins of time, how long devices computed, waited for peers, and waited for inputs.
 
-No device intervals are made: gangs are added up by group (see `place_groups`) and by bin (see `bins`). Results are exact.
+No device intervals are made: gangs are added up by group (see `place_groups`) and by bin (see `bins`). Results are
+exact.
 """
 
 from __future__ import annotations

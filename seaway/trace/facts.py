@@ -1,7 +1,7 @@
 """A snapshot of core's trace as numpy arrays, with all that follows from it: groups of devices, starts, ends and waits.
 
-All questions are answered from groups of devices that ran the same gangs (see `place_groups`), so their cost grows with gangs
-and hosts, not with device intervals.
+All questions are answered from groups of devices that ran the same gangs (see `place_groups`), so their cost grows with
+gangs and hosts, not with device intervals.
 """
 
 from __future__ import annotations

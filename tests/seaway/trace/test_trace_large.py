@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.record.trace import Trace as CoreTrace
-from seaway.trace import Trace, arrivals, groups, intervals
+from seaway.trace import Trace, arrivals, intervals, place_groups
 from seaway.trace.place_groups import HostTimes, PlaceGroup
 from seaway.trace.times import Ints
 
@@ -27,7 +27,7 @@ def parts_of(numbers: int) -> Iterator[None]:
     """Expand so many numbers at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrivals, "BLOCK", numbers)
-        patch.setattr(groups, "BLOCK", numbers)
+        patch.setattr(place_groups, "BLOCK", numbers)
         patch.setattr(intervals, "PIECE", numbers)
         yield
 

@@ -13,17 +13,15 @@ import asyncio
 import logging
 import secrets
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 import grpc
 import msgspec
 
 from core.host import Host
-from core.link import ReportPacer, for_host
+from core.link import for_host
 from core.model import Plan, spans
 from core.protocol import CONTROLLER, Blame, Chunk, peers
 from core.protocol import effects as e
@@ -35,9 +33,9 @@ from ..devices import Devices, WorldSpec, gang_times
 from ..node import CallError, HostClock, NetworkNode, calls
 from ..streams import LentReading, Listener, Load, StreamRefused, loaded
 from ..wire import Address, Contents, Pass, call_messages
+from .end_reports import EndReports
 
 log = logging.getLogger("seaway.agent")
-BUSY = 0.0005  # seconds after which a thread tries again to have the node
 FETCHING_S = 10.0  # seconds for which it asks again for code that the controller lacks
 
 
@@ -61,98 +59,6 @@ class HostNames:
 
     def beside(self, peer: int, message: msgspec.Struct) -> list[Address | Pass]:
         return []
-
-
-class EndReports:
-    """Events of devices on their way to the node, in order. Ends of gangs that come shortly after each other are
-    reported together, as core's `ReportPacer` says; any other event takes those before it along at once. `thread`: the
-    one that calls `tell_due` whenever it has done some work; events of other threads are told in the loop."""
-
-    def __init__(self, node: NetworkNode) -> None:
-        self._node = node
-        self.thread: int | None = None
-        self._lock = threading.Lock()
-        self._said: list[e.Event] = []
-        self._at_once = False  # something that does not wait is among them
-        self._under_way: set[int] = set()  # gangs that were launched and have not ended
-        self._pacer = ReportPacer()
-        self._rung = False  # the loop is already called
-        self._timer: asyncio.TimerHandle | None = None
-
-    def launched(self, seq: int) -> None:
-        with self._lock:
-            self._under_way.add(seq)
-
-    def abandoned(self, seqs: Iterable[int]) -> None:
-        with self._lock:
-            self._under_way.difference_update(seqs)
-
-    def post(self, event: e.Event) -> None:
-        """Takes an event, from any thread."""
-        with self._lock:
-            self._said.append(event)
-            if isinstance(event, e.Finished):
-                self._under_way.discard(event.seq)
-            else:
-                self._at_once = True
-            if self._rung or threading.get_ident() == self.thread:
-                return
-            if len(self._said) > 1 and self._due() > 0:
-                return
-            self._rung = True
-        if not self._node.stopped:
-            self._node.soon(self._soon)
-
-    def _due(self) -> int:
-        """Nanoseconds until what was said is to be reported; under the lock."""
-        now = time.monotonic_ns()
-        return 0 if self._at_once else self._pacer.due(now, len(self._said), len(self._under_way)) - now
-
-    def tell_due(self) -> float | None:
-        """Tells what is due, in this thread, unless another one has the node. Returns the seconds until more is due;
-        None: nothing is left."""
-        if not self._said:
-            return None
-        with self._lock:
-            due = self._due() if self._said else 0
-        if due > 0:
-            return due / 1e9
-        if not self._node.lock.acquire(blocking=False):
-            return BUSY
-        try:
-            self._tell()
-        finally:
-            self._node.lock.release()
-        return None
-
-    def _soon(self) -> None:
-        with self._lock:
-            self._rung = False
-            due = self._due() if self._said else 0
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._node.loop.call_later(due / 1e9, self._tell) if due > 0 else None
-        if due <= 0:
-            self._tell()
-
-    def _tell(self) -> None:
-        """Tells all that was said. Whoever tells has the node, so that nobody else tells what came later before it."""
-        with self._node.lock:
-            with self._lock:
-                said, self._said = self._said, []
-                self._at_once = False
-                if said:
-                    self._pacer.reported(time.monotonic_ns())
-            self._node.turn(lambda: self._feed(said))
-
-    def _feed(self, said: Sequence[e.Event]) -> None:
-        for together, events in groupby(said, lambda event: isinstance(event, e.Finished)):
-            if together:
-                ends = cast(tuple[e.Finished, ...], tuple(events))
-                self._node.feed(ends[0] if len(ends) == 1 else e.FinishedTogether(ends))
-            else:
-                for event in events:
-                    self._node.feed(event)
 
 
 class Agent:

@@ -21,12 +21,11 @@ from contextlib import suppress
 from functools import cache
 
 from core.link import Unreadable
+from core.link.batching import BATCH, MANY
 
 from ..wire import Address, Answered, Contents, FrameReader, Opening, Pass, StreamFrame, framing
 from .tls import Tls, reason_of
 
-TOGETHER = 1 << 20  # bytes that are written in one call of the system
-MANY = 512  # frames
 SLICE_READS = 8  # calls of the system for large contents, before others have a turn
 CIPHERED = 64 << 10
 LETTING_GO = 0.001  # seconds between attempts to close what another thread reads
@@ -126,7 +125,7 @@ class Connection:
         small: list[bytes] = []
         found: list[Contents] = []
         size = number = 0
-        while self._items and size < TOGETHER and number < MANY:
+        while self._items and size < BATCH and number < MANY:
             first, contents, load = self._items[0]
             if load is not None:
                 if not number:

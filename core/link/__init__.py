@@ -3,7 +3,7 @@
 link         one end of a stream: sequence numbers, acknowledgements, resends, a lease
 endpoint     a machine with all its links: a message arrives once and in order, or the peer is declared gone
 codec        messages as bytes, decoded with their types checked;  packing: a plan's places are written once
-batching     how long a sender collects messages before it sends them together
+batching     when a host reports ends of gangs together; how much goes into one write
 """
 
 from __future__ import annotations

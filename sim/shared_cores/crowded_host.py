@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from core.host import Host
+from core.link import ReportPacer
 from core.model import Gang, Plan
 from core.protocol import effects as e
 from core.protocol import messages as m
@@ -53,7 +54,7 @@ class CrowdedHost(HostProcess):
         self._launches: deque[Launching] = deque()
         self._computes = machines.computes(host)  # whether its devices compute on its cores
         self._held = -1  # the gang that the enqueuing thread computes
-        self.under_way: set[int] = set()  # gangs that were launched here and have not ended
+        self.pacer = ReportPacer()
         self._python = cores.process_of is not None
         self._wire = SimThread(
             clock, lambda came, now: self.take_all(came[0], came[1].messages, now), self._thread(READ)
@@ -139,7 +140,7 @@ class CrowdedHost(HostProcess):
 
     def launch(self, effect: e.Launch, at: int) -> int:
         launching = Launching(effect, self.plan_of(effect.run), effect.seq in self._ahead)
-        self.under_way.add(effect.seq)
+        self.pacer.launched(effect.seq)
         self._from(at, self._begin_launch, launching)
         return at
 
@@ -182,7 +183,7 @@ class CrowdedHost(HostProcess):
 
     def _give_up(self, seqs: tuple[int, ...]) -> None:
         super()._give_up(seqs)
-        self.under_way.difference_update(seqs)
+        self.pacer.abandoned(seqs)
         if self._held in seqs:
             self._over(self._held)
 

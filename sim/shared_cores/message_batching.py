@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from core.link import ReportPacer, batching
+from core.link import batching
 from core.protocol import Chunk
 from core.protocol import effects as e
 
@@ -120,37 +120,32 @@ class GangEnds:
         self._sim = sim
         self._share = cores.share(owner, COMPLETE)  # the first host's share serves all hosts
         self._said: dict[CrowdedHost, list[e.Finished]] = {}
-        self._pacers: dict[CrowdedHost, ReportPacer] = {}
         self._turns = 0
 
     def put(self, host: CrowdedHost, end: e.Finished) -> None:
-        if host not in self._pacers:
-            self._pacers[host] = ReportPacer()
         said = self._said.setdefault(host, [])
         said.append(end)
-        host.under_way.discard(end.seq)
-        due = self._due(host)
+        host.pacer.ended(end.seq)
+        due = host.pacer.due(self._sim.now)
         if len(said) == 1 or due <= self._sim.now:
             self._sim.clock.at(due, self._ask)
 
-    def _due(self, host: CrowdedHost) -> int:
-        return self._pacers[host].due(self._sim.now, len(self._said[host]), len(host.under_way))
-
     def _ask(self) -> None:
-        if any(
-            self._due(host) <= self._sim.now for host in self._said
-        ):  # else they were told with earlier ones
+        if self._of_now():  # else they were told with earlier ones
             self._turns += 1
             self._share.ask((0, self._turns), self._begin)
 
+    def _of_now(self) -> list[CrowdedHost]:
+        """The hosts whose ends are due."""
+        return [host for host in self._said if host.pacer.due(self._sim.now) <= self._sim.now]
+
     def _begin(self) -> None:
         sim = self._sim
-        told = [host for host in self._said if self._due(host) <= sim.now]
-        told.sort(key=lambda host: host.name)
+        told = sorted(self._of_now(), key=lambda host: host.name)
         found = [(host, tuple(self._said.pop(host))) for host in told]
         cost = 0
         for host, said in found:
-            self._pacers[host].reported(sim.now)
+            host.pacer.reported(sim.now)
             cost += sim.profile.completing(len(said))
         sim.clock.at(sim.now + cost, self._tell, found)
 

@@ -105,16 +105,20 @@ def pair() -> tuple[End, End]:
 Work = Callable[[End, End], Coroutine[Any, Any, None]]
 
 
+async def with_both(ends: tuple[End, End], work: Work) -> None:
+    """Does the work with the two ends of a stream, and closes them."""
+    try:
+        await work(*ends)
+    finally:
+        for end in ends:
+            end.close()
+
+
 def driven(work: Work, loop: str = "uvloop") -> None:
     """Does the work with the two ends of a stream; neither is started."""
 
     async def whole() -> None:
-        left, right = pair()
-        try:
-            await work(left, right)
-        finally:
-            left.close()
-            right.close()
+        await with_both(pair(), work)
 
     drive(whole(), LOOPS[loop])
 

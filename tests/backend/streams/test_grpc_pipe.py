@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from backend.wire import call_messages
 from backend.wire.call_messages import Status
 from tests.backend.cluster import cluster
 
-from .rig import LOOPS, PATIENCE, drive, either_loop, only_line, port, refusals_in
+from .rig import LOOPS, PATIENCE, Port, drive, either_loop, only_line, port, refusals_in
 
 SESAME = Access("sesame")
 HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -44,6 +46,18 @@ async def through(address: str, host: str) -> tuple[asyncio.Server, str]:
 
     server = await asyncio.start_server(led, "127.0.0.1", 0)
     return server, f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@asynccontextmanager
+async def piped_to(
+    answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]],
+) -> AsyncIterator[Port]:
+    """A port that hands what is no stream to this server."""
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    number = server.sockets[0].getsockname()[1]
+    async with port(pipe=lambda door: grpc_pipe.GrpcPipe(number, door)) as found:
+        yield found
+    server.close()
 
 
 def test_a_call_through_the_port_is_answered_and_a_refused_one_is_logged_with_its_callers_address(
@@ -152,9 +166,7 @@ def test_the_last_words_of_the_grpc_server_reach_a_caller_that_reads_slowly(loop
         closed.set()
 
     async def work() -> None:
-        server = await asyncio.start_server(answer, "127.0.0.1", 0)
-        number = server.sockets[0].getsockname()[1]
-        async with port(pipe=lambda door: grpc_pipe.GrpcPipe(number, door)) as found:
+        async with piped_to(answer) as found:
             caller = await found.caller()
             caller.writer.transport.pause_reading()  # type: ignore[attr-defined]
             caller.writer.write(HTTP2)
@@ -162,7 +174,6 @@ def test_the_last_words_of_the_grpc_server_reach_a_caller_that_reads_slowly(loop
                 await closed.wait()
             caller.writer.transport.resume_reading()  # type: ignore[attr-defined]
             assert await caller.heard() == bytes(size)
-        server.close()
 
     drive(work(), LOOPS[loop])
 
@@ -196,14 +207,11 @@ def test_a_caller_that_has_to_rest_loses_nothing(loop: str, monkeypatch: pytest.
         writer.close()
 
     async def work() -> None:
-        server = await asyncio.start_server(take, "127.0.0.1", 0)
-        number = server.sockets[0].getsockname()[1]
-        async with port(pipe=lambda door: grpc_pipe.GrpcPipe(number, door)) as found:
+        async with piped_to(take) as found:
             caller = await found.caller()
             caller.writer.write(sent)
             caller.writer.write_eof()
             assert await asyncio.wait_for(came.get(), PATIENCE) == sent
-        server.close()
 
     drive(work(), LOOPS[loop])
 

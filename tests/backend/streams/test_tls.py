@@ -26,7 +26,7 @@ from tests.backend.cluster import cluster
 from tests.backend.test_faults import register, runs
 
 from .certificates import authority, issued
-from .rig import LOOPS, PATIENCE, End, Port, drive, either_loop, heard_by, only_line, opening, port
+from .rig import LOOPS, PATIENCE, End, Port, drive, either_loop, heard_by, only_line, opening, port, with_both
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="this machine has no openssl")
 
@@ -316,12 +316,7 @@ def driven(
     certificates: Certificates, work: Callable[[End, End], Coroutine[Any, Any, None]], loop: str = "uvloop"
 ) -> None:
     async def whole() -> None:
-        left, right = await ends(certificates)
-        try:
-            await work(left, right)
-        finally:
-            left.close()
-            right.close()
+        await with_both(await ends(certificates), work)
 
     drive(whole(), LOOPS[loop])
 

@@ -30,7 +30,7 @@ from core.protocol import (
 
 from ..errors import SessionClosed
 from ..graph import Given, Graph, single
-from ..specs import Aval, Slice
+from ..specs import Aval, Slice, avals
 from . import ambient
 from .arguments import BoundProgram, arguments_of
 from .arrays import Array, ClientBuffer, Run
@@ -51,15 +51,14 @@ log = logging.getLogger("seaway")
 class Fetch:
     """A get under way.
 
-    `left`: the wait for it has ended, or was interrupted. `rows`: the valid rows of an irregular computation's result;
-    -1: all. `at`: when the get ended.
+    `rows`: the valid rows of an irregular computation's result; -1: all. `at`: when the get ended.
     """
 
-    __slots__ = ("at", "blame", "buffer", "left", "over", "request", "rows")
+    __slots__ = ("at", "blame", "buffer", "over", "request", "rows")
 
     def __init__(self, buffer: ClientBuffer) -> None:
         self.buffer, self.request = buffer, 0
-        self.over = self.left = False
+        self.over = False
         self.blame: Blame | None = None
         self.rows = self.at = -1
 
@@ -242,39 +241,24 @@ class Caller:
     def fetch(self, buffers: Sequence[ClientBuffer]) -> None:
         """Bring the buffers' contents here, into `host`."""
         for buffer in buffers:
-            unreadable = self._port.unreadable(buffer)
+            unreadable = self._unreadable(buffer)
             if unreadable is not None:
                 self.wait_ready([buffer])
                 buffer.fail()
                 raise unreadable
         fetches = [Fetch(buffer) for buffer in buffers if buffer.host is None]
-        try:
-            for fetch in fetches:
-                self._get(fetch)
-            for fetch in fetches:
-                label = fetch.buffer.label
-                self._wait(lambda fetch=fetch: fetch.over, f"the contents of {label}")  # type: ignore[misc]
-        except BaseException:
-            for fetch in fetches:
-                fetch.left = True
-                self._keep(fetch)
-            raise
+        for fetch in fetches:
+            self._get(fetch)
+        for fetch in fetches:
+            label = fetch.buffer.label
+            self._wait(lambda fetch=fetch: fetch.over, f"the contents of {label}")  # type: ignore[misc]
         for fetch in fetches:
             if fetch.blame is not None:
                 fetch.buffer.blame = fetch.buffer.blame or fetch.blame
                 fetch.buffer.fail()
-            fetch.left = True
-            self._keep(fetch)
         self._waited_for(buffers)
         for fetch in fetches:
             self._waited_until(fetch.buffer.run, fetch.at)
-
-    def _keep(self, fetch: Fetch) -> None:
-        """Store the contents that came in the buffer, also after an interrupted wait: the next read then finds them."""
-        if fetch.left and fetch.over and fetch.blame is None:
-            found = self._port.contents(fetch.buffer, fetch.request)
-            fetch.buffer.host = found[: fetch.rows] if fetch.rows >= 0 else found
-            fetch.buffer.host.flags.writeable = False
 
     def _get(self, fetch: Fetch) -> None:
         self._may_call()
@@ -289,10 +273,18 @@ class Caller:
 
         self._port.call(act)
 
+    def _unreadable(self, buffer: ClientBuffer) -> Exception | None:
+        if buffer.aval.dtype == avals.KEY:
+            return TypeError(
+                f"{buffer.label} is a random key, which numpy has no type for; in a computation, jax.random.key_data "
+                f"turns it into numbers"
+            )
+        return self._port.unreadable(buffer)
+
     def peek(self, buffer: ClientBuffer) -> np.ndarray[Any, Any] | None:
         """For printing: the contents if they can be had. Waits until the buffer is ready or failed."""
         if buffer.host is None and buffer.blame is None and not self.closed:
-            if self._port.unreadable(buffer) is None:
+            if self._unreadable(buffer) is None:
                 try:
                     self.fetch([buffer])
                 except Exception:
@@ -449,8 +441,16 @@ class Caller:
     def _fetched(self, request: int, blame: Blame | None) -> None:
         fetch = self._fetches.pop(request, None)
         if fetch is not None:
+            if blame is None:
+                fetch.buffer.host = self._contents(fetch)
             fetch.over, fetch.blame, fetch.at = True, blame, self._port.now()
-            self._keep(fetch)
+
+    def _contents(self, fetch: Fetch) -> np.ndarray[Any, Any]:
+        """They are kept as they come, also when nobody waits any more: the next read then finds them."""
+        found: np.ndarray[Any, Any] = self._port.contents(fetch.buffer, fetch.request)
+        found = found[: fetch.rows] if fetch.rows >= 0 else found
+        found.flags.writeable = False
+        return found
 
     # --- the end ------------------------------------------------------------------------------------------
 

@@ -110,7 +110,7 @@ class Compute(Values):
         return run_error(buffer.content.blame) if isinstance(buffer.content, RaisedValue) else None
 
     def contents(self, buffer: ClientBuffer) -> Any:
-        return _readable(buffer.content, buffer)
+        return np.array(buffer.content, buffer.aval.numpy_dtype)
 
     def sizes(self, client: str, run: int, node: int) -> tuple[int, ...] | None:
         return self._sizes.pop((client, run, node), None)
@@ -179,18 +179,12 @@ class StandIns(Values):
         return NoContents(f"{buffer.aval!r}, {buffer.label},", hint)
 
     def contents(self, buffer: ClientBuffer) -> Any:
-        return _readable(buffer.content, buffer)
+        return np.array(buffer.content, buffer.aval.numpy_dtype)
 
 
 def _own(content: Any, aval: avals.Aval) -> Any:
     """A copy of canonical type, since the user may write to the original."""
     return content if aval.dtype == avals.KEY else np.array(content, aval.numpy_dtype)
-
-
-def _readable(content: Any, buffer: ClientBuffer) -> np.ndarray[Any, Any]:
-    if buffer.aval.dtype == avals.KEY:
-        raise TypeError(f"{buffer.label} is a random key, which numpy has no type for")
-    return np.array(content, buffer.aval.numpy_dtype)
 
 
 def _none(buffer: ClientBuffer) -> RaisedValue:

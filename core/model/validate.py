@@ -107,6 +107,8 @@ class _ProgramWalk:
             here = f"{where}: output {number}"
             _check_value(here, value, slices)
             _check_slice(here, value, node.slice, slices)
+            if node.irregular and not value.shape:
+                raise ProgramError(f"{here}: an irregular computation makes rows, and a scalar has none")
         self._donate(where, node)
 
     def _visit_input(self, where: str, ref: Ref, wanted: Value, home: int) -> None:

@@ -68,9 +68,10 @@ def _bounds(name: str, arrays: list[Aval], tree: trees.Treedef, max_shape: Any) 
     wanted = [max_shape] * len(arrays) if _is_shape(max_shape) else _flat_shapes(max_shape, tree)
     found = []
     for array, shape in zip(arrays, wanted, strict=True):
-        if tuple(shape[1:]) != array.shape[1:]:
+        if len(shape) != len(array.shape) or tuple(shape[1:]) != array.shape[1:]:
             raise ValueError(
-                f"sw.jit({name}, max_shape={max_shape}): it makes rows of {array.shape[1:]}, not of {tuple(shape[1:])}"
+                f"sw.jit({name}, max_shape={max_shape}): it makes arrays of {array.shape}, and only the first "
+                f"dimension may differ"
             )
         found.append(avals.aval(shape, array.dtype))
     return found

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from backend.admin import cpu_of
 from seaway.tools.calibrating import chained
 
 from ..frame import options
-from ..frame.cpu import cpu_of
 from ..frame.deployed import Deployed, deployed
 from ..frame.table import Table
 from .predicting import BUDGETS, KINDS, Cost, Measured, Spent, predicted, profile_of
@@ -64,7 +64,7 @@ class Watch:
 
     def _spent(self) -> Cost:
         agents = sum(cpu_of(child.pid) for child in self._cluster.agents)
-        return Cost(cpu_of(self._cluster.controller.pid), agents)
+        return Cost(cpu_of(self._cluster.controller.pid) / 1e9, agents / 1e9)
 
     def gang(self, gangs: int) -> Cost:
         pairs = zip(self._spent(), self._before, strict=True)

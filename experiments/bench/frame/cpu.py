@@ -10,11 +10,6 @@ from collections.abc import Callable
 from backend.admin import threads_of, waits_of
 
 
-def cpu_of(pid: int) -> float:
-    """CPU seconds of the process's living threads."""
-    return sum(spent for _, spent in threads_of(pid).values()) / 1e9
-
-
 class ThreadCpu:
     """What the system counts of threads, by name. Threads without a name of ours are "rest"."""
 

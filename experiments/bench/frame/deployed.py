@@ -48,8 +48,10 @@ class Deployed:
             raise RuntimeError(f"the controller did not start: {self.controller.tail()}")
         self.address = found[1].rstrip(":")
 
-    def start_agents(self, platform: str, processes: int, options: Sequence[str] = ()) -> None:
-        """Start processes that together run all hosts, of one device each. `options`: further ones."""
+    def start_agents(
+        self, platform: str, processes: int, options: Sequence[str] = (), devices: int = 1
+    ) -> None:
+        """Start processes that together run all hosts, of `devices` each. `options`: further ones."""
         first, rest = divmod(self.hosts, processes)
         at = 0
         for number in range(processes):
@@ -60,7 +62,7 @@ class Deployed:
                 "--platform",
                 platform,
                 "--devices",
-                "1",
+                str(devices),
                 "--host",
                 str(at),
             ]
@@ -111,11 +113,11 @@ def controller_only(hosts: int, options: Sequence[str] = (), token: str = "") ->
 @contextmanager
 def deployed(
     hosts: int, *, platform: str = "timed", processes: int = 0, controller: Sequence[str] = (),
-    options: Sequence[str] = (), token: str = "",
+    options: Sequence[str] = (), token: str = "", devices: int = 1,
 ) -> Iterator[Deployed]:  # fmt: skip
     """A cluster for the time of a block. processes: how many run the hosts; 0: one for each host. controller, options:
-    further arguments of the controller and of the agents."""
+    further arguments of the controller and of the agents. devices: of each host."""
     with controller_only(hosts, controller, token) as cluster:
-        cluster.start_agents(platform, processes or hosts, options)
+        cluster.start_agents(platform, processes or hosts, options, devices)
         cluster.wait()
         yield cluster

@@ -1,6 +1,7 @@
 """Measures what this machine allows at best: messages without core, JAX's call by itself, and both without Seaway.
 
-`python -m experiments.bench floors`. Where `real` misses an aim, these say how much of it is ours.
+`python -m experiments.bench floors [--hosts 2] [--repeats 5]`. Where `real` misses an aim, these say how much of it is
+ours.
 
 1. A message of 150 bytes to another process and its echo: over Seaway's streams, and over a socket whose ends block.
 2. A computation of one small array on one device, enqueued in each of the ways that JAX has, from the public one to
@@ -24,13 +25,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backend.admin import Child, Children
+from backend.admin import Child, Children, cpu_of
 from backend.auth import Access, RefusalLogger, TurnGate
 from backend.streams import Connection, Listener, dial, run
 from backend.wire import framing
 
 from ..frame import options, processes
-from ..frame.cpu import cpu_of
 from ..frame.jax_world import JaxWorld
 from ..frame.table import Table
 from .real import WINDOW, step
@@ -134,7 +134,7 @@ def echoed(end: Stream | Socket, child: Child, ahead: int, messages: int) -> Ech
             end.hear()
     for _ in range(min(ahead - 1, messages)):
         end.hear()
-    took = time.perf_counter() - begun, time.process_time() - here, cpu_of(child.pid) - there
+    took = time.perf_counter() - begun, time.process_time() - here, (cpu_of(child.pid) - there) / 1e9
     return Echoed(*(each * 1e6 / messages for each in took))
 
 

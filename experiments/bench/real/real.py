@@ -1,10 +1,12 @@
 """Measures fig 5 on this machine's CPU devices: OpByOp, Chained and Fused, against multi-controller JAX and Ray.
 
 `python -m experiments.bench real [--full] [--hosts 1 2 4] [--devices 1 2] [--repeats 3]`. A step is a scalar psum over
-all devices and an add, on the last step's result. JAX is `jax.distributed` over as many processes, which call the same
-computation asynchronously with as many calls outstanding as an agent has. Ray's actors form such a world too
-(`actors`). Below each row is its CPU time, in microseconds a step, by process and thread. `--counts` adds how often
-threads of Seaway waited and were woken up, and how many messages went between controller and hosts, for each gang.
+all devices and an add, on the last step's result. Waited is OpByOp with one call under way: its user waits for each
+result. JAX is `jax.distributed` over as many processes, which call the same computation asynchronously with as many
+calls outstanding as an agent has. Ray's actors form such a world too (`actors`). Below each row is its CPU time, in
+microseconds a step, by process and thread. `--apart`: Seaway's controller is a process of its own, not a thread of the
+user's. `--counts` adds how often threads of Seaway waited and were woken up, and how many messages went between
+controller and hosts, for each gang.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import os
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from seaway.tools.calibrating import chained
@@ -21,6 +24,7 @@ from seaway.tools.calibrating import chained
 from ..frame import options, processes
 from ..frame.calling import stream
 from ..frame.cpu import ThreadCpu
+from ..frame.deployed import deployed
 from ..frame.jax_world import AXIS, JaxWorld
 from . import actors
 
@@ -29,12 +33,13 @@ HOSTS, ALL_HOSTS = (1, 2), (1, 2, 4)
 DEVICES, ALL_DEVICES = (1,), (1, 2)
 CHAIN = 128
 WINDOW = 31  # calls outstanding in a process
-STEPS = {"OpByOp": 2048, "Chained": 16 * CHAIN, "Fused": 64 * CHAIN}  # of a measurement
+STEPS = {"Waited": 4 * CHAIN, "OpByOp": 2048, "Chained": 16 * CHAIN, "Fused": 64 * CHAIN}  # of a measurement
 AIMS = {
+    "Waited": ("Waited", 0.0),
     "OpByOp": ("OpByOp", 0.5),
     "Chained": ("OpByOp", 1.0),
     "Fused": ("Fused", 0.95),
-}  # (JAX's kind to compare with, aimed multiple of its rate)
+}  # (JAX's kind to compare with, aimed multiple of its rate; 0: none)
 WARM = 3  # calls
 OVER_RAY = 5.0  # aimed multiple of Ray's rate, OpByOp and Chained, on 2 hosts of one device; elsewhere 1
 CROWD = 8  # divides the number of steps if there are more devices than cores
@@ -92,12 +97,13 @@ def member(address: str, rank: int, count: int, repeats: int, fewer: int) -> Non
     first = world.array(np.zeros(world.devices, np.float32))
     rates: Rates = {}
     cpu: dict[str, dict[str, float]] = {}
-    for kind, work, each in (("OpByOp", step, 1), ("Fused", fused, CHAIN)):
+    kinds = (("Waited", step, 1, 1), ("OpByOp", step, 1, WINDOW), ("Fused", fused, CHAIN, WINDOW))
+    for kind, work, each, window in kinds:
         compiled = world.compiled(work, first)
         steps, found = steps_of(kind, fewer), []
         for _ in range(repeats):
             before = time.thread_time(), time.process_time()
-            rate = called(compiled, first, each, steps, WINDOW)
+            rate = called(compiled, first, each, steps, window)
             caller, process = time.thread_time() - before[0], time.process_time() - before[1]
             found.append((rate, caller * 1e6 / steps, (process - caller) * 1e6 / steps))
         rates[kind], callers, rests = (list(each) for each in zip(*found, strict=True))
@@ -117,44 +123,61 @@ def called(work: Callable[[Any], Any], first: Any, each: int, steps: int, window
 # --- Seaway -----------------------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def cluster(hosts: int, devices: int, apart: bool) -> Iterator[tuple[ThreadCpu, Any]]:
+    """A session, for the time of a block: its processes, and the controller's node if that is in this process."""
+    import seaway as sw
+
+    if apart:
+        with deployed(hosts, platform="cpu", devices=devices) as made, sw.connect(made.address) as session:
+            driver: Any = session.driver
+            processes = {child.name: child.pid for child in (made.controller, *made.agents)}
+            yield ThreadCpu(driver.loop_thread, processes), None
+    else:
+        with sw.local(hosts=hosts, devices_per_host=devices) as session:
+            driver = session.driver
+            agents = {child.name: child.pid for child in driver.agents}
+            yield ThreadCpu(driver.loop_thread, agents), driver.server.node
+
+
 def seaway_rates(
-    hosts: int, devices: int, repeats: int, fewer: int = 1
+    hosts: int, devices: int, repeats: int, fewer: int = 1, apart: bool = False
 ) -> tuple[Rates, dict[str, dict[str, float]], dict[str, dict[str, float]]]:
     """(rates, CPU microseconds a step by process and thread, counts a gang)."""
     import numpy as np
 
     import seaway as sw
 
-    with sw.local(hosts=hosts, devices_per_host=devices) as session:
+    with cluster(hosts, devices, apart) as (watched, node):
         every = sw.slice(devices=hosts * devices)
         one = sw.pmap(step, AXIS, devices=every)
         first = np.zeros(hosts * devices, np.float32)
-        kinds = (("OpByOp", one, 1), ("Chained", chained([one] * CHAIN), CHAIN),
-                 ("Fused", sw.pmap(fused, AXIS, devices=every), CHAIN))  # fmt: skip
-        driver: Any = session.driver
-        watched = ThreadCpu(driver.loop_thread, {child.name: child.pid for child in driver.agents})
+        kinds = (("Waited", one, 1, 1), ("OpByOp", one, 1, 0), ("Chained", chained([one] * CHAIN), CHAIN, 0),
+                 ("Fused", sw.pmap(fused, AXIS, devices=every), CHAIN, 0))  # fmt: skip
         rates: Rates = {}
         costs: dict[str, dict[str, float]] = {}
         counts: dict[str, dict[str, float]] = {}
-        for kind, work, each in kinds:
+        for kind, work, each, window in kinds:
             found = []
-            counted, gangs = _counts(watched, driver), repeats * (steps_of(kind, fewer) + WARM * each)
+            counted, gangs = _counts(watched, node), repeats * (steps_of(kind, fewer) + WARM * each)
             gangs //= CHAIN if kind == "Fused" else 1
             for _ in range(repeats):
                 before, steps = watched.cpu(), steps_of(kind, fewer)
-                rate = called(work, first, each, steps)
+                rate = called(work, first, each, steps, window)
                 spent = {name: (now - before[name]) / 1e3 / steps for name, now in watched.cpu().items()}
                 found.append((rate, spent))
             rates[kind] = [rate for rate, _ in found]
             costs[kind] = {name: statistics.median(cost[name] for _, cost in found) for name in found[0][1]}
-            now = _counts(watched, driver)
+            now = _counts(watched, node)
             counts[kind] = {name: (now[name] - counted[name]) / gangs for name in now}
     return rates, costs, counts
 
 
-def _counts(watched: ThreadCpu, driver: Any) -> Counter[str]:
-    traffic = driver.server.node.traffic.counts()
+def _counts(watched: ThreadCpu, node: Any) -> Counter[str]:
     found = Counter({f"{name} woken": number for name, number in watched.waits().items()})
+    if node is None:
+        return found
+    traffic = node.traffic.counts()
     for name, (messages, writes) in (
         ("to hosts", ("frames_out", "writes_out")), ("from hosts", ("frames_in", "reads_in")),
     ):  # fmt: skip
@@ -171,6 +194,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.numbers("--devices", DEVICES, ALL_DEVICES, "devices of each host")
     parser.number("--repeats", 3, "measurements for a median")
     parser.number("--fewer", 1, "divide the number of steps by this")
+    parser.add_argument("--apart", action="store_true", help="the controller is a process of its own")
     parser.add_argument("--counts", action="store_true", help="also wake-ups and messages a gang")
     chosen = parser.read(arguments)
     cores = os.cpu_count()
@@ -179,15 +203,17 @@ def main(arguments: Sequence[str] = ()) -> None:
     )
     for each in chosen.devices:
         for number in chosen.hosts:
-            shown(number, each, chosen.repeats, chosen.fewer, chosen.counts)
+            shown(number, each, chosen.repeats, chosen.fewer, chosen.counts, chosen.apart)
 
 
-def shown(hosts: int, devices: int, repeats: int, fewer: int = 1, counted: bool = False) -> None:
+def shown(
+    hosts: int, devices: int, repeats: int, fewer: int = 1, counted: bool = False, apart: bool = False
+) -> None:
     fewer *= CROWD if hosts * devices > (os.cpu_count() or 1) else 1
     peer_rates, peer_costs = jax_rates(hosts, devices, repeats, fewer)
     peer = actors.medians(peer_rates)
     ray = actors.medians(actors.rates(hosts, devices, repeats, fewer)) if actors.installed() else {}
-    rates, costs, counts = seaway_rates(hosts, devices, repeats, fewer)
+    rates, costs, counts = seaway_rates(hosts, devices, repeats, fewer, apart)
     print(f"-- {hosts} host(s) of {devices} device(s)")
     for kind, rate in peer.items():
         print(f"{'JAX':>7} {kind:<8}{rate:>9,.0f}/s\n{'':16}CPU us a step: {spelt(peer_costs[kind])}")
@@ -197,7 +223,9 @@ def shown(hosts: int, devices: int, repeats: int, fewer: int = 1, counted: bool 
         print(f"{'Ray':>7} {actors.MISSING}")
     for kind, found in rates.items():
         like, aim = AIMS[kind]
-        aimed = f"aim {aim:g}" if hosts * devices > 1 else "no aim: one device has no peer to reduce with"
+        aimed = "no aim: one device has no peer to reduce with"
+        if hosts * devices > 1:
+            aimed = f"aim {aim:g}" if aim else "no aim"
         rate = statistics.median(found)
         words = f"{rate / peer[like]:6.2f} x JAX's {like} ({aimed}){over(ray, kind, rate, hosts, devices)}"
         print(
@@ -210,7 +238,7 @@ def shown(hosts: int, devices: int, repeats: int, fewer: int = 1, counted: bool 
 
 
 def over(ray: dict[str, float], kind: str, rate: float, hosts: int, devices: int) -> str:
-    if not ray:
+    if kind not in ray:
         return ""
     aim = OVER_RAY if (hosts, devices) == (2, 1) and kind != "Fused" else 1.0
     return f", {rate / ray[kind]:.1f} x Ray's (aim {aim:g})"

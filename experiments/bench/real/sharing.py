@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from backend.admin import cpu_of
 from seaway.tools.calibrating import chained
 
 from ..frame import options
 from ..frame.calling import for_seconds, stream
-from ..frame.cpu import cpu_of
 from ..frame.deployed import Deployed, deployed
 from ..frame.table import Table
 from . import compiling
@@ -89,7 +89,7 @@ def together(
     owners = gangs.sort_values("seq")["client"].astype(str).to_numpy()
     made = sum(calls) * chain
     return Together(
-        [each * chain for each in calls], made / lasted, cpu / made * 1e3,
+        [each * chain for each in calls], made / lasted, cpu / made / 1e6,
         100 * float(np.mean(owners[1:] != owners[:-1])), shares_of(gangs, names),
     )  # fmt: skip
 

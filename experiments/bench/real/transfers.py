@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from backend.admin import cpu_of
 from core.transfer import CHUNK
 
 from ..frame import options
-from ..frame.deployed import deployed
+from ..frame.deployed import Deployed, deployed
 from ..frame.table import Table
 from . import stream
 
@@ -31,10 +32,11 @@ TIMES = 5
 
 
 class Row(NamedTuple):
-    """Median seconds of a hop."""
+    """Median seconds of a hop. `cpu`: CPU seconds of both agents."""
 
     size: int
     seaway: float
+    cpu: float
     raw: float
     copy: float
 
@@ -73,14 +75,19 @@ def rows(sizes: Sequence[int], hops: int = HOPS, times: int = TIMES) -> Iterator
             content = np.arange(size, dtype=np.int64).astype(np.uint8)
             x = sw.put(content, devices=a)
             y = work(x).block_until_ready()
-            found = []
+            found, spent = [], []
             for _ in range(times):
-                begun = time.perf_counter()
+                begun, before = time.perf_counter(), cpu(cluster)
                 y = work(x).block_until_ready()
                 found.append((time.perf_counter() - begun) / hops)
+                spent.append((cpu(cluster) - before) / hops)
             if not np.array_equal(np.asarray(y), content):
                 raise RuntimeError(f"{size} bytes came back changed")
-            yield Row(size, *map(statistics.median, (found, raw[size], copied(size, times))))
+            yield Row(size, *map(statistics.median, (found, spent, raw[size], copied(size, times))))
+
+
+def cpu(cluster: Deployed) -> float:
+    return sum(cpu_of(agent.pid) for agent in cluster.agents) / 1e9
 
 
 def main(arguments: Sequence[str] = ()) -> None:
@@ -92,13 +99,15 @@ def main(arguments: Sequence[str] = ()) -> None:
     if chosen.hops % 2:
         parser.error(f"--hops {chosen.hops}: an array that comes back has made an even number of hops")
     what = f"medians of {chosen.times} calls of {chosen.hops} hops; chunks of {CHUNK:,} bytes"
-    columns = (
+    columns = [
         f"{name} {each}"
         for name in ("Seaway:", "raw socket:", "copy:")
         for each in ("ms >13.3f", "MB/s >15,.1f")
-    )
+    ]
+    columns.insert(2, "agents' CPU ms >15.3f")
     table = Table("bytes >12,", *columns, "of raw MB/s >13.0%").begin(f"a hop between two processes; {what}")
     for row in rows(chosen.bytes, chosen.hops, chosen.times):
         hops = (row.seaway, row.raw, row.copy)
-        cells = (cell for each in hops for cell in (each * 1e3, row.size / each / MB))
+        cells = [cell for each in hops for cell in (each * 1e3, row.size / each / MB)]
+        cells.insert(2, row.cpu * 1e3)
         table.row(row.size, *cells, row.raw / row.seaway)

@@ -24,11 +24,10 @@ from typing import Any, NamedTuple
 import grpc
 import numpy as np
 
-from backend.admin import HEALTH, Child
+from backend.admin import HEALTH, Child, cpu_of
 from backend.auth import OPTIONS
 
 from ..frame import options, processes
-from ..frame.cpu import cpu_of
 from ..frame.deployed import Deployed, deployed
 from ..frame.table import Table
 from .attacks import ATTACKS, DURATION, HOSTS, attack
@@ -78,7 +77,7 @@ def measured(cluster: Deployed, step: Any, seconds: float) -> Row:
         step(zero).block_until_ready()
         took.append((time.perf_counter() - called) * 1e3)
         time.sleep(PAUSE)
-    cpu = (cpu_of(cluster.controller.pid) - before) / (time.monotonic() - begun)
+    cpu = (cpu_of(cluster.controller.pid) - before) / 1e9 / (time.monotonic() - begun)
     over.set()
     prober.join()
     p50, p99 = np.percentile(took, [50, 99])

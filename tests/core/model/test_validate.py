@@ -114,6 +114,12 @@ def test_an_exchange_carries_rows_of_one_type() -> None:
     refused(b.program(b.output(0)), "node 'swap' (0)", "scalar")
 
 
+def test_an_irregular_computation_makes_rows() -> None:
+    b = Build(s=4)
+    b.call("f", "s", [b.arg("s")])
+    refused(with_node(b.program(b.output(0)), 0, irregular=True), "node 'f' (0): output 0", "scalar")
+
+
 # --- slices, computations, sizes --------------------------------------------------------------------------
 
 

@@ -120,8 +120,11 @@ def test_max_shape_bounds_the_output() -> None:
     f = sw.jit(lambda x: (x, 2), devices=two, irregular=True, max_shape=(8,), name="f")
     assert f.match((VECTOR,), {})[0].outputs[0].shape == (8,)
     wrong = sw.jit(lambda x: (x, 2), devices=two, irregular=True, max_shape=(8, 2), name="f")
-    with pytest.raises(ValueError, match=r"rows of \(\), not of \(2,\)"):
+    with pytest.raises(ValueError, match="only the first dimension may differ"):
         wrong.match((VECTOR,), {})
+    scalar = sw.jit(lambda x: (x, 2), devices=two, irregular=True, max_shape=(), name="f")
+    with pytest.raises(ValueError, match="only the first dimension may differ"):
+        scalar.match((VECTOR,), {})
     with pytest.raises(ValueError, match="give both or neither"):
         sw.jit(lambda x: x, devices=two, max_shape=(8,), name="f")
 

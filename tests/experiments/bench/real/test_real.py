@@ -77,7 +77,7 @@ def test_a_step_subtracts_the_mean_and_a_fused_call_is_many_steps() -> None:
 @pytest.mark.full
 def test_jax_and_seaway_are_measured_on_two_hosts() -> None:
     rates, costs = real.jax_rates(2, 1, 1, fewer=16)
-    assert list(rates) == ["OpByOp", "Fused"]
+    assert list(rates) == ["Waited", "OpByOp", "Fused"]
     assert all(len(each) == 1 and each[0] > 0 for each in rates.values())
     assert set(costs["OpByOp"]) == {
         f"process {rank} {phase}" for rank in (0, 1) for phase in ("caller", "rest")
@@ -86,13 +86,23 @@ def test_jax_and_seaway_are_measured_on_two_hosts() -> None:
     assert list(rates) == list(real.AIMS)
     assert all(each[0] > 0 for each in rates.values())
     assert any("enqueue" in name for name in costs["Chained"])
-    messages = {kind: counts[kind]["messages to hosts"] for kind in counts}
-    assert 0 < messages["Chained"] < messages["OpByOp"], "a chain is one message"
+    rates, costs, counts = real.seaway_rates(2, 1, 1, fewer=16, apart=True)
+    assert list(rates) == list(real.AIMS)
+    assert any("controller" in name for name in costs["Chained"])
+    assert not any("messages" in name for name in counts["Chained"]), "another process's are not counted"
+
+
+@pytest.mark.full
+def test_messages_are_counted_where_the_controller_is_in_this_process() -> None:
+    _, _, counts = real.seaway_rates(2, 1, 1, fewer=16)
+    assert 0 < counts["Chained"]["messages to hosts"] < 1, (
+        "the gangs of a chain go together, to each of two hosts"
+    )
 
 
 @pytest.mark.full
 def test_ray_actors_run_the_same_steps() -> None:
     pytest.importorskip("ray", reason="the extra `bench` is not installed")
     found = actors.rates(1, 1, 1, fewer=8)
-    assert list(found) == list(real.AIMS)
+    assert list(found) == ["OpByOp", "Chained", "Fused"]
     assert all(each[0] > 0 for each in found.values())

@@ -10,6 +10,8 @@ The counts come from the controller's node (`backend.node.traffic`), which write
     step, relay_step           steps ordered; steps written to hosts
     complete, complete_more    groups of ends of gangs that a host reports together; further gangs in them
     enqueue                    gangs, on each host
+    sum                        gangs that sum over hosts, on each host, by round of the sum (CPU devices: JAX computes
+                               small sums in the thread that enqueues)
     client_call, client_note   calls; notes from the controller to clients
     literal                    contents that travel in a call, on each host
 """
@@ -30,7 +32,8 @@ WHERE = {
     "receive": "all processes, by message",
     "step": "the controller, by step ordered; with what is heard of it",
     "relay_step": "hosts, by step read",
-    "enqueue": "hosts, by gang; with what JAX computes in the thread that enqueues",
+    "enqueue": "hosts, by gang; with `sum`, as often as in a sum over the measured hosts",
+    "sum": "hosts, by round of a sum over hosts, in the thread that enqueues",
     "literal": "all processes, by contents that came with a call, and host",
     "complete": "hosts, by group of ends; with what wakes their threads",
     "complete_more": "hosts, by further gang of a group",
@@ -68,6 +71,7 @@ def counted(group: str, sample: WatchSample) -> Counts:
         return {
             "receive": said["frames_out"], "send": said["frames_in"], "relay_step": said["steps"], **literal,
             "complete": said["groups"], "complete_more": said["ends"] - said["groups"], "enqueue": said["ends"],
+            "sum": said["sums"],
         }  # fmt: skip
     raise ValueError(group)
 

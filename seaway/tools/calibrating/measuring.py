@@ -82,7 +82,7 @@ def calibrate(
         Figure("speed", speed.value, "ns", speed.spread, "CPU of a fixed piece of Python, all the while"),
         Figure("cores", number, "", 0.0, known, "machine.cores"),
         *_host_memory(),
-        *_of_costs(costs, platform == "timed"),
+        *_of_costs(with_sums(costs, workloads.rounds(hosts)), platform == "timed"),
         *_of_gangs(found.samples),
         *_of_transfers(found.hops, costs),
         *_of_network(this_machine.copied()),
@@ -175,6 +175,18 @@ def _of_costs(costs: FittedCosts, timed: bool) -> list[Figure]:
         )
         made.append(Figure(f"missed, {group}", 100 * missed, "", 0.0, f"percent: {words}"))
     return made
+
+
+def with_sums(costs: FittedCosts, rounds: int) -> FittedCosts:
+    """With what JAX computes in the thread that enqueues, in a gang that sums over as many hosts as were measured:
+    the simulator's devices wait for one another in a sum, and take no core for it."""
+    if "sum" not in costs.costs:
+        return costs
+    enqueue, each = costs.costs["enqueue"], costs.costs["sum"]
+    value = enqueue.value + rounds * each.value
+    wide = ((enqueue.value * enqueue.spread) ** 2 + (rounds * each.value * each.spread) ** 2) ** 0.5
+    both = FittedCost(value, wide / value if value else 0.0, enqueue.like)
+    return costs._replace(costs=costs.costs | {"enqueue": both})
 
 
 def _of_gangs(samples: Sequence[WatchSample]) -> list[Figure]:

@@ -6,6 +6,7 @@ messages and gangs to the samples.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -38,6 +39,7 @@ class DoneWork(NamedTuple):
 class CalibrationWorkload(NamedTuple):
     name: str
     run: Made
+    sums: bool = True  # whether its gangs sum over all devices
 
 
 class Rig:
@@ -47,6 +49,7 @@ class Rig:
         import seaway as sw
 
         self.session, self.hosts, self.devices = session, hosts, hosts * devices
+        self.rounds = rounds(hosts) if platform != "timed" else 0  # of a sum; timed devices compute none
         devices *= hosts
         home = sw.slice(devices=devices)
         self.first: Any = np.zeros((devices, 1), np.float32)
@@ -62,6 +65,11 @@ class Rig:
         """An array of about this many bytes, small enough to travel in a call."""
         each = max(1, nbytes // (4 * self.devices))
         return np.zeros((self.devices, each), np.float32)
+
+
+def rounds(hosts: int) -> int:
+    """Rounds of messages in a sum over so many hosts."""
+    return math.ceil(math.log2(hosts))
 
 
 def step(x: Any) -> Any:
@@ -107,12 +115,12 @@ def workloads(rig: Rig) -> Iterator[CalibrationWorkload]:
         )
     if rig.product is not None:
         chain, matrices = chained([rig.product] * CHAINS[1]), rig.matrices
-        yield CalibrationWorkload("products, one at a time", partial(waited, rig.product, matrices))
+        yield CalibrationWorkload("products, one at a time", partial(waited, rig.product, matrices), False)
         yield CalibrationWorkload(
-            "a stream of products", partial(streamed, rig.product, matrices, many=BURST)
+            "a stream of products", partial(streamed, rig.product, matrices, many=BURST), False
         )
         name = f"a stream of calls of {CHAINS[1]} products"
-        yield CalibrationWorkload(name, partial(streamed, chain, matrices, many=2))
+        yield CalibrationWorkload(name, partial(streamed, chain, matrices, many=2), False)
     yield CalibrationWorkload(f"{CLIENTS} clients, a stream each", partial(clients, rig, each=BURST))
     yield CalibrationWorkload(f"{CLIENTS} clients, a call each at a time", partial(clients, rig, each=1))
 
@@ -175,7 +183,9 @@ def samples(
             watch.begin()
             done = workload.run(times)
             counts = {"calls": done.calls, "literals": done.literals * rig.hosts}
-            found.append(watch.end(f"{workload.name}; {rig.hosts} hosts", **counts))
+            sample = watch.end(f"{workload.name}; {rig.hosts} hosts", **counts)
+            sample.counts["sums"] = sample.counts["ends"] * rig.rounds if workload.sums else 0.0
+            found.append(sample)
         say(f"  turn {turn + 1} of {repeats}")
     return found
 

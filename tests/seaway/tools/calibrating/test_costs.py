@@ -15,6 +15,7 @@ from seaway.tools.calibrating.costs import (
     counted,
     sources,
 )
+from seaway.tools.calibrating.measuring import with_sums
 from seaway.tools.calibrating.transfer_costs import Hop, end_of, simulated, transfers_of
 from seaway.tools.calibrating.watching import by_group
 
@@ -54,10 +55,21 @@ def test_it_makes_no_difference_which_thread_of_a_host_reads_and_enqueues() -> N
         assert found[name].value == pytest.approx(cost.value), name
 
 
+def test_sums_that_jax_computes_in_the_enqueueing_thread_are_not_in_the_ends_of_gangs() -> None:
+    """A file has them in `enqueue`, as often as in a sum over the measured hosts."""
+    found = costs_of(samples())
+    assert found.costs["sum"].value == pytest.approx(COSTS["sum"], rel=0.02)
+    apart, whole = found.costs["enqueue"], with_sums(found, 2).costs["enqueue"]
+    assert whole.value == pytest.approx(apart.value + 2 * found.costs["sum"].value)
+    silent = [run._replace(counts=run.counts | {"sums": 0.0}) for run in samples()]
+    assert "sum" not in costs_of(silent).costs
+    assert with_sums(costs_of(silent), 2) == costs_of(silent)
+
+
 def test_sources_name_the_measurements() -> None:
     words = sources(costs_of(samples()))
     assert words["send"].startswith("measured: CPU of all processes, by message")
-    assert words["enqueue"].startswith("measured: CPU of hosts, by gang; with what JAX computes")
+    assert words["enqueue"].startswith("measured: CPU of hosts, by gang")
     assert "divided evenly" not in words["send"]
 
 

@@ -12,6 +12,7 @@ toml_tables      reads TOML, with errors that say how to put things right
 from __future__ import annotations
 
 from . import chips, setups
+from .axes import link
 from .chips import Chip
 from .ici import kernel_time
 from .kernels import Collective, Kernel, Kind
@@ -34,6 +35,7 @@ __all__ = [
     "figure",
     "kernel_time",
     "known_keys",
+    "link",
     "load",
     "nearest",
     "packaged",

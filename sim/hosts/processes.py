@@ -270,8 +270,9 @@ class HostProcess(Process):
         return None
 
     def write_contents(self, order: Order, cost: int, send: Callable[[int], None]) -> None:
-        """Writes contents by a pool of threads, which holds up nothing else."""
-        send(self.sim.now + cost)
+        """Writes contents by a thread of that connection, which holds up nothing else. `send` gets the time that it has
+        still to take."""
+        send(cost)
 
     # --- the machine's commands -----------------------------------------------------------------------------
 

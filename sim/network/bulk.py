@@ -1,14 +1,17 @@
 """Array contents under way, as bytes: over ICI between hosts of one torus, otherwise over each end's NIC and PCIe.
 
-A NIC carries one chunk at a time in each direction: packets of chunks to different hosts interleave in the network,
-but not at the card. Nothing is stored on the way: a chunk's first bytes can reach the next card while its last bytes
-still wait at the previous one. Where the network between islands is oversubscribed, traffic that leaves an island
-shares the island's uplink.
+A host's devices have a PCIe link each, which are taken to share the work, and one NIC. On a torus, a host reaches
+another by the links on the side that it turns to it, those of all its chips there; hosts in between are not modelled. A
+NIC carries one chunk at a time in each direction: packets of chunks to different hosts interleave in the network, but
+not at the card. Nothing is stored on the way: a chunk's first bytes can reach the next card while its last bytes still
+wait at the previous one. Chunks of one connection stay in order. Where the network between islands is oversubscribed,
+traffic that leaves an island shares the island's uplink.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 from core.model import Cluster
@@ -16,6 +19,7 @@ from core.protocol import Chunk, Offer
 from core.record import Trace
 
 from ..engine import SimClock, ThreadPort
+from .faces import Face, face_to
 
 Name = int
 FIRST = 1 << 50  # numbers of contents, apart from the numbers of other messages
@@ -25,16 +29,19 @@ CARRIED_BYTES = 64  # of a message that travels in order with contents
 class Roads:
     """Bandwidths in bytes a second; with 0, sending takes no time."""
 
-    __slots__ = ("ici", "latency", "nic", "oversubscription", "pcie", "pcie_latency", "torus_latency")
+    __slots__ = (
+        "chip", "ici", "latency", "nic", "oversubscription", "pcie", "pcie_latency", "torus_latency",
+    )  # fmt: skip
 
     def __init__(
         self, nic: float, latency: int, pcie: float, pcie_latency: int, ici: float, torus_latency: int,
-        oversubscription: float = 1.0,
+        oversubscription: float = 1.0, chip: int = 1,
     ) -> None:  # fmt: skip
         self.nic, self.latency = nic, latency
-        self.pcie, self.pcie_latency = pcie, pcie_latency
-        # between hosts of an island; ici 0: contents go over the NICs
+        self.pcie, self.pcie_latency = pcie, pcie_latency  # of all devices of a host
+        # of one link; 0: contents between hosts of an island go over the NICs, too
         self.ici, self.torus_latency = ici, torus_latency
+        self.chip = chip  # devices of a chip, which share its links
         self.oversubscription = oversubscription
 
 
@@ -63,14 +70,23 @@ class BulkNetwork:
     ) -> None:  # fmt: skip
         self._clock, self._cluster, self._roads, self._arrive = clock, cluster, roads, arrive
         self._trace = trace
-        self._ports: dict[tuple[str, Name], ThreadPort] = {}
+        self._entered: dict[
+            tuple[Name, Name], int
+        ] = {}  # when the last chunk of a connection reached its card
+        self._ports: dict[tuple[str, Name | tuple[Name, int]], ThreadPort] = {}
+        self._face = cache(self._face_to)
         self._lives: dict[Name, int] = {}
         self.moved: dict[tuple[Name, Name], int] = {}  # bytes by (sender, receiver)
+        # when all that was sent on a connection has been written: one thread writes, so what is short overtakes nothing
+        self._written: dict[tuple[Name, Name], int] = {}
 
-    def send(self, sender: Name, receiver: Name, message: Any, nbytes: int, departure: int) -> None:
+    def send(self, sender: Name, receiver: Name, message: Any, nbytes: int, cost: int) -> None:
+        """`cost`: how long a thread writes, after what came before on this connection."""
         number = number_of(message)
         self.moved[sender, receiver] = self.moved.get((sender, receiver), 0) + nbytes
         life = self._lives.get(sender, 0), self._lives.get(receiver, 0)
+        departure = max(self._clock.now, self._written.get((sender, receiver), 0)) + cost
+        self._written[sender, receiver] = departure
         self._clock.at(departure, self._leave, life, sender, receiver, number, message, nbytes)
 
     def gone(self, sender: Name, receiver: Name, messages: Iterable[Any]) -> None:
@@ -97,11 +113,14 @@ class BulkNetwork:
         roads, order = self._roads, (receiver, number)
         after = (life, sender, receiver, number, message)
         if sender == receiver:
-            took = taking(nbytes, roads.ici or roads.pcie)
+            chips = self._devices_of(sender) // roads.chip
+            took = taking(nbytes, roads.ici * chips or roads.pcie)
             self._port("own", sender).put(order, took, self._land_at, took, after)
         elif self.by_torus(sender, receiver):
-            took = taking(nbytes, roads.ici)
-            self._port("ici", sender).put(order, took, self._land_at, took + roads.torus_latency, after)
+            axis, upwards, links = self._face(sender, receiver)
+            took = taking(nbytes, roads.ici * links)
+            port = self._port("up" if upwards else "down", (sender, axis))
+            port.put(order, took, self._land_at, took + roads.torus_latency, after)
         else:
             took = max(taking(nbytes, roads.nic), taking(nbytes, roads.pcie) if sender >= 0 else 0)
             self._port("out", sender).put(order, took, self._cross, took, nbytes, after)
@@ -123,11 +142,10 @@ class BulkNetwork:
         """The first byte reaches the receiver's card one latency later. That card needs as long as the sender's
         did; a slower uplink on the way delays the last byte by `behind` more."""
         _, sender, receiver, number, _ = after
-        wait = self._roads.latency + 2 * self._roads.pcie_latency + behind
-        port = self._port("in", receiver)
-        self._clock.at(
-            self._clock.now + wait, port.put, (sender, number), took, self._land_at, took, after
-        )  # fmt: skip
+        at = self._clock.now + self._roads.latency + 2 * self._roads.pcie_latency + behind
+        # a connection keeps its order, also where a chunk that waited for the uplink is followed by a shorter one
+        self._entered[sender, receiver] = at = max(at, self._entered.get((sender, receiver), 0))
+        self._clock.at(at, self._port("in", receiver).put, (sender, number), took, self._land_at, took, after)
 
     def _land_at(self, wait: int, after: tuple[Any, ...]) -> None:
         self._clock.at(self._clock.now + wait, self._land, *after)
@@ -140,7 +158,13 @@ class BulkNetwork:
                 self._trace.came(message.transfer, self._clock.now)
             self._arrive(receiver, sender, number, message)
 
-    def _port(self, kind: str, name: Name) -> ThreadPort:
+    def _face_to(self, sender: Name, receiver: Name) -> Face:
+        return face_to(self._cluster.island_of_host(sender), self._roads.chip, sender, receiver)
+
+    def _devices_of(self, host: Name) -> int:
+        return self._cluster.island_of_host(host).devices_per_host if host >= 0 else 1
+
+    def _port(self, kind: str, name: Name | tuple[Name, int]) -> ThreadPort:
         found = self._ports.get((kind, name))
         if found is None:
             found = self._ports[kind, name] = ThreadPort(self._clock)

@@ -49,7 +49,7 @@ class CrowdedHost(HostProcess):
         self._pass_on = SimThread(clock, self._pass, self._thread(PASS_ON))
         self._enqueue = SimThread(clock, self._enqueued, self._thread(ENQUEUE))
         self._reports, self._preparing = self._thread(REPORTS), self._thread(PREPARE)
-        self._writers = self._thread(WRITE)
+        self._writers: dict[int, SimThread] = {}  # by peer
         self._ahead: dict[int, bool] = {}  # gangs that a pool prepares -> whether that is done
         self._launches: deque[Launching] = deque()
         self._computes = machines.computes(host)  # whether its devices compute on its cores
@@ -86,14 +86,15 @@ class CrowdedHost(HostProcess):
             self.sim.network.send_report(self.name, to, report, self.sim.now)
 
     def write_contents(self, order: Order, cost: int, send: Callable[[int], None]) -> None:
-        if cost:
-            self._writers.work(order, cost, self._write, send)
-        else:
-            super().write_contents(order, cost, send)
+        writer = self._writers.get(order[0])
+        if writer is None:
+            writer = self._writers[order[0]] = SimThread(self.sim.clock, self._write, self._thread(WRITE))
+        writer.put(order, cost, send)
 
-    def _write(self, send: Callable[[int], None]) -> None:
+    def _write(self, send: Callable[[int], None], now: int) -> int:
         if self.alive:
-            send(self.sim.now)
+            send(0)
+        return now
 
     def pass_on(self, effect: e.Send, at: int) -> None:
         message = effect.message

@@ -33,7 +33,7 @@ from core.schedule.policy import Fifo, Policy
 from ..cohort import CohortIsland, one_root
 from ..engine import Noise, Order, SimClock, Stuck
 from ..engine import jitter as chance
-from ..hardware import Kernel, Profile, Setup, kernel_time
+from ..hardware import Kernel, Profile, Setup, kernel_time, link
 from ..hosts import (
     CARRIED,
     ControllerProcess,
@@ -145,10 +145,10 @@ class Simulation:
 
     def _roads(self) -> Roads:
         dcn, chip, island = self.setup.dcn, self.setup.chips[0], self.cluster.islands[0]
-        ici = chip.ici_bandwidth * island.devices_per_host if island.torus else 0
+        ici, pcie = link(island, chip), chip.pcie_bandwidth * island.devices_per_host
         return Roads(
-            dcn.bandwidth, dcn.latency, chip.pcie_bandwidth, chip.pcie_latency, ici, chip.ici_latency,
-            dcn.oversubscription,
+            dcn.bandwidth, dcn.latency, pcie, chip.pcie_latency, ici.bandwidth if island.torus else 0,
+            int(ici.latency), dcn.oversubscription, chip.devices_per_chip,
         )  # fmt: skip
 
     def _set_stragglers(self) -> None:
@@ -347,8 +347,10 @@ class Simulation:
             )
         else:
             order = (receiver, getattr(message, "transfer", 0))
-            send = partial(self.network.send, sender, receiver, message, 0)
-            self._write(sender, order, self.profile.send if sender >= 0 else 0, send)
+            self._write(
+                sender, order, self.profile.send if sender >= 0 else 0,
+                lambda cost: self.network.send(sender, receiver, message, 0, self.now + cost),
+            )  # fmt: skip
 
     def _on_wire(self, sender: int, receiver: int) -> bool:
         """Whether a message of the data plane goes in a batch with all other messages to this peer."""
@@ -361,7 +363,7 @@ class Simulation:
     def _write(self, sender: int, order: Order, cost: int, send: Callable[[int], None]) -> None:
         host = self.lone_hosts.get(sender)
         if host is None:
-            send(self.now + cost)
+            send(cost)
         else:
             host.write_contents(order, cost, send)
 

@@ -25,6 +25,7 @@ class Sent(NamedTuple):
     receiver: int
     nbytes: int
     at: int = 0
+    cost: int = 0  # of the thread that writes it
 
 
 def cluster() -> Cluster:
@@ -34,7 +35,13 @@ def cluster() -> Cluster:
     return load({"name": "two", "island": islands}).cluster
 
 
-def arrivals(sent: list[Sent], **roads: float) -> list[int]:
+def torus(**changed: object) -> Cluster:
+    """Two islands of 4x2 hosts, each a block of 2x2 chips of two devices."""
+    island: dict[str, object] = {"kind": "v3", "hosts": 8, "torus": [8, 8], "block": [2, 4]}
+    return load({"name": "tori", "island": [island | changed | {"name": f"i{n}"} for n in range(2)]}).cluster
+
+
+def arrivals(sent: list[Sent], hosts: Cluster | None = None, **roads: float) -> list[int]:
     """When the last byte of each has arrived."""
     clock, there = SimClock(), [-1] * len(sent)
 
@@ -44,10 +51,10 @@ def arrivals(sent: list[Sent], **roads: float) -> list[int]:
     ways: dict[str, float] = {
         "nic": GB, "latency": LATENCY, "pcie": 4 * GB, "pcie_latency": PCIE_LATENCY, "ici": 0, "torus_latency": 10,
     }  # fmt: skip
-    cargo = BulkNetwork(clock, cluster(), Roads(**(ways | roads)), arrive, Trace())  # type: ignore[arg-type]
+    cargo = BulkNetwork(clock, hosts or cluster(), Roads(**(ways | roads)), arrive, Trace())  # type: ignore[arg-type]
     for number, each in enumerate(sent):
         chunk = Chunk(number, each.sender, each.receiver, 0, 0, each.nbytes)
-        cargo.send(each.sender, each.receiver, chunk, each.nbytes, each.at)
+        clock.at(each.at, cargo.send, each.sender, each.receiver, chunk, each.nbytes, each.cost)
     clock.run()
     return there
 
@@ -78,26 +85,52 @@ def test_the_first_chunk_is_carried_first_even_if_it_takes_longer() -> None:
 
 def test_on_a_torus_and_within_a_host_no_card_is_used() -> None:
     assert arrivals([Sent(0, 0, 8_000)]) == [2_000]  # by PCIe
-    assert arrivals([Sent(0, 1, 8_000)], ici=8 * GB) == [1_010]
-    assert arrivals([Sent(0, 4, 8_000)], ici=8 * GB) == [FIRST_BYTE + 8_000]  # to another island
+    there = torus()
+    assert arrivals([Sent(0, 1, 8_000)], there, ici=GB, chip=2) == [4_010]
+    assert arrivals([Sent(0, 8, 8_000)], there, ici=GB, chip=2) == [FIRST_BYTE + 8_000]  # to another island
 
 
-@pytest.mark.parametrize(("oversubscription", "times"), [(1, 1), (2, 1), (4, 1), (8, 2), (16, 4)])
-def test_an_uplink_that_is_narrower_than_the_card_determines_the_time(
-    oversubscription: float, times: int
+@pytest.mark.parametrize(("block", "links"), [([2, 4], (2, 2)), ([4, 2], (1, 4)), ([8, 1], (1, 8))])
+def test_a_host_reaches_another_by_the_links_of_one_side(block: list[int], links: tuple[int, int]) -> None:
+    """To the next host along the last axis, and along the first. A device is half a chip on the last axis."""
+    if block == [8, 1]:
+        there, chip = torus(torus=[8, 8], block=block, kind="v5e", devices_per_host=8), 1
+    else:
+        there, chip = torus(block=block), 2
+    along = (1, 8 // block[1])  # the numbers of these hosts; host 0 is at the corner
+    for host, number in zip(along, reversed(links), strict=True):
+        if host < 8:
+            assert arrivals([Sent(0, host, 8_000)], there, ici=GB, chip=chip) == [8_000 // number + 10]
+
+
+def test_the_sides_of_a_host_do_not_share_links() -> None:
+    """Hosts 1 and 2 are its neighbours along either axis, 6 the other one along the first, round the torus."""
+    around = [Sent(0, host, 8_000) for host in (1, 2, 6)]
+    assert arrivals(around, torus(wraps=[True, False]), ici=GB, chip=2) == [4_010] * 3
+    assert max(arrivals(around, torus(), ici=GB, chip=2)) == 8_010, "without a way round, 6 lies behind 2"
+
+
+pairs = st.integers(0, 3), st.integers(4, 7)
+chunks = st.builds(Sent, *pairs, st.integers(1, 50_000), st.integers(0, 20_000), st.just(0))
+written = st.builds(Sent, *pairs, st.integers(1, 50_000), st.integers(0, 20_000), st.integers(0, 10_000))
+
+
+@given(
+    sent=st.lists(written, min_size=2, max_size=12),
+    oversubscription=st.sampled_from([1, 8, 40]),
+    ici=st.sampled_from([0, GB]),
+)
+def test_chunks_of_a_connection_arrive_in_order_whatever_their_sizes(
+    sent: list[Sent], oversubscription: float, ici: float
 ) -> None:
-    """Four hosts share it: one alone may have all of it."""
-    assert arrivals([Sent(0, 4, 10_000)], oversubscription=oversubscription) == [FIRST_BYTE + times * 10_000]
-    assert arrivals([Sent(0, 1, 10_000)], oversubscription=oversubscription) == [FIRST_BYTE + 10_000]
-
-
-def test_an_uplink_is_shared_by_all_hosts_of_its_island() -> None:
-    sent = [Sent(host, 4 + host, 10_000) for host in range(4)]
-    last = max(arrivals(sent, oversubscription=4))
-    assert last == FIRST_BYTE + 40_000
-
-
-chunks = st.builds(Sent, st.integers(0, 3), st.integers(4, 7), st.integers(1, 50_000), st.integers(0, 20_000))
+    sent.sort(key=lambda each: each.at)
+    for hosts in (torus(), cluster()):
+        ways = {"oversubscription": oversubscription, "ici": ici if hosts.islands[0].torus else 0}
+        there = arrivals(sent, hosts, **ways)
+        for number, each in enumerate(sent):
+            for before in range(number):
+                if sent[before][:2] == each[:2]:
+                    assert there[before] <= there[number]
 
 
 @given(sent=st.lists(chunks, min_size=1, max_size=12))

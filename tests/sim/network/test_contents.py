@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec
 import seaway as sw
 
 SPLIT: Any = PartitionSpec("d")  # type: ignore[no-untyped-call]
+shape: Any = jax.ShapeDtypeStruct
 CARD, LINK = 12.5e9, 82e9  # bytes a second: a host's card; an ICI link of a v3 chip
 TWO = {"name": "two", "island": [{"name": f"i{n}", "kind": "v3", "hosts": 4} for n in range(2)]}
 Fidelity = Literal["cohort", "exact"]
@@ -23,7 +24,7 @@ def took(nbytes: int, cluster: Any, there: str, fidelity: Fidelity = "cohort", *
     with sw.simulate(cluster, values="shapes", fidelity=fidelity, **options) as session:
         here, away = (sw.slice(devices=32, mesh={"d": 32}, island=name) for name in ("i0", there))
         for size in (32, 4 * nbytes):
-            x = sw.put(jax.ShapeDtypeStruct((size,), np.uint8), devices=here, sharding=SPLIT)
+            x = sw.put(shape((size,), np.uint8), devices=here, sharding=SPLIT)
             x.block_until_ready()
             begun = session.now()
             sw.put(x, devices=away, sharding=SPLIT).block_until_ready()

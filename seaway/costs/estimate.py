@@ -1,9 +1,9 @@
 """Estimates the work of a JAX function from its jaxpr, in milliseconds, without a compiler or a device.
 
 Floating-point operations are counted exactly for matrix products and convolutions, and as one an element for the rest.
-Bytes are the least that must cross HBM: arguments, results, and the operands and results of matrix products. Operations
-that a compiler fuses add no bytes. Collectives that a compiler would insert are not seen: for them, and for reliable
-figures, give costs (`cost=`, `sw.simulate(costs=...)`).
+Bytes are the least that must cross HBM: the operands and results of matrix products, and arguments and results that do
+not go with these. Operations that a compiler fuses add no bytes. Collectives that a compiler would insert are not seen:
+for them, and for reliable figures, give costs (`cost=`, `sw.simulate(costs=...)`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ FREE = {
 }  # fmt: skip
 
 
+PRODUCTS = {"dot_general", "conv_general_dilated"}
+LOOPS = {"scan", "while", "cond"}
+
+
 class WorkEstimate(msgspec.Struct, frozen=True):
     """A computation's work on each device."""
 
@@ -38,11 +42,67 @@ def work_of(jaxpr: Any, mesh: Sequence[int], used: Sequence[Sharding]) -> WorkEs
     Devices along the other axes hold replicas and do the same work.
     """
     flops, nbytes = _count(jaxpr.jaxpr)
-    edges = [*jaxpr.jaxpr.invars, *jaxpr.jaxpr.constvars, *jaxpr.jaxpr.outvars]
-    nbytes += sum(_bytes(edge.aval) for edge in edges)
+    inner = jaxpr.jaxpr
+    read = [var for var in (*inner.invars, *inner.constvars) if _beside(inner, var)]
+    written = [var for var in inner.outvars if not _written(inner, var)]
+    nbytes += sum(_bytes(edge.aval) for edge in (*read, *written))
     axes = sorted({axis for sharding in used for dims in sharding.dims for axis in dims})
     share = prod(mesh[axis] for axis in axes)
     return WorkEstimate(flops / share, nbytes / share)
+
+
+def _beside(jaxpr: Any, var: Any) -> bool:
+    """Whether anything but matrix products reads a value."""
+    return any(out is var for out in jaxpr.outvars) or any(
+        _reads(jaxpr, equation, at)
+        for equation in jaxpr.eqns
+        for at, each in enumerate(equation.invars)
+        if each is var
+    )
+
+
+def _reads(jaxpr: Any, equation: Any, at: int) -> bool:
+    """Whether an equation reads its input for anything but a matrix product."""
+    if equation.primitive.name in PRODUCTS:
+        return False
+    insides = _insides(equation)
+    if insides:
+        return any(
+            len(inside.invars) != len(equation.invars) or _beside(inside, inside.invars[at])
+            for inside in insides
+        )
+    return equation.primitive.name not in FREE or any(_beside(jaxpr, out) for out in equation.outvars)
+
+
+def _written(jaxpr: Any, made: Any) -> bool:
+    """Whether a result is what a matrix product writes, or is made of that, element by element."""
+    maker = next((each for each in jaxpr.eqns if any(out is made for out in each.outvars)), None)
+    if maker is None:
+        return False
+    if maker.primitive.name in PRODUCTS:
+        return True
+    insides = _insides(maker)
+    if len(insides) == 1 and len(insides[0].outvars) == len(maker.outvars):
+        at = next(number for number, out in enumerate(maker.outvars) if out is made)
+        if _written(insides[0], insides[0].outvars[at]):
+            return True
+    if maker.primitive.name in LOOPS:
+        return False
+    size = _elements(made.aval)
+    return any(
+        _elements(var.aval) >= size and _written(jaxpr, var) for var in maker.invars if hasattr(var, "aval")
+    )
+
+
+def _insides(equation: Any) -> list[Any]:
+    """The jaxprs that an equation contains."""
+    parameters = equation.params
+    found = parameters.get("branches") or [
+        parameters[key]
+        for key in ("jaxpr", "call_jaxpr", "body_jaxpr", "cond_jaxpr", "fun_jaxpr")
+        if key in parameters
+    ]
+    return [_open(each) for each in found]
 
 
 def _count(jaxpr: Any) -> tuple[float, float]:
@@ -60,19 +120,12 @@ def _inner(equation: Any) -> tuple[float, float] | None:
 
     A loop of unknown length counts once. Of several branches, the most expensive counts.
     """
-    parameters = equation.params
-    if "branches" in parameters:
-        found = [_count(_open(branch)) for branch in parameters["branches"]]
-        return max(found, default=(0.0, 0.0))
-    inside = [
-        _open(parameters[key])
-        for key in ("jaxpr", "call_jaxpr", "body_jaxpr", "cond_jaxpr", "fun_jaxpr")
-        if key in parameters
-    ]
-    if not inside:
+    counts = [_count(each) for each in _insides(equation)]
+    if "branches" in equation.params:
+        return max(counts, default=(0.0, 0.0))
+    if not counts:
         return None
-    times = parameters.get("length", 1) if equation.primitive.name == "scan" else 1
-    counts = [_count(each) for each in inside]
+    times = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
     return times * sum(count[0] for count in counts), times * sum(count[1] for count in counts)
 
 

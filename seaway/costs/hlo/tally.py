@@ -23,7 +23,7 @@ import msgspec
 
 from . import loops
 from .collectives import CollectivePart, Finder, HloCollective
-from .shapes import main_memory
+from .ends import unmoved
 from .text import HloComputation, Module, Op
 from .work import FREE, ModuleWork
 
@@ -81,8 +81,8 @@ class Tally(msgspec.Struct):
 def tally(module: Module, rates: Rates, *, fused: bool = True) -> Tally:
     """Add up the module's entry computation.
 
-    `fused`: the text is the compiler's final one. If False, it is the text before fusion, and the arguments and results
-    of the whole computation are counted as moved once.
+    `fused`: the text is the compiler's final one. If False, it is the text before fusion, and arguments and results of
+    the whole computation that no operation moves by itself are counted as moved once.
     """
     return _TallyWalk(module, rates, fused).computation(module[module.entry], {})
 
@@ -120,9 +120,8 @@ class _TallyWalk:
         return total
 
     def _ends(self, computation: HloComputation) -> Tally:
-        """The time and bytes of reading all arguments and writing all results once."""
-        kinds = [op.kind for op in computation.parameters] + [computation.ops[computation.root].kind]
-        moved = sum(map(main_memory, kinds))
+        """The time and bytes of reading arguments and writing results, where no operation does that by itself."""
+        moved = unmoved(self.module, computation)
         time = moved / self.rates.bandwidth * 1e9
         return Tally(roofline=time, blend=time, moved=moved, once_roofline=time, once_moved=moved)
 

@@ -138,6 +138,43 @@ def test_a_convolution_is_counted_exactly() -> None:
     assert made.flops == 2 * (5 * 8 * 8) * (3 * 3 * 3)
 
 
+F32: Any = np.float32
+N = 64
+SQUARE, VECTOR = np.ones((N, N), F32), np.ones(N, F32)
+
+
+def gradient_step(p: Any, x: Any, y: Any) -> Any:
+    return p - 0.1 * jax.grad(lambda p: ((x @ p - y) ** 2).sum())(p)
+
+
+def layers(weights: Any, x: Any) -> Any:
+    return jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, weights)[0]
+
+
+# Bytes by hand, of numbers of four: what a product reads and writes, and arguments and results that no product moves.
+MOVED = {
+    "matrix times vector": (jnp.matmul, (SQUARE, VECTOR), N * N + 2 * N),
+    "product": (jnp.matmul, (SQUARE, SQUARE), 3 * N * N),
+    "product of a transpose": (lambda a, b: a.T @ b, (SQUARE, SQUARE), 3 * N * N),
+    "product, bias and relu": (
+        lambda a, b, c: jax.nn.relu(a @ b + c),
+        (SQUARE, SQUARE, VECTOR),
+        3 * N * N + N,
+    ),
+    "sum": (jnp.add, (SQUARE, SQUARE), 3 * N * N),
+    "nothing": (lambda a: a, (SQUARE,), 2 * N * N),
+    # two products, of three matrices each, read the weights and x; the weights are read once more, and so is y
+    "a step of training": (gradient_step, (SQUARE, SQUARE, SQUARE), 8 * N * N),
+    "layers in a loop": (layers, (np.ones((8, N, N), F32), SQUARE), 8 * 3 * N * N),
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_what_a_product_moves_is_not_moved_once_more(name: str) -> None:
+    function, arguments, numbers = MOVED[name]
+    assert work(function, *arguments).hbm_bytes == 4 * numbers
+
+
 def test_work_inside_nested_functions_counts() -> None:
     inner = jax.jit(jnp.matmul)
     one = work(jnp.matmul, A, B).flops

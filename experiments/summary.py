@@ -64,8 +64,9 @@ def lines(found: pd.DataFrame) -> list[str]:
 
 
 def _kind(row: pd.Series) -> str:
-    if row["fitted"]:
-        return "fitted"
+    kind = fidelity.kind(row)
+    if kind in (fidelity.FITTED, fidelity.CANNOT):
+        return kind
     error = float(row["error"])
     if abs(error) > MISSED:
         return "predicted, and **missed**"

@@ -148,10 +148,21 @@ def test_numbers_that_rest_on_assumptions_are_listed_and_not_counted() -> None:
     text = fidelity.text(fidelity.table({"table1": pd.DataFrame(rows)}))
     assert text.count("| rests on assumptions |") == 2
     assert "| table1 | T5-Base, cores 32: Pathways / JAX | 1 | 0.99 | -1.0% |" in text
-    assert (
-        "1 of 3 numbers are predicted, nothing being fitted to them: median error 1.0%, largest 1.0%; 2 more"
-        in text
-    )
+    assert "2 rest on what the paper does not print." in text
+
+
+def test_numbers_that_could_not_be_wrong_count_apart() -> None:
+    """Devices that always have work are always busy, whatever else the model says."""
+    rows = [("fig9", 1.0, 0.0, False), ("fig9", 0.5, 0.3, False), ("table2", 125.7e3, -0.026, False),
+            ("table2", 133.7e3, 0.0, True), ("fig10", 1.0, -0.006, False)]  # fmt: skip
+    found = pd.DataFrame(
+        [{"experiment": name, "what": name, "paper": paper, "predicted": paper * (1 + error), "error": error,
+          "fitted": fitted} for name, paper, error, fitted in rows]
+    )  # fmt: skip
+    text = fidelity.text(found)
+    assert "3 of 5 numbers are predicted" in text
+    assert "Their median error is 2.6%, the largest 30.0%." in text
+    assert "1 could not be wrong, and count apart (fig9: devices that always have work" in text
 
 
 QUICK: dict[str, dict[str, object]] = {

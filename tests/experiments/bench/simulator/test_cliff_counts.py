@@ -109,6 +109,7 @@ def rows(names: list[str], broken: dict[str, str]) -> list[Any]:
     ]  # fmt: skip
 
 
+ALONE = "a call whose result is read shares no turn with others, and the get costs as much as a gang"
 EACH = "an event for each host and report"
 DIVIDED = "each host that keeps contents of its own becomes a part, and stays one"
 PAIRS = "all pairs of parts are tried, to merge them"
@@ -116,9 +117,8 @@ BY_HOST = "chunks and reports are an event for each host"
 EXACTLY = "an island with an announced fault is simulated host by host from the beginning"
 
 BEYOND = {
-    "read": EACH,
-    "read-10": EACH,
-    "read-replicated": EACH,
+    "read": ALONE,
+    "read-replicated": ALONE,
     "read-sharded": DIVIDED,
     "sharded-first": DIVIDED,
     "array-a-call": DIVIDED,
@@ -139,9 +139,6 @@ GROWS = {
     "pipeline-8": BY_HOST,
 }
 FOLLOWS_HOSTS = {
-    "read": EACH,
-    "read-10": EACH,
-    "read-replicated": EACH,
     "read-sharded": EACH,
     "array-a-call": EACH,
     "sequential": EACH,

@@ -218,7 +218,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     parser.add_argument("--quick", action="store_true", help=f"smaller sizes, {FEW_HOSTS} hosts, one round")
     parser.number("--limit", LIMIT, "CPU seconds for a play of a program")
     asked = parser.read(arguments)
-    table = Table("row <56", "CPU us a gang >13", "against us >12", "  of <8", "ratio >8", "bound >10", "growth >8",
+    table = Table("row <56", "CPU us a gang >13", "against us >12", "  of <8", "ratio >10", "bound >10", "growth >8",
                   "at most >9", "  verdict <18")  # fmt: skip
     hosts, rounds = (FEW_HOSTS, 1) if asked.quick else (HOSTS, ROUNDS)
     table.begin(f"{hosts} hosts unless a row says otherwise; medians of {rounds}; stride; profile paper")

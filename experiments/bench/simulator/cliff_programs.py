@@ -161,7 +161,8 @@ def arrays(play: Play, number: int) -> None:
 
 
 def model(play: Play, number: int) -> None:
-    """A training step: this many parameters split over all devices, given back as they were taken; a batch; a loss."""
+    """A training step: this many parameters split over all devices, which are made there and given back as they were
+    taken; a batch; a loss."""
     x, splits = split(play)
     with play.session() as session:
         play.watch(session)
@@ -169,8 +170,12 @@ def model(play: Play, number: int) -> None:
             in_shardings=(splits, None), out=lambda parameters, batch: (parameters, scalar()),
             out_shardings=(splits, None), donate_argnums=0,
         )  # fmt: skip
-        at = sw.put([x] * number, devices=step.slice, sharding=splits)
-        looped(play, lambda state: step(state[0], scalar()), (at, scalar()), awaits=lambda state: state[1])
+        init = sw.synthetic(
+            "init", devices=step.slice, duration=DURATION, out=[x] * number, out_shardings=splits
+        )
+        looped(
+            play, lambda state: step(state[0], scalar()), (init(), scalar()), awaits=lambda state: state[1]
+        )
 
 
 # --- slices -----------------------------------------------------------------------------------------------------------

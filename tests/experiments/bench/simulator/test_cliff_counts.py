@@ -111,6 +111,7 @@ def rows(names: list[str], broken: dict[str, str]) -> list[Any]:
 
 ALONE = "a call whose result is read shares no turn with others, and the get costs as much as a gang"
 EACH = "an event for each host and report"
+EACH_ARRAY = "each array of a call is counted, named and freed by itself"
 DIVIDED = "each host that keeps contents of its own becomes a part, and stays one"
 PAIRS = "all pairs of parts are tried, to merge them"
 BY_HOST = "chunks and reports are an event for each host"
@@ -123,8 +124,8 @@ BEYOND = {
     "sharded-first": DIVIDED,
     "array-a-call": DIVIDED,
     "disjoint-slices": PAIRS,
-    "arrays": "each array of a call is counted, named and freed by itself",
-    "model": DIVIDED,
+    "arrays": EACH_ARRAY,
+    "model": EACH_ARRAY,
     "sequential": EACH,
     "transfers": "a cohort of parts does more than hosts one by one",
     "pipeline-8": "a cohort of parts does more than hosts one by one",

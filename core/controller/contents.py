@@ -23,6 +23,7 @@ from ..protocol import (
     Waiting,
 )
 from ..slices import MustWait, Resources
+from ..transfer import senders_to_client
 from .admission import Admission, Waiter
 from .buffer_refs import BufferRefs
 from .in_flight import InFlightTable
@@ -251,7 +252,7 @@ class Contents:
             named.gets.append((session, call))
             self._admission.bring_back_for_get(named, now)
             return
-        hosts, seq = self._state.hosts_of(layout.place), self._state.next_seq
+        hosts, seq = senders_to_client(layout, self._state.cluster), self._state.next_seq
         self._state.next_seq += 1
         self._refs.hold_for_transfer(buffer)
         self._buffers.touch(buffer, seq)

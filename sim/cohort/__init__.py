@@ -1,9 +1,11 @@
 """The cohort fidelity: hosts of an island that behave alike share one executor, and their times are vectors.
 
-    island    what enters and leaves an island: orders down, reports up, contents to single hosts
+    island    what enters and leaves an island: orders down, reports up
     routes    the island's tree as index arrays: which hosts a message passes, and in which order it is written
     alike     one executor for many hosts that behave alike; which orders divide them
-    parts     such hosts, and when each command happens at each of them: after its last cause there
+    parts     which hosts share an executor now: parts are divided by orders, and merge when their states are equal
+    commands  what executors command, carried out for all hosts that do the same; contents, host by host
+    times     when events happened at each host: commands happen after the last of their causes there
     gangs     gangs on devices: arrival, start, end
     climbs    reports of single hosts on their way up, one at a time
 

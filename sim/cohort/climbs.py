@@ -16,7 +16,6 @@ from core.model import Spans, spans
 from core.protocol import messages as m
 
 from ..network import CONTROLLER
-from .parts import report_about
 from .routes import rows_of
 
 if TYPE_CHECKING:
@@ -100,3 +99,7 @@ def merged(said: Sequence[m.Done], among: Spans | None = None) -> tuple[m.Done, 
         if hosts:
             reduction.put(report, hosts)
     return tuple(reduction.take(said[0]))  # type: ignore[arg-type]  # like what it was given
+
+
+def report_about(report: Any) -> Key:
+    return type(report), getattr(report, "seq", getattr(report, "transfer", -1))

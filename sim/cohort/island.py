@@ -19,11 +19,11 @@ from core.model import Gang, Island, Plan, Spans, spans
 from core.protocol import effects as e
 from core.protocol import messages as m
 
-from ..engine import Ints, Unannounced, Wave
+from ..engine import NOTHING, Ints, Unannounced, Wave
 from ..engine import jitter as noise
 from ..network import CONTROLLER, about, is_quiet, link_of, report_number
 from .alike import AlikeHosts
-from .climbs import Climbs, merged, report_about
+from .climbs import Climbs, is_loud, merged, report_about
 from .commands import Commands
 from .gangs import CohortGang, CohortSoloGang, Gangs
 from .parts import CohortPart, Parts, Together
@@ -91,8 +91,8 @@ class CohortIsland:
         one = m.Reports(
             self.island.index, self.epoch, self.tree_number, (m.Heartbeat(self.island.host_span, 0),)
         )
-        self._report_take = self.sim.taking(one)  # what any report costs the host that takes it
-        self._report_extra = self.sim.writing(one) + self.sim.network.report_latency
+        self.report_take = self.sim.taking(one)  # what any report costs the host that takes it
+        self.report_extra = self.sim.writing(one) + self.sim.network.report_latency
         self._waves: dict[Spans, tuple[Wave | None, int, int]] = {}
         seed, base, parents = self.sim.seed, self.island.base_host, self._shape.parents
         hosts = range(base, base + self.island.hosts)
@@ -254,7 +254,7 @@ class CohortIsland:
         self.times.put(("done", job.seq), job.where.rows, job.where.number, heard, sim.now)
         said = self._tell_over(job, self.parts.among(job.where.hosts))
         self.commands.over(job.seq)
-        if isinstance(heard, int) and not (sim.network.jitter or any(map(_blamed, said))):
+        if isinstance(heard, int) and not (sim.network.jitter or any(map(is_loud, said))):
             self._send_wave(heard, said, job.where.hosts)
         else:
             self._send_up(job.where.rows, heard, said, job.where.hosts)
@@ -296,7 +296,7 @@ class CohortIsland:
             del self._jobs[job.seq], self._ending_alone[job.seq]
             self.commands.over(job.seq)
         done = m.Done(job.seq, spans.one(host), blame, self._sizes(job))
-        sim.clock.at(heard, self.climbs.report, row, done, alone.where.hosts)
+        self.climbs.report(done, job.where.rows, np.array([heard], dtype=np.int64), alone.where.hosts)
 
     def _tell_if_over(self, job: CohortGang, part: CohortPart) -> m.Blame | None:
         assert job.alone is not None
@@ -337,31 +337,29 @@ class CohortIsland:
             return
         taking_part = self._taking_part[report_about(report)]
         times = np.maximum(as_vector(when, hosts.number), self.sim.now)
-        if taking_part == hosts.members and hosts.number > 1 and not _blamed(report):
+        if taking_part == hosts.members and hosts.number > 1 and not is_loud(report):
             self._send_up(hosts.rows, times, (replace(report, hosts=taking_part),), taking_part)
-            return
-        for row, at in zip(np.arange(self.island.hosts)[hosts.rows].tolist(), times.tolist(), strict=True):
-            one = replace(report, hosts=spans.one(self.island.base_host + row))
-            self.sim.clock.at(at, self.climbs.report, row, one, taking_part)
+        else:
+            self.climbs.report(report, hosts.rows, times, taking_part)
 
     def _send_up(self, rows: Rows, times: Ints | int, said: tuple[Any, ...], hosts: Spans) -> None:
         """All these hosts make the reports at these times: relays combine them, and the roots send them to the
         controller."""
         route, number = self.tree.route(hosts), report_number(said[0])
         arrival = self._climb(route, rows, times, number)
-        if any(map(_blamed, said)):
+        if any(map(is_loud, said)):
             self._send_each_root(route, arrival, said)
         else:
             self._to_controller(int(arrival.min()), self._wave(route, arrival - arrival.min()), said, number)
 
     def _climb(self, route: CohortRoute, rows: Rows, times: Ints | int, number: int) -> Ints:
         """When the controller has each root's report, if these hosts make theirs at these times."""
-        extra = self._report_extra
+        extra = self.report_extra
         at: Ints = np.zeros(self.island.hosts, dtype=np.int64)
         at[rows] = times
         for level in reversed(route.levels):
             late = self._jitter(self._up, level.rows, about(number))
-            arrival = at[level.rows] + (extra + self._report_take) + late
+            arrival = at[level.rows] + (extra + self.report_take) + late
             last = np.maximum.reduceat(arrival, level.firsts)
             at[level.heads] = np.maximum(at[level.heads], last)
         return at[route.roots] + extra + self._jitter(self._up, route.roots, about(number))
@@ -370,7 +368,7 @@ class CohortIsland:
         """All of these arrivals but the last, and the time and the sender of that one."""
         order = np.argsort(arrival, kind="stable")
         arrival, senders = arrival[order], route.root_hosts[order]
-        early = Wave(arrival[:-1], senders[:-1], self._report_take) if route.number > 1 else None
+        early = Wave(arrival[:-1], senders[:-1], self.report_take) if route.number > 1 else None
         return early, int(arrival[-1]), int(senders[-1])
 
     def _send_wave(self, time: int, said: tuple[Any, ...], hosts: Spans) -> None:
@@ -396,6 +394,18 @@ class CohortIsland:
             return 0
         return noise.each_below(jitter + 1, links[rows], np.full(1, number, dtype=np.int64))
 
+    def jitter_up(self, rows: Rows, number: int) -> Ints | int:
+        return self._jitter(self._up, rows, number)
+
+    def below(self, row: int) -> Spans:
+        """A relay and the hosts below it."""
+        return self._shape.below(self.island.base_host + row)
+
+    def take_in(self, sender: int, number: int, report: m.Report | None) -> None:
+        """Delivers a report that comes now; None: one that only takes the controller's time."""
+        what = NOTHING if report is None else self._said((report,))
+        self.sim.controller_process.lane.put((sender, number), self.report_take, what)
+
     def _to_controller(
         self, base: int, wave: tuple[Wave | None, int, int], said: tuple[Any, ...], number: int
     ) -> None:
@@ -406,7 +416,7 @@ class CohortIsland:
         if early is not None:
             sim.network.messages += early.number
             lane.absorb_wave(base, early, number)
-        sim.clock.at(base + last, lane.put, (sender, number), self._report_take, self._said(said))
+        sim.clock.at(base + last, lane.put, (sender, number), self.report_take, self._said(said))
 
     def _said(self, reports: tuple[m.Report, ...]) -> e.MessageReceived:
         """What the controller is told. It knows this island as a tree with one root."""
@@ -429,10 +439,6 @@ class CohortIsland:
 
     def _to_controller_now(self, report: Any) -> None:
         self.sim.controller_process.serve(self._said((report,)), self.sim.now)
-
-
-def _blamed(report: Any) -> bool:
-    return getattr(report, "blame", None) is not None
 
 
 class Member:

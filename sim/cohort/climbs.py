@@ -26,6 +26,7 @@ from .routes import CohortRoute, Rows, rows_of
 if TYPE_CHECKING:
     from .island import CohortIsland
 
+NOBODY: Ints = np.zeros(0, dtype=np.int64)
 Key = tuple[type, int]
 Arrival = tuple[
     int, int
@@ -67,7 +68,14 @@ class Climbs:
         elif climb.quiet is None:
             climb.quiet = report
         climb.missing -= len(times)
-        self._deliver(climb, report, *self._advance(climb, rows, times, about(report_number(report))))
+        subject = about(report_number(report))
+        if len(times) == 1:
+            (row,) = np.arange(island.island.hosts)[rows].tolist()
+            found = self._advance_one(climb, row, int(times[0]), subject)
+        else:
+            found = self._advance(climb, rows, times, subject)
+        if len(found[0]):
+            self._deliver(climb, report, *found)
         if not climb.missing:
             del self._under_way[key]
 
@@ -107,11 +115,27 @@ class Climbs:
         found = np.concatenate(roots) if roots else here
         return found, at[found] + island.report_extra + island.jitter_up(found, subject)
 
+    def _advance_one(self, climb: Climb, row: int, time: int, subject: int) -> tuple[Ints, Ints]:
+        """The same for one host, which is often the only one of which something new is known."""
+        island, at, left = self._island, climb.at, climb.left
+        whole, number = self._awaited(climb.hosts), 1
+        while True:
+            at[row] = time = max(time, int(at[row]))
+            left[row] -= number
+            if left[row]:
+                return NOBODY, NOBODY
+            here = np.array([row])
+            time += island.report_extra + int(np.max(island.jitter_up(here, subject)))
+            parent = island.tree.parent(row)
+            if parent < 0:
+                return here, np.array([time])
+            row, time, number = parent, time + island.report_take, int(whole[row])
+
     def _deliver(self, climb: Climb, report: Any, roots: NDArray[np.intp], arrivals: Ints) -> None:
         """Sends the reports of these roots. All but the last of the quiet ones only take the controller's time."""
         island, sim = self._island, self._island.sim
         senders = roots + island.island.base_host
-        if climb.loud and len(roots):
+        if climb.loud:
             loud = np.array([row in climb.loud for row in roots.tolist()])
             for row, sender, at in zip(roots[loud], senders[loud], arrivals[loud], strict=True):
                 for each in self._of_root(climb, int(row)):

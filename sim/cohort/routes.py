@@ -88,8 +88,12 @@ class CohortTree:
     def flat(self) -> bool:
         return len(self._levels) == 1
 
+    def parent(self, row: int) -> int:
+        """The row of a host's parent; -1: the controller."""
+        return int(self._parents[row])
+
     def parents(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The rows of these hosts' parents; -1: the controller."""
+        """The rows of these hosts' parents."""
         found: NDArray[np.intp] = self._parents[rows]
         return found
 

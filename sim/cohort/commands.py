@@ -51,12 +51,33 @@ class Commands:
     # --- events -------------------------------------------------------------------------------------------
 
     def tell(self, parts: Sequence[CohortPart], event: e.Event | m.Ordered) -> None:
-        """Tells parts of an event whose times are known. Launches come first, in the order of gangs: each host
-        enqueues in that order. What moves contents may tell parts of more, and comes last."""
-        now, known = self.sim.now, self._others
+        """Tells parts of an event whose times are known. What moves contents may tell parts of more, and comes last."""
+        others: list[tuple[CohortPart, Any]] = []
+        if len(parts) == 1:
+            part = parts[0]
+            for effect in part.executor.handle(event, self.sim.now):
+                self._sort(effect, part, others)
+        else:
+            self._tell_several(parts, event, others)
+        for part, effect in others:
+            self._others[type(effect)](part, effect)
+
+    def _sort(self, effect: Any, part: CohortPart, others: list[tuple[CohortPart, Any]]) -> None:
+        kind = type(effect)
+        if kind is e.Launch or kind is e.Prepare:
+            self._launch(effect, part)
+        elif kind is e.ToController:
+            self._report(effect, part)
+        elif kind in self._others:
+            others.append((part, effect))
+
+    def _tell_several(
+        self, parts: Sequence[CohortPart], event: e.Event | m.Ordered, others: list[tuple[CohortPart, Any]]
+    ) -> None:
+        """Launches come first, in the order of gangs: each host enqueues in that order."""
+        now, together = self.sim.now, self.island.parts.together
         launches: dict[Any, tuple[Any, list[CohortPart]]] = {}
         reports: dict[Any, tuple[Any, list[CohortPart]]] = {}
-        others: list[tuple[CohortPart, Any]] = []
         effect: Any
         for part in parts:
             for effect in part.executor.handle(event, now):
@@ -74,15 +95,13 @@ class Commands:
                     alone = part if type(report) not in ALIKE else None
                     about = (report_about(report), effect.causes, getattr(report, "blame", None), alone)
                     reports.setdefault(about, (effect, []))[1].append(part)
-                elif kind in known:
+                elif kind in self._others:
                     others.append((part, effect))
         for key in launches if len(launches) == 1 else sorted(launches, key=_first):
             effect, alike = launches[key]
-            self._launch(effect, self.island.parts.together(alike))
+            self._launch(effect, together(alike))
         for effect, alike in reports.values():
-            self._report(effect, alike)
-        for part, effect in others:
-            known[type(effect)](part, effect)
+            self._report(effect, together(alike))
 
     def happen(self, part: CohortPart | Together, cause: e.Cause, when: Ints | int) -> None:
         self.island.times.put(cause, part.rows, part.number, when, self.sim.now)
@@ -118,8 +137,7 @@ class Commands:
         """A gang has ended everywhere."""
         self._prepared.pop(seq, None)
 
-    def _report(self, effect: e.ToController, parts: list[CohortPart]) -> None:
-        hosts = self.island.parts.together(parts)
+    def _report(self, effect: e.ToController, hosts: CohortPart | Together) -> None:
         self.island.report(effect.report, hosts, self.when(hosts, effect.causes))
 
     # --- code and copies ----------------------------------------------------------------------------------

@@ -330,7 +330,8 @@ class CohortIsland:
     def report(self, report: Any, hosts: CohortPart | Together, when: Ints | int) -> None:
         """Takes in what these hosts report at these times."""
         if isinstance(report, m.Done) and report.seq == self._ending:
-            self._done_said.append(replace(report, hosts=hosts.members))
+            mine = report.hosts == hosts.members
+            self._done_said.append(report if mine else replace(report, hosts=hosts.members))
             return
         if is_quiet(report):
             self._send_quiet(hosts, report, when)

@@ -4,7 +4,7 @@ One event is told to all parts that it concerns. What several parts then command
 hosts together, as vectors: launches, and reports. Contents are moved host by host: each host has a transfer machine,
 whose commands are carried out at once.
 
-Neighbours: `parts` has the executors, `times` the times of events; `island` takes launches and reports.
+Neighbours: `parts` has the executors, `event_times` when events happened; `island` takes launches and reports.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from core.transfer import Transfer
 
 from ..engine import Ints, SimThread, TieBreak
 from .climbs import report_about
-from .parts import CohortPart, Together
+from .event_times import as_vector, at_one
+from .parts import CohortPart, PartGroup
 from .routes import rows_of
-from .times import as_vector, at_one
 
 if TYPE_CHECKING:
     from .island import CohortIsland
@@ -103,10 +103,10 @@ class Commands:
         for effect, alike in reports.values():
             self._report(effect, together(alike))
 
-    def happen(self, part: CohortPart | Together, cause: e.Cause, when: Ints | int) -> None:
+    def happen(self, part: CohortPart | PartGroup, cause: e.Cause, when: Ints | int) -> None:
         self.island.times.put(cause, part.rows, part.number, when, self.sim.now)
 
-    def when(self, part: CohortPart | Together, causes: Sequence[e.Cause]) -> Ints | int:
+    def when(self, part: CohortPart | PartGroup, causes: Sequence[e.Cause]) -> Ints | int:
         return self.island.times.latest(causes, part.rows, part.number)
 
     def told_later(self, members: Spans, event: e.Event, cause: e.Cause, when: Ints) -> None:
@@ -118,7 +118,7 @@ class Commands:
 
     # --- gangs and reports --------------------------------------------------------------------------------
 
-    def _launch(self, effect: e.Launch | e.Prepare, hosts: CohortPart | Together) -> None:
+    def _launch(self, effect: e.Launch | e.Prepare, hosts: CohortPart | PartGroup) -> None:
         when = self.when(hosts, effect.causes)
         if isinstance(effect, e.Prepare):
             prepared = self._prepared.get(effect.seq)
@@ -137,7 +137,7 @@ class Commands:
         """A gang has ended everywhere."""
         self._prepared.pop(seq, None)
 
-    def _report(self, effect: e.ToController, hosts: CohortPart | Together) -> None:
+    def _report(self, effect: e.ToController, hosts: CohortPart | PartGroup) -> None:
         self.island.report(effect.report, hosts, self.when(hosts, effect.causes))
 
     # --- code and copies ----------------------------------------------------------------------------------

@@ -25,10 +25,10 @@ from ..network import CONTROLLER, about, is_quiet, link_of, report_number
 from .alike import AlikeHosts
 from .climbs import Climbs, is_loud, merged, report_about
 from .commands import Commands
+from .event_times import EventTimes, as_vector
 from .gangs import CohortGang, CohortSoloGang, Gangs
-from .parts import CohortPart, Parts, Together
+from .parts import CohortPart, PartGroup, Parts
 from .routes import CohortRoute, CohortTree, Rows, latest, rows_of
-from .times import EventTimes, as_vector
 
 if TYPE_CHECKING:
     from ..hosts import Context
@@ -224,7 +224,7 @@ class CohortIsland:
     # --- gangs ----------------------------------------------------------------------------------------------
 
     def launched(
-        self, hosts: CohortPart | Together, launch: e.Launch, when: Ints, prepared: Ints | None
+        self, hosts: CohortPart | PartGroup, launch: e.Launch, when: Ints, prepared: Ints | None
     ) -> None:
         profile, rows, whole = self.sim.profile, hosts.rows, hosts.number == self.island.hosts
         free = np.maximum(self._enqueue if whole else self._enqueue[rows], when)
@@ -327,7 +327,7 @@ class CohortIsland:
 
     # --- up -------------------------------------------------------------------------------------------------
 
-    def report(self, report: Any, hosts: CohortPart | Together, when: Ints | int) -> None:
+    def report(self, report: Any, hosts: CohortPart | PartGroup, when: Ints | int) -> None:
         """Takes in what these hosts report at these times."""
         if isinstance(report, m.Done) and report.seq == self._ending:
             mine = report.hosts == hosts.members
@@ -432,7 +432,7 @@ class CohortIsland:
         event = self._said((report,))
         sim.controller_process.lane.put((root, report_number(report)), sim.taking(event.message), event)
 
-    def _send_quiet(self, part: CohortPart | Together, report: Any, when: Ints | int) -> None:
+    def _send_quiet(self, part: CohortPart | PartGroup, report: Any, when: Ints | int) -> None:
         """Delivers a report that costs no CPU: it arrives with its last copy."""
         sim = self.sim
         at = int((when + self.tree.depths[part.rows] * sim.network.latency).max())

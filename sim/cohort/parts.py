@@ -44,7 +44,7 @@ class CohortPart:
         self.host = self.members[0][0]
 
 
-class Together:
+class PartGroup:
     """The hosts of several parts, which do the same."""
 
     __slots__ = ("members", "number", "rows")
@@ -61,7 +61,7 @@ class Parts:
         self._of_row: list[CohortPart] = [self.all[0]] * island.hosts
         # what follows from `all`; forgotten when that changes
         self._among: dict[Spans, list[CohortPart]] = {}
-        self._together: dict[tuple[int, ...], Together] = {}
+        self._together: dict[tuple[int, ...], PartGroup] = {}
         self._told = 0  # how often one part more was told an event, since parts were last compared
         self._price = FIRST
         self._since = -1  # events since parts were merged; -1: parts have been divided since
@@ -85,7 +85,7 @@ class Parts:
             found = self._among[hosts] = [some[host] for host in sorted(some)]
         return found
 
-    def together(self, parts: Sequence[CohortPart]) -> CohortPart | Together:
+    def together(self, parts: Sequence[CohortPart]) -> CohortPart | PartGroup:
         if len(parts) == 1:
             return parts[0]
         key = tuple([part.host for part in parts])
@@ -94,7 +94,7 @@ class Parts:
             members = (
                 self._everyone if len(parts) == len(self.all) else spans.union(*(p.members for p in parts))
             )
-            found = self._together[key] = Together(members, self._island)
+            found = self._together[key] = PartGroup(members, self._island)
         return found
 
     # --- divide -------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from operator import attrgetter
+from typing import Any
 
 from core.model import Island, Spans, spans
 from core.protocol import Cause
@@ -20,10 +21,9 @@ from core.protocol import messages as m
 from .alike import AlikeHosts
 from .routes import rows_of
 
-FIRST, MOST = (
-    8,
-    256,
-)  # what comparing a part is taken to cost, in events that one part is told: at first, at most
+KEPT = 4096  # answers of each kind that are remembered
+# What comparing a part is taken to cost, in events that one part is told: at first, at most.
+FIRST, MOST = 8, 256
 
 
 class CohortPart:
@@ -82,6 +82,7 @@ class Parts:
             for low, high in hosts:
                 for part in self._of_row[max(0, low - base) : max(0, high - base)]:
                     some[part.host] = part
+            _bound(self._among)
             found = self._among[hosts] = [some[host] for host in sorted(some)]
         return found
 
@@ -94,6 +95,7 @@ class Parts:
             members = (
                 self._everyone if len(parts) == len(self.all) else spans.union(*(p.members for p in parts))
             )
+            _bound(self._together)
             found = self._together[key] = PartGroup(members, self._island)
         return found
 
@@ -174,3 +176,8 @@ class Parts:
             self._since = 0
         else:
             self._price = min(MOST, 2 * self._price)
+
+
+def _bound(answers: dict[Any, Any]) -> None:
+    if len(answers) >= KEPT:
+        answers.clear()

@@ -19,8 +19,7 @@ Neighbours: `host` feeds it. Read `_ordered` first, then `_gang`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import deepcopy
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from ..model import Hosts, Illegal, Layout, Plan, Spans, spans
@@ -153,27 +152,30 @@ class Executor:
 
     def twin(self, members: Spans) -> Executor:
         """Another executor, with the same past, that stands for these hosts."""
-        self._state.out = []
-        twin = deepcopy(self, {id(self._hosts): self._hosts})
-        twin.stand_for(members)
+        lane = "device" if self._by_device else "host"
+        twin = Executor(members[0][0], self._hosts, lane=lane, incarnation=self._incarnation, members=members)
+        parts = (twin, twin._queue, twin._moves, twin._buffers, twin._codes)
+        standing.Copying({type(part): part for part in parts}).state(self._state, twin._state)
         return twin
 
     def stand_for(self, members: Spans) -> None:
         standing.stand_for(self._state, members, self._hosts)
 
-    def at_rest(self) -> bool:
-        """Whether nothing is under way."""
-        return standing.at_rest(self._state)
+    def outline(self) -> Hashable | None:
+        """A little of `remembered` that is quick to find; None while contents, copies or code are under way."""
+        return standing.outline(self._state) if standing.may_merge(self._state) else None
 
-    def resting_like(self, other: Executor) -> bool:
-        """Whether nothing is under way on either, and the two differ in nothing but the hosts for which they stand,
-        and what they know may go on alike on all of these."""
-        mine, theirs = self._state, other._state
-        same = self._incarnation == other._incarnation and self._by_device == other._by_device
-        if not same or not standing.at_rest(mine) or not standing.at_rest(theirs):
-            return False
-        # The cheap question comes first: the other one looks at every buffer.
-        return standing.same_parts(mine, theirs) and standing.remembered(mine) == standing.remembered(theirs)
+    def remembered(self, past: standing.Past) -> Hashable:
+        """All that this executor may do later depends on this, but for which hosts it stands. So one of two for
+        which it is equal may do for both. `past`: events that happened on all hosts before any later order or
+        event, and so decide no time."""
+        return self._incarnation, self._by_device, standing.remembered(self._state, past)
+
+    def passed_on(self, number: int, settled: int) -> None:
+        """As if its hosts had passed on the messages up to this one, and taken no part in them."""
+        self._state.last = max(self._state.last, number)
+        if settled > self._state.settled:
+            self._settle(settled)
 
     # --- the stream ---------------------------------------------------------------------------------------
 

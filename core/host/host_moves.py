@@ -62,9 +62,10 @@ class Moves:
         half.program, half.node, half.sparse = plan.plan.program, move.name, move.sparse
         half.source, half.target = source, target = plan.layout(move.source), plan.layout(move.target)
         if not move.sparse:
-            if step.step not in plan.sends:
-                plan.sends[step.step] = sends_by_host(source, target, state.host, self._hosts)
-            half.pieces = plan.sends[step.step]
+            here = step.step, state.host
+            if here not in plan.sends:
+                plan.sends[here] = sends_by_host(source, target, state.host, self._hosts)
+            half.pieces = plan.sends[here]
         self._start_send(half, buffer)
         if run.last_read(move.source):
             self._buffers.retire(buffer, state.order if half.empty else ())
@@ -156,9 +157,10 @@ class Moves:
         source, target = plan.layout(move.source), plan.layout(slot)
         pieces: tuple[Piece, ...] = ()
         if not move.sparse:
-            if step.step not in plan.receives:
-                plan.receives[step.step] = receives_by_host(source, target, self._state.host, self._hosts)
-            pieces = plan.receives[step.step]
+            here = step.step, self._state.host
+            if here not in plan.receives:
+                plan.receives[here] = receives_by_host(source, target, self._state.host, self._hosts)
+            pieces = plan.receives[here]
         half, buffer = self._receive(step, run.ids[slot], source, target, pieces, move.sparse)
         buffer.labels = run.labels.get(slot, ())
         if plan.plan.slots[slot].last == step.step:  # nobody reads it

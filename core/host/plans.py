@@ -1,6 +1,7 @@
 """What a plan means to one host, worked out once a plan, so that no gang pays for it again.
 
-A plan is the same for all hosts of an island; a `HostPlan` says what it asks of one of them. For each gang it
+A plan is the same for all hosts of an island; a `HostPlan` says what it asks of one of them, and of all hosts that
+have the same part in its places: executors that stand for such hosts share it. For each gang it
 has a `PlannedGang`: which slots the gang reads and makes, and which die with it. Slots are the same in every run of
 the plan; a `host_state.HostRun` turns them into buffers.
 
@@ -9,9 +10,6 @@ moves.
 """
 
 from __future__ import annotations
-
-from copy import copy
-from typing import Any, Self
 
 import msgspec
 
@@ -34,27 +32,25 @@ class PlannedGang(msgspec.Struct, frozen=True, eq=False):
     lanes: tuple[int, ...]  # launch queues
     lets_go: bool  # any of donated, dying and counted
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self  # nobody can change it
-
 
 class HostPlan:
     """`devices`: this host's. `by_device`: one launch queue for each device, instead of one for the host."""
 
     __slots__ = (
-        "_by_device", "_devices", "_dying", "_places", "arguments", "arity", "gangs", "moves", "parts", "plan",
+        "_by_device", "_devices", "_dying", "_pattern", "arguments", "arity", "gangs", "moves", "parts", "plan",
         "reads", "receives", "sends", "slots",
     )  # fmt: skip
 
     def __init__(self, plan: Plan, devices: Spans, by_device: bool) -> None:
         self.plan = plan
-        self._places: tuple[Place, ...] = ()  # of the plan; filled when first needed
+        self._devices = devices
+        self._pattern: tuple[Spans, ...] | None = None  # filled when first needed
         self.slots = len(plan.slots)
         self._by_device = by_device
         self.gangs: dict[int, PlannedGang] = {}  # by step; filled when first needed
-        self.sends: dict[int, tuple[Piece, ...]] = {}  # by step; filled when first needed
-        self.receives: dict[int, tuple[Piece, ...]] = {}  # by step; filled when first needed
-        self.stand_for(devices)
+        # by step and host; filled when first needed
+        self.sends: dict[tuple[int, int], tuple[Piece, ...]] = {}
+        self.receives: dict[tuple[int, int], tuple[Piece, ...]] = {}
         # Each argument: its slot, its index, and its layout if a literal for it must be made on this host.
         self.arguments = tuple(
             (number, slot.arg, slot.layout if self._used_here(slot) else None)
@@ -97,21 +93,11 @@ class HostPlan:
         )  # fmt: skip
         return planned
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> HostPlan:
-        """For a twin of the executor. What follows from the plan is shared, what follows from the host is not."""
-        twin = copy(self)
-        twin.stand_for(self._devices)
-        return twin
-
-    def stand_for(self, devices: Spans) -> None:
-        """From now on for another host, whose devices have the same part in all places of the plan."""
-        self._devices = devices
-        self.sends, self.receives = {}, {}
-
-    def same_for(self, devices: Spans) -> bool:
-        """Whether a host with these devices has the same part in all places of the plan."""
-        self._places = self._places or places_of(self.plan)
-        return all(local(place, self._devices) == local(place, devices) for place in self._places)
+    def pattern(self) -> tuple[Spans, ...]:
+        """Which devices of a host are in each place of the plan: the same for all hosts that share this."""
+        if self._pattern is None:
+            self._pattern = tuple([local(place, self._devices) for place in places_of(self.plan)])
+        return self._pattern
 
     def has_part_in(self, place: Place) -> bool:
         return spans.overlap(device_spans(place), self._devices)

@@ -116,11 +116,12 @@ class Client:
         if dispatch not in DISPATCH:
             raise Illegal(f"dispatch is 'parallel' or 'sequential', not {dispatch!r}")
         literal = 0
+        twice = donates and len(set(args)) < len(args)  # literals may be equal
         for index, arg in enumerate(args):
             if isinstance(arg, int):
                 if arg not in buffers:
                     self._state.check_buffer(arg)
-                if donates and index in donates and args.count(arg) > 1:
+                if twice and index in donates and args.count(arg) > 1:
                     raise Illegal(
                         f"buffer {arg} is donated as argument {index} and passed again; pass a copy"
                     )

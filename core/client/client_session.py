@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from ..model import spans
+from ..model import ranges, spans
 from ..protocol import (
     CONTROLLER,
     Blame,
@@ -193,13 +193,13 @@ class ClientSession:
         return ""
 
     def _ready(self, note: ContentsReady, now: int) -> str:
-        state = self._state
-        for buffer in note.buffers:
+        state, buffers = self._state, ranges.each(note.buffers)
+        for buffer in buffers:
             if not 0 < buffer <= state.last_buffer:
                 return f"it tells of buffer {buffer}, which was never named"
         happened = "ready" if note.blame is None else "spoilt"
-        changed = [buffer for buffer in note.buffers if state.settle(buffer, happened)]
-        for buffer in note.buffers:
+        changed = [buffer for buffer in buffers if state.settle(buffer, happened)]
+        for buffer in buffers:
             state.waits.pop(-buffer, None)
             self._answered("put", buffer)
         if changed:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ..model import Illegal, Program
+from ..model import Illegal, Program, ranges
 from ..protocol import Call, Command, Open, Put, Release, Submit
 from .client_limits import Limits
 
@@ -126,15 +126,16 @@ class ClientState:
         held = dict.fromkeys(self.buffers)
         for call in reversed(list(calls)):
             match call:
-                case Submit(args=args, results=results):
-                    for result in results:
+                case Submit(args=names, results=results):
+                    args = ranges.each(names)
+                    for result in ranges.each(results):
                         held.pop(result, None)
                     donated = [args[index] for index in programs[call.program].donate_args]
                     held.update(dict.fromkeys(arg for arg in donated if isinstance(arg, int)))
                 case Put(buffer=buffer):
                     held.pop(buffer, None)
                 case Release(buffers=buffers):
-                    held.update(dict.fromkeys(buffers))
+                    held.update(dict.fromkeys(ranges.each(buffers)))
                 case _:
                     pass
         return tuple(sorted(held))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..model import Program, SliceSpec, Value
+from ..model import Program, SliceSpec, Value, ranges
 from ..protocol import Call, Get, Put, Register, Release, Submit, Unregister
 from .call_batching import CallBatching
 from .client_limits import Submitted
@@ -16,10 +16,10 @@ from .client_state import ClientState, RegisteredProgram, registered
 
 
 class OutgoingCalls:
-    __slots__ = ("_batching", "_state")
+    __slots__ = ("_batching", "_few", "_state")
 
     def __init__(self, state: ClientState, batching: CallBatching) -> None:
-        self._state, self._batching = state, batching
+        self._state, self._batching, self._few = state, batching, state.limits.together
 
     def call(self, call: Call, now: int) -> None:
         if self._state.phase == "open":
@@ -45,7 +45,8 @@ class OutgoingCalls:
         if True in keep:
             results = tuple([state.promise() if wanted else 0 for wanted in keep])
         state.runs[run] = results
-        self.call(Submit(run, program, args, results, dispatch, deadline, waited, think), now)
+        sent, made = ranges.folded(args, self._few), ranges.folded(results, self._few)
+        self.call(Submit(run, program, sent, made, dispatch, deadline, waited, think), now)
         return Submitted(run, results)
 
     def register(self, program: Program, now: int) -> int:
@@ -77,7 +78,7 @@ class OutgoingCalls:
         for buffer in buffers:
             self._state.give_up(buffer, RELEASED)
         if buffers:
-            self.call(Release(buffers), now)
+            self.call(Release(ranges.folded(sorted(buffers), self._few)), now)
 
     def told_programs(self) -> dict[int, Program]:
         """Programs that calls which have not left may name, the forgotten ones among them."""

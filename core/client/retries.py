@@ -24,7 +24,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ..model import Illegal, Program, SliceSpec, Value
+from ..model import Illegal, Program, SliceSpec, Value, ranges
 from ..protocol import (
     Blame,
     BuffersReady,
@@ -325,7 +325,7 @@ class Retries:
             name
             for note in self.announced
             if type(note) is ContentsReady and note.blame is not None
-            for name in note.buffers
+            for name in ranges.each(note.buffers)
         }
         for name in dict.fromkeys(held.reads()):
             buffer = self.buffers[name]

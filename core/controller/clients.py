@@ -121,6 +121,10 @@ class Clients:
             validate(call.ir)
             record.nbytes = tuple(value.nbytes for value in call.ir.args)
             record.small = sum(record.nbytes) <= MAX_LITERALS
+            record.donated = donated = frozenset(call.ir.donate_args)
+            record.edges = tuple(
+                at for at in range(1, len(record.nbytes)) if (at in donated) != (at - 1 in donated)
+            )
             for spec in call.ir.slices:
                 self._resources.bind(session.number, spec)
         except (ProgramError, Impossible) as error:
@@ -145,11 +149,13 @@ class Clients:
         self._lowerings.forget_program(record.ir)
 
     def _release(self, session: ClientRecord, call: Release, now: int) -> str | None:
-        for name in call.buffers:
-            named = session.names.get(name)
-            if named is None or named.released:
+        for each in call.buffers:
+            name, count = (each, 1) if isinstance(each, int) else (each.first, each.count)
+            found = self._refs.called(session, name, count)
+            if found is None or found[0].released:
                 return f"it released buffer {name}, which it does not hold"
-            self._refs.release(named)
+            for named in found:
+                self._refs.release(named)
         return None
 
     def _release_slice(self, session: ClientRecord, call: ReleaseSlice, now: int) -> str | None:
@@ -196,7 +202,7 @@ class Clients:
         for run in sorted(session.runs.values(), key=lambda run: -run.id):
             self._runs.fail(run, blame, now)
         self._contents.client_gone(session, now)
-        for named in list(session.names.values()):
+        for _, named in sorted(session.names.items()):
             self._refs.release(named)
         for island in self._state.islands:
             island.scheduler.client_gone(session.number)

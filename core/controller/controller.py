@@ -476,7 +476,8 @@ class Controller:
         held: dict[int, int] = {}
         for run in self.state.runs.values():
             yield f"steps of run {run.id} in an order", run.open_steps, entries.get(run.id, 0)
-            for buffer in (*run.held.values(), *run.own.values()):
+            mine = [record.id for record in self.buffers.held(run.held, run.width)]
+            for buffer in (*mine, *run.own.values()):
                 held[buffer] = held.get(buffer, 0) + 1
         for buffer, number in self.refs.other_holds().items():
             held[buffer] = held.get(buffer, 0) + number

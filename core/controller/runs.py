@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -19,11 +20,22 @@ import msgspec
 from ..compile import Lowerings, home
 from ..invariants import RunEndSeen, RunSubmitted
 from ..memory import Buffers, Ledger
-from ..model import MAX_LITERALS, Impossible, Layout, Place, Plan, ProgramError, spans, validate_literals
+from ..model import (
+    MAX_LITERALS,
+    Impossible,
+    Layout,
+    Place,
+    Plan,
+    ProgramError,
+    ranged,
+    ranges,
+    spans,
+    validate_literals,
+)
 from ..protocol import Blame, Ended, ForgetStep, RunHeader, Submit
 from ..slices import MustWait, Resources
 from .admission import Admission
-from .buffer_refs import BufferRefs
+from .buffer_refs import BufferRefs, Kept
 from .compilation import Compilation
 from .completion import Completion
 from .dispatch import Dispatch
@@ -82,10 +94,10 @@ class Runs:
         found = self._sources(session, program, call)
         if isinstance(found, str):
             return found
-        sources, reads = found
+        sources, width, reads = found
         self._count += 1
         state = self._state
-        run = RunRecord(state.base + self._count, program, session, call, now, now, sources, reads)
+        run = RunRecord(state.base + self._count, program, session, call, now, now, sources, width, reads)
         state.runs[run.id] = run
         session.runs[call.run] = run
         session.last_run = call.run
@@ -96,53 +108,94 @@ class Runs:
         if reads:
             self._read(run)
         if any(call.results):
-            run.names = [BufferName(session, name, released=not name) for name in call.results]
-            session.names.update({named.name: named for named in run.names if named.name})
+            self._name(session, run)
         self.advance(run, now)
         return None
 
+    def _name(self, session: ClientRecord, run: RunRecord) -> None:
+        """Enter the names of its results."""
+        for each in run.call.results:
+            if isinstance(each, int):
+                named = BufferName(session, each, released=not each)
+            else:
+                named = BufferName(session, each.first, count=each.count)
+            run.names.append(named)
+            if each:
+                session.names.put(named.name, named)
+                session.top = max(session.top, named.name + named.count - 1)
+        if len(run.names) < len(run.program.ir.results):
+            run.counts = [named.count for named in run.names]
+
     def _read(self, run: RunRecord) -> None:
         """Count the run among the readers of its arguments, and take from its client those that it donates."""
-        for index, source in enumerate(run.sources):
+        if run.width:
+            self._refs.cut_arguments(run, run.program.edges)
+        for index, source in run.sources.items():
             if type(source) is BufferName:
                 self._refs.read(run, index, source)
-        for index in run.program.ir.donate_args if run.program.blame is None else ():
-            source = run.sources[index]
-            if type(source) is BufferName:
+        donated = run.program.donated
+        if not donated or run.program.blame is not None:
+            return
+        for index, source in run.sources.items():
+            if index in donated and type(source) is BufferName:
                 self._refs.give_up(source)
 
     def _sources(
         self, session: ClientRecord, program: ProgramRecord, call: Submit
-    ) -> tuple[list[BufferName | bytes], int] | str:
-        """What the arguments of a call stand for, and how many of them are buffers; or what is wrong with the call."""
+    ) -> tuple[dict[int, BufferName | bytes], dict[int, int], int] | str:
+        """What the arguments of a call stand for, which of them are several as one, and how many of them are buffers;
+        or what is wrong with the call."""
         ir, config, names = program.ir, self._state.config, session.names
         if call.run <= session.last_run:
             return f"run {call.run} does not come after run {session.last_run}"
         if len(session.runs) >= config.max_runs:
             return f"it has {len(session.runs)} runs that have not ended, which is the limit"
-        if len(call.args) != len(ir.args) or len(call.results) != len(ir.results):
+        if ranges.number(call.args) != len(ir.args) or ranges.number(call.results) != len(ir.results):
             return f"run {call.run} of {ir.name!r} has the wrong number of arguments or results"
-        sources: list[BufferName | bytes] = []
-        literal, reads, unknown = 0, 0, -1
+        sources: dict[int, BufferName | bytes] = {}
+        index, literal, reads, wide, unknown = 0, 0, 0, False, ""
         for arg in call.args:
             if isinstance(arg, bytes):
                 literal += len(arg)
-                sources.append(arg)
-            elif arg in names:
-                reads += 1
-                sources.append(names[arg])
-            elif unknown < 0:
-                unknown = call.args.index(arg)
+                sources[index] = arg
+                index += 1
+                continue
+            first, count = (arg, 1) if isinstance(arg, int) else (arg.first, arg.count)
+            wide = wide or count > 1
+            reads += 1
+            named = names.get(first)
+            if named is not None and named.count == count:
+                sources[index] = named
+            elif found := self._refs.called(session, first, count):
+                sources.update({index + each.name - first: each for each in found})
+            elif not unknown:
+                at = next(at for at in range(count) if names.find(first + at) is None)
+                unknown = (
+                    f"argument {index + at} names buffer {first + at!r}, which this client does not hold"
+                )
+            index += count
         if literal > config.literal_limit:
             return f"run {call.run} has literals of more than {config.literal_limit} bytes"
-        if unknown >= 0:
-            lacks = f"argument {unknown} names buffer {call.args[unknown]!r}, which this client does not hold"
-            return f"run {call.run}: {lacks}"
-        if any(call.results):
-            named = [name for name in call.results if name]
-            if min(named) < 0 or len(set(named)) < len(named) or not names.keys().isdisjoint(named):
-                return f"run {call.run} gives a result a name that is in use"
-        return sources, reads
+        if unknown:
+            return f"run {call.run}: {unknown}"
+        if any(call.results) and self._in_use(session, call):
+            return f"run {call.run} gives a result a name that is in use"
+        return sources, _width(sources) if wide else {}, reads
+
+    @staticmethod
+    def _in_use(session: ClientRecord, call: Submit) -> bool:
+        names = session.names
+        given = [each for each in call.results if each]
+        taken = [
+            (each, each + 1) if isinstance(each, int) else (each.first, each.first + each.count)
+            for each in given
+        ]
+        taken.sort()
+        if taken[0][0] < 0 or any(low < high for (_, high), (low, _) in pairwise(taken)):
+            return True
+        if taken[0][0] > session.top:
+            return False
+        return any(names.find(name) is not None for low, high in taken for name in range(low, high))
 
     def compile_ahead(self, record: ProgramRecord) -> None:
         """At registration: if its slices are bound, compile for arguments that lie where it wants them."""
@@ -186,7 +239,7 @@ class Runs:
                 return
             rows = program.rows
             if rows is None or program.lowered_at != self._lowerings.version or layouts != program.layouts:
-                plan = self._lower(program, program.places, layouts)
+                plan = self._lower(program, program.places, _one_by_one(layouts))
                 rows = program.rows = self._compilation.rows_of(plan)
                 program.lowered_at, program.layouts, program.tokens = self._lowerings.version, layouts, ()
             else:
@@ -216,13 +269,17 @@ class Runs:
         program.bound_at, program.rows = self._resources.version, None
         return True
 
-    def _layouts(self, run: RunRecord, program: ProgramRecord) -> tuple[Layout, ...] | None:
-        """Where the arguments really lie; a literal lies wherever the program wants it."""
-        layouts: list[Layout] = []
+    def _layouts(
+        self, run: RunRecord, program: ProgramRecord
+    ) -> tuple[Layout | tuple[Layout, ...], ...] | None:
+        """Where the arguments really lie; a literal lies wherever the program wants it. Of several as one: of each."""
+        layouts: list[Layout | tuple[Layout, ...]] = []
         buffers = self._buffers.all
-        for index, (source, home_of_literal) in enumerate(zip(run.sources, program.homes, strict=True)):
+        if run.width:
+            self._refs.cut_arguments(run)
+        for index, source in run.sources.items():
             if isinstance(source, bytes):
-                layouts.append(home_of_literal)
+                layouts.append(program.homes[index])
                 continue
             if source.blame is not None:
                 self.fail(run, source.blame, self._state.now)
@@ -230,35 +287,51 @@ class Runs:
             if source.buffer < 0:
                 self._wait(run, f"buffer {source.name}, which has no place yet")
                 return None
-            layout = buffers[source.buffer].layout
-            assert layout is not None
-            value = program.ir.args[index]
-            if layout.shape != value.shape or layout.dtype != value.dtype:
-                has, wants = f"{layout.dtype}{list(layout.shape)}", f"{value.dtype}{list(value.shape)}"
-                raise ProgramError(f"argument {index} is {has}, program {program.ir.name!r} wants {wants}")
-            layouts.append(layout)
-        return tuple(layouts)
+            buffer = buffers[source.buffer]
+            if buffer.layouts:
+                layouts.append(buffer.layouts)
+            else:
+                assert buffer.layout is not None
+                layouts.append(buffer.layout)
+        found = tuple(layouts)
+        if found != program.layouts:
+            for index, (layout, value) in enumerate(zip(_one_by_one(found), program.ir.args, strict=True)):
+                if layout.shape != value.shape or layout.dtype != value.dtype:
+                    has, wants = f"{layout.dtype}{list(layout.shape)}", f"{value.dtype}{list(value.shape)}"
+                    raise ProgramError(
+                        f"argument {index} is {has}, program {program.ir.name!r} wants {wants}"
+                    )
+        return found
 
     def _name_results(self, run: RunRecord, rows: PlanRows) -> None:
         """Every result has an id and a layout now, so runs that read it may be lowered."""
-        held, args, slot_of = run.held, run.call.args, rows.slot_of_arg
+        if run.width:
+            self._refs.cut_arguments(run, rows.arg_edges)
+        held, view = run.held, rows.view(run.sources) if run.width else rows.whole
+        run.view = view
         base = run.base = self._state.next_buffer
         self._state.next_buffer += len(rows.plan.slots)
-        kept: tuple[tuple[int, int, int], ...] = ()
+        kept: Kept = ((), ())
         if run.names or not rows.may_be_unkept:
             kept = self._refs.promise_results(run, rows)
         else:
             run.unkept = True
             self._refs.promise_unkept(run, rows)
+        slot_of = rows.slot_of_arg
         if run.reads:
-            run.literals = {arg: slot for arg, slot in slot_of.items() if arg not in held}
-            buffers = [held[arg] if arg in held else base + slot_of.get(arg, 0) for arg in range(len(args))]
-            literals = tuple([(index, arg) for index, arg in enumerate(args) if isinstance(arg, bytes)])
+            run.literals = {arg: slot_of[arg] for arg in view.slotted if arg not in held}
+            buffers = [
+                ranged(held[arg], run.width.get(arg, 1)) if arg in held else base + slot_of.get(arg, 0)
+                for arg in run.sources
+            ]
+            literals = tuple([(index, arg) for index, arg in run.sources.items() if isinstance(arg, bytes)])
         else:
             run.literals = slot_of.copy()
-            buffers = [base + slot_of.get(arg, 0) for arg in range(len(args))]
-            literals = tuple(enumerate(args))  # type: ignore[arg-type]  # all are literals
-        run.header = RunHeader(run.id, rows.plan.id, base, tuple(buffers), literals, kept)
+            buffers = [base + slot_of.get(arg, 0) for arg in run.sources]
+            literals = tuple(run.sources.items())  # type: ignore[arg-type]  # all are literals
+        run.header = RunHeader(
+            run.id, rows.plan.id, base, tuple(buffers), literals, kept[0], kept_ranges=kept[1]
+        )
 
     def _has_code(self, run: RunRecord, rows: PlanRows, now: int) -> bool:
         """If not, it waits for its code, or has failed."""
@@ -361,7 +434,7 @@ class Runs:
         if run.unkept:
             self._refs.unkept_never(run, Blame("moved", "it is made elsewhere"))
             run.unkept = False
-        for named in reversed(run.names):  # second names before what they stand for
+        for named in reversed(run.result_names()):  # second names before what they stand for
             self._refs.take_back(named)
         run.turn("moved")
         run.rows.users -= 1
@@ -451,9 +524,10 @@ class Runs:
     def _stop_reading(self, run: RunRecord) -> None:
         for index in sorted(run.held):
             self._refs.let_go(run, index)
-        for source in run.sources:
+        for index, source in run.sources.items():
             if type(source) is BufferName:
-                source.readers.pop(run.id, None)
+                for named in source.parts(run.width[index]) if index in run.width else (source,):
+                    named.readers.pop(run.id, None)
 
     def _give_back(self, run: RunRecord) -> None:
         """Give back what the run reserved and did not use; and what a failed run made and nothing will read."""
@@ -463,8 +537,9 @@ class Runs:
             self._dispatch.tell(run)  # hosts are to free them, and must know what they are
         for slot, key, nbytes in self._ledger.end(run.id):
             record = rows.plan.slots[slot]
-            if record.arg in run.held:  # it was to be donated, and was not: letting go of it frees it
-                self._buffers.returned(run.held[record.arg])
+            if run.is_held(record.arg):  # it was to be donated, and was not: letting go of it frees it
+                for buffer in self._refs.argument(run, record.arg) if record.arg in run.held else ():
+                    self._buffers.returned(buffer.id)
                 continue
             self._refs.free_on_hosts(run.buffer_of(slot), record.layout, rows.slot_hosts[slot])
             self._ledger.free(key, nbytes)
@@ -481,14 +556,34 @@ class Runs:
                     self._outbox.step(island, ForgetStep((run.id,)), hosts)
 
 
+def _width(sources: dict[int, BufferName | bytes]) -> dict[int, int]:
+    """Which sources are several as one, and how many."""
+    return {
+        index: named.count
+        for index, named in sources.items()
+        if type(named) is BufferName and named.count > 1
+    }
+
+
+def _one_by_one(layouts: tuple[Layout | tuple[Layout, ...], ...]) -> tuple[Layout, ...]:
+    found: list[Layout] = []
+    for layout in layouts:
+        if isinstance(layout, Layout):
+            found.append(layout)
+        else:
+            found.extend(layout)
+    return tuple(found)
+
+
 def _check_literals(run: RunRecord) -> None:
     """Raises ProgramError unless literals have the sizes of their values, and are not too many."""
     literal = 0
-    for source, nbytes in zip(run.sources, run.program.nbytes, strict=True):
+    for index, source in run.sources.items():
         if isinstance(source, bytes):
+            nbytes = run.program.nbytes[index]
             literal += nbytes if len(source) == nbytes else MAX_LITERALS + 1
     if literal > MAX_LITERALS:
-        validate_literals(run.program.ir, run.call.args)  # which says what is wrong
+        validate_literals(run.program.ir, ranges.each(run.call.args))  # which says what is wrong
 
 
 def _leave(waiting: dict[K, dict[int, RunRecord]], key: K, run: RunRecord) -> None:

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
-from ..model import Hosts, Illegal, Layout, Plan, Spans, spans
+from ..model import Hosts, Illegal, Layout, Plan, Spans, ranges, spans
 from ..protocol import (
     AskStep,
     Blame,
@@ -250,7 +250,7 @@ class Executor:
             self._begin(header)
 
     def _begin(self, header: RunHeader) -> None:
-        state, args = self._state, header.args
+        state, args = self._state, ranges.each(header.args)
         plan = state.plans.get(header.plan)
         if plan is None:
             return  # it concerns other hosts that this message is for; if not, a step of it will tell
@@ -264,6 +264,10 @@ class Executor:
             labels = {}
             for slot, client, name in header.kept:
                 labels[slot] = (*labels.get(slot, ()), (client, name))
+        if header.kept_ranges:
+            labels = dict(labels)
+            for first, client, name, count in header.kept_ranges:
+                labels.update({first + at: ((client, name + at),) for at in range(count)})
         ids = list(range(header.base, header.base + plan.slots))
         for slot, arg, layout in plan.arguments:
             ident = args[arg]
@@ -362,7 +366,7 @@ class Executor:
 
     def _free(self, step: FreeStep) -> None:
         state = self._state
-        for ident in step.buffers:
+        for ident in ranges.each(step.buffers):
             buffer = state.buffers.get(ident)
             if buffer is not None:  # hosts without a shard of it are told too
                 self._buffers.retire(buffer, state.order)

@@ -6,6 +6,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import msgspec
 from hypothesis import strategies as st
 
+from core.model import Range
+
 INT64 = (1 << 63) - 1
 
 SIMPLE: dict[Any, st.SearchStrategy[Any]] = {
@@ -26,6 +28,8 @@ def of(hint: Any, message: Any = None) -> st.SearchStrategy[Any]:
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         kind = hint  # deferred, because a Struct may be large
         return st.deferred(lambda: _struct(kind, message))
+    if hint is Range:  # it has bounds, which decoding checks
+        return st.builds(Range, st.integers(1, INT64), st.integers(1, INT64))
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return st.one_of([of(arg, message) for arg in args])

@@ -10,18 +10,17 @@ The functions that matter: `read`, `promise`, `entered`, `let_go`, `settled`, `r
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..invariants import BufferHeld, BufferLetGo, BufferLost
 from ..memory import Buffer, Buffers, Ledger, Spill
 from ..model import Layout, Shards, Spans, ranged, spans
 from ..protocol import Blame, ContentsReady, FreeStep
+from .names import Names
 from .outbox import TurnOutbox
 from .plan_rows import PlanRows, ResultRow
-from .records import BufferName, ClientRecord, RunRecord
+from .records import BufferName, RunRecord
 from .state import State
 
 if TYPE_CHECKING:
@@ -40,11 +39,19 @@ class BufferRefs:
     runs: Runs
 
     def __init__(
-        self, state: State, *, buffers: Buffers, ledger: Ledger, outbox: TurnOutbox, spill: Spill
+        self,
+        state: State,
+        *,
+        buffers: Buffers,
+        ledger: Ledger,
+        names: Names,
+        outbox: TurnOutbox,
+        spill: Spill,
     ) -> None:
         self._state = state
         self._buffers = buffers
         self._ledger = ledger
+        self._names = names
         self._outbox = outbox
         self._spill = spill
 
@@ -117,78 +124,6 @@ class BufferRefs:
             elif self.admission.line:
                 self.admission.idle(buffer)
 
-    # --- several as one --------------------------------------------------------------------------------------
-
-    def called(self, session: ClientRecord, first: int, count: int = 1) -> list[BufferName] | None:
-        """What these names stand for, and no others: what is called alone is counted alone from here on. None if one of
-        them stands for nothing."""
-        names = session.names
-        for name in (first, first + count):
-            wide = names.find(name)
-            if wide is not None and wide.name < name:
-                self._cut(wide, name - wide.name)
-        found: list[BufferName] = []
-        name = first
-        while name < first + count:
-            named = names.get(name)
-            if named is None:
-                return None
-            found.append(named)
-            name += named.count
-        return found
-
-    def _cut(self, named: BufferName, at: int) -> None:
-        """The names from the `at`th on are counted apart; so are their buffers, where they have any."""
-        if named.buffer >= 0 and named.buffer in self._buffers.all:
-            self._buffers.all.cut(named.buffer + at)  # which cuts its owner
-        else:
-            named.part(at)
-
-    def _parts(self, named: BufferName, at: int, count: int) -> list[BufferName]:
-        """What holds `count` names, `at` names behind the first of what `named` once was, and no others."""
-        found, part = list[BufferName](), named
-        first = named.name + at
-        while True:
-            if part.name < first < part.name + part.count:
-                self._cut(part, first - part.name)
-            elif first <= part.name:
-                if part.name + part.count > first + count:
-                    self._cut(part, first + count - part.name)
-                found.append(part)
-                if part.name + part.count == first + count:
-                    return found
-            assert part.behind is not None
-            part = part.behind
-
-    def cut_arguments(self, run: RunRecord, edges: Sequence[int] = ()) -> None:
-        """Let the run know its arguments as they are counted now, and none as one across one of these edges."""
-        sources, held, width = dict[int, BufferName | bytes](), run.held, dict[int, int]()
-        parts: dict[int, dict[int, BufferName]] = {}
-        for index, source in run.sources.items():
-            count = run.width.get(index, 1)
-            if type(source) is not BufferName or count == 1:
-                sources[index] = source
-                continue
-            cuts = [
-                index,
-                *edges[bisect_right(edges, index) : bisect_left(edges, index + count)],
-                index + count,
-            ]
-            parts[index] = {}
-            for low, high in pairwise(cuts):
-                for part in self._parts(source, low - index, high - low):
-                    at = index + part.name - source.name
-                    sources[at] = parts[index][at] = part
-                    if part.count > 1:
-                        width[at] = part.count
-        if len(sources) > len(run.sources):
-            run.sources, run.width, run.held = sources, width, {}
-            for index, ident in held.items():
-                if index in parts:
-                    run.held.update({at: part.buffer for at, part in parts[index].items()})
-                else:
-                    run.held[index] = ident
-
     def read_own(self, run: RunRecord, slot: int) -> None:
         """Hold a result for later steps of its own run. It stays until they have read it, whatever its client does."""
         buffer = run.own[slot] = run.buffer_of(slot)
@@ -237,7 +172,7 @@ class BufferRefs:
         kept: list[tuple[int, int, int]] = []
         together: list[tuple[int, int, int, int]] = []
         for named, row in (
-            self._names_of(run, rows) if run.counts else zip(run.names, rows.results, strict=True)
+            self._names.of_results(run, rows) if run.counts else zip(run.names, rows.results, strict=True)
         ):
             slot = row.slot
             if not named.released:
@@ -254,20 +189,6 @@ class BufferRefs:
                 self.promise(named, base + slot, row)
         run.made_results = made
         return tuple(kept), tuple(together)
-
-    def _names_of(self, run: RunRecord, rows: PlanRows) -> Iterator[tuple[BufferName, ResultRow]]:
-        """The names of results, several as one where their client names them so and they are made as one."""
-        index = 0
-        for named, count in zip(run.names, run.counts, strict=True):
-            at = 0
-            for row in rows.together(index, count):
-                parts = self._parts(named, at, row.count)
-                offset = 0
-                for part in parts:
-                    yield part, row if len(parts) == 1 else row.part(offset, part.count)
-                    offset += part.count
-                at += row.count
-            index += count
 
     def promise_unkept(self, run: RunRecord, rows: PlanRows) -> None:
         """The results of a run whose client keeps none of them. They have no names, so nothing will read them."""
@@ -302,7 +223,7 @@ class BufferRefs:
     def _wake_readers(self, named: BufferName) -> None:
         for run in list(named.readers.values()):
             if run.width:
-                self.cut_arguments(run)
+                self._names.cut_arguments(run)
             for index, source in run.sources.items():
                 if source is named:
                     self._take(run, index, named)
@@ -356,7 +277,7 @@ class BufferRefs:
         """Let go of it for all runs that have not started."""
         for run in named.readers.values():
             if run.width and not run.using:
-                self.cut_arguments(run)
+                self._names.cut_arguments(run)
             for index in [] if run.using else list(run.held):
                 if run.sources[index] is named:
                     self.let_go(run, index)

@@ -33,6 +33,7 @@ from ..protocol import (
 from ..slices import Resources
 from .buffer_refs import BufferRefs
 from .contents import Contents
+from .names import Names
 from .outbox import TurnOutbox
 from .records import ClientRecord, ProgramRecord
 from .recovery import Recovery
@@ -53,6 +54,7 @@ class Clients:
         buffers: Buffers,
         contents: Contents,
         tracing: Tracing | None,
+        names: Names,
         refs: BufferRefs,
         lowerings: Lowerings,
         outbox: TurnOutbox,
@@ -64,6 +66,7 @@ class Clients:
         self._buffers = buffers
         self._contents = contents
         self._tracing = tracing
+        self._names = names
         self._refs = refs
         self._lowerings = lowerings
         self._outbox = outbox
@@ -151,7 +154,7 @@ class Clients:
     def _release(self, session: ClientRecord, call: Release, now: int) -> str | None:
         for each in call.buffers:
             name, count = (each, 1) if isinstance(each, int) else (each.first, each.count)
-            found = self._refs.called(session, name, count)
+            found = self._names.called(session, name, count)
             if found is None or found[0].released:
                 return f"it released buffer {name}, which it does not hold"
             for named in found:

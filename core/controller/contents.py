@@ -26,6 +26,7 @@ from ..slices import MustWait, Resources
 from .admission import Admission, Waiter
 from .buffer_refs import BufferRefs
 from .in_flight import InFlightTable
+from .names import Names
 from .outbox import TurnOutbox
 from .plan_rows import ResultRow
 from .records import BufferName, ClientRecord, InFlight
@@ -47,6 +48,7 @@ class Contents:
         buffers: Buffers,
         in_flight: InFlightTable,
         tracing: Tracing | None,
+        names: Names,
         refs: BufferRefs,
         ledger: Ledger,
         outbox: TurnOutbox,
@@ -60,6 +62,7 @@ class Contents:
         self._buffers = buffers
         self._in_flight = in_flight
         self._tracing = tracing
+        self._names = names
         self._refs = refs
         self._ledger = ledger
         self._outbox = outbox
@@ -224,7 +227,7 @@ class Contents:
     # --- get -----------------------------------------------------------------------------------------------------
 
     def get(self, session: ClientRecord, call: Get, now: int) -> str | None:
-        found = self._refs.called(session, call.buffer)
+        found = self._names.called(session, call.buffer)
         named = found[0] if found is not None else None
         if named is None or named.released:
             return f"it gets buffer {call.buffer}, which it does not hold"

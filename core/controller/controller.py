@@ -68,6 +68,7 @@ from .dispatch import Dispatch
 from .failures import Failures
 from .in_flight import InFlightTable
 from .membership import Membership
+from .names import Names
 from .outbox import TurnOutbox
 from .recovery import Recovery
 from .report_checks import ReportChecks
@@ -162,7 +163,10 @@ class Controller:
         self.compilation = compilation = Compilation(state, atoms=atoms, lowerings=lowerings, outbox=outbox)
         self.stalls = stalls = Stalls(state, compilation=compilation, outbox=outbox, watch=watch)
         self.in_flight = in_flight = InFlightTable(state, outbox=outbox, watch=watch, stalls=stalls)
-        self.refs = refs = BufferRefs(state, buffers=buffers, ledger=ledger, outbox=outbox, spill=spill)
+        self.names = names = Names(buffers)
+        self.refs = refs = BufferRefs(
+            state, buffers=buffers, ledger=ledger, names=names, outbox=outbox, spill=spill
+        )
         self.admission = admission = Admission(
             state, atoms=atoms, buffers=buffers, in_flight=in_flight, ledger=ledger, outbox=outbox, refs=refs,
             spill=spill, stalls=stalls, tracing=tracing, watch=watch,
@@ -177,12 +181,12 @@ class Controller:
         )  # fmt: skip
         self.runs = runs = Runs(
             state, admission=admission, buffers=buffers, compilation=compilation, completion=completion,
-            dispatch=dispatch, ledger=ledger, lowerings=lowerings, outbox=outbox, refs=refs,
+            dispatch=dispatch, ledger=ledger, lowerings=lowerings, names=names, outbox=outbox, refs=refs,
             resources=resources, stalls=stalls, tracing=tracing, watch=watch,
         )  # fmt: skip
         self.contents = contents = Contents(
             state, admission=admission, atoms=atoms, buffers=buffers, in_flight=in_flight, ledger=ledger,
-            outbox=outbox, refs=refs, resources=resources, runs=runs, tracing=tracing, watch=watch,
+            names=names, outbox=outbox, refs=refs, resources=resources, runs=runs, tracing=tracing, watch=watch,
         )  # fmt: skip
         self.failures = failures = Failures(
             state, admission=admission, compilation=compilation, completion=completion, dispatch=dispatch,
@@ -197,8 +201,8 @@ class Controller:
             state, atoms=atoms, buffers=buffers, ledger=ledger, outbox=outbox, refs=refs, spill=spill, watch=watch
         )  # fmt: skip
         self.clients = Clients(
-            state, buffers=buffers, contents=contents, lowerings=lowerings, outbox=outbox, recovery=recovery,
-            refs=refs, resources=resources, runs=runs, tracing=tracing,
+            state, buffers=buffers, contents=contents, lowerings=lowerings, names=names, outbox=outbox,
+            recovery=recovery, refs=refs, resources=resources, runs=runs, tracing=tracing,
         )  # fmt: skip
         self._checks = ReportChecks(state)
         self._introduce()

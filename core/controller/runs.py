@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable
-from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -21,24 +20,23 @@ from ..compile import Lowerings, home
 from ..invariants import RunEndSeen, RunSubmitted
 from ..memory import Buffers, Ledger
 from ..model import (
-    MAX_LITERALS,
     Impossible,
     Layout,
     Place,
     Plan,
     ProgramError,
     ranged,
-    ranges,
     spans,
-    validate_literals,
 )
 from ..protocol import Blame, Ended, ForgetStep, RunHeader, Submit
 from ..slices import MustWait, Resources
 from .admission import Admission
+from .arguments import check_literals, one_by_one, sources_of
 from .buffer_refs import BufferRefs, Kept
 from .compilation import Compilation
 from .completion import Completion
 from .dispatch import Dispatch
+from .names import Names
 from .outbox import TurnOutbox
 from .plan_rows import PlanRows
 from .records import COMPILED, PLANNED, SETTLED, BufferName, ClientRecord, ProgramRecord, RunRecord
@@ -60,7 +58,7 @@ class Runs:
     def __init__(
         self, state: State, *, admission: Admission, buffers: Buffers, compilation: Compilation,
         completion: Completion, dispatch: Dispatch, tracing: Tracing | None, refs: BufferRefs, ledger: Ledger,
-        lowerings: Lowerings, outbox: TurnOutbox, resources: Resources, stalls: Stalls, watch: Watchdog,
+        lowerings: Lowerings, names: Names, outbox: TurnOutbox, resources: Resources, stalls: Stalls, watch: Watchdog,
     ) -> None:  # fmt: skip
         self._state = state
         self._admission = admission
@@ -72,6 +70,7 @@ class Runs:
         self._refs = refs
         self._ledger = ledger
         self._lowerings = lowerings
+        self._names = names
         self._outbox = outbox
         self._resources = resources
         self._stalls = stalls
@@ -91,7 +90,7 @@ class Runs:
         program = session.programs.get(call.program)
         if program is None:
             return f"run {call.run} names program {call.program}, which is not registered"
-        found = self._sources(session, program, call)
+        found = sources_of(session, program, call, self._names, self._state.config)
         if isinstance(found, str):
             return found
         sources, width, reads = found
@@ -108,28 +107,14 @@ class Runs:
         if reads:
             self._read(run)
         if any(call.results):
-            self._name(session, run)
+            self._names.enter(session, run)
         self.advance(run, now)
         return None
-
-    def _name(self, session: ClientRecord, run: RunRecord) -> None:
-        """Enter the names of its results."""
-        for each in run.call.results:
-            if isinstance(each, int):
-                named = BufferName(session, each, released=not each)
-            else:
-                named = BufferName(session, each.first, count=each.count)
-            run.names.append(named)
-            if each:
-                session.names.put(named.name, named)
-                session.top = max(session.top, named.name + named.count - 1)
-        if len(run.names) < len(run.program.ir.results):
-            run.counts = [named.count for named in run.names]
 
     def _read(self, run: RunRecord) -> None:
         """Count the run among the readers of its arguments, and take from its client those that it donates."""
         if run.width:
-            self._refs.cut_arguments(run, run.program.edges)
+            self._names.cut_arguments(run, run.program.edges)
         for index, source in run.sources.items():
             if type(source) is BufferName:
                 self._refs.read(run, index, source)
@@ -139,63 +124,6 @@ class Runs:
         for index, source in run.sources.items():
             if index in donated and type(source) is BufferName:
                 self._refs.give_up(source)
-
-    def _sources(
-        self, session: ClientRecord, program: ProgramRecord, call: Submit
-    ) -> tuple[dict[int, BufferName | bytes], dict[int, int], int] | str:
-        """What the arguments of a call stand for, which of them are several as one, and how many of them are buffers;
-        or what is wrong with the call."""
-        ir, config, names = program.ir, self._state.config, session.names
-        if call.run <= session.last_run:
-            return f"run {call.run} does not come after run {session.last_run}"
-        if len(session.runs) >= config.max_runs:
-            return f"it has {len(session.runs)} runs that have not ended, which is the limit"
-        if ranges.number(call.args) != len(ir.args) or ranges.number(call.results) != len(ir.results):
-            return f"run {call.run} of {ir.name!r} has the wrong number of arguments or results"
-        sources: dict[int, BufferName | bytes] = {}
-        index, literal, reads, wide, unknown = 0, 0, 0, False, ""
-        for arg in call.args:
-            if isinstance(arg, bytes):
-                literal += len(arg)
-                sources[index] = arg
-                index += 1
-                continue
-            first, count = (arg, 1) if isinstance(arg, int) else (arg.first, arg.count)
-            wide = wide or count > 1
-            reads += 1
-            named = names.get(first)
-            if named is not None and named.count == count:
-                sources[index] = named
-            elif found := self._refs.called(session, first, count):
-                sources.update({index + each.name - first: each for each in found})
-            elif not unknown:
-                at = next(at for at in range(count) if names.find(first + at) is None)
-                unknown = (
-                    f"argument {index + at} names buffer {first + at!r}, which this client does not hold"
-                )
-            index += count
-        if literal > config.literal_limit:
-            return f"run {call.run} has literals of more than {config.literal_limit} bytes"
-        if unknown:
-            return f"run {call.run}: {unknown}"
-        if any(call.results) and self._in_use(session, call):
-            return f"run {call.run} gives a result a name that is in use"
-        return sources, _width(sources) if wide else {}, reads
-
-    @staticmethod
-    def _in_use(session: ClientRecord, call: Submit) -> bool:
-        names = session.names
-        given = [each for each in call.results if each]
-        taken = [
-            (each, each + 1) if isinstance(each, int) else (each.first, each.first + each.count)
-            for each in given
-        ]
-        taken.sort()
-        if taken[0][0] < 0 or any(low < high for (_, high), (low, _) in pairwise(taken)):
-            return True
-        if taken[0][0] > session.top:
-            return False
-        return any(names.find(name) is not None for low, high in taken for name in range(low, high))
 
     def compile_ahead(self, record: ProgramRecord) -> None:
         """At registration: if its slices are bound, compile for arguments that lie where it wants them."""
@@ -231,7 +159,7 @@ class Runs:
             return
         try:
             if run.reads or not program.small or tuple(map(len, run.call.args)) != program.nbytes:  # type: ignore[arg-type]
-                _check_literals(run)
+                check_literals(run)
             if program.bound_at != self._resources.version and not self._bind(run):
                 return
             layouts = self._layouts(run, program) if run.reads else program.homes
@@ -239,7 +167,7 @@ class Runs:
                 return
             rows = program.rows
             if rows is None or program.lowered_at != self._lowerings.version or layouts != program.layouts:
-                plan = self._lower(program, program.places, _one_by_one(layouts))
+                plan = self._lower(program, program.places, one_by_one(layouts))
                 rows = program.rows = self._compilation.rows_of(plan)
                 program.lowered_at, program.layouts, program.tokens = self._lowerings.version, layouts, ()
             else:
@@ -276,7 +204,7 @@ class Runs:
         layouts: list[Layout | tuple[Layout, ...]] = []
         buffers = self._buffers.all
         if run.width:
-            self._refs.cut_arguments(run)
+            self._names.cut_arguments(run)
         for index, source in run.sources.items():
             if isinstance(source, bytes):
                 layouts.append(program.homes[index])
@@ -295,7 +223,7 @@ class Runs:
                 layouts.append(buffer.layout)
         found = tuple(layouts)
         if found != program.layouts:
-            for index, (layout, value) in enumerate(zip(_one_by_one(found), program.ir.args, strict=True)):
+            for index, (layout, value) in enumerate(zip(one_by_one(found), program.ir.args, strict=True)):
                 if layout.shape != value.shape or layout.dtype != value.dtype:
                     has, wants = f"{layout.dtype}{list(layout.shape)}", f"{value.dtype}{list(value.shape)}"
                     raise ProgramError(
@@ -306,7 +234,7 @@ class Runs:
     def _name_results(self, run: RunRecord, rows: PlanRows) -> None:
         """Every result has an id and a layout now, so runs that read it may be lowered."""
         if run.width:
-            self._refs.cut_arguments(run, rows.arg_edges)
+            self._names.cut_arguments(run, rows.arg_edges)
         held, view = run.held, rows.view(run.sources) if run.width else rows.whole
         run.view = view
         base = run.base = self._state.next_buffer
@@ -554,36 +482,6 @@ class Runs:
             for island, hosts in rows.island_hosts.items():
                 if island not in run.untold:
                     self._outbox.step(island, ForgetStep((run.id,)), hosts)
-
-
-def _width(sources: dict[int, BufferName | bytes]) -> dict[int, int]:
-    """Which sources are several as one, and how many."""
-    return {
-        index: named.count
-        for index, named in sources.items()
-        if type(named) is BufferName and named.count > 1
-    }
-
-
-def _one_by_one(layouts: tuple[Layout | tuple[Layout, ...], ...]) -> tuple[Layout, ...]:
-    found: list[Layout] = []
-    for layout in layouts:
-        if isinstance(layout, Layout):
-            found.append(layout)
-        else:
-            found.extend(layout)
-    return tuple(found)
-
-
-def _check_literals(run: RunRecord) -> None:
-    """Raises ProgramError unless literals have the sizes of their values, and are not too many."""
-    literal = 0
-    for index, source in run.sources.items():
-        if isinstance(source, bytes):
-            nbytes = run.program.nbytes[index]
-            literal += nbytes if len(source) == nbytes else MAX_LITERALS + 1
-    if literal > MAX_LITERALS:
-        validate_literals(run.program.ir, ranges.each(run.call.args))  # which says what is wrong
 
 
 def _leave(waiting: dict[K, dict[int, RunRecord]], key: K, run: RunRecord) -> None:

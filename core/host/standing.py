@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ..model import Hosts, Spans, spans
 from ..protocol import Cause
-from .host_state import HostGang, HostMove, HostRun, HostState, LocalBuffer
+from .host_state import HostGang, HostMove, HostRun, HostState, LocalBuffer, SlotIds
 
 
 def stand_for(state: HostState, members: Spans, hosts: Hosts) -> None:
@@ -65,7 +65,11 @@ def _live(state: HostState, seq: int, cause: Cause) -> bool:
 
 
 def _run(run: HostRun) -> tuple[Any, ...]:
-    return run.plan.plan.id, run.parts, run.ids, run.literal, run.labels, run.reads
+    return run.plan.plan.id, run.parts, _ids(run), run.literal, run.labels, run.together, run.reads
+
+
+def _ids(run: HostRun) -> tuple[Any, ...]:
+    return (run.ids.base, dict(run.ids)) if isinstance(run.ids, SlotIds) else tuple(run.ids)
 
 
 def _record(record: HostGang | HostMove) -> tuple[Any, ...]:
@@ -83,5 +87,5 @@ def _buffer(state: HostState, buffer: LocalBuffer) -> tuple[Any, ...]:
     return (
         buffer.id, buffer.layout, made, made_seq, buffer.foreign and made is not None, user,
         tuple([use for use in buffer.uses if _live(state, *use)]),
-        buffer.blame, buffer.final, buffer.labels, buffer.spilled, buffer.void,
+        buffer.blame, buffer.final, buffer.labels, buffer.spilled, buffer.void, buffer.count, buffer.layouts,
     )  # fmt: skip

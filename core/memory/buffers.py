@@ -93,7 +93,10 @@ class Buffer(msgspec.Struct, eq=False):
         """Keep the first `at` of several; return the others, of which all is true that is true of these."""
         sizes, layouts = self.sizes, self.layouts
         rest = msgspec.structs.replace(
-            self, id=self.id + at, name=self.name + at if self.name else 0, last_used=self.last_used + at
+            self,
+            id=self.id + at,
+            name=self.name + at if self.name else 0,
+            last_used=self.last_used and self.last_used + at,
         )
         for buffer, here, lie in ((self, sizes[:at], layouts[:at]), (rest, sizes[at:], layouts[at:])):
             buffer.count, buffer.nbytes, buffer.layout = len(here), sum(here), lie[0] if lie else None

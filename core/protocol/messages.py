@@ -244,9 +244,8 @@ class RunHeader(Wire, frozen=True):
     ] = ()  # (slot, client, its name for the buffer): lets a controller restart
     after: int = -1  # there is memory for the literals once all gangs up to this one have finished
     at: int = 0  # how many steps of the message come before the run; they may free memory for the literals
-    kept_ranges: tuple[
-        tuple[int, int, int, int], ...
-    ] = ()  # as `kept`, of slots that follow one another: (..., how many)
+    # as `kept`, of slots that follow one another: (..., how many)
+    kept_ranges: tuple[tuple[int, int, int, int], ...] = ()
 
 
 class GangStep(Wire, frozen=True, tag="gang"):

@@ -12,7 +12,7 @@ The functions that matter: `folded`, `each`; `RangeTable.over`, `alone`, `cut`.
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Protocol, Self, TypeVar
 
 import msgspec
@@ -137,17 +137,17 @@ class RangeTable(dict[int, R]):
         record = self.get(first)
         if record is not None and record.count == count:
             return [record]
+        return [record for _, record in self.parts(first, count) if record is not None]
+
+    def parts(self, first: int, count: int) -> Iterator[tuple[int, R | None]]:
+        """The same, each with its first name; and None with each name that is not in the table."""
         self.cut(first)
         self.cut(first + count)
-        found, at, end = list[R](), first, first + count
+        at, end = first, first + count
         while at < end:
             record = self.get(at)
-            if record is None:
-                at += 1
-            else:
-                found.append(record)
-                at += record.count
-        return found
+            yield at, record
+            at += 1 if record is None else record.count
 
     def cut(self, name: int) -> None:
         """Let no record cover this name and the one before it."""

@@ -16,6 +16,7 @@ SIMPLE: dict[Any, st.SearchStrategy[Any]] = {
     bytes: st.binary(max_size=5),
     bool: st.booleans(),
     NoneType: st.none(),
+    Range: st.builds(Range, st.integers(1, INT64), st.integers(1, INT64)),  # decoding checks its bounds
 }
 
 
@@ -28,8 +29,6 @@ def of(hint: Any, message: Any = None) -> st.SearchStrategy[Any]:
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         kind = hint  # deferred, because a Struct may be large
         return st.deferred(lambda: _struct(kind, message))
-    if hint is Range:  # it has bounds, which decoding checks
-        return st.builds(Range, st.integers(1, INT64), st.integers(1, INT64))
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return st.one_of([of(arg, message) for arg in args])

@@ -339,7 +339,9 @@ class BufferRefs:
         if len(records) == 1 and records[0].count == count:
             return self._settled(first, records[0], blame)
         there = {record.id: record for record in records}  # some may be gone
-        waiting = {each for each in range(first, first + count) if each in self._state.readers}
+        readers = self._state.readers
+        few = readers if len(readers) < count else range(first, first + count)
+        waiting = {each for each in few if first <= each < first + count and each in readers}
         found = [self._settled(each, there.get(each), blame) for each in sorted(there.keys() | waiting)]
         return [named for names in found for named in names]
 

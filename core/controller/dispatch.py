@@ -170,7 +170,7 @@ class Dispatch:
     def literal_over(self, run: RunRecord, argument: int, seq: int) -> None:
         slot, rows = run.literals.pop(argument, None), run.rows
         assert rows is not None
-        if slot is not None and argument not in run.donated and slot not in rows.plan.results:
+        if slot is not None and argument not in run.donated and not rows.plan.slots[slot].keep:
             self._ledger.free(rows.slot_keys[slot], rows.plan.slots[slot].nbytes, seq)
 
     def _candidate(self, run: RunRecord, index: int, now: int) -> None:

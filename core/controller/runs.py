@@ -472,9 +472,7 @@ class Runs:
             self._refs.free_on_hosts(run.buffer_of(slot), record.layout, rows.slot_hosts[slot])
             self._ledger.free(key, nbytes)
         for index, slot in list(run.literals.items()) if run.literals else ():
-            if (
-                slot not in rows.plan.results
-            ):  # hosts have made it, and the gang that would free it never enters
+            if not rows.plan.slots[slot].keep:  # hosts made it, and the gang that would free it never enters
                 layout, hosts = rows.plan.slots[slot].layout, rows.slot_hosts[slot]
                 self._refs.free_on_hosts(run.buffer_of(slot), layout, hosts)
             self._dispatch.literal_over(run, index, -1)

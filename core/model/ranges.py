@@ -137,7 +137,11 @@ class RangeTable(dict[int, R]):
         record = self.get(first)
         if record is not None and record.count == count:
             return [record]
-        return [record for _, record in self.parts(first, count) if record is not None]
+        if count <= len(self):
+            return [record for _, record in self.parts(first, count) if record is not None]
+        self.cut(first)
+        self.cut(first + count)
+        return [self[name] for name in sorted([name for name in self if first <= name < first + count])]
 
     def parts(self, first: int, count: int) -> Iterator[tuple[int, R | None]]:
         """The same, each with its first name; and None with each name that is not in the table."""

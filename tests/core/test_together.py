@@ -3,10 +3,12 @@ in ranges and once one by one, and all that a client, a device or a watcher of m
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 from unittest.mock import patch
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,20 +30,20 @@ LITERAL = bytes(16)
 ARRAY = 16  # bytes
 
 
-def make() -> Program:
+def make(many: int = MANY) -> Program:
     build = Build("make", s=HOSTS)
     x = build.arg("s", 4)
-    build.call("make", "s", [x], [x.value] * MANY)
-    return build.program(*[build.output(number) for number in range(MANY)])
+    build.call("make", "s", [x], [x.value] * many)
+    return build.program(*[build.output(number) for number in range(many)])
 
 
-def step(name: str, donate: bool) -> Program:
+def step(name: str, donate: bool, many: int = MANY) -> Program:
     build = Build(name, s=HOSTS)
-    params = [build.arg("s", 4, donate=donate) for _ in range(MANY)]
+    params = [build.arg("s", 4, donate=donate) for _ in range(many)]
     batch = build.arg("s", 4)
-    given = tuple(range(MANY)) if donate else ()
-    build.call(name, "s", [*params, batch], [batch.value] * (MANY + 1), donate=given)
-    return build.program(*[build.output(number) for number in range(MANY + 1)])
+    given = tuple(range(many)) if donate else ()
+    build.call(name, "s", [*params, batch], [batch.value] * (many + 1), donate=given)
+    return build.program(*[build.output(number) for number in range(many + 1)])
 
 
 def apart() -> Program:
@@ -69,9 +71,9 @@ PROGRAMS = (make(), step("keep", False), step("give", True), apart(), uneven())
 class World:
     """A controller, hosts whose devices answer when they are told to, and one client. `few`: see `ranges.folded`."""
 
-    def __init__(self, few: int) -> None:
+    def __init__(self, few: int, programs: tuple[Program, ...] = PROGRAMS, memory: int = MEMORY) -> None:
         self.few = few
-        island = Island(name="i", hosts=HOSTS, devices_per_host=1, memory=MEMORY, host_memory=1 << 20)
+        island = Island(name="i", hosts=HOSTS, devices_per_host=1, memory=memory, host_memory=1 << 20)
         self.controller = Controller(Cluster((island,)))
         self.executors: dict[int, Executor] = {}
         self.seen: list[Any] = []  # what a client and devices see
@@ -80,7 +82,7 @@ class World:
         for host in range(HOSTS):
             self.start(host, 0)
         self.say(CLIENT, m.Open("client"))
-        for number, program in enumerate(PROGRAMS, 1):
+        for number, program in enumerate(programs, 1):
             self.say(CLIENT, m.Register(number, program))
         self.seen.clear()
 
@@ -297,3 +299,43 @@ def test_arrays_that_are_counted_as_one_behave_as_if_each_were_alone(data: st.Da
         twins.both(lambda world: world.answer(0, None))
         if not any(world.due for world in twins.worlds):
             break
+
+
+def calls_a_step(many: int, donate: bool, apart: bool) -> int:
+    """Python calls in controller and executors, for a step that is fed the results of the step before."""
+    world = World(ranges.FEW, (make(many), step("step", donate, many)), memory=1 << 20)
+    names = range(1, many + 1)
+    world.call(m.Submit(1, 1, (LITERAL,), tuple(names)))
+    count, before = 0, 0
+
+    def counted(frame: Any, event: str, arg: Any) -> None:
+        nonlocal count
+        count += (
+            event == "call"
+            and "/core/" in frame.f_code.co_filename
+            and "/tests/" not in frame.f_code.co_filename
+        )
+
+    for run in range(2, 8):
+        made = range(names[-1] + 2, names[-1] + many + 3)
+        before = count
+        sys.setprofile(counted)
+        world.call(m.Submit(run, 2, (*names, LITERAL), tuple(made)))
+        if not donate:
+            world.call(m.Release(tuple(names)))
+        world.call(m.Get(run, made[-1])) if apart else world.call(m.Release((made[-1],)))
+        for _ in range(2 * HOSTS):
+            world.answer(0, None)
+        sys.setprofile(None)
+        names = made[:-1]
+    return count - before
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["", "and its loss is read"])
+@pytest.mark.parametrize("donate", [False, True], ids=["kept", "donated"])
+def test_a_step_of_a_thousand_arrays_costs_hardly_more_calls_than_a_step_of_ten(
+    donate: bool, apart: bool
+) -> None:
+    few, many = calls_a_step(10, donate, apart), calls_a_step(1000, donate, apart)
+    assert few < many + 50  # both were counted
+    assert many < 1.2 * few

@@ -108,7 +108,10 @@ class ClientState:
         """The first of so many new names."""
         first = self.last_buffer + 1
         self.last_buffer += count
-        self.buffers.put(first, HeldBuffers("promised", count))
+        if count == 1:
+            self.buffers[first] = HeldBuffers("promised")
+        else:
+            self.buffers.put(first, HeldBuffers("promised", count))
         return first
 
     def state_of(self, buffer: int) -> str:
@@ -129,6 +132,9 @@ class ClientState:
 
     def check_buffers(self, first: int, count: int = 1) -> None:
         """Raises unless the user holds them all."""
+        found = self.buffers.get(first)
+        if found is not None and found.count == count:
+            return
         for name, record in self.buffers.parts(first, count):
             if record is None:
                 self._check_alone(name)
@@ -143,9 +149,12 @@ class ClientState:
         raise Illegal(f"buffer {buffer} {why}")
 
     def give_up(self, first: int, why: str, count: int = 1) -> None:
-        for name, record in self.buffers.parts(first, count):
-            assert record is not None
-            self.buffers.drop(name)
+        whole = self.buffers.get(first)
+        if whole is not None and whole.count == count:
+            self.buffers.drop(first)
+        else:
+            for name, _ in list(self.buffers.parts(first, count)):
+                self.buffers.drop(name)
         self.gone[first] = count, why
         if len(self.gone) > REMEMBERED:
             del self.gone[next(iter(self.gone))]

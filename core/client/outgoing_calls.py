@@ -44,10 +44,10 @@ class OutgoingCalls:
             self._give_up(sent, known, donated_to(run, known.ir))
         results = known.no_names
         made: tuple[int | Range, ...] = results
-        if keep == known.keep_all and keep:
+        if keep == known.keep_all and len(keep) >= self._few:
             first = state.promise(len(keep))
             results = tuple(range(first, first + len(keep)))
-            made = results if len(keep) < self._few else (Range(first, len(keep)),)
+            made = (Range(first, len(keep)),)
         elif True in keep:
             results = tuple([state.promise() if wanted else 0 for wanted in keep])
             made = ranges.folded(results, self._few)

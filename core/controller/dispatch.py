@@ -131,8 +131,9 @@ class Dispatch:
         """Steps that read what has no contents yet cannot settle before that has."""
         assert run.view is not None
         promised: dict[int, list[int]] = {}
-        for arg in run.held:
-            for buffer in self._refs.argument(run, arg):
+        buffers = self._buffers.all
+        for arg, ident in run.held.items():
+            for buffer in self._refs.argument(run, arg) if run.width else (buffers[ident],):
                 if buffer.state == "promised":
                     promised.setdefault(arg, []).append(buffer.id)
         if promised:

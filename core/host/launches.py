@@ -53,10 +53,15 @@ class LaunchQueue:
     def enter(self, step: GangStep, run: HostRun, planned: PlannedGang) -> None:
         state, seq, pending = self._state, step.seq, self._state.pending
         inputs, foreign, blame = self._inputs(run, planned, seq)
-        reads = tuple([ranged(run.ids[slot], count) for slot, count in planned.inputs])
+        ids = run.ids
+        reads = tuple(
+            [ids[slot] if count == 1 else Range(ids[slot], count) for slot, count in planned.inputs]
+        )
         done: Cause = ("done", seq)
         outputs = self._outputs(run, planned, done, seq)
-        makes = tuple([ranged(run.ids[slot], len(layouts)) for slot, layouts in planned.outputs])
+        makes = tuple(
+            [ids[slot] if len(made) == 1 else Range(ids[slot], len(made)) for slot, made in planned.outputs]
+        )
         pending[done] = None
         donated, frees = self._let_go(step, run, planned) if planned.lets_go else ((), ())
         gang = HostGang(seq, step, planned, inputs, outputs, blame, reads, makes, donated, frees, (), False)

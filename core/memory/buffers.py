@@ -200,7 +200,9 @@ class Buffers:
         )
         if len(sizes) > 1:
             made.count, made.sizes, made.layouts = len(sizes), sizes, layouts
-        self.all.put(ident, made)
+            self.all.put(ident, made)
+        else:
+            self.all[ident] = made
         if handle:
             self._names.setdefault(client, {})[name] = ident
         return made
@@ -214,7 +216,8 @@ class Buffers:
         if not buffer.promise:
             raise Illegal(f"buffer {ident} is made twice")
         buffer.promise, buffer.made, buffer.on_device = False, True, not buffer.taken
-        self._used(buffer)
+        buffer.last_used = self._uses + 1
+        self._uses += buffer.count  # each of several in turn
         buffer.last_seq = max(buffer.last_seq, seq)
         return [] if buffer.holds or buffer.handle else self._gone(buffer)
 
@@ -274,7 +277,8 @@ class Buffers:
         if buffer.users >= buffer.holds:
             raise Illegal(f"buffer {ident} has more users than holders")
         buffer.users += 1
-        self._used(buffer)
+        buffer.last_used = self._uses + 1
+        self._uses += buffer.count  # each of several in turn
 
     def done_using(self, ident: int) -> None:
         buffer = self.all[ident]
@@ -286,12 +290,8 @@ class Buffers:
         """Step `seq` reads or fills the buffer."""
         buffer = self.all[ident]
         buffer.last_seq = max(buffer.last_seq, seq)
-        self._used(buffer)
-
-    def _used(self, buffer: Buffer) -> None:
-        """Each of several is used in turn."""
         buffer.last_used = self._uses + 1
-        self._uses += buffer.count
+        self._uses += buffer.count  # each of several in turn
 
     # --- the client's side ----------------------------------------------------------------------------
 
@@ -363,5 +363,8 @@ class Buffers:
     def _gone(self, buffer: Buffer) -> list[Buffer]:
         if buffer.references:
             return []
-        self.all.drop(buffer.id)
+        if buffer.count == 1:
+            del self.all[buffer.id]
+        else:
+            self.all.drop(buffer.id)
         return [buffer]

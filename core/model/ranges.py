@@ -60,11 +60,16 @@ def each(names: Iterable[Any]) -> list[Any]:
 
 def number(names: Sequence[Any]) -> int:
     """How many there are, each of a range counted."""
-    return len(names) + sum([name.count - 1 for name in names if type(name) is Range])
+    for name in names:
+        if type(name) is Range:
+            return len(names) + sum([name.count - 1 for name in names if type(name) is Range])
+    return len(names)
 
 
 def folded(names: Sequence[Any], few: int = FEW) -> tuple[Any, ...]:
     """The same names, with those that follow one another as ranges. What is no name (below 1, or bytes) stays."""
+    if len(names) < few:
+        return tuple(names)
     found: list[Any] = []
     start, many, expected = 0, len(names), 0
     for at, name in enumerate(names):
@@ -137,6 +142,8 @@ class RangeTable(dict[int, R]):
         record = self.get(first)
         if record is not None and record.count == count:
             return [record]
+        if record is None and not self._wide and count == 1:
+            return []
         if count <= len(self):
             return [record for _, record in self.parts(first, count) if record is not None]
         self.cut(first)

@@ -17,7 +17,7 @@ from ..invariants import BufferHeld, BufferLetGo, BufferLost
 from ..memory import Buffer, Buffers, Ledger, Spill
 from ..model import Layout, Shards, Spans, ranged, spans
 from ..protocol import Blame, ContentsReady, FreeStep
-from .names import Names
+from .buffer_names import BufferNames
 from .outbox import TurnOutbox
 from .plan_rows import PlanRows, ResultRow
 from .records import BufferName, RunRecord
@@ -44,7 +44,7 @@ class BufferRefs:
         *,
         buffers: Buffers,
         ledger: Ledger,
-        names: Names,
+        names: BufferNames,
         outbox: TurnOutbox,
         spill: Spill,
     ) -> None:

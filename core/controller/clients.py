@@ -31,9 +31,9 @@ from ..protocol import (
     Unregister,
 )
 from ..slices import Resources
+from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
 from .contents import Contents
-from .names import Names
 from .outbox import TurnOutbox
 from .records import ClientRecord, ProgramRecord
 from .recovery import Recovery
@@ -54,7 +54,7 @@ class Clients:
         buffers: Buffers,
         contents: Contents,
         tracing: Tracing | None,
-        names: Names,
+        names: BufferNames,
         refs: BufferRefs,
         lowerings: Lowerings,
         outbox: TurnOutbox,

@@ -24,9 +24,9 @@ from ..protocol import (
 )
 from ..slices import MustWait, Resources
 from .admission import Admission, Waiter
+from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
 from .in_flight import InFlightTable
-from .names import Names
 from .outbox import TurnOutbox
 from .plan_rows import ResultRow
 from .records import BufferName, ClientRecord, InFlight
@@ -48,7 +48,7 @@ class Contents:
         buffers: Buffers,
         in_flight: InFlightTable,
         tracing: Tracing | None,
-        names: Names,
+        names: BufferNames,
         refs: BufferRefs,
         ledger: Ledger,
         outbox: TurnOutbox,

@@ -58,6 +58,7 @@ from ..schedule import Scheduler, Window
 from ..schedule.policy import Fifo, Policy
 from ..slices import Resources
 from .admission import Admission
+from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
 from .clients import Clients
 from .compilation import Compilation
@@ -68,7 +69,6 @@ from .dispatch import Dispatch
 from .failures import Failures
 from .in_flight import InFlightTable
 from .membership import Membership
-from .names import Names
 from .outbox import TurnOutbox
 from .recovery import Recovery
 from .report_checks import ReportChecks
@@ -163,7 +163,7 @@ class Controller:
         self.compilation = compilation = Compilation(state, atoms=atoms, lowerings=lowerings, outbox=outbox)
         self.stalls = stalls = Stalls(state, compilation=compilation, outbox=outbox, watch=watch)
         self.in_flight = in_flight = InFlightTable(state, outbox=outbox, watch=watch, stalls=stalls)
-        self.names = names = Names(buffers)
+        self.names = names = BufferNames(buffers)
         self.refs = refs = BufferRefs(
             state, buffers=buffers, ledger=ledger, names=names, outbox=outbox, spill=spill
         )

@@ -31,12 +31,12 @@ from ..model import (
 from ..protocol import Blame, Ended, ForgetStep, RunHeader, Submit
 from ..slices import MustWait, Resources
 from .admission import Admission
-from .arguments import check_literals, one_by_one, sources_of
+from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs, Kept
+from .call_arguments import check_literals, one_by_one, sources_of
 from .compilation import Compilation
 from .completion import Completion
 from .dispatch import Dispatch
-from .names import Names
 from .outbox import TurnOutbox
 from .plan_rows import PlanRows
 from .records import COMPILED, PLANNED, SETTLED, BufferName, ClientRecord, ProgramRecord, RunRecord
@@ -58,7 +58,8 @@ class Runs:
     def __init__(
         self, state: State, *, admission: Admission, buffers: Buffers, compilation: Compilation,
         completion: Completion, dispatch: Dispatch, tracing: Tracing | None, refs: BufferRefs, ledger: Ledger,
-        lowerings: Lowerings, names: Names, outbox: TurnOutbox, resources: Resources, stalls: Stalls, watch: Watchdog,
+        lowerings: Lowerings, names: BufferNames, outbox: TurnOutbox, resources: Resources, stalls: Stalls,
+        watch: Watchdog,
     ) -> None:  # fmt: skip
         self._state = state
         self._admission = admission

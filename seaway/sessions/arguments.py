@@ -14,7 +14,7 @@ from core.model import Program
 from ..errors import NotNow
 from ..graph import Graph
 from ..specs import avals
-from .arrays import Array, ClientBuffer, Described
+from .arrays import Array, ClientBuffer, DescribedArray
 
 if TYPE_CHECKING:
     from .caller import Caller
@@ -34,7 +34,7 @@ class BoundProgram:
         self.keep = (False,) if graph.hidden else ()
         names = iter(graph.out_names)
         self.results = [
-            Described(*graph.output(ref), _label(next(names, ""), graph.name)) for ref in graph.made
+            DescribedArray(*graph.output(ref), _label(next(names, ""), graph.name)) for ref in graph.made
         ]
         self.constants: dict[int, Array] = {}  # large captured constants that were put, by argument
 

@@ -90,7 +90,7 @@ class Run:
         return f"<run {self.number} of {self.program!r}, {state}{at}{late}>"
 
 
-class Described(NamedTuple):
+class DescribedArray(NamedTuple):
     """What is known of a result before it is made: the same in each run of a program."""
 
     aval: Aval
@@ -108,7 +108,7 @@ class ClientBuffer(msgspec.Struct, eq=False):
 
     caller: Caller
     name: int
-    about: Described
+    about: DescribedArray
     run: Run | None = None
     settled: bool = (
         False  # it is known to be ready, failed or lost by itself; until then its run's end decides

@@ -33,7 +33,7 @@ from ..graph import Given, Graph, single
 from ..specs import Aval, Slice, avals
 from . import ambient
 from .arguments import BoundProgram, arguments_of
-from .arrays import Array, ClientBuffer, Described, Run
+from .arrays import Array, ClientBuffer, DescribedArray, Run
 from .port import Port
 
 if TYPE_CHECKING:
@@ -228,7 +228,9 @@ class Caller:
             name = client.put(value, spec, now, again=again)
             if isinstance(name, Blocked):
                 return name
-            buffer = self._buffers[name] = ClientBuffer(self, name, Described(aval, home, sharding, label))
+            buffer = self._buffers[name] = ClientBuffer(
+                self, name, DescribedArray(aval, home, sharding, label)
+            )
             self._port.offer(buffer, leaf, again)
             return Array(buffer)
 

@@ -1,6 +1,6 @@
 """The arguments of a call: what they stand for, what is wrong with them, and how they lie.
 
-Neighbours: `runs` submits and lowers; `names` knows what is counted as one.
+Neighbours: `runs` submits and lowers; `buffer_names` knows what is counted as one.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from itertools import pairwise
 
 from ..model import MAX_LITERALS, Layout, ranges, validate_literals
 from ..protocol import Submit
+from .buffer_names import BufferNames
 from .config import Config
-from .names import Names
 from .records import BufferName, ClientRecord, ProgramRecord, RunRecord
 
 
 def sources_of(
-    session: ClientRecord, program: ProgramRecord, call: Submit, names: Names, config: Config
+    session: ClientRecord, program: ProgramRecord, call: Submit, names: BufferNames, config: Config
 ) -> tuple[dict[int, BufferName | bytes], dict[int, int], int] | str:
     """What the arguments of a call stand for, which of them are several as one, and how many of them are buffers;
     or what is wrong with the call."""
@@ -24,7 +24,7 @@ def sources_of(
     if wrong:
         return wrong
     sources: dict[int, BufferName | bytes] = {}
-    width: dict[int, int] = {}  # a later argument may have what it names cut, see `Names.cut_arguments`
+    width: dict[int, int] = {}  # a later argument may have what it names cut, see `BufferNames.cut_arguments`
     index, literal, reads, unknown = 0, 0, 0, ""
     for arg in call.args:
         if isinstance(arg, bytes):

@@ -18,7 +18,7 @@ from .plan_rows import PlanRows, ResultRow
 from .records import BufferName, ClientRecord, RunRecord
 
 
-class Names:
+class BufferNames:
     def __init__(self, buffers: Buffers) -> None:
         self._buffers = buffers
 

@@ -14,7 +14,7 @@ This module checks what the user calls and makes the parts of the machine. Neigh
 
 from __future__ import annotations
 
-from ..model import Hosts, Illegal, Program, SliceSpec, Value, ranges
+from ..model import Hosts, Illegal, Program, Range, SliceSpec, Value, ranges
 from ..protocol import (
     CONTROLLER,
     CallsMade,
@@ -88,7 +88,8 @@ class Client:
             if why:
                 return self._block(why)
             sent = again.sent_args(args)
-        self._check(known, sent, keep, dispatch)
+        named = ranges.folded(sent, self.limits.together)
+        self._check(known, sent, named, keep, dispatch)
         under_way = len(state.runs) + len(again.waiting)
         if under_way >= self.limits.max_runs:
             return self._block(f"{under_way} runs have not ended")
@@ -99,15 +100,17 @@ class Client:
         since, state.thinking_since = state.thinking_since, now
         think = now - since if since is not None and now > since else 0
         made = self._calls.submit(
-            program, known, sent, keep or known.keep_all, dispatch, deadline, waited, think, now
+            program, known, named, keep or known.keep_all, dispatch, deadline, waited, think, now
         )
         if retries or again.buffers:
             again.submitted(made, program, known, args, dispatch, deadline, retries)
         return made
 
     def _check(
-        self, known: RegisteredProgram, args: tuple[int | bytes, ...], keep: tuple[bool, ...], dispatch: str
-    ) -> None:
+        self, known: RegisteredProgram, args: tuple[int | bytes, ...], named: tuple[int | bytes | Range, ...],
+        keep: tuple[bool, ...], dispatch: str,
+    ) -> None:  # fmt: skip
+        """`named`: the arguments, those with consecutive names as one."""
         sizes, state = known.sizes, self._state
         if len(args) != len(sizes):
             raise Illegal(f"program {known.ir.name!r} takes {len(sizes)} arguments, not {len(args)}")
@@ -116,7 +119,7 @@ class Client:
         if dispatch not in DISPATCH:
             raise Illegal(f"dispatch is 'parallel' or 'sequential', not {dispatch!r}")
         literal = index = 0
-        for arg in ranges.folded(args, self.limits.together):
+        for arg in named:
             if isinstance(arg, bytes):
                 if len(arg) != sizes[index]:
                     raise Illegal(f"argument {index} has {len(arg)} bytes; its type has {sizes[index]}")

@@ -34,7 +34,7 @@ class OutgoingCalls:
         return len(self._batching.gathered) < self._state.limits.max_runs
 
     def submit(
-        self, program: int, known: RegisteredProgram, args: tuple[int | bytes, ...], keep: tuple[bool, ...],
+        self, program: int, known: RegisteredProgram, args: tuple[int | bytes | Range, ...], keep: tuple[bool, ...],
         dispatch: Any, deadline: int, waited: tuple[int, ...], think: int, now: int,
     ) -> Submitted:  # fmt: skip
         state = self._state

@@ -70,6 +70,9 @@ class HostCall:
                     self.arguments.append((slot, number, at, first + at, 1, layout if width == 1 else None))
             first += width
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # it is the same for all hosts that behave alike
+
     def runs(self, slots: Sequence[int], args: Callable[[int], int]) -> list[tuple[int, int]]:
         """These slots, those as one that may be: (first, how many)."""
         found: list[tuple[int, int]] = []

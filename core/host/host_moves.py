@@ -53,7 +53,7 @@ class Moves:
 
     def send(self, step: SendStep, run: HostRun, move: Move) -> None:
         state, plan, ident = self._state, run.plan, run.ids[move.source]
-        buffer = state.buffers.get(ident)
+        buffer = state.buffers.alone(ident)
         if buffer is None:
             text = f"move {move.name!r} of run {run.id} reads a buffer that is not on this host"
             self.undoable(step.seq, text, ident)
@@ -72,7 +72,7 @@ class Moves:
 
     def send_whole(self, step: SendStep) -> None:
         """A Get: straight to the client."""
-        buffer = self._state.buffers.get(step.step)
+        buffer = self._state.buffers.alone(step.step)
         if buffer is None or buffer.layout is None:
             text = f"client {step.client} gets buffer {step.step}, which is not on this host"
             self.undoable(step.seq, text, step.step)
@@ -269,7 +269,7 @@ class Moves:
     # --- copies -------------------------------------------------------------------------------------------
 
     def spill(self, step: SpillStep) -> None:
-        state, buffer = self._state, self._state.buffers.get(step.buffer)
+        state, buffer = self._state, self._state.buffers.alone(step.buffer)
         if buffer is None:
             text = f"buffer {step.buffer} is to be spilled, and is not on this host"
             self.undoable(step.seq, text, step.buffer)
@@ -281,7 +281,7 @@ class Moves:
         self._causes.when((*state.order, *idle), self._start_copy, copy)
 
     def restore(self, step: RestoreStep) -> None:
-        state, buffer = self._state, self._state.buffers.get(step.buffer)
+        state, buffer = self._state, self._state.buffers.alone(step.buffer)
         if buffer is None:
             text = f"buffer {step.buffer} is to be restored, and is not on this host"
             self.undoable(step.seq, text, step.buffer)

@@ -48,7 +48,7 @@ class Copying:
         twin.order, twin.forming, twin.reforming = state.order, state.forming, state.reforming
         twin.plans, twin.ended_runs = state.plans.copy(), state.ended_runs.copy()
         twin.runs = {number: self._run(run) for number, run in state.runs.items()}
-        twin.buffers = {ident: self._buffer(buffer) for ident, buffer in state.buffers.items()}
+        twin.buffers = state.buffers.twin(self._buffer)
         twin.lost, twin.codes, twin.codes_asked = (
             state.lost.copy(),
             state.codes.copy(),
@@ -76,7 +76,16 @@ class Copying:
         twin = self._copies.get(id(buffer))
         if twin is None:
             twin = self._copies[id(buffer)] = copy(buffer)
+            if buffer.whole is not None:
+                twin.whole = self._whole(buffer.whole)
         return cast("LocalBuffer", twin)
+
+    def _whole(self, parts: list[LocalBuffer]) -> list[LocalBuffer]:
+        found = self._copies.get(id(parts))
+        if found is None:
+            found = self._copies[id(parts)] = []
+            found += [self._buffer(part) for part in parts]
+        return cast("list[LocalBuffer]", found)
 
     def _record(self, record: Any) -> Any:
         if record.state == "over":
@@ -206,9 +215,10 @@ class Remembering:
         made_seq = buffer.made_seq if made is not None or buffer.final is not None else -1
         user = buffer.user if buffer.user >= 0 and self.live(buffer.user, ("done", buffer.user)) else -1
         return (
-            buffer.id, id(buffer.layout), made, made_seq, buffer.foreign and made is not None, user,
+            buffer.id, buffer.count, id(buffer.layout), made, made_seq, buffer.foreign and made is not None, user,
             tuple([use for use in buffer.uses if self.live(*use)]),
             buffer.blame, buffer.final, buffer.labels, buffer.spilled, buffer.void,
+            tuple([part.id for part in buffer.parts()]),
         )  # fmt: skip
 
     def held(self, held: HeldEffect) -> Hashable:

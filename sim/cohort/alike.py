@@ -22,6 +22,7 @@ from core.model import (
     Plan,
     Spans,
     device_spans,
+    ranges,
     receives_by_host,
     sends_by_host,
     spans,
@@ -234,9 +235,9 @@ class NamesWithMessage:
             if isinstance(step, RecvStep) and step.client and step.step == buffer:
                 return step.layout
         for run in self._message.runs:
-            plan = self.plan(run.plan)
+            plan, args = self.plan(run.plan), ranges.each(run.args)
             for slot, facts in enumerate(plan.slots if plan is not None else ()):
-                name = run.args[facts.arg] if 0 <= facts.arg < len(run.args) else -1
+                name = args[facts.arg] if 0 <= facts.arg < len(args) else -1
                 if buffer == (run.base + slot if name < 0 else name):
                     return facts.layout
         return self._known.layout_of(buffer)

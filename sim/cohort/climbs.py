@@ -37,7 +37,7 @@ class Climb:
     """One report. By row: how many hosts at it and below it are still awaited, and when the last of them has been
     heard of there."""
 
-    __slots__ = ("at", "hosts", "last", "left", "loud", "missing", "quiet", "route")
+    __slots__ = ("at", "hosts", "last", "left", "loud", "missing", "quiet", "route", "told")
 
     def __init__(self, hosts: Spans, route: CohortRoute, awaited: Ints) -> None:
         self.hosts, self.route = hosts, route
@@ -46,6 +46,7 @@ class Climb:
         self.quiet: Any = None  # what most hosts report
         self.loud: dict[int, list[Any]] = {}  # by root: what differs between hosts
         self.last: Arrival = (-1, -1)  # of the quiet roots that are known
+        self.told = False  # the controller has been told what most hosts report
 
 
 class Climbs:
@@ -138,9 +139,9 @@ class Climbs:
         if climb.loud:
             loud = np.array([row in climb.loud for row in roots.tolist()])
             for row, sender, at in zip(roots[loud], senders[loud], arrivals[loud], strict=True):
-                for each in self._of_root(climb, int(row)):
-                    sim.network.messages += 1
-                    sim.clock.at(int(at), island.reach_controller, int(sender), each)
+                said = self._of_root(climb, int(row))
+                sim.network.messages += len(said)
+                sim.clock.at(int(at), self._come_loud, climb, int(sender), said)
             senders, arrivals = senders[~loud], arrivals[~loud]
         if not len(senders):
             return
@@ -155,11 +156,26 @@ class Climbs:
 
     def _come(self, climb: Climb, arrival: Arrival, number: int) -> None:
         """The report of a root reaches the controller, and is perhaps the last one."""
-        said = None
-        if not climb.missing and arrival == climb.last:
-            below = [self._island.below(row) for row in climb.loud]
-            said = replace(climb.quiet, hosts=spans.minus(climb.hosts, spans.union(*below)))
+        last = not climb.missing and not climb.told and arrival == climb.last
+        said = self._most(climb) if last else None
         self._island.take_in(arrival[1], number, said)
+
+    def _come_loud(self, climb: Climb, root: int, said: tuple[Any, ...]) -> None:
+        """Reports of a root that differ between hosts reach the controller. If no other root is still to report, it
+        is told now what most roots reported before."""
+        first, *others = said
+        if climb.quiet is None or climb.missing or climb.told or climb.last[0] > self._island.sim.now:
+            self._island.reach_controller(root, (first,))
+        else:
+            self._island.reach_controller(root, (self._most(climb), first))
+        for each in others:
+            self._island.reach_controller(root, (each,))
+
+    def _most(self, climb: Climb) -> Any:
+        """What all roots report but those below which hosts differ."""
+        climb.told = True
+        below = [self._island.below(row) for row in climb.loud]
+        return replace(climb.quiet, hosts=spans.minus(climb.hosts, spans.union(*below)))
 
     def _of_root(self, climb: Climb, row: int) -> tuple[Any, ...]:
         """What the root makes of the reports below it, of which some differ."""

@@ -387,7 +387,7 @@ class CohortIsland:
         for root, at in zip(route.root_hosts.tolist(), arrival.tolist(), strict=True):
             for report in merged(said, self._shape.below(root)):
                 sim.network.messages += 1
-                sim.clock.at(at, self.reach_controller, root, report)
+                sim.clock.at(at, self.reach_controller, root, (report,))
 
     def _jitter(self, links: Links, rows: Rows, number: int) -> Ints | int:
         jitter = self.sim.network.jitter
@@ -425,12 +425,13 @@ class CohortIsland:
             self.speaker, m.Reports(self.island.index, self.epoch, self.tree_number, reports)
         )
 
-    def reach_controller(self, root: int, report: m.Report) -> None:
-        """Delivers a report of one root, which arrives now."""
+    def reach_controller(self, root: int, reports: tuple[m.Report, ...]) -> None:
+        """Delivers a report of one root, which arrives now. Those before it have come and been paid for."""
         sim = self.sim
         sim.last_seen = sim.now
-        event = self._said((report,))
-        sim.controller_process.lane.put((root, report_number(report)), sim.taking(event.message), event)
+        self.sim.controller_process.lane.put(
+            (root, report_number(reports[-1])), self.report_take, self._said(reports)
+        )
 
     def _send_quiet(self, part: CohortPart | PartGroup, report: Any, when: Ints | int) -> None:
         """Delivers a report that costs no CPU: it arrives with its last copy."""

@@ -60,7 +60,7 @@ class Counter:
                 self._first, self.calls, self.events = self.made, 0, 0
         elif self.counts is None and (gangs := self.made - self._first) >= self.gangs:
             self.counts = Counts(self.calls / gangs, self.events / gangs, self.parts)
-        self.parts = max([self.parts, *(len(island.parts) for island in self._islands.values())])
+        self.parts = max([self.parts, *(len(island.parts.all) for island in self._islands.values())])
         return self.counts is not None
 
     def see(self, frame: FrameType, event: str, argument: object) -> None:
@@ -111,9 +111,8 @@ def rows(names: list[str], broken: dict[str, str]) -> list[Any]:
 
 ALONE = "a call whose result is read shares no turn with others, and the get costs as much as a gang"
 EACH = "an event for each host and report"
-EACH_ARRAY = "each array of a call is counted, named and freed by itself"
 DIVIDED = "each host that keeps contents of its own becomes a part, and stays one"
-PAIRS = "all pairs of parts are tried, to merge them"
+OVERLAPS = "where slices overlap, some hosts differ in what they have done: each such group costs an executor"
 BY_HOST = "chunks and reports are an event for each host"
 EXACTLY = "an island with an announced fault is simulated host by host from the beginning"
 
@@ -121,28 +120,18 @@ BEYOND = {
     "read": ALONE,
     "read-replicated": ALONE,
     "read-sharded": DIVIDED,
-    "sharded-first": DIVIDED,
     "array-a-call": DIVIDED,
-    "disjoint-slices": PAIRS,
-    "arrays": EACH_ARRAY,
-    "model": EACH_ARRAY,
-    "sequential": EACH,
-    "transfers": "a cohort of parts does more than hosts one by one",
     "pipeline-8": "a cohort of parts does more than hosts one by one",
     "fault-later": EXACTLY,
 }
 GROWS = {
-    "sharded-first": DIVIDED,
-    "disjoint-slices": PAIRS,
-    "overlapping-slices": PAIRS,
-    "small-slices": PAIRS,
+    "overlapping-slices": OVERLAPS,
     "transfers": BY_HOST,
     "pipeline-8": BY_HOST,
 }
 FOLLOWS_HOSTS = {
     "read-sharded": EACH,
     "array-a-call": EACH,
-    "sequential": EACH,
     "fault-later": EXACTLY,
 }
 IN_PARTS = {

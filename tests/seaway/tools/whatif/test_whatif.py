@@ -189,7 +189,7 @@ def test_closed_loops_follow_the_new_world_and_open_loops_follow_the_record(
     ), "two steps of each run take 10 ms more, and the next run waits for them"
     opened = submit_times(whatif_runs.run(found, same._replace(open_loop=True), took).trace)
     assert opened == pytest.approx(then, abs=200_000), (
-        "no run is waited for: all are submitted when they were, or when the client's thread has heard of an earlier one"
+        "no run is waited for: all are submitted when they were, but for what the client's thread hears just then"
     )
 
 

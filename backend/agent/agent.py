@@ -180,7 +180,7 @@ class Agent:
             e.Launch: self._launch,
             e.Prepare: lambda effect: devices.prepare(effect, self._plan_of(effect.run)),
             e.MakeBuffer: devices.make,
-            e.FreeBuffer: lambda effect: devices.free(effect.buffer),
+            e.FreeBuffer: self._free,
             e.CompileCode: self._compile_soon,
             e.CountRows: self._count,
             e.SpillBuffer: devices.spill,
@@ -198,6 +198,10 @@ class Agent:
     def _launch(self, command: e.Launch) -> None:
         self._ends.launched(command.seq)
         self.devices.launch(command, self._plan_of(command.run))
+
+    def _free(self, command: e.FreeBuffer) -> None:
+        for buffer in command.buffers:
+            self.devices.free(buffer)
 
     def _abandon(self, command: e.Abandon) -> None:
         self._ends.abandoned(command.seqs)

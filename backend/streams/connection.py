@@ -20,8 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 
-from core.link import Unreadable
-from core.link.batching import BATCH, MANY
+from core.link import BATCH, MANY, Unreadable
 
 from ..wire import Address, Answered, Contents, FrameReader, Opening, Pass, StreamFrame, framing
 from .tls import Tls, reason_of

@@ -14,7 +14,7 @@ This module checks what the user calls and makes the parts of the machine. Neigh
 
 from __future__ import annotations
 
-from ..model import Hosts, Illegal, Program, SliceSpec, Value
+from ..model import Hosts, Illegal, Program, Range, SliceSpec, Value, ranges
 from ..protocol import (
     CONTROLLER,
     CallsMade,
@@ -88,7 +88,8 @@ class Client:
             if why:
                 return self._block(why)
             sent = again.sent_args(args)
-        self._check(known, sent, keep, dispatch)
+        named = ranges.folded(sent, self.limits.together)
+        self._check(known, sent, named, keep, dispatch)
         under_way = len(state.runs) + len(again.waiting)
         if under_way >= self.limits.max_runs:
             return self._block(f"{under_way} runs have not ended")
@@ -99,35 +100,37 @@ class Client:
         since, state.thinking_since = state.thinking_since, now
         think = now - since if since is not None and now > since else 0
         made = self._calls.submit(
-            program, known, sent, keep or known.keep_all, dispatch, deadline, waited, think, now
+            program, known, named, keep or known.keep_all, dispatch, deadline, waited, think, now
         )
         if retries or again.buffers:
             again.submitted(made, program, known, args, dispatch, deadline, retries)
         return made
 
     def _check(
-        self, known: RegisteredProgram, args: tuple[int | bytes, ...], keep: tuple[bool, ...], dispatch: str
-    ) -> None:
-        sizes, donates, buffers = known.sizes, known.donates, self._state.buffers
+        self, known: RegisteredProgram, args: tuple[int | bytes, ...], named: tuple[int | bytes | Range, ...],
+        keep: tuple[bool, ...], dispatch: str,
+    ) -> None:  # fmt: skip
+        """`named`: the arguments, those with consecutive names as one."""
+        sizes, state = known.sizes, self._state
         if len(args) != len(sizes):
             raise Illegal(f"program {known.ir.name!r} takes {len(sizes)} arguments, not {len(args)}")
         if keep and len(keep) != known.results:
             raise Illegal(f"program {known.ir.name!r} has {known.results} results; `keep` names {len(keep)}")
         if dispatch not in DISPATCH:
             raise Illegal(f"dispatch is 'parallel' or 'sequential', not {dispatch!r}")
-        literal = 0
-        for index, arg in enumerate(args):
-            if isinstance(arg, int):
-                if arg not in buffers:
-                    self._state.check_buffer(arg)
-                if donates and index in donates and args.count(arg) > 1:
-                    raise Illegal(
-                        f"buffer {arg} is donated as argument {index} and passed again; pass a copy"
-                    )
-            elif len(arg) == sizes[index]:
+        literal = index = 0
+        for arg in named:
+            if isinstance(arg, bytes):
+                if len(arg) != sizes[index]:
+                    raise Illegal(f"argument {index} has {len(arg)} bytes; its type has {sizes[index]}")
                 literal += len(arg)
-            else:
-                raise Illegal(f"argument {index} has {len(arg)} bytes; its type has {sizes[index]}")
+                index += 1
+                continue
+            first, count = (arg, 1) if isinstance(arg, int) else (arg.first, arg.count)
+            state.check_buffers(first, count)
+            index += count
+        if known.donates and len(set(args)) < len(args):
+            _check_donated_once(args, known.donates)
         if literal > self.limits.literal:
             raise Illegal(
                 f"{literal} bytes ride in the call, and {self.limits.literal} may; `put` them first"
@@ -202,7 +205,7 @@ class Client:
             return self._block(why)
         self._may_call()
         sent = self._retries.sent(buffer)
-        self._state.check_buffer(sent)
+        self._state.check_buffers(sent)
         if len(self._state.requests) >= self.limits.max_requests:
             return self._block(f"{len(self._state.requests)} puts and gets are under way")
         request = self._calls.get(sent, now)
@@ -214,9 +217,10 @@ class Client:
         if len(set(buffers)) != len(buffers):
             raise Illegal(f"a buffer is named twice in {buffers}; release it once")
         sent = self._retries.releasable(buffers)
-        for buffer in sent:
-            self._state.check_buffer(buffer)
-        self._calls.release(sent, now)
+        named = ranges.folded(sorted(sent), self.limits.together)
+        for each in named:
+            self._state.check_buffers(*((each, 1) if isinstance(each, int) else (each.first, each.count)))
+        self._calls.release(named, now)
         self._retries.released(buffers)
 
     def release_slice(self, name: str, now: int) -> Blocked | None:
@@ -289,3 +293,11 @@ class Client:
     def _block(self, why: str) -> Blocked:
         self._state.blocked = True
         return Blocked(why)
+
+
+def _check_donated_once(args: tuple[int | bytes, ...], donates: tuple[int, ...]) -> None:
+    for index in donates:
+        if isinstance(args[index], int) and args.count(args[index]) > 1:
+            raise Illegal(
+                f"buffer {args[index]!r} is donated as argument {index} and passed again; pass a copy"
+            )

@@ -184,8 +184,9 @@ class ClientSession:
         self._batching.answered("run", run)
         held = self._trying.pop(run, None)
         if blame is not None:
-            for name in results:
-                state.settle(name, "failed" if held is None else "spoilt")
+            for each in results:
+                first, count = (each, 1) if isinstance(each, int) else (each.first, each.count)
+                state.settle(first, "failed" if held is None else "spoilt", count)
         if held is None:
             self._out.append(RunEnded(run, blame))
         else:
@@ -194,14 +195,16 @@ class ClientSession:
 
     def _ready(self, note: ContentsReady, now: int) -> str:
         state = self._state
-        for buffer in note.buffers:
-            if not 0 < buffer <= state.last_buffer:
-                return f"it tells of buffer {buffer}, which was never named"
+        named = [(each, 1) if isinstance(each, int) else (each.first, each.count) for each in note.buffers]
+        for first, count in named:
+            if not 0 < first <= first + count - 1 <= state.last_buffer:
+                return f"it tells of buffer {first}, which was never named"
         happened = "ready" if note.blame is None else "spoilt"
-        changed = [buffer for buffer in note.buffers if state.settle(buffer, happened)]
-        for buffer in note.buffers:
-            state.waits.pop(-buffer, None)
-            self._answered("put", buffer)
+        changed = [name for first, count in named for name in state.settle(first, happened, count)]
+        for first, count in named:
+            if count == 1:  # it may be a put
+                state.waits.pop(-first, None)
+                self._answered("put", first)
         if changed:
             self._tell_buffers(changed, note.blame)
         return ""
@@ -275,7 +278,7 @@ class ClientSession:
     def _awaits(self, what: int, reason: str, since: int) -> None:
         """`reason` "": it waits for nothing any more."""
         state = self._state
-        if what in state.runs or state.buffers.get(-what) == "promised":
+        if what in state.runs or state.state_of(-what) == "promised":
             if reason:
                 state.waits[what] = reason, since
             else:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ..model import Illegal, Program
+from ..model import Illegal, Program, Range, RangeTable, ranges
 from ..protocol import Call, Command, Open, Put, Release, Submit
 from .client_limits import Limits
 
@@ -35,6 +35,18 @@ REMEMBERED = (
 )
 
 
+class HeldBuffers(msgspec.Struct, eq=False):
+    """Buffers with consecutive names that the user holds, in one state: see BUFFER."""
+
+    state: str
+    count: int = 1
+
+    def part(self, at: int) -> HeldBuffers:
+        rest = HeldBuffers(self.state, self.count - at)
+        self.count = at
+        return rest
+
+
 class RegisteredProgram(msgspec.Struct, frozen=True):
     """A program, and what each call of it is checked against."""
 
@@ -44,12 +56,16 @@ class RegisteredProgram(msgspec.Struct, frozen=True):
     donates: tuple[int, ...]  # indices of arguments
     keep_all: tuple[bool, ...]
     no_names: tuple[int, ...]  # for the results of a call that keeps none
+    donated: frozenset[int]  # the same indices
+    edges: tuple[int, ...]  # arguments of which just one of itself and the one before it is donated
 
 
 def registered(ir: Program) -> RegisteredProgram:
     count = len(ir.results)
     sizes = tuple([value.nbytes for value in ir.args])
-    return RegisteredProgram(ir, sizes, count, ir.donate_args, (True,) * count, (0,) * count)
+    donated = frozenset(ir.donate_args)
+    edges = tuple([at for at in range(1, len(sizes)) if (at in donated) != (at - 1 in donated)])
+    return RegisteredProgram(ir, sizes, count, ir.donate_args, (True,) * count, (0,) * count, donated, edges)
 
 
 class ClientState:
@@ -71,11 +87,13 @@ class ClientState:
         self.programs: dict[int, RegisteredProgram] = {}
         self.forgotten: dict[int, Program] = {}  # unregistered, and the controller has not been told yet
         self.runs: dict[
-            int, tuple[int, ...]
+            int, tuple[int | Range, ...]
         ] = {}  # that have not ended -> names of their results, 0 for none
         self.cancelled: set[int] = set()  # of these
-        self.buffers: dict[int, str] = {}  # that the user holds -> their state: see BUFFER
-        self.gone: dict[int, str] = {}  # why a buffer is not there any more
+        self.buffers: RangeTable[HeldBuffers] = RangeTable()  # that the user holds
+        self.gone: dict[
+            int, tuple[int, str]
+        ] = {}  # buffer -> how many from it on, and why they are not there any more
         self.requests: dict[tuple[str, int], None] = {}  # ("put", buffer), ("get", request): not answered yet
         self.waits: dict[
             int, tuple[str, int]
@@ -86,55 +104,89 @@ class ClientState:
 
     # --- buffers ------------------------------------------------------------------------------------------
 
-    def promise(self) -> int:
-        self.last_buffer += 1
-        self.buffers[self.last_buffer] = "promised"
-        return self.last_buffer
+    def promise(self, count: int = 1) -> int:
+        """The first of so many new names."""
+        first = self.last_buffer + 1
+        self.last_buffer += count
+        if count == 1:
+            self.buffers[first] = HeldBuffers("promised")
+        else:
+            self.buffers.put(first, HeldBuffers("promised", count))
+        return first
 
-    def settle(self, buffer: int, happened: str) -> bool:
-        """Whether that is news. It is not if the buffer was released meanwhile."""
-        before = self.buffers.get(buffer)
-        if before is None:
-            return False
-        after = self.buffers[buffer] = BUFFER[before, happened]
-        return after != before
+    def state_of(self, buffer: int) -> str:
+        """See BUFFER; "" if the user does not hold it."""
+        found = self.buffers.find(buffer)
+        return "" if found is None else found.state
 
-    def check_buffer(self, buffer: int) -> None:
-        if buffer in self.buffers:
+    def settle(self, first: int, happened: str, count: int = 1) -> list[int]:
+        """Those of these buffers for which that is news. It is not for what was released meanwhile."""
+        changed: list[int] = []
+        for name, record in self.buffers.parts(first, count):
+            if record is not None:
+                after = BUFFER[record.state, happened]
+                if after != record.state:
+                    record.state = after
+                    changed += range(name, name + record.count)
+        return changed
+
+    def check_buffers(self, first: int, count: int = 1) -> None:
+        """Raises unless the user holds them all."""
+        found = self.buffers.get(first)
+        if found is not None and found.count == count:
             return
+        for name, record in self.buffers.parts(first, count):
+            if record is None:
+                self._check_alone(name)
+
+    def _check_alone(self, buffer: int) -> None:
         if not 0 < buffer <= self.last_buffer:
             raise Illegal(
                 f"buffer {buffer} was never named by this client; use what `submit` or `put` returned"
             )
-        why = self.gone.get(buffer, "was released or donated long ago; keep it until its last use")
+        reasons = [why for first, (count, why) in self.gone.items() if first <= buffer < first + count]
+        why = reasons[-1] if reasons else "was released or donated long ago; keep it until its last use"
         raise Illegal(f"buffer {buffer} {why}")
 
-    def give_up(self, buffer: int, why: str) -> None:
-        del self.buffers[buffer]
-        self.gone[buffer] = why
+    def give_up(self, first: int, why: str, count: int = 1) -> None:
+        whole = self.buffers.get(first)
+        if whole is not None and whole.count == count:
+            self.buffers.drop(first)
+        else:
+            for name, _ in list(self.buffers.parts(first, count)):
+                self.buffers.drop(name)
+        self.gone[first] = count, why
         if len(self.gone) > REMEMBERED:
             del self.gone[next(iter(self.gone))]
 
+    def names(self) -> list[int]:
+        """Of all buffers that the user holds."""
+        return [name for first, record in self.buffers.items() for name in range(first, first + record.count)]
+
     def spoil_unsettled(self) -> tuple[int, ...]:
         """Buffers that somebody may be waiting for."""
-        waiting = tuple([name for name, state in self.buffers.items() if state in ("promised", "failed")])
-        self.buffers.update(dict.fromkeys(waiting, "spoilt"))
-        return waiting
+        waiting: list[int] = []
+        for first, record in self.buffers.items():
+            if record.state in ("promised", "failed"):
+                waiting += range(first, first + record.count)
+                record.state = "spoilt"
+        return tuple(waiting)
 
     def held_before(self, calls: Iterable[Call], programs: dict[int, Program]) -> tuple[int, ...]:
         """Buffers that were held before these calls, which the controller has not heard yet."""
-        held = dict.fromkeys(self.buffers)
+        held = dict.fromkeys(self.names())
         for call in reversed(list(calls)):
             match call:
-                case Submit(args=args, results=results):
-                    for result in results:
+                case Submit(args=names, results=results):
+                    args = ranges.each(names)
+                    for result in ranges.each(results):
                         held.pop(result, None)
                     donated = [args[index] for index in programs[call.program].donate_args]
                     held.update(dict.fromkeys(arg for arg in donated if isinstance(arg, int)))
                 case Put(buffer=buffer):
                     held.pop(buffer, None)
                 case Release(buffers=buffers):
-                    held.update(dict.fromkeys(buffers))
+                    held.update(dict.fromkeys(ranges.each(buffers)))
                 case _:
                     pass
         return tuple(sorted(held))

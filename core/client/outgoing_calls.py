@@ -6,9 +6,11 @@ Nothing is checked here, and names are those that the controller knows. Neighbou
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
 from typing import Any
 
-from ..model import Program, SliceSpec, Value
+from ..model import Program, Range, SliceSpec, Value, ranges
 from ..protocol import Call, Get, Put, Register, Release, Submit, Unregister
 from .call_batching import CallBatching
 from .client_limits import Submitted
@@ -16,10 +18,10 @@ from .client_state import ClientState, RegisteredProgram, registered
 
 
 class OutgoingCalls:
-    __slots__ = ("_batching", "_state")
+    __slots__ = ("_batching", "_few", "_state")
 
     def __init__(self, state: ClientState, batching: CallBatching) -> None:
-        self._state, self._batching = state, batching
+        self._state, self._batching, self._few = state, batching, state.limits.together
 
     def call(self, call: Call, now: int) -> None:
         if self._state.phase == "open":
@@ -32,21 +34,37 @@ class OutgoingCalls:
         return len(self._batching.gathered) < self._state.limits.max_runs
 
     def submit(
-        self, program: int, known: RegisteredProgram, args: tuple[int | bytes, ...], keep: tuple[bool, ...],
+        self, program: int, known: RegisteredProgram, args: tuple[int | bytes | Range, ...], keep: tuple[bool, ...],
         dispatch: Any, deadline: int, waited: tuple[int, ...], think: int, now: int,
     ) -> Submitted:  # fmt: skip
         state = self._state
         state.last_run = run = state.last_run + 1
-        for index in known.donates:
-            buffer = args[index]
-            if isinstance(buffer, int):
-                state.give_up(buffer, donated_to(run, known.ir))
+        sent = ranges.folded(args, self._few)
+        if known.donates:
+            self._give_up(sent, known, donated_to(run, known.ir))
         results = known.no_names
-        if True in keep:
+        made: tuple[int | Range, ...] = results
+        if keep == known.keep_all and len(keep) >= self._few:
+            first = state.promise(len(keep))
+            results = tuple(range(first, first + len(keep)))
+            made = (Range(first, len(keep)),)
+        elif True in keep:
             results = tuple([state.promise() if wanted else 0 for wanted in keep])
-        state.runs[run] = results
-        self.call(Submit(run, program, args, results, dispatch, deadline, waited, think), now)
+            made = ranges.folded(results, self._few)
+        state.runs[run] = made
+        self.call(Submit(run, program, sent, made, dispatch, deadline, waited, think), now)
         return Submitted(run, results)
+
+    def _give_up(self, sent: tuple[int | bytes | Range, ...], known: RegisteredProgram, why: str) -> None:
+        """The arguments that are donated."""
+        index = 0
+        for arg in sent:
+            first, count = (arg.first, arg.count) if isinstance(arg, Range) else (arg, 1)
+            cuts = known.edges[bisect_right(known.edges, index) : bisect_left(known.edges, index + count)]
+            for low, high in pairwise((index, *cuts, index + count)):
+                if low in known.donated and isinstance(first, int):
+                    self._state.give_up(first + low - index, why, high - low)
+            index += count
 
     def register(self, program: Program, now: int) -> int:
         state = self._state
@@ -73,9 +91,10 @@ class OutgoingCalls:
         self.call(Get(request, buffer), now)
         return request
 
-    def release(self, buffers: tuple[int, ...], now: int) -> None:
-        for buffer in buffers:
-            self._state.give_up(buffer, RELEASED)
+    def release(self, buffers: tuple[int | Range, ...], now: int) -> None:
+        for each in buffers:
+            first, count = (each, 1) if isinstance(each, int) else (each.first, each.count)
+            self._state.give_up(first, RELEASED, count)
         if buffers:
             self.call(Release(buffers), now)
 

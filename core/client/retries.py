@@ -24,7 +24,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ..model import Illegal, Program, SliceSpec, Value
+from ..model import Illegal, Program, SliceSpec, Value, ranges
 from ..protocol import (
     Blame,
     BuffersReady,
@@ -206,6 +206,8 @@ class Retries:
 
     def releasable(self, names: tuple[int, ...]) -> tuple[int, ...]:
         """Those that no held run needs, by the controller's names. Raises if the user has let go of one before."""
+        if not self.buffers:
+            return names
         found = []
         for name in names:
             buffer = self.buffers.get(name)
@@ -219,7 +221,7 @@ class Retries:
 
     def released(self, names: Iterable[int]) -> None:
         """The user has let go of these."""
-        for name in names:
+        for name in names if self.buffers else ():
             buffer = self.buffers.get(name)
             if buffer is None:
                 continue
@@ -325,11 +327,11 @@ class Retries:
             name
             for note in self.announced
             if type(note) is ContentsReady and note.blame is not None
-            for name in note.buffers
+            for name in ranges.each(note.buffers)
         }
         for name in dict.fromkeys(held.reads()):
             buffer = self.buffers[name]
-            state = self._state.buffers.get(buffer.sent_name, "")
+            state = self._state.state_of(buffer.sent_name)
             there = state in ("promised", "ready") and buffer.sent_name not in lost
             if not there and buffer.maker is None and buffer.contents is None:
                 found.append((name, "lost" if state else "donated"))
@@ -341,7 +343,7 @@ class Retries:
         puts = 0
         for name in dict.fromkeys(held.reads()):
             buffer = self.buffers[name]
-            donated = buffer.sent_name not in self._state.buffers
+            donated = not self._state.state_of(buffer.sent_name)
             if buffer.maker is not None and (buffer.maker.waits or donated):
                 return False
             puts += buffer.contents is not None and not self._there(name)
@@ -357,7 +359,7 @@ class Retries:
         for name in held.reads():
             self._put_again(self.buffers[name], now)
         old = [self.sent(name) for name in held.results if name]
-        calls.release(tuple([name for name in old if name in state.buffers]), now)
+        calls.release(tuple([name for name in old if state.state_of(name)]), now)
         keep = tuple([bool(name) for name in held.results])
         args = self.sent_args(held.args)
         made = calls.submit(
@@ -379,7 +381,7 @@ class Retries:
         """If it is gone, and can be."""
         if buffer.contents is None or self._there(buffer.name):
             return
-        if buffer.sent_name in self._state.buffers:
+        if self._state.state_of(buffer.sent_name):
             self._calls.release((buffer.sent_name,), now)
         self._rename(buffer, self._calls.put(*buffer.contents, now))
 
@@ -416,7 +418,7 @@ class Retries:
         self._out.append(RunEnded(held.run, blame, lacks))
         results = [buffers[name] for name in held.results if name]
         if blame is not None:
-            spoilt = [each for each in results if state.buffers.get(each.sent_name) != "ready"]
+            spoilt = [each for each in results if state.state_of(each.sent_name) != "ready"]
             for each in spoilt:
                 state.settle(each.sent_name, "spoilt")
             if spoilt:
@@ -438,7 +440,7 @@ class Retries:
         if not buffer.hidden:
             self._drop_idle(buffer)
             return
-        if buffer.sent_name in self._state.buffers and self._state.phase in MAY_CALL:
+        if self._state.state_of(buffer.sent_name) and self._state.phase in MAY_CALL:
             self._calls.release((buffer.sent_name,), now)
         self._forget(buffer)
 
@@ -479,7 +481,7 @@ class Retries:
         return buffer is not None and buffer.maker is not None
 
     def _there(self, name: int) -> bool:
-        return self._state.buffers.get(self.sent(name)) in ("promised", "ready")
+        return self._state.state_of(self.sent(name)) in ("promised", "ready")
 
     def _unblock(self) -> None:
         if self._state.blocked:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 Amounts = tuple[tuple[int, int], ...]
 NOTHING: frozenset[int] = frozenset()
+NO_SIZE = (-1, ())  # of an argument that is in no slot
 MEMORY = "device memory to come free"
 
 
@@ -141,10 +142,9 @@ class Admission:
     def _arguments_there(self, run: RunRecord) -> bool:
         """Whether all that it reads has entered an order and is not on its way to host memory. A run never holds memory
         while it waits for another to be admitted."""
-        for ident in run.held.values():
-            buffer = self._buffers.all[ident]
+        for buffer in self._buffers.held(run.held, run.width):
             if buffer.promise or buffer.state == "spilling":
-                self.for_buffer.setdefault(ident, {})[run.id] = run
+                self.for_buffer.setdefault(buffer.id, {})[run.id] = run
                 self._stalls.begin(run, f"buffer {buffer.name}", tell=False)
                 return False
         return True
@@ -218,8 +218,7 @@ class Admission:
             return footprint, rows.arg_amounts, ()
         arrivals: list[tuple[int, int]] = []
         there: list[tuple[int, int]] = []
-        for ident in dict.fromkeys(run.held.values()):
-            buffer = self._buffers.all[ident]
+        for buffer in {each.id: each for each in self._buffers.held(run.held, run.width)}.values():
             (there if buffer.on_device else arrivals).append((buffer.key, buffer.nbytes))
         keys, slots = rows.slot_keys, rows.plan.slots
         arrivals += [(keys[slot], slots[slot].nbytes) for slot in run.literals.values()]
@@ -227,11 +226,14 @@ class Admission:
 
     def _sole(self, run: RunRecord, rows: PlanRows) -> frozenset[int]:
         """Arguments that nobody else holds: literals, and what the client gave up and no other run reads."""
-        size, held, is_sole = rows.arg_bytes, run.held, self._buffers.is_sole
-        return frozenset(
-            [index for index in range(len(run.sources))
-             if index not in held or is_sole(held[index], size.get(index, -1))]
+        view, held, is_sole = run.view, run.held, self._buffers.is_sole
+        assert view is not None
+        sizes = view.sizes
+        sole = frozenset(
+            [index for index in run.sources
+             if index not in held or is_sole(held[index], *sizes.get(index, NO_SIZE))]
         )  # fmt: skip
+        return rows.all_of(view, sole) if run.width else sole
 
     def _atoms_of(self, footprint: Footprint | None, amounts: Amounts) -> frozenset[int]:
         found = footprint.atoms if footprint is not None else NOTHING
@@ -273,11 +275,12 @@ class Admission:
         self.dispatch.start(run, now)
 
     def _use_arguments(self, run: RunRecord, now: int) -> None:
-        for index, ident in run.held.items():
-            self._buffers.use(ident)
-            if index in run.donated:
-                self._buffers.consumed(ident)
-        for ident in dict.fromkeys(run.held.values()):
+        for index in run.held:
+            for buffer in self._refs.argument(run, index):
+                self._buffers.use(buffer.id)
+                if index in run.donated:
+                    self._buffers.consumed(buffer.id)
+        for ident in dict.fromkeys([buffer.id for buffer in self._buffers.held(run.held, run.width)]):
             if self._buffers.all[ident].state == "spilled":
                 self._bring_back(ident, now)
 
@@ -393,7 +396,7 @@ class Admission:
                 return False
         return True
 
-    @staticmethod
-    def _keep(waiter: Waiter) -> set[int]:
+    def _keep(self, waiter: Waiter) -> set[int]:
         """The buffers that it reads, which are not spilled to make room for it."""
-        return set(waiter.run.held.values()) if waiter.run is not None else set()
+        run = waiter.run
+        return {buffer.id for buffer in self._buffers.held(run.held, run.width)} if run is not None else set()

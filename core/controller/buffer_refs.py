@@ -10,12 +10,14 @@ The functions that matter: `read`, `promise`, `entered`, `let_go`, `settled`, `r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..invariants import BufferHeld, BufferLetGo, BufferLost
 from ..memory import Buffer, Buffers, Ledger, Spill
-from ..model import Layout, Shards, Spans, spans
+from ..model import Layout, Shards, Spans, ranged, spans
 from ..protocol import Blame, ContentsReady, FreeStep
+from .buffer_names import BufferNames
 from .outbox import TurnOutbox
 from .plan_rows import PlanRows, ResultRow
 from .records import BufferName, RunRecord
@@ -27,17 +29,29 @@ if TYPE_CHECKING:
     from .runs import Runs
 
 
+# Of a run, what its client keeps: as in `RunHeader`.
+Kept = tuple[tuple[tuple[int, int, int], ...], tuple[tuple[int, int, int, int], ...]]
+
+
 class BufferRefs:
     admission: Admission
     contents: Contents
     runs: Runs
 
     def __init__(
-        self, state: State, *, buffers: Buffers, ledger: Ledger, outbox: TurnOutbox, spill: Spill
+        self,
+        state: State,
+        *,
+        buffers: Buffers,
+        ledger: Ledger,
+        names: BufferNames,
+        outbox: TurnOutbox,
+        spill: Spill,
     ) -> None:
         self._state = state
         self._buffers = buffers
         self._ledger = ledger
+        self._names = names
         self._outbox = outbox
         self._spill = spill
 
@@ -57,10 +71,14 @@ class BufferRefs:
 
     def on_host(self, host: int) -> list[int]:
         """Buffers with a shard on this host."""
-        return [buffer.id for buffer in self._buffers if spans.contains(buffer.hosts, host)]
+        return self._one_by_one(lambda buffer: spans.contains(buffer.hosts, host))
 
     def on_device(self, device: int) -> list[int]:
-        return [b.id for b in self._buffers if b.layout is not None and device in b.layout.place.devices()]
+        return self._one_by_one(lambda b: b.layout is not None and device in b.layout.place.devices())
+
+    def _one_by_one(self, chosen: Callable[[Buffer], bool]) -> list[int]:
+        self._buffers.open(chosen)
+        return sorted([buffer.id for buffer in self._buffers if chosen(buffer)])
 
     # --- runs read -------------------------------------------------------------------------------------------
 
@@ -76,24 +94,35 @@ class BufferRefs:
         run.held[index] = named.buffer
         self._buffers.all[named.buffer].holds += 1
         if self._state.watched:
-            self._held(named.buffer, "run", run.id)
+            self._held(named.buffer, "run", run.id, named.count)
 
     def give_up(self, named: BufferName) -> None:
         """The client donates it with this call: its name means nothing from here on."""
         named.released = True
-        named.session.names.pop(named.name, None)
+        named.session.names.drop(named.name)
         self.drop(named)
+
+    def argument(self, run: RunRecord, index: int) -> list[Buffer]:
+        """The records of an argument that the run holds, and of those that are counted as one with it."""
+        return self._buffers.over(run.held[index], run.width.get(index, 1) if run.width else 1)
+
+    def touch_argument(self, run: RunRecord, index: int, seq: int) -> None:
+        for buffer in self.argument(run, index):
+            self._buffers.touch(buffer.id, seq)
 
     def let_go(self, run: RunRecord, index: int) -> None:
         """The run is through with this argument."""
-        buffer = run.held.pop(index)
-        if self._state.watched:
-            self._let_go(buffer, "run", run.id)
-        gone = self._buffers.let_go((buffer,), used=run.using)
-        if gone:
-            self._free(gone)
-        elif self.admission.line:
-            self.admission.idle(buffer)
+        records = self.argument(run, index)
+        del run.held[index]
+        for record in records:
+            buffer = record.id
+            if self._state.watched:
+                self._let_go(buffer, "run", run.id, record.count)
+            gone = self._buffers.let_go((buffer,), used=run.using)
+            if gone:
+                self._free(gone)
+            elif self.admission.line:
+                self.admission.idle(buffer)
 
     def read_own(self, run: RunRecord, slot: int) -> None:
         """Hold a result for later steps of its own run. It stays until they have read it, whatever its client does."""
@@ -127,82 +156,91 @@ class BufferRefs:
 
     def promise(self, named: BufferName, ident: int, row: ResultRow) -> None:
         """A result, or a put, has an id and a layout, so runs that read it may be lowered now."""
-        self._create(named, ident, row.layout, row.nbytes, row.key, row.hosts, row.exact)
+        self._create(named, ident, row)
         if named.readers:
             self._wake_readers(named)
         for other in named.others:
             self._wake_readers(other)
 
-    def promise_results(self, run: RunRecord, rows: PlanRows) -> tuple[tuple[int, int, int], ...]:
+    def promise_results(self, run: RunRecord, rows: PlanRows) -> Kept:
         """Give results buffers. Returns those that the client keeps: their slots, the client, and its names."""
         held, base, session = run.held, run.base, run.session
         if not run.names:
             run.names = [BufferName(session, 0, released=True) for _ in rows.results]
-        made: dict[int, list[tuple[int, int]]] = {}
+        made: dict[int, list[tuple[int, int, int]]] = {}
         first: dict[int, BufferName] = {}  # slot -> the result that stands for it
         kept: list[tuple[int, int, int]] = []
-        for named, row in zip(run.names, rows.results, strict=True):
+        together: list[tuple[int, int, int, int]] = []
+        for named, row in (
+            self._names.of_results(run, rows) if run.counts else zip(run.names, rows.results, strict=True)
+        ):
             slot = row.slot
             if not named.released:
-                kept.append((slot, session.number, named.name))
+                if named.count == 1:
+                    kept.append((slot, session.number, named.name))
+                else:
+                    together.append((slot, session.number, named.name, named.count))
             source = run.sources[row.arg] if row.arg in held else first.setdefault(slot, named)
             if source is not named and type(source) is BufferName:
                 if named.wanted or named.readers:
                     self.alias(named, source)
             else:
-                made.setdefault(row.maker, []).append((slot, base + slot))
+                made.setdefault(row.maker, []).append((slot, base + slot, row.count))
                 self.promise(named, base + slot, row)
         run.made_results = made
-        return tuple(kept)
+        return tuple(kept), tuple(together)
 
     def promise_unkept(self, run: RunRecord, rows: PlanRows) -> None:
         """The results of a run whose client keeps none of them. They have no names, so nothing will read them."""
         client, base, state = run.session.number, run.base, self._state
-        for row in rows.results:
+        for row in rows.unkept:
             buffer = base + row.slot
-            self._buffers.all[buffer] = Buffer(
-                buffer, client, 0, row.key, row.nbytes, False, True, row.exact, row.layout, row.hosts
-            )
+            self._buffers.all.put(buffer, Buffer(
+                buffer, client, 0, row.key, row.nbytes, False, True, row.exact, row.layout, row.hosts,
+                count=row.count, sizes=row.sizes, layouts=row.layouts,
+            ))  # fmt: skip
             if state.watched:
-                self._held(buffer, "its maker")
+                self._held(buffer, "its maker", count=row.count)
 
-    def unkept_entered(self, run: RunRecord, slot: int, seq: int) -> None:
+    def unkept_entered(self, run: RunRecord, row: ResultRow, seq: int) -> None:
         """The gang that makes it is in the order: behind it, the memory is free."""
-        buffer = self._buffers.all.pop(run.base + slot)
-        assert buffer.layout is not None
-        if self._state.watched:
-            self._let_go(buffer.id, "its maker")
-        self._ledger.free(buffer.key, buffer.nbytes, seq)
-        self._outbox.step(buffer.layout.place.island, FreeStep((buffer.id,)), buffer.hosts)
+        for buffer in self._buffers.over(run.base + row.slot, row.count):
+            self._buffers.all.drop(buffer.id)
+            assert buffer.layout is not None
+            if self._state.watched:
+                self._let_go(buffer.id, "its maker", count=buffer.count)
+            self._ledger.free(buffer.key, buffer.nbytes, seq)
+            self.free_on_hosts(buffer.id, buffer.layout, buffer.hosts, buffer.count)
 
     def unkept_never(self, run: RunRecord, blame: Blame) -> None:
         """Gangs that have not entered will not make these results."""
         assert run.rows is not None
-        for row in run.rows.results:
+        for row in run.rows.unkept:
             if run.base + row.slot in self._buffers:
-                self.never(run.base + row.slot, blame)
+                for buffer in self._buffers.over(run.base + row.slot, row.count):
+                    self.never(buffer.id, blame)
 
     def _wake_readers(self, named: BufferName) -> None:
         for run in list(named.readers.values()):
-            for index, source in enumerate(run.sources):
+            if run.width:
+                self._names.cut_arguments(run)
+            for index, source in run.sources.items():
                 if source is named:
                     self._take(run, index, named)
             self._state.wake.append(run)
 
-    def _create(
-        self, named: BufferName, ident: int, layout: Layout, nbytes: int, key: int, hosts: Spans, exact: bool
-    ) -> None:
+    def _create(self, named: BufferName, ident: int, row: ResultRow) -> None:
         handle = not named.released or bool(named.gets)
         client = named.session.number
         self._buffers.create(
-            ident, client, named.name, key, nbytes,
-            handle=handle, exact=exact, layout=layout, hosts=hosts, owner=named,
+            ident, client, named.name, row.key, row.nbytes, handle=handle, exact=row.exact, layout=row.layout,
+            hosts=row.hosts, owner=named, sizes=row.sizes, layouts=row.layouts,
         )  # fmt: skip
         named.buffer = ident
         if self._state.watched:
             if handle:
-                self._held(ident, "client", client)
-            self._held(ident, "its maker")
+                self._held(ident, "client", client, row.count)
+            self._held(ident, "its maker", count=row.count)
         if named.others:  # second names from before it was taken back
             named.others = [other for other in named.others if not other.released and other.blame is None]
             for other in named.others:
@@ -232,19 +270,21 @@ class BufferRefs:
             self._buffers.all[buffer].aliases = 0
         self.never(buffer, Blame("moved", "it is made elsewhere"))
         if buffer in self._buffers and self._buffers[buffer].handle:
-            self._let_go(buffer, "client", named.session.number)
+            self._let_go(buffer, "client", named.session.number, named.count)
             self._free(self._buffers.release(named.session.number, named.name))
 
     def _unread(self, named: BufferName) -> None:
         """Let go of it for all runs that have not started."""
         for run in named.readers.values():
+            if run.width and not run.using:
+                self._names.cut_arguments(run)
             for index in [] if run.using else list(run.held):
                 if run.sources[index] is named:
                     self.let_go(run, index)
 
     def never(self, buffer: int, blame: Blame) -> None:
         """The step that was to make it never enters an order."""
-        self._let_go(buffer, "its maker")
+        self._let_go(buffer, "its maker", count=self._buffers[buffer].count)
         self._free(self._buffers.never_made(buffer, blame))
 
     def alias(self, named: BufferName, source: BufferName) -> None:
@@ -263,15 +303,17 @@ class BufferRefs:
         self._buffers.hold(named.buffer).aliases += 1
         self._held(named.buffer, "client", named.session.number)
 
-    def entered(self, buffer: int, seq: int) -> None:
+    def entered(self, first: int, seq: int, count: int = 1) -> None:
         """The step that makes it is in the order: its promise is kept, its memory is its own."""
-        if self._state.watched:
-            self._let_go(buffer, "its maker")
-        gone = self._buffers.ordered(buffer, seq)
-        if gone:
-            self._free(gone)
-        if buffer in self.admission.for_buffer:
-            self.admission.buffer_there(buffer)
+        for record in self._buffers.over(first, count):
+            buffer = record.id
+            if self._state.watched:
+                self._let_go(buffer, "its maker", count=record.count)
+            gone = self._buffers.ordered(buffer, seq)
+            if gone:
+                self._free(gone)
+            if buffer in self.admission.for_buffer:
+                self.admission.buffer_there(buffer)
 
     def shrink(self, run: RunRecord, slot: int, size: int) -> None:
         """An irregular output is there: its leading dimension is `size`, not the bound."""
@@ -289,11 +331,23 @@ class BufferRefs:
         if buffer in self._buffers.all:
             self._buffers.touch(buffer, seq)
 
-    def settled(self, buffer: int, blame: Blame | None) -> list[BufferName]:
+    def settled(self, first: int, blame: Blame | None, count: int = 1) -> list[BufferName]:
         """Its contents are final. Returns the names that clients have for it."""
+        if count == 1:
+            return self._settled(first, self._buffers.all.get(first), blame)
+        records = self._buffers.over(first, count)
+        if len(records) == 1 and records[0].count == count:
+            return self._settled(first, records[0], blame)
+        there = {record.id: record for record in records}  # some may be gone
+        readers = self._state.readers
+        few = readers if len(readers) < count else range(first, first + count)
+        waiting = {each for each in few if first <= each < first + count and each in readers}
+        found = [self._settled(each, there.get(each), blame) for each in sorted(there.keys() | waiting)]
+        return [named for names in found for named in names]
+
+    def _settled(self, buffer: int, record: Buffer | None, blame: Blame | None) -> list[BufferName]:
         if buffer in self._state.readers:
             self._state.settling.append((buffer, blame))
-        record = self._buffers.all.get(buffer)
         if record is None:
             return []
         named = record.owner
@@ -312,7 +366,7 @@ class BufferRefs:
         """Spoil the results that a failed run has not made. Runs that read them fail with it."""
         if run.unkept:
             self.unkept_never(run, blame)
-        for named in run.names:
+        for named in run.result_names():
             if named.alias or (named.buffer >= 0 and named.ready):
                 continue
             if named.blame is None:
@@ -363,7 +417,7 @@ class BufferRefs:
 
     def release(self, named: BufferName) -> None:
         """The client lets go of its name."""
-        named.session.names.pop(named.name, None)
+        named.session.names.drop(named.name)
         if named.released:
             return
         named.released = True
@@ -397,25 +451,28 @@ class BufferRefs:
             primary.read_on = [*(each for each in primary.read_on if each.readers), named]
 
     def _drop_handle(self, named: BufferName) -> None:
-        self._let_go(named.buffer, "client", named.session.number)
+        self._let_go(named.buffer, "client", named.session.number, named.count)
         self._free(self._buffers.release(named.session.number, named.name))
 
     def adopt(self, named: BufferName, ident: int, layout: Layout, nbytes: int, key: int) -> None:
         """After a restart: hosts still have it (it is counted), and this client says that it is its own."""
-        self._create(named, ident, layout, nbytes, key, self._state.hosts_of(layout.place), exact=True)
+        hosts = self._state.hosts_of(layout.place)
+        self._create(named, ident, ResultRow(0, -1, -1, layout, nbytes, key, hosts, exact=True))
         self.entered(ident, -1)
         self._buffers.filled(ident)
         named.ready = True
 
     # --- observations ---------------------------------------------------------------------------------
 
-    def _held(self, buffer: int, holder: str, number: int = -1) -> None:
+    def _held(self, buffer: int, holder: str, number: int = -1, count: int = 1) -> None:
         if self._state.watched:
-            self._state.observe(BufferHeld(buffer, holder if number < 0 else f"{holder} {number}"))
+            for each in range(buffer, buffer + count):
+                self._state.observe(BufferHeld(each, holder if number < 0 else f"{holder} {number}"))
 
-    def _let_go(self, buffer: int, holder: str, number: int = -1) -> None:
+    def _let_go(self, buffer: int, holder: str, number: int = -1, count: int = 1) -> None:
         if self._state.watched:
-            self._state.observe(BufferLetGo(buffer, holder if number < 0 else f"{holder} {number}"))
+            for each in range(buffer, buffer + count):
+                self._state.observe(BufferLetGo(each, holder if number < 0 else f"{holder} {number}"))
 
     # --- nobody holds it -------------------------------------------------------------------------------------
 
@@ -429,7 +486,7 @@ class BufferRefs:
                 self._ledger.free(buffer.key, buffer.nbytes, buffer.last_seq)
             if kept:
                 assert buffer.layout is not None
-                self.free_on_hosts(buffer.id, buffer.layout, buffer.hosts)
+                self.free_on_hosts(buffer.id, buffer.layout, buffer.hosts, buffer.count)
 
-    def free_on_hosts(self, buffer: int, layout: Layout, hosts: Spans) -> None:
-        self._outbox.step(layout.place.island, FreeStep((buffer,)), hosts)
+    def free_on_hosts(self, buffer: int, layout: Layout, hosts: Spans, count: int = 1) -> None:
+        self._outbox.step(layout.place.island, FreeStep((ranged(buffer, count),)), hosts)

@@ -31,6 +31,7 @@ from ..protocol import (
     Unregister,
 )
 from ..slices import Resources
+from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
 from .contents import Contents
 from .outbox import TurnOutbox
@@ -53,6 +54,7 @@ class Clients:
         buffers: Buffers,
         contents: Contents,
         tracing: Tracing | None,
+        names: BufferNames,
         refs: BufferRefs,
         lowerings: Lowerings,
         outbox: TurnOutbox,
@@ -64,6 +66,7 @@ class Clients:
         self._buffers = buffers
         self._contents = contents
         self._tracing = tracing
+        self._names = names
         self._refs = refs
         self._lowerings = lowerings
         self._outbox = outbox
@@ -121,6 +124,10 @@ class Clients:
             validate(call.ir)
             record.nbytes = tuple(value.nbytes for value in call.ir.args)
             record.small = sum(record.nbytes) <= MAX_LITERALS
+            record.donated = donated = frozenset(call.ir.donate_args)
+            record.edges = tuple(
+                at for at in range(1, len(record.nbytes)) if (at in donated) != (at - 1 in donated)
+            )
             for spec in call.ir.slices:
                 self._resources.bind(session.number, spec)
         except (ProgramError, Impossible) as error:
@@ -145,11 +152,13 @@ class Clients:
         self._lowerings.forget_program(record.ir)
 
     def _release(self, session: ClientRecord, call: Release, now: int) -> str | None:
-        for name in call.buffers:
-            named = session.names.get(name)
-            if named is None or named.released:
+        for each in call.buffers:
+            name, count = (each, 1) if isinstance(each, int) else (each.first, each.count)
+            found = self._names.called(session, name, count)
+            if found is None or found[0].released:
                 return f"it released buffer {name}, which it does not hold"
-            self._refs.release(named)
+            for named in found:
+                self._refs.release(named)
         return None
 
     def _release_slice(self, session: ClientRecord, call: ReleaseSlice, now: int) -> str | None:
@@ -196,7 +205,7 @@ class Clients:
         for run in sorted(session.runs.values(), key=lambda run: -run.id):
             self._runs.fail(run, blame, now)
         self._contents.client_gone(session, now)
-        for named in list(session.names.values()):
+        for _, named in sorted(session.names.items()):
             self._refs.release(named)
         for island in self._state.islands:
             island.scheduler.client_gone(session.number)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..memory import Ledger
-from ..model import Gang, Move, spans
+from ..model import Gang, Move, ranged, spans
 from ..protocol import OF_ANOTHER, Blame, ContentsReady, Done, Enqueued, ExpectStep, PieceCounts, better
 from .admission import Admission
 from .buffer_refs import BufferRefs
@@ -179,7 +179,7 @@ class Completion:
             self._reader_over(run, move.source)
         else:
             self._ripen(run, rows, entry.step)
-            for _, buffer in run.made_results.get(entry.step, ()):
+            for _, buffer, _ in run.made_results.get(entry.step, ()):
                 self._refs.transfer_over(buffer)
 
     def _gang_over(self, run: RunRecord, rows: PlanRows, index: int, now: int) -> None:
@@ -228,8 +228,8 @@ class Completion:
             run.entered[index] = SETTLED
             run.left -= 1
             blame = run.spoilt.get(index) if run.spoilt else None
-            for _, buffer in run.made_results.get(index, ()) if run.made_results else ():
-                names = self._refs.settled(buffer, blame)
+            for _, buffer, count in run.made_results.get(index, ()) if run.made_results else ():
+                names = self._refs.settled(buffer, blame, count)
                 if names:
                     self.tell_ready(run, names, now)
             for feed in rows.steps[index].feeds:
@@ -243,7 +243,7 @@ class Completion:
         """The end of a run says it for all its results; one that is ready before is told alone."""
         for named in names:
             if run.left and named.ready and not named.released:
-                self._outbox.note(run.session.peer, ContentsReady((named.name,)))
+                self._outbox.note(run.session.peer, ContentsReady((ranged(named.name, named.count),)))
             if named.gets or named.blame is not None:
                 self.contents.ready(named, now)
 

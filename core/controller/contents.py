@@ -23,7 +23,9 @@ from ..protocol import (
     Waiting,
 )
 from ..slices import MustWait, Resources
+from ..transfer import senders_to_client
 from .admission import Admission, Waiter
+from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
 from .in_flight import InFlightTable
 from .outbox import TurnOutbox
@@ -47,6 +49,7 @@ class Contents:
         buffers: Buffers,
         in_flight: InFlightTable,
         tracing: Tracing | None,
+        names: BufferNames,
         refs: BufferRefs,
         ledger: Ledger,
         outbox: TurnOutbox,
@@ -60,6 +63,7 @@ class Contents:
         self._buffers = buffers
         self._in_flight = in_flight
         self._tracing = tracing
+        self._names = names
         self._refs = refs
         self._ledger = ledger
         self._outbox = outbox
@@ -73,10 +77,11 @@ class Contents:
     # --- put -----------------------------------------------------------------------------------------------------
 
     def put(self, session: ClientRecord, call: Put, now: int) -> str | None:
-        if call.buffer in session.names or call.buffer <= 0:
+        if call.buffer <= 0 or session.names.find(call.buffer) is not None:
             return f"it puts buffer {call.buffer}, a name that is in use"
-        if len(session.names) >= self._state.config.max_buffers:
-            return f"it holds {len(session.names)} buffers, which is the limit"
+        if session.names.names() >= self._state.config.max_buffers:
+            return f"it holds {session.names.names()} buffers, which is the limit"
+        session.top = max(session.top, call.buffer)
         self._bind(session.names.setdefault(call.buffer, BufferName(session, call.buffer)), call, now)
         return None
 
@@ -223,7 +228,8 @@ class Contents:
     # --- get -----------------------------------------------------------------------------------------------------
 
     def get(self, session: ClientRecord, call: Get, now: int) -> str | None:
-        named = session.names.get(call.buffer)
+        found = self._names.called(session, call.buffer)
+        named = found[0] if found is not None else None
         if named is None or named.released:
             return f"it gets buffer {call.buffer}, which it does not hold"
         if named.blame is not None:
@@ -251,7 +257,7 @@ class Contents:
             named.gets.append((session, call))
             self._admission.bring_back_for_get(named, now)
             return
-        hosts, seq = self._state.hosts_of(layout.place), self._state.next_seq
+        hosts, seq = senders_to_client(layout, self._state.cluster), self._state.next_seq
         self._state.next_seq += 1
         self._refs.hold_for_transfer(buffer)
         self._buffers.touch(buffer, seq)

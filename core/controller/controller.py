@@ -58,6 +58,7 @@ from ..schedule import Scheduler, Window
 from ..schedule.policy import Fifo, Policy
 from ..slices import Resources
 from .admission import Admission
+from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
 from .clients import Clients
 from .compilation import Compilation
@@ -162,7 +163,10 @@ class Controller:
         self.compilation = compilation = Compilation(state, atoms=atoms, lowerings=lowerings, outbox=outbox)
         self.stalls = stalls = Stalls(state, compilation=compilation, outbox=outbox, watch=watch)
         self.in_flight = in_flight = InFlightTable(state, outbox=outbox, watch=watch, stalls=stalls)
-        self.refs = refs = BufferRefs(state, buffers=buffers, ledger=ledger, outbox=outbox, spill=spill)
+        self.names = names = BufferNames(buffers)
+        self.refs = refs = BufferRefs(
+            state, buffers=buffers, ledger=ledger, names=names, outbox=outbox, spill=spill
+        )
         self.admission = admission = Admission(
             state, atoms=atoms, buffers=buffers, in_flight=in_flight, ledger=ledger, outbox=outbox, refs=refs,
             spill=spill, stalls=stalls, tracing=tracing, watch=watch,
@@ -177,12 +181,12 @@ class Controller:
         )  # fmt: skip
         self.runs = runs = Runs(
             state, admission=admission, buffers=buffers, compilation=compilation, completion=completion,
-            dispatch=dispatch, ledger=ledger, lowerings=lowerings, outbox=outbox, refs=refs,
+            dispatch=dispatch, ledger=ledger, lowerings=lowerings, names=names, outbox=outbox, refs=refs,
             resources=resources, stalls=stalls, tracing=tracing, watch=watch,
         )  # fmt: skip
         self.contents = contents = Contents(
             state, admission=admission, atoms=atoms, buffers=buffers, in_flight=in_flight, ledger=ledger,
-            outbox=outbox, refs=refs, resources=resources, runs=runs, tracing=tracing, watch=watch,
+            names=names, outbox=outbox, refs=refs, resources=resources, runs=runs, tracing=tracing, watch=watch,
         )  # fmt: skip
         self.failures = failures = Failures(
             state, admission=admission, compilation=compilation, completion=completion, dispatch=dispatch,
@@ -197,8 +201,8 @@ class Controller:
             state, atoms=atoms, buffers=buffers, ledger=ledger, outbox=outbox, refs=refs, spill=spill, watch=watch
         )  # fmt: skip
         self.clients = Clients(
-            state, buffers=buffers, contents=contents, lowerings=lowerings, outbox=outbox, recovery=recovery,
-            refs=refs, resources=resources, runs=runs, tracing=tracing,
+            state, buffers=buffers, contents=contents, lowerings=lowerings, names=names, outbox=outbox,
+            recovery=recovery, refs=refs, resources=resources, runs=runs, tracing=tracing,
         )  # fmt: skip
         self._checks = ReportChecks(state)
         self._introduce()
@@ -476,7 +480,8 @@ class Controller:
         held: dict[int, int] = {}
         for run in self.state.runs.values():
             yield f"steps of run {run.id} in an order", run.open_steps, entries.get(run.id, 0)
-            for buffer in (*run.held.values(), *run.own.values()):
+            mine = [record.id for record in self.buffers.held(run.held, run.width)]
+            for buffer in (*mine, *run.own.values()):
                 held[buffer] = held.get(buffer, 0) + 1
         for buffer, number in self.refs.other_holds().items():
             held[buffer] = held.get(buffer, 0) + number

@@ -31,7 +31,7 @@ from .buffer_refs import BufferRefs
 from .compilation import Compilation
 from .in_flight import InFlightTable
 from .outbox import TurnOutbox
-from .plan_rows import PlanRows
+from .plan_rows import PlanRows, PlanView
 from .records import InFlight, RunRecord
 from .state import State
 from .trace_rows import Tracing
@@ -96,9 +96,11 @@ class Dispatch:
         )  # what came with the call, and is there now
         if returned or not run.left:
             self.tell(run)
-        if rows.unread or len(rows.arg_bytes) < len(run.sources):
-            self._drop_unread_arguments(run, rows)
-        for slot, buffer in returned:
+        view = run.view
+        assert view is not None
+        if view.unread or len(rows.arg_bytes) < len(run.program.ir.args):
+            self._drop_unread_arguments(run, rows, view)
+        for slot, buffer, _ in returned:
             if slot in rows.results_read:
                 self._refs.read_own(run, slot)
             self._refs.entered(buffer, -1)
@@ -127,14 +129,18 @@ class Dispatch:
 
     def _await_arguments(self, run: RunRecord, rows: PlanRows) -> None:
         """Steps that read what has no contents yet cannot settle before that has."""
-        buffers, held = self._buffers.all, run.held
-        promised = {arg: buffer for arg, buffer in held.items() if buffers[buffer].state == "promised"}
+        assert run.view is not None
+        promised: dict[int, list[int]] = {}
+        buffers = self._buffers.all
+        for arg, ident in run.held.items():
+            for buffer in self._refs.argument(run, arg) if run.width else (buffers[ident],):
+                if buffer.state == "promised":
+                    promised.setdefault(arg, []).append(buffer.id)
         if promised:
-            for index, row in enumerate(rows.steps):
+            for index, row in enumerate(run.view.steps):
                 for argument in row.arguments:
-                    buffer = promised.get(argument, -1)
-                    if buffer >= 0:
-                        self._state.readers.setdefault(buffer, []).append((run, index))
+                    for ident in promised.get(argument, ()):
+                        self._state.readers.setdefault(ident, []).append((run, index))
                         run.unsettled[index] += 1
 
     def _await_room_for_literals(self, run: RunRecord, rows: PlanRows) -> None:
@@ -147,8 +153,8 @@ class Dispatch:
             assert run.header is not None
             run.header = msgspec.structs.replace(run.header, after=room)
 
-    def _drop_unread_arguments(self, run: RunRecord, rows: PlanRows) -> None:
-        for argument in rows.unread:
+    def _drop_unread_arguments(self, run: RunRecord, rows: PlanRows, view: PlanView) -> None:
+        for argument in view.unread:
             self.argument_over(run, argument, -1)
         unused = [index for index in run.held if index not in rows.arg_bytes]
         for index in unused:
@@ -156,9 +162,8 @@ class Dispatch:
 
     def argument_over(self, run: RunRecord, argument: int, seq: int) -> None:
         """Behind `seq` nothing of this run reads the argument any more."""
-        buffer = run.held.get(argument)
-        if buffer is not None:
-            self._refs.touch(buffer, seq)
+        if argument in run.held:
+            self._refs.touch_argument(run, argument, seq)
             self._refs.let_go(run, argument)
         else:
             self.literal_over(run, argument, seq)
@@ -166,7 +171,7 @@ class Dispatch:
     def literal_over(self, run: RunRecord, argument: int, seq: int) -> None:
         slot, rows = run.literals.pop(argument, None), run.rows
         assert rows is not None
-        if slot is not None and argument not in run.donated and slot not in rows.plan.results:
+        if slot is not None and argument not in run.donated and not rows.plan.slots[slot].keep:
             self._ledger.free(rows.slot_keys[slot], rows.plan.slots[slot].nbytes, seq)
 
     def _candidate(self, run: RunRecord, index: int, now: int) -> None:
@@ -294,11 +299,13 @@ class Dispatch:
     def _after_entering(self, run: RunRecord, rows: PlanRows, index: int, seq: int) -> None:
         """Free what this step is the last to read, from here on in the order of the devices. The results that it
         makes exist, so their readers may be admitted."""
-        refs, row = self._refs, rows.steps[index]
+        view = run.view
+        assert view is not None
+        refs, row = self._refs, view.steps[index]
         if run.held:
             for argument in row.read_on:
                 if argument in run.held:
-                    refs.touch(run.held[argument], seq)
+                    refs.touch_argument(run, argument, seq)
             for argument in row.dying:
                 self.argument_over(run, argument, seq)
         else:
@@ -308,19 +315,19 @@ class Dispatch:
             if slot in run.own:
                 refs.own_read(run, slot, seq)
         if run.unkept:
-            for slot in row.results:
-                refs.unkept_entered(run, slot, seq)
+            for result in rows.unkept_at[index]:
+                refs.unkept_entered(run, result, seq)
         elif run.made_results:
             self._make_results(run, rows, index, seq)
 
     def _make_results(self, run: RunRecord, rows: PlanRows, index: int, seq: int) -> None:
         refs = self._refs
-        for slot, buffer in run.made_results.get(index, ()):
+        for slot, buffer, count in run.made_results.get(index, ()):
             if slot in rows.results_read:
                 refs.read_own(run, slot)
             if rows.steps[index].is_move:  # filled when it is, not in the order of the devices
                 refs.hold_for_transfer(buffer)
-            refs.entered(buffer, seq)
+            refs.entered(buffer, seq, count)
 
     def open(self, run: RunRecord, index: int, now: int) -> None:
         assert run.rows is not None

@@ -8,12 +8,16 @@ Neighbours: `compilation` makes and keeps them; `runs`, `admission` and `dispatc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import pairwise
 
 import msgspec
 
 from ..memory import Footprint, donates, effective
 from ..model import Atoms, Gang, Layout, Move, Place, Plan, Spans, spans
+
+VIEWS = 16  # of a plan that are remembered
 
 
 class StepRow(msgspec.Struct, frozen=True):
@@ -48,6 +52,30 @@ class ResultRow(msgspec.Struct, frozen=True):
     key: int  # of its place
     hosts: Spans
     exact: bool  # False: `nbytes` is a bound until its maker has run
+    count: int = 1
+    sizes: tuple[int, ...] = ()  # of several
+    layouts: tuple[Layout, ...] = ()  # of several
+
+    def part(self, at: int, count: int) -> ResultRow:
+        """Some of several."""
+        sizes, layouts = self.sizes[at : at + count], self.layouts[at : at + count]
+        return msgspec.structs.replace(
+            self, slot=self.slot + at, layout=layouts[0], nbytes=sum(sizes), count=count,
+            sizes=sizes if count > 1 else (), layouts=layouts if count > 1 else (),
+        )  # fmt: skip
+
+
+class PlanView(msgspec.Struct, frozen=True):
+    """What rows say of a call that has some arguments as one: of several as one, only the first is named. The plan does
+    the same with all of them (`PlanRows.arg_edges`)."""
+
+    steps: list[StepRow]
+    unread: list[int]
+    slotted: list[int]  # arguments that have a slot
+    sizes: dict[
+        int, tuple[int, tuple[int, ...]]
+    ]  # of these: bytes on each device, and of several the bytes of each
+    all_of: dict[frozenset[int], frozenset[int]] = {}  # first arguments -> all that are meant
 
 
 class PlanRows:
@@ -91,6 +119,14 @@ class PlanRows:
         self._donating: dict[
             frozenset[int], frozenset[int]
         ] = {}  # held by nobody else -> effectively donated
+        self.arg_edges = self._derive_edges()
+        self._views: dict[
+            tuple[int, ...], PlanView
+        ] = {}  # by the arguments that are the first of several, or alone
+        self.whole = self._view(tuple(range(self._arity())))
+        self._together: dict[tuple[int, int], list[ResultRow]] = {}
+        self.unkept = self.together(0, len(self.results))  # results that nothing names
+        self.unkept_at = [[row for row in self.unkept if row.maker == at] for at in range(len(plan.steps))]
         self._passed_on: dict[tuple[int, frozenset[int]], bool] = {}
 
     # --- derived once --------------------------------------------------------------------------------------------
@@ -135,6 +171,8 @@ class PlanRows:
             )
             for slot in plan.results
         ]  # fmt: skip
+        repeated = [slot for slot, times in Counter(plan.results).items() if times > 1]
+        self._single = {*self.results_read, *repeated}  # results that are counted alone
         # Whether each result is made by a gang, and is read by no step: if its client keeps none, nothing names them.
         self.may_be_unkept = len(results) == len(plan.results) and not any(
             row.maker < 0 or row.slot in self.results_read or isinstance(plan.steps[row.maker], Move)
@@ -212,6 +250,83 @@ class PlanRows:
         self.first = [index for index, gates in enumerate(self.gates) if not gates]
         self.unsettled = [(2 if row.is_move else 1) + len(row.makers) for row in self.steps]
 
+    # --- several as one ------------------------------------------------------------------------------------------
+
+    def _arity(self) -> int:
+        return max((arg + 1 for arg in self.arg_bytes), default=0)
+
+    def _derive_edges(self) -> tuple[int, ...]:
+        """The arguments with which the plan does not do the same as with the one before."""
+        plan, done = self.plan, dict[int, object]()
+        reading: dict[int, list[tuple[int, bool]]] = {}
+        for at, step in enumerate(plan.steps):
+            donated = frozenset(step.donated) if isinstance(step, Gang) else ()
+            for number in dict.fromkeys(step.inputs) if isinstance(step, Gang) else ():
+                reading.setdefault(number, []).append((at, number in donated))
+        results = set(plan.results)
+        for number, arg in self.arg_slots:
+            slot, own = plan.slots[number], bool(plan.slots[number].senders) or number in results
+            done[arg] = (number - arg, slot.last, tuple(reading.get(number, ())), arg if own else -1)
+        return tuple(arg for arg in range(1, self._arity() + 1) if done.get(arg) != done.get(arg - 1))
+
+    def view(self, firsts: Iterable[int]) -> PlanView:
+        """Rows for a call whose arguments are counted as one up to the next of these."""
+        key = tuple(firsts)
+        found = self._views.get(key)
+        if found is None:
+            if len(self._views) >= VIEWS:
+                self._views.clear()
+            found = self._views[key] = self._view(key)
+        return found
+
+    def _view(self, firsts: tuple[int, ...]) -> PlanView:
+        ends = dict(pairwise((*firsts, self._arity())))
+        sizes: dict[int, tuple[int, tuple[int, ...]]] = {}
+        for first, end in ends.items():
+            if first in self.arg_bytes:
+                each = tuple([self.arg_bytes[arg] for arg in range(first, max(end, first + 1))])
+                sizes[first] = sum(each), each if len(each) > 1 else ()
+        steps = self.steps
+        if len(firsts) < self._arity():
+            steps = [
+                msgspec.structs.replace(
+                    row, read_on=tuple(arg for arg in row.read_on if arg in ends),
+                    dying=tuple(arg for arg in row.dying if arg in ends),
+                    arguments=tuple(arg for arg in row.arguments if arg in ends),
+                )
+                for row in steps
+            ]  # fmt: skip
+        unread = [arg for arg in self.unread if arg in ends]
+        return PlanView(steps, unread, [arg for arg in self.slot_of_arg if arg in ends], sizes)
+
+    def all_of(self, view: PlanView, firsts: frozenset[int]) -> frozenset[int]:
+        """All arguments that these stand for."""
+        found = view.all_of.get(firsts)
+        if found is None:
+            many = (range(arg, arg + max(1, len(view.sizes[arg][1]))) for arg in firsts if arg in view.sizes)
+            found = view.all_of[firsts] = firsts.union(*many)
+        return found
+
+    def together(self, index: int, count: int) -> list[ResultRow]:
+        """These results: those that are made as one, and go on as one, in one row."""
+        found = self._together.get((index, count))
+        if found is None:
+            if len(self._together) >= VIEWS:
+                self._together.clear()
+            found = self._together[index, count] = []
+            start = index
+            for end in range(index + 1, index + count + 1):
+                if end == index + count or not self._as_one(self.results[end - 1], self.results[end]):
+                    found.append(_as_row(self.results[start:end]))
+                    start = end
+        return found
+
+    def _as_one(self, one: ResultRow, other: ResultRow) -> bool:
+        alike = (one.slot + 1, one.maker, one.key, one.exact) == (other.slot, other.maker, other.key, True)
+        if not alike or one.maker < 0 or isinstance(self.plan.steps[one.maker], Move):
+            return False
+        return not any(row.arg >= 0 or row.slot in self._single for row in (one, other))
+
     # --- kept for a set of donated arguments ---------------------------------------------------------------------
 
     def footprint(self, donated: frozenset[int]) -> Footprint:
@@ -236,3 +351,11 @@ class PlanRows:
         if found is None:
             found = self._passed_on[step, donated] = donates(self.plan, step, donated)
         return found
+
+
+def _as_row(rows: list[ResultRow]) -> ResultRow:
+    if len(rows) == 1:
+        return rows[0]
+    sizes = tuple([row.nbytes for row in rows])
+    layouts = tuple([row.layout for row in rows])
+    return msgspec.structs.replace(rows[0], nbytes=sum(sizes), count=len(rows), sizes=sizes, layouts=layouts)

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from ..memory import Buffer
-from ..model import Layout, Place, Plan, Program, Spans
+from ..model import Layout, Place, Plan, Program, RangeTable, Spans, ranges
 from ..protocol import Blame, Get, RunHeader, Submit
 from ..schedule.policy import Ticket
-from .plan_rows import PlanRows
+from .plan_rows import PlanRows, PlanView
 
 LATER: Any = ()  # the default of what is made when the run is lowered or started; nothing reads it before
 
@@ -28,7 +28,10 @@ class ClientRecord(msgspec.Struct, eq=False):
     name: str
     weight: int
     priority: int
-    names: dict[int, BufferName] = {}  # the client's name for a buffer -> what it stands for
+    names: RangeTable[BufferName] = msgspec.field(
+        default_factory=RangeTable
+    )  # the client's name -> its buffer
+    top: int = 0  # no name above it was ever used
     programs: dict[int, ProgramRecord] = {}
     runs: dict[int, RunRecord] = {}  # the client's name -> run, until it has ended
     last_run: int = 0  # names of runs only grow, so that one ends once
@@ -37,10 +40,11 @@ class ClientRecord(msgspec.Struct, eq=False):
 
 class BufferName(msgspec.Struct, eq=False):
     """What a client's name for a buffer stands for. A result is named before its run is lowered, so before it has
-    an id; runs that read it wait here."""
+    an id; runs that read it wait here. It may be `count` consecutive names, for buffers with consecutive ids, to all of
+    which the same has happened. What is cut off is `behind`, so whoever knew it when it was longer finds all parts."""
 
     session: ClientRecord
-    name: int
+    name: int  # the first
     buffer: int = -1
     alias: bool = False  # a second name for a buffer: a result, or argument, that is returned once more
     others: list[BufferName] = []  # aliases of this that clients hold
@@ -50,6 +54,31 @@ class BufferName(msgspec.Struct, eq=False):
     blame: Blame | None = None
     readers: dict[int, RunRecord] = {}  # runs that read it and have not ended
     gets: list[tuple[ClientRecord, Get]] = []  # asked for before it was ready
+    count: int = 1
+    behind: BufferName | None = None
+
+    def part(self, at: int) -> BufferName:
+        """Keep the first `at` names of several; return what holds the others. Their buffers are cut by the caller."""
+        rest = self.behind = BufferName(
+            self.session, self.name + at, self.buffer + at if self.buffer >= 0 else -1, ready=self.ready,
+            released=self.released, blame=self.blame, readers=self.readers.copy(), count=self.count - at,
+            behind=self.behind,
+        )  # fmt: skip
+        self.count = at
+        names = self.session.names
+        if names.get(self.name) is self:
+            names.divided(self.name, rest.name, rest)
+        return rest
+
+    def parts(self, count: int) -> list[BufferName]:
+        """What has become of it, which was once for so many names."""
+        found, named, left = [self], self, count - self.count
+        while left:
+            assert named.behind is not None
+            named = named.behind
+            found.append(named)
+            left -= named.count
+        return found
 
     @property
     def wanted(self) -> bool:
@@ -66,13 +95,15 @@ class ProgramRecord(msgspec.Struct, eq=False):
     ir: Program
     nbytes: tuple[int, ...] = ()  # by argument
     small: bool = False  # all arguments may be literals
+    donated: frozenset[int] = frozenset()  # arguments
+    edges: tuple[int, ...] = ()  # arguments of which just one of itself and the one before it is donated
     blame: Blame | None = None  # why it can never run here
 
     bound_at: int = -1  # `Resources.version` when its slices were bound to ...
     places: tuple[Place, ...] = ()
     homes: tuple[Layout, ...] = ()  # where literals lie, by argument
     lowered_at: int = -1  # `Lowerings.version` when it was lowered, for arguments that lie as ...
-    layouts: tuple[Layout, ...] = ()
+    layouts: tuple[Layout | tuple[Layout, ...], ...] = ()
     rows: PlanRows | None = None
     tokens: tuple[int, ...] = ()  # by step of that plan, what the order's hash takes for it
 
@@ -104,17 +135,22 @@ class RunRecord(msgspec.Struct, eq=False):
     call: Submit
     submitted: int
     since: int  # when what it `waits` for began
-    sources: list[BufferName | bytes]  # its arguments
-    reads: int  # how many of them are buffers
+    sources: dict[int, BufferName | bytes]  # its arguments, by index; of several as one, by that of the first
+    width: dict[int, int]  # how many arguments there are as one, where there are several
+    reads: int  # how many of the sources are buffers
     state: str = "submitted"
     base: int = 0  # slot s is buffer base + s
-    names: list[BufferName] = []  # of its results, by index; empty if its client keeps none of them ...
+    names: list[BufferName] = []  # of its results, in order; empty if its client keeps none of them ...
     unkept: bool = False  # ... and nothing else needs names for them: each is free when its gang has run
-    made_results: dict[int, list[tuple[int, int]]] = {}  # step -> results that it makes: (slot, buffer)
-    held: dict[int, int] = {}  # argument index -> buffer id, while this run holds it
+    counts: list[int] = []  # of the names, where some are several as one: how many
+    made_results: dict[
+        int, list[tuple[int, int, int]]
+    ] = {}  # step -> results that it makes: (slot, buffer, count)
+    held: dict[int, int] = {}  # argument index -> buffer id, while this run holds it; of several, the first
     literals: dict[int, int] = LATER  # argument index -> slot
     own: dict[int, int] = {}  # slot -> buffer of a result that later steps of this run still read
     rows: PlanRows | None = None
+    view: PlanView | None = None  # of the rows, for the arguments that are counted as one
     header: RunHeader | None = None
     untold: dict[int, Spans] = LATER  # islands (and their hosts) that have not been told of it
     donated: frozenset[int] = frozenset()  # arguments whose memory it really takes over
@@ -149,7 +185,25 @@ class RunRecord(msgspec.Struct, eq=False):
         assert self.header is not None
         assert self.rows is not None
         arg = self.rows.plan.slots[slot].arg
-        return self.base + slot if arg < 0 else self.header.args[arg]
+        if arg < 0:
+            return self.base + slot
+        if not self.width:
+            return self.header.args[arg]  # type: ignore[return-value]  # there are no ranges
+        found: int = ranges.each(self.header.args)[arg]
+        return found
+
+    def is_held(self, arg: int) -> bool:
+        """Whether it holds a buffer for this argument."""
+        if arg in self.held or not self.width:
+            return arg in self.held
+        return any(first in self.held and first <= arg < first + count for first, count in self.width.items())
+
+    def result_names(self) -> list[BufferName]:
+        """The names of its results, as they are counted now."""
+        if not self.counts:
+            return self.names
+        both = zip(self.names, self.counts, strict=True)
+        return [part for named, count in both for part in named.parts(count)]
 
     def describe(self, step: int) -> tuple[str, str]:
         """Program and node, as the user named them."""

@@ -134,6 +134,7 @@ class Recovery:
         lost: list[int] = []
         for name in opening.held:
             named = session.names[name] = BufferName(session, name)
+            session.top = max(session.top, name)
             if not self._give(named, (opening.client, name)):
                 named.blame = freed
                 lost.append(name)

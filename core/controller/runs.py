@@ -19,11 +19,21 @@ import msgspec
 from ..compile import Lowerings, home
 from ..invariants import RunEndSeen, RunSubmitted
 from ..memory import Buffers, Ledger
-from ..model import MAX_LITERALS, Impossible, Layout, Place, Plan, ProgramError, spans, validate_literals
+from ..model import (
+    Impossible,
+    Layout,
+    Place,
+    Plan,
+    ProgramError,
+    ranged,
+    spans,
+)
 from ..protocol import Blame, Ended, ForgetStep, RunHeader, Submit
 from ..slices import MustWait, Resources
 from .admission import Admission
-from .buffer_refs import BufferRefs
+from .buffer_names import BufferNames
+from .buffer_refs import BufferRefs, Kept
+from .call_arguments import check_literals, one_by_one, sources_of
 from .compilation import Compilation
 from .completion import Completion
 from .dispatch import Dispatch
@@ -48,7 +58,8 @@ class Runs:
     def __init__(
         self, state: State, *, admission: Admission, buffers: Buffers, compilation: Compilation,
         completion: Completion, dispatch: Dispatch, tracing: Tracing | None, refs: BufferRefs, ledger: Ledger,
-        lowerings: Lowerings, outbox: TurnOutbox, resources: Resources, stalls: Stalls, watch: Watchdog,
+        lowerings: Lowerings, names: BufferNames, outbox: TurnOutbox, resources: Resources, stalls: Stalls,
+        watch: Watchdog,
     ) -> None:  # fmt: skip
         self._state = state
         self._admission = admission
@@ -60,6 +71,7 @@ class Runs:
         self._refs = refs
         self._ledger = ledger
         self._lowerings = lowerings
+        self._names = names
         self._outbox = outbox
         self._resources = resources
         self._stalls = stalls
@@ -79,13 +91,13 @@ class Runs:
         program = session.programs.get(call.program)
         if program is None:
             return f"run {call.run} names program {call.program}, which is not registered"
-        found = self._sources(session, program, call)
+        found = sources_of(session, program, call, self._names, self._state.config)
         if isinstance(found, str):
             return found
-        sources, reads = found
+        sources, width, reads = found
         self._count += 1
         state = self._state
-        run = RunRecord(state.base + self._count, program, session, call, now, now, sources, reads)
+        run = RunRecord(state.base + self._count, program, session, call, now, now, sources, width, reads)
         state.runs[run.id] = run
         session.runs[call.run] = run
         session.last_run = call.run
@@ -96,53 +108,23 @@ class Runs:
         if reads:
             self._read(run)
         if any(call.results):
-            run.names = [BufferName(session, name, released=not name) for name in call.results]
-            session.names.update({named.name: named for named in run.names if named.name})
+            self._names.enter(session, run)
         self.advance(run, now)
         return None
 
     def _read(self, run: RunRecord) -> None:
         """Count the run among the readers of its arguments, and take from its client those that it donates."""
-        for index, source in enumerate(run.sources):
+        if run.width:
+            self._names.cut_arguments(run, run.program.edges)
+        for index, source in run.sources.items():
             if type(source) is BufferName:
                 self._refs.read(run, index, source)
-        for index in run.program.ir.donate_args if run.program.blame is None else ():
-            source = run.sources[index]
-            if type(source) is BufferName:
+        donated = run.program.donated
+        if not donated or run.program.blame is not None:
+            return
+        for index, source in run.sources.items():
+            if index in donated and type(source) is BufferName:
                 self._refs.give_up(source)
-
-    def _sources(
-        self, session: ClientRecord, program: ProgramRecord, call: Submit
-    ) -> tuple[list[BufferName | bytes], int] | str:
-        """What the arguments of a call stand for, and how many of them are buffers; or what is wrong with the call."""
-        ir, config, names = program.ir, self._state.config, session.names
-        if call.run <= session.last_run:
-            return f"run {call.run} does not come after run {session.last_run}"
-        if len(session.runs) >= config.max_runs:
-            return f"it has {len(session.runs)} runs that have not ended, which is the limit"
-        if len(call.args) != len(ir.args) or len(call.results) != len(ir.results):
-            return f"run {call.run} of {ir.name!r} has the wrong number of arguments or results"
-        sources: list[BufferName | bytes] = []
-        literal, reads, unknown = 0, 0, -1
-        for arg in call.args:
-            if isinstance(arg, bytes):
-                literal += len(arg)
-                sources.append(arg)
-            elif arg in names:
-                reads += 1
-                sources.append(names[arg])
-            elif unknown < 0:
-                unknown = call.args.index(arg)
-        if literal > config.literal_limit:
-            return f"run {call.run} has literals of more than {config.literal_limit} bytes"
-        if unknown >= 0:
-            lacks = f"argument {unknown} names buffer {call.args[unknown]!r}, which this client does not hold"
-            return f"run {call.run}: {lacks}"
-        if any(call.results):
-            named = [name for name in call.results if name]
-            if min(named) < 0 or len(set(named)) < len(named) or not names.keys().isdisjoint(named):
-                return f"run {call.run} gives a result a name that is in use"
-        return sources, reads
 
     def compile_ahead(self, record: ProgramRecord) -> None:
         """At registration: if its slices are bound, compile for arguments that lie where it wants them."""
@@ -178,7 +160,7 @@ class Runs:
             return
         try:
             if run.reads or not program.small or tuple(map(len, run.call.args)) != program.nbytes:  # type: ignore[arg-type]
-                _check_literals(run)
+                check_literals(run)
             if program.bound_at != self._resources.version and not self._bind(run):
                 return
             layouts = self._layouts(run, program) if run.reads else program.homes
@@ -186,7 +168,7 @@ class Runs:
                 return
             rows = program.rows
             if rows is None or program.lowered_at != self._lowerings.version or layouts != program.layouts:
-                plan = self._lower(program, program.places, layouts)
+                plan = self._lower(program, program.places, one_by_one(layouts))
                 rows = program.rows = self._compilation.rows_of(plan)
                 program.lowered_at, program.layouts, program.tokens = self._lowerings.version, layouts, ()
             else:
@@ -216,13 +198,17 @@ class Runs:
         program.bound_at, program.rows = self._resources.version, None
         return True
 
-    def _layouts(self, run: RunRecord, program: ProgramRecord) -> tuple[Layout, ...] | None:
-        """Where the arguments really lie; a literal lies wherever the program wants it."""
-        layouts: list[Layout] = []
+    def _layouts(
+        self, run: RunRecord, program: ProgramRecord
+    ) -> tuple[Layout | tuple[Layout, ...], ...] | None:
+        """Where the arguments really lie; a literal lies wherever the program wants it. Of several as one: of each."""
+        layouts: list[Layout | tuple[Layout, ...]] = []
         buffers = self._buffers.all
-        for index, (source, home_of_literal) in enumerate(zip(run.sources, program.homes, strict=True)):
+        if run.width:
+            self._names.cut_arguments(run)
+        for index, source in run.sources.items():
             if isinstance(source, bytes):
-                layouts.append(home_of_literal)
+                layouts.append(program.homes[index])
                 continue
             if source.blame is not None:
                 self.fail(run, source.blame, self._state.now)
@@ -230,35 +216,51 @@ class Runs:
             if source.buffer < 0:
                 self._wait(run, f"buffer {source.name}, which has no place yet")
                 return None
-            layout = buffers[source.buffer].layout
-            assert layout is not None
-            value = program.ir.args[index]
-            if layout.shape != value.shape or layout.dtype != value.dtype:
-                has, wants = f"{layout.dtype}{list(layout.shape)}", f"{value.dtype}{list(value.shape)}"
-                raise ProgramError(f"argument {index} is {has}, program {program.ir.name!r} wants {wants}")
-            layouts.append(layout)
-        return tuple(layouts)
+            buffer = buffers[source.buffer]
+            if buffer.layouts:
+                layouts.append(buffer.layouts)
+            else:
+                assert buffer.layout is not None
+                layouts.append(buffer.layout)
+        found = tuple(layouts)
+        if found != program.layouts:
+            for index, (layout, value) in enumerate(zip(one_by_one(found), program.ir.args, strict=True)):
+                if layout.shape != value.shape or layout.dtype != value.dtype:
+                    has, wants = f"{layout.dtype}{list(layout.shape)}", f"{value.dtype}{list(value.shape)}"
+                    raise ProgramError(
+                        f"argument {index} is {has}, program {program.ir.name!r} wants {wants}"
+                    )
+        return found
 
     def _name_results(self, run: RunRecord, rows: PlanRows) -> None:
         """Every result has an id and a layout now, so runs that read it may be lowered."""
-        held, args, slot_of = run.held, run.call.args, rows.slot_of_arg
+        if run.width:
+            self._names.cut_arguments(run, rows.arg_edges)
+        held, view = run.held, rows.view(run.sources) if run.width else rows.whole
+        run.view = view
         base = run.base = self._state.next_buffer
         self._state.next_buffer += len(rows.plan.slots)
-        kept: tuple[tuple[int, int, int], ...] = ()
+        kept: Kept = ((), ())
         if run.names or not rows.may_be_unkept:
             kept = self._refs.promise_results(run, rows)
         else:
             run.unkept = True
             self._refs.promise_unkept(run, rows)
+        slot_of = rows.slot_of_arg
         if run.reads:
-            run.literals = {arg: slot for arg, slot in slot_of.items() if arg not in held}
-            buffers = [held[arg] if arg in held else base + slot_of.get(arg, 0) for arg in range(len(args))]
-            literals = tuple([(index, arg) for index, arg in enumerate(args) if isinstance(arg, bytes)])
+            run.literals = {arg: slot_of[arg] for arg in view.slotted if arg not in held}
+            buffers = [
+                ranged(held[arg], run.width.get(arg, 1)) if arg in held else base + slot_of.get(arg, 0)
+                for arg in run.sources
+            ]
+            literals = tuple([(index, arg) for index, arg in run.sources.items() if isinstance(arg, bytes)])
         else:
             run.literals = slot_of.copy()
-            buffers = [base + slot_of.get(arg, 0) for arg in range(len(args))]
-            literals = tuple(enumerate(args))  # type: ignore[arg-type]  # all are literals
-        run.header = RunHeader(run.id, rows.plan.id, base, tuple(buffers), literals, kept)
+            buffers = [base + slot_of.get(arg, 0) for arg in run.sources]
+            literals = tuple(run.sources.items())  # type: ignore[arg-type]  # all are literals
+        run.header = RunHeader(
+            run.id, rows.plan.id, base, tuple(buffers), literals, kept[0], kept_ranges=kept[1]
+        )
 
     def _has_code(self, run: RunRecord, rows: PlanRows, now: int) -> bool:
         """If not, it waits for its code, or has failed."""
@@ -361,7 +363,7 @@ class Runs:
         if run.unkept:
             self._refs.unkept_never(run, Blame("moved", "it is made elsewhere"))
             run.unkept = False
-        for named in reversed(run.names):  # second names before what they stand for
+        for named in reversed(run.result_names()):  # second names before what they stand for
             self._refs.take_back(named)
         run.turn("moved")
         run.rows.users -= 1
@@ -451,9 +453,10 @@ class Runs:
     def _stop_reading(self, run: RunRecord) -> None:
         for index in sorted(run.held):
             self._refs.let_go(run, index)
-        for source in run.sources:
+        for index, source in run.sources.items():
             if type(source) is BufferName:
-                source.readers.pop(run.id, None)
+                for named in source.parts(run.width[index]) if index in run.width else (source,):
+                    named.readers.pop(run.id, None)
 
     def _give_back(self, run: RunRecord) -> None:
         """Give back what the run reserved and did not use; and what a failed run made and nothing will read."""
@@ -463,15 +466,14 @@ class Runs:
             self._dispatch.tell(run)  # hosts are to free them, and must know what they are
         for slot, key, nbytes in self._ledger.end(run.id):
             record = rows.plan.slots[slot]
-            if record.arg in run.held:  # it was to be donated, and was not: letting go of it frees it
-                self._buffers.returned(run.held[record.arg])
+            if run.is_held(record.arg):  # it was to be donated, and was not: letting go of it frees it
+                for buffer in self._refs.argument(run, record.arg) if record.arg in run.held else ():
+                    self._buffers.returned(buffer.id)
                 continue
             self._refs.free_on_hosts(run.buffer_of(slot), record.layout, rows.slot_hosts[slot])
             self._ledger.free(key, nbytes)
         for index, slot in list(run.literals.items()) if run.literals else ():
-            if (
-                slot not in rows.plan.results
-            ):  # hosts have made it, and the gang that would free it never enters
+            if not rows.plan.slots[slot].keep:  # hosts made it, and the gang that would free it never enters
                 layout, hosts = rows.plan.slots[slot].layout, rows.slot_hosts[slot]
                 self._refs.free_on_hosts(run.buffer_of(slot), layout, hosts)
             self._dispatch.literal_over(run, index, -1)
@@ -479,16 +481,6 @@ class Runs:
             for island, hosts in rows.island_hosts.items():
                 if island not in run.untold:
                     self._outbox.step(island, ForgetStep((run.id,)), hosts)
-
-
-def _check_literals(run: RunRecord) -> None:
-    """Raises ProgramError unless literals have the sizes of their values, and are not too many."""
-    literal = 0
-    for source, nbytes in zip(run.sources, run.program.nbytes, strict=True):
-        if isinstance(source, bytes):
-            literal += nbytes if len(source) == nbytes else MAX_LITERALS + 1
-    if literal > MAX_LITERALS:
-        validate_literals(run.program.ir, run.call.args)  # which says what is wrong
 
 
 def _leave(waiting: dict[K, dict[int, RunRecord]], key: K, run: RunRecord) -> None:

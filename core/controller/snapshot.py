@@ -80,7 +80,7 @@ def snapshot_of(controller: Controller) -> Snapshot:
         tuple(_island(controller, island) for island in state.islands),
         tuple(_client(session) for session in state.sessions.values()),
         controller.left(),
-        sum(buffer.count for buffer in controller.buffers),
+        sum(buffer.references * buffer.count for buffer in controller.buffers),
         tuple(controller.stalls.now()),
         tuple(controller.stalls.waits()),
         controller.stalls.ever,
@@ -106,7 +106,7 @@ def _operation(entry: InFlight) -> OperationView:
 def _client(session: ClientRecord) -> ClientView:
     records = session.programs.values()
     return ClientView(
-        session.number, session.peer, session.name, session.weight, len(records), len(session.names),
+        session.number, session.peer, session.name, session.weight, len(records), session.names.names(),
         tuple(RunView(run.call.run, run.program.ir.name, run.state) for run in session.runs.values()),
         frozenset(each.code for record in records for each in record.ir.computations if each.code),
     )  # fmt: skip

@@ -19,8 +19,7 @@ Neighbours: `host` feeds it. Read `_ordered` first, then `_gang`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import deepcopy
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from ..model import Hosts, Illegal, Layout, Plan, Spans, spans
@@ -62,7 +61,7 @@ from . import standing
 from .causes import PendingCauses
 from .host_codes import HostCodes
 from .host_moves import Moves
-from .host_state import OVER, Causes, HostMove, HostRun, HostState, Label, LocalBuffer
+from .host_state import OVER, Causes, HostMove, HostRun, HostState, Label, LocalBuffer, SlotIds
 from .launches import LaunchQueue
 from .local_buffers import HostBuffers
 from .plans import HostPlan, concerns
@@ -146,34 +145,37 @@ class Executor:
 
     def layout_of(self, buffer: int) -> Layout | None:
         """The layout of a buffer that is on this host; what a copy or a count of its rows costs depends on it."""
-        found = self._state.buffers.get(buffer)
+        found = self._state.buffers.alone(buffer)
         return None if found is None else found.layout
 
     # --- to stand for several hosts -----------------------------------------------------------------------
 
     def twin(self, members: Spans) -> Executor:
         """Another executor, with the same past, that stands for these hosts."""
-        self._state.out = []
-        twin = deepcopy(self, {id(self._hosts): self._hosts})
-        twin.stand_for(members)
+        lane = "device" if self._by_device else "host"
+        twin = Executor(members[0][0], self._hosts, lane=lane, incarnation=self._incarnation, members=members)
+        parts = (twin, twin._queue, twin._moves, twin._buffers, twin._codes)
+        standing.Copying({type(part): part for part in parts}).state(self._state, twin._state)
         return twin
 
     def stand_for(self, members: Spans) -> None:
         standing.stand_for(self._state, members, self._hosts)
 
-    def at_rest(self) -> bool:
-        """Whether nothing is under way."""
-        return standing.at_rest(self._state)
+    def outline(self) -> Hashable | None:
+        """A little of `remembered` that is quick to find; None while contents, copies or code are under way."""
+        return standing.outline(self._state) if standing.may_merge(self._state) else None
 
-    def resting_like(self, other: Executor) -> bool:
-        """Whether nothing is under way on either, and the two differ in nothing but the hosts for which they stand,
-        and what they know may go on alike on all of these."""
-        mine, theirs = self._state, other._state
-        same = self._incarnation == other._incarnation and self._by_device == other._by_device
-        if not same or not standing.at_rest(mine) or not standing.at_rest(theirs):
-            return False
-        # The cheap question comes first: the other one looks at every buffer.
-        return standing.same_parts(mine, theirs) and standing.remembered(mine) == standing.remembered(theirs)
+    def remembered(self, past: standing.Past) -> Hashable:
+        """All that this executor may do later depends on this, but for which hosts it stands. So one of two for
+        which it is equal may do for both. `past`: events that happened on all hosts before any later order or
+        event, and so decide no time."""
+        return self._incarnation, self._by_device, standing.remembered(self._state, past)
+
+    def passed_on(self, number: int, settled: int) -> None:
+        """As if its hosts had passed on the messages up to this one, and taken no part in them."""
+        self._state.last = max(self._state.last, number)
+        if settled > self._state.settled:
+            self._settle(settled)
 
     # --- the stream ---------------------------------------------------------------------------------------
 
@@ -254,30 +256,38 @@ class Executor:
         plan = state.plans.get(header.plan)
         if plan is None:
             return  # it concerns other hosts that this message is for; if not, a step of it will tell
-        if len(args) < plan.arity:
-            text = f"run {header.run} of plan {header.plan} has {len(args)} arguments, which are too few"
+        widths = tuple([1 if isinstance(arg, int) else arg.count for arg in args])
+        if sum(widths) < plan.arity:
+            text = f"run {header.run} of plan {header.plan} has {sum(widths)} arguments, which are too few"
             fault(state, text)
             return
+        call = plan.call(widths)
         literal = dict(header.literals) if header.literals else NO_LITERALS
         labels = NO_LABELS
         if header.kept:
             labels = {}
             for slot, client, name in header.kept:
                 labels[slot] = (*labels.get(slot, ()), (client, name))
-        ids = list(range(header.base, header.base + plan.slots))
-        for slot, arg, layout in plan.arguments:
-            ident = args[arg]
+        ids: list[int] | SlotIds = SlotIds(header.base)
+        if len(widths) == sum(widths):
+            ids = list(range(header.base, header.base + plan.slots))
+        for slot, number, at, arg, _, layout in call.arguments:
+            named = args[number]
+            ident = named if isinstance(named, int) else named.first + at
             if ident < 0:  # a literal may have no name of its own
                 ident = ids[slot]
             else:
                 ids[slot] = ident
             if arg in literal and layout is not None:
                 self._literal(ident, layout, literal[arg], header.after)
-            if slot in labels and ident in state.buffers:  # an argument that is also a result
-                state.buffers[ident].labels += labels[slot]
+            if slot in labels and (buffer := state.buffers.alone(ident)):  # an argument that is also a result
+                buffer.labels += labels[slot]
         if plan.parts:
             reads = plan.reads.copy() if plan.reads else NO_READS
-            state.runs[header.run] = HostRun(header.run, plan, ids, literal, labels, plan.parts, reads)
+            together = header.kept_ranges
+            state.runs[header.run] = HostRun(
+                header.run, plan, call, ids, literal, labels, together, plan.parts, reads
+            )
 
     def _literal(self, ident: int, layout: Layout, contents: bytes, after: int) -> None:
         """Contents that came with the call. As a receive, the buffer is made when there is room, which may be
@@ -308,7 +318,7 @@ class Executor:
             run.parts -= 1
             if not run.parts:
                 state.ended_runs.append((step.seq, run.id))
-            planned = run.plan.gangs.get(step.step) or run.plan.gang(step.step)
+            planned = run.call.gangs.get(step.step) or run.plan.gang(step.step, run.call)
             if planned is not None:
                 self._queue.enter(step, run, planned)
                 return
@@ -362,9 +372,9 @@ class Executor:
 
     def _free(self, step: FreeStep) -> None:
         state = self._state
-        for ident in step.buffers:
-            buffer = state.buffers.get(ident)
-            if buffer is not None:  # hosts without a shard of it are told too
+        for named in step.buffers:
+            first, count = (named, 1) if isinstance(named, int) else (named.first, named.count)
+            for buffer in state.buffers.over(first, count):  # hosts without a shard of it are told too
                 self._buffers.retire(buffer, state.order)
 
     def _spill(self, step: SpillStep) -> None:

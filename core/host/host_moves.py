@@ -53,7 +53,7 @@ class Moves:
 
     def send(self, step: SendStep, run: HostRun, move: Move) -> None:
         state, plan, ident = self._state, run.plan, run.ids[move.source]
-        buffer = state.buffers.get(ident)
+        buffer = state.buffers.alone(ident)
         if buffer is None:
             text = f"move {move.name!r} of run {run.id} reads a buffer that is not on this host"
             self.undoable(step.seq, text, ident)
@@ -62,16 +62,17 @@ class Moves:
         half.program, half.node, half.sparse = plan.plan.program, move.name, move.sparse
         half.source, half.target = source, target = plan.layout(move.source), plan.layout(move.target)
         if not move.sparse:
-            if step.step not in plan.sends:
-                plan.sends[step.step] = sends_by_host(source, target, state.host, self._hosts)
-            half.pieces = plan.sends[step.step]
+            here = step.step, state.host
+            if here not in plan.sends:
+                plan.sends[here] = sends_by_host(source, target, state.host, self._hosts)
+            half.pieces = plan.sends[here]
         self._start_send(half, buffer)
         if run.last_read(move.source):
             self._buffers.retire(buffer, state.order if half.empty else ())
 
     def send_whole(self, step: SendStep) -> None:
         """A Get: straight to the client."""
-        buffer = self._state.buffers.get(step.step)
+        buffer = self._state.buffers.alone(step.step)
         if buffer is None or buffer.layout is None:
             text = f"client {step.client} gets buffer {step.step}, which is not on this host"
             self.undoable(step.seq, text, step.step)
@@ -156,9 +157,10 @@ class Moves:
         source, target = plan.layout(move.source), plan.layout(slot)
         pieces: tuple[Piece, ...] = ()
         if not move.sparse:
-            if step.step not in plan.receives:
-                plan.receives[step.step] = receives_by_host(source, target, self._state.host, self._hosts)
-            pieces = plan.receives[step.step]
+            here = step.step, self._state.host
+            if here not in plan.receives:
+                plan.receives[here] = receives_by_host(source, target, self._state.host, self._hosts)
+            pieces = plan.receives[here]
         half, buffer = self._receive(step, run.ids[slot], source, target, pieces, move.sparse)
         buffer.labels = run.labels.get(slot, ())
         if plan.plan.slots[slot].last == step.step:  # nobody reads it
@@ -267,7 +269,7 @@ class Moves:
     # --- copies -------------------------------------------------------------------------------------------
 
     def spill(self, step: SpillStep) -> None:
-        state, buffer = self._state, self._state.buffers.get(step.buffer)
+        state, buffer = self._state, self._state.buffers.alone(step.buffer)
         if buffer is None:
             text = f"buffer {step.buffer} is to be spilled, and is not on this host"
             self.undoable(step.seq, text, step.buffer)
@@ -279,7 +281,7 @@ class Moves:
         self._causes.when((*state.order, *idle), self._start_copy, copy)
 
     def restore(self, step: RestoreStep) -> None:
-        state, buffer = self._state, self._state.buffers.get(step.buffer)
+        state, buffer = self._state, self._state.buffers.alone(step.buffer)
         if buffer is None:
             text = f"buffer {step.buffer} is to be restored, and is not on this host"
             self.undoable(step.seq, text, step.buffer)

@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from ..model import Layout, Spans
+from ..model import Layout, Range, RangeTable, Spans
 from ..protocol import Blame, Cause, Command, Compiled, GangStep, Report, Seat
 from ..transfer import Piece
-from .plans import HostPlan, PlannedGang
+from .plans import HostCall, HostPlan, PlannedGang
 
 Causes = tuple[Cause, ...]
 Label = tuple[int, int]  # (client, the client's name for the buffer)
@@ -61,6 +61,30 @@ class LocalBuffer(msgspec.Struct, eq=False, gc=False):
     labels: tuple[Label, ...] = ()
     spilled: bool = False  # in host memory, once the copy that was ordered is over
     void: bool = False  # its maker never ran here: there is nothing to free
+    count: int = 1  # several with consecutive ids that were made as one, and never used apart
+    layouts: tuple[Layout, ...] = ()  # of several
+    whole: list[LocalBuffer] | None = None  # of one that has been cut: all that were made as one
+
+    def part(self, at: int) -> LocalBuffer:
+        """Keep the first `at` of several; return the others, of which all is true that is true of these."""
+        layouts, labels = self.layouts, tuple([(client, name + at) for client, name in self.labels])
+        if self.whole is None:
+            self.whole = [self]
+        rest = msgspec.structs.replace(
+            self,
+            id=self.id + at,
+            layout=layouts[at],
+            labels=labels,
+            count=self.count - at,
+            layouts=layouts[at:],
+        )
+        self.count, self.layouts = at, layouts[:at]
+        self.whole.append(rest)
+        return rest
+
+    def parts(self) -> Sequence[LocalBuffer]:
+        """What has become of several that were made as one."""
+        return self.whole or (self,)
 
     def spoil(self, blame: Blame | None) -> None:
         """Its contents have come, or never will. The first blame stays."""
@@ -76,7 +100,9 @@ class HostGang(msgspec.Struct, eq=False, gc=False):
     inputs: Sequence[LocalBuffer]
     outputs: Sequence[LocalBuffer]
     blame: Blame | None
-    donated: tuple[int, ...]
+    reads: tuple[int | Range, ...]  # ids of the inputs
+    makes: tuple[int | Range, ...]  # ids of the outputs
+    donated: tuple[int | Range, ...]
     frees: Sequence[LocalBuffer]  # free when it has finished
     causes: Causes  # of its launch
     plain: bool  # it waits for nothing but the stream, and so do all gangs before it in its lanes
@@ -103,14 +129,29 @@ class HostMove(msgspec.Struct, eq=False, gc=False):
     node: str = ""
 
 
+class SlotIds(dict[int, int]):
+    """The buffers of a run by slot, of which only some arguments need to be said. Equal ones are of equal runs."""
+
+    def __init__(self, base: int) -> None:
+        super().__init__()
+        self.base = base
+
+    def __missing__(self, slot: int) -> int:
+        return self.base + slot
+
+
 class HostRun(msgspec.Struct, eq=False, gc=False):
     """One execution of a plan: its buffers by slot, and how many reads are still to come of slots that moves read."""
 
     id: int
     plan: HostPlan
-    ids: list[int]
+    call: HostCall
+    ids: Sequence[int] | SlotIds
     literal: dict[int, bytes]  # by argument
     labels: dict[int, tuple[Label, ...]]  # by slot: the clients that were promised it
+    together: tuple[
+        tuple[int, int, int, int], ...
+    ]  # likewise, of several as one: slot, client, name, how many
     parts: int  # steps that have not come
     reads: dict[int, int]  # by slot
 
@@ -159,7 +200,7 @@ class HostState:
     plans: dict[int, HostPlan] = field(default_factory=dict)
     runs: dict[int, HostRun] = field(default_factory=dict)
     ended_runs: deque[tuple[int, int]] = field(default_factory=deque)  # (last seq, run): no step is to come
-    buffers: dict[int, LocalBuffer] = field(default_factory=dict)
+    buffers: RangeTable[LocalBuffer] = field(default_factory=RangeTable)
     lost: dict[int, Blame] = field(default_factory=dict)  # dropped with a host; earlier orders may name them
     codes: dict[CodeKey, Compiled | None] = field(default_factory=dict)  # None: under way
     codes_asked: dict[CodeKey, int] = field(default_factory=dict)  # how often, and not answered

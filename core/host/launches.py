@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..model import Illegal
+from ..model import Illegal, Range, ranged, ranges
 from ..protocol import (
     Abandon,
     Arrived,
@@ -51,33 +51,23 @@ class LaunchQueue:
     # --- the stream ---------------------------------------------------------------------------------------
 
     def enter(self, step: GangStep, run: HostRun, planned: PlannedGang) -> None:
-        state, seq, ids = self._state, step.seq, run.ids
-        named, pending, settled = state.buffers, state.pending, state.settled
-        inputs: list[LocalBuffer] = []
-        foreign: list[Cause] | None = None  # what inputs from elsewhere wait for
-        blame: Blame | None = None
-        for slot in planned.inputs:
-            buffer = named.get(ids[slot]) or self._buffers.missing_input(ids[slot], seq)
-            inputs.append(buffer)
-            buffer.user = seq
-            made = buffer.made if buffer.foreign else None
-            if made is not None and (buffer.made_seq >= settled or made in pending):
-                foreign = [made] if foreign is None else [*foreign, made]
-            elif blame is None and buffer.final is not None and buffer.made_seq < settled:
-                blame = buffer.final
+        state, seq, pending = self._state, step.seq, self._state.pending
+        inputs, foreign, blame = self._inputs(run, planned, seq)
+        ids = run.ids
+        reads = tuple(
+            [ids[slot] if count == 1 else Range(ids[slot], count) for slot, count in planned.inputs]
+        )
         done: Cause = ("done", seq)
-        outputs: list[LocalBuffer] = []
-        for slot, layout in planned.outputs:
-            buffer = named[ids[slot]] = LocalBuffer(ids[slot], layout, done, seq, False, seq)
-            if slot in run.labels:
-                buffer.labels = run.labels[slot]
-            outputs.append(buffer)
+        outputs = self._outputs(run, planned, done, seq)
+        makes = tuple(
+            [ids[slot] if len(made) == 1 else Range(ids[slot], len(made)) for slot, made in planned.outputs]
+        )
         pending[done] = None
         donated, frees = self._let_go(step, run, planned) if planned.lets_go else ((), ())
+        gang = HostGang(seq, step, planned, inputs, outputs, blame, reads, makes, donated, frees, (), False)
+        state.gangs[seq] = gang
+        state.records.append(gang)
         if seq in state.abandoned_early:
-            gang = HostGang(seq, step, planned, inputs, outputs, blame, donated, frees, (), False)
-            state.gangs[seq] = gang
-            state.records.append(gang)
             self.abandon((seq,), state.abandoned_early.pop(seq))
         else:
             causes = state.order if foreign is None else self._prepare(step, foreign)
@@ -86,41 +76,93 @@ class LaunchQueue:
                 before = tails.get(lane)
                 if before is not None and not before.plain:
                     causes = self._behind(before, causes)
-            plain = len(causes) == 1
-            gang = HostGang(seq, step, planned, inputs, outputs, blame, donated, frees, causes, plain)
-            state.gangs[seq] = gang
-            state.records.append(gang)
-            for lane in planned.lanes:
                 tails[lane] = gang
-            if plain and not state.stopped:
+            gang.causes, gang.plain = causes, len(causes) == 1
+            if gang.plain and not state.stopped:
                 self._launch(gang, causes)
             else:
                 pending["launch", seq] = None
                 self._causes.when(causes, self._launch, gang)
         if state.lost:
-            self._buffers.retire_lost([buffer.id for buffer in outputs])
+            self._buffers.retire_lost(ranges.each(makes))
+
+    def _inputs(
+        self, run: HostRun, planned: PlannedGang, seq: int
+    ) -> tuple[list[LocalBuffer], list[Cause] | None, Blame | None]:
+        """The inputs; what those from elsewhere wait for; and why one is known to be spoilt."""
+        state, ids = self._state, run.ids
+        named, pending, settled = state.buffers, state.pending, state.settled
+        inputs: list[LocalBuffer] = []
+        foreign: list[Cause] | None = None
+        blame: Blame | None = None
+        for slot, count in planned.inputs:
+            one = named.get(ids[slot])
+            if one is not None and one.count == count:
+                inputs.append(one)
+            else:
+                inputs += self._buffers.all_inputs(ids[slot], count, seq)
+        for buffer in inputs:
+            buffer.user = seq
+            made = buffer.made if buffer.foreign else None
+            if made is not None and (buffer.made_seq >= settled or made in pending):
+                foreign = [made] if foreign is None else [*foreign, made]
+            elif blame is None and buffer.final is not None and buffer.made_seq < settled:
+                blame = buffer.final
+        return inputs, foreign, blame
+
+    def _outputs(self, run: HostRun, planned: PlannedGang, done: Cause, seq: int) -> list[LocalBuffer]:
+        named, ids = self._state.buffers, run.ids
+        outputs: list[LocalBuffer] = []
+        for slot, layouts in planned.outputs:
+            ident = ids[slot]
+            buffer = LocalBuffer(ident, layouts[0], done, seq, False, seq)
+            outputs.append(buffer)
+            if len(layouts) == 1:
+                named[ident] = buffer
+                if slot in run.labels:
+                    buffer.labels = run.labels[slot]
+            else:
+                buffer.count, buffer.layouts = len(layouts), layouts
+                named.put(ident, buffer)
+                if run.labels:
+                    self._label(run, slot, len(layouts))
+        for slot, client, name, count in run.together:
+            if slot in planned.makes:
+                for buffer in named.over(ids[slot], count):
+                    buffer.labels = ((client, name),)
+                    name += buffer.count
+        return outputs
+
+    def _label(self, run: HostRun, first: int, count: int) -> None:
+        """Some of several outputs that are counted as one are promised to clients by themselves."""
+        for slot, labels in run.labels.items():
+            if first <= slot < first + count:
+                alone = self._state.buffers.alone(run.ids[slot])
+                assert alone is not None
+                alone.labels = labels
 
     def _let_go(
         self, step: GangStep, run: HostRun, planned: PlannedGang
-    ) -> tuple[tuple[int, ...], Sequence[LocalBuffer]]:
+    ) -> tuple[tuple[int | Range, ...], Sequence[LocalBuffer]]:
         """Nothing later in the stream names what this gang donates or is the last to read. Returns what it donates,
         and what is free when it has finished."""
         named, ids = self._state.buffers, run.ids
-        donated: tuple[int, ...] = ()
+        donated: tuple[int | Range, ...] = ()
         if planned.donated and step.donate:
-            donated = tuple([ids[slot] for slot in planned.donated])
-            for ident in donated:
-                named.pop(ident, None)
+            donated = tuple([ranged(ids[slot], count) for slot, count in planned.donated])
+            for slot, count in planned.donated:
+                for buffer in named.over(ids[slot], count):
+                    named.drop(buffer.id)
         frees: list[LocalBuffer] = []
-        for slot, arg in planned.dying:
+        for slot, arg, count in planned.dying:
             if arg < 0 or arg in run.literal:
-                buffer = named.pop(ids[slot], None)
-                if buffer is not None:
+                for buffer in named.over(ids[slot], count):
+                    named.drop(buffer.id)
                     frees.append(buffer)
         for slot in planned.counted:
-            buffer = named.get(ids[slot])
-            if run.last_read(slot) and buffer is not None:
-                self._buffers.retire(buffer, ())
+            alone = named.alone(ids[slot])
+            if run.last_read(slot) and alone is not None:
+                self._buffers.retire(alone, ())
         return donated, frees
 
     def _prepare(self, step: GangStep, foreign: list[Cause]) -> Causes:
@@ -144,19 +186,16 @@ class LaunchQueue:
             state.held_gangs.append(gang)
             return
         gang.state = "launched"
-        inputs: list[int] = []
         for buffer in gang.inputs:
-            inputs.append(buffer.id)
-            if blame is None:
-                blame = buffer.blame
+            if buffer.blame is not None:
+                blame = blame or buffer.blame
+                break
         if blame is not None:
             gang.blame = blame
-            for buffer in gang.outputs:
-                buffer.spoil(blame)
-        outputs = tuple([buffer.id for buffer in gang.outputs])
+            _spoil(gang, blame)
         state.out.append(
             Launch(
-                step.seq, step.run, step.step, tuple(inputs), outputs, gang.donated, step.sizes,
+                step.seq, step.run, step.step, gang.reads, gang.makes, gang.donated, step.sizes,
                 blame is not None, causes,
             )
         )  # fmt: skip
@@ -235,10 +274,11 @@ class LaunchQueue:
     def _end(self, gang: HostGang, blame: Blame | None, causes: Causes) -> None:
         if blame is not None:
             for buffer in gang.outputs:
-                buffer.final = blame
+                for part in buffer.parts():
+                    part.final = blame
         for buffer in gang.frees:
             if not buffer.void:
-                self._state.out.append(FreeBuffer(buffer.id, causes))
+                self._state.out.append(FreeBuffer(buffer.id, causes, buffer.count))
         gang.inputs = gang.outputs = ()  # nobody keeps buffers alive by remembering a gang
 
     # --- a new epoch --------------------------------------------------------------------------------------
@@ -259,10 +299,12 @@ class LaunchQueue:
                 continue
             given_up.append(gang)
             if gang.state == "queued":  # no launch takes over what it was to donate
-                donated = [buffer for buffer in gang.inputs if buffer.id in gang.donated]
+                gone = set(ranges.each(gang.donated))
+                donated = [buffer for buffer in gang.inputs if buffer.id in gone]
                 gang.frees = [*gang.frees, *donated]
                 for buffer in gang.outputs:
-                    buffer.void = True
+                    for part in buffer.parts():
+                        part.void = True
             else:
                 launched.append(seq)
             gang.state = after
@@ -270,8 +312,7 @@ class LaunchQueue:
         if launched:
             state.out.append(Abandon(tuple(launched), state.order))
         for gang in given_up:
-            for buffer in gang.outputs:
-                buffer.spoil(blame)
+            _spoil(gang, blame)
             self._causes.when((*state.order, *self._before(gang)), self._bury, (gang, blame))
         for gang in given_up:  # those behind it go on, and still not before those ahead of it
             ahead = tuple([cause for cause in gang.causes if cause[0] == "launch"])
@@ -309,3 +350,9 @@ class LaunchQueue:
     def under_way(self) -> Causes:
         """What the devices still have."""
         return tuple([("done", seq) for seq, gang in self._state.gangs.items() if gang.state == "launched"])
+
+
+def _spoil(gang: HostGang, blame: Blame) -> None:
+    for buffer in gang.outputs:
+        for part in buffer.parts():
+            part.spoil(blame)

@@ -29,6 +29,18 @@ class HostBuffers:
         buffer.spoil(self.missing(ident, f"gang {seq} reads buffer {ident}, which is not on this host", seq))
         return buffer
 
+    def all_inputs(self, first: int, count: int, seq: int) -> list[LocalBuffer]:
+        """Several inputs of a gang. Those that are not here are spoilt."""
+        found: list[LocalBuffer] = []
+        at = first
+        for buffer in [*self._state.buffers.over(first, count), None]:
+            end = buffer.id if buffer is not None else first + count
+            found += [self.missing_input(ident, seq) for ident in range(at, end)]
+            if buffer is not None:
+                found.append(buffer)
+                at = buffer.id + buffer.count
+        return found
+
     def missing(self, ident: int, text: str, seq: int) -> Blame:
         """Why it is not here: it was lost, or the controller made a mistake."""
         return self._state.lost.get(ident) or fault(self._state, text, seq)
@@ -54,7 +66,7 @@ class HostBuffers:
 
     def retire(self, buffer: LocalBuffer, causes: Causes) -> None:
         """Nothing later in the stream names it: free it when it is idle."""
-        if self._state.buffers.pop(buffer.id, None) is not None:
+        if self._state.buffers.drop(buffer.id) is not None:
             for cause in self.idle(buffer):
                 if cause not in causes:
                     causes = (*causes, cause)
@@ -62,7 +74,7 @@ class HostBuffers:
 
     def _free(self, buffer: LocalBuffer, causes: Causes) -> None:
         if not buffer.void:
-            self._state.out.append(FreeBuffer(buffer.id, causes))
+            self._state.out.append(FreeBuffer(buffer.id, causes, buffer.count))
 
     def drop(self, idents: tuple[int, ...], blame: Blame) -> None:
         """They were lost with a host, or nobody owns them. A message that was lost with its path may still come and
@@ -74,7 +86,7 @@ class HostBuffers:
         """Those of them that were lost before they were made."""
         state = self._state
         for ident in idents:
-            buffer = state.buffers.get(ident)
+            buffer = state.buffers.alone(ident)
             if buffer is not None and ident in state.lost:
                 self.retire(buffer, state.order)
 
@@ -86,5 +98,7 @@ class HostBuffers:
         for buffer in self._state.buffers.values():
             ready = buffer.final is None and not (buffer.made is not None and buffer.made in pending)
             if buffer.layout is not None:
-                for client, name in buffer.labels or ((0, 0),):
-                    yield Held(buffer.id, client, name, buffer.layout, ready, buffer.spilled)
+                for at, layout in enumerate(buffer.layouts or (buffer.layout,)):
+                    for client, name in buffer.labels or ((0, 0),):
+                        named = name + at if client else 0
+                        yield Held(buffer.id + at, client, named, layout, ready, buffer.spilled)

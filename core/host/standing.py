@@ -1,4 +1,5 @@
-"""What lets one executor stand for several hosts that behave alike: copy it, make it another's, compare it.
+"""What lets one executor stand for several hosts that behave alike: copy what it knows, and say all of it as a value
+that can be looked up.
 
 Only a simulator's cohorts need this (`sim/cohort/alike`), by way of `Executor`: a real host stands for itself. It is
 in core because it copies and compares everything that an executor knows. It is the one place in which an executor
@@ -7,13 +8,19 @@ knows that it may stand for others. Besides, its reports name `state.members`.
 
 from __future__ import annotations
 
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from copy import copy
+from types import MethodType
+from typing import Any, cast
 
 from msgspec.structs import replace
 
 from ..model import Hosts, Spans, spans
 from ..protocol import Cause
-from .host_state import HostGang, HostMove, HostRun, HostState, LocalBuffer
+from .host_state import OVER, Causes, HeldEffect, HostGang, HostMove, HostRun, HostState, LocalBuffer
+
+Past = Callable[[Cause], bool]  # whether an event has happened on all hosts, and decides nothing any more
 
 
 def stand_for(state: HostState, members: Spans, hosts: Hosts) -> None:
@@ -22,66 +29,211 @@ def stand_for(state: HostState, members: Spans, hosts: Hosts) -> None:
     state.members = members
     state.devices = spans.of(hosts.devices_of(state.host))
     state.among = ()
-    for plan in (*state.plans.values(), *(run.plan for run in state.runs.values())):
-        plan.stand_for(state.devices)
 
 
-def same_parts(state: HostState, other: HostState) -> bool:
-    """Whether both know the same plans, and the other's host has the same part in each of them as this one's."""
-    if state.plans.keys() != other.plans.keys():
+# --- a copy -------------------------------------------------------------------------------------------------
+
+
+class Copying:
+    """Copies what one executor knows for another. What cannot change any more is shared.
+
+    `owners`: by type, the parts of the other executor, whose methods are called when causes happen."""
+
+    def __init__(self, owners: Mapping[type, object]) -> None:
+        self._owners = owners
+        self._copies: dict[int, Any] = {}  # by identity of what was copied
+
+    def state(self, state: HostState, twin: HostState) -> None:
+        twin.epoch, twin.tree, twin.last, twin.settled = state.epoch, state.tree, state.last, state.settled
+        twin.order, twin.forming, twin.reforming = state.order, state.forming, state.reforming
+        twin.plans, twin.ended_runs = state.plans.copy(), state.ended_runs.copy()
+        twin.runs = {number: self._run(run) for number, run in state.runs.items()}
+        twin.buffers = state.buffers.twin(self._buffer)
+        twin.lost, twin.codes, twin.codes_asked = (
+            state.lost.copy(),
+            state.codes.copy(),
+            state.codes_asked.copy(),
+        )
+        twin.records = deque([self._record(record) for record in state.records])
+        twin.gangs = {seq: self._record(gang) for seq, gang in state.gangs.items()}
+        twin.sends = {key: self._record(move) for key, move in state.sends.items()}
+        twin.receives = {key: self._record(move) for key, move in state.receives.items()}
+        twin.copies = {key: self._record(move) for key, move in state.copies.items()}
+        for cause, waiting in state.pending.items():
+            twin.pending[cause] = None if waiting is None else [self._held(held) for held in waiting]
+        twin.tails = {lane: self._record(gang) for lane, gang in state.tails.items()}
+        twin.stopped, twin.broken = state.stopped, state.broken.copy()
+        twin.held_gangs = [self._record(gang) for gang in state.held_gangs]
+        twin.abandoned_early = state.abandoned_early.copy()
+
+    def _run(self, run: HostRun) -> HostRun:
+        twin = copy(run)
+        if run.reads:
+            twin.reads = run.reads.copy()
+        return twin
+
+    def _buffer(self, buffer: LocalBuffer) -> LocalBuffer:
+        twin = self._copies.get(id(buffer))
+        if twin is None:
+            twin = self._copies[id(buffer)] = copy(buffer)
+            if buffer.whole is not None:
+                twin.whole = self._whole(buffer.whole)
+        return cast("LocalBuffer", twin)
+
+    def _whole(self, parts: list[LocalBuffer]) -> list[LocalBuffer]:
+        found = self._copies.get(id(parts))
+        if found is None:
+            found = self._copies[id(parts)] = []
+            found += [self._buffer(part) for part in parts]
+        return cast("list[LocalBuffer]", found)
+
+    def _record(self, record: Any) -> Any:
+        if record.state == "over":
+            return record
+        twin = self._copies.get(id(record))
+        if twin is None:
+            twin = self._copies[id(record)] = copy(record)
+            if type(record) is HostGang:
+                twin.inputs, twin.outputs, twin.frees = map(
+                    self._buffers, (record.inputs, record.outputs, record.frees)
+                )
+            elif record.buffer is not None:
+                twin.buffer = self._buffer(record.buffer)
+        return twin
+
+    def _buffers(self, buffers: Sequence[LocalBuffer]) -> Sequence[LocalBuffer]:
+        return [self._buffer(buffer) for buffer in buffers] if buffers else ()
+
+    def _held(self, held: HeldEffect) -> HeldEffect:
+        twin = self._copies.get(id(held))
+        if twin is None:
+            act = cast("MethodType", held.act)
+            act = MethodType(act.__func__, self._owners[type(act.__self__)])
+            twin = HeldEffect(held.causes, held.missing, act, self._subject(held.subject))
+            self._copies[id(held)] = twin
+        return cast("HeldEffect", twin)
+
+    def _subject(self, subject: Any) -> Any:
+        if isinstance(subject, LocalBuffer):
+            return self._buffer(subject)
+        if isinstance(subject, HostGang | HostMove):
+            return self._record(subject)
+        if isinstance(subject, tuple):
+            return tuple([self._subject(each) for each in subject])
+        return subject
+
+
+# --- a state that can be looked up -------------------------------------------------------------------------
+
+
+def outline(state: HostState) -> Hashable:
+    """A few numbers that are the same for equal states, found without looking at every buffer."""
+    tables = (
+        state.plans, state.runs, state.buffers, state.codes, state.gangs, state.sends, state.receives, state.copies,
+    )  # fmt: skip
+    return (
+        state.last, state.settled, len(state.records), len(state.pending),
+        tuple([(len(table), next(reversed(table), None)) for table in tables]),
+    )  # fmt: skip
+
+
+def may_merge(state: HostState) -> bool:
+    """Whether all that is under way will be told to the hosts together. Contents, copies and code are told to each
+    host by itself."""
+    if state.codes_asked or state.forming is not None or state.stopped or state.held_gangs or state.broken:
         return False
-    known = {id(plan): plan for plan in (*state.plans.values(), *(run.plan for run in state.runs.values()))}
-    return all(plan.same_for(other.devices) for plan in known.values())
+    moves = (*state.sends.values(), *state.receives.values(), *state.copies.values())
+    return all(move.state == "over" or (move.empty and move.state == "waiting") for move in moves)
 
 
-def at_rest(state: HostState) -> bool:
-    """Whether nothing is under way."""
-    waiting = state.pending or state.codes_asked or state.forming is not None
-    held = state.stopped or state.held_gangs or state.broken
-    return not (waiting or held or any(record.state != "over" for record in state.records))
-
-
-def remembered(state: HostState) -> tuple[Any, ...]:
-    """All that later steps may depend on, but for which host this is, in a form that can be compared."""
+def remembered(state: HostState, past: Past) -> Hashable:
+    """All that later steps may depend on, but for which host this is."""
+    said = Remembering(state, past)
     return (
         state.epoch, state.tree, state.last, state.settled,
-        {number: plan.plan for number, plan in state.plans.items()},
-        {number: _run(run) for number, run in state.runs.items()},
-        {key: None if said is None else said.blame for key, said in state.codes.items()},
-        [_record(record) for record in state.records],
-        [_buffer(state, buffer) for buffer in state.buffers.values()],
+        tuple([(number, id(plan.plan), plan.pattern()) for number, plan in state.plans.items()]),
+        tuple([said.run(run) for run in state.runs.values()]),
+        tuple(state.ended_runs),
+        tuple([(key, None if code is None else code.blame) for key, code in state.codes.items()]),
+        tuple([said.record(record) for record in state.records]),
+        tuple([said.buffer(buffer) for buffer in state.buffers.values()]),
         tuple(state.lost.items()),
-        {
-            lane: last.seq
-            for lane, last in state.tails.items()
-            if not last.plain and _live(state, last.seq, ("launch", last.seq))
-        },
+        tuple([
+            (cause, () if waiting is None else tuple(map(said.held, waiting)))
+            for cause, waiting in state.pending.items()
+        ]),
+        tuple([
+            (lane, last.seq) for lane, last in state.tails.items()
+            if not last.plain and said.live(last.seq, ("launch", last.seq))
+        ]),
         tuple(state.abandoned_early.items()),
     )  # fmt: skip
 
 
-def _live(state: HostState, seq: int, cause: Cause) -> bool:
-    return seq >= state.settled or cause in state.pending
+class Remembering:
+    """Each record of a state as a value. Layouts and plans are compared by identity: both come from the stream, which
+    hosts of one island share."""
 
+    def __init__(self, state: HostState, past: Past) -> None:
+        self._pending, self._settled, self._past = state.pending, state.settled, past
 
-def _run(run: HostRun) -> tuple[Any, ...]:
-    return run.plan.plan.id, run.parts, run.ids, run.literal, run.labels, run.reads
+    def live(self, seq: int, cause: Cause) -> bool:
+        return cause in self._pending or (seq >= self._settled and not self._past(cause))
 
+    def _causes(self, causes: Causes) -> Causes:
+        pending, past = self._pending, self._past
+        return tuple([cause for cause in causes if cause in pending or not past(cause)])
 
-def _record(record: HostGang | HostMove) -> tuple[Any, ...]:
-    """All but the hosts that say it."""
-    said = [replace(report, hosts=spans.EMPTY) for report in record.said]
-    if isinstance(record, HostGang):
-        return "gang", record.seq, record.seq, said
-    return record.kind, record.seq, record.key, said, record.empty, record.waited
+    def run(self, run: HostRun) -> Hashable:
+        return run.id, id(run.plan.plan), run.parts, tuple(run.reads.items())
 
+    def record(self, record: HostGang | HostMove) -> Hashable:
+        """All but the hosts that say it."""
+        said = tuple([replace(report, hosts=spans.EMPTY) for report in record.said])
+        if isinstance(record, HostMove):
+            return (
+                record.kind,
+                record.seq,
+                record.key,
+                record.state,
+                said,
+                record.empty,
+                self._causes(record.waited),
+            )
+        if record.state in OVER:
+            return "gang", record.seq, record.state, said
+        return (
+            "gang", record.seq, record.state, said, record.blame, record.donated,
+            self._causes(record.causes) if record.state == "queued" else (),
+            tuple([(buffer.id, buffer.blame, buffer.final) for buffer in record.inputs]),
+            tuple([(buffer.id, buffer.blame, buffer.final) for buffer in record.outputs]),
+            tuple([(buffer.id, buffer.void) for buffer in record.frees]),
+        )  # fmt: skip
 
-def _buffer(state: HostState, buffer: LocalBuffer) -> tuple[Any, ...]:
-    made = buffer.made if buffer.made is not None and _live(state, buffer.made_seq, buffer.made) else None
-    made_seq = buffer.made_seq if made is not None or buffer.final is not None else -1
-    user = buffer.user if buffer.user >= 0 and _live(state, buffer.user, ("done", buffer.user)) else -1
-    return (
-        buffer.id, buffer.layout, made, made_seq, buffer.foreign and made is not None, user,
-        tuple([use for use in buffer.uses if _live(state, *use)]),
-        buffer.blame, buffer.final, buffer.labels, buffer.spilled, buffer.void,
-    )  # fmt: skip
+    def buffer(self, buffer: LocalBuffer) -> Hashable:
+        made = buffer.made if buffer.made is not None and self.live(buffer.made_seq, buffer.made) else None
+        made_seq = buffer.made_seq if made is not None or buffer.final is not None else -1
+        user = buffer.user if buffer.user >= 0 and self.live(buffer.user, ("done", buffer.user)) else -1
+        return (
+            buffer.id, buffer.count, id(buffer.layout), made, made_seq, buffer.foreign and made is not None, user,
+            tuple([use for use in buffer.uses if self.live(*use)]),
+            buffer.blame, buffer.final, buffer.labels, buffer.spilled, buffer.void,
+            tuple([part.id for part in buffer.parts()]),
+        )  # fmt: skip
+
+    def held(self, held: HeldEffect) -> Hashable:
+        act = cast("MethodType", held.act)
+        return act.__name__, held.missing, self._causes(held.causes), self._subject(held.subject)
+
+    def _subject(self, subject: Any) -> Hashable:
+        if isinstance(subject, LocalBuffer):
+            return self.buffer(subject)
+        if isinstance(subject, HostGang | HostMove):
+            return subject.seq
+        if isinstance(subject, tuple):
+            return tuple([self._subject(each) for each in subject])
+        try:
+            hash(subject)
+        except TypeError:
+            return id(subject)
+        return cast("Hashable", subject)

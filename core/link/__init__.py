@@ -9,7 +9,7 @@ batching     when a host reports ends of gangs together; how much goes into one 
 from __future__ import annotations
 
 from . import batching, codec, endpoint, link, packing
-from .batching import ReportPacer
+from .batching import BATCH, MANY, ReportPacer
 from .codec import Message, Unreadable
 from .endpoint import (
     ConnectionDown,
@@ -28,6 +28,8 @@ from .endpoint import (
 from .link import Frame
 
 __all__ = [
+    "BATCH",
+    "MANY",
     "ConnectionDown",
     "ConnectionUp",
     "Dial",

@@ -18,12 +18,12 @@ reference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
 
-from ..model import Illegal, Layout, Spans
+from ..model import Illegal, Layout, RangeTable, Spans
 from ..protocol import Blame
 
 State = Literal["promised", "ready", "spilling", "spilled", "restoring", "poisoned"]
@@ -47,18 +47,19 @@ TABLE: dict[tuple[State, Event], State] = {
 
 
 class Buffer(msgspec.Struct, eq=False):
-    """One logical buffer. `Buffers` does not read what is said to be for the controller."""
+    """One logical buffer; or `count` of them, with consecutive ids and names, that have had one history so far.
+    `Buffers` does not read what is said to be for the controller."""
 
-    id: int
+    id: int  # the first, as `name`
     client: int  # its owner; 0 if only runs hold it
     name: int  # the client's name for it
     key: int  # of its place, in `Atoms`
-    nbytes: int  # on each device
+    nbytes: int  # on each device, of all of them
     handle: bool = False  # whether its client holds it
     promise: bool = False  # whether the step that makes it has still to enter an order
     exact: bool = True  # False if `nbytes` is only a bound
 
-    layout: Layout | None = None  # for the controller, as the next two
+    layout: Layout | None = None  # of the first; for the controller, as the next two
     hosts: Spans = ()
     owner: Any = None  # its record of the client's name
 
@@ -72,7 +73,11 @@ class Buffer(msgspec.Struct, eq=False):
     holds: int = 0  # runs and transfers that hold it
     users: int = 0  # runs and transfers among these that use it
     last_seq: int = -1  # the latest step in the order that touches it
-    last_used: int = 0  # a count of uses of all buffers, to find the least recently used one
+    last_used: int = 0  # a count of uses of all buffers, to find the least recently used one; of the first
+
+    count: int = 1
+    sizes: tuple[int, ...] = ()  # of several: the bytes of each
+    layouts: tuple[Layout, ...] = ()  # of several, for the controller
 
     rows: int = (
         -1
@@ -81,8 +86,24 @@ class Buffer(msgspec.Struct, eq=False):
     transfers: int = 0  # number of puts and gets under way
 
     @property
-    def count(self) -> int:
+    def references(self) -> int:
         return self.holds + self.handle + self.promise
+
+    def part(self, at: int) -> Buffer:
+        """Keep the first `at` of several; return the others, of which all is true that is true of these."""
+        sizes, layouts = self.sizes, self.layouts
+        rest = msgspec.structs.replace(
+            self,
+            id=self.id + at,
+            name=self.name + at if self.name else 0,
+            last_used=self.last_used and self.last_used + at,
+        )
+        for buffer, here, lie in ((self, sizes[:at], layouts[:at]), (rest, sizes[at:], layouts[at:])):
+            buffer.count, buffer.nbytes, buffer.layout = len(here), sum(here), lie[0] if lie else None
+            buffer.sizes, buffer.layouts = (here, lie) if len(here) > 1 else ((), ())
+        if self.owner is not None:
+            rest.owner = self.owner.part(at)
+        return rest
 
     def turn(self, event: Event) -> None:
         after = TABLE.get((self.state, event))
@@ -91,8 +112,20 @@ class Buffer(msgspec.Struct, eq=False):
         self.state = after
 
 
-class BuffersById(dict[int, Buffer]):
+class BuffersById(RangeTable[Buffer]):
     """Buffers by id. To look up an unknown id is a mistake of the caller, and so Illegal."""
+
+    __slots__ = ("handles",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.handles: dict[int, dict[int, int]] = {}  # client -> name -> buffer
+
+    def _split(self, first: int, name: int, record: Buffer) -> None:
+        super()._split(first, name, record)
+        rest = self[name]
+        if rest.handle:
+            self.handles[rest.client][rest.name] = name
 
     def __missing__(self, ident: int) -> Buffer:
         raise Illegal(f"there is no buffer {ident}")
@@ -103,7 +136,7 @@ class Buffers:
 
     def __init__(self) -> None:
         self.all = BuffersById()  # by id
-        self._names: dict[int, dict[int, int]] = {}  # client -> name -> buffer
+        self._names = self.all.handles
         self._uses = 0
 
     def __getitem__(self, ident: int) -> Buffer:
@@ -116,23 +149,41 @@ class Buffers:
         return iter(self.all.values())
 
     def __len__(self) -> int:
-        return len(self.all)
+        return self.all.names()
+
+    # --- several as one -------------------------------------------------------------------------------
+
+    def over(self, ident: int, count: int) -> list[Buffer]:
+        """The records of these buffers, in order, and of no others. Those that are gone are left out."""
+        return [self.all[ident]] if count == 1 else self.all.over(ident, count)
+
+    def held(self, held: Mapping[int, int], width: Mapping[int, int]) -> list[Buffer]:
+        """The records of what a run holds: argument -> the first buffer, and how many where they are several."""
+        if not width:
+            return [self.all[ident] for ident in held.values()]
+        return [buffer for index, ident in held.items() for buffer in self.over(ident, width.get(index, 1))]
+
+    def open(self, chosen: Callable[[Buffer], bool]) -> None:
+        """Give each buffer a record of its own where several have one that is `chosen`."""
+        for buffer in [buffer for buffer in self if buffer.count > 1 and chosen(buffer)]:
+            self.all.open(buffer, buffer.id)
 
     # --- being made -----------------------------------------------------------------------------------
 
     def create(
         self, ident: int, client: int, name: int, key: int, nbytes: int, *,
         handle: bool = True, promise: bool = True, exact: bool = True,
-        layout: Layout | None = None, hosts: Spans = (), owner: Any = None,
+        layout: Layout | None = None, hosts: Spans = (), owner: Any = None, sizes: tuple[int, ...] = (),
+        layouts: tuple[Layout, ...] = (),
     ) -> Buffer:  # fmt: skip
         """Add a result that a run will make, or a Put.
 
         Without `promise` its memory has been counted already. A result whose name was released before it had an id
-        has no `handle`. If not `exact`, `nbytes` is only a bound.
+        has no `handle`. If not `exact`, `nbytes` is only a bound. `sizes`, `layouts`: of several.
         """
         if ident in self.all or (handle and name in self._names.get(client, {})):
             raise Illegal(f"buffer {ident}, or client {client}'s name {name}, is in use")
-        made = self.all[ident] = Buffer(
+        made = Buffer(
             ident,
             client,
             name,
@@ -147,6 +198,11 @@ class Buffers:
             not promise,
             not promise,
         )
+        if len(sizes) > 1:
+            made.count, made.sizes, made.layouts = len(sizes), sizes, layouts
+            self.all.put(ident, made)
+        else:
+            self.all[ident] = made
         if handle:
             self._names.setdefault(client, {})[name] = ident
         return made
@@ -160,8 +216,8 @@ class Buffers:
         if not buffer.promise:
             raise Illegal(f"buffer {ident} is made twice")
         buffer.promise, buffer.made, buffer.on_device = False, True, not buffer.taken
-        self._uses += 1
-        buffer.last_used = self._uses
+        buffer.last_used = self._uses + 1
+        self._uses += buffer.count  # each of several in turn
         buffer.last_seq = max(buffer.last_seq, seq)
         return [] if buffer.holds or buffer.handle else self._gone(buffer)
 
@@ -221,8 +277,8 @@ class Buffers:
         if buffer.users >= buffer.holds:
             raise Illegal(f"buffer {ident} has more users than holders")
         buffer.users += 1
-        self._uses += 1
-        buffer.last_used = self._uses
+        buffer.last_used = self._uses + 1
+        self._uses += buffer.count  # each of several in turn
 
     def done_using(self, ident: int) -> None:
         buffer = self.all[ident]
@@ -232,10 +288,10 @@ class Buffers:
 
     def touch(self, ident: int, seq: int) -> None:
         """Step `seq` reads or fills the buffer."""
-        self._uses += 1
         buffer = self.all[ident]
         buffer.last_seq = max(buffer.last_seq, seq)
-        buffer.last_used = self._uses
+        buffer.last_used = self._uses + 1
+        self._uses += buffer.count  # each of several in turn
 
     # --- the client's side ----------------------------------------------------------------------------
 
@@ -249,25 +305,38 @@ class Buffers:
             raise Illegal(f"client {client} has no buffer {name}")
         return self._drop_handle(ident)
 
-    def is_sole(self, ident: int, nbytes: int) -> bool:
+    def is_sole(self, ident: int, nbytes: int, sizes: tuple[int, ...] = ()) -> bool:
         """Whether a run that holds this buffer can take over its memory.
 
         It can if it has the only reference (the maker's promise aside), and if the buffer is as large as the run's
-        plan says. An irregular result may be smaller, or its size may not be known yet.
+        plan says. An irregular result may be smaller, or its size may not be known yet. `sizes`: of several.
         """
         buffer = self.all[ident]
+        if sizes and buffer.count < len(sizes):
+            return self._are_sole(ident, sizes)
         return (
             buffer.holds == 1
             and not buffer.handle
             and buffer.exact
             and buffer.nbytes == nbytes
+            and (not sizes or buffer.sizes == sizes)
             and buffer.state not in ("spilling", "poisoned")
         )
+
+    def _are_sole(self, ident: int, sizes: tuple[int, ...]) -> bool:
+        """Of several that are not counted as one any more."""
+        at = 0
+        for buffer in self.all.over(ident, len(sizes)):
+            its = sizes[at : at + buffer.count]
+            if not self.is_sole(buffer.id, sum(its), its if buffer.count > 1 else ()):
+                return False
+            at += buffer.count
+        return at == len(sizes)
 
     def consumed(self, ident: int) -> None:
         """An admitted run has taken over the memory: to drop the last reference will free nothing."""
         buffer = self.all[ident]
-        if not self.is_sole(ident, buffer.nbytes):
+        if not self.is_sole(ident, buffer.nbytes, buffer.sizes):
             raise Illegal(f"buffer {ident} has other references")
         buffer.on_device, buffer.taken = False, True
 
@@ -292,7 +361,10 @@ class Buffers:
         return self._gone(buffer)
 
     def _gone(self, buffer: Buffer) -> list[Buffer]:
-        if buffer.count:
+        if buffer.references:
             return []
-        del self.all[buffer.id]
+        if buffer.count == 1:
+            del self.all[buffer.id]
+        else:
+            self.all.drop(buffer.id)
         return [buffer]

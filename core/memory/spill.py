@@ -87,9 +87,11 @@ class Spill:
         """
         lacking = dict(missing)
         for buffer in (*self._spilling.values(), *self._restoring.values()):
-            if buffer.on_device and (buffer.id in self._spilling or not buffer.count):
+            if buffer.on_device and (buffer.id in self._spilling or not buffer.references):
                 self._relieve(lacking, buffer)
         chosen: list[Buffer] = []
+        if lacking:  # several that are counted as one need not all go
+            self._buffers.open(lambda b: self.is_idle(b) and b.id not in keep and self._helps(missing, b))
         for buffer in sorted(self._buffers, key=lambda buffer: (buffer.last_used, buffer.id)):
             if not lacking:
                 break
@@ -125,6 +127,7 @@ class Spill:
         self, missing: Mapping[int, int], client_text: Callable[[int], str], most: int = 5
     ) -> str:
         """Return a text that names the holders of the missing memory, the largest first."""
+        self._buffers.open(lambda b: b.on_device and self._helps(missing, b))
         found = [b for b in self._buffers if b.on_device and self._helps(missing, b)]
         found.sort(key=lambda buffer: (-buffer.nbytes, buffer.id))
         held = [
@@ -160,7 +163,7 @@ class Spill:
         self._copied(buffer)
         del self._spilling[buffer.id]
         self._free_device(buffer, -1)
-        if not buffer.count:
+        if not buffer.references:
             self.drop(buffer)
 
     def restore(self, buffer: Buffer) -> None:
@@ -174,7 +177,7 @@ class Spill:
         self._copied(buffer)
         del self._restoring[buffer.id]
         self._free_host(buffer)
-        if not buffer.count:
+        if not buffer.references:
             self.drop(buffer)
 
     def drop(self, buffer: Buffer) -> None:

@@ -2,6 +2,7 @@
 
 spans, place      sets of hosts and devices; their size follows the shape of the set, not its number of members
 atoms             groups of devices of which each slice has all or none
+ranges            consecutive names as one, and tables of what they stand for
 topology, torus, presets      clusters of islands of hosts of devices
 program, validate             the program as a client sends it, one node for each sharded computation
 plan, resharding              the program bound to devices, and which host sends which shard to which host
@@ -10,7 +11,7 @@ errors            the exceptions that core raises at its own caller
 
 from __future__ import annotations
 
-from . import place, plan, program, spans, topology
+from . import place, plan, program, ranges, spans, topology
 from .atoms import Atoms
 from .errors import Illegal, Impossible, ProgramError, SeawayError
 from .place import Grid, Place, device_spans, line
@@ -29,6 +30,7 @@ from .program import (
     SliceSpec,
     Value,
 )
+from .ranges import FEW, Range, RangeTable, ranged
 from .resharding import (
     Hosts,
     Index,
@@ -61,6 +63,7 @@ from .validate import MAX_LITERALS, is_layout, validate, validate_literals, vali
 __all__ = [
     "CLUSTER_KEYS",
     "EMPTY",
+    "FEW",
     "GIB",
     "ISLAND_KEYS",
     "ITEM_BYTES",
@@ -90,6 +93,8 @@ __all__ = [
     "Plan",
     "Program",
     "ProgramError",
+    "Range",
+    "RangeTable",
     "Ref",
     "SeawayError",
     "Shape",
@@ -114,6 +119,8 @@ __all__ = [
     "place",
     "plan",
     "program",
+    "ranged",
+    "ranges",
     "receives",
     "receives_by_host",
     "sends",

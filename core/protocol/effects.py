@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..model import Layout
+from ..model import Layout, Range, ranges
 from .dataplane import Chunk
 from .messages import Blame, Report, Seated
 
@@ -85,19 +85,39 @@ class Launch(Command, frozen=True):
     seq: int
     run: int
     step: int
-    inputs: tuple[int, ...]  # buffer ids
-    outputs: tuple[int, ...]
-    donated: tuple[int, ...]
+    reads: tuple[int | Range, ...]  # ids of its inputs
+    makes: tuple[int | Range, ...]  # ids of its outputs
+    gives: tuple[int | Range, ...]  # ids of those inputs that are donated
     sizes: tuple[int, ...]
     placeholders: bool
     causes: tuple[Cause, ...]
 
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """One by one, as the next two."""
+        return tuple(ranges.each(self.reads))
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        return tuple(ranges.each(self.makes))
+
+    @property
+    def donated(self) -> tuple[int, ...]:
+        return tuple(ranges.each(self.gives))
+
 
 class FreeBuffer(Command, frozen=True):
-    """Free this host's shards of the buffer, on its devices or, if spilled, in host memory."""
+    """Free this host's shards of the buffer, on its devices or, if spilled, in host memory; and those of the buffers
+    whose ids come next, if `count` says that they are several."""
 
     buffer: int
     causes: tuple[Cause, ...]
+    count: int = 1
+
+    @property
+    def buffers(self) -> range:
+        """One by one."""
+        return range(self.buffer, self.buffer + self.count)
 
 
 class MakeBuffer(Command, frozen=True):

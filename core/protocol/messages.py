@@ -11,7 +11,8 @@ Words: a *run* is one execution of a program. A *gang* is one execution of one c
 island's *order* is the one sequence in which all its gangs are enqueued. `seq` is the place of a gang or transfer in
 the one global sequence, from which each island's order is cut. A *buffer* is one logical sharded array. Times are
 integer nanoseconds. Ids are small integers: the controller counts buffers, runs and seqs, a client chooses its own
-names for buffers, runs and programs, and the topology numbers hosts, devices and islands.
+names for buffers, runs and programs, and the topology numbers hosts, devices and islands. Where a message lists many
+buffers, those with consecutive numbers are one `Range`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from ..model import Layout, Plan, Program, SliceSpec, Spans, Value
+from ..model import Layout, Plan, Program, Range, SliceSpec, Spans, Value
 
 # ---------------------------------------------------------------------------------------------------------------
 # Shared pieces
@@ -87,8 +88,8 @@ class Submit(Wire, frozen=True, tag="submit"):
 
     run: int
     program: int
-    args: tuple[int | bytes, ...]  # the client's names of buffers, or literals (4 KiB in all)
-    results: tuple[int, ...]  # names for the results; 0 for a result that the client will not hold
+    args: tuple[int | bytes | Range, ...]  # the client's names of buffers, or literals (4 KiB in all)
+    results: tuple[int | Range, ...]  # names for the results; 0 for a result that the client will not hold
     dispatch: Literal["parallel", "sequential"] = "parallel"
     deadline: int = 0
     waited: tuple[int, ...] = ()  # the runs whose ends the client waited for before this call
@@ -111,7 +112,7 @@ class Get(Wire, frozen=True, tag="get"):
 
 
 class Release(Wire, frozen=True, tag="release"):
-    buffers: tuple[int, ...]
+    buffers: tuple[int | Range, ...]
 
 
 class ReleaseSlice(Wire, frozen=True, tag="release_slice"):
@@ -147,7 +148,7 @@ class Opened(Wire, frozen=True, tag="opened"):
 class ContentsReady(Wire, frozen=True, tag="ready"):
     """These buffers have contents now; or, with a blame, they never will."""
 
-    buffers: tuple[int, ...]
+    buffers: tuple[int | Range, ...]
     blame: Blame | None = None
 
 
@@ -236,13 +237,15 @@ class RunHeader(Wire, frozen=True):
     run: int
     plan: int
     base: int
-    args: tuple[int, ...]  # buffer ids, by argument index
+    args: tuple[int | Range, ...]  # buffer ids, by argument index
     literals: tuple[tuple[int, bytes], ...] = ()  # (argument index, contents)
     kept: tuple[
         tuple[int, int, int], ...
     ] = ()  # (slot, client, its name for the buffer): lets a controller restart
     after: int = -1  # there is memory for the literals once all gangs up to this one have finished
     at: int = 0  # how many steps of the message come before the run; they may free memory for the literals
+    # as `kept`, of slots that follow one another: (..., how many)
+    kept_ranges: tuple[tuple[int, int, int, int], ...] = ()
 
 
 class GangStep(Wire, frozen=True, tag="gang"):
@@ -285,7 +288,7 @@ class RecvStep(Wire, frozen=True, tag="recv"):
 class FreeStep(Wire, frozen=True, tag="free"):
     """No reference to these buffers is left. Each host frees its shards when its earlier work with them is done."""
 
-    buffers: tuple[int, ...]
+    buffers: tuple[int | Range, ...]
 
 
 class SpillStep(Wire, frozen=True, tag="spill"):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..graph import Signature, leaf_aval, tracing
-from ..sessions import ambient
+from ..sessions import Array, ambient
 from ..specs import Aval, Operand, Slice, avals, trees
 
 
@@ -65,7 +65,9 @@ class Computation(ABC):
         flat = [trees.flatten(arg) for arg in dynamic]
         flat_named = {name: trees.flatten(kwarg) for name, kwarg in sorted(named.items())}
         leaves = [leaf for found, _ in (*flat, *flat_named.values()) for leaf in found]
-        types = tuple([self._aval(leaf, number) for number, leaf in enumerate(leaves)])
+        types = tuple([
+            leaf._abstract if type(leaf) is Array else self._aval(leaf, number) for number, leaf in enumerate(leaves)
+        ])  # fmt: skip
         treedefs = tuple(tree for _, tree in flat)
         named_trees = tuple((name, tree) for name, (_, tree) in flat_named.items())
         key = (treedefs, named_trees, types, statics)

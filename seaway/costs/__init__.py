@@ -8,14 +8,14 @@
 330000
 """
 
-from . import units
+from .. import units
+from ..units import duration
 from .choice import costs
 from .cost import Cost, MemoryUse
 from .estimate import work_of
 from .roofline import roofline_costs
 from .synthetic import synthetic
 from .tpu import tpu_costs
-from .units import duration
 
 __all__ = [
     "Cost",

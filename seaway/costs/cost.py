@@ -10,8 +10,8 @@ import msgspec
 from sim.hardware import Collective, Kernel
 
 from ..errors import CostError
+from ..units import show_bytes, show_time
 from .hlo import HloCollective
-from .units import show_bytes, show_time
 
 Estimate = Literal["blend", "cycles", "optimal", "roofline", "stated", "recorded"]
 FORMAT = 1  # of the JSON; raise it when a field changes its meaning

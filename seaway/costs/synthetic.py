@@ -7,10 +7,10 @@ from math import prod
 import msgspec
 
 from ..errors import CostError
+from ..units import duration as duration_of
+from ..units import nbytes
 from .cost import Cost, MemoryUse
 from .hlo import HloCollective, Kind
-from .units import duration as duration_of
-from .units import nbytes
 
 Groups = tuple[tuple[int, int], ...]
 Amount = str | int | tuple[str | int, Groups]

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from sim.hardware import Collective, Kernel, Kind
 
-from ..costs import units
+from .. import units
 from ..specs import Aval
 
 

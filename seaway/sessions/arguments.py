@@ -14,7 +14,7 @@ from core.model import Program
 from ..errors import NotNow
 from ..graph import Graph
 from ..specs import avals
-from .arrays import Array, ClientBuffer
+from .arrays import Array, ClientBuffer, DescribedArray
 
 if TYPE_CHECKING:
     from .caller import Caller
@@ -26,13 +26,21 @@ RETRIES = 100  # at most: a run that fails more often has a fault that retrying 
 class BoundProgram:
     """A program as one client uses it: lowered, and registered with its first call."""
 
-    __slots__ = ("constants", "graph", "ir", "keep", "number")
+    __slots__ = ("constants", "graph", "ir", "keep", "number", "results")
 
     def __init__(self, graph: Graph, ir: Program) -> None:
         self.graph, self.ir = graph, ir
         self.number = 0  # 0 until it is registered
         self.keep = (False,) if graph.hidden else ()
+        names = iter(graph.out_names)
+        self.results = [
+            DescribedArray(*graph.output(ref), _label(next(names, ""), graph.name)) for ref in graph.made
+        ]
         self.constants: dict[int, Array] = {}  # large captured constants that were put, by argument
+
+
+def _label(path: str, program: str) -> str:
+    return f"result {path!r} of {program!r}" if path else f"the result of {program!r}"
 
 
 def arguments_of(
@@ -46,17 +54,17 @@ def arguments_of(
     if all(type(leaf) is Array for leaf in leaves):
         buffers = [_own(caller, leaf) for leaf in leaves]
         return tuple([buffers[at].name for at in graph.used]), buffers, []
-    contents = [_own(caller, leaf) if isinstance(leaf, Array) else leaf for leaf in leaves]
+    contents = [_own(caller, leaf) if type(leaf) is Array else leaf for leaf in leaves]
     large = _too_large(graph, leaves)
     temporary: list[Array] = []
     found: list[int | bytes] = []
     for at in graph.used:
-        leaf, content = leaves[at], contents[at]
+        content = contents[at]
         if at in large:
-            temporary.append(_placed(caller, bound, at, leaf, again))
+            temporary.append(_placed(caller, bound, at, leaves[at], again))
             content = contents[at] = temporary[-1]._buffer
-        is_buffer = isinstance(content, ClientBuffer)
-        found.append(content.name if is_buffer else avals.host_bytes(leaf, graph.args[at]))
+        is_buffer = type(content) is ClientBuffer
+        found.append(content.name if is_buffer else avals.host_bytes(leaves[at], graph.args[at]))
     return tuple(found), contents, temporary
 
 
@@ -74,7 +82,7 @@ def _placed(caller: Caller, bound: BoundProgram, at: int, leaf: Any, again: bool
 
 def _too_large(graph: Graph, leaves: Sequence[Any]) -> frozenset[int]:
     """The arguments to put: those without contents, and the largest ones until the rest fits in the call."""
-    host = [(graph.args[at].nbytes, at) for at in graph.used if not isinstance(leaves[at], Array)]
+    host = [(graph.args[at].nbytes, at) for at in graph.used if type(leaves[at]) is not Array]
     large = {at for _, at in host if not has_contents(leaves[at])}
     total = sum(nbytes for nbytes, at in host if at not in large)
     for nbytes, at in sorted(host, reverse=True):
@@ -87,6 +95,9 @@ def _too_large(graph: Graph, leaves: Sequence[Any]) -> frozenset[int]:
 
 
 def _own(caller: Caller, array: Array) -> ClientBuffer:
+    buffer = array._buffer
+    if buffer.caller is caller and not buffer.gone:
+        return buffer
     buffer = array._usable("pass")
     if buffer.caller.session is not caller.session:
         raise NotNow(

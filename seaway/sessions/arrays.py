@@ -7,8 +7,9 @@ of it, under the name that the client chose.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -39,7 +40,7 @@ class Run:
     """
 
     __slots__ = (
-        "_caller", "_looked_at", "_makes", "_takes", "blame", "due_at", "ended_at", "number", "program", "tries",
+        "_caller", "_looked_at", "_takes", "blame", "due_at", "ended_at", "number", "program", "tries",
     )  # fmt: skip
 
     def __init__(self, caller: Caller, number: int, program: str, due_at: int = 0) -> None:
@@ -48,7 +49,6 @@ class Run:
         self.ended_at = -1  # nanoseconds of the session's clock
         self.blame: Blame | None = None
         self._looked_at = False  # somebody has been told of its failure
-        self._makes: list[ClientBuffer] = []  # until it has ended
         self.tries = 0  # how often it was submitted again
         self._takes: dict[int, str] = {}  # of one that may be: what its arguments are called
 
@@ -90,41 +90,76 @@ class Run:
         return f"<run {self.number} of {self.program!r}, {state}{at}{late}>"
 
 
-class ClientBuffer:
-    """The client's record of one logical array.
+class DescribedArray(NamedTuple):
+    """What is known of a result before it is made: the same in each run of a program."""
 
-    `name`: chosen by the client; 0 once the buffer is released, and then `gone` says why. `ready_at`: below 0 until it
-    is ready. `content`: whatever the port stores with it. `host`: its contents as a numpy array, once they were read.
+    aval: Aval
+    slice: Slice
+    sharding: Sharding
+    label: str
+
+
+class ClientBuffer(msgspec.Struct, eq=False):
+    """The client's record of one logical array. One is made for each result of each run, so it is made in C.
+
+    `name`: chosen by the client; 0 once the buffer is released, and then `gone` says why. `content`: whatever the port
+    stores with it. `host`: its contents as a numpy array, once they were read.
     """
 
-    __slots__ = (
-        "aval", "blame", "caller", "content", "gone", "host", "label", "name", "ready_at", "run", "sharding", "slice",
-    )  # fmt: skip
+    caller: Caller
+    name: int
+    about: DescribedArray
+    run: Run | None = None
+    settled: bool = (
+        False  # it is known to be ready, failed or lost by itself; until then its run's end decides
+    )
+    own_ready_at: int = -1
+    own_blame: Blame | None = None
+    gone: str = ""
+    content: Any = None
+    host: Any = None
 
-    def __init__(
-        self,
-        caller: Caller,
-        name: int,
-        aval: Aval,
-        home: Slice,
-        sharding: Sharding,
-        run: Run | None,
-        label: str,
-    ) -> None:
-        self.caller, self.name, self.aval, self.slice, self.sharding = caller, name, aval, home, sharding
-        self.run, self.label = run, label
-        self.ready_at = -1
-        self.blame: Blame | None = None
-        self.gone = ""
-        self.content: Any = None
-        self.host: Any = None
+    @property
+    def aval(self) -> Aval:
+        return self.about.aval
+
+    @property
+    def slice(self) -> Slice:
+        return self.about.slice
+
+    @property
+    def sharding(self) -> Sharding:
+        return self.about.sharding
+
+    @property
+    def label(self) -> str:
+        return self.about.label
+
+    @property
+    def ready_at(self) -> int:
+        """Below 0 until it is ready."""
+        run = self.run
+        if self.settled or run is None or run.ended_at < 0 or run.blame is not None:
+            return self.own_ready_at
+        return run.ended_at
+
+    @property
+    def blame(self) -> Blame | None:
+        run = self.run
+        return self.own_blame if self.settled or run is None else run.blame
 
     def settle(self, now: int, blame: Blame | None) -> None:
         """Mark it ready (no blame), failed, or lost after it was ready."""
         if blame is not None and self.ready_at >= 0:
             blame = replace(blame, cause=f"{self.label} is lost: {blame.cause}")
-        self.blame = blame
-        self.ready_at = now if blame is None else -1
+        self.settled = True
+        self.own_blame = blame
+        self.own_ready_at = now if blame is None else -1
+
+    def spoil(self, blame: Blame) -> None:
+        """Its contents cannot be had, though it may be ready. The first blame stays."""
+        self.own_ready_at, self.own_blame = self.ready_at, self.blame or blame
+        self.settled = True
 
     def fail(self) -> None:
         """Raise the error of a failed or lost buffer; do nothing for any other."""
@@ -152,7 +187,7 @@ class Array(Operand):
 
     def __init__(self, buffer: ClientBuffer) -> None:
         self._buffer = buffer
-        self._abstract = buffer.aval
+        self._abstract = buffer.about.aval
 
     def __del__(self) -> None:
         buffer = self._buffer

@@ -33,7 +33,7 @@ from ..graph import Given, Graph, single
 from ..specs import Aval, Slice, avals
 from . import ambient
 from .arguments import BoundProgram, arguments_of
-from .arrays import Array, ClientBuffer, Run
+from .arrays import Array, ClientBuffer, DescribedArray, Run
 from .port import Port
 
 if TYPE_CHECKING:
@@ -145,8 +145,8 @@ class Caller:
         if again:
             run._takes = {each.name: each.label for each in contents if isinstance(each, ClientBuffer)}
         self._port.submitted(graph, contents, [array._buffer for array in arrays])
-        for index in graph.donate_args:
-            self._given_up(leaves[index], graph, index)
+        if graph.donate_args:
+            self._given_up(leaves, graph)
         del temporary
         made = iter(arrays)
         return [leaves[ref.index] if isinstance(ref, Given) else next(made) for ref in graph.results]
@@ -179,7 +179,7 @@ class Caller:
         answer = client.submit(
             bound.number, args, now, keep=bound.keep, dispatch=dispatch, deadline=at, retries=again
         )
-        return answer if isinstance(answer, Blocked) else self._results(bound.graph, answer, due)
+        return answer if isinstance(answer, Blocked) else self._results(bound, answer, due)
 
     def _forget_first(self, client: Client, now: int) -> None:
         """Unregister the oldest program. It is registered again when it is next called."""
@@ -189,32 +189,28 @@ class Caller:
                 client.unregister(first.number, now)
                 return
 
-    def _results(self, graph: Graph, submitted: Submitted, due: int) -> tuple[Run, list[Array]]:
+    def _results(self, bound: BoundProgram, submitted: Submitted, due: int) -> tuple[Run, list[Array]]:
+        graph = bound.graph
         run = self._runs[submitted.run] = Run(self, submitted.run, graph.name, due)
-        arrays: list[Array] = []
         if graph.hidden:
-            return run, arrays
-        names = iter(graph.out_names)
-        for ref, name in zip(graph.made, submitted.results, strict=True):
-            aval, home, sharding = graph.output(ref)
-            path = next(names, "")
-            label = f"result {path!r} of {graph.name!r}" if path else f"the result of {graph.name!r}"
-            buffer = self._buffers[name] = ClientBuffer(self, name, aval, home, sharding, run, label)
-            run._makes.append(buffer)
-            arrays.append(Array(buffer))
-        return run, arrays
+            return run, []
+        both = zip(submitted.results, bound.results, strict=True)
+        buffers = [ClientBuffer(self, name, about, run) for name, about in both]
+        self._buffers.update(zip(submitted.results, buffers, strict=True))
+        return run, [Array(buffer) for buffer in buffers]
 
-    def _given_up(self, leaf: Any, graph: Graph, index: int) -> None:
-        if isinstance(leaf, Array):
-            buffer, to = leaf._buffer, graph.name
+    def _given_up(self, leaves: Sequence[Any], graph: Graph) -> None:
+        gone = f"was donated to {graph.name!r}; do not donate it, or use what the call returned"
+        for index in graph.donate_args:
+            leaf = leaves[index]
+            if type(leaf) is not Array:
+                continue
+            buffer = leaf._buffer
             if graph.homes[index] is None:
                 self.drop(buffer)  # no node uses it
-                return
+                continue
             self._buffers.pop(buffer.name, None)
-            buffer.gone, buffer.name = (
-                f"was donated to {to!r}; do not donate it, or use what the call returned",
-                0,
-            )
+            buffer.gone, buffer.name = gone, 0
             buffer.content = None
 
     # --- contents -----------------------------------------------------------------------------------------
@@ -232,7 +228,9 @@ class Caller:
             name = client.put(value, spec, now, again=again)
             if isinstance(name, Blocked):
                 return name
-            buffer = self._buffers[name] = ClientBuffer(self, name, aval, home, sharding, None, label)
+            buffer = self._buffers[name] = ClientBuffer(
+                self, name, DescribedArray(aval, home, sharding, label)
+            )
             self._port.offer(buffer, leaf, again)
             return Array(buffer)
 
@@ -254,7 +252,7 @@ class Caller:
             self._wait(lambda fetch=fetch: fetch.over, f"the contents of {label}")  # type: ignore[misc]
         for fetch in fetches:
             if fetch.blame is not None:
-                fetch.buffer.blame = fetch.buffer.blame or fetch.blame
+                fetch.buffer.spoil(fetch.blame)
                 fetch.buffer.fail()
         self._waited_for(buffers)
         for fetch in fetches:
@@ -429,14 +427,10 @@ class Caller:
                 pass
 
     def _run_ended(self, run: Run, blame: Blame | None) -> None:
-        """Settle the results that no earlier `BuffersReady` has settled: a run's end decides all of its results."""
+        """This settles the results that no earlier `BuffersReady` has settled."""
         run.ended_at, run.blame = self._port.now(), blame
         if blame is not None:
             self.failed.append(run)
-        for buffer in run._makes:
-            if buffer.ready_at < 0 and buffer.blame is None:
-                buffer.settle(run.ended_at, blame)
-        run._makes.clear()
 
     def _fetched(self, request: int, blame: Blame | None) -> None:
         fetch = self._fetches.pop(request, None)

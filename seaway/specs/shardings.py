@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -17,6 +18,8 @@ WHOLE = Sharding()  # replicated
 
 def is_sharding(entry: Any) -> bool:
     """A leaf of a tree of shardings. (A PartitionSpec is a tuple in some versions of JAX.)"""
+    if "jax" not in sys.modules:  # then there is none yet
+        return False
     from jax.sharding import PartitionSpec
     from jax.sharding import Sharding as Any_
 

@@ -1,34 +1,42 @@
-"""Pytrees, as JAX has them; its machinery is imported when the first one comes."""
+"""Pytrees, as JAX has them. They need only JAX's compiled half, which is imported ten times faster than JAX.
+
+A structure is the same whether JAX has been imported or not, so a call finds what was made for calls like it.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 Treedef = Any  # jax.tree_util.PyTreeDef
 
 
 def flatten(tree: Any) -> tuple[list[Any], Treedef]:
-    import jax
+    found, treedef = _registry().flatten(tree)
+    if "jax" not in sys.modules and any(isinstance(leaf, dict) for leaf in found):
+        import jax  # it registers the standard library's other dicts, and nobody can have registered more without it
 
-    return jax.tree_util.tree_flatten(tree)
+        found, treedef = jax.tree_util.tree_flatten(tree)
+    return found, treedef
 
 
 def leaves(tree: Any) -> list[Any]:
-    import jax
-
-    return jax.tree_util.tree_leaves(tree)
+    return flatten(tree)[0]
 
 
 def paths(treedef: Treedef) -> tuple[str, ...]:
     """The names of its leaves, like `loss` or `params.0.w`; "" for a tree that is one leaf."""
-    import jax
-
-    found, _ = jax.tree_util.tree_flatten_with_path(treedef.unflatten(range(treedef.num_leaves)))
-    return tuple(jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in found)
+    found = _registry().flatten_with_path(treedef.unflatten(range(treedef.num_leaves)))[0]
+    return tuple(".".join(_words(path)) for path, _ in found)
 
 
 def spread(prefix: Any, tree: Any, what: str, is_leaf: Any = None) -> list[Any]:
     """A tree's prefix (one PartitionSpec for all, or one a branch), as a list with an entry a leaf."""
+    if prefix is None:
+        return [None] * len(leaves(tree))
     import jax
 
     found: list[Any] = []
@@ -44,3 +52,15 @@ def spread(prefix: Any, tree: Any, what: str, is_leaf: Any = None) -> list[Any]:
     except ValueError as error:
         raise ValueError(f"{what} does not fit: {error}") from None
     return found
+
+
+@cache
+def _registry() -> Any:
+    """What JAX calls `jax.tree_util.default_registry`."""
+    return import_module("jaxlib._jax").pytree.default_registry()
+
+
+def _words(path: Iterable[Any]) -> Iterable[str]:
+    """What `jax.tree_util.keystr(path, simple=True)` says of each key: the attribute in which its class keeps it."""
+    for key in path:
+        yield str(next(getattr(key, name) for name in ("idx", "key", "name") if hasattr(key, name)))

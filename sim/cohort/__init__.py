@@ -1,11 +1,13 @@
 """The cohort fidelity: hosts of an island that behave alike share one executor, and their times are vectors.
 
-    island    what enters and leaves an island: orders down, reports up, contents to single hosts
-    routes    the island's tree as index arrays: which hosts a message passes, and in which order it is written
-    alike     one executor for many hosts that behave alike; which orders divide them
-    parts     such hosts, and when each command happens at each of them: after its last cause there
-    gangs     gangs on devices: arrival, start, end
-    climbs    reports of single hosts on their way up, one at a time
+    island       what enters and leaves an island: orders down, reports up
+    routes       the island's tree as index arrays: which hosts a message passes, and in which order it is written
+    alike        one executor for many hosts that behave alike; which orders divide them
+    parts        which hosts share an executor now: parts are divided by orders, and merge when their states are equal
+    commands     what executors command, carried out for all hosts that do the same; contents, host by host
+    event_times  when events happened at each host: commands happen after the last of their causes there
+    gangs        gangs on devices: arrival, start, end
+    climbs       reports of single hosts on their way up, one at a time
 
 The results equal those of the exact fidelity, to the nanosecond. Both draw the same jitter, and in neither does the
 work on one path depend on when other paths are computed. An executor is told of an event as soon as the event is

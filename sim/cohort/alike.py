@@ -9,7 +9,7 @@ Neighbours: `parts` adds when things happen at each host; core's `Executor`, by 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
 from core.host import Executor
@@ -22,12 +22,14 @@ from core.model import (
     Plan,
     Spans,
     device_spans,
+    ranges,
     receives_by_host,
     sends_by_host,
     spans,
 )
 from core.protocol import (
     Blame,
+    Cause,
     Command,
     DeviceLost,
     GangStep,
@@ -54,9 +56,10 @@ class AlikeHosts:
 
     def __init__(
         self, members: Spans, hosts: Hosts, *, lane: str = "host", incarnation: int = 0,
-        executor: Executor | None = None,
+        executor: Executor | None = None, facts: PlaceFacts | None = None,
     ) -> None:  # fmt: skip
         self._hosts = hosts
+        self._facts = facts or PlaceFacts(hosts)
         self._executor = executor or Executor(
             members[0][0], hosts, lane=lane, incarnation=incarnation, members=members
         )
@@ -68,7 +71,6 @@ class AlikeHosts:
         self._alone = spans.count(members) == 1
         self._even: dict[Spans, None] = {}  # of hosts: all members are among them, or none is
         self._same: dict[Place, None] = {}  # every member has the same part of it
-        self._busy: dict[tuple[bool, Layout, Layout, Spans], Spans] = {}
         self._passed: Ordered | None = None  # the last message that was found to divide nobody
 
     def handle(self, event: Any, now: int) -> list[Command]:
@@ -127,25 +129,28 @@ class AlikeHosts:
                 f"hosts {spans.text(part)} are to be split from {spans.text(self.members)}: name some and not "
                 "all of them"
             )
-        twin = AlikeHosts(part, self._hosts, executor=self._executor.twin(part))
+        twin = AlikeHosts(part, self._hosts, executor=self._executor.twin(part), facts=self._facts)
         self._executor.stand_for(rest)
         self._stand_for(rest)
         return twin
 
-    def at_rest(self) -> bool:
-        """Whether nothing is under way. Until then it is the same as no other."""
-        return self._executor.at_rest()
+    def outline(self) -> Hashable | None:
+        """What is equal if `remembered` is, and quicker to find; None while hosts will be told things one by one."""
+        return self._executor.outline()
 
-    def same(self, other: AlikeHosts) -> bool:
-        """Whether one executor may do for the members of both. Never while anything is under way."""
-        return self._executor.resting_like(other._executor)
+    def remembered(self, past: Callable[[Cause], bool]) -> Hashable:
+        """All that later commands may depend on. Where it is equal, one executor may do for the members of both."""
+        return self._executor.remembered(past)
 
-    def absorb(self, other: AlikeHosts) -> None:
-        """Stand for the other's members too; the other is of no more use."""
-        if other is self or not self.same(other) or spans.overlap(self.members, other.members):
-            mine, theirs = spans.text(self.members), spans.text(other.members)
-            raise Illegal(f"the executor of hosts {theirs} is not in the state of that of hosts {mine}")
-        members = spans.union(self.members, other.members)
+    def passed_on(self, number: int, settled: int) -> None:
+        """The messages up to this one were for others."""
+        self._executor.passed_on(number, settled)
+
+    def absorb(self, others: Sequence[AlikeHosts]) -> None:
+        """Stands for the others' members too, whose executors are in the same state; they are of no more use."""
+        members = spans.union(self.members, *(other.members for other in others))
+        if spans.count(members) != sum(spans.count(each.members) for each in (self, *others)):
+            raise Illegal(f"hosts {spans.text(self.members)} cannot take in hosts of their own")
         self._executor.stand_for(members)
         self._stand_for(members)
 
@@ -163,7 +168,7 @@ class AlikeHosts:
         places += [slot.layout.place for slot in plan.slots]
         for place in dict.fromkeys(places):
             if place not in self._same:
-                cut = [self._cut(cuts, same) for same in patterns(place, self._hosts)]
+                cut = [self._cut(cuts, same) for same in self._facts.patterns(place)]
                 if not any(cut):
                     _remember(self._same, place, None)
 
@@ -179,18 +184,36 @@ class AlikeHosts:
             return spans.EMPTY  # each will say that it makes no sense
         if move.sparse:
             return taking
-        key = (
-            isinstance(step, SendStep),
-            plan.slots[move.source].layout,
-            plan.slots[move.target].layout,
-            taking,
-        )
-        busy = self._busy.get(key)
+        source, target = plan.slots[move.source].layout, plan.slots[move.target].layout
+        return self._facts.ends(isinstance(step, SendStep), source, target, taking)
+
+
+class PlaceFacts:
+    """What has been found about places and moves: the same for all executors of an island."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        self._hosts = hosts
+        self._patterns: dict[Place, tuple[Spans, ...]] = {}
+        self._ends: dict[tuple[bool, Layout, Layout], frozenset[int]] = {}
+
+    def patterns(self, place: Place) -> tuple[Spans, ...]:
+        found = self._patterns.get(place)
+        if found is None:
+            found = patterns(place, self._hosts)
+            _remember(self._patterns, place, found)
+        return found
+
+    def ends(self, sending: bool, source: Layout, target: Layout, among: Spans) -> Spans:
+        """Those of these hosts that have pieces to send, or to receive."""
+        key = (sending, source, target)
+        busy = self._ends.get(key)
         if busy is None:
-            pieces, (_, source, target, _) = sends_by_host if key[0] else receives_by_host, key
-            busy = spans.of(h for h in spans.items(taking) if pieces(source, target, h, self._hosts))
-            _remember(self._busy, key, busy)
-        return busy
+            pieces = sends_by_host if sending else receives_by_host
+            place = source.place if sending else target.place
+            hosts = {self._hosts.host_of(device) for device in spans.items(device_spans(place))}
+            busy = frozenset(host for host in hosts if pieces(source, target, host, self._hosts))
+            _remember(self._ends, key, busy)
+        return spans.of(host for host in spans.items(among) if host in busy)
 
 
 class NamesWithMessage:
@@ -212,9 +235,9 @@ class NamesWithMessage:
             if isinstance(step, RecvStep) and step.client and step.step == buffer:
                 return step.layout
         for run in self._message.runs:
-            plan = self.plan(run.plan)
+            plan, args = self.plan(run.plan), ranges.each(run.args)
             for slot, facts in enumerate(plan.slots if plan is not None else ()):
-                name = run.args[facts.arg] if 0 <= facts.arg < len(run.args) else -1
+                name = args[facts.arg] if 0 <= facts.arg < len(args) else -1
                 if buffer == (run.base + slot if name < 0 else name):
                     return facts.layout
         return self._known.layout_of(buffer)

@@ -1,7 +1,9 @@
-"""Reports of single hosts on their way up the tree: each relay waits for all hosts below it that take part.
+"""Reports on their way up the tree: each relay waits for all hosts below it that take part.
 
-This is for reports whose times are not known together, mostly on transfers. (`island` computes reports on gangs
-as vectors.) Relays combine reports with core's `reduce`.
+The hosts of one report may make it at times that become known one after another, as when contents reach them. What
+is known is worked out at once, as vectors, level by level. A root's report reaches the controller when all hosts below
+it have reported. The controller acts on the last root's report, which speaks for all hosts that report the same; those
+before it only take its time. Reports that differ between hosts, as blames do, are sent for each root by themselves.
 """
 
 from __future__ import annotations
@@ -10,87 +12,185 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from core.fanout import Reduction
 from core.model import Spans, spans
 from core.protocol import messages as m
 
-from ..network import CONTROLLER
-from .parts import report_about
-from .routes import rows_of
+from ..engine import Ints
+from ..network import about, report_number
+from .routes import CohortRoute, Rows, rows_of
 
 if TYPE_CHECKING:
     from .island import CohortIsland
 
+NOBODY: Ints = np.zeros(0, dtype=np.int64)
 Key = tuple[type, int]
+Arrival = tuple[
+    int, int
+]  # (time, root): reports that come at one time are taken in the order of their senders
 
 
 class Climb:
-    """One report: for each host, how many hosts below it are still awaited, and what has arrived."""
+    """One report. By row: how many hosts at it and below it are still awaited, and when the last of them has been
+    heard of there."""
 
-    __slots__ = ("left", "said")
+    __slots__ = ("at", "hosts", "last", "left", "loud", "missing", "quiet", "route", "told")
 
-    def __init__(self, left: dict[int, int]) -> None:
-        self.left = left
-        self.said: dict[int, Reduction] = {}
+    def __init__(self, hosts: Spans, route: CohortRoute, awaited: Ints) -> None:
+        self.hosts, self.route = hosts, route
+        self.left, self.at = awaited.copy(), np.zeros(len(awaited), dtype=np.int64)
+        self.missing = spans.count(hosts)
+        self.quiet: Any = None  # what most hosts report
+        self.loud: dict[int, list[Any]] = {}  # by root: what differs between hosts
+        self.last: Arrival = (-1, -1)  # of the quiet roots that are known
+        self.told = False  # the controller has been told what most hosts report
 
 
 class Climbs:
     def __init__(self, island: CohortIsland) -> None:
         self._island = island
         self._under_way: dict[Key, Climb] = {}
-        self._shapes: dict[tuple[Spans, int], dict[int, int]] = {}
+        self._shapes: dict[tuple[Spans, int], Ints] = {}
 
-    def report(self, row: int, report: Any, hosts: Spans) -> None:
-        """Takes in a report that this host's own executor makes now; `hosts` take part."""
-        key = report_about(report)
+    def report(self, report: Any, rows: Rows, times: Ints, hosts: Spans) -> None:
+        """Takes in a report that these hosts make at these times; `hosts` take part."""
+        key, island = report_about(report), self._island
         climb = self._under_way.get(key)
         if climb is None:
-            climb = self._under_way[key] = Climb(dict(self._awaited(hosts)))
-        self._take(key, climb, row, report)
+            route = island.tree.route(hosts)
+            climb = self._under_way[key] = Climb(hosts, route, self._awaited(hosts))
+        if is_loud(report):
+            for row in np.arange(island.island.hosts)[rows].tolist():
+                one = replace(report, hosts=spans.one(island.island.base_host + row))
+                climb.loud.setdefault(island.tree.root(row), []).append(one)
+        elif climb.quiet is None:
+            climb.quiet = report
+        climb.missing -= len(times)
+        subject = about(report_number(report))
+        if len(times) == 1:
+            (row,) = np.arange(island.island.hosts)[rows].tolist()
+            found = self._advance_one(climb, row, int(times[0]), subject)
+        else:
+            found = self._advance(climb, rows, times, subject)
+        if len(found[0]):
+            self._deliver(climb, report, *found)
+        if not climb.missing:
+            del self._under_way[key]
 
-    def _awaited(self, hosts: Spans) -> dict[int, int]:
+    def _awaited(self, hosts: Spans) -> Ints:
         island = self._island
         key = (hosts, island.tree_number)
         found = self._shapes.get(key)
         if found is None:
-            found = {}
-            taking_part = np.arange(island.island.hosts)[rows_of(hosts, island.island)]
-            for row in taking_part.tolist():
-                while row >= 0:
-                    found[row] = found.get(row, 0) + 1
-                    row = island.tree.parent(row)
-            self._shapes[key] = found
+            found = self._shapes[key] = np.zeros(island.island.hosts, dtype=np.int64)
+            found[rows_of(hosts, island.island)] = 1
+            for level in reversed(island.tree.route(hosts).levels):
+                np.add.at(found, level.parents, found[level.rows])
         return found
 
-    def _take(self, key: Key, climb: Climb, row: int, report: Any) -> None:
-        reduction = climb.said.get(row)
-        if reduction is None:
-            reduction = climb.said[row] = Reduction()
-        reduction.put(report, report.hosts)
-        climb.left[row] -= spans.count(report.hosts)
-        if climb.left[row]:
+    def _advance(self, climb: Climb, rows: Rows, times: Ints, subject: int) -> tuple[NDArray[np.intp], Ints]:
+        """Passes on what these hosts report, as far as all hosts below are known. Returns roots from which nothing
+        is missing now, and when their reports reach the controller."""
+        island, at, left = self._island, climb.at, climb.left
+        at[rows] = np.maximum(at[rows], times)
+        left[rows] -= 1
+        here = np.arange(island.island.hosts)[rows]
+        here = here[left[here] == 0]
+        whole = self._awaited(climb.hosts)
+        roots: list[NDArray[np.intp]] = []
+        while len(here):
+            parents = island.tree.parents(here)
+            top = parents < 0
+            roots.append(here[top])
+            here, parents = here[~top], parents[~top]
+            if not len(here):
+                break
+            took = island.report_extra + island.report_take + island.jitter_up(here, subject)
+            np.maximum.at(at, parents, at[here] + took)
+            np.subtract.at(left, parents, whole[here])
+            parents = np.unique(parents)
+            here = parents[left[parents] == 0]
+        found = np.concatenate(roots) if roots else here
+        return found, at[found] + island.report_extra + island.jitter_up(found, subject)
+
+    def _advance_one(self, climb: Climb, row: int, time: int, subject: int) -> tuple[Ints, Ints]:
+        """The same for one host, which is often the only one of which something new is known."""
+        island, at, left = self._island, climb.at, climb.left
+        whole, number = self._awaited(climb.hosts), 1
+        while True:
+            at[row] = time = max(time, int(at[row]))
+            left[row] -= number
+            if left[row]:
+                return NOBODY, NOBODY
+            here = np.array([row])
+            time += island.report_extra + int(np.max(island.jitter_up(here, subject)))
+            parent = island.tree.parent(row)
+            if parent < 0:
+                return here, np.array([time])
+            row, time, number = parent, time + island.report_take, int(whole[row])
+
+    def _deliver(self, climb: Climb, report: Any, roots: NDArray[np.intp], arrivals: Ints) -> None:
+        """Sends the reports of these roots. All but the last of the quiet ones only take the controller's time."""
+        island, sim = self._island, self._island.sim
+        senders = roots + island.island.base_host
+        if climb.loud:
+            loud = np.array([row in climb.loud for row in roots.tolist()])
+            for row, sender, at in zip(roots[loud], senders[loud], arrivals[loud], strict=True):
+                said = self._of_root(climb, int(row))
+                sim.network.messages += len(said)
+                sim.clock.at(int(at), self._come_loud, climb, int(sender), said)
+            senders, arrivals = senders[~loud], arrivals[~loud]
+        if not len(senders):
             return
-        del climb.said[row]
-        for combined in reduction.take(report):
-            self._send(key, climb, row, combined)
-        if not climb.said and not any(climb.left.values()):
-            self._under_way.pop(key, None)
+        if len(senders) > 1:
+            order = np.lexsort((senders, arrivals))
+            senders, arrivals = senders[order], arrivals[order]
+        number, last = report_number(report), (int(arrivals[-1]), int(senders[-1]))
+        climb.last = max(climb.last, last)
+        sim.network.messages += len(senders)
+        sim.controller_process.lane.absorb(arrivals[:-1], senders[:-1], island.report_take, number)
+        sim.clock.at(last[0], self._come, climb, last, number)
 
-    def _send(self, key: Key, climb: Climb, row: int, report: Any) -> None:
-        island = self._island
-        sim, parent = island.sim, island.tree.parent(row)
-        message = m.Reports(island.island.index, island.epoch, island.tree_number, (report,))
-        base = island.island.base_host
-        to = base + parent if parent >= 0 else CONTROLLER
-        arrival = sim.network.report_arrival(base + row, to, report, sim.now + sim.writing(message))
-        if parent < 0:
-            sim.clock.at(arrival, island.reach_controller, base + row, report)
+    def _come(self, climb: Climb, arrival: Arrival, number: int) -> None:
+        """The report of a root reaches the controller, and is perhaps the last one."""
+        last = not climb.missing and not climb.told and arrival == climb.last
+        said = self._most(climb) if last else None
+        self._island.take_in(arrival[1], number, said)
+
+    def _come_loud(self, climb: Climb, root: int, said: tuple[Any, ...]) -> None:
+        """Reports of a root that differ between hosts reach the controller. If no other root is still to report, it
+        is told now what most roots reported before."""
+        first, *others = said
+        if climb.quiet is None or climb.missing or climb.told or climb.last[0] > self._island.sim.now:
+            self._island.reach_controller(root, (first,))
         else:
-            sim.clock.at(arrival + sim.taking(message), self._take, key, climb, parent, report)
+            self._island.reach_controller(root, (self._most(climb), first))
+        for each in others:
+            self._island.reach_controller(root, (each,))
+
+    def _most(self, climb: Climb) -> Any:
+        """What all roots report but those below which hosts differ."""
+        climb.told = True
+        below = [self._island.below(row) for row in climb.loud]
+        return replace(climb.quiet, hosts=spans.minus(climb.hosts, spans.union(*below)))
+
+    def _of_root(self, climb: Climb, row: int) -> tuple[Any, ...]:
+        """What the root makes of the reports below it, of which some differ."""
+        loud = climb.loud[row]
+        mine = spans.meet(climb.hosts, self._island.below(row))
+        rest = spans.minus(mine, spans.union(*(report.hosts for report in loud)))
+        return merged([*loud, replace(climb.quiet, hosts=rest)] if rest else loud)
 
 
-def merged(said: Sequence[m.Done], among: Spans | None = None) -> tuple[m.Done, ...]:
+def is_loud(report: Any) -> bool:
+    """Whether the report says more of a host than that it is one of them."""
+    return isinstance(report, m.PieceCounts) or getattr(report, "blame", None) is not None
+
+
+def merged(said: Sequence[Any], among: Spans | None = None) -> tuple[Any, ...]:
     """What a relay makes of these reports: one for each blame. `among`: only of what these hosts reported."""
     if among is None and len(said) <= 1:
         return tuple(said)
@@ -99,4 +199,8 @@ def merged(said: Sequence[m.Done], among: Spans | None = None) -> tuple[m.Done, 
         hosts = report.hosts if among is None else spans.meet(report.hosts, among)
         if hosts:
             reduction.put(report, hosts)
-    return tuple(reduction.take(said[0]))  # type: ignore[arg-type]  # like what it was given
+    return tuple(reduction.take(said[0]))
+
+
+def report_about(report: Any) -> Key:
+    return type(report), getattr(report, "seq", getattr(report, "transfer", -1))

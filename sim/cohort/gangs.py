@@ -56,6 +56,7 @@ class CohortSoloGang:
         self.arrived: dict[int, int] = {}
         self.ended: dict[int, int] = {}
         self.heard: dict[int, int] = {}  # by host: when its completion thread took in the end
+        self.told: dict[int, None] = {}  # hosts whose executor knows that it is over
         self.slow: NDArray[np.float64] | None = None  # as it was when the first job started
 
 

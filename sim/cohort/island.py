@@ -8,7 +8,6 @@ controller decides what is ordered, and the executors decide what is done about 
 from __future__ import annotations
 
 from collections import deque
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -19,15 +18,16 @@ from core.fanout import tree
 from core.model import Gang, Island, Plan, Spans, spans
 from core.protocol import effects as e
 from core.protocol import messages as m
-from core.transfer import Transfer
 
-from ..engine import Ints, SimThread, TieBreak, Unannounced, Wave
+from ..engine import NOTHING, Ints, Unannounced, Wave
 from ..engine import jitter as noise
 from ..network import CONTROLLER, about, is_quiet, link_of, report_number
 from .alike import AlikeHosts
-from .climbs import Climbs, merged
+from .climbs import Climbs, is_loud, merged, report_about
+from .commands import Commands
+from .event_times import EventTimes, as_vector
 from .gangs import CohortGang, CohortSoloGang, Gangs
-from .parts import CohortPart, Member, report_about
+from .parts import CohortPart, PartGroup, Parts
 from .routes import CohortRoute, CohortTree, Rows, latest, rows_of
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 Links = NDArray[np.uint64]  # sources of jitter
 MOVES = (m.SendStep, m.RecvStep, m.SpillStep, m.RestoreStep)
-TIDY = 16  # orders between attempts to merge parts
 
 
 class CohortIsland:
@@ -43,8 +42,9 @@ class CohortIsland:
         self.sim, self.island = sim, island
         hosts = island.hosts
         first = AlikeHosts(island.host_span, sim.hosts_of, incarnation=1)
-        self.parts: list[CohortPart] = [CohortPart(self, first, island.host_span)]
-        self._parts_by_host: dict[int, CohortPart] = {}
+        self.parts = Parts(island, first)
+        self.times = EventTimes(hosts)
+        self.commands = Commands(self)
         self.gangs = Gangs(sim, island, self._over, self._over_at)
         self.climbs = Climbs(self)
         self.epoch = self.tree_number = -1
@@ -66,11 +66,8 @@ class CohortIsland:
         self._last = np.zeros(hosts, dtype=np.int64)  # when the last order arrives at each host
         self._seen = -1  # the last order that all hosts have read
         self._orders: deque[tuple[int, int]] = deque()  # (number, when all hosts have read it)
-        self._since_tidy = 0
+        self._settled = self._number = -1  # as the last order says, and its number
         self._members: dict[int, Member] = {}
-        self._transfers: dict[int, Transfer] = {}
-        self._lanes: dict[tuple[int, int], SimThread] = {}
-        self._contents: dict[int, TieBreak] = {}  # by host: between its threads that take contents
 
     # --- seats ----------------------------------------------------------------------------------------------
 
@@ -94,8 +91,8 @@ class CohortIsland:
         one = m.Reports(
             self.island.index, self.epoch, self.tree_number, (m.Heartbeat(self.island.host_span, 0),)
         )
-        self._report_take = self.sim.taking(one)  # what any report costs the host that takes it
-        self._report_extra = self.sim.writing(one) + self.sim.network.report_latency
+        self.report_take = self.sim.taking(one)  # what any report costs the host that takes it
+        self.report_extra = self.sim.writing(one) + self.sim.network.report_latency
         self._waves: dict[Spans, tuple[Wave | None, int, int]] = {}
         seed, base, parents = self.sim.seed, self.island.base_host, self._shape.parents
         hosts = range(base, base + self.island.hosts)
@@ -125,11 +122,12 @@ class CohortIsland:
         self._divide(message)  # first: how a gang is entered depends on which hosts are one part
         self._remember(message)
         read = self._send_down(message, route, at, nbytes, write)
+        self.times.put(("order", message.number), self._all, self.island.hosts, read, sim.now)
         all_read = read if message.hosts == self._everyone else read[rows_of(message.hosts, self.island)]
         self._orders.append((message.number, latest(all_read)))
-        for part in self.parts:
-            if spans.overlap(part.members, message.hosts):
-                part.tell(message, ("order", message.number), read[part.rows])  # type: ignore[arg-type]
+        parts = self.parts.among(message.hosts)
+        self.parts.told(len(parts))
+        self.commands.tell(parts, message)
         return at + write * route.number
 
     def _send_down(self, message: m.Ordered, route: CohortRoute, at: int, nbytes: int, write: int) -> Ints:
@@ -196,84 +194,26 @@ class CohortIsland:
         each gang, so they end gangs in the order of their starts."""
         if gang.collective:
             return self.gangs.enter(step.seq, plan, gang)
-        one_part = any(not spans.minus(step.hosts, part.members) for part in self.parts)
-        if one_part and self.gangs.in_step(gang.place):
+        if len(self.parts.among(step.hosts)) == 1 and self.gangs.in_step(gang.place):
             return self.gangs.enter(step.seq, plan, gang)
         return self.gangs.enter_alone(step.seq, plan, gang)
 
     # --- parts ----------------------------------------------------------------------------------------------
 
     def _divide(self, message: m.Ordered) -> None:
-        self._since_tidy += 1
-        if len(self.parts) > 1 and self._since_tidy > TIDY:
-            self._tidy()
-        for part in list(self.parts):
-            groups = part.executor.divides(message)
-            if not groups:
-                continue
-            for group in groups[1:]:
-                other = part.split(group)
-                self.parts.append(other)
-                self._parts_by_host.clear()
-                for job in self._ending_alone.values():
-                    self._catch_up(job, other)
-            for job in self._ending_alone.values():
+        parts, now = self.parts, self.sim.now
+        if parts.due():
+            parts.merge(self._number, self._settled, lambda cause: self.times.past(cause, now))
+        self._number, self._settled = message.number, max(self._settled, message.settled)
+        for part in parts.divide(message):
+            for job in list(self._ending_alone.values()):
                 self._catch_up(job, part)
-            self.parts.sort(key=attrgetter("host"))
 
     def _catch_up(self, job: CohortGang, part: CohortPart) -> None:
         """Tells a new part of a gang that has already ended on all its hosts; the undivided part was not told."""
-        if part.causes.knows(("launch", job.seq)) and not part.causes.knows(("done", job.seq)):
+        assert job.alone is not None
+        if part.host in job.alone.heard and part.host not in job.alone.told:
             self._tell_if_over(job, part)
-
-    def _tidy(self) -> None:
-        """Merges parts whose hosts behave alike again."""
-        self._since_tidy = 0
-        kept: list[CohortPart] = []
-        resting: list[CohortPart] = []  # those of them that may be like another
-        for part in self.parts:
-            if part.open or not part.executor.at_rest():
-                kept.append(part)
-                continue
-            alike = next((other for other in resting if other.executor.same(part.executor)), None)
-            if alike is not None:
-                alike.take_in(part)
-            else:
-                kept.append(part)
-                resting.append(part)
-        self.parts = kept
-        self._parts_by_host.clear()
-
-    def told_later(self, members: Spans, event: e.Event, cause: e.Cause, when: Ints) -> None:
-        """Tells an event to hosts that were one part when it began, and may be several parts now."""
-        wanted = np.arange(self.island.hosts)[rows_of(members, self.island)]
-        one = spans.count(members) == 1  # then it is one part still, and there may be many others
-        for part in [self.part_of(members[0][0])] if one else self.parts:
-            if spans.overlap(part.members, members):
-                mine = np.arange(self.island.hosts)[part.rows]
-                part.tell(event, cause, when[np.searchsorted(wanted, mine)])
-
-    def part_of(self, host: int) -> CohortPart:
-        if not self._parts_by_host:  # parts have been divided or merged since
-            for part in self.parts:
-                self._parts_by_host.update(dict.fromkeys(spans.items(part.members), part))
-        return self._parts_by_host[host]
-
-    def transfer(self, host: int) -> Transfer:
-        """The transfer machine of this host."""
-        found = self._transfers.get(host)
-        if found is None:
-            found = self._transfers[host] = Transfer(host, self.sim.pool, self.sim.chunk)
-        return found
-
-    def lane(self, host: int, sender: int) -> SimThread:
-        """The thread that takes contents from this sender."""
-        found = self._lanes.get((host, sender))
-        if found is None:
-            made = TieBreak(self.sim.clock, lambda event, now: self.part_of(host).move(event))
-            contents = self._contents.setdefault(host, made)
-            found = self._lanes[host, sender] = SimThread(self.sim.clock, contents.put)
-        return found
 
     def member(self, host: int) -> Member:
         found = self._members.get(host)
@@ -283,8 +223,10 @@ class CohortIsland:
 
     # --- gangs ----------------------------------------------------------------------------------------------
 
-    def launched(self, part: CohortPart, launch: e.Launch, when: Ints, prepared: Ints | int | None) -> None:
-        profile, rows, whole = self.sim.profile, part.rows, part.number == self.island.hosts
+    def launched(
+        self, hosts: CohortPart | PartGroup, launch: e.Launch, when: Ints, prepared: Ints | None
+    ) -> None:
+        profile, rows, whole = self.sim.profile, hosts.rows, hosts.number == self.island.hosts
         free = np.maximum(self._enqueue if whole else self._enqueue[rows], when)
         if prepared is None:
             free = free + (profile.prepare + profile.enqueue)
@@ -297,8 +239,8 @@ class CohortIsland:
         ready = free + self.sim.times.pcie_latency
         job = self._jobs[launch.seq]
         if isinstance(job, CohortGang):
-            at = self.gangs.hosts_before(part.members, job)
-            self.gangs.enqueued(job, at, part.number, ready, launch.placeholders)
+            at = self.gangs.hosts_before(hosts.members, job)
+            self.gangs.enqueued(job, at, hosts.number, ready, launch.placeholders)
             return
         for index, row in enumerate(np.arange(self.island.hosts)[rows].tolist()):
             self.gangs.enqueued(job.jobs[row], slice(0, 1), 1, ready[index : index + 1], launch.placeholders)
@@ -309,8 +251,10 @@ class CohortIsland:
         sim.last_seen = sim.now
         heard = self._heard(job)
         del self._jobs[job.seq]
-        said = self._tell_over(job, heard, self.parts)
-        if isinstance(heard, int) and not (sim.network.jitter or any(report.blame for report in said)):
+        self.times.put(("done", job.seq), job.where.rows, job.where.number, heard, sim.now)
+        said = self._tell_over(job, self.parts.among(job.where.hosts))
+        self.commands.over(job.seq)
+        if isinstance(heard, int) and not (sim.network.jitter or any(map(is_loud, said))):
             self._send_wave(heard, said, job.where.hosts)
         else:
             self._send_up(job.where.rows, heard, said, job.where.hosts)
@@ -347,33 +291,32 @@ class CohortIsland:
         host = self.island.base_host + row
         alone.heard[host] = heard
         self._ending_alone[job.seq] = job
-        blame = self._tell_if_over(job, self.part_of(host))
+        blame = self._tell_if_over(job, self.parts.of_host(host))
         if len(alone.heard) == alone.where.number:
             del self._jobs[job.seq], self._ending_alone[job.seq]
+            self.commands.over(job.seq)
         done = m.Done(job.seq, spans.one(host), blame, self._sizes(job))
-        sim.clock.at(heard, self.climbs.report, row, done, alone.where.hosts)
+        self.climbs.report(done, job.where.rows, np.array([heard], dtype=np.int64), alone.where.hosts)
 
     def _tell_if_over(self, job: CohortGang, part: CohortPart) -> m.Blame | None:
         assert job.alone is not None
-        mine, times = list(spans.items(part.members)), job.alone.heard
+        mine, times, told = list(spans.items(part.members)), job.alone.heard, job.alone.told
         if not all(host in times for host in mine):
             return None
-        said = self._tell_over(job, np.array([times[host] for host in mine], dtype=np.int64), [part])
+        told.update(dict.fromkeys(mine))
+        heard = np.array([times[host] for host in mine], dtype=np.int64)
+        self.commands.happen(part, ("done", job.seq), heard)
+        said = self._tell_over(job, [part])
         return said[0].blame if said else None
 
     def _sizes(self, job: CohortGang) -> tuple[int, ...]:
         return self.sim.sizes(job.plan, job.gang, job.seq) if job.gang.irregular else ()
 
-    def _tell_over(self, job: CohortGang, heard: Ints | int, parts: list[CohortPart]) -> tuple[m.Done, ...]:
-        """Tells these parts that a gang is over; returns their reports. `heard`: when each host of the gang knows
-        it, or each host of the only part."""
-        event = e.Finished(job.seq, None, self._sizes(job))
+    def _tell_over(self, job: CohortGang, parts: list[CohortPart]) -> tuple[m.Done, ...]:
+        """Tells these parts that a gang is over; returns their reports."""
         self._ending, said = job.seq, self._done_said
-        for part in parts:
-            if isinstance(heard, int) or (len(parts) == 1 and part.number == len(heard)):
-                part.tell(event, ("done", job.seq), heard)
-            elif spans.overlap(part.members, job.where.hosts):
-                part.tell(event, ("done", job.seq), heard[self.gangs.hosts_before(part.members, job)])
+        self.parts.told(len(parts))
+        self.commands.tell(parts, e.Finished(job.seq, None, self._sizes(job)))
         self._ending, self._done_said = -1, []
         return merged(said)
 
@@ -384,38 +327,40 @@ class CohortIsland:
 
     # --- up -------------------------------------------------------------------------------------------------
 
-    def report(self, part: CohortPart, report: Any, when: Ints | int) -> None:
-        """Takes in a part's report at these times."""
+    def report(self, report: Any, hosts: CohortPart | PartGroup, when: Ints | int) -> None:
+        """Takes in what these hosts report at these times."""
         if isinstance(report, m.Done) and report.seq == self._ending:
-            self._done_said.append(report)
+            mine = report.hosts == hosts.members
+            self._done_said.append(report if mine else replace(report, hosts=hosts.members))
             return
         if is_quiet(report):
-            self._send_quiet(part, report, when)
+            self._send_quiet(hosts, report, when)
             return
-        hosts = self._taking_part[report_about(report)]
-        times = np.full(part.number, when, dtype=np.int64) if isinstance(when, int) else when
-        for row, at in zip(np.arange(self.island.hosts)[part.rows].tolist(), times.tolist(), strict=True):
-            one = replace(report, hosts=spans.one(self.island.base_host + row))
-            self.sim.clock.at(max(at, self.sim.now), self.climbs.report, row, one, hosts)
+        taking_part = self._taking_part[report_about(report)]
+        times = np.maximum(as_vector(when, hosts.number), self.sim.now)
+        if taking_part == hosts.members and hosts.number > 1 and not is_loud(report):
+            self._send_up(hosts.rows, times, (replace(report, hosts=taking_part),), taking_part)
+        else:
+            self.climbs.report(report, hosts.rows, times, taking_part)
 
     def _send_up(self, rows: Rows, times: Ints | int, said: tuple[Any, ...], hosts: Spans) -> None:
         """All these hosts make the reports at these times: relays combine them, and the roots send them to the
         controller."""
         route, number = self.tree.route(hosts), report_number(said[0])
         arrival = self._climb(route, rows, times, number)
-        if any(report.blame for report in said):
+        if any(map(is_loud, said)):
             self._send_each_root(route, arrival, said)
         else:
             self._to_controller(int(arrival.min()), self._wave(route, arrival - arrival.min()), said, number)
 
     def _climb(self, route: CohortRoute, rows: Rows, times: Ints | int, number: int) -> Ints:
         """When the controller has each root's report, if these hosts make theirs at these times."""
-        extra = self._report_extra
+        extra = self.report_extra
         at: Ints = np.zeros(self.island.hosts, dtype=np.int64)
         at[rows] = times
         for level in reversed(route.levels):
             late = self._jitter(self._up, level.rows, about(number))
-            arrival = at[level.rows] + (extra + self._report_take) + late
+            arrival = at[level.rows] + (extra + self.report_take) + late
             last = np.maximum.reduceat(arrival, level.firsts)
             at[level.heads] = np.maximum(at[level.heads], last)
         return at[route.roots] + extra + self._jitter(self._up, route.roots, about(number))
@@ -424,7 +369,7 @@ class CohortIsland:
         """All of these arrivals but the last, and the time and the sender of that one."""
         order = np.argsort(arrival, kind="stable")
         arrival, senders = arrival[order], route.root_hosts[order]
-        early = Wave(arrival[:-1], senders[:-1], self._report_take) if route.number > 1 else None
+        early = Wave(arrival[:-1], senders[:-1], self.report_take) if route.number > 1 else None
         return early, int(arrival[-1]), int(senders[-1])
 
     def _send_wave(self, time: int, said: tuple[Any, ...], hosts: Spans) -> None:
@@ -442,13 +387,25 @@ class CohortIsland:
         for root, at in zip(route.root_hosts.tolist(), arrival.tolist(), strict=True):
             for report in merged(said, self._shape.below(root)):
                 sim.network.messages += 1
-                sim.clock.at(at, self.reach_controller, root, report)
+                sim.clock.at(at, self.reach_controller, root, (report,))
 
     def _jitter(self, links: Links, rows: Rows, number: int) -> Ints | int:
         jitter = self.sim.network.jitter
         if not jitter:
             return 0
         return noise.each_below(jitter + 1, links[rows], np.full(1, number, dtype=np.int64))
+
+    def jitter_up(self, rows: Rows, number: int) -> Ints | int:
+        return self._jitter(self._up, rows, number)
+
+    def below(self, row: int) -> Spans:
+        """A relay and the hosts below it."""
+        return self._shape.below(self.island.base_host + row)
+
+    def take_in(self, sender: int, number: int, report: m.Report | None) -> None:
+        """Delivers a report that comes now; None: one that only takes the controller's time."""
+        what = NOTHING if report is None else self._said((report,))
+        self.sim.controller_process.lane.put((sender, number), self.report_take, what)
 
     def _to_controller(
         self, base: int, wave: tuple[Wave | None, int, int], said: tuple[Any, ...], number: int
@@ -460,7 +417,7 @@ class CohortIsland:
         if early is not None:
             sim.network.messages += early.number
             lane.absorb_wave(base, early, number)
-        sim.clock.at(base + last, lane.put, (sender, number), self._report_take, self._said(said))
+        sim.clock.at(base + last, lane.put, (sender, number), self.report_take, self._said(said))
 
     def _said(self, reports: tuple[m.Report, ...]) -> e.MessageReceived:
         """What the controller is told. It knows this island as a tree with one root."""
@@ -468,14 +425,15 @@ class CohortIsland:
             self.speaker, m.Reports(self.island.index, self.epoch, self.tree_number, reports)
         )
 
-    def reach_controller(self, root: int, report: m.Report) -> None:
-        """Delivers a report of one root, which arrives now."""
+    def reach_controller(self, root: int, reports: tuple[m.Report, ...]) -> None:
+        """Delivers a report of one root, which arrives now. Those before it have come and been paid for."""
         sim = self.sim
         sim.last_seen = sim.now
-        event = self._said((report,))
-        sim.controller_process.lane.put((root, report_number(report)), sim.taking(event.message), event)
+        self.sim.controller_process.lane.put(
+            (root, report_number(reports[-1])), self.report_take, self._said(reports)
+        )
 
-    def _send_quiet(self, part: CohortPart, report: Any, when: Ints | int) -> None:
+    def _send_quiet(self, part: CohortPart | PartGroup, report: Any, when: Ints | int) -> None:
         """Delivers a report that costs no CPU: it arrives with its last copy."""
         sim = self.sim
         at = int((when + self.tree.depths[part.rows] * sim.network.latency).max())
@@ -483,3 +441,23 @@ class CohortIsland:
 
     def _to_controller_now(self, report: Any) -> None:
         self.sim.controller_process.serve(self._said((report,)), self.sim.now)
+
+
+class Member:
+    """One host of a cohort, with the methods of a process that its peers call."""
+
+    alive = True
+
+    def __init__(self, island: CohortIsland, host: int) -> None:
+        self._island, self.name = island, host
+
+    def come(self, sender: int, number: int, message: Any) -> None:
+        """Takes in messages about contents; all others come down the tree. A new seat means that hosts re-form,
+        which a cohort cannot do."""
+        if isinstance(message, m.Seat):
+            self._island.must_re_form()
+        cost = self._island.sim.taking_contents(message)
+        self._island.commands.come(self.name, sender, number, message, cost)
+
+    def lose(self, sender: int, reason: str) -> None:
+        self._island.commands.lose(self.name, sender, reason)

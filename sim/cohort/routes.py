@@ -92,6 +92,17 @@ class CohortTree:
         """The row of a host's parent; -1: the controller."""
         return int(self._parents[row])
 
+    def parents(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The rows of these hosts' parents."""
+        found: NDArray[np.intp] = self._parents[rows]
+        return found
+
+    def root(self, row: int) -> int:
+        """The row of the root above a host, or of the host itself."""
+        while self._parents[row] >= 0:
+            row = int(self._parents[row])
+        return row
+
     def route(self, hosts: Spans) -> CohortRoute:
         found = self._routes.get(hosts)
         if found is None:

@@ -12,11 +12,12 @@ from . import jitter
 from .clock import LATE, SimClock
 from .errors import Stuck, Unannounced
 from .jitter import Ints, Noise, each_below, keys
-from .threads import HELD, CoreShare, Order, SimThread, ThreadPort, TieBreak, Wave
+from .threads import HELD, NOTHING, CoreShare, Order, SimThread, ThreadPort, TieBreak, Wave
 
 __all__ = [
     "HELD",
     "LATE",
+    "NOTHING",
     "CoreShare",
     "Ints",
     "Noise",

@@ -45,18 +45,20 @@ class Wave:
 
 
 class Swarm:
-    """An announced wave. `at`: how many of it are accounted for; `first`: when the next of it arrives."""
+    """An announced wave, whose items have one number. `at`: how many of it are accounted for; `first`: when the next
+    of it arrives."""
 
-    __slots__ = ("at", "base", "first", "wave")
+    __slots__ = ("at", "base", "first", "number", "wave")
 
-    def __init__(self, base: int, wave: Wave) -> None:
-        self.base, self.wave = base, wave
+    def __init__(self, base: int, wave: Wave, number: int) -> None:
+        self.base, self.wave, self.number = base, wave, number
         self.at = 0
         self.first = base + wave.first
 
-    def before(self, arrival: int, source: int) -> int:
-        """The index of the first arrival that does not precede (arrival, source)."""
+    def before(self, arrival: int, order: Order) -> int:
+        """The index of the first arrival that does not precede (arrival, order)."""
         wave, arrival = self.wave, arrival - self.base
+        source = order[0] + (self.number < order[1])  # whether an item of the same source precedes it
         if (arrival, source) > wave.last:
             return wave.number
         times = wave.offsets
@@ -108,7 +110,7 @@ class SimThread:
             for at, source in zip((base + wave.offsets).tolist(), wave.sources.tolist(), strict=True):
                 self._clock.at(at, self.put, (source, number), wave.cost, NOTHING)
             return
-        swarm = Swarm(base, wave)
+        swarm = Swarm(base, wave, number)
         if self._undo is not None and swarm.first <= self._served[0]:  # type: ignore[index]
             self._take_back()
         self._swarms.append(swarm)
@@ -133,7 +135,7 @@ class SimThread:
         self._undo = self.free, [(swarm, swarm.at, swarm.first) for swarm in self._swarms]
         heappop(self._waiting)
         if self._swarms:
-            self._work_off(item[0], item[1][0])
+            self._work_off(item[0], item[1])
         self._served = item
         self._clock.at(max(self.free, now) + item[3], self._done, item)
 
@@ -154,8 +156,8 @@ class SimThread:
     def _take(self) -> None:
         """Takes the first item, at `LATE`."""
         if self._swarms:
-            arrival, (source, _), *_ = self._waiting[0]
-            self._work_off(arrival, source)
+            arrival, order, *_ = self._waiting[0]
+            self._work_off(arrival, order)
             if self.free > self._clock.now:
                 self._clock.at(self.free, self._take, priority=LATE)
                 return
@@ -172,14 +174,14 @@ class SimThread:
         else:
             self._done(item)
 
-    def _work_off(self, arrival: int, source: int) -> None:
-        """Accounts for the announced items that precede (arrival, source). With n of them, the lane is free no
+    def _work_off(self, arrival: int, order: Order) -> None:
+        """Accounts for the announced items that precede (arrival, order). With n of them, the lane is free no
         sooner than the arrival of the i-th plus the costs of items i to n."""
         parts: list[tuple[Swarm, int, int]] = []
         for swarm in self._swarms:
             if swarm.first > arrival:
                 continue
-            start, stop, wave = swarm.at, swarm.before(arrival, source), swarm.wave
+            start, stop, wave = swarm.at, swarm.before(arrival, order), swarm.wave
             if stop > start:
                 parts.append((swarm, start, stop))
                 swarm.at = stop
@@ -201,9 +203,9 @@ class SimThread:
         all_costs = np.repeat(
             [swarm.wave.cost for swarm, _, _ in parts], [stop - start for _, start, stop in parts]
         )
-        order = np.argsort(all_times, kind="stable")
-        left = np.cumsum(all_costs[order][::-1])[::-1]
-        self.free = max(self.free + int(left[0]), int((all_times[order] + left).max()))
+        in_turn = np.argsort(all_times, kind="stable")
+        left = np.cumsum(all_costs[in_turn][::-1])[::-1]
+        self.free = max(self.free + int(left[0]), int((all_times[in_turn] + left).max()))
 
     def _done(self, item: Item) -> None:
         if item is not self._served:

@@ -72,7 +72,7 @@ def _seat(
     island = sim.islands[seat.island]
     if len(seats) < spans.count(seat.members):
         return
-    executor = island.parts[0].executor
+    executor = island.parts.all[0].executor
     executor.handle(seats[executor.host], 0)
     executor.handle(e.Reformed(seat.epoch), 0)
     island.seated(seats[island.island.base_host])

@@ -108,6 +108,37 @@ def test_declaring_synthetic_work_does_not_need_jax() -> None:
     assert _said(code) == "False False"
 
 
+SYNTHETIC = """
+import sys
+import numpy as np
+import seaway as sw
+step = sw.synthetic("step", devices=sw.slice(devices=8), duration="1ms")
+both = sw.program(lambda pair, more: (step(pair), {"more": step(more["x"])}))
+x = np.zeros(4, np.float32)
+with sw.simulate("B", hosts=4) as s:
+    step(x).block_until_ready()
+    first, second = step(x, 1.0)
+    made = both((first, second), {"x": sw.put(x, devices=step.slice)})
+    sw.block_until_ready(made)
+"""
+
+
+def test_simulating_synthetic_work_imports_only_what_it_needs() -> None:
+    """Among the rest are pandas and matplotlib, which traces need, and JAX, which `sw.jit` needs."""
+    rest = sorted({*HEAVY} - {"numpy", "simpy"})
+    assert _said(f"{SYNTHETIC}print([name for name in {rest} if name in sys.modules])") == "[]"
+
+
+def test_a_call_is_the_same_before_and_after_jax_is_imported() -> None:
+    again = """
+    before = len(step._known), len(both._known)
+    import jax
+    sw.block_until_ready([step(x), step(x, 1.0), both((first, second), {"x": x})])
+    print(before == (len(step._known), len(both._known)))
+"""
+    assert _said(SYNTHETIC + again) == "True"
+
+
 def _said(code: str) -> str:
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

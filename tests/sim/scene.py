@@ -16,7 +16,7 @@ import msgspec
 from core.client.client import Client
 from core.client.client_limits import Blocked, Submitted
 from core.controller import Config
-from core.model.program import Program, SliceSpec
+from core.model.program import Node, Out, Program, SliceSpec
 from core.protocol import effects as e
 from core.schedule.policy import Deadline, Fifo, Policy, Priority, RoundRobin, Shortest, Stride
 from sim.engine.jitter import Noise
@@ -46,6 +46,7 @@ class Scene(msgspec.Struct):
     acts: int
     troubles: list[tuple[int, str, int]]  # (when, what, target)
     shared: list[dict[str, object]] = []  # which processes share a machine
+    feeds: float = 0.0  # how often results are kept, as arguments of later calls
 
 
 def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)) -> Scene:
@@ -158,10 +159,20 @@ class User:
         self.open[made.run] = None
         if self.moves and made.results and self.rng.random() < 0.4:
             yield from self.call(lambda c, now: c.get(made.results[0], now))
-        if self.rng.random() < 0.5:
+        if self.scene.feeds and self.rng.random() < self.scene.feeds:
+            self.keep(program, made.results)
+        elif self.rng.random() < 0.5:
             yield from self.call(lambda c, now: c.release(made.results, now))
         while self.rng.random() < 0.3 and self.open:
             yield self.sim.env.timeout(30 * US)
+
+    def keep(self, program: Program, results: tuple[int, ...]) -> None:
+        """Uses results as arguments of later calls, from now on, where arguments have such shapes."""
+        for ref, result in zip(program.results, results, strict=True):
+            node = program.nodes[ref.node] if isinstance(ref, Out) else None
+            if isinstance(node, Node) and isinstance(ref, Out):
+                value = node.outputs[ref.output]
+                self.buffers.setdefault(str((value.shape, value.dtype)), []).append(result)
 
     def call(self, act: Callable[[Client, int], Any]) -> Any:
         while True:

@@ -275,7 +275,7 @@ class HostActor(Actor):
 
         return {
             e.Launch: self._launch,
-            e.FreeBuffer: lambda said: fabric.free(host, said.buffer),
+            e.FreeBuffer: self._free,
             e.MakeBuffer: lambda said: fabric.make(host, said),
             e.SpillBuffer: lambda said: fabric.spill(host, said.seq, said.buffer, back=False),
             e.RestoreBuffer: lambda said: fabric.spill(host, said.seq, said.buffer, back=True),
@@ -293,6 +293,10 @@ class HostActor(Actor):
             e.Received: lambda said: plane.received(host, said.transfer, said.blame),
             **dict.fromkeys((e.Prepare, e.DropTransfer, e.ExpectRecv, e.LogLine), nothing),
         }
+
+    def _free(self, said: e.FreeBuffer) -> None:
+        for buffer in said.buffers:
+            self.world.fabric.free(self.host, buffer)
 
     def _launch(self, said: e.Launch) -> None:
         plan = self.world.plan_of_run(self, said.run)

@@ -101,7 +101,7 @@ def test_a_buffer_donated_to_an_abandoned_gang_is_freed_when_earlier_gangs_are_o
     for host in (0, 1):
         fabric.launch(host, launch(1, 0, [], [7]), made, 0)
         fabric.launch(host, launch(2, 1, [7]), made, 0)
-        fabric.launch(host, msgspec.structs.replace(launch(3, 2, [7]), donated=(7,)), made, 0)
+        fabric.launch(host, msgspec.structs.replace(launch(3, 2, [7]), gives=(7,)), made, 0)
         assert (
             not any(fabric.hosts[host].used.values()) or host
         )  # the first gang cannot run without the other host

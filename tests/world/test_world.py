@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 
@@ -79,6 +81,19 @@ def test_a_get_returns_what_was_put() -> None:
     assert world.run()
     assert [fetch.right for fetch in fetches] == [True, True]
     assert fetches[0].digest != fetches[1].digest
+    drain(world)
+
+
+@pytest.mark.parametrize(("sharding", "hosts"), [("", "0"), ("0", "0-1")])
+def test_a_get_is_an_order_to_the_hosts_that_have_something_to_send(sharding: str, hosts: str) -> None:
+    """All four devices have all of it, of which the lowest sends; or each has a part of its own."""
+    world = World(TWO, diary=True)
+    a = world.client("a")
+    fetch = a.get(a.put(Value((64,), "float32", 0, split(sharding)), SliceSpec("s", 4)))
+    assert world.run()
+    assert fetch.right
+    assert world.diary is not None
+    assert set(re.findall(r"send t\d+ on (\S+) to client", "\n".join(world.diary))) == {hosts}
     drain(world)
 
 

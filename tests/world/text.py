@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from core.model import spans
+from core.model import Range, spans
 from core.protocol import dataplane
 from core.protocol import effects as e
 from core.protocol import messages as m
@@ -66,7 +66,7 @@ def local(thing: Any) -> str:
         case e.Sent():
             return f"sent t{thing.transfer}"
         case e.FreeBuffer():
-            return f"free {thing.buffer}"
+            return f"free {','.join(map(str, thing.buffers))}"
         case e.MakeBuffer():
             return f"make {thing.buffer}" + (" (literal)" if thing.literal is not None else "")
         case e.CodeReady():
@@ -97,13 +97,13 @@ def message(said: Any) -> str:  # noqa: C901 - a table
         case m.Ended():
             return f"run {said.run} ended" + _blame(said.blame)
         case m.ContentsReady():
-            return f"ready {','.join(map(str, said.buffers))}" + _blame(said.blame)
+            return f"ready {','.join(map(_name, said.buffers))}" + _blame(said.blame)
         case m.Waiting():
             since = f" for {said.age / 1e9:g} s" if said.age else ""
             return f"waiting run {said.run}{since} reason {said.reason or 'none any more'}"
         case m.Submit():
-            shown = ",".join("literal" if isinstance(a, bytes) else str(a) for a in said.args) or "-"
-            made = ",".join(map(str, said.results))
+            shown = ",".join("literal" if isinstance(a, bytes) else _name(a) for a in said.args) or "-"
+            made = ",".join(map(_name, said.results))
             return f"submit run {said.run} of program {said.program}: {shown} -> {made}"
         case m.Join():
             seat = f" epoch {said.epoch} last {said.last}" if said.epoch >= 0 else ""
@@ -137,7 +137,7 @@ def step(said: Any) -> str:
             behind = f" after #{said.after}" if said.after >= 0 else ""
             return f"#{said.seq} recv t{said.transfer} on {spans.text(said.hosts)}{behind}"
         case m.FreeStep():
-            return f"free {','.join(map(str, said.buffers))}"
+            return f"free {','.join(map(_name, said.buffers))}"
         case m.CompileStep():
             return f"compile plan {said.plan}"
         case _:
@@ -173,3 +173,7 @@ def _plain(thing: Any, hidden: tuple[str, ...]) -> str:
         shown.append(f"{name} {spans.text(value) if name in ('hosts', 'members') else value}")
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(thing).__name__).lower()
     return " ".join([name, *shown])
+
+
+def _name(name: int | Range) -> str:
+    return str(name) if isinstance(name, int) else f"{name.first}..{name.first + name.count - 1}"

@@ -7,6 +7,7 @@ device and gang, and pandas' groupby over the same as columns.
 
 from __future__ import annotations
 
+import resource
 import tracemalloc
 from collections.abc import Callable
 from functools import partial
@@ -22,13 +23,19 @@ import pandas as pd
 from core.record import Trace as CoreTrace
 from seaway.trace import Trace
 
-from ..frame import measuring
+from ..frame import measuring, processes
 from ..frame.table import Table
 
 HOSTS, PER_HOST, PROGRAMS, GANGS = 512, 4, 4, 1_000
 REPEATS = 5
+LONG = 100_000  # gangs
+PATIENCE = 600.0  # seconds
 US = 1_000
 DURATION = 330 * US
+LOOKS: dict[str, Callable[[Trace], object]] = {
+    "intervals(sample=16)": lambda trace: trace.intervals(sample=16),
+    "plot()": lambda trace: trace.plot(),
+}
 Ints = npt.NDArray[np.int64]
 
 
@@ -149,6 +156,35 @@ def looking(hosts: int, gangs: int) -> list[str]:
     return lines
 
 
+def sampling(gangs: int) -> list[str]:
+    """What one often asks of a long trace, each in a process of its own."""
+    rows = Table(f"looking, of {gangs:,} gangs on {HOSTS} hosts <44", "ms >8.1f", "MB >8.0f")
+    found = {name: look(name, gangs) for name in LOOKS}
+    return [
+        rows.head(),
+        *(rows.line(f"  {name}", 1e3 * each["s"], each["MB"]) for name, each in found.items()),
+    ]
+
+
+def look(name: str, gangs: int) -> dict[str, float]:
+    """CPU seconds, and by how many megabytes the process grew at most."""
+    found: dict[str, float] = processes.answer(looked, name, gangs, bound=PATIENCE)
+    return found
+
+
+def looked(name: str, gangs: int) -> dict[str, float]:
+    trace = Trace(record(HOSTS, gangs, arrivals(HOSTS, 1)["no jitter: all gangs alike"] * gangs))
+    before = resident()
+    seconds, _ = measuring.timed(lambda: LOOKS[name](trace))
+    return {"s": seconds, "MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before}
+
+
+def resident() -> float:
+    """Megabytes of this process that are in memory now."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
 def report(hosts: int = HOSTS, gangs: int = PROGRAMS * GANGS) -> str:
     what = f"{hosts * PER_HOST:,} devices on {hosts} hosts, {gangs:,} gangs with each host's arrival"
     head = f"{what}; CPU time, median of {REPEATS}"
@@ -156,4 +192,4 @@ def report(hosts: int = HOSTS, gangs: int = PROGRAMS * GANGS) -> str:
 
 
 def main() -> None:
-    print(report())
+    print(report(), *sampling(LONG), sep="\n")

@@ -31,7 +31,7 @@ from core.controller import ON_DEVICES, Bounds, Config
 from core.model import Cluster as Topology
 from core.record import Trace as CoreTrace
 
-from ...costs import units
+from ... import units
 from ...errors import NotReady, nearest
 from ...specs import whole
 from ...wording import plural

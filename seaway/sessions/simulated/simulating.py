@@ -19,8 +19,8 @@ from sim.hardware import Profile, Setup, setups
 from sim.hardware import profile as profile_of
 from sim.simulation import MIB, Fault, Simulation, fanout_of
 
-from ...costs import duration
 from ...errors import Impossible, nearest
+from ...units import duration
 from ..arguments import checked_session
 from ..session import Dispatch, Session
 from .driver import SimDriver

@@ -17,7 +17,7 @@ import msgspec
 
 from core.compile import BLANK_SLOT
 from core.controller import Controller
-from core.model import Gang, Plan, Spans, device_spans
+from core.model import Gang, Plan, Spans, device_spans, ranges
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.record import OrderHash, token
@@ -149,7 +149,7 @@ class Collector:
                     if self._new(step.seq):
                         self._half(message.island, step)
                 case m.FreeStep(buffers):
-                    self._free(buffers)
+                    self._free(ranges.each(buffers))
                 case m.SpillStep(seq, buffer) | m.RestoreStep(seq, buffer):
                     if self._new(seq):
                         self._copied("spill" if isinstance(step, m.SpillStep) else "restore", buffer)
@@ -168,6 +168,7 @@ class Collector:
         key = self._keys[header.run]
         plan = self._plans[island, header.plan]
         seen = self.seen.runs.setdefault(key, RunSeen(plan.program))
+        args = ranges.each(header.args)
         self._headers[header.run] = header
         for number, slot in enumerate(plan.slots):
             if slot == BLANK_SLOT:
@@ -175,7 +176,7 @@ class Collector:
             seen.slots[number] = SlotLife(
                 slot.maker, slot.takes, slot.last, slot.keep, slot.senders, slot.nbytes
             )
-            if slot.arg < 0 or header.args[slot.arg] < 0 or slot.arg in dict(header.literals):
+            if slot.arg < 0 or args[slot.arg] < 0 or slot.arg in dict(header.literals):
                 self._buffers[header.base + number] = key, f"slot {number}"
 
     def _gang(self, island: int, step: m.GangStep) -> None:

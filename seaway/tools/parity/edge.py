@@ -20,7 +20,7 @@ from backend.agent import device_log
 from backend.server import eventlogs
 from core.compile import BLANK_SLOT
 from core.controller import Controller
-from core.model import Gang, Layout, Move, device_spans, sends_by_host, spans
+from core.model import Gang, Layout, Move, device_spans, ranges, sends_by_host, spans
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.record import Log, replayed
@@ -107,7 +107,8 @@ class Commanded(Collector):
 
     def _id(self, header: m.RunHeader, island: int, slot: int) -> int:
         arg = self._plans[island, header.plan].slots[slot].arg
-        return header.args[arg] if arg >= 0 and header.args[arg] >= 0 else header.base + slot
+        named: int = ranges.each(header.args)[arg] if arg >= 0 else -1
+        return named if named >= 0 else header.base + slot
 
     def _slot(self, header: m.RunHeader, island: int, slot: int) -> None:
         layout = self._plans[island, header.plan].slots[slot].layout

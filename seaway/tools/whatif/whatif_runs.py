@@ -19,7 +19,7 @@ import msgspec
 import simpy
 
 from core.client import Blocked, Client
-from core.model import Impossible
+from core.model import Impossible, ranges
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.transfer import CHUNK
@@ -182,7 +182,9 @@ class Actor:
             case m.Get(buffer=buffer):
                 return lambda client, now: client.get(self._buffers[buffer], now)
             case m.Release(buffers=buffers):
-                return lambda client, now: client.release(tuple(self._buffers[each] for each in buffers), now)
+                return lambda client, now: client.release(
+                    tuple(self._buffers[each] for each in ranges.each(buffers)), now
+                )
             case m.ReleaseSlice(name=slice_name):
                 return lambda client, now: client.release_slice(slice_name, now)
             case m.Cancel(run=run):
@@ -193,8 +195,8 @@ class Actor:
     def _submit(self, made: RecordedCall) -> Callable[[Client, int], Any]:
         """A submit with the same deadline relative to its call."""
         call: m.Submit = made.call
-        args = tuple(self._buffers[arg] if isinstance(arg, int) else arg for arg in call.args)
-        keep = tuple(bool(name) for name in call.results)
+        args = tuple(self._buffers[arg] if isinstance(arg, int) else arg for arg in ranges.each(call.args))
+        keep = tuple(bool(name) for name in ranges.each(call.results))
         dispatch = self._settings.dispatch or call.dispatch
         return lambda client, now: client.submit(
             self._programs[call.program], args, now, keep=keep, dispatch=dispatch,
@@ -208,7 +210,7 @@ class Actor:
             case m.Submit(run=run, results=results):
                 self._runs[run] = answer.run
                 self._open[answer.run] = None
-                for name, here in zip(results, answer.results, strict=True):
+                for name, here in zip(ranges.each(results), answer.results, strict=True):
                     if name:
                         self._buffers[name] = here
                         self._makers[name] = run

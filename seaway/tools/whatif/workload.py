@@ -20,7 +20,7 @@ import msgspec
 from backend.server import eventlogs
 from core.client import Limits
 from core.controller import Config
-from core.model import Cluster, Impossible, Program, SliceSpec
+from core.model import Cluster, Impossible, Program, SliceSpec, ranges
 from core.protocol import (
     Calls,
     Cancel,
@@ -254,14 +254,14 @@ def _check_names(label: str, calls: Sequence[tuple[int, Any]]) -> None:
 def _names(call: Any) -> list[tuple[str, int]]:
     match call:
         case Submit():
-            buffers = [("buffer", arg) for arg in call.args if isinstance(arg, int)]
+            buffers = [("buffer", arg) for arg in ranges.each(call.args) if isinstance(arg, int)]
             return [("program", call.program), *buffers, *(("run", run) for run in call.waited)]
         case Unregister(program=program):
             return [("program", program)]
         case Get(buffer=buffer):
             return [("buffer", buffer)]
         case Release(buffers=buffers):
-            return [("buffer", buffer) for buffer in buffers]
+            return [("buffer", buffer) for buffer in ranges.each(buffers)]
         case Cancel(run=run):
             return [("run", run)]
         case _:
@@ -273,7 +273,7 @@ def _made(call: Any) -> list[tuple[str, int]]:
         case Register(program=program):
             return [("program", program)]
         case Submit(run=run, results=results):
-            return [("run", run), *(("buffer", name) for name in results if name)]
+            return [("run", run), *(("buffer", name) for name in ranges.each(results) if name)]
         case Put(buffer=buffer):
             return [("buffer", buffer)]
         case _:

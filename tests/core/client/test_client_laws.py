@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from core.client.call_batching import MOST
 from core.client.client_limits import Blocked, Submitted
+from core.model import ranges
 from core.protocol.effects import (
     CallsMade,
     Close,
@@ -166,7 +167,8 @@ class Play:
             case Register(program=name):
                 assert name not in self.programs
                 self.programs.add(name)
-            case Submit(run=run, program=name, args=args, results=results):
+            case Submit(run=run, program=name, args=names, results=made):
+                args, results = ranges.each(names), ranges.each(made)
                 assert name in self.programs
                 assert all(arg in self.names for arg in args if isinstance(arg, int))
                 if self.client._state.programs[name].donates:
@@ -181,7 +183,8 @@ class Play:
             case Get(request=request, buffer=buffer):
                 assert buffer in self.names
                 self.known["gets"].append(request)
-            case Release(buffers=buffers):
+            case Release(buffers=released):
+                buffers = ranges.each(released)
                 assert self.names.issuperset(buffers)
                 self.names -= set(buffers)
             case _:

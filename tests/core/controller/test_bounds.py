@@ -4,6 +4,7 @@ on."""
 from __future__ import annotations
 
 from core.controller.watch import Bounds
+from core.model import ranges
 from core.model.program import Sharding, SliceSpec, Value
 from core.protocol.effects import Command, FormWorld, Send, Wakeup, WorldUp
 from core.protocol.messages import (
@@ -51,7 +52,7 @@ class WaitingClient(Rig):
                         else (effect.message,)
                     ):
                         if isinstance(note, ContentsReady):
-                            self.puts |= dict.fromkeys(note.buffers, note.blame)
+                            self.puts |= dict.fromkeys(ranges.each(note.buffers), note.blame)
                         elif isinstance(note, Refused):
                             self.puts[note.name] = note.blame
                     for answer in self.hear(to, effect.message):

@@ -23,7 +23,9 @@ def append(stream: Stream, what: int, hosts: Spans = ALL) -> Ordered:
 def payload(message: Ordered) -> int:
     step = message.steps[0]
     assert isinstance(step, FreeStep)
-    return step.buffers[0]
+    (buffer,) = step.buffers
+    assert isinstance(buffer, int)
+    return buffer
 
 
 def is_full(stream: Stream) -> bool:

@@ -80,8 +80,9 @@ def recv(seq: int, transfer: int, step: int = 0, after: int = -1) -> RecvStep:
 def launch(
     seq: int, step: int, inputs: tuple[int, ...], outputs: tuple[int, ...], *causes: Any, **more: Any
 ) -> Launch:
-    facts: dict[str, Any] = {"donated": (), "sizes": (), "placeholders": False} | more
-    return Launch(seq=seq, run=1, step=step, inputs=inputs, outputs=outputs, causes=causes, **facts)
+    facts: dict[str, Any] = {"sizes": (), "placeholders": False} | more
+    given = facts.pop("donated", ())
+    return Launch(seq=seq, run=1, step=step, reads=inputs, makes=outputs, gives=given, causes=causes, **facts)
 
 
 def done(seq: int, cause: Any, blame: Blame | None = None, sizes: tuple[int, ...] = ()) -> ToController:

@@ -7,12 +7,17 @@ devices, transfers and compiler.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.host import plans
+from core.model import FEW
 from core.protocol.effects import (
     CompileCode,
     CountRows,
@@ -34,6 +39,13 @@ from tests.core.hostworld import Life, Stream, ours
 seeds = st.integers(0, 2**32)
 lanes = st.sampled_from(["host", "device"])
 law = settings(max_examples=150)
+
+
+@pytest.fixture(autouse=True, scope="module", params=[FEW, 2], ids=["", "neighbours are one"])
+def few(request: pytest.FixtureRequest) -> Iterator[None]:
+    """How many neighbours a gang must make or read to take them as one."""
+    with patch.object(plans, "FEW", request.param):
+        yield
 
 
 def lives(seed: int, lane: str, delays: list[int]) -> list[Life]:
@@ -121,10 +133,11 @@ def test_a_buffer_is_freed_once_and_never_while_it_is_in_use(seed: int, lane: st
             case SpillBuffer(seq=seq, buffer=buffer) | RestoreBuffer(seq=seq, buffer=buffer):
                 assert buffer not in freed
                 users.setdefault(buffer, []).append(("done", seq))
-            case FreeBuffer(buffer=buffer):
-                assert buffer not in freed
-                freed[buffer] = at
-                assert all(life.times[use] <= at for use in users.get(buffer, ())), effect
+            case FreeBuffer():
+                for buffer in effect.buffers:
+                    assert buffer not in freed
+                    freed[buffer] = at
+                    assert all(life.times[use] <= at for use in users.get(buffer, ())), effect
             case _:
                 pass
     assert set(users) <= set(freed)  # in the end the stream releases everything

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.link.link import ACK_EVERY, MOVES, Deliver, Frame, Link, LinkCommand, LinkEnded, Transmit
+from core.model import ranges
 from core.model.errors import Illegal
 from core.protocol.messages import Release
 
@@ -23,7 +24,9 @@ def frames(commands: list[LinkCommand]) -> list[Frame]:
 
 def delivered(commands: list[LinkCommand]) -> list[int]:
     found = [command.message for command in commands if isinstance(command, Deliver)]
-    return [message.buffers[0] for message in found if isinstance(message, Release)]
+    return [
+        number for message in found if isinstance(message, Release) for number in ranges.each(message.buffers)
+    ]
 
 
 def up(now: int = 0, **options: int) -> Link:

@@ -90,7 +90,7 @@ def test_releasing_a_buffer_that_is_not_held_is_illegal_and_changes_nothing() ->
     ):
         with pytest.raises(Illegal):
             wrong()
-    assert (len(buffers), buffers[7].count) == (1, 2)
+    assert (len(buffers), buffers[7].references) == (1, 2)
     buffers.hold(7)
     buffers.use(7)
     with pytest.raises(Illegal):
@@ -150,7 +150,7 @@ def test_the_count_reaches_zero_exactly_when_the_last_holder_releases(
             owned = [i for i in sorted(live) if owner[i] == client and "handle" in holders[i]]
             gone, told = without("handle", owned), buffers.client_gone(client)
         assert ids(told) == gone
-        assert {buffer.id: buffer.count for buffer in buffers} == {
+        assert {buffer.id: buffer.references for buffer in buffers} == {
             i: len(who) for i, who in holders.items() if who
         }
 

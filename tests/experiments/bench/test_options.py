@@ -9,6 +9,7 @@ from experiments.bench.frame import options
 
 WITH_OPTIONS = (
     "agents",
+    "cliffs",
     "control",
     "order",
     "pages",
@@ -65,6 +66,8 @@ def test_each_benchmark_has_help_and_refuses_unknown_options(
     ("name", "words", "why"),
     [
         ("order", ["--gangs", "3"], "argument --gangs: 3 is too few: at least 4"),
+        ("cliffs", ["--limit", "0"], "argument --limit: 0 is too few: at least 1"),
+        ("cliffs", ["--rows", "slices"], "argument --rows: invalid choice: 'slices'"),
         ("stages", ["--stages", "two"], "argument --stages: 'two' is not a whole number"),
         ("stages", ["--platform", "gpu"], "argument --platform: invalid choice: 'gpu'"),
         ("sharing", ["--seconds", "0"], "argument --seconds: 0 s: more than 0"),
@@ -83,6 +86,22 @@ def test_a_bad_value_is_one_clear_error(
         bench.module(name).main(words)
     assert ended.value.code == 2
     assert why in capsys.readouterr().err
+
+
+def test_a_benchmark_that_misses_a_bound_does_not_stop_the_others_and_decides_the_exit_status(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ran: list[str] = []
+
+    def run(name: str, options: list[str], alone: bool) -> int:
+        ran.append(name)
+        return {"cliffs": 1, "agents": bench.REFUSED}.get(name, 0)
+
+    monkeypatch.setattr(bench, "_run", run)
+    assert bench.main(["cliffs", "traces"]) == 1
+    assert bench.main(["traces"]) == 0
+    assert bench.main(["agents", "traces"]) == bench.REFUSED
+    assert ran == ["cliffs", "traces", "traces", "agents"]
 
 
 def test_full_is_passed_to_the_benchmarks_that_have_it() -> None:

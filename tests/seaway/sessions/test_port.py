@@ -13,6 +13,7 @@ import pytest
 import seaway as sw
 from core.client.client import Client
 from core.client.client_limits import Blocked, Limits
+from core.model import Range, ranges
 from core.model.presets import small
 from core.model.program import Computation, Program
 from core.protocol.effects import (
@@ -249,7 +250,26 @@ def test_buffers_without_references_are_released_a_few_at_a_time() -> None:
             step(ZERO)
     released = [call for call in driver.ports["main"].calls if isinstance(call, Release)]
     assert len(released) <= 5
-    assert sum(len(call.buffers) for call in released) == 100
+    assert sum(ranges.number(call.buffers) for call in released) == 100
+
+
+def test_a_thousand_arrays_of_one_call_are_named_and_released_as_one() -> None:
+    many = sw.synthetic("many", devices=two, duration="1us", out=lambda x: [x] * 1000)
+    s, driver = session()
+    with s:
+        arrays = many(ZERO)
+        many(ZERO)
+        kept = arrays[500]
+        del arrays
+    calls = driver.ports["main"].calls
+    assert [call.results for call in calls if isinstance(call, Submit)] == [
+        (Range(1, 1000),),
+        (Range(1001, 1000),),
+    ]
+    assert [call.buffers for call in calls if isinstance(call, Release)] == [
+        (Range(1, 500), Range(502, 1499)),
+    ]
+    assert kept.slice == two
 
 
 def test_large_buffers_are_released_with_the_next_call() -> None:

@@ -14,12 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from core.host import Executor, standing
-from core.host.host_state import HostState
+from core.host import Executor
 from core.model import spans
 from core.model.errors import Illegal
-from core.model.place import Grid, Place, line
-from core.model.plan import Gang, Move
+from core.model.place import Place
+from core.model.plan import Move
 from core.model.spans import Spans
 from core.protocol.effects import (
     CodeReady,
@@ -47,31 +46,37 @@ from core.protocol.effects import (
 )
 from core.protocol.messages import (
     Blame,
-    CompileStep,
     Done,
-    ForgetStep,
     GangStep,
     HostFault,
     Lost,
-    Ordered,
     RecvStep,
     RestoreStep,
-    RunHeader,
-    Seat,
     Seated,
     SendStep,
     SpillStep,
 )
 from sim.cohort import AlikeHosts
-from tests.core.hostworld import SAME, Cluster, Stream, gang, layout, plan
+from tests.core.hostworld import Cluster, Stream, gang, layout
 
-ALL: Spans = ((0, 6),)
-WHOLE, HALF, REST, SOME = line(0, 0, 12), line(0, 0, 6), line(0, 6, 6), line(0, 2, 4)
-FIRSTS = Place(0, (Grid(0, (6,), (2,)),))  # the first device of each host
-ODD = line(0, 0, 5)  # all of hosts 0 and 1, and half of host 2
-FAR = line(1, 12, 6)
+from .alike_hosts import (
+    ALL,
+    BAD,
+    FAR,
+    FIRSTS,
+    HALF,
+    ODD,
+    REST,
+    SOME,
+    WHOLE,
+    ordered,
+    plan_and_run,
+    same,
+    seat,
+    seated,
+)
+
 WITH_SEQ = GangStep | SendStep | RecvStep | SpillStep | RestoreStep
-BAD = Blame("user", "boom")
 
 
 def effect_on(effect: Command, host: int) -> Effect:
@@ -192,9 +197,9 @@ class Cohorts:
         self.splits += 1
 
     def _join(self, cohort: Cohort, other: Cohort) -> None:
-        if cohort is not other and cohort.executor.same(other.executor):
+        if cohort is not other and same(cohort.executor, other.executor):
             assert (cohort.running, cohort.owed, cohort.read) == (other.running, other.owed, other.read)
-            cohort.executor.absorb(other.executor)
+            cohort.executor.absorb([other.executor])
             self.cohorts.remove(other)
             self.joins += 1
 
@@ -246,10 +251,6 @@ class Cohorts:
             cohort.owed.append(event)
 
 
-def seat(host: int, tree: int = 0) -> Seat:
-    return Seat(0, 0, tree, host, -1, (), ALL, 0)
-
-
 def stream_of(seed: int, travel: float) -> Stream:
     near = (WHOLE, WHOLE, WHOLE, HALF, REST, SOME, FIRSTS, ODD)
     return Stream(Random(seed), hosts=ALL, near=near, far=FAR, travel=travel, replicated=0.5)
@@ -275,25 +276,6 @@ def test_the_world_of_this_test_splits_and_joins_cohorts() -> None:
 
 
 # --- what divides a cohort, and what does not ---------------------------------------------------------------
-
-
-def seated(members: Spans = ALL) -> AlikeHosts:
-    executor = AlikeHosts(members, Cluster())
-    executor.handle(seat(executor.host), 0)
-    executor.handle(Reformed(0), 0)
-    return executor
-
-
-def ordered(number: int, *steps: Any, hosts: Spans = ALL, **more: Any) -> Ordered:
-    facts: dict[str, Any] = {"settled": 0, "plans": (), "runs": ()} | more
-    return Ordered(0, 0, 0, number, hosts, steps=steps, **facts)
-
-
-def plan_and_run(place: Place, *steps: Gang | Move, sharding: Any = SAME) -> dict[str, Any]:
-    """A plan with one slot at each end of each move, and a run of it."""
-    layouts = [layout(place, 24, sharding), layout(FAR, 24, sharding)]
-    made = plan(1, layouts, steps or [gang("g", place, (), (0,))], keep=(0, 1))
-    return {"plans": (made,), "runs": (RunHeader(1, 1, 100, ()),)}
 
 
 @pytest.mark.parametrize(
@@ -358,122 +340,6 @@ def test_an_event_of_a_single_host_is_refused_and_changes_nothing() -> None:
             executor.handle(event, 0)
     said = executor.handle(Finished(1, Blame("user", "boom", host=4)), 0)  # all six say that it was host 4
     assert said == [ToController(Done(1, ALL, Blame("user", "boom", host=4)), (("done", 1),))]
-
-
-# --- split and join -----------------------------------------------------------------------------------------
-
-
-def test_both_halves_go_on_with_what_was_under_way() -> None:
-    executor = seated()
-    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
-    other = executor.split(((2, 5),))
-    assert (executor.members, executor.host) == (((0, 2), (5, 6)), 0)
-    assert (other.members, other.host) == (((2, 5),), 2)
-    assert other.handle(Finished(1), 0) == [ToController(Done(1, ((2, 5),)), (("done", 1),))]
-    with pytest.raises(Illegal, match="1 finished"):
-        other.handle(Finished(1), 0)
-    assert executor.handle(Finished(1, BAD.__class__("user", "x", host=0)), 0) != []
-
-
-@pytest.mark.parametrize("part", [(), ALL, ((0, 7),), ((5, 7),)])
-def test_a_part_is_some_of_the_hosts_and_not_all(part: Spans) -> None:
-    with pytest.raises(Illegal, match="name some and not all"):
-        seated().split(part)
-
-
-def test_cohorts_that_were_split_can_join_when_nothing_is_under_way() -> None:
-    executor = seated()
-    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
-    other = executor.split(((0, 2),))
-    assert (executor.host, other.host) == (2, 0)
-    assert not executor.same(other)  # the gang runs
-    executor.handle(Finished(1), 0)
-    with pytest.raises(Illegal, match="not in the state"):
-        executor.absorb(other)
-    other.handle(Finished(1), 0)
-    assert executor.same(other)
-    executor.absorb(other)
-    assert (executor.members, executor.host) == (ALL, 0)
-    again = executor.handle(seat(0, tree=1), 0)
-    assert ToController(Done(1, ALL), (("seat", 1),)) in again
-    assert ToController(Seated(0, 0, 1, 1), (("seat", 1),)) in again
-
-
-@pytest.mark.parametrize("change", ["last", "settled", "blame", "buffer", "code", "epoch"])
-def test_cohorts_with_any_difference_that_matters_cannot_join(change: str) -> None:
-    executor = seated()
-    made = plan_and_run(WHOLE)
-    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **made), 0)
-    other = executor.split(((3, 6),))
-    executor.handle(Finished(1), 0)
-    other.handle(Finished(1, Blame("user", "x", host=9) if change == "blame" else None), 0)
-    assert executor.same(other) == (change != "blame")
-    match change:
-        case "last":
-            other.handle(ordered(2), 0)
-        case "settled":
-            other.handle(ordered(2, settled=2), 0)
-            executor.handle(ordered(2), 0)
-        case "buffer":
-            other.handle(ordered(2, RecvStep(2, -1, 5, ((0, 3),), 2)), 0)
-            executor.handle(ordered(2), 0)
-            assert executor.same(other)
-            executor.handle(ordered(3, runs=(RunHeader(2, 1, 200, ()),)), 0)
-            other.handle(ordered(3), 0)
-        case "epoch":
-            assert [type(e) for e in other.handle(Seat(0, 1, 1, 3, -1, (), ALL, 0), 0)] == [Reform]
-            other.handle(Reformed(1), 0)
-        case "code":
-            for each in (executor, other):
-                each.handle(ordered(2, CompileStep(1, (0,))), 0)
-            executor.handle(CodeReady(1, 0), 0)
-            assert not executor.same(other)
-            other.handle(CodeReady(1, 0, Blame("user", "x", host=9)), 0)
-        case _:
-            assert change == "blame"
-    assert not executor.same(other)
-
-
-def test_cohorts_that_know_a_plan_in_which_they_differ_cannot_join() -> None:
-    first, second = seated(((0, 1),)), seated(((1, 2),))
-    for executor in (first, second):
-        executor.handle(ordered(1, **plan_and_run(SOME)), 0)  # of host 1 and 2
-        executor.handle(ordered(2, ForgetStep((1,))), 0)
-    assert not first.same(second)
-    for executor in (first, second):
-        executor.handle(ordered(3, ForgetStep((), (1,))), 0)
-    assert first.same(second)
-
-
-def test_cohorts_are_compared_buffer_by_buffer_only_if_they_may_join(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attempts to join are frequent, and a program may hold thousands of buffers."""
-    compared: list[HostState] = []
-    remembered = standing.remembered
-
-    def noted(state: HostState) -> tuple[Any, ...]:
-        compared.append(state)
-        return remembered(state)
-
-    monkeypatch.setattr(standing, "remembered", noted)
-    first, second = seated(((0, 1),)), seated(((1, 2),))
-    for executor in (first, second):
-        executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
-        assert not executor.at_rest()
-    assert not first.same(second)
-    for executor in (first, second):
-        executor.handle(Finished(1), 0)
-        assert executor.at_rest()
-    assert not compared
-    assert first.same(second)
-    assert compared
-
-    compared.clear()
-    third, fourth = seated(((0, 1),)), seated(((1, 2),))
-    for executor in (third, fourth):
-        executor.handle(ordered(1, **plan_and_run(SOME)), 0)  # of host 1 and 2
-        assert executor.at_rest()
-    assert not third.same(fourth)
-    assert not compared
 
 
 def test_each_member_has_its_own_seat() -> None:

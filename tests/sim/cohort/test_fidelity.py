@@ -61,6 +61,7 @@ def test_a_gang_ends_on_its_first_host_while_its_last_host_runs_the_gang_before_
 
 @given(seed=SEEDS)
 @example(seed=1213)  # chunks from several hosts come to one in the same nanosecond
+@example(seed=5044)  # reports of one host on two gangs come in the same nanosecond
 @example(seed=54346)  # codes are compiled last at a host for which no other one speaks
 @settings(max_examples=20, deadline=None)
 def test_contents_take_the_same_time(seed: int) -> None:
@@ -74,6 +75,7 @@ TROUBLES = ("crash_host", "slow", "leave_host")
 @given(seed=SEEDS, moves=st.booleans())
 @example(seed=135, moves=True)  # a cohort's hosts blame two different causes for one gang
 @example(seed=157, moves=True)
+@example(seed=6879, moves=True)  # the last host to report a step blames, after others that did not
 @settings(max_examples=10, deadline=None)
 def test_an_island_with_faults_is_simulated_host_by_host_and_the_others_as_cohorts(
     seed: int, moves: bool

@@ -84,19 +84,19 @@ def test_a_port_carries_one_thing_at_a_time() -> None:
 def test_a_swarm_takes_as_long_as_its_items_one_by_one(
     swarms: list[tuple[int, list[int]]], events: list[tuple[int, int, int]]
 ) -> None:
-    """Compared with the same lane and an event for each item."""
+    """Compared with the same lane and an event for each item. Sources have items of several numbers at one time."""
     clock, lane, log = served(lane_cost=2)
     other_clock, other, other_log = served(lane_cost=2)
     other._serve = lambda what, now: now if what is None else _log(other_log, what, now)
     for first, (cost, times) in enumerate(swarms):
         ordered = np.array(sorted(times), dtype=np.int64)
-        sources = np.arange(len(ordered)) + 100 * (first + 1)
-        lane.absorb(ordered, sources, cost)
+        sources = np.arange(len(ordered))
+        lane.absorb(ordered, sources, cost, 2 * first + 1)
         for at, source in zip(ordered.tolist(), sources.tolist(), strict=True):
-            other_clock.at(at, other.put, (source, 0), cost, None)
+            other_clock.at(at, other.put, (source, 2 * first + 1), cost, None)
     for number, (at, cost, source) in enumerate(events):
-        clock.at(at, lane.put, (1000 + source, number), cost, number)
-        other_clock.at(at, other.put, (1000 + source, number), cost, number)
+        clock.at(at, lane.put, (source, 2 * number), cost, number)
+        other_clock.at(at, other.put, (source, 2 * number), cost, number)
     clock.run(until=10_000)
     other_clock.run(until=10_000)
     assert log == other_log
@@ -116,6 +116,16 @@ def test_an_item_is_put_back_for_one_that_comes_in_the_same_nanosecond_and_prece
     clock.run(until=1000)
     assert log == [(20, "from 2"), (30, "from 4"), (40, "from 6")]
     assert lane.free == 40
+
+
+def test_items_of_one_source_in_the_same_nanosecond_are_taken_by_number() -> None:
+    clock, lane, log = served()
+    lane.absorb(np.array([10]), np.array([3]), 7, 1)
+    clock.at(10, lane.put, (3, 2), 3, "second")
+    lane.absorb(np.array([50]), np.array([3]), 7, 2)
+    clock.at(50, lane.put, (3, 1), 3, "first")
+    clock.run(until=1000)
+    assert log == [(20, "second"), (53, "first")]
 
 
 def test_a_swarm_that_is_announced_in_the_same_nanosecond_is_not_overtaken() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from core.model.errors import Impossible
-from seaway.costs.units import duration, nbytes, show_bytes, show_time
+from seaway.units import duration, nbytes, show_bytes, show_time
 
 
 @pytest.mark.parametrize(

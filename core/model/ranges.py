@@ -1,0 +1,191 @@
+"""Consecutive names as one: a call of a thousand arrays names them as `Range(first, 1000)`, and they are counted so.
+
+A table of buffers has one record for all names of a range, for as long as whatever happens to one of them happens to
+all. A record says by `count` how many names it covers, and `part(at)` cuts it in two. Who asks a `RangeTable` for some
+of the names that a record covers has the record cut there first; so each record always tells the truth about all its
+names, and nobody else needs to know which of them are one.
+
+Neighbours: messages carry ranges; the buffers of client, controller and hosts are in such tables.
+The functions that matter: `folded`, `each`; `RangeTable.over`, `alone`, `cut`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Annotated, Any, Protocol, Self, TypeVar
+
+import msgspec
+
+FEW = 8  # fewer names than this travel one by one
+
+
+class Range(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """`count` consecutive names, from `first` on."""
+
+    first: Annotated[int, msgspec.Meta(ge=1)]
+    count: Annotated[int, msgspec.Meta(ge=1)]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # it is immutable
+
+
+class Record(Protocol):
+    """Part of a table: it covers `count` names."""
+
+    count: int
+
+    def part(self, at: int) -> Any:
+        """Keep the first `at` names, and return a record of the others that is otherwise the same."""
+        ...
+
+
+R = TypeVar("R", bound=Record)
+
+
+def ranged(first: int, count: int) -> int | Range:
+    return first if count == 1 else Range(first, count)
+
+
+def each(names: Iterable[Any]) -> list[Any]:
+    """All names, one by one. What is no range (a name, or a literal) stays."""
+    found: list[Any] = []
+    for name in names:
+        if type(name) is Range:
+            found.extend(range(name.first, name.first + name.count))
+        else:
+            found.append(name)
+    return found
+
+
+def number(names: Sequence[Any]) -> int:
+    """How many there are, each of a range counted."""
+    for name in names:
+        if type(name) is Range:
+            return len(names) + sum([name.count - 1 for name in names if type(name) is Range])
+    return len(names)
+
+
+def folded(names: Sequence[Any], few: int = FEW) -> tuple[Any, ...]:
+    """The same names, with those that follow one another as ranges. What is no name (below 1, or bytes) stays."""
+    if len(names) < few:
+        return tuple(names)
+    found: list[Any] = []
+    start, many, expected = 0, len(names), 0
+    for at, name in enumerate(names):
+        if name != expected or not at:
+            _end(found, names, start, at, few)
+            start = at
+        expected = name + 1 if type(name) is int and name > 0 else 0
+        if not expected:  # it is in no range
+            _end(found, names, start, at, few)
+            found.append(name)
+            start = at + 1
+            expected = -1
+    _end(found, names, start, many, few)
+    return tuple(found)
+
+
+def _end(found: list[Any], names: Sequence[Any], start: int, end: int, few: int) -> None:
+    if end - start >= few:
+        found.append(Range(names[start], end - start))
+    else:
+        found.extend(names[start:end])
+
+
+class RangeTable(dict[int, R]):
+    """Records by the first of their names. A record that covers one name is an entry as in any `dict`."""
+
+    __slots__ = ("_wide",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._wide: list[int] = []  # the first names of records that cover several, ascending
+
+    def put(self, first: int, record: R) -> None:
+        self[first] = record
+        if record.count > 1:
+            insort(self._wide, first)
+
+    def drop(self, first: int) -> R | None:
+        record = self.pop(first, None)
+        if record is not None and record.count > 1:
+            self._wide.remove(first)
+        return record
+
+    def twin(self, copied: Callable[[R], R]) -> RangeTable[R]:
+        """The same with copies of the records."""
+        found: RangeTable[R] = RangeTable()
+        found.update({first: copied(record) for first, record in self.items()})
+        found._wide = self._wide.copy()
+        return found
+
+    def names(self) -> int:
+        """How many names there are."""
+        return len(self) + sum([self[first].count - 1 for first in self._wide])
+
+    def find(self, name: int) -> R | None:
+        """The record that covers this name, perhaps with others."""
+        record = self.get(name)
+        if record is None and self._wide:
+            at = bisect_right(self._wide, name) - 1
+            if at >= 0:
+                first = self._wide[at]
+                if name < first + self[first].count:
+                    return self[first]
+        return record
+
+    def alone(self, name: int) -> R | None:
+        """The record of this name alone."""
+        record = self.get(name)
+        if (record is None and self._wide) or (record is not None and record.count > 1):
+            self.cut(name)
+            self.cut(name + 1)
+            record = self.get(name)
+        return record
+
+    def over(self, first: int, count: int) -> list[R]:
+        """The records of these names, in order. Names that are not in the table are left out."""
+        record = self.get(first)
+        if record is not None and record.count == count:
+            return [record]
+        if record is None and not self._wide and count == 1:
+            return []
+        if count <= len(self):
+            return [record for _, record in self.parts(first, count) if record is not None]
+        self.cut(first)
+        self.cut(first + count)
+        return [self[name] for name in sorted([name for name in self if first <= name < first + count])]
+
+    def parts(self, first: int, count: int) -> Iterator[tuple[int, R | None]]:
+        """The same, each with its first name; and None with each name that is not in the table."""
+        self.cut(first)
+        self.cut(first + count)
+        at, end = first, first + count
+        while at < end:
+            record = self.get(at)
+            yield at, record
+            at += 1 if record is None else record.count
+
+    def cut(self, name: int) -> None:
+        """Let no record cover this name and the one before it."""
+        if name not in self:
+            record = self.find(name)
+            if record is not None:
+                at = bisect_right(self._wide, name) - 1
+                first = self._wide[at]
+                self._split(first, name, record)
+
+    def _split(self, first: int, name: int, record: R) -> None:
+        self.divided(first, name, record.part(name - first))
+
+    def divided(self, first: int, name: int, rest: R) -> None:
+        """The record of `first` has been cut, and `rest` has the names from `name` on."""
+        if self[first].count == 1:
+            self._wide.remove(first)
+        self.put(name, rest)
+
+    def open(self, record: R, first: int) -> None:
+        """Give each name that this record covers a record of its own."""
+        for name in range(first + record.count - 1, first, -1):
+            self.cut(name)

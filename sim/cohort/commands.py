@@ -1,0 +1,231 @@
+"""What the executors of an island command, and when each host carries it out.
+
+One event is told to all parts that it concerns. What several parts then command alike is carried out for all their
+hosts together, as vectors: launches, and reports. Contents are moved host by host: each host has a transfer machine,
+whose commands are carried out at once.
+
+Neighbours: `parts` has the executors, `event_times` when events happened; `island` takes launches and reports.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from core.model import Spans
+from core.protocol import effects as e
+from core.protocol import end_of, peer_of
+from core.protocol import messages as m
+from core.transfer import Transfer
+
+from ..engine import Ints, SimThread, TieBreak
+from .climbs import report_about
+from .event_times import as_vector, at_one
+from .parts import CohortPart, PartGroup
+from .routes import rows_of
+
+if TYPE_CHECKING:
+    from .island import CohortIsland
+
+
+ALIKE = (m.Done, m.Enqueued)  # reports that say no more of a host than that it is one of them
+
+
+class Commands:
+    def __init__(self, island: CohortIsland) -> None:
+        self.island, self.sim = island, island.sim
+        self._transfers: dict[int, Transfer] = {}  # by host
+        self._lanes: dict[tuple[int, int], SimThread] = {}  # by host and sender: threads that take contents
+        self._contents: dict[int, TieBreak] = {}  # by host: between its threads that take contents
+        # gangs whose host work is done before their data come -> when it is done
+        self._prepared: dict[int, Ints] = {}
+        self._others: dict[type, Callable[[CohortPart, Any], None]] = {
+            e.CompileCode: self._compile, e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy,
+            e.OpenSend: self._later, e.OpenRecv: self._later, e.ExpectRecv: self._later,
+            e.DropTransfer: self._later, e.CountRows: self._count, e.Reform: self._unable, e.Abandon: self._unable,
+        }  # fmt: skip
+
+    # --- events -------------------------------------------------------------------------------------------
+
+    def tell(self, parts: Sequence[CohortPart], event: e.Event | m.Ordered) -> None:
+        """Tells parts of an event whose times are known. What moves contents may tell parts of more, and comes last."""
+        others: list[tuple[CohortPart, Any]] = []
+        if len(parts) == 1:
+            part = parts[0]
+            for effect in part.executor.handle(event, self.sim.now):
+                self._sort(effect, part, others)
+        else:
+            self._tell_several(parts, event, others)
+        for part, effect in others:
+            self._others[type(effect)](part, effect)
+
+    def _sort(self, effect: Any, part: CohortPart, others: list[tuple[CohortPart, Any]]) -> None:
+        kind = type(effect)
+        if kind is e.Launch or kind is e.Prepare:
+            self._launch(effect, part)
+        elif kind is e.ToController:
+            self._report(effect, part)
+        elif kind in self._others:
+            others.append((part, effect))
+
+    def _tell_several(
+        self, parts: Sequence[CohortPart], event: e.Event | m.Ordered, others: list[tuple[CohortPart, Any]]
+    ) -> None:
+        """Launches come first, in the order of gangs: each host enqueues in that order."""
+        now, together = self.sim.now, self.island.parts.together
+        launches: dict[Any, tuple[Any, list[CohortPart]]] = {}
+        reports: dict[Any, tuple[Any, list[CohortPart]]] = {}
+        effect: Any
+        for part in parts:
+            for effect in part.executor.handle(event, now):
+                kind = type(effect)
+                if kind is e.Launch or kind is e.Prepare:
+                    key = (
+                        effect.seq,
+                        kind is e.Launch,
+                        effect.causes,
+                        kind is e.Launch and effect.placeholders,
+                    )
+                    launches.setdefault(key, (effect, []))[1].append(part)
+                elif kind is e.ToController:
+                    report = effect.report
+                    alone = part if type(report) not in ALIKE else None
+                    about = (report_about(report), effect.causes, getattr(report, "blame", None), alone)
+                    reports.setdefault(about, (effect, []))[1].append(part)
+                elif kind in self._others:
+                    others.append((part, effect))
+        for key in launches if len(launches) == 1 else sorted(launches, key=_first):
+            effect, alike = launches[key]
+            self._launch(effect, together(alike))
+        for effect, alike in reports.values():
+            self._report(effect, together(alike))
+
+    def happen(self, part: CohortPart | PartGroup, cause: e.Cause, when: Ints | int) -> None:
+        self.island.times.put(cause, part.rows, part.number, when, self.sim.now)
+
+    def when(self, part: CohortPart | PartGroup, causes: Sequence[e.Cause]) -> Ints | int:
+        return self.island.times.latest(causes, part.rows, part.number)
+
+    def told_later(self, members: Spans, event: e.Event, cause: e.Cause, when: Ints) -> None:
+        """Tells an event to hosts that were one part when it began, and may be several parts now."""
+        island = self.island
+        rows = rows_of(members, island.island)
+        island.times.put(cause, rows, len(when), when, self.sim.now)
+        self.tell(island.parts.among(members), event)
+
+    # --- gangs and reports --------------------------------------------------------------------------------
+
+    def _launch(self, effect: e.Launch | e.Prepare, hosts: CohortPart | PartGroup) -> None:
+        when = self.when(hosts, effect.causes)
+        if isinstance(effect, e.Prepare):
+            prepared = self._prepared.get(effect.seq)
+            if prepared is None:
+                prepared = self._prepared[effect.seq] = np.full(self.island.island.hosts, -1, dtype=np.int64)
+            prepared[hosts.rows] = when + self.sim.profile.prepare
+            return
+        when = as_vector(when, hosts.number)
+        self.happen(hosts, ("launch", effect.seq), when)
+        prepared = self._prepared.get(effect.seq) if self._prepared else None
+        if prepared is not None:
+            prepared = prepared[hosts.rows] if prepared[hosts.rows][0] >= 0 else None
+        self.island.launched(hosts, effect, when, prepared)
+
+    def over(self, seq: int) -> None:
+        """A gang has ended everywhere."""
+        self._prepared.pop(seq, None)
+
+    def _report(self, effect: e.ToController, hosts: CohortPart | PartGroup) -> None:
+        self.island.report(effect.report, hosts, self.when(hosts, effect.causes))
+
+    # --- code and copies ----------------------------------------------------------------------------------
+
+    def _compile(self, part: CohortPart, effect: e.CompileCode) -> None:
+        sim = self.sim
+        when = as_vector(self.when(part, effect.causes), part.number) + sim.times.compile
+        cause = ("code", effect.plan << 20 | effect.code)
+        ready = e.CodeReady(effect.plan, effect.code)
+        sim.clock.at(max(sim.now, int(when.max())), self.told_later, part.members, ready, cause, when)
+
+    def _copy(self, part: CohortPart, effect: e.SpillBuffer | e.RestoreBuffer) -> None:
+        sim = self.sim
+        took = sim.copy_time(part.executor.layout_of(effect.buffer))
+        when = as_vector(self.when(part, effect.causes), part.number) + took
+        copied, cause = e.Copied(effect.seq), ("done", effect.seq)
+        sim.clock.at(max(sim.now, int(when.min())), self.told_later, part.members, copied, cause, when)
+
+    def _unable(self, part: CohortPart, effect: e.Command) -> None:
+        raise NotImplementedError(f"{effect}: an island in trouble is simulated host by host")
+
+    # --- contents: parts of one host ----------------------------------------------------------------------
+
+    def _later(self, part: CohortPart, effect: Any) -> None:
+        """Hands a command to the transfer machine when its causes have happened."""
+        sim, host = self.sim, part.host
+        when = at_one(self.when(part, effect.causes))
+        if isinstance(effect, e.OpenSend | e.OpenRecv):
+            part.open += 1
+        if isinstance(effect, e.OpenSend):
+            self.happen(part, ("sending", effect.transfer), when)
+        if when > sim.now:
+            sim.clock.at(when, self.move, host, effect)
+        else:
+            self.move(host, effect)
+
+    def _count(self, part: CohortPart, effect: e.CountRows) -> None:
+        sim, when = self.sim, at_one(self.when(part, effect.causes))
+        at = max(sim.now, when + 2 * sim.times.pcie_latency)
+        sim.clock.at(at, self.tell_host, part.host, sim.rows(part.host, effect), ("count", effect.transfer))
+
+    def tell_host(self, host: int, event: e.Event, cause: e.Cause) -> None:
+        """Tells one host, which is a part by itself, what happens to it now."""
+        part = self.island.parts.of_host(host)
+        self.happen(part, cause, self.sim.now)
+        self.tell((part,), event)
+
+    def come(self, host: int, sender: int, number: int, message: Any, cost: int) -> None:
+        self._lane(host, sender).put(
+            (sender, number), cost, e.MessageReceived(end_of(self.sim.to_hosts(sender)), message)
+        )
+
+    def lose(self, host: int, peer: int, reason: str) -> None:
+        if host in self._transfers:
+            self.move(host, e.Disconnected(end_of(self.sim.to_hosts(peer)), reason))
+
+    def _lane(self, host: int, sender: int) -> SimThread:
+        """The thread that takes contents from this sender."""
+        found = self._lanes.get((host, sender))
+        if found is None:
+            made = TieBreak(self.sim.clock, lambda event, now: self.move(host, event))
+            contents = self._contents.setdefault(host, made)
+            found = self._lanes[host, sender] = SimThread(self.sim.clock, contents.put)
+        return found
+
+    def move(self, host: int, event: e.Event) -> None:
+        """Tells a host's transfer machine of an event."""
+        sim = self.sim
+        at = sim.now
+        transfer = self._transfers.get(host)
+        if transfer is None:
+            transfer = self._transfers[host] = Transfer(host, sim.pool, sim.chunk)
+        todo: deque[Any] = deque(transfer.handle(event, at))
+        while todo:
+            said = todo.popleft()
+            match said:
+                case e.Send(peers=to, message=message):
+                    for end in to:
+                        sim.send_contents(host, sim.from_hosts(peer_of(end)), message, at)
+                case e.Received(transfer=number):
+                    self.island.parts.of_host(host).open -= 1
+                    self.tell_host(host, said, ("recv", number))
+                case e.Sent(transfer=number):
+                    self.island.parts.of_host(host).open -= 1
+                    self.tell_host(host, said, ("sent", number))
+                case _:
+                    pass
+
+
+def _first(key: tuple[Any, ...]) -> tuple[int, bool]:
+    return key[0], key[1]

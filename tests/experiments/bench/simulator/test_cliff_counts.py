@@ -1,0 +1,182 @@
+"""No cliffs, by counting: the rows of `bench cliffs` make so many Python calls, events and parts, on any machine.
+
+A row that misses its aim is marked with what is wrong. Such a mark must go when its row is repaired.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from functools import cache
+from types import FrameType
+from typing import Any, Literal, NamedTuple
+
+import pytest
+
+from experiments.bench.simulator.cliff_programs import Play
+from experiments.bench.simulator.cliff_rows import PLAIN, ROWS, WARM, Row
+from experiments.bench.simulator.cliffs import TOLERANCE, exponent
+from sim.engine import SimClock
+
+HOSTS, SIZES = (
+    64,
+    (16, 64),
+)  # the number of hosts where a row varies something else; the numbers where it varies hosts
+MOST_GANGS = 40  # counted, unless a row needs more
+STEP = SimClock.step.__code__
+SIZES_OF = {
+    "calls-ahead": (1, 16), "clients": (1, 8), "read-10": (32, 128), "disjoint-slices": (16, 64),
+    "overlapping-slices": (8, 32), "small-slices": (4, 16), "arrays": (1, 16), "model": (4, 16), "transfers": (2, 8),
+    "pipeline-8": (1, 4), "first-run": (25, 100),
+}  # fmt: skip
+NAMES = [name for name in ROWS if name != "pipeline-64"]  # it is pipeline-8, for longer
+HOSTS_VARY = [name for name in NAMES if name not in SIZES_OF or name == "read-10"]
+
+
+class Counts(NamedTuple):
+    """For each gang: calls of Python functions, and SimPy's events. Of all: the most parts that an island had."""
+
+    calls: float
+    events: float
+    parts: int
+
+
+class Counter:
+    """Takes in gangs, and counts what happens from when `warm` gangs have been made until `gangs` more have."""
+
+    def __init__(self, warm: int, gangs: int) -> None:
+        self.warm, self.gangs = warm, gangs
+        self.made = self.calls = self.events = self.parts = 0
+        self.counts: Counts | None = None
+        self._first: int | None = None
+
+    def watch(self, session: Any) -> None:
+        self._islands = session.simulation.islands
+
+    def __call__(self, number: int) -> bool:
+        self.made += number
+        if self._first is None:
+            if self.made >= self.warm:
+                self._first, self.calls, self.events = self.made, 0, 0
+        elif self.counts is None and (gangs := self.made - self._first) >= self.gangs:
+            self.counts = Counts(self.calls / gangs, self.events / gangs, self.parts)
+        self.parts = max([self.parts, *(len(island.parts.all) for island in self._islands.values())])
+        return self.counts is not None
+
+    def see(self, frame: FrameType, event: str, argument: object) -> None:
+        if event == "call":
+            self.calls += 1
+            self.events += frame.f_code is STEP
+
+
+def count(row: Row, size: int, hosts: int, fidelity: Literal["exact", "cohort"] = "cohort") -> Counts:
+    gangs = row.gangs(size)
+    counter = Counter(row.warm(size), gangs if row.against == "exact" else min(gangs, MOST_GANGS))
+    threading.setprofile(counter.see)  # for the threads of clients
+    sys.setprofile(counter.see)
+    try:
+        row.program(Play(row.hosts(size, hosts), counter, fidelity, counter.watch), size)
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    assert counter.counts is not None
+    return counter.counts
+
+
+@cache
+def counted(name: str, size: int) -> Counts:
+    return count(ROWS[name], size, HOSTS)
+
+
+@cache
+def compared(name: str, size: int) -> Counts:
+    """What a row is compared with at this size: `exact`, or the plain case on as many hosts."""
+    row = ROWS[name]
+    if row.against == "exact":
+        return count(row, size, HOSTS, "exact")
+    return count(PLAIN, 0, row.hosts(size, HOSTS))
+
+
+def sizes(name: str) -> tuple[int, ...]:
+    return SIZES_OF.get(name, SIZES)
+
+
+def rows(names: list[str], broken: dict[str, str]) -> list[Any]:
+    assert broken.keys() <= set(names)
+    return [
+        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=broken[name])) if name in broken else name
+        for name in names
+    ]  # fmt: skip
+
+
+ALONE = "a call whose result is read shares no turn with others, and the get costs as much as a gang"
+EACH = "an event for each host and report"
+DIVIDED = "each host that keeps contents of its own becomes a part, and stays one"
+OVERLAPS = "where slices overlap, some hosts differ in what they have done: each such group costs an executor"
+BY_HOST = "chunks and reports are an event for each host"
+EXACTLY = "an island with an announced fault is simulated host by host from the beginning"
+
+BEYOND = {
+    "read": ALONE,
+    "read-replicated": ALONE,
+    "read-sharded": DIVIDED,
+    "array-a-call": DIVIDED,
+    "pipeline-8": "a cohort of parts does more than hosts one by one",
+    "fault-later": EXACTLY,
+}
+GROWS = {
+    "overlapping-slices": OVERLAPS,
+    "transfers": BY_HOST,
+    "pipeline-8": BY_HOST,
+}
+FOLLOWS_HOSTS = {
+    "read-sharded": EACH,
+    "array-a-call": EACH,
+    "fault-later": EXACTLY,
+}
+IN_PARTS = {
+    "read-replicated": DIVIDED,
+    "read-sharded": DIVIDED,
+    "sharded-first": DIVIDED,
+    "array-a-call": DIVIDED,
+}
+
+
+@pytest.mark.parametrize("name", rows(NAMES, BEYOND))
+def test_a_gang_makes_no_more_calls_than_the_bound_allows(name: str) -> None:
+    for size in sizes(name):
+        assert counted(name, size).calls <= ROWS[name].bound * compared(name, size).calls, size
+
+
+@pytest.mark.parametrize("name", rows(NAMES, GROWS))
+def test_calls_grow_no_faster_than_linearly(name: str) -> None:
+    """Where a row varies slices, nodes, clients or the hosts of a stage, each gang makes as many calls as before."""
+    less, more = sizes(name)
+    grown = exponent(less, counted(name, less).calls, more, counted(name, more).calls)
+    assert grown <= ROWS[name].law + TOLERANCE
+
+
+@pytest.mark.parametrize("name", rows(HOSTS_VARY, FOLLOWS_HOSTS))
+def test_alike_hosts_cost_no_events(name: str) -> None:
+    less, more = sizes(name)
+    assert counted(name, more).events <= 1.1 * counted(name, less).events
+
+
+@pytest.mark.parametrize("name", rows(HOSTS_VARY, IN_PARTS))
+def test_alike_hosts_stay_together(name: str) -> None:
+    """The host that sends a result to a client, or all of them do, is another part than the others."""
+    assert counted(name, sizes(name)[1]).parts <= 2
+
+
+def test_a_gang_of_the_plain_case_costs_the_same_on_any_number_of_hosts() -> None:
+    few, many = count(PLAIN, 0, 8), count(PLAIN, 0, 512)
+    assert many.calls <= 1.2 * few.calls  # the tree of hosts is deeper by a level
+    assert many.events <= 1.2 * few.events
+    assert (few.parts, many.parts) == (1, 1)
+
+
+def test_counting_begins_when_enough_gangs_were_made() -> None:
+    counter = Counter(WARM, 10)
+    counter._islands = {}
+    assert [counter(number) for number in (WARM - 1, 1, 4, 6, 1)] == [False, False, False, True, True]
+    assert counter.counts == Counts(0, 0, 0)

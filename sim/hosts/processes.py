@@ -269,9 +269,9 @@ class HostProcess(Process):
         """The share of the machine's cores for the thread that does this work; None: a core is always free."""
         return None
 
-    def write_contents(self, order: Order, cost: int, send: Callable[[int], None]) -> None:
-        """Writes contents by a thread of that connection, which holds up nothing else. `send` gets the time that it has
-        still to take."""
+    def write_contents(self, order: Order, cost: int, send: Callable[[int], None], in_order: bool) -> None:
+        """Writes contents by a pool of threads, which hold up nothing else; `in_order`: one after another on each
+        connection. `send` gets the time that it has still to take."""
         send(cost)
 
     # --- the machine's commands -----------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from core.model import Cluster
 from core.protocol import Chunk, Offer
 from core.record import Trace
 
-from ..engine import SimClock, ThreadPort
+from ..engine import SimClock, SimThread, ThreadPort
 from .faces import Face, face_to
 
 Name = int
@@ -77,17 +77,27 @@ class BulkNetwork:
         self._face = cache(self._face_to)
         self._lives: dict[Name, int] = {}
         self.moved: dict[tuple[Name, Name], int] = {}  # bytes by (sender, receiver)
-        # when all that was sent on a connection has been written: one thread writes, so what is short overtakes nothing
-        self._written: dict[tuple[Name, Name], int] = {}
+        self._writers: dict[
+            tuple[Name, Name], SimThread
+        ] = {}  # by connection: what is short overtakes nothing
 
     def send(self, sender: Name, receiver: Name, message: Any, nbytes: int, cost: int) -> None:
         """`cost`: how long a thread writes, after what came before on this connection."""
         number = number_of(message)
         self.moved[sender, receiver] = self.moved.get((sender, receiver), 0) + nbytes
         life = self._lives.get(sender, 0), self._lives.get(receiver, 0)
-        departure = max(self._clock.now, self._written.get((sender, receiver), 0)) + cost
-        self._written[sender, receiver] = departure
-        self._clock.at(departure, self._leave, life, sender, receiver, number, message, nbytes)
+        leaving = (life, sender, receiver, number, message, nbytes)
+        if not cost:
+            self._clock.at(self._clock.now, self._leave, *leaving)
+            return
+        writer = self._writers.get((sender, receiver))
+        if writer is None:
+            writer = self._writers[sender, receiver] = SimThread(self._clock, self._wrote)
+        writer.put((receiver, number), cost, leaving)
+
+    def _wrote(self, leaving: tuple[Any, ...], now: int) -> int:
+        self._leave(*leaving)
+        return now
 
     def gone(self, sender: Name, receiver: Name, messages: Iterable[Any]) -> None:
         """Counts chunks that leave now in a batch of messages (`message_batching`)."""

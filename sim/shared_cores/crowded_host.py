@@ -85,7 +85,13 @@ class CrowdedHost(HostProcess):
         if self.alive:
             self.sim.network.send_report(self.name, to, report, self.sim.now)
 
-    def write_contents(self, order: Order, cost: int, send: Callable[[int], None]) -> None:
+    def write_contents(self, order: Order, cost: int, send: Callable[[int], None], in_order: bool) -> None:
+        if not cost:
+            send(0)
+            return
+        if not in_order:
+            self._thread(WRITE).work(order, cost, self._write, send, 0)
+            return
         writer = self._writers.get(order[0])
         if writer is None:
             writer = self._writers[order[0]] = SimThread(self.sim.clock, self._write, self._thread(WRITE))

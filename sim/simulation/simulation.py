@@ -342,9 +342,8 @@ class Simulation:
             nbytes = getattr(message, "nbytes", CARRIED_BYTES)
             dear = sender >= 0 and self.by_host(sender, receiver)
             send = partial(self.cargo.send, sender, receiver, message, nbytes)
-            self._write(
-                sender, (receiver, number_of(message)), self.profile.chunk(nbytes) if dear else 0, send
-            )
+            order = (receiver, number_of(message))
+            self._write(sender, order, self.profile.chunk(nbytes) if dear else 0, send, in_order=True)
         else:
             order = (receiver, getattr(message, "transfer", 0))
             self._write(
@@ -360,12 +359,14 @@ class Simulation:
             and self.machines.carries(sender, receiver)
         )
 
-    def _write(self, sender: int, order: Order, cost: int, send: Callable[[int], None]) -> None:
+    def _write(
+        self, sender: int, order: Order, cost: int, send: Callable[[int], None], in_order: bool = False
+    ) -> None:
         host = self.lone_hosts.get(sender)
         if host is None:
             send(cost)
         else:
-            host.write_contents(order, cost, send)
+            host.write_contents(order, cost, send, in_order)
 
     def taking_contents(self, message: Any) -> int:
         """Host time to receive a message of the data plane."""

@@ -112,7 +112,7 @@ def test_the_sides_of_a_host_do_not_share_links() -> None:
 
 pairs = st.integers(0, 3), st.integers(4, 7)
 chunks = st.builds(Sent, *pairs, st.integers(1, 50_000), st.integers(0, 20_000), st.just(0))
-written = st.builds(Sent, *pairs, st.integers(1, 50_000), st.integers(0, 20_000), st.integers(0, 10_000))
+written = st.builds(Sent, *pairs, st.integers(1, 50_000), st.integers(0, 20_000), st.integers(1, 10_000))
 
 
 @given(

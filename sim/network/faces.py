@@ -6,7 +6,6 @@ from math import prod
 from typing import NamedTuple
 
 from core.model import Island
-from core.model.torus import unravel
 
 
 class Face(NamedTuple):
@@ -20,9 +19,15 @@ class Face(NamedTuple):
 def face_to(island: Island, devices_per_chip: int, sender: int, receiver: int) -> Face:
     """The side by which contents leave, on the way along the first axis on which the two hosts differ."""
     hosts = tuple(size // part for size, part in zip(island.torus, island.block, strict=True))
-    here, there = (unravel(host - island.base_host, hosts) for host in (sender, receiver))
+    here, there = (_at(island, host) for host in (sender, receiver))
     axis = next(number for number, (one, other) in enumerate(zip(here, there, strict=True)) if one != other)
     ahead = (there[axis] - here[axis]) % hosts[axis]
     upwards = 2 * ahead <= hosts[axis] if island.wraps[axis] else there[axis] > here[axis]
     chips = (*island.block[:-1], -(-island.block[-1] // devices_per_chip))
     return Face(axis, upwards, prod(chips) // chips[axis])
+
+
+def _at(island: Island, host: int) -> tuple[int, ...]:
+    """Where a host lies among the hosts."""
+    first = island.coords(island.base_device + (host - island.base_host) * island.devices_per_host)
+    return tuple(at // part for at, part in zip(first, island.block, strict=True))

@@ -2,7 +2,8 @@
 core.
 
 `HostProcess` computes in advance when threads are free and when a pool has done its work. Here that happens step by
-step, since the wait for a core is not known in advance. With enough cores the result is the same, to the nanosecond.
+step, since the wait for a core is not known in advance. With enough cores, and a profile without costs that only
+processes on shared cores have (`complete_more`, `literal`, `transfer_end`), the result is the same, to the nanosecond.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ This module checks what the user calls and makes the parts of the machine. Neigh
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..model import Hosts, Illegal, Program, Range, SliceSpec, Value, ranges
 from ..protocol import (
     CONTROLLER,
@@ -28,7 +30,7 @@ from ..protocol import (
     ReleaseSlice,
     Wakeup,
 )
-from ..transfer import CHUNK, POOL
+from ..transfer import CHUNK, POOL, Transfer
 from .call_batching import CallBatching
 from .client_limits import MAY_CALL, SESSION, Blocked, Limits, Submitted
 from .client_session import ClientSession
@@ -43,11 +45,12 @@ S = 1_000_000_000
 
 
 class Client:
-    """`hosts`: which devices each host of the cluster has. `pool`, `chunk`: see `transfer`."""
+    """`hosts`: which devices each host of the cluster has. `pool`, `chunk`: see `transfer`. `transfer`: makes the
+    machine that moves contents; a driver may have one of its own."""
 
     def __init__(
         self, name: str, hosts: Hosts, *, weight: int = 1, priority: int = 0, limits: Limits | None = None,
-        pool: int = POOL, chunk: int = CHUNK,
+        pool: int = POOL, chunk: int = CHUNK, transfer: Callable[[int, int, int], Transfer] = Transfer,
     ) -> None:  # fmt: skip
         if weight < 1:
             raise Illegal(f"a client's weight is a whole number of at least 1, not {weight}")
@@ -57,7 +60,7 @@ class Client:
         self._batching = CallBatching(self.limits, state.out)
         self._calls = OutgoingCalls(state, self._batching)
         self._retries = Retries(state, self._calls)
-        self._transfers = ContentTransfers(state, self._retries, hosts, pool, chunk)
+        self._transfers = ContentTransfers(state, self._retries, hosts, pool, chunk, transfer)
         self._session = ClientSession(state, self._batching, self._calls, self._retries, self._transfers)
 
     @property

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..model import Hosts
+from ..model import Hosts, Layout
 from ..protocol import (
     Blame,
     BuffersReady,
@@ -42,25 +42,31 @@ from ..protocol import (
     end_of,
     peer_of,
 )
-from ..transfer import Transfer, from_client, from_hosts, hosts_of
+from ..transfer import Piece, Transfer, from_client, from_hosts, hosts_of
 from .client_state import ClientState
 from .retries import Retries
 
+KEPT = 64  # layouts whose pieces are remembered
 DATA: frozenset[type] = frozenset((Grant, Chunk, Offer, Spoilt, Landed))
 
 
 class ContentTransfers:
-    """`hosts`: which devices each host of the cluster has. `pool`, `chunk`: see `transfer`."""
+    """`hosts`: which devices each host of the cluster has. `pool`, `chunk`: see `transfer`. `make`: makes its
+    machine."""
 
     __slots__ = (
-        "_acts", "_chunk", "_gets", "_hosts", "_hosts_met", "_number", "_out", "_pool", "_puts", "_retries", "_state",
-        "_transfer", "said",
+        "_acts", "_chunk", "_gets", "_hosts", "_hosts_met", "_make", "_number", "_out", "_pieces", "_pool", "_puts",
+        "_retries", "_state", "_transfer", "said",
     )  # fmt: skip
 
-    def __init__(self, state: ClientState, retries: Retries, hosts: Hosts, pool: int, chunk: int) -> None:
+    def __init__(
+        self, state: ClientState, retries: Retries, hosts: Hosts, pool: int, chunk: int,
+        make: Callable[[int, int, int], Transfer],
+    ) -> None:  # fmt: skip
         self._state, self._retries, self._hosts = state, retries, hosts
         self._out = state.out
-        self._pool, self._chunk = pool, chunk
+        self._pool, self._chunk, self._make = pool, chunk, make
+        self._pieces: dict[Layout, tuple[Piece, ...]] = {}  # of puts: an array at each call has the same ones
         self._number = 0  # the client's, with which `_transfer` was made
         self._transfer: Transfer | None = (
             None  # made for the first contents; the controller has numbered us then
@@ -92,16 +98,26 @@ class ContentTransfers:
     def _send(self, wanted: PutStarted, now: int) -> None:
         self._begin()
         layout = wanted.layout
-        pieces = tuple(
-            (host, piece, nbytes)
-            for host in hosts_of(layout.place, self._hosts)
-            for _, piece, nbytes in from_client(layout, self._number, host, self._hosts)
-        )
+        pieces = self._pieces_of(layout)
         self._drop_puts((wanted.buffer,), Blame("restart", "it is put again"), now)
         self._puts[wanted.transfer] = wanted.buffer
         opening = OpenSend(wanted.transfer, wanted.buffer, pieces, None, (), layout)
         self._out.append(opening)
         self._tell(opening, now)
+
+    def _pieces_of(self, layout: Layout) -> tuple[Piece, ...]:
+        found = self._pieces.get(layout)
+        if found is None:
+            if len(self._pieces) >= KEPT:
+                self._pieces.clear()
+            found = self._pieces[layout] = tuple(
+                [
+                    (host, piece, nbytes)
+                    for host in hosts_of(layout.place, self._hosts)
+                    for _, piece, nbytes in from_client(layout, self._number, host, self._hosts)
+                ]
+            )
+        return found
 
     def _receive(self, coming: GetStarted, now: int) -> None:
         self._begin()
@@ -153,7 +169,7 @@ class ContentTransfers:
     def _begin(self) -> None:
         if self._transfer is None:
             self._number = self._state.number
-            self._transfer = Transfer(-self._number, self._pool, self._chunk)
+            self._transfer = self._make(-self._number, self._pool, self._chunk)
 
     def _tell(self, event: Effect, now: int) -> None:
         if self._transfer is not None:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from ..model import Hosts, Spans, spans
 from ..protocol import Cause
+from ..transfer import from_client
 from .host_state import OVER, Causes, HeldEffect, HostGang, HostMove, HostRun, HostState, LocalBuffer
 
 Past = Callable[[Cause], bool]  # whether an event has happened on all hosts, and decides nothing any more
@@ -29,6 +30,16 @@ def stand_for(state: HostState, members: Spans, hosts: Hosts) -> None:
     state.members = members
     state.devices = spans.of(hosts.devices_of(state.host))
     state.among = ()
+    for half in state.receives.values():
+        buffer = half.buffer
+        if (
+            half.state == "waiting"
+            and half.source is None
+            and half.pieces
+            and buffer is not None
+            and buffer.layout
+        ):
+            half.pieces = from_client(buffer.layout, -half.pieces[0][0], state.host, hosts)
 
 
 # --- a copy -------------------------------------------------------------------------------------------------

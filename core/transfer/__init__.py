@@ -8,6 +8,7 @@ pieces       which pieces of a client's put or get a host sends or receives
 
 from __future__ import annotations
 
+from .credits import short_pool
 from .pieces import Piece, from_client, from_hosts, hosts_of, senders_to_client, to_client
 from .transfer_machine import CHUNK, POOL, Transfer
 
@@ -20,5 +21,6 @@ __all__ = [
     "from_hosts",
     "hosts_of",
     "senders_to_client",
+    "short_pool",
     "to_client",
 ]

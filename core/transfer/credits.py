@@ -37,8 +37,13 @@ class SendAllowance:
         self.ready = False
 
 
+def short_pool(size: int, chunk: int) -> Pool:
+    """The credits for what clients put in a host with so large a pool, if it is short: of `at_once` or less."""
+    return Pool(max(2 * chunk, size // 4), chunk)
+
+
 class Pool:
-    """The credits of one receiver."""
+    """The credits of one receiver, or a part of them."""
 
     def __init__(self, size: int, chunk: int) -> None:
         if size < 2 * chunk or chunk < 1:
@@ -49,6 +54,7 @@ class Pool:
         self.window = max(
             chunk, size // 4
         )  # the most that one ready lane holds, so one slow sender cannot hold all
+        self.at_once = min(self.ahead, self.window)  # of this much, all is granted at once
         self.out = 0
         self._early_out = 0
         self._early: list[Key] = []  # early lanes without credits

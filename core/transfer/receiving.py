@@ -32,12 +32,13 @@ Outcome = list[Command]
 
 
 class IncomingPieces:
-    """The pieces of one sender: the size of each, and how many of its bytes are still to come."""
+    """The pieces of one sender: the size of each, and how many of its bytes are still to come. `pool`: whence they
+    have their credits."""
 
-    __slots__ = ("granted", "lane", "left", "sizes")
+    __slots__ = ("granted", "lane", "left", "pool", "sizes")
 
-    def __init__(self, lane: SendAllowance, sizes: dict[int, int]) -> None:
-        self.lane = lane
+    def __init__(self, lane: SendAllowance, pool: Pool, sizes: dict[int, int]) -> None:
+        self.lane, self.pool = lane, pool
         self.sizes = sizes
         self.left = dict(sizes)
         self.granted = False  # whether any credits were granted, perhaps 0 for pieces without bytes
@@ -68,8 +69,10 @@ def _sender(pair: tuple[int, Blame]) -> int:
 
 
 class Receiving:
-    def __init__(self, me: int, pool: Pool, limit: int) -> None:
-        self._me, self._pool = me, pool
+    """`short`: the credits of what clients put, if it is short. It does not wait for long contents, nor they for it."""
+
+    def __init__(self, me: int, pool: Pool, short: Pool, limit: int) -> None:
+        self._me, self._pool, self._short = me, pool, short
         self._open: dict[int, Incoming] = {}
         self._expects: dict[int, int] = {}  # sparse transfer that is not open yet -> number of its pieces
         self._early: EarlyMessages[Offer | Spoilt] = EarlyMessages(limit)
@@ -176,7 +179,7 @@ class Receiving:
                 return [
                     Close(peer, f"{peer} offers other pieces of transfer {message.transfer} than expected")
                 ]
-            self._pool.ready(entry.lane)
+            entry.pool.ready(entry.lane)
             return []
         expected = incoming.expected
         announced = incoming.announced + len(pieces)
@@ -204,8 +207,8 @@ class Receiving:
                 f"{chunk.nbytes} bytes at {chunk.offset} of piece {chunk.piece} of transfer {chunk.transfer}"
             )
             return [Close(peer, f"{peer} sends {text}: {left} of {size} are to come, {lane.out} are granted")]
-        self._pool.ready(lane)
-        self._pool.arrived(lane, chunk.nbytes)
+        entry.pool.ready(lane)
+        entry.pool.arrived(lane, chunk.nbytes)
         entry.left[chunk.piece] = left - chunk.nbytes
         effects: Outcome = [Fill(incoming.buffer, chunk)]
         if left == chunk.nbytes:
@@ -220,8 +223,9 @@ class Receiving:
     def _add(self, transfer: int, incoming: Incoming, sender: int, pieces: dict[int, int]) -> Outcome:
         lane = SendAllowance(incoming.seq, transfer, sender, sum(pieces.values()))
         lane.ready = incoming.sparse  # a sparse sender is known only by its offer, so its contents exist
-        entry = incoming.ins[sender] = IncomingPieces(lane, pieces)
-        self._pool.add(lane)
+        pool = self._short if sender < 0 and lane.want <= self._short.at_once else self._pool
+        entry = incoming.ins[sender] = IncomingPieces(lane, pool, pieces)
+        pool.add(lane)
         if lane.want:
             return []
         entry.granted = True
@@ -229,7 +233,7 @@ class Receiving:
 
     def _grants(self) -> Outcome:
         effects: Outcome = []
-        for lane, nbytes in self._pool.grant():
+        for lane, nbytes in self._pool.grant() + self._short.grant():
             self._open[lane.transfer].ins[lane.sender].granted = True
             effects.append(self._send(lane.sender, Grant(lane.transfer, lane.sender, self._me, nbytes)))
         return effects
@@ -238,7 +242,7 @@ class Receiving:
         """End one sender: all its pieces have arrived, or it has failed (`blame`)."""
         entry = incoming.ins.pop(sender, None)
         if entry is not None:
-            self._pool.remove(entry.lane)
+            entry.pool.remove(entry.lane)
         incoming.ended[sender] = blame
         if blame is None:
             return [self._confirm(transfer, sender)]
@@ -255,7 +259,7 @@ class Receiving:
         """End the receive now, and let its senders free their sources."""
         effects: Outcome = []
         for sender, entry in incoming.ins.items():
-            self._pool.remove(entry.lane)
+            entry.pool.remove(entry.lane)
             effects.append(self._confirm(transfer, sender))
         del self._open[transfer]
         self._over.add(transfer, blame)

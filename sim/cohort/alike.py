@@ -40,7 +40,7 @@ from core.protocol import (
     SendStep,
     SpillStep,
 )
-from core.transfer import senders_to_client
+from core.transfer import from_client, hosts_of, senders_to_client
 
 KEPT = 4096  # answers of each kind that are remembered
 OF_ONE = (LaunchFailed, DeviceLost)  # never of many hosts alike
@@ -111,7 +111,14 @@ class AlikeHosts:
             if isinstance(step, WITH_HOSTS):
                 if step.hosts not in self._even:
                     self._cut(cuts, step.hosts)
-                if isinstance(step, SendStep | RecvStep):
+                if (
+                    isinstance(step, RecvStep)
+                    and step.layout is not None
+                    and self._facts.together(step.transfer)
+                ):
+                    for same in self._facts.pieces(step.layout):
+                        self._cut(cuts, spans.meet(same, step.hosts))
+                elif isinstance(step, SendStep | RecvStep):
                     busy.append(self._ends(step, NamesWithMessage(message, self._executor)))
         parts = parted(self.members, cuts, spans.union(*busy)) if cuts or any(busy) else ()
         if len(parts) > 1:
@@ -189,10 +196,13 @@ class AlikeHosts:
 
 
 class PlaceFacts:
-    """What has been found about places and moves: the same for all executors of an island."""
+    """What has been found about places and moves: the same for all executors of an island.
 
-    def __init__(self, hosts: Hosts) -> None:
-        self._hosts = hosts
+    `together`: whether a transfer is a put that goes to hosts together."""
+
+    def __init__(self, hosts: Hosts, together: Callable[[int], bool] = lambda transfer: False) -> None:
+        self._hosts, self.together = hosts, together
+        self._pieces: dict[Layout, tuple[Spans, ...]] = {}
         self._patterns: dict[Place, tuple[Spans, ...]] = {}
         self._ends: dict[tuple[bool, Layout, Layout], frozenset[int]] = {}
 
@@ -201,6 +211,17 @@ class PlaceFacts:
         if found is None:
             found = patterns(place, self._hosts)
             _remember(self._patterns, place, found)
+        return found
+
+    def pieces(self, layout: Layout) -> tuple[Spans, ...]:
+        """The hosts that get pieces of a put, those together that get as many."""
+        found = self._pieces.get(layout)
+        if found is None:
+            alike: dict[int, list[int]] = {}
+            for host in hosts_of(layout.place, self._hosts):
+                alike.setdefault(len(from_client(layout, 1, host, self._hosts)), []).append(host)
+            found = tuple(map(spans.of, alike.values()))
+            _remember(self._pieces, layout, found)
         return found
 
     def ends(self, sending: bool, source: Layout, target: Layout, among: Spans) -> Spans:

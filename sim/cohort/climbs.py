@@ -167,15 +167,17 @@ class Climbs:
         if climb.quiet is None or climb.missing or climb.told or climb.last[0] > self._island.sim.now:
             self._island.reach_controller(root, (first,))
         else:
-            self._island.reach_controller(root, (self._most(climb), first))
+            most = self._most(climb)
+            self._island.reach_controller(root, (first,) if most is None else (most, first))
         for each in others:
             self._island.reach_controller(root, (each,))
 
     def _most(self, climb: Climb) -> Any:
-        """What all roots report but those below which hosts differ."""
+        """What all roots report but those below which hosts differ; None if there are no others."""
         climb.told = True
         below = [self._island.below(row) for row in climb.loud]
-        return replace(climb.quiet, hosts=spans.minus(climb.hosts, spans.union(*below)))
+        rest = spans.minus(climb.hosts, spans.union(*below))
+        return replace(climb.quiet, hosts=rest) if rest else None
 
     def _of_root(self, climb: Climb, row: int) -> tuple[Any, ...]:
         """What the root makes of the reports below it, of which some differ."""

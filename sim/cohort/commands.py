@@ -21,7 +21,7 @@ from core.protocol import end_of, peer_of
 from core.protocol import messages as m
 from core.transfer import Transfer
 
-from ..engine import Ints, SimThread, TieBreak
+from ..engine import Ints, SimThread, ThreadPool, TieBreak
 from .climbs import report_about
 from .event_times import as_vector, at_one
 from .parts import CohortPart, PartGroup
@@ -40,6 +40,7 @@ class Commands:
         self._transfers: dict[int, Transfer] = {}  # by host
         self._lanes: dict[tuple[int, int], SimThread] = {}  # by host and sender: threads that take contents
         self._contents: dict[int, TieBreak] = {}  # by host: between its threads that take contents
+        self._puts = ThreadPool(self.sim.clock, self._put_came)  # threads that take what clients put
         # gangs whose host work is done before their data come -> when it is done
         self._prepared: dict[int, Ints] = {}
         self._others: dict[type, Callable[[CohortPart, Any], None]] = {
@@ -68,6 +69,8 @@ class Commands:
             self._launch(effect, part)
         elif kind is e.ToController:
             self._report(effect, part)
+        elif kind is e.MakeBuffer:
+            self._make(effect, part)
         elif kind in self._others:
             others.append((part, effect))
 
@@ -95,6 +98,8 @@ class Commands:
                     alone = part if type(report) not in ALIKE else None
                     about = (report_about(report), effect.causes, getattr(report, "blame", None), alone)
                     reports.setdefault(about, (effect, []))[1].append(part)
+                elif kind is e.MakeBuffer:
+                    self._make(effect, part)
                 elif kind in self._others:
                     others.append((part, effect))
         for key in launches if len(launches) == 1 else sorted(launches, key=_first):
@@ -133,6 +138,11 @@ class Commands:
             prepared = prepared[hosts.rows] if prepared[hosts.rows][0] >= 0 else None
         self.island.launched(hosts, effect, when, prepared)
 
+    def _make(self, effect: e.MakeBuffer, part: CohortPart) -> None:
+        """Contents that came with a call wait for memory, and gangs for them."""
+        if effect.literal is not None and len(effect.causes) > 1:
+            self.happen(part, ("made", effect.buffer), self.when(part, effect.causes))
+
     def over(self, seq: int) -> None:
         """A gang has ended everywhere."""
         self._prepared.pop(seq, None)
@@ -164,6 +174,8 @@ class Commands:
     def _later(self, part: CohortPart, effect: Any) -> None:
         """Hands a command to the transfer machine when its causes have happened."""
         sim, host = self.sim, part.host
+        if self._of_put(part, effect):
+            return
         when = at_one(self.when(part, effect.causes))
         if isinstance(effect, e.OpenSend | e.OpenRecv):
             part.open += 1
@@ -173,6 +185,19 @@ class Commands:
             sim.clock.at(when, self.move, host, effect)
         else:
             self.move(host, effect)
+
+    def _of_put(self, part: CohortPart, effect: Any) -> bool:
+        """Whether a command is about a put to hosts together, which is taken in then."""
+        puts = self.island.puts
+        if isinstance(effect, e.OpenRecv | e.DropTransfer) and puts.has(effect.transfer):
+            when = as_vector(self.when(part, effect.causes), part.number)
+            if isinstance(effect, e.OpenRecv):
+                part.open += 1
+                puts.host_ends(part, effect, when)
+            else:
+                puts.dropped(part, effect.transfer, effect.blame, when)
+            return True
+        return isinstance(effect, e.DropTransfer) and part.number > 1  # it is over
 
     def _count(self, part: CohortPart, effect: e.CountRows) -> None:
         sim, when = self.sim, at_one(self.when(part, effect.causes))
@@ -186,9 +211,11 @@ class Commands:
         self.tell((part,), event)
 
     def come(self, host: int, sender: int, number: int, message: Any, cost: int) -> None:
-        self._lane(host, sender).put(
-            (sender, number), cost, e.MessageReceived(end_of(self.sim.to_hosts(sender)), message)
-        )
+        event = e.MessageReceived(end_of(self.sim.to_hosts(sender)), message)
+        if sender < 0:
+            self._puts.put((host, sender, message.transfer), cost, (host, event))
+        else:
+            self._lane(host, sender).put((sender, number), cost, event)
 
     def lose(self, host: int, peer: int, reason: str) -> None:
         if host in self._transfers:
@@ -198,10 +225,19 @@ class Commands:
         """The thread that takes contents from this sender."""
         found = self._lanes.get((host, sender))
         if found is None:
-            made = TieBreak(self.sim.clock, lambda event, now: self.move(host, event))
-            contents = self._contents.setdefault(host, made)
-            found = self._lanes[host, sender] = SimThread(self.sim.clock, contents.put)
+            found = self._lanes[host, sender] = SimThread(self.sim.clock, self._tie(host).put)
         return found
+
+    def _tie(self, host: int) -> TieBreak:
+        found = self._contents.get(host)
+        if found is None:
+            made = TieBreak(self.sim.clock, lambda event, now: self.move(host, event))
+            found = self._contents[host] = made
+        return found
+
+    def _put_came(self, what: tuple[int, e.MessageReceived], now: int) -> None:
+        host, event = what
+        self._tie(host).put(event, now)
 
     def move(self, host: int, event: e.Event) -> None:
         """Tells a host's transfer machine of an event."""

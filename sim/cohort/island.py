@@ -22,12 +22,13 @@ from core.protocol import messages as m
 from ..engine import NOTHING, Ints, Unannounced, Wave
 from ..engine import jitter as noise
 from ..network import CONTROLLER, about, is_quiet, link_of, report_number
-from .alike import AlikeHosts
+from .alike import AlikeHosts, PlaceFacts
 from .climbs import Climbs, is_loud, merged, report_about
 from .commands import Commands
 from .event_times import EventTimes, as_vector
 from .gangs import CohortGang, CohortSoloGang, Gangs
 from .parts import CohortPart, PartGroup, Parts
+from .puts import Puts
 from .routes import CohortRoute, CohortTree, Rows, latest, rows_of
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ class CohortIsland:
     def __init__(self, sim: Context, island: Island) -> None:
         self.sim, self.island = sim, island
         hosts = island.hosts
-        first = AlikeHosts(island.host_span, sim.hosts_of, incarnation=1)
+        self.puts = Puts(self)
+        facts = PlaceFacts(sim.hosts_of, self.puts.has)
+        first = AlikeHosts(island.host_span, sim.hosts_of, incarnation=1, facts=facts)
         self.parts = Parts(island, first)
         self.times = EventTimes(hosts)
         self.commands = Commands(self)
@@ -202,6 +205,9 @@ class CohortIsland:
 
     def _divide(self, message: m.Ordered) -> None:
         parts, now = self.parts, self.sim.now
+        for step in message.steps:
+            if isinstance(step, m.RecvStep):
+                self.puts.ordered(step)
         if parts.due():
             parts.merge(self._number, self._settled, lambda cause: self.times.past(cause, now))
         self._number, self._settled = message.number, max(self._settled, message.settled)

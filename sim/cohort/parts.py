@@ -33,7 +33,7 @@ class CohortPart:
 
     def __init__(self, island: Island, executor: AlikeHosts) -> None:
         self._island, self.executor = island, executor
-        self.open = 0  # halves of transfers that have not ended; only where it stands for one host
+        self.open = 0  # halves of transfers that have not ended
         self.stand()
 
     def stand(self) -> None:
@@ -120,6 +120,7 @@ class Parts:
         made = []
         for group in groups:
             other = CohortPart(self._island, part.executor.split(group))
+            other.open = part.open
             made.append(other)
             self.all.append(other)
             self._owns(other)

@@ -1,7 +1,7 @@
 """The parts from which every simulation is made: simulated time, threads that do one thing at a time, and jitter.
 
 clock     SimPy in integer nanoseconds: calls at a time, in an order that is always the same
-threads   work done one item at a time: a thread of a process, or a port that carries bytes
+threads   work done one item at a time: threads of a process, or a port that carries bytes
 jitter    random delays as a pure function of (seed, source, number)
 errors    what a simulation raises to its user
 """
@@ -12,7 +12,7 @@ from . import jitter
 from .clock import LATE, SimClock
 from .errors import Stuck, Unannounced
 from .jitter import Ints, Noise, each_below, keys
-from .threads import HELD, NOTHING, CoreShare, Order, SimThread, ThreadPort, TieBreak, Wave
+from .threads import HELD, NOTHING, CoreShare, Order, SimThread, ThreadPool, ThreadPort, TieBreak, Wave
 
 __all__ = [
     "HELD",
@@ -25,6 +25,7 @@ __all__ = [
     "SimClock",
     "SimThread",
     "Stuck",
+    "ThreadPool",
     "ThreadPort",
     "TieBreak",
     "Unannounced",

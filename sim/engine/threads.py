@@ -1,4 +1,5 @@
-"""Work done one item at a time: a thread of a process (`SimThread`), and a port that carries bytes (`ThreadPort`).
+"""Work done one item at a time: a thread of a process (`SimThread`), threads of a pool (`ThreadPool`), and a port that
+carries bytes (`ThreadPort`).
 
 A `SimThread` serves items in the order (arrival, source, number). Each item occupies the lane for its own cost, and
 then until the time that `serve` returns. Where cores are short (`sim.hosts.cores`), the lane holds a core for all
@@ -246,6 +247,25 @@ class ThreadPort:
         time, then, args = what
         then(*args)
         return now + time
+
+
+class ThreadPool:
+    """Serves things that have a key: those of one key one after another, and of different keys side by side."""
+
+    __slots__ = ("_clock", "_free", "_serve")
+
+    def __init__(self, clock: SimClock, serve: Callable[[Any, int], object]) -> None:
+        self._clock, self._serve = clock, serve
+        self._free: dict[Any, int] = {}  # by key, while there is work
+
+    def put(self, key: object, cost: int, what: Any) -> None:
+        at = self._free[key] = max(self._clock.now, self._free.get(key, 0)) + cost
+        self._clock.at(at, self._done, key, what, at)
+
+    def _done(self, key: object, what: Any, at: int) -> None:
+        if self._free[key] == at:
+            del self._free[key]
+        self._serve(what, at)
 
 
 class TieBreak:

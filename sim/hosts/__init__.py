@@ -1,7 +1,7 @@
 """Core's machines as simulated processes: their threads, the cores for which threads may wait, and their devices.
 
 processes       the controller and hosts: each message costs time on the thread that handles it
-client_process  a client, driven by a user's code
+client_process  a client, driven by a user's code; client_transfer: its end of transfers
 device_queues   queues of gangs that start together
 worlds          an epoch's collective world is ready when all its members have joined
 context         what a process needs of its simulation
@@ -10,6 +10,7 @@ context         what a process needs of its simulation
 from __future__ import annotations
 
 from .client_process import SimClient
+from .client_transfer import ClientTransfer
 from .context import Context, RareTimes
 from .device_queues import Fabric, Takes
 from .processes import CARRIED, DATA, ControllerProcess, HostProcess, Process, is_client
@@ -18,6 +19,7 @@ from .worlds import SimWorlds
 __all__ = [
     "CARRIED",
     "DATA",
+    "ClientTransfer",
     "Context",
     "ControllerProcess",
     "Fabric",

@@ -16,16 +16,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import simpy
 
 from core.client import Client, Limits
+from core.model import Layout, spans
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.protocol import peers
+from core.transfer import Piece
 
 from ..engine import SimThread
 from ..network import CONTROLLER, Together
+from .client_transfer import ClientTransfer
 from .processes import DATA, Process
 
 if TYPE_CHECKING:
-    from .context import Context
+    from .context import CohortHosts, Context
 
 T = TypeVar("T")
 
@@ -38,9 +41,11 @@ class SimClient(Process):
         self, sim: Context, index: int, name: str, weight: int, priority: int, limits: Limits | None
     ) -> None:
         self.client = Client(
-            name, sim.hosts_of, weight=weight, priority=priority, limits=limits, chunk=sim.chunk
-        )
+            name, sim.hosts_of, weight=weight, priority=priority, limits=limits, chunk=sim.chunk,
+            transfer=self._make_transfer,
+        )  # fmt: skip
         super().__init__(sim, peers.client(index + 1), self.client)
+        self._transfer: ClientTransfer | None = None
         self.index = index
         self.title = name
         self.weight = weight
@@ -49,6 +54,7 @@ class SimClient(Process):
         sim.machines.named(self.name, name)
         share = sim.machines.share(self)
         self._lane = SimThread(sim.clock, self.serve, share)
+        self._contents = SimThread(sim.clock, self.serve, share)
         self._wire = SimThread(
             sim.clock, lambda came, now: self.take_all(came[0], came[1].messages, now), share
         )
@@ -107,8 +113,11 @@ class SimClient(Process):
         if isinstance(message, Together):
             self._wire.put((sender, number), self.sim.taking_wire(message), (sender, message))
             return
-        cost = 0 if type(message) in DATA else self.sim.profile.client_note
-        self._lane.put((sender, number), cost, e.MessageReceived(sender, message))
+        event = e.MessageReceived(sender, message)
+        if type(message) in DATA:
+            self._contents.put((sender, number), 0, event)
+        else:
+            self._lane.put((sender, number), self.sim.profile.client_note, event)
 
     def take(self, sender: int, message: Any, at: int) -> int:
         notes = (
@@ -135,6 +144,40 @@ class SimClient(Process):
                             sim.send_contents(self.name, peer, message, at)
                 case e.Close(peer=peer, reason=reason):
                     sim.tell(f"client {self.title!r} closes peer {peer}: {reason}")
+                case e.OpenSend():
+                    self._put(effect)
+                case e.OpenRecv(pieces=pieces, target=layout):
+                    self._connect(layout, pieces, sim.network.latency)
+                    self.on_effect(effect)
+                case e.Sent(transfer=transfer):
+                    sim.cargo.card(self.name).over(transfer)
                 case _:
                     self.on_effect(effect)
         return at
+
+    # --- contents -------------------------------------------------------------------------------------------
+
+    def _make_transfer(self, me: int, pool: int, chunk: int) -> ClientTransfer:
+        made = self._transfer = ClientTransfer(me, pool, chunk, self.name, self._goes_together, self.come)
+        return made
+
+    def _cohort_of(self, layout: Layout | None) -> CohortHosts | None:
+        return self.sim.islands.get(layout.place.island) if layout is not None else None
+
+    def _goes_together(self, opening: e.OpenSend) -> bool:
+        cohort = self._cohort_of(opening.source)
+        return cohort is not None and cohort.puts.has(opening.transfer)
+
+    def _put(self, opening: e.OpenSend) -> None:
+        machine, cohort = self._transfer, self._cohort_of(opening.source)
+        if cohort is not None and machine is not None and machine.has(opening.transfer):
+            cohort.puts.client_end(machine, opening.transfer, opening.pieces)
+        else:
+            self._connect(opening.source, opening.pieces, self.sim.cargo.way)
+            self.sim.cargo.begin(self.name, opening.transfer, opening.pieces)
+
+    def _connect(self, layout: Layout | None, pieces: tuple[Piece, ...], after: int) -> None:
+        """Its first messages to these hosts come after this time."""
+        cohort = self._cohort_of(layout)
+        if cohort is not None and self.sim.regular:
+            cohort.puts.connects(self.name, spans.of({host for host, _, _ in pieces}), self.sim.now + after)

@@ -9,10 +9,11 @@ import msgspec
 import simpy
 
 from core.controller import Config
-from core.model import Gang, Hosts, Layout, Plan
+from core.model import Gang, Hosts, Layout, Plan, Spans
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.record import Trace
+from core.transfer import Piece
 
 from ..engine import SimClock
 from ..hardware import Profile
@@ -21,6 +22,7 @@ from ..network import BulkNetwork, MessageSizes, Network
 if TYPE_CHECKING:
     from ..engine import CoreShare
     from .client_process import SimClient
+    from .client_transfer import ClientTransfer
     from .device_queues import Fabric, Takes
     from .processes import ControllerProcess, HostProcess, Process
     from .worlds import SimWorlds
@@ -41,8 +43,21 @@ class RareTimes(msgspec.Struct, frozen=True):
     pcie_latency: int = 1_000
 
 
+class CohortPuts(Protocol):
+    """What clients put to such an island."""
+
+    def has(self, transfer: int) -> bool: ...
+
+    def client_end(self, machine: ClientTransfer, transfer: int, pieces: tuple[Piece, ...]) -> None: ...
+
+    def connects(self, client: int, hosts: Spans, at: int) -> None: ...
+
+
 class CohortHosts(Protocol):
     """An island whose hosts are simulated together: a cohort."""
+
+    @property
+    def puts(self) -> CohortPuts: ...
 
     def ordered(self, message: m.Ordered, at: int) -> int: ...
 
@@ -125,6 +140,8 @@ class Context(Protocol):
     @property
     def islands(self) -> Mapping[int, CohortHosts]: ...
     @property
+    def regular(self) -> bool: ...
+    @property
     def hosts_of(self) -> Hosts: ...
     @property
     def controller_process(self) -> ControllerProcess: ...
@@ -150,6 +167,8 @@ class Context(Protocol):
     def to_hosts(self, name: int) -> int: ...
 
     def from_hosts(self, peer: int) -> int: ...
+
+    def meet(self, client: int, host: int) -> None: ...
 
     def send_contents(self, sender: int, receiver: int, message: Any, at: int) -> None: ...
 

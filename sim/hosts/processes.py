@@ -21,7 +21,7 @@ from core.protocol import Chunk, Grant, Landed, Offer, Spoilt, peers
 from core.protocol import effects as e
 from core.protocol import messages as m
 
-from ..engine import CoreShare, Order, SimThread, TieBreak
+from ..engine import CoreShare, Order, SimThread, ThreadPool, TieBreak
 from ..network import CONTROLLER, Together, is_quiet, rank
 
 if TYPE_CHECKING:
@@ -214,6 +214,7 @@ class HostProcess(Process):
         super().__init__(sim, host, machine)
         self._lanes: dict[Any, SimThread] = {}
         self._contents = TieBreak(sim.clock, self.serve)  # between the threads that take contents
+        self._puts = ThreadPool(sim.clock, self._contents.put)  # these take what clients put
         self._enqueue_free = self._write_free = 0
         # gangs whose host work is done before their data come -> when it is done
         self._prepared: dict[int, int] = {}
@@ -231,7 +232,11 @@ class HostProcess(Process):
             quiet = is_quiet(message.reports[0])
             self.take_report((sender, number), 0 if quiet else sim.taking(message), event)
         elif type(message) in DATA:
-            self._lane(DATA, sender).put((sender, number), sim.taking_contents(message), event)
+            cost = sim.taking_contents(message)
+            if is_client(sender) and self.share(DATA) is None:
+                self._puts.put((sender, message.transfer), cost, event)
+            else:
+                self._lane(DATA, sender).put((sender, number), cost, event)
         else:
             steps = len(message.steps) if isinstance(message, m.Ordered) else 0
             cost = sim.taking(message) + steps * sim.profile.relay_step

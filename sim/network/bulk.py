@@ -6,11 +6,13 @@ NIC carries one chunk at a time in each direction: packets of chunks to differen
 not at the card. Nothing is stored on the way: a chunk's first bytes can reach the next card while its last bytes still
 wait at the previous one. Chunks of one connection stay in order. Where the network between islands is oversubscribed,
 traffic that leaves an island shares the island's uplink.
+
+What a client puts is bounded by its own card alone (`client_card`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -19,6 +21,7 @@ from core.protocol import Chunk, Offer
 from core.record import Trace
 
 from ..engine import SimClock, SimThread, ThreadPort
+from .client_card import ClientCard
 from .faces import Face, face_to
 
 Name = int
@@ -76,7 +79,8 @@ class BulkNetwork:
         self._ports: dict[tuple[str, Name | tuple[Name, int]], ThreadPort] = {}
         self._face = cache(self._face_to)
         self._lives: dict[Name, int] = {}
-        self.moved: dict[tuple[Name, Name], int] = {}  # bytes by (sender, receiver)
+        self.moved = 0  # bytes of contents
+        self._cards: dict[Name, ClientCard] = {}  # by client
         self._writers: dict[
             tuple[Name, Name], SimThread
         ] = {}  # by connection: what is short overtakes nothing
@@ -84,9 +88,12 @@ class BulkNetwork:
     def send(self, sender: Name, receiver: Name, message: Any, nbytes: int, cost: int) -> None:
         """`cost`: how long a thread writes, after what came before on this connection."""
         number = number_of(message)
-        self.moved[sender, receiver] = self.moved.get((sender, receiver), 0) + nbytes
+        self.moved += nbytes if isinstance(message, Chunk) else 0
         life = self._lives.get(sender, 0), self._lives.get(receiver, 0)
         leaving = (life, sender, receiver, number, message, nbytes)
+        if sender < 0:
+            self._leave_client(*leaving)
+            return
         if not cost:
             self._clock.at(self._clock.now, self._leave, *leaving)
             return
@@ -99,11 +106,11 @@ class BulkNetwork:
         self._leave(*leaving)
         return now
 
-    def gone(self, sender: Name, receiver: Name, messages: Iterable[Any]) -> None:
-        """Counts chunks that leave now in a batch of messages (`message_batching`)."""
+    def gone(self, messages: Iterable[Any]) -> None:
+        """Records chunks that leave now in a batch of messages (`message_batching`)."""
         for chunk in messages:
             if isinstance(chunk, Chunk):
-                self.moved[sender, receiver] = self.moved.get((sender, receiver), 0) + chunk.nbytes
+                self.moved += chunk.nbytes
                 self._trace.left(chunk.transfer, self._clock.now)
 
     def come(self, messages: Iterable[Any]) -> None:
@@ -111,6 +118,43 @@ class BulkNetwork:
         for chunk in messages:
             if isinstance(chunk, Chunk):
                 self._trace.came(chunk.transfer, self._clock.now)
+
+    # --- clients --------------------------------------------------------------------------------------------
+
+    @property
+    def way(self) -> int:
+        """How long the first byte is under way between a client's card and a host's."""
+        return self._roads.latency + 2 * self._roads.pcie_latency
+
+    def taking(self, nbytes: int) -> int:
+        """How long a client's card sends so many bytes."""
+        return taking(nbytes, self._roads.nic)
+
+    def card(self, client: Name) -> ClientCard:
+        found = self._cards.get(client)
+        if found is None:
+            found = self._cards[client] = ClientCard()
+        return found
+
+    def begin(self, client: Name, transfer: int, pieces: Sequence[tuple[Name, int, int]]) -> None:
+        """A client begins to put: (receiver, piece, bytes) of each piece."""
+        took: dict[Name, int] = {}
+        for receiver, _, nbytes in pieces:
+            took[receiver] = took.get(receiver, 0) + self.taking(nbytes)
+        self.card(client).begin(transfer, took, self._clock.now)
+
+    def _leave_client(
+        self, life: tuple[int, int], sender: Name, receiver: Name, number: int, message: Any, nbytes: int
+    ) -> None:  # fmt: skip
+        wait = 0
+        if not isinstance(message, Offer):
+            took = self.taking(nbytes) if isinstance(message, Chunk) else 0
+            wait = self.card(sender).leave(message.transfer, receiver, took, self._clock.now) + took
+        if isinstance(message, Chunk):
+            self._trace.left(message.transfer, self._clock.now)
+        self._land_at(self.way + wait, (life, sender, receiver, number, message))
+
+    # --- hosts ----------------------------------------------------------------------------------------------
 
     def end(self, name: Name) -> None:
         self._lives[name] = self._lives.get(name, 0) + 1
@@ -132,7 +176,7 @@ class BulkNetwork:
             port = self._port("up" if upwards else "down", (sender, axis))
             port.put(order, took, self._land_at, took + roads.torus_latency, after)
         else:
-            took = max(taking(nbytes, roads.nic), taking(nbytes, roads.pcie) if sender >= 0 else 0)
+            took = max(taking(nbytes, roads.nic), taking(nbytes, roads.pcie))
             self._port("out", sender).put(order, took, self._cross, took, nbytes, after)
 
     def _cross(self, took: int, nbytes: int, after: tuple[Any, ...]) -> None:
@@ -140,19 +184,18 @@ class BulkNetwork:
         _, sender, receiver, number, _ = after
         roads = self._roads
         if roads.oversubscription > 1 and not self._same_island(sender, receiver):
-            island = self._cluster.island_of_host(sender) if sender >= 0 else None
-            if island is not None:
-                shared = taking(nbytes, roads.nic * island.hosts / roads.oversubscription)
-                port = self._port("uplink", island.index)
-                port.put((sender, number), shared, self._enter_card, took, max(0, shared - took), after)
-                return
+            island = self._cluster.island_of_host(sender)
+            shared = taking(nbytes, roads.nic * island.hosts / roads.oversubscription)
+            port = self._port("uplink", island.index)
+            port.put((sender, number), shared, self._enter_card, took, max(0, shared - took), after)
+            return
         self._enter_card(took, 0, after)
 
     def _enter_card(self, took: int, behind: int, after: tuple[Any, ...]) -> None:
         """The first byte reaches the receiver's card one latency later. That card needs as long as the sender's
         did; a slower uplink on the way delays the last byte by `behind` more."""
         _, sender, receiver, number, _ = after
-        at = self._clock.now + self._roads.latency + 2 * self._roads.pcie_latency + behind
+        at = self._clock.now + self.way + behind
         # a connection keeps its order, also where a chunk that waited for the uplink is followed by a shorter one
         self._entered[sender, receiver] = at = max(at, self._entered.get((sender, receiver), 0))
         self._clock.at(at, self._port("in", receiver).put, (sender, number), took, self._land_at, took, after)
@@ -172,7 +215,7 @@ class BulkNetwork:
         return face_to(self._cluster.island_of_host(sender), self._roads.chip, sender, receiver)
 
     def _devices_of(self, host: Name) -> int:
-        return self._cluster.island_of_host(host).devices_per_host if host >= 0 else 1
+        return self._cluster.island_of_host(host).devices_per_host
 
     def _port(self, kind: str, name: Name | tuple[Name, int]) -> ThreadPort:
         found = self._ports.get((kind, name))

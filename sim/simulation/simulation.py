@@ -181,6 +181,11 @@ class Simulation:
     def now(self) -> int:
         return self.clock.now
 
+    @property
+    def regular(self) -> bool:
+        """Whether no message takes a random time, and no process waits for a core."""
+        return not self.network.jitter and not self.setup.shared
+
     def run(self, until: int | Callable[[], bool]) -> None:
         """Runs to a time, or until a condition is true; raises `Stuck` if that cannot happen any more."""
         clock = self.clock
@@ -246,15 +251,17 @@ class Simulation:
             self.last_seen = self.clock.now
         if isinstance(message, Together):
             self.cargo.come(message.messages)
-        if receiver >= 0 and is_client(sender) and (sender, receiver) not in self.met:
-            self._meet(sender, receiver)
+        if receiver >= 0 and is_client(sender):
+            self.meet(sender, receiver)
         process = self.process(receiver)
         if process.alive:
             process.come(sender, number, message)
 
-    def _meet(self, client: int, host: int) -> None:
-        """Takes in a client's first message to a host: the connection exists, and messages that waited for it are
-        sent."""
+    def meet(self, client: int, host: int) -> None:
+        """Takes in a client's message to a host. With the first one, the connection exists, and messages that waited
+        for it are sent."""
+        if (client, host) in self.met:
+            return
         self.met[client, host] = None
         for message in self._waiting.pop((client, host), []):
             self.send_contents(host, client, message, self.now)

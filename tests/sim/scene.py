@@ -222,6 +222,7 @@ def play(scene: Scene, fidelity: Any, *, moves: bool = True, costs: Profile | No
         "over": [user.over for user in users],
         "order": sim.controller.order.whole(),
         "gangs": [_known(row) for row in sim.trace.rows("gangs")],
+        "transfers": [_known(row) for row in sim.trace.rows("transfers")],
         "runs": list(sim.trace.rows("runs")),
         "intervals": sorted(sim.trace.intervals()),
     }

@@ -1,0 +1,156 @@
+"""The fidelities agree on what clients put: arrays at any call, whatever hosts, credits and memory there are."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from core.client.client_limits import Blocked
+from core.controller import Config
+from core.model.program import Program, Value
+from core.protocol import effects as e
+from sim.hardware import load
+from sim.hardware.profiles import profile
+from sim.simulation import Simulation
+from tests.core.build import Build
+
+US, MS, S = 1_000, 1_000_000, 1_000_000_000
+STATE = bytes(16)
+
+
+class Loading:
+    """Clients that put an array at each call, as drawn. `hasty`: some leave while contents are on their way."""
+
+    def __init__(self, seed: int, *, hasty: bool = False) -> None:
+        self.hasty = hasty
+        self.rng = rng = Random(f"puts {seed}")
+        self.seed = seed
+        self.hosts, self.per_host = rng.randint(2, 12), rng.choice((2, 4, 8))
+        self.clients, self.steps = rng.choice((1, 1, 2, 3)), rng.randint(2, 12)
+        self.chunk = 1 << rng.choice((10, 12, 14))
+        self.pool = self.chunk << rng.choice((6, 8, 10))
+        self.memory = rng.choice((1 << 16, 1 << 18, 1 << 30))
+        self.latency = rng.choice(("1us", "40us"))
+        self.programs = [self._program(number) for number in range(rng.randint(1, 3))]
+
+    def _program(self, number: int) -> Program:
+        rng, devices = self.rng, self.hosts * self.per_host
+        used = rng.choice((devices, devices, rng.randint(1, devices)))
+        build = Build(f"p{number}", s=used)
+        split = rng.choice(("0", "0", ""))
+        length = rng.choice((1, 30, 500, 2000)) * (used if split else 1)
+        state, batch = build.arg("s", 4), build.arg("s", length, split=split, donate=rng.random() < 0.5)
+        cost = rng.choice((2, 60, 900)) * US
+        build.call("step", "s", [state, batch], [state.value], cost=cost, collective=rng.random() < 0.7)
+        return build.program(build.output(0))
+
+
+class Loader:
+    """A client."""
+
+    def __init__(self, sim: Simulation, drawn: Loading, number: int) -> None:
+        self.sim, self.drawn = sim, drawn
+        self.rng = Random(drawn.seed * 31 + number)
+        self.heard: list[tuple[int, str]] = []
+        self.open: dict[int, None] = {}
+        self.over = False
+        self.client = sim.client(f"c{number}")
+        self.client.on_effect = self.hear
+
+    def hear(self, effect: e.Command) -> None:
+        self.heard.append((self.sim.now, repr(effect)))
+        if isinstance(effect, e.RunEnded):
+            self.open.pop(effect.run, None)
+
+    def live(self) -> Any:
+        for program in self.drawn.programs:
+            yield from self.call(lambda c, now, program=program: c.register(program, now))
+        ahead = self.rng.choice((1, 3, 20))
+        for _ in range(self.drawn.steps):
+            number = self.rng.randrange(len(self.drawn.programs))
+            yield from self.step(number + 1, self.drawn.programs[number])
+            while len(self.open) >= ahead:
+                yield self.sim.env.timeout(20 * US)
+            yield self.sim.env.timeout(self.rng.choice((0, 0, 15, 700)) * US)
+        if self.rng.random() < 0.2:  # it leaves, and does not wait for what it has called
+            yield self.sim.env.timeout(0 if self.drawn.hasty else 20 * MS)  # contents come, runs may go on
+            yield from self.call(lambda c, now: c.close(now))
+        else:
+            while self.open:
+                yield self.sim.env.timeout(50 * US)
+        self.over = True
+
+    def step(self, number: int, program: Program) -> Any:
+        batch, where = program.args[1], program.slices[0]
+        put = yield from self.call(lambda c, now: c.put(_here(batch), where, now))
+        if self.rng.random() < 0.1:  # never used
+            yield from self.call(lambda c, now: c.release((put,), now))
+            return
+        made = yield from self.call(lambda c, now: c.submit(number, (STATE, put), now))
+        self.open[made.run] = None
+        if self.rng.random() < 0.2:
+            yield from self.call(
+                lambda c, now: c.get(put if 1 not in program.donate_args else made.results[0], now)
+            )
+        gone = made.results if 1 in program.donate_args else (put, *made.results)
+        yield from self.call(lambda c, now: c.release(gone, now))
+
+    def call(self, act: Any) -> Any:
+        while True:
+            yield from self.client.turn()
+            result = self.client.act(act)
+            if not isinstance(result, Blocked):
+                return result
+            yield self.sim.env.timeout(20 * US)
+
+
+def _here(value: Value) -> Value:
+    return Value(value.shape, value.dtype, 0, value.sharding)
+
+
+def played(drawn: Loading, fidelity: Any) -> dict[str, Any]:
+    setup = load("B", hosts=drawn.hosts, devices_per_host=drawn.per_host, memory=drawn.memory)
+    sim = Simulation(
+        setup, profile=profile(("paper", "seaway")[drawn.seed % 2]), fidelity=fidelity, seed=drawn.seed,
+        config=Config(fanout=(1, 2, 3, 100)[drawn.seed % 4]), chunk=drawn.chunk, pool=drawn.pool,
+    )  # fmt: skip
+    loaders = [Loader(sim, drawn, number) for number in range(drawn.clients)]
+    for loader in loaders:
+        sim.env.process(loader.live())
+    sim.run(until=lambda: all(loader.over for loader in loaders) or sim.now > 5 * S)
+    assert all(loader.over for loader in loaders)
+    known = ("hosts", "ends")
+    return {
+        "heard": [loader.heard for loader in loaders],
+        "order": sim.controller.order.whole(),
+        **{
+            table: [
+                {name: value for name, value in row.items() if name not in known}
+                for row in sim.trace.rows(table)
+            ]
+            for table in ("gangs", "transfers", "runs")
+        },
+    }
+
+
+@given(seed=st.integers(0, 1 << 20))
+@settings(max_examples=40, deadline=None)
+def test_an_array_at_each_call_comes_at_the_same_time(seed: int) -> None:
+    drawn = Loading(seed)
+    exact, cohort = played(Loading(seed), "exact"), played(drawn, "cohort")
+    for what in exact:
+        assert cohort[what] == exact[what], f"seed {seed}: {what}"
+
+
+@given(seed=st.integers(0, 1 << 20))
+@example(seed=157)  # the client leaves before it has opened its end
+@example(seed=17)  # it leaves just after
+@settings(max_examples=20, deadline=None)
+def test_a_client_that_leaves_while_contents_are_on_their_way_leaves_nobody_waiting(seed: int) -> None:
+    """Contents that are under way come all the same in a cohort: times may differ, but not what happens."""
+    exact, cohort = (played(Loading(seed, hasty=True), fidelity) for fidelity in ("exact", "cohort"))
+    for what in ("runs", "gangs"):
+        assert len(cohort[what]) == len(exact[what])

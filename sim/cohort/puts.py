@@ -9,8 +9,9 @@ its end, and when the client opened its own. Nothing else under way changes them
 order in which they begin, and hosts' cards have room (`sim.network.client_card`). So when both ends are open, all that
 follows is known, and none of it is past. Executors are told at once, with a vector of times.
 
-That holds as long as a host grants all credits at once. Where they might run short, a put goes host by host, by way of
-core's own machines. It does so, too, where messages take random times, and where processes wait for cores.
+That holds as long as a host grants all credits at once. Short puts have credits of their own, which are taken to
+suffice for all that are under way. A long put goes host by host, by way of core's own machines. So does any put where
+messages take random times, and where processes wait for cores.
 
 Neighbours: `commands` brings what executors open, and tells them what has come; `sim.hosts.client_transfer` is the
 client's machine.
@@ -19,13 +20,14 @@ client's machine.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from core.model import Spans, shard_bytes, spans
-from core.protocol import Blame, OpenRecv, Received, RecvStep
-from core.transfer import Piece, short_pool
+from core.model import Layout, Spans, shard_bytes, spans
+from core.protocol import Blame, OpenRecv, OpenSend, Received, RecvStep
+from core.transfer import short_pool
 
 from ..engine import Ints
 from .routes import rows_of
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from .island import CohortIsland
     from .parts import CohortPart
 
-KEPT = 64  # lists of pieces that are remembered
+KEPT = 64  # layouts that are remembered
 NEVER = 1 << 62
 
 
@@ -58,10 +60,9 @@ class ClientEnd(NamedTuple):
 class Put:
     """A put of which hosts still wait for contents."""
 
-    __slots__ = ("client", "last", "missing", "nbytes", "waiting")
+    __slots__ = ("client", "last", "missing", "waiting")
 
-    def __init__(self, nbytes: int, hosts: Spans) -> None:
-        self.nbytes = nbytes  # for each host, at most
+    def __init__(self, hosts: Spans) -> None:
         self.missing = hosts  # of which it is not known when their contents come
         self.client: ClientEnd | None = None
         self.waiting: list[HostEnds] = []  # for the client
@@ -71,22 +72,18 @@ class Put:
 class Puts:
     def __init__(self, island: CohortIsland) -> None:
         self._island, self._sim = island, island.sim
-        # Short puts have credits of their own. As long as they take half of these, none ever waits for others.
-        pool = short_pool(island.sim.pool, island.sim.chunk)
-        self._most, self._credits = pool.at_once, (pool.size - pool.reserve) // 2
-        self._promised = 0  # bytes of the puts under way for each host
+        self._most = short_pool(island.sim.pool, island.sim.chunk).at_once  # bytes for a host
         self._open: dict[int, Put] = {}  # by transfer
         self._connected: dict[int, Ints] = {}  # by client: from when on it is connected to each host
-        self._offsets: dict[tuple[Piece, ...], tuple[Ints, int]] = {}
+        self._offsets: dict[Layout, tuple[Ints, int, int]] = {}
 
     def ordered(self, step: RecvStep) -> None:
         """Takes in an order to receive, and decides whether the put goes to its hosts together."""
         if not step.client or step.layout is None or not self._sim.regular:
             return
         nbytes = self._island.island.devices_per_host * shard_bytes(step.layout)
-        if nbytes <= self._most and self._promised + nbytes <= self._credits:
-            self._promised += nbytes
-            self._open[step.transfer] = Put(nbytes, step.hosts)
+        if nbytes <= self._most:
+            self._open[step.transfer] = Put(step.hosts)
 
     def has(self, transfer: int) -> bool:
         """Whether it is a put that goes to its hosts together, and of which some wait for contents."""
@@ -103,12 +100,13 @@ class Puts:
         else:
             self._come(put, put.client, ends)
 
-    def client_end(self, machine: ClientTransfer, transfer: int, pieces: tuple[Piece, ...]) -> None:
+    def client_end(self, machine: ClientTransfer, opening: OpenSend) -> None:
         """Takes in that the client opens its end now."""
-        sim, put = self._sim, self._open[transfer]
-        offsets, took = self._offsets_of(pieces)
-        sim.cargo.moved += sum([nbytes for _, _, nbytes in pieces])
-        turns = offsets + sim.cargo.card(machine.client).take(took, sim.now)
+        sim, transfer = self._sim, opening.transfer
+        put = self._open[transfer]
+        offsets, took, nbytes = self._offsets_of(opening)
+        sim.cargo.moved += nbytes
+        turns = offsets + sim.cargo.card(machine.client, getting=False).take(took, sim.now)
         put.client = ClientEnd(machine, sim.now, turns)
         self.connects(machine.client, put.missing, sim.now + sim.cargo.way)
         waiting, put.waiting = put.waiting, []
@@ -150,18 +148,20 @@ class Puts:
             known[rows] = at
             self._sim.clock.at(at, self._meet, client, (rows + island.base_host).tolist())
 
-    def _offsets_of(self, pieces: tuple[Piece, ...]) -> tuple[Ints, int]:
-        """By host, how long the client's card sends what goes to those before it; and in all."""
-        found = self._offsets.get(pieces)
+    def _offsets_of(self, opening: OpenSend) -> tuple[Ints, int, int]:
+        """By host, how long the client's card sends what goes to those before it; how long in all; and all bytes."""
+        assert opening.source is not None
+        found = self._offsets.get(opening.source)
         if found is None:
+            pieces = opening.pieces
             island, cargo = self._island.island, self._sim.cargo
             took = np.zeros(island.hosts, dtype=np.int64)
             for host, _, nbytes in pieces:
                 took[host - island.base_host] += cargo.taking(nbytes)
-            found = np.cumsum(took) - took, int(took.sum())
+            found = np.cumsum(took) - took, int(took.sum()), sum([nbytes for _, _, nbytes in pieces])
             if len(self._offsets) >= KEPT:
                 self._offsets.clear()
-            self._offsets[pieces] = found
+            self._offsets[opening.source] = found
         return found
 
     # --- what follows -----------------------------------------------------------------------------------------
@@ -189,18 +189,14 @@ class Puts:
     def _ended(self, transfer: int, put: Put, members: Spans, when: Ints) -> None:
         """These hosts' ends are over at these times, which the client learns."""
         last = int(when.argmax())
-        put.last = max(put.last, (int(when[last]), list(spans.items(members))[last]))
+        put.last = max(put.last, (int(when[last]), next(islice(spans.items(members), last, None))))
         put.missing = spans.minus(put.missing, members)
         if put.missing:
             return
         sim, client, (at, host) = self._sim, put.client, put.last
         del self._open[transfer]
-        sim.clock.at(at, self._give_back, put.nbytes)
         if client is not None:
             sim.clock.at(at + sim.profile.send + sim.network.latency, client.machine.landed, host, transfer)
-
-    def _give_back(self, nbytes: int) -> None:
-        self._promised -= nbytes
 
     def _tell(self, transfer: int, members: Spans, when: Ints, blame: Blame | None) -> None:
         for part in self._island.parts.among(members):

@@ -100,6 +100,10 @@ class SimThread:
         self._undo: tuple[int, list[tuple[Swarm, int, int]]] | None = None
         self.free = 0
 
+    @property
+    def idle(self) -> bool:
+        return not self._busy
+
     def absorb(self, times: Ints, sources: Ints, cost: int, number: int = 0) -> None:
         """Announces items that cost `cost` each. `times` are sorted, none is past; equal times are sorted by
         source."""

@@ -13,12 +13,13 @@ from .client_process import SimClient
 from .client_transfer import ClientTransfer
 from .context import Context, RareTimes
 from .device_queues import Fabric, Takes
-from .processes import CARRIED, DATA, ControllerProcess, HostProcess, Process, is_client
+from .processes import CARRIED, DATA, KEPT, ControllerProcess, HostProcess, Process, is_client
 from .worlds import SimWorlds
 
 __all__ = [
     "CARRIED",
     "DATA",
+    "KEPT",
     "ClientTransfer",
     "Context",
     "ControllerProcess",

@@ -146,11 +146,15 @@ class SimClient(Process):
                     sim.tell(f"client {self.title!r} closes peer {peer}: {reason}")
                 case e.OpenSend():
                     self._put(effect)
-                case e.OpenRecv(pieces=pieces, target=layout):
+                case e.OpenRecv(transfer=transfer, pieces=pieces, target=layout):
                     self._connect(layout, pieces, sim.network.latency)
+                    sim.cargo.begin(self.name, transfer, pieces, getting=True)
                     self.on_effect(effect)
                 case e.Sent(transfer=transfer):
-                    sim.cargo.card(self.name).over(transfer)
+                    sim.cargo.card(self.name, getting=False).over(transfer)
+                case e.Received(transfer=transfer):
+                    sim.cargo.card(self.name, getting=True).over(transfer)
+                    self.on_effect(effect)
                 case _:
                     self.on_effect(effect)
         return at
@@ -171,10 +175,10 @@ class SimClient(Process):
     def _put(self, opening: e.OpenSend) -> None:
         machine, cohort = self._transfer, self._cohort_of(opening.source)
         if cohort is not None and machine is not None and machine.has(opening.transfer):
-            cohort.puts.client_end(machine, opening.transfer, opening.pieces)
+            cohort.puts.client_end(machine, opening)
         else:
             self._connect(opening.source, opening.pieces, self.sim.cargo.way)
-            self.sim.cargo.begin(self.name, opening.transfer, opening.pieces)
+            self.sim.cargo.begin(self.name, opening.transfer, opening.pieces, getting=False)
 
     def _connect(self, layout: Layout | None, pieces: tuple[Piece, ...], after: int) -> None:
         """Its first messages to these hosts come after this time."""

@@ -13,7 +13,6 @@ from core.model import Gang, Hosts, Layout, Plan, Spans
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.record import Trace
-from core.transfer import Piece
 
 from ..engine import SimClock
 from ..hardware import Profile
@@ -48,7 +47,7 @@ class CohortPuts(Protocol):
 
     def has(self, transfer: int) -> bool: ...
 
-    def client_end(self, machine: ClientTransfer, transfer: int, pieces: tuple[Piece, ...]) -> None: ...
+    def client_end(self, machine: ClientTransfer, opening: e.OpenSend) -> None: ...
 
     def connects(self, client: int, hosts: Spans, at: int) -> None: ...
 

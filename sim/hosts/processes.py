@@ -21,12 +21,13 @@ from core.protocol import Chunk, Grant, Landed, Offer, Spoilt, peers
 from core.protocol import effects as e
 from core.protocol import messages as m
 
-from ..engine import CoreShare, Order, SimThread, ThreadPool, TieBreak
+from ..engine import CoreShare, Order, SimThread, TieBreak
 from ..network import CONTROLLER, Together, is_quiet, rank
 
 if TYPE_CHECKING:
     from .context import Context
 
+KEPT = 1024  # threads, beside those that work
 DATA = frozenset((Grant, Chunk, Offer, Spoilt, Landed))
 CARRIED = (Chunk, Offer, Spoilt)  # from the sender of contents to their receiver: these stay in order
 
@@ -214,7 +215,6 @@ class HostProcess(Process):
         super().__init__(sim, host, machine)
         self._lanes: dict[Any, SimThread] = {}
         self._contents = TieBreak(sim.clock, self.serve)  # between the threads that take contents
-        self._puts = ThreadPool(sim.clock, self._contents.put)  # these take what clients put
         self._enqueue_free = self._write_free = 0
         # gangs whose host work is done before their data come -> when it is done
         self._prepared: dict[int, int] = {}
@@ -232,11 +232,8 @@ class HostProcess(Process):
             quiet = is_quiet(message.reports[0])
             self.take_report((sender, number), 0 if quiet else sim.taking(message), event)
         elif type(message) in DATA:
-            cost = sim.taking_contents(message)
-            if is_client(sender) and self.share(DATA) is None:
-                self._puts.put((sender, message.transfer), cost, event)
-            else:
-                self._lane(DATA, sender).put((sender, number), cost, event)
+            whose = (sender, message.transfer) if is_client(sender) else sender
+            self._lane(DATA, whose).put((sender, number), sim.taking_contents(message), event)
         else:
             steps = len(message.steps) if isinstance(message, m.Ordered) else 0
             cost = sim.taking(message) + steps * sim.profile.relay_step
@@ -262,9 +259,12 @@ class HostProcess(Process):
             gone = e.Disconnected(self.sim.to_hosts(sender), reason)
             self.sim.clock.at(self.sim.now, self.hear, gone)
 
-    def _lane(self, kind: Any, source: int) -> SimThread:
+    def _lane(self, kind: Any, source: object) -> SimThread:
+        """The thread that takes what comes from there. Contents of a client have a thread for each transfer."""
         lane = self._lanes.get((kind, source))
         if lane is None:
+            if len(self._lanes) >= KEPT:
+                self._lanes = {other: thread for other, thread in self._lanes.items() if not thread.idle}
             share = self.share(kind)
             serve = self._contents.put if kind is DATA and share is None else self.serve
             lane = self._lanes[kind, source] = SimThread(self.sim.clock, serve, share)

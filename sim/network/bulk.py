@@ -7,7 +7,7 @@ not at the card. Nothing is stored on the way: a chunk's first bytes can reach t
 wait at the previous one. Chunks of one connection stay in order. Where the network between islands is oversubscribed,
 traffic that leaves an island shares the island's uplink.
 
-What a client puts is bounded by its own card alone (`client_card`).
+What a client puts or gets is bounded by its own card alone (`client_card`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from core.model import Cluster
 from core.protocol import Chunk, Offer
 from core.record import Trace
 
-from ..engine import SimClock, SimThread, ThreadPort
+from ..engine import SimClock, SimThread, ThreadPool, ThreadPort
 from .client_card import ClientCard
 from .faces import Face, face_to
 
@@ -52,6 +52,11 @@ def taking(nbytes: int, bandwidth: float) -> int:
     return int(nbytes * 1e9 / bandwidth) if bandwidth else 0
 
 
+def transfer_of(number: int) -> int:
+    """The transfer to which a message with this number belongs."""
+    return number - FIRST >> 81
+
+
 def number_of(message: Any) -> int:
     """The order of messages between two ends at the same nanosecond. It depends only on what a message is, so it
     is the same whichever end is worked out first: an offer precedes its chunks, and the notice that contents are
@@ -80,10 +85,13 @@ class BulkNetwork:
         self._face = cache(self._face_to)
         self._lives: dict[Name, int] = {}
         self.moved = 0  # bytes of contents
-        self._cards: dict[Name, ClientCard] = {}  # by client
+        self._cards: dict[
+            tuple[Name, bool], ClientCard
+        ] = {}  # by client; for what it sends, and for what it gets
         self._writers: dict[
             tuple[Name, Name], SimThread
         ] = {}  # by connection: what is short overtakes nothing
+        self._to_clients = ThreadPool(clock, self._wrote)  # a writer for each transfer
 
     def send(self, sender: Name, receiver: Name, message: Any, nbytes: int, cost: int) -> None:
         """`cost`: how long a thread writes, after what came before on this connection."""
@@ -96,11 +104,13 @@ class BulkNetwork:
             return
         if not cost:
             self._clock.at(self._clock.now, self._leave, *leaving)
-            return
-        writer = self._writers.get((sender, receiver))
-        if writer is None:
-            writer = self._writers[sender, receiver] = SimThread(self._clock, self._wrote)
-        writer.put((receiver, number), cost, leaving)
+        elif receiver < 0:
+            self._to_clients.put((sender, receiver, message.transfer), cost, leaving)
+        else:
+            writer = self._writers.get((sender, receiver))
+            if writer is None:
+                writer = self._writers[sender, receiver] = SimThread(self._clock, self._wrote)
+            writer.put((receiver, number), cost, leaving)
 
     def _wrote(self, leaving: tuple[Any, ...], now: int) -> int:
         self._leave(*leaving)
@@ -130,29 +140,41 @@ class BulkNetwork:
         """How long a client's card sends so many bytes."""
         return taking(nbytes, self._roads.nic)
 
-    def card(self, client: Name) -> ClientCard:
-        found = self._cards.get(client)
+    def card(self, client: Name, getting: bool) -> ClientCard:
+        found = self._cards.get((client, getting))
         if found is None:
-            found = self._cards[client] = ClientCard()
+            found = self._cards[client, getting] = ClientCard()
         return found
 
-    def begin(self, client: Name, transfer: int, pieces: Sequence[tuple[Name, int, int]]) -> None:
-        """A client begins to put: (receiver, piece, bytes) of each piece."""
+    def begin(
+        self, client: Name, transfer: int, pieces: Sequence[tuple[Name, int, int]], getting: bool
+    ) -> None:
+        """A client begins to put or get: (host, piece, bytes) of each piece."""
         took: dict[Name, int] = {}
-        for receiver, _, nbytes in pieces:
-            took[receiver] = took.get(receiver, 0) + self.taking(nbytes)
-        self.card(client).begin(transfer, took, self._clock.now)
+        for host, _, nbytes in pieces:
+            took[host] = took.get(host, 0) + self.taking(nbytes)
+        self.card(client, getting).begin(transfer, took, self._clock.now)
 
     def _leave_client(
         self, life: tuple[int, int], sender: Name, receiver: Name, number: int, message: Any, nbytes: int
     ) -> None:  # fmt: skip
-        wait = 0
-        if not isinstance(message, Offer):
-            took = self.taking(nbytes) if isinstance(message, Chunk) else 0
-            wait = self.card(sender).leave(message.transfer, receiver, took, self._clock.now) + took
         if isinstance(message, Chunk):
             self._trace.left(message.transfer, self._clock.now)
+        wait = self._turn(sender, receiver, message, nbytes, getting=False)
         self._land_at(self.way + wait, (life, sender, receiver, number, message))
+
+    def _reach_client(
+        self, life: tuple[int, int], sender: Name, receiver: Name, number: int, message: Any, nbytes: int
+    ) -> None:  # fmt: skip
+        wait = self._turn(receiver, sender, message, nbytes, getting=True)
+        self._land_at(wait, (life, sender, receiver, number, message))
+
+    def _turn(self, client: Name, host: Name, message: Any, nbytes: int, getting: bool) -> int:
+        """How long it takes from now on to pass the client's card."""
+        if isinstance(message, Offer):
+            return 0
+        took = self.taking(nbytes) if isinstance(message, Chunk) else 0
+        return self.card(client, getting).wait(message.transfer, host, took, self._clock.now) + took
 
     # --- hosts ----------------------------------------------------------------------------------------------
 
@@ -164,6 +186,10 @@ class BulkNetwork:
     ) -> None:  # fmt: skip
         if isinstance(message, Chunk):
             self._trace.left(message.transfer, self._clock.now)
+        if receiver < 0:
+            at = self._clock.now + self.way
+            self._clock.at(at, self._reach_client, life, sender, receiver, number, message, nbytes)
+            return
         roads, order = self._roads, (receiver, number)
         after = (life, sender, receiver, number, message)
         if sender == receiver:

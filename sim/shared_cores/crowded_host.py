@@ -19,8 +19,8 @@ from core.protocol import effects as e
 from core.protocol import messages as m
 
 from ..engine import HELD, Order, SimThread
-from ..hosts import DATA, HostProcess
-from ..network import Together, report_number
+from ..hosts import DATA, KEPT, HostProcess, is_client
+from ..network import Together, report_number, transfer_of
 from .cores import COMPLETE, CONTENTS, ENQUEUE, PASS_ON, PREPARE, READ, REPORTS, WRITE, Cores, Share
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class CrowdedHost(HostProcess):
         self._pass_on = SimThread(clock, self._pass, self._thread(PASS_ON))
         self._enqueue = SimThread(clock, self._enqueued, self._thread(ENQUEUE))
         self._reports, self._preparing = self._thread(REPORTS), self._thread(PREPARE)
-        self._writers: dict[int, SimThread] = {}  # by peer
+        self._writers: dict[tuple[int, int], SimThread] = {}  # by peer
         self._ahead: dict[int, bool] = {}  # gangs that a pool prepares -> whether that is done
         self._launches: deque[Launching] = deque()
         self._computes = machines.computes(host)  # whether its devices compute on its cores
@@ -93,9 +93,12 @@ class CrowdedHost(HostProcess):
         if not in_order:
             self._thread(WRITE).work(order, cost, self._write, send, 0)
             return
-        writer = self._writers.get(order[0])
+        whose = (order[0], transfer_of(order[1]) if is_client(order[0]) else 0)
+        writer = self._writers.get(whose)
         if writer is None:
-            writer = self._writers[order[0]] = SimThread(self.sim.clock, self._write, self._thread(WRITE))
+            if len(self._writers) >= KEPT:
+                self._writers = {other: thread for other, thread in self._writers.items() if not thread.idle}
+            writer = self._writers[whose] = SimThread(self.sim.clock, self._write, self._thread(WRITE))
         writer.put(order, cost, send)
 
     def _write(self, send: Callable[[int], None], now: int) -> int:

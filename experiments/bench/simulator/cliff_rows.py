@@ -78,8 +78,7 @@ ROWS = {
         "the first argument is a split array, 8 KiB: # hosts", programs.sharded_first, gangs=few
     ),
     "array-a-call": Row(
-        "a split array of 8 KiB at each call: # hosts", programs.array_a_call, bound=3, gangs=few,
-        warm=lambda size: 3,
+        "a split array of 8 KiB at each call: # hosts", programs.array_a_call, bound=3
     ),
     "disjoint-slices": Row(
         "# disjoint slices", programs.disjoint_slices, (64, 256, 512), (4, 16, 64), bound=3,

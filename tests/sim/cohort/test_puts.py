@@ -31,7 +31,7 @@ class Loading:
         self.hosts, self.per_host = rng.randint(2, 12), rng.choice((2, 4, 8))
         self.clients, self.steps = rng.choice((1, 1, 2, 3)), rng.randint(2, 12)
         self.chunk = 1 << rng.choice((10, 12, 14))
-        self.pool = self.chunk << rng.choice((6, 8, 10))
+        self.pool = self.chunk << rng.choice((8, 10))
         self.memory = rng.choice((1 << 16, 1 << 18, 1 << 30))
         self.latency = rng.choice(("1us", "40us"))
         self.programs = [self._program(number) for number in range(rng.randint(1, 3))]

@@ -66,7 +66,8 @@ class ContentTransfers:
         self._state, self._retries, self._hosts = state, retries, hosts
         self._out = state.out
         self._pool, self._chunk, self._make = pool, chunk, make
-        self._pieces: dict[Layout, tuple[Piece, ...]] = {}  # of puts: an array at each call has the same ones
+        # of puts and gets: an array at each call has the same ones
+        self._pieces: dict[tuple[Layout, bool], tuple[Piece, ...]] = {}
         self._number = 0  # the client's, with which `_transfer` was made
         self._transfer: Transfer | None = (
             None  # made for the first contents; the controller has numbered us then
@@ -98,31 +99,35 @@ class ContentTransfers:
     def _send(self, wanted: PutStarted, now: int) -> None:
         self._begin()
         layout = wanted.layout
-        pieces = self._pieces_of(layout)
+        pieces = self._pieces_of(layout, getting=False)
         self._drop_puts((wanted.buffer,), Blame("restart", "it is put again"), now)
         self._puts[wanted.transfer] = wanted.buffer
         opening = OpenSend(wanted.transfer, wanted.buffer, pieces, None, (), layout)
         self._out.append(opening)
         self._tell(opening, now)
 
-    def _pieces_of(self, layout: Layout) -> tuple[Piece, ...]:
-        found = self._pieces.get(layout)
+    def _pieces_of(self, layout: Layout, getting: bool) -> tuple[Piece, ...]:
+        found = self._pieces.get((layout, getting))
         if found is None:
             if len(self._pieces) >= KEPT:
                 self._pieces.clear()
-            found = self._pieces[layout] = tuple(
-                [
-                    (host, piece, nbytes)
-                    for host in hosts_of(layout.place, self._hosts)
-                    for _, piece, nbytes in from_client(layout, self._number, host, self._hosts)
-                ]
-            )
+            made = from_hosts(layout, self._hosts) if getting else self._put_pieces(layout)
+            found = self._pieces[layout, getting] = made
         return found
+
+    def _put_pieces(self, layout: Layout) -> tuple[Piece, ...]:
+        return tuple(
+            [
+                (host, piece, nbytes)
+                for host in hosts_of(layout.place, self._hosts)
+                for _, piece, nbytes in from_client(layout, self._number, host, self._hosts)
+            ]
+        )
 
     def _receive(self, coming: GetStarted, now: int) -> None:
         self._begin()
         layout = coming.layout
-        pieces = from_hosts(layout, self._hosts)
+        pieces = self._pieces_of(layout, getting=True)
         self._gets[coming.transfer] = coming.request
         transfer = coming.transfer
         opening = OpenRecv(transfer, transfer, coming.request, pieces, False, (), None, layout)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ..model import Hosts, Spans, spans
 from ..protocol import Cause
-from ..transfer import from_client
+from ..transfer import from_client, to_client
 from .host_state import OVER, Causes, HeldEffect, HostGang, HostMove, HostRun, HostState, LocalBuffer
 
 Past = Callable[[Cause], bool]  # whether an event has happened on all hosts, and decides nothing any more
@@ -30,16 +30,17 @@ def stand_for(state: HostState, members: Spans, hosts: Hosts) -> None:
     state.members = members
     state.devices = spans.of(hosts.devices_of(state.host))
     state.among = ()
-    for half in state.receives.values():
-        buffer = half.buffer
-        if (
-            half.state == "waiting"
-            and half.source is None
-            and half.pieces
-            and buffer is not None
-            and buffer.layout
-        ):
-            half.pieces = from_client(buffer.layout, -half.pieces[0][0], state.host, hosts)
+    for half in (*state.receives.values(), *state.sends.values()):
+        if half.state == "waiting" and half.pieces:
+            _take_own_pieces(half, state.host, hosts)
+
+
+def _take_own_pieces(half: HostMove, host: int, hosts: Hosts) -> None:
+    """A put or get that this host will open itself."""
+    layout = half.buffer.layout if half.buffer is not None else None
+    client = -half.pieces[0][0]
+    if layout is not None and client > 0:
+        half.pieces = (to_client if half.kind == "send" else from_client)(layout, client, host, hosts)
 
 
 # --- a copy -------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ class SendAllowance:
 
 
 def short_pool(size: int, chunk: int) -> Pool:
-    """The credits for what clients put in a host with so large a pool, if it is short: of `at_once` or less."""
+    """The credits for what clients put and get, beside a pool of this size, if it is short: of `at_once` or less."""
     return Pool(max(2 * chunk, size // 4), chunk)
 
 

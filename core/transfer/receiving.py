@@ -54,6 +54,7 @@ class Incoming:
         self.expected = expected  # if sparse: the number of pieces in all, once it is known
         self.announced = 0  # if sparse: the number of pieces offered
         self.landed = 0  # the number of pieces that have arrived
+        self.nbytes = sum([nbytes for _, _, nbytes in command.pieces])
 
     @property
     def over(self) -> bool:
@@ -69,7 +70,8 @@ def _sender(pair: tuple[int, Blame]) -> int:
 
 
 class Receiving:
-    """`short`: the credits of what clients put, if it is short. It does not wait for long contents, nor they for it."""
+    """`short`: the credits of what clients put and get, if it is short. It does not wait for long contents, nor they
+    for it."""
 
     def __init__(self, me: int, pool: Pool, short: Pool, limit: int) -> None:
         self._me, self._pool, self._short = me, pool, short
@@ -223,7 +225,8 @@ class Receiving:
     def _add(self, transfer: int, incoming: Incoming, sender: int, pieces: dict[int, int]) -> Outcome:
         lane = SendAllowance(incoming.seq, transfer, sender, sum(pieces.values()))
         lane.ready = incoming.sparse  # a sparse sender is known only by its offer, so its contents exist
-        pool = self._short if sender < 0 and lane.want <= self._short.at_once else self._pool
+        of_client = min(sender, self._me) < 0
+        pool = self._short if of_client and incoming.nbytes <= self._short.at_once else self._pool
         entry = incoming.ins[sender] = IncomingPieces(lane, pool, pieces)
         pool.add(lane)
         if lane.want:

@@ -51,8 +51,8 @@ EARLY = 1 << 16  # messages of one peer that may wait for their transfers to be 
 
 class Transfer:
     def __init__(self, me: int, pool: int = POOL, chunk: int = CHUNK, early: int = EARLY) -> None:
-        """pool: bytes that may be under way to this machine, and a quarter more of what clients put (`short`). chunk:
-        the most bytes in one message."""
+        """pool: bytes that may be under way to this machine, and a quarter more of what clients put and get. chunk: the
+        most bytes in one message."""
         self.me = me
         self.pool, self.short = Pool(pool, chunk), short_pool(pool, chunk)
         self._sending = SendMachine(me, chunk, early)

@@ -40,7 +40,7 @@ from core.protocol import (
     SendStep,
     SpillStep,
 )
-from core.transfer import from_client, hosts_of, senders_to_client
+from core.transfer import from_client, hosts_of, senders_to_client, to_client
 
 KEPT = 4096  # answers of each kind that are remembered
 OF_ONE = (LaunchFailed, DeviceLost)  # never of many hosts alike
@@ -111,12 +111,8 @@ class AlikeHosts:
             if isinstance(step, WITH_HOSTS):
                 if step.hosts not in self._even:
                     self._cut(cuts, step.hosts)
-                if (
-                    isinstance(step, RecvStep)
-                    and step.layout is not None
-                    and self._facts.together(step.transfer)
-                ):
-                    for same in self._facts.pieces(step.layout):
+                if isinstance(step, SendStep | RecvStep) and self._facts.together(step.transfer):
+                    for same in self._pieces(step, message):
                         self._cut(cuts, spans.meet(same, step.hosts))
                 elif isinstance(step, SendStep | RecvStep):
                     busy.append(self._ends(step, NamesWithMessage(message, self._executor)))
@@ -179,6 +175,14 @@ class AlikeHosts:
                 if not any(cut):
                     _remember(self._same, place, None)
 
+    def _pieces(self, step: SendStep | RecvStep, message: Ordered) -> tuple[Spans, ...]:
+        """The hosts of a put or get that have as many pieces of it."""
+        if isinstance(step, RecvStep):
+            layout = step.layout
+        else:
+            layout = NamesWithMessage(message, self._executor).layout(step.step)
+        return () if layout is None else self._facts.pieces(layout, isinstance(step, SendStep))
+
     def _ends(self, step: SendStep | RecvStep, names: NamesWithMessage) -> Spans:
         """Members that something travels to or from: no two of them send or receive the same."""
         taking = spans.meet(self.members, step.hosts)
@@ -198,11 +202,11 @@ class AlikeHosts:
 class PlaceFacts:
     """What has been found about places and moves: the same for all executors of an island.
 
-    `together`: whether a transfer is a put that goes to hosts together."""
+    `together`: whether a transfer is a put or get whose hosts go together."""
 
     def __init__(self, hosts: Hosts, together: Callable[[int], bool] = lambda transfer: False) -> None:
         self._hosts, self.together = hosts, together
-        self._pieces: dict[Layout, tuple[Spans, ...]] = {}
+        self._pieces: dict[tuple[Layout, bool], tuple[Spans, ...]] = {}
         self._patterns: dict[Place, tuple[Spans, ...]] = {}
         self._ends: dict[tuple[bool, Layout, Layout], frozenset[int]] = {}
 
@@ -213,15 +217,15 @@ class PlaceFacts:
             _remember(self._patterns, place, found)
         return found
 
-    def pieces(self, layout: Layout) -> tuple[Spans, ...]:
-        """The hosts that get pieces of a put, those together that get as many."""
-        found = self._pieces.get(layout)
+    def pieces(self, layout: Layout, sending: bool) -> tuple[Spans, ...]:
+        """The hosts that have pieces of what a client puts or gets, those together that have as many."""
+        found = self._pieces.get((layout, sending))
         if found is None:
-            alike: dict[int, list[int]] = {}
+            pieces, alike = to_client if sending else from_client, dict[int, list[int]]()
             for host in hosts_of(layout.place, self._hosts):
-                alike.setdefault(len(from_client(layout, 1, host, self._hosts)), []).append(host)
-            found = tuple(map(spans.of, alike.values()))
-            _remember(self._pieces, layout, found)
+                alike.setdefault(len(pieces(layout, 1, host, self._hosts)), []).append(host)
+            found = tuple([spans.of(hosts) for number, hosts in alike.items() if number])
+            _remember(self._pieces, (layout, sending), found)
         return found
 
     def ends(self, sending: bool, source: Layout, target: Layout, among: Spans) -> Spans:

@@ -174,7 +174,7 @@ class Commands:
     def _later(self, part: CohortPart, effect: Any) -> None:
         """Hands a command to the transfer machine when its causes have happened."""
         sim, host = self.sim, part.host
-        if self._of_put(part, effect):
+        if self._of_client(part, effect):
             return
         when = at_one(self.when(part, effect.causes))
         if isinstance(effect, e.OpenSend | e.OpenRecv):
@@ -186,16 +186,18 @@ class Commands:
         else:
             self.move(host, effect)
 
-    def _of_put(self, part: CohortPart, effect: Any) -> bool:
-        """Whether a command is about a put to hosts together, which is taken in then."""
-        puts = self.island.puts
-        if isinstance(effect, e.OpenRecv | e.DropTransfer) and puts.has(effect.transfer):
+    def _of_client(self, part: CohortPart, effect: Any) -> bool:
+        """Whether a command is about a put or get whose hosts go together, which is taken in then."""
+        contents = self.island.contents
+        if contents.has(effect.transfer) and not isinstance(effect, e.ExpectRecv):
             when = as_vector(self.when(part, effect.causes), part.number)
-            if isinstance(effect, e.OpenRecv):
-                part.open += 1
-                puts.host_ends(part, effect, when)
-            else:
-                puts.dropped(part, effect.transfer, effect.blame, when)
+            if isinstance(effect, e.DropTransfer):
+                contents.dropped(part, effect.transfer, effect.blame, when)
+                return True
+            part.open += 1
+            if isinstance(effect, e.OpenSend):
+                self.happen(part, ("sending", effect.transfer), when)
+            contents.host_ends(part, effect, when)
             return True
         return isinstance(effect, e.DropTransfer) and part.number > 1  # it is over
 

@@ -23,12 +23,12 @@ from ..engine import NOTHING, Ints, Unannounced, Wave
 from ..engine import jitter as noise
 from ..network import CONTROLLER, about, is_quiet, link_of, report_number
 from .alike import AlikeHosts, PlaceFacts
+from .client_contents import ClientContents
 from .climbs import Climbs, is_loud, merged, report_about
 from .commands import Commands
 from .event_times import EventTimes, as_vector
 from .gangs import CohortGang, CohortSoloGang, Gangs
 from .parts import CohortPart, PartGroup, Parts
-from .puts import Puts
 from .routes import CohortRoute, CohortTree, Rows, latest, rows_of
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class CohortIsland:
     def __init__(self, sim: Context, island: Island) -> None:
         self.sim, self.island = sim, island
         hosts = island.hosts
-        self.puts = Puts(self)
-        facts = PlaceFacts(sim.hosts_of, self.puts.has)
+        self.contents = ClientContents(self)
+        facts = PlaceFacts(sim.hosts_of, self.contents.has)
         first = AlikeHosts(island.host_span, sim.hosts_of, incarnation=1, facts=facts)
         self.parts = Parts(island, first)
         self.times = EventTimes(hosts)
@@ -207,7 +207,10 @@ class CohortIsland:
         parts, now = self.parts, self.sim.now
         for step in message.steps:
             if isinstance(step, m.RecvStep):
-                self.puts.ordered(step)
+                self.contents.put_ordered(step)
+            elif isinstance(step, m.SendStep) and step.client:
+                sender = self.parts.of_host(step.hosts[0][0])
+                self.contents.get_ordered(step, sender.executor.layout_of(step.step))
         if parts.due():
             parts.merge(self._number, self._settled, lambda cause: self.times.past(cause, now))
         self._number, self._settled = message.number, max(self._settled, message.settled)

@@ -20,7 +20,6 @@ from core.model import Layout, spans
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.protocol import peers
-from core.transfer import Piece
 
 from ..engine import SimThread
 from ..network import CONTROLLER, Together
@@ -145,10 +144,9 @@ class SimClient(Process):
                 case e.Close(peer=peer, reason=reason):
                     sim.tell(f"client {self.title!r} closes peer {peer}: {reason}")
                 case e.OpenSend():
-                    self._put(effect)
-                case e.OpenRecv(transfer=transfer, pieces=pieces, target=layout):
-                    self._connect(layout, pieces, sim.network.latency)
-                    sim.cargo.begin(self.name, transfer, pieces, getting=True)
+                    self._begin(effect, effect.source, getting=False)
+                case e.OpenRecv():
+                    self._begin(effect, effect.target, getting=True)
                     self.on_effect(effect)
                 case e.Sent(transfer=transfer):
                     sim.cargo.card(self.name, getting=False).over(transfer)
@@ -168,20 +166,17 @@ class SimClient(Process):
     def _cohort_of(self, layout: Layout | None) -> CohortHosts | None:
         return self.sim.islands.get(layout.place.island) if layout is not None else None
 
-    def _goes_together(self, opening: e.OpenSend) -> bool:
-        cohort = self._cohort_of(opening.source)
-        return cohort is not None and cohort.puts.has(opening.transfer)
+    def _goes_together(self, opening: e.OpenSend | e.OpenRecv) -> bool:
+        cohort = self._cohort_of(opening.source or opening.target)
+        return cohort is not None and cohort.contents.has(opening.transfer)
 
-    def _put(self, opening: e.OpenSend) -> None:
-        machine, cohort = self._transfer, self._cohort_of(opening.source)
+    def _begin(self, opening: e.OpenSend | e.OpenRecv, layout: Layout | None, getting: bool) -> None:
+        """A put or a get begins."""
+        sim, machine, cohort = self.sim, self._transfer, self._cohort_of(layout)
         if cohort is not None and machine is not None and machine.has(opening.transfer):
-            cohort.puts.client_end(machine, opening)
-        else:
-            self._connect(opening.source, opening.pieces, self.sim.cargo.way)
-            self.sim.cargo.begin(self.name, opening.transfer, opening.pieces, getting=False)
-
-    def _connect(self, layout: Layout | None, pieces: tuple[Piece, ...], after: int) -> None:
-        """Its first messages to these hosts come after this time."""
-        cohort = self._cohort_of(layout)
-        if cohort is not None and self.sim.regular:
-            cohort.puts.connects(self.name, spans.of({host for host, _, _ in pieces}), self.sim.now + after)
+            cohort.contents.client_end(machine, opening)
+            return
+        if cohort is not None and sim.regular:
+            hosts = spans.of({host for host, _, _ in opening.pieces})
+            cohort.contents.connects(self.name, hosts, sim.now + cohort.contents.first_word(getting))
+        sim.cargo.begin(self.name, opening.transfer, opening.pieces, getting)

@@ -1,9 +1,9 @@
-"""A client's end of transfers: core's machine, but for puts to hosts that are simulated together.
+"""A client's end of transfers: core's machine, but for puts and gets whose hosts are simulated together.
 
-What it and the machines of those hosts would say to each other is known without them (`sim.cohort.puts`). Only the last
-word that contents have landed comes here, and ends the put as core's machine would.
+What it and the machines of those hosts would say to each other is known without them (`sim.cohort.client_contents`).
+Only the last word comes here, and ends the put or get as core's machine would.
 
-Neighbours: `client_process` hands it to the client machine, and tells the island that a put begins.
+Neighbours: `client_process` hands it to the client machine, and tells the island that a put or get begins.
 """
 
 from __future__ import annotations
@@ -11,41 +11,56 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from core.protocol import Command, DropTransfer, Effect, Landed, MessageReceived, OpenSend, Sent
+from core.protocol import (
+    Chunk,
+    Command,
+    DropTransfer,
+    Effect,
+    Landed,
+    MessageReceived,
+    OpenRecv,
+    OpenSend,
+    Received,
+    Sent,
+)
 from core.transfer import Transfer
 
 
 class ClientTransfer(Transfer):
-    """`client`: its process. `together`: whether the hosts of a put are simulated together. `come`: brings a message of
-    a host to the process."""
+    """`client`: its process. `together`: whether the hosts of a put or get are simulated together. `come`: brings a
+    message of a host to the process."""
 
     def __init__(
-        self, me: int, pool: int, chunk: int, client: int, together: Callable[[OpenSend], bool],
+        self, me: int, pool: int, chunk: int, client: int, together: Callable[[OpenSend | OpenRecv], bool],
         come: Callable[[int, int, Any], None],
     ) -> None:  # fmt: skip
         super().__init__(me, pool, chunk)
         self.client, self._together, self._come = client, together, come
-        self._puts: dict[int, None] = {}  # to hosts that are simulated together
+        self._open: dict[int, bool] = {}  # whose hosts are simulated together: whether it is a get
 
     def handle(self, event: Effect, now: int) -> list[Command]:
-        over = event.message if isinstance(event, MessageReceived) else event
-        if isinstance(over, OpenSend) and self._together(over):
-            self._puts[over.transfer] = None
+        about = event.message if isinstance(event, MessageReceived) else event
+        if isinstance(about, OpenSend | OpenRecv) and self._together(about):
+            self._open[about.transfer] = isinstance(about, OpenRecv)
             return []
-        if isinstance(over, Landed | DropTransfer) and over.transfer in self._puts:
-            del self._puts[over.transfer]
-            return [Sent(over.transfer)]
+        if isinstance(about, Landed | Chunk | DropTransfer) and about.transfer in self._open:
+            getting = self._open.pop(about.transfer)
+            blame = about.blame if isinstance(about, DropTransfer) else None
+            return [Received(about.transfer, blame) if getting else Sent(about.transfer)]
         return super().handle(event, now)
 
     def end(self) -> list[Command]:
-        ended: list[Command] = [Sent(transfer) for transfer in self._puts]
-        self._puts.clear()
+        ended: list[Command] = [Sent(transfer) for transfer, getting in self._open.items() if not getting]
+        self._open.clear()
         return ended + super().end()
 
     def has(self, transfer: int) -> bool:
-        """Whether this is a put to hosts that are simulated together, and not over."""
-        return transfer in self._puts
+        """Whether the hosts of this put or get are simulated together, and it is not over."""
+        return transfer in self._open
 
-    def landed(self, host: int, transfer: int) -> None:
-        """The last of the hosts says that its contents have landed."""
-        self._come(host, transfer, Landed(transfer, self.me, host))
+    def last_word(self, host: int, transfer: int) -> None:
+        """The last host says that its contents have landed, or sends the last of what is got."""
+        if self._open.get(transfer):
+            self._come(host, transfer, Chunk(transfer, host, self.me, 0, 0, 0))
+        else:
+            self._come(host, transfer, Landed(transfer, self.me, host))

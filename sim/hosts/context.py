@@ -42,21 +42,23 @@ class RareTimes(msgspec.Struct, frozen=True):
     pcie_latency: int = 1_000
 
 
-class CohortPuts(Protocol):
-    """What clients put to such an island."""
+class CohortContents(Protocol):
+    """What clients put to such an island, and get from it."""
 
     def has(self, transfer: int) -> bool: ...
 
-    def client_end(self, machine: ClientTransfer, opening: e.OpenSend) -> None: ...
+    def client_end(self, machine: ClientTransfer, opening: e.OpenSend | e.OpenRecv) -> None: ...
 
     def connects(self, client: int, hosts: Spans, at: int) -> None: ...
+
+    def first_word(self, getting: bool) -> int: ...
 
 
 class CohortHosts(Protocol):
     """An island whose hosts are simulated together: a cohort."""
 
     @property
-    def puts(self) -> CohortPuts: ...
+    def contents(self) -> CohortContents: ...
 
     def ordered(self, message: m.Ordered, at: int) -> int: ...
 

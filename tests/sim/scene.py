@@ -115,7 +115,8 @@ class User:
         self.known: list[int] = []
 
     def hear(self, effect: e.Command) -> None:
-        self.heard.append((self.sim.now, repr(effect)))
+        if not isinstance(effect, e.Fill):  # a cohort's contents come in one piece
+            self.heard.append((self.sim.now, repr(effect)))
         if isinstance(effect, e.RunEnded):
             self.open.pop(effect.run, None)
 
@@ -217,6 +218,7 @@ def play(scene: Scene, fidelity: Any, *, moves: bool = True, costs: Profile | No
     for user in users:
         sim.env.process(user.live())
     sim.run(until=lambda: all(user.over for user in users) or sim.now > 3 * S)
+    sim.run(until=sim.now + 2 * MS)  # contents that nobody waits for
     return {
         "heard": [user.heard for user in users],
         "over": [user.over for user in users],

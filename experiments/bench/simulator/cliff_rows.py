@@ -65,17 +65,16 @@ ROWS = {
     ),
     "jitter": Row("8 us of jitter in messages, 5 % in gangs: # hosts", programs.jitter),
     "stragglers": Row("1 % of # hosts are stragglers", programs.stragglers),
-    "read": Row("each result is read: # hosts", programs.reads, gangs=few),
+    "read": Row("each result is read: # hosts", programs.reads),
     "read-10": Row("every 10th result is read: # hosts", partial(programs.reads, every=10)),
     "read-replicated": Row(
-        "each result is read, 1,025 numbers a device: # hosts", partial(programs.reads, like="replicated"), gangs=few
+        "each result is read, 1,025 numbers a device: # hosts", partial(programs.reads, like="replicated")
     ),
     "read-sharded": Row(
-        "each result is read, split over devices: # hosts", partial(programs.reads, like="sharded"), gangs=few,
-        warm=lambda size: 3,
+        "each result is read, split over devices: # hosts", partial(programs.reads, like="sharded")
     ),
     "sharded-first": Row(
-        "the first argument is a split array, 8 KiB: # hosts", programs.sharded_first, gangs=few
+        "the first argument is a split array, 8 KiB: # hosts", programs.sharded_first
     ),
     "array-a-call": Row(
         "a split array of 8 KiB at each call: # hosts", programs.array_a_call, bound=3

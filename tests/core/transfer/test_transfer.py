@@ -287,6 +287,27 @@ def test_credits_are_granted_in_the_global_order() -> None:
     assert receive(it, 1, Chunk(8, 1, 0, 0, 0, 50))[1:] == to(1, Grant(8, 1, 0, 50))
 
 
+def test_what_a_client_puts_has_credits_of_its_own_if_it_is_short() -> None:
+    """It does not wait for long contents, nor they for it."""
+    it = machine()
+    for transfer in (1, 2, 3, 4):
+        open_recv(it, (1, 0, 1000), transfer=transfer, seq=transfer)
+        receive(it, 1, Offer(transfer, 1, 0, ((0, 1000),)))
+    assert it.pool.out == 400  # all there is
+    assert open_recv(it, (-1, 0, 50), transfer=9, seq=9) == to(-1, Grant(9, -1, 0, 50))
+    assert open_recv(it, (-1, 0, 51), transfer=10, seq=10) == []  # too long: it waits with the others
+    assert (it.pool.out, it.short.out) == (400, 50)
+    assert receive(it, -1, Chunk(9, -1, 0, 0, 0, 50))[1:] == [*to(-1, Landed(9, -1, 0)), Received(9, None)]
+    assert it.short.out == 0
+
+
+def test_a_short_get_of_a_client_has_such_credits_too() -> None:
+    it = machine(me=-7)
+    grants = [effect for host in range(5) for effect in to(host, Grant(T, host, -7, 10))]
+    assert open_recv(it, *[(host, host, 10) for host in range(5)]) == grants
+    assert (it.pool.out, it.short.out) == (0, 50)
+
+
 def test_a_lane_that_is_not_ready_never_holds_the_reserve() -> None:
     it = machine()
     granted = [

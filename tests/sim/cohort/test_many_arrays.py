@@ -39,8 +39,12 @@ class Trainer:
         self.rng, self.donate = Random(seed), donate
         self.heard: list[tuple[int, str]] = []
         self.client = sim.client("trainer")
-        self.client.on_effect = lambda effect: self.heard.append((sim.now, repr(effect)))
+        self.client.on_effect = self.hear
         self.sim = sim
+
+    def hear(self, effect: e.Command) -> None:
+        if not isinstance(effect, e.Fill):  # a cohort's contents come in one piece
+            self.heard.append((self.sim.now, repr(effect)))
 
     def live(self) -> Any:
         yield from self.call(lambda c, now: c.register(train(self.donate), now))

@@ -61,7 +61,8 @@ class Loader:
         self.client.on_effect = self.hear
 
     def hear(self, effect: e.Command) -> None:
-        self.heard.append((self.sim.now, repr(effect)))
+        if not isinstance(effect, e.Fill):  # a cohort's contents come in one piece
+            self.heard.append((self.sim.now, repr(effect)))
         if isinstance(effect, e.RunEnded):
             self.open.pop(effect.run, None)
 
@@ -122,6 +123,7 @@ def played(drawn: Loading, fidelity: Any) -> dict[str, Any]:
         sim.env.process(loader.live())
     sim.run(until=lambda: all(loader.over for loader in loaders) or sim.now > 5 * S)
     assert all(loader.over for loader in loaders)
+    sim.run(until=sim.now + 5 * MS)  # contents that nobody waits for
     known = ("hosts", "ends")
     return {
         "heard": [loader.heard for loader in loaders],

@@ -110,8 +110,6 @@ def rows(names: list[str], broken: dict[str, str]) -> list[Any]:
 
 
 ALONE = "a call whose result is read shares no turn with others, and the get costs as much as a gang"
-EACH = "an event for each host and report"
-DIVIDED = "each host that keeps contents of its own becomes a part, and stays one"
 OVERLAPS = "where slices overlap, some hosts differ in what they have done: each such group costs an executor"
 BY_HOST = "chunks and reports are an event for each host"
 EXACTLY = "an island with an announced fault is simulated host by host from the beginning"
@@ -119,8 +117,7 @@ EXACTLY = "an island with an announced fault is simulated host by host from the 
 BEYOND = {
     "read": ALONE,
     "read-replicated": ALONE,
-    "read-sharded": DIVIDED,
-    "array-a-call": DIVIDED,
+    "read-sharded": ALONE,
     "pipeline-8": "a cohort of parts does more than hosts one by one",
     "fault-later": EXACTLY,
 }
@@ -130,15 +127,7 @@ GROWS = {
     "pipeline-8": BY_HOST,
 }
 FOLLOWS_HOSTS = {
-    "read-sharded": EACH,
-    "array-a-call": EACH,
     "fault-later": EXACTLY,
-}
-IN_PARTS = {
-    "read-replicated": DIVIDED,
-    "read-sharded": DIVIDED,
-    "sharded-first": DIVIDED,
-    "array-a-call": DIVIDED,
 }
 
 
@@ -162,7 +151,7 @@ def test_alike_hosts_cost_no_events(name: str) -> None:
     assert counted(name, more).events <= 1.1 * counted(name, less).events
 
 
-@pytest.mark.parametrize("name", rows(HOSTS_VARY, IN_PARTS))
+@pytest.mark.parametrize("name", HOSTS_VARY)
 def test_alike_hosts_stay_together(name: str) -> None:
     """The host that sends a result to a client, or all of them do, is another part than the others."""
     assert counted(name, sizes(name)[1]).parts <= 2

@@ -1,0 +1,250 @@
+"""What clients put and get, at all hosts of an island at once: when contents come, as vectors.
+
+    client --OpenSend, OpenRecv--> client_contents <--OpenRecv, OpenSend-- executors
+           <---------last word---                  ---Received, Sent---->
+
+What the transfer machines of a client and of a host would say to each other about a put, they would say to each host
+alike: a grant, the chunks, that they have landed. Times differ, and each follows from two others: when the host opened
+its end, and when the client opened its own (`content_times`). Nothing else under way changes them: a client's card
+takes puts and gets in the order in which they begin, and hosts' cards have room (`sim.network.client_card`). So when
+both ends are open, all that follows is known, and none of it is past. Executors are told at once, with a vector of
+times. Gets are the same the other way round.
+
+That holds as long as receivers grant all credits at once. What is short has credits of its own, which are taken to
+suffice for all that is under way. What is long goes host by host, by way of core's own machines. So does everything
+where messages take random times, and where processes wait for cores.
+
+Neighbours: `commands` brings what executors open, and tells them what has come; `sim.hosts.client_transfer` is the
+client's machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from core.model import Layout, Spans, shard_bytes, spans
+from core.protocol import Blame, OpenRecv, OpenSend, Received, RecvStep, SendStep, Sent
+from core.transfer import POOL, from_hosts, short_pool
+
+from ..engine import Ints
+from .content_times import ClientCosts, get_times, put_times
+from .routes import rows_of
+
+if TYPE_CHECKING:
+    from ..hosts import ClientTransfer
+    from .island import CohortIsland
+    from .parts import CohortPart
+
+KEPT = 64  # layouts that are remembered
+NEVER = 1 << 62
+Opening = OpenRecv | OpenSend
+
+
+class HostEnds(NamedTuple):
+    """Hosts that open their ends together, each at its own time. `opening`: as the first of them does it."""
+
+    members: Spans
+    when: Ints
+    opening: Opening
+
+
+class ClientEnd(NamedTuple):
+    """The client's end. `turns`: by host, when contents to or from there can pass the client's card."""
+
+    machine: ClientTransfer
+    opened: int
+    turns: Ints
+
+
+class Contents:
+    """A put or a get of which hosts still wait for the client, or for contents."""
+
+    __slots__ = ("client", "getting", "heard", "last", "missing", "waiting")
+
+    def __init__(self, getting: bool, hosts: Spans) -> None:
+        self.getting = getting
+        self.missing = hosts  # of which it is not known when their ends are over
+        self.client: ClientEnd | None = None
+        self.waiting: list[HostEnds] = []  # for the client
+        self.heard = -1  # when the client has the last word of the other hosts
+        self.last = -1  # the host that says it
+
+
+class Passage(NamedTuple):
+    """How contents of a layout pass the client's card: for how long, by host, what goes to those before it; in all; and
+    all bytes."""
+
+    before: Ints
+    took: int
+    nbytes: int
+
+
+class ClientContents:
+    def __init__(self, island: CohortIsland) -> None:
+        self._island, self._sim = island, island.sim
+        self._most_put = short_pool(island.sim.pool, island.sim.chunk).at_once  # bytes for a host
+        self._most_got = short_pool(POOL, island.sim.chunk).at_once  # bytes
+        self._open: dict[int, Contents] = {}  # by transfer
+        self._connected: dict[int, Ints] = {}  # by client: from when on it is connected to each host
+        self._passages: dict[tuple[Layout, bool], Passage] = {}
+        self._sizes: dict[Layout, int] = {}  # of what is got
+
+    # --- what goes together -----------------------------------------------------------------------------------
+
+    def put_ordered(self, step: RecvStep) -> None:
+        """Takes in an order to receive, and decides whether a put goes to its hosts together."""
+        if step.client and step.layout is not None and self._sim.regular:
+            nbytes = self._island.island.devices_per_host * shard_bytes(step.layout)
+            if nbytes <= self._most_put:
+                self._open[step.transfer] = Contents(False, step.hosts)
+
+    def get_ordered(self, step: SendStep, layout: Layout | None) -> None:
+        """Takes in an order to send a buffer of this layout, and decides as for a put."""
+        if step.client and layout is not None and self._sim.regular and self._size(layout) <= self._most_got:
+            self._open[step.transfer] = Contents(True, step.hosts)
+
+    def _size(self, layout: Layout) -> int:
+        found = self._sizes.get(layout)
+        if found is None:
+            found = sum([nbytes for _, _, nbytes in from_hosts(layout, self._sim.hosts_of)])
+            if len(self._sizes) >= KEPT:
+                self._sizes.clear()
+            self._sizes[layout] = found
+        return found
+
+    def has(self, transfer: int) -> bool:
+        """Whether it is a put or get whose hosts go together, and of which some are not over."""
+        return transfer in self._open
+
+    # --- both ends --------------------------------------------------------------------------------------------
+
+    def host_ends(self, part: CohortPart, opening: Opening, when: Ints) -> None:
+        """Takes in that these hosts open their ends at these times."""
+        known = self._open[opening.transfer]
+        ends = HostEnds(part.members, np.maximum(when, self._sim.now), opening)
+        if known.client is None:
+            known.waiting.append(ends)
+        else:
+            self._come(known, known.client, ends)
+
+    def client_end(self, machine: ClientTransfer, opening: Opening) -> None:
+        """Takes in that the client opens its end now."""
+        sim, known = self._sim, self._open[opening.transfer]
+        passage = self._passage(opening)
+        sim.cargo.moved += passage.nbytes
+        turns = passage.before + sim.cargo.card(machine.client, known.getting).take(passage.took, sim.now)
+        known.client = ClientEnd(machine, sim.now, turns)
+        self.connects(machine.client, known.missing, sim.now + self.first_word(known.getting))
+        waiting, known.waiting = known.waiting, []
+        for ends in waiting:
+            self._come(known, known.client, ends)
+
+    def first_word(self, getting: bool) -> int:
+        """How long a client's first message is under way: an offer, or a grant."""
+        return self._sim.network.latency if getting else self._sim.cargo.way
+
+    def connects(self, client: int, hosts: Spans, at: int) -> None:
+        """Takes in that a client's first message to these hosts comes then, if none comes before."""
+        island, known = self._island.island, self._connected.get(client)
+        if known is None:
+            known = self._connected[client] = np.full(island.hosts, NEVER, dtype=np.int64)
+        rows = np.arange(island.hosts)[rows_of(hosts, island)]
+        rows = rows[known[rows] > at]
+        if len(rows):
+            known[rows] = at
+            self._sim.clock.at(at, self._meet, client, (rows + island.base_host).tolist())
+
+    def _passage(self, opening: Opening) -> Passage:
+        getting = isinstance(opening, OpenRecv)
+        layout = opening.target if getting else opening.source
+        assert layout is not None
+        found = self._passages.get((layout, getting))
+        if found is None:
+            island, cargo = self._island.island, self._sim.cargo
+            took = np.zeros(island.hosts, dtype=np.int64)
+            for host, _, nbytes in opening.pieces:
+                took[host - island.base_host] += cargo.taking(nbytes)
+            nbytes = sum([nbytes for _, _, nbytes in opening.pieces])
+            if len(self._passages) >= KEPT:
+                self._passages.clear()
+            found = self._passages[layout, getting] = Passage(np.cumsum(took) - took, int(took.sum()), nbytes)
+        return found
+
+    # --- what follows -----------------------------------------------------------------------------------------
+
+    def _come(self, known: Contents, client: ClientEnd, ends: HostEnds) -> None:
+        """Works out when the contents come."""
+        sim, transfer, rows = self._sim, ends.opening.transfer, rows_of(ends.members, self._island.island)
+        costs = ClientCosts(sim.profile, sim.network.latency, sim.cargo.way, sim.cargo.taking, sim.chunk)
+        connected, sizes = (
+            self._connected[client.machine.client][rows],
+            [n for _, _, n in ends.opening.pieces],
+        )
+        times = (get_times if known.getting else put_times)(
+            costs, ends.when, connected, client.opened, client.turns[rows], sizes
+        )
+        sim.clock.at(times.left, self._left, transfer)
+        sim.clock.at(times.came, self._came, transfer)
+        sim.network.messages += 2 * len(times.over)  # grants, and that contents have landed
+        self._ended(transfer, known, ends.members, times.heard)
+        self._tell(transfer, known, ends.members, times.over, None)
+
+    def _ended(self, transfer: int, known: Contents, members: Spans, heard: Ints) -> None:
+        """These hosts' ends are over. `heard`: when the client has each one's last word."""
+        last = int(heard.argmax())
+        if int(heard[last]) > known.heard:
+            known.heard, known.last = int(heard[last]), next(islice(spans.items(members), last, None))
+        known.missing = spans.minus(known.missing, members)
+        if not known.missing:
+            del self._open[transfer]
+            if known.client is not None:
+                self._sim.clock.at(known.heard, known.client.machine.last_word, known.last, transfer)
+
+    def _tell(self, transfer: int, known: Contents, members: Spans, when: Ints, blame: Blame | None) -> None:
+        for part in self._island.parts.among(members):
+            part.open -= 1
+        if known.getting:
+            self._island.commands.told_later(members, Sent(transfer), ("sent", transfer), when)
+        else:
+            self._island.commands.told_later(members, Received(transfer, blame), ("recv", transfer), when)
+
+    def _meet(self, client: int, hosts: Iterable[int]) -> None:
+        for host in hosts:
+            self._sim.meet(client, host)
+
+    def _left(self, transfer: int) -> None:
+        self._sim.trace.left(transfer, self._sim.now)
+
+    def _came(self, transfer: int) -> None:
+        self._sim.last_seen = self._sim.now
+        self._sim.trace.came(transfer, self._sim.now)
+
+    # --- clients leave ----------------------------------------------------------------------------------------
+
+    def dropped(self, part: CohortPart, transfer: int, blame: Blame, when: Ints) -> None:
+        """These hosts go on no more, because the client has gone. If it has not opened its end by then, their ends are
+        over. Otherwise contents come all the same, whether or not they would have come in time."""
+        when = np.maximum(when, self._sim.now)
+        self._sim.clock.at(int(when.min()), self._drop, transfer, part.members, blame, when)
+
+    def _drop(self, transfer: int, members: Spans, blame: Blame, when: Ints) -> None:
+        known = self._open.get(transfer)
+        if known is None or not known.waiting:
+            return
+        known.waiting, waiting = [], known.waiting
+        for ends in waiting:
+            known.waiting += self._of(ends, spans.minus(ends.members, members))
+        self._ended(transfer, known, members, when)
+        self._tell(transfer, known, members, when, blame)
+
+    def _of(self, ends: HostEnds, members: Spans) -> list[HostEnds]:
+        """Of these ends, those of some members."""
+        if not members:
+            return []
+        at = np.zeros(self._island.island.hosts, dtype=np.int64)
+        at[rows_of(ends.members, self._island.island)] = ends.when
+        return [HostEnds(members, at[rows_of(members, self._island.island)], ends.opening)]

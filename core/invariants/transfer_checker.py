@@ -33,7 +33,8 @@ class TransferChecker(Checker):
     )
 
     def __init__(self, pool: int = 0) -> None:
-        """`pool`: the most bytes that one receiver may have granted at a time; 0: do not check this."""
+        """`pool`: the most bytes that one receiver may have granted at a time (`transfer.most_granted`); 0: do not
+        check this."""
         self._pool = pool
         self._open: dict[Side, TransferOpened] = {}
         self._over: dict[Side, None] = {}

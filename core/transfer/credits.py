@@ -42,6 +42,11 @@ def short_pool(size: int, chunk: int) -> Pool:
     return Pool(max(2 * chunk, size // 4), chunk)
 
 
+def most_granted(pool: int, chunk: int) -> int:
+    """The most bytes that a receiver with a pool of this size may have granted at a time."""
+    return pool + short_pool(pool, chunk).size
+
+
 class Pool:
     """The credits of one receiver, or a part of them."""
 

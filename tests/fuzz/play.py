@@ -18,6 +18,7 @@ import msgspec
 from core.invariants import Checks, CountersAddUp, Violation, everything
 from core.model.errors import Illegal
 from core.model.topology import Cluster
+from core.transfer import most_granted
 from tests.world.script import Fetch, Handle, RunHandle, Script
 from tests.world.timing import Timing
 from tests.world.world import World
@@ -109,7 +110,7 @@ class Game:
         if check:
             controller = LiveController(world)
             checkers = [
-                *everything(pool=setup.pool),
+                *everything(pool=most_granted(setup.pool, setup.chunk)),
                 CountersAddUp(controller),
                 Windows(controller),
                 Members(controller),

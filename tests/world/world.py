@@ -35,6 +35,7 @@ from core.protocol import effects as e
 from core.protocol import messages as m
 from core.protocol import peers
 from core.schedule.policy import Fifo, Policy
+from core.transfer import most_granted
 
 from . import text
 from .actors import Actor, ControllerActor, HostActor, Recorder
@@ -67,7 +68,7 @@ class World:
             self.clock, self._latency, self._up, self._down, self._arrive,
             lambda name: name in self.actors and self.actors[name].still,
         )  # fmt: skip
-        self.checks: Checks | None = Checks(everything(pool=pool)) if check else None
+        self.checks: Checks | None = Checks(everything(pool=most_granted(pool, chunk))) if check else None
         self.observe: Callable[[o.Observation], None] | None = self._observe if check else None
         self.faults: list[str] = []
         self.diary: list[str] | None = [] if diary else None

@@ -4,7 +4,7 @@ A transfer takes its time on the card when it begins, one host after another. Co
 wait for it; those that come later pass at once, for their share of the card's time is past. What bounds a put or get
 is this card, since it sends to many hosts, or hears from many. So the hosts' cards are taken to have room for it, and
 contents of two such transfers never wait for each other on the way. This makes the times of one at all its hosts a few
-vector operations (`sim.cohort.puts`, `sim.cohort.gets`).
+vector operations (`sim.cohort.content_times`).
 """
 
 from __future__ import annotations

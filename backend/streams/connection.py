@@ -299,6 +299,9 @@ class Connection:
         self._pause()
         self._loop.remove_writer(self._sock.fileno())
         with self._writing:  # a thread that writes has the socket's number in its hands
+            # While another thread waits for the socket in poll, close alone would not tell the other end.
+            with suppress(OSError):
+                self._sock.shutdown(socket.SHUT_RDWR)
             self._sock.close()
         self.over.set()
         self.ended()

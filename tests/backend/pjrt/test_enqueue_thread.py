@@ -283,6 +283,7 @@ def test_a_stream_that_the_other_end_closes_ends_while_it_is_lent() -> None:
 def test_a_stream_is_closed_while_it_is_lent(busy: bool) -> None:
     async def work(host: Host, there: End) -> None:
         await until(lambda: host.lent.fileno() >= 0)
+        await asyncio.sleep(BLOCKED)  # by now the thread waits for the stream in poll
         if busy:
             host.line.do(time.sleep, BLOCKED)
         host.here.connection.close("no longer wanted")

@@ -111,11 +111,17 @@ class AlikeHosts:
             if isinstance(step, WITH_HOSTS):
                 if step.hosts not in self._even:
                     self._cut(cuts, step.hosts)
-                if isinstance(step, SendStep | RecvStep) and self._facts.together(step.transfer):
+                if not isinstance(step, SendStep | RecvStep):
+                    continue
+                if step.client and self._facts.together(step.transfer):
                     for same in self._pieces(step, message):
                         self._cut(cuts, spans.meet(same, step.hosts))
-                elif isinstance(step, SendStep | RecvStep):
-                    busy.append(self._ends(step, NamesWithMessage(message, self._executor)))
+                    continue
+                ends = self._ends(step, NamesWithMessage(message, self._executor))
+                if self._facts.together(step.transfer):
+                    self._cut(cuts, ends)
+                    ends = spans.meet(ends, self._facts.apart())
+                busy.append(ends)
         parts = parted(self.members, cuts, spans.union(*busy)) if cuts or any(busy) else ()
         if len(parts) > 1:
             return parts
@@ -202,13 +208,16 @@ class AlikeHosts:
 class PlaceFacts:
     """What has been found about places and moves: the same for all executors of an island.
 
-    `together`: whether a transfer is a put or get whose hosts go together."""
+    `together`: whether the hosts of a transfer go together. `apart`: hosts that cannot go together with others now."""
 
-    def __init__(self, hosts: Hosts, together: Callable[[int], bool] = lambda transfer: False) -> None:
-        self._hosts, self.together = hosts, together
+    def __init__(
+        self, hosts: Hosts, together: Callable[[int], bool] = lambda transfer: False,
+        apart: Callable[[], Spans] = lambda: spans.EMPTY,
+    ) -> None:  # fmt: skip
+        self._hosts, self.together, self.apart = hosts, together, apart
         self._pieces: dict[tuple[Layout, bool], tuple[Spans, ...]] = {}
         self._patterns: dict[Place, tuple[Spans, ...]] = {}
-        self._ends: dict[tuple[bool, Layout, Layout], frozenset[int]] = {}
+        self._ends: dict[tuple[bool, Layout, Layout], Spans] = {}
 
     def patterns(self, place: Place) -> tuple[Spans, ...]:
         found = self._patterns.get(place)
@@ -236,9 +245,9 @@ class PlaceFacts:
             pieces = sends_by_host if sending else receives_by_host
             place = source.place if sending else target.place
             hosts = {self._hosts.host_of(device) for device in spans.items(device_spans(place))}
-            busy = frozenset(host for host in hosts if pieces(source, target, host, self._hosts))
+            busy = spans.of(host for host in hosts if pieces(source, target, host, self._hosts))
             _remember(self._ends, key, busy)
-        return spans.of(host for host in spans.items(among) if host in busy)
+        return spans.meet(busy, among)
 
 
 class NamesWithMessage:

@@ -122,7 +122,7 @@ class ClientContents:
 
     # --- both ends --------------------------------------------------------------------------------------------
 
-    def host_ends(self, part: CohortPart, opening: Opening, when: Ints) -> None:
+    def opens(self, part: CohortPart, opening: Opening, when: Ints) -> None:
         """Takes in that these hosts open their ends at these times."""
         known = self._open[opening.transfer]
         ends = HostEnds(part.members, np.maximum(when, self._sim.now), opening)

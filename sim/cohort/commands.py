@@ -174,7 +174,7 @@ class Commands:
     def _later(self, part: CohortPart, effect: Any) -> None:
         """Hands a command to the transfer machine when its causes have happened."""
         sim, host = self.sim, part.host
-        if self._of_client(part, effect):
+        if self._goes_together(part, effect):
             return
         when = at_one(self.when(part, effect.causes))
         if isinstance(effect, e.OpenSend | e.OpenRecv):
@@ -186,18 +186,18 @@ class Commands:
         else:
             self.move(host, effect)
 
-    def _of_client(self, part: CohortPart, effect: Any) -> bool:
-        """Whether a command is about a put or get whose hosts go together, which is taken in then."""
-        contents = self.island.contents
-        if contents.has(effect.transfer) and not isinstance(effect, e.ExpectRecv):
+    def _goes_together(self, part: CohortPart, effect: Any) -> bool:
+        """Whether a command is about contents whose hosts go together, which is taken in then."""
+        found = self.island.contents_of(effect.transfer)
+        if found is not None and not isinstance(effect, e.ExpectRecv):
             when = as_vector(self.when(part, effect.causes), part.number)
             if isinstance(effect, e.DropTransfer):
-                contents.dropped(part, effect.transfer, effect.blame, when)
+                found.dropped(part, effect.transfer, effect.blame, when)
                 return True
             part.open += 1
             if isinstance(effect, e.OpenSend):
                 self.happen(part, ("sending", effect.transfer), when)
-            contents.host_ends(part, effect, when)
+            found.opens(part, effect, when)
             return True
         return isinstance(effect, e.DropTransfer) and part.number > 1  # it is over
 

@@ -7,6 +7,9 @@ not at the card. Nothing is stored on the way: a chunk's first bytes can reach t
 wait at the previous one. Chunks of one connection stay in order. Where the network between islands is oversubscribed,
 traffic that leaves an island shares the island's uplink.
 
+What is small (`small` bytes or less) passes between the packets of others: it neither waits for them nor holds them up.
+But it does not overtake a longer chunk of its own transfer.
+
 What a client puts or gets is bounded by its own card alone (`client_card`).
 """
 
@@ -28,6 +31,7 @@ from .ports import Key, Ports
 Name = int
 FIRST = 1 << 50  # numbers of contents, apart from the numbers of other messages
 SPOILT = 1 << 40  # as the number of a piece: it comes behind all others
+KEPT = 1 << 14  # transfers with chunks that were not small, more than can be under way
 CARRIED_BYTES = 64  # of a message that travels in order with contents
 
 
@@ -83,10 +87,12 @@ class BulkNetwork:
 
     def __init__(
         self, clock: SimClock, cluster: Cluster, roads: Roads, arrive: Callable[[Name, Name, int, Any], None],
-        trace: Trace,
+        trace: Trace, small: int = 0,
     ) -> None:  # fmt: skip
         self._clock, self._cluster, self._roads, self._arrive = clock, cluster, roads, arrive
-        self._trace = trace
+        self._trace, self.small = trace, small
+        # (sender, receiver, transfer) of chunks that were not small, the last ones
+        self._long: dict[tuple[Name, Name, int], None] = {}
         self._entered: dict[
             tuple[Name, Name], int
         ] = {}  # when the last chunk of a connection reached its card
@@ -193,10 +199,21 @@ class BulkNetwork:
         place, now = place_of(message), self._clock.now
         after = (life, sender, receiver, number, message)
         port, took, behind = self.first_port(sender, receiver, nbytes)
-        if self.by_card(sender, receiver):
+        if self._passes_freely(sender, receiver, message.transfer, nbytes):
+            self._land_at(now, took + (self.way if self.by_card(sender, receiver) else behind), after)
+        elif self.by_card(sender, receiver):
             self.ports.put(port, now, (receiver, *place), took, self._cross, took, nbytes, after)
         else:
             self.ports.put(port, now, (receiver, *place), took, self._land_at, took + behind, after)
+
+    def _passes_freely(self, sender: Name, receiver: Name, transfer: int, nbytes: int) -> bool:
+        whose = sender, receiver, transfer
+        if nbytes <= self.small:
+            return whose not in self._long
+        self._long[whose] = None
+        if len(self._long) > KEPT:
+            del self._long[next(iter(self._long))]
+        return False
 
     def first_port(self, sender: Name, receiver: Name, nbytes: int) -> tuple[int, int, int]:
         """The sender's port for contents of so many bytes to that receiver; how long they take to pass it; and how much

@@ -113,15 +113,15 @@ class AlikeHosts:
                     self._cut(cuts, step.hosts)
                 if not isinstance(step, SendStep | RecvStep):
                     continue
-                if step.client and self._facts.together(step.transfer):
+                if not self._facts.together(step.transfer):
+                    busy.append(self._ends(step, NamesWithMessage(message, self._executor)))
+                elif step.client:
                     for same in self._pieces(step, message):
                         self._cut(cuts, spans.meet(same, step.hosts))
-                    continue
-                ends = self._ends(step, NamesWithMessage(message, self._executor))
-                if self._facts.together(step.transfer):
+                else:
+                    ends = self._facts.hosts_at(step.transfer, isinstance(step, SendStep))
                     self._cut(cuts, ends)
-                    ends = spans.meet(ends, self._facts.apart())
-                busy.append(ends)
+                    busy.append(spans.meet(spans.meet(ends, self.members), self._facts.apart()))
         parts = parted(self.members, cuts, spans.union(*busy)) if cuts or any(busy) else ()
         if len(parts) > 1:
             return parts
@@ -208,13 +208,15 @@ class AlikeHosts:
 class PlaceFacts:
     """What has been found about places and moves: the same for all executors of an island.
 
-    `together`: whether the hosts of a transfer go together. `apart`: hosts that cannot go together with others now."""
+    `together`: whether the hosts of a transfer go together. `hosts_at`: which hosts then send in a move, or receive.
+    `apart`: hosts that cannot go together with others now."""
 
     def __init__(
         self, hosts: Hosts, together: Callable[[int], bool] = lambda transfer: False,
+        hosts_at: Callable[[int, bool], Spans] = lambda transfer, sending: spans.EMPTY,
         apart: Callable[[], Spans] = lambda: spans.EMPTY,
     ) -> None:  # fmt: skip
-        self._hosts, self.together, self.apart = hosts, together, apart
+        self._hosts, self.together, self.hosts_at, self.apart = hosts, together, hosts_at, apart
         self._pieces: dict[tuple[Layout, bool], tuple[Spans, ...]] = {}
         self._patterns: dict[Place, tuple[Spans, ...]] = {}
         self._ends: dict[tuple[bool, Layout, Layout], Spans] = {}

@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from core.model import Layout, Spans, spans
+from core.model import Layout, Spans, all_pieces, spans
 from core.protocol import Blame, OpenRecv, OpenSend, Received, Sent
-from core.transfer import at_once
+from core.transfer import at_once, hosts_of
 
 from ..engine import Ints
 from ..network import CARRIED_BYTES
 from ..network.ports import Which
-from .move_patterns import Edges, End, MoveCosts, Pattern, Wave, pieces_of
+from .move_patterns import Edges, End, MoveCosts, Pattern, Wave
 
 if TYPE_CHECKING:
     from ..hosts import Context
@@ -113,7 +113,7 @@ class HostContents:
 
     def _pattern(self, source: Layout, target: Layout) -> Pattern | None:
         sim = self._sim
-        pieces = pieces_of(source, target, sim.hosts_of)
+        pieces = all_pieces(source, target, hosts_of(target.place, sim.hosts_of), sim.hosts_of)
         into: dict[int, int] = {}
         for _, receiver, _, nbytes in pieces:
             into[receiver] = into.get(receiver, 0) + nbytes
@@ -130,6 +130,11 @@ class HostContents:
     def has(self, transfer: int) -> bool:
         """Whether it is a move whose hosts go together, and of which some are not over."""
         return transfer in self._open
+
+    def hosts_at(self, transfer: int, sending: bool) -> Spans:
+        """The hosts that send contents of such a move, or receive them."""
+        pattern = self._open[transfer].pattern
+        return (pattern.senders if sending else pattern.receivers).spans
 
     # --- both ends --------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ class CohortIsland:
         moves.add(self)
         hosts = island.hosts
         self.contents = ClientContents(self)
-        facts = PlaceFacts(sim.hosts_of, lambda transfer: self.contents_of(transfer) is not None, self._apart)
+        facts = PlaceFacts(sim.hosts_of, self._together, moves.hosts_at, self._apart)
         first = AlikeHosts(island.host_span, sim.hosts_of, incarnation=1, facts=facts)
         self.parts = Parts(island, first)
         self.times = EventTimes(hosts)
@@ -79,6 +79,9 @@ class CohortIsland:
         if self.contents.has(transfer):
             return self.contents
         return self.moves if self.moves.has(transfer) else None
+
+    def _together(self, transfer: int) -> bool:
+        return self.contents_of(transfer) is not None
 
     # --- seats ----------------------------------------------------------------------------------------------
 

@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from core.model import Hosts, Layout, Spans, receives_by_host, spans
-from core.transfer import hosts_of
+from core.model import Spans, spans
 
 from ..engine import Ints
 from ..hardware import Profile
@@ -153,11 +152,3 @@ class MoveCosts(NamedTuple):
     profile: Profile
     word: int
     chunk: int
-
-
-def pieces_of(source: Layout, target: Layout, hosts: Hosts) -> list[tuple[int, int, int, int]]:
-    return [
-        (sender, host, number, nbytes)
-        for host in hosts_of(target.place, hosts)
-        for sender, number, nbytes in receives_by_host(source, target, host, hosts)
-    ]

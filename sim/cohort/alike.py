@@ -119,9 +119,7 @@ class AlikeHosts:
                     for same in self._pieces(step, message):
                         self._cut(cuts, spans.meet(same, step.hosts))
                 else:
-                    ends = self._facts.hosts_at(step.transfer, isinstance(step, SendStep))
-                    self._cut(cuts, ends)
-                    busy.append(spans.meet(spans.meet(ends, self.members), self._facts.apart()))
+                    self._cut(cuts, self._facts.hosts_at(step.transfer, isinstance(step, SendStep)))
         parts = parted(self.members, cuts, spans.union(*busy)) if cuts or any(busy) else ()
         if len(parts) > 1:
             return parts
@@ -208,15 +206,13 @@ class AlikeHosts:
 class PlaceFacts:
     """What has been found about places and moves: the same for all executors of an island.
 
-    `together`: whether the hosts of a transfer go together. `hosts_at`: which hosts then send in a move, or receive.
-    `apart`: hosts that cannot go together with others now."""
+    `together`: whether the hosts of a transfer go together. `hosts_at`: which hosts then send in a move, or receive."""
 
     def __init__(
         self, hosts: Hosts, together: Callable[[int], bool] = lambda transfer: False,
         hosts_at: Callable[[int, bool], Spans] = lambda transfer, sending: spans.EMPTY,
-        apart: Callable[[], Spans] = lambda: spans.EMPTY,
     ) -> None:  # fmt: skip
-        self._hosts, self.together, self.hosts_at, self.apart = hosts, together, hosts_at, apart
+        self._hosts, self.together, self.hosts_at = hosts, together, hosts_at
         self._pieces: dict[tuple[Layout, bool], tuple[Spans, ...]] = {}
         self._patterns: dict[Place, tuple[Spans, ...]] = {}
         self._ends: dict[tuple[bool, Layout, Layout], Spans] = {}

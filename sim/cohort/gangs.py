@@ -120,19 +120,23 @@ class Gangs:
         return not any(self._overlap(alone.where, where) for alone in self._alone.values())
 
     def divide(self, hosts: Spans) -> tuple[Spans, dict[int, CohortSoloGang]]:
-        """Some of these hosts, which were one part, are told apart from others. So gangs there that are no collective,
-        and of which it is not known when all hosts start them, are run by each host from now on. Returns the
-        hosts that run such gangs, and these, by `seq`."""
+        """These hosts are told something before others are. So gangs of both, that are no collective, and of which it
+        is not known when all hosts start them, are run by each host from now on. Returns the hosts that run such gangs,
+        and these, by `seq`."""
         divided: dict[int, CohortSoloGang] = {}
+        apart = spans.EMPTY
         while True:
             found = [
                 job for job in self._live.values()
                 if job.alone is None and not job.gang.collective and (job.missing or job.before)
-                and spans.overlap(job.where.hosts, hosts)
+                and (
+                    spans.overlap(job.where.hosts, apart)
+                    or (spans.overlap(job.where.hosts, hosts) and not spans.within(job.where.hosts, hosts))
+                )
             ]  # fmt: skip
             if not found:
-                return hosts if divided else spans.EMPTY, divided
-            hosts = spans.union(hosts, *(job.where.hosts for job in found))
+                return apart, divided
+            apart = spans.union(apart, *(job.where.hosts for job in found))
             for job in found:
                 divided[job.seq] = self._divide(job)
 

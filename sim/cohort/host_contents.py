@@ -332,7 +332,8 @@ class HostContents:
 
     def _tell_some(self, known: Transferring, times: EndTimes, members: Spans, when: Ints) -> None:
         island = self._islands[times.end.island]
-        island.set_apart(members)
+        if len(when) < times.end.number:
+            island.set_apart(members)
         for part in island.parts.among(members):
             part.open -= 1
         if times is known.senders:

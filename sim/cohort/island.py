@@ -45,7 +45,7 @@ class CohortIsland:
         moves.add(self)
         hosts = island.hosts
         self.contents = ClientContents(self)
-        facts = PlaceFacts(sim.hosts_of, self._together, moves.hosts_at, self._apart)
+        facts = PlaceFacts(sim.hosts_of, self._together, moves.hosts_at)
         first = AlikeHosts(island.host_span, sim.hosts_of, incarnation=1, facts=facts)
         self.parts = Parts(island, first)
         self.times = EventTimes(hosts)
@@ -136,6 +136,7 @@ class CohortIsland:
         self._learn(message)
         self._divide(message)  # first: how a gang is entered depends on which hosts are one part
         self._remember(message)
+        self._divide_alone(message)
         read = self._send_down(message, route, at, nbytes, write)
         self.times.put(("order", message.number), self._all, self.island.hosts, read, sim.now)
         all_read = read if message.hosts == self._everyone else read[rows_of(message.hosts, self.island)]
@@ -231,10 +232,6 @@ class CohortIsland:
             sender = self.parts.of_host(step.hosts[0][0])
             self.contents.get_ordered(step, sender.executor.layout_of(step.step))
 
-    def _apart(self) -> Spans:
-        """Hosts that run gangs one by one: what follows happens at each of them by itself."""
-        return self.gangs.run_alone()
-
     def _divide(self, message: m.Ordered) -> None:
         parts, now = self.parts, self.sim.now
         for step in message.steps:
@@ -245,17 +242,34 @@ class CohortIsland:
         self._number, self._settled = message.number, max(self._settled, message.settled)
         self._divided(parts.divide(message))
 
+    def _divide_alone(self, message: m.Ordered) -> None:
+        """Hosts that run gangs one by one send and receive contents one by one: an executor is told of the end of such
+        a gang when it has ended on all hosts for which it stands, and that is too late for a send."""
+        alone = self.gangs.run_alone()
+        for step in message.steps if alone else ():
+            if (
+                isinstance(step, m.SendStep | m.RecvStep)
+                and not step.client
+                and self.moves.has(step.transfer)
+            ):
+                hosts = spans.meet(self.moves.hosts_at(step.transfer, isinstance(step, m.SendStep)), alone)
+                self._single(hosts)
+
+    def _single(self, hosts: Spans) -> None:
+        changed: list[CohortPart] = []
+        for part in list(self.parts.among(hosts)):
+            for host in spans.items(part.members if part.number > 1 else spans.EMPTY):
+                changed += self.parts.set_apart(spans.one(host))
+        self._divided(changed)
+
     def set_apart(self, members: Spans) -> None:
         """Makes parts of their own of these hosts, which are told something before others of their parts are. Where
         gangs are no collectives, what follows happens at each host by itself, and each is a part."""
         changed = self.parts.set_apart(members)
-        if not changed:
-            return
-        alone, jobs = self.gangs.divide(spans.union(*(part.members for part in changed)))
+        alone, jobs = self.gangs.divide(members)
         self._jobs.update(jobs)
-        for host in spans.items(alone):
-            changed += self.parts.set_apart(spans.one(host))
         self._divided(changed)
+        self._single(alone)
 
     def _divided(self, changed: list[CohortPart]) -> None:
         for part in changed:

@@ -22,7 +22,7 @@ from core.protocol import Chunk, Grant, Landed, Offer, Spoilt, peers
 from core.protocol import effects as e
 from core.protocol import messages as m
 
-from ..engine import CoreShare, Order, SimThread, TieBreak
+from ..engine import CoreShare, Order, SimThread, ThreadPool, TieBreak
 from ..network import CONTROLLER, Together, is_quiet, rank
 
 if TYPE_CHECKING:
@@ -217,6 +217,7 @@ class HostProcess(Process):
         super().__init__(sim, host, machine)
         self._lanes: dict[Any, SimThread] = {}
         self._contents = TieBreak(sim.clock, self.serve, is_word)  # between the threads that take contents
+        self._takers = ThreadPool(sim.clock, self._contents.put)  # these threads, one for each transfer
         self._enqueue_free = self._write_free = 0
         # gangs whose host work is done before their data come -> when it is done
         self._prepared: dict[int, int] = {}
@@ -236,12 +237,11 @@ class HostProcess(Process):
         elif type(message) in WORDS:
             self.take_word((sender, number), sim.taking_contents(message), event)
         elif type(message) in DATA:
-            whose = sender, message.transfer
-            self._lane(DATA, whose).put((sender, number), sim.taking_contents(message), event)
+            self.take_contents((sender, number), sim.taking_contents(message), event)
         else:
             steps = len(message.steps) if isinstance(message, m.Ordered) else 0
             cost = sim.taking(message) + steps * sim.profile.relay_step
-            self._lane(m.Ordered, sender).put((sender, number), cost, event)
+            self.lane(m.Ordered, sender).put((sender, number), cost, event)
 
     def take_report(self, order: Order, cost: int, event: e.Event) -> None:
         self.sim.clock.at(self.sim.now + cost, self.hear, event)
@@ -249,6 +249,10 @@ class HostProcess(Process):
     def take_word(self, order: Order, cost: int, event: e.MessageReceived) -> None:
         at = self.sim.now + cost
         self.sim.clock.at(at, self._contents.put, event, at)
+
+    def take_contents(self, order: Order, cost: int, event: e.MessageReceived) -> None:
+        message: Any = event.message
+        self._takers.put((order[0], message.transfer), cost, event)
 
     def hear(self, event: e.Event) -> None:
         self.serve(event, self.sim.now)
@@ -258,7 +262,7 @@ class HostProcess(Process):
         if not self.alive:
             return
         if isinstance(event, e.Finished):
-            self._lane(e.Finished, 0).put((0, event.seq), self.sim.profile.complete, event)
+            self.lane(e.Finished, 0).put((0, event.seq), self.sim.profile.complete, event)
         else:
             self.serve(event, self.sim.now)
 
@@ -267,15 +271,14 @@ class HostProcess(Process):
             gone = e.Disconnected(self.sim.to_hosts(sender), reason)
             self.sim.clock.at(self.sim.now, self.hear, gone)
 
-    def _lane(self, kind: Any, source: object) -> SimThread:
+    def lane(self, kind: Any, source: object) -> SimThread:
         """The thread that takes what comes from there."""
         lane = self._lanes.get((kind, source))
         if lane is None:
             if len(self._lanes) >= KEPT:
                 self._lanes = {other: thread for other, thread in self._lanes.items() if not thread.idle}
             share = self.share(kind)
-            serve = self._contents.put if kind is DATA and share is None else self.serve
-            lane = self._lanes[kind, source] = SimThread(self.sim.clock, serve, share)
+            lane = self._lanes[kind, source] = SimThread(self.sim.clock, self.serve, share)
         return lane
 
     def share(self, kind: Any) -> CoreShare | None:

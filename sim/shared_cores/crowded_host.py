@@ -78,6 +78,10 @@ class CrowdedHost(HostProcess):
     def take_word(self, order: Order, cost: int, event: e.MessageReceived) -> None:
         self._thread(CONTENTS).work(order, cost, self.hear, event)
 
+    def take_contents(self, order: Order, cost: int, event: e.MessageReceived) -> None:
+        message: Any = event.message
+        self.lane(DATA, (order[0], message.transfer)).put(order, cost, event)
+
     def say(self, to: int, report: m.Reports, at: int, cost: int) -> None:
         if cost:
             order = (to, report_number(report.reports[0]))

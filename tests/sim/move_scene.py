@@ -1,5 +1,5 @@
-"""Scenes in which arrays move between slices, of an island or of two: in chains, there and back, in pipelines, to slices
-of other sizes and shardings, small and long, some with little memory.
+"""Scenes in which arrays move between slices, of an island or of two: in chains, there and back, in pipelines, to
+slices of other sizes and shardings, small and long, some with little memory.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _step(
 
 def _pipeline(rng: Random, slices: list[SliceSpec], name: str) -> Program:
     made = build.pipeline(
-        len(slices), rng.randint(1, 4), rng.choice(("gpipe", "1f1b")), min(spec.devices for spec in slices)
+        len(slices), rng.randint(1, 3), rng.choice(("gpipe", "1f1b")), min(spec.devices for spec in slices)
     )
     return Program(
         name, made.slices, made.computations, made.args, made.nodes, made.results, made.donate_args

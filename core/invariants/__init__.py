@@ -52,11 +52,12 @@ from .runs_end import RunsEnd
 from .transfer_checker import TransferChecker
 
 
-def everything(controller: CountedMachine | None = None, pool: int = 0) -> list[Checker]:
-    """Return all checkers, with those of the counters of `controller` if it is given. `pool`: see `TransferChecker`."""
+def everything(controller: CountedMachine | None = None, pool: int = 0, short: int = -1) -> list[Checker]:
+    """Return all checkers, with those of the counters of `controller` if it is given. `pool`, `short`: see
+    `TransferChecker`."""
     checkers: list[Checker] = [
         GangAtomicity(), OneOrder(), DoubleBooking(), MemoryChecker(), BufferChecker(), RunsEnd(), Epochs(),
-        TransferChecker(pool),
+        TransferChecker(pool, short),
     ]  # fmt: skip
     return [*checkers, CountersAddUp(controller)] if controller is not None else checkers
 

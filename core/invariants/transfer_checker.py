@@ -32,10 +32,10 @@ class TransferChecker(Checker):
         SpoiltReceived,
     )
 
-    def __init__(self, pool: int = 0) -> None:
-        """`pool`: the most bytes that one receiver may have granted at a time (`transfer.most_granted`); 0: do not
-        check this."""
-        self._pool = pool
+    def __init__(self, pool: int = 0, short: int = -1) -> None:
+        """`pool`: the most bytes that one receiver may have granted at a time; 0: do not check this. `short`: of
+        receives that are longer than this (`transfer.at_once`)."""
+        self._pool, self._short = pool, short
         self._open: dict[Side, TransferOpened] = {}
         self._over: dict[Side, None] = {}
         self._credit: dict[Lane, int] = {}  # bytes granted and not sent
@@ -73,6 +73,13 @@ class TransferChecker(Checker):
     def _grant(self, seen: Granted) -> None:
         lane = (seen.transfer, seen.sender, seen.receiver)
         self._credit[lane] = self._credit.get(lane, 0) + seen.nbytes
+        opened = self._open.get((seen.transfer, seen.receiver))
+        if (
+            opened is not None
+            and not opened.sparse
+            and sum([nbytes for *_, nbytes in opened.pieces]) <= self._short
+        ):
+            return
         promised = self._promised.setdefault(seen.receiver, {})
         promised[lane] = promised.get(lane, 0) + seen.nbytes
         if self._pool and sum(promised.values()) > self._pool:
@@ -98,7 +105,8 @@ class TransferChecker(Checker):
             self.fail(f"{seen} is more than the {sizes.get(key, 0)} bytes announced")
         promised = self._promised.get(seen.receiver, {})
         lane = (seen.transfer, seen.sender, seen.receiver)
-        promised[lane] = max(0, promised.get(lane, 0) - seen.nbytes)
+        if lane in promised:
+            promised[lane] = max(0, promised[lane] - seen.nbytes)
 
     def _end(self, seen: TransferOver) -> None:
         side = (seen.transfer, seen.receiver)

@@ -14,7 +14,7 @@ sending and the receiving host compute the same pieces, by these rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -81,6 +81,18 @@ def receives_by_host(
     return tuple(
         (piece.sender, piece.number, piece.nbytes) for piece in receives(source, target, host, hosts)
     )
+
+
+def all_pieces(
+    source: Layout, target: Layout, receivers: Iterable[int], hosts: Hosts
+) -> list[tuple[int, int, int, int]]:
+    """Return (sender, receiver, number, nbytes) of each piece that these hosts receive."""
+    move = _Move(source, target, hosts)
+    return [
+        (piece.sender, host, piece.number, piece.nbytes)
+        for host in receivers
+        for piece in move.received_by(host)
+    ]
 
 
 @lru_cache(maxsize=4096)

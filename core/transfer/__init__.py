@@ -8,7 +8,7 @@ pieces       which pieces of a client's put or get a host sends or receives
 
 from __future__ import annotations
 
-from .credits import most_granted, short_pool
+from .credits import at_once
 from .pieces import Piece, from_client, from_hosts, hosts_of, senders_to_client, to_client
 from .transfer_machine import CHUNK, POOL, Transfer
 
@@ -17,11 +17,10 @@ __all__ = [
     "POOL",
     "Piece",
     "Transfer",
+    "at_once",
     "from_client",
     "from_hosts",
     "hosts_of",
-    "most_granted",
     "senders_to_client",
-    "short_pool",
     "to_client",
 ]

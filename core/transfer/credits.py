@@ -1,5 +1,9 @@
 """Shares a receiver's credits among senders, in the global order of transfers.
 
+What is short (`at_once`: two chunks, where the pool is not small) is granted when its receive opens, whatever else is
+under way. It takes no credits of the pool and waits for none: its memory is there, it is too short to crowd others
+out, and when it comes follows from nothing but when its two ends were opened. The pool is for what is longer.
+
 A lane is what one sender sends for one transfer. Credits go to the lane with the lowest `seq` first. This rule alone
 would deadlock. A receive opens when its memory is there, so a later transfer may open first and take all credits,
 while its source has not run yet, because it waits for the earlier transfer. So there are two kinds of lanes:
@@ -36,15 +40,15 @@ class SendAllowance:
         self.out = 0  # bytes that are granted and have not arrived
         self.ready = False
 
+    def grant_all(self) -> int:
+        """Grants what is short, all at once; returns how much that is."""
+        self.out, self.want = self.want, 0
+        return self.out
 
-def short_pool(size: int, chunk: int) -> Pool:
-    """The credits for what clients put and get, beside a pool of this size, if it is short: of `at_once` or less."""
-    return Pool(max(2 * chunk, size // 4), chunk)
 
-
-def most_granted(pool: int, chunk: int) -> int:
-    """The most bytes that a receiver with a pool of this size may have granted at a time."""
-    return pool + short_pool(pool, chunk).size
+def at_once(pool: int, chunk: int) -> int:
+    """What a receiver gets for a transfer is short if it is no longer: it is granted when the receive opens."""
+    return Pool(pool, chunk).at_once
 
 
 class Pool:
@@ -59,7 +63,7 @@ class Pool:
         self.window = max(
             chunk, size // 4
         )  # the most that one ready lane holds, so one slow sender cannot hold all
-        self.at_once = min(self.ahead, self.window)  # of this much, all is granted at once
+        self.at_once = min(self.ahead, self.window)
         self.out = 0
         self._early_out = 0
         self._early: list[Key] = []  # early lanes without credits

@@ -33,14 +33,15 @@ Outcome = list[Command]
 
 class IncomingPieces:
     """The pieces of one sender: the size of each, and how many of its bytes are still to come. `pool`: whence they
-    have their credits."""
+    have their credits; None: they are short, and need none."""
 
-    __slots__ = ("granted", "lane", "left", "pool", "sizes")
+    __slots__ = ("granted", "lane", "left", "over", "pool", "sizes")
 
-    def __init__(self, lane: SendAllowance, pool: Pool, sizes: dict[int, int]) -> None:
+    def __init__(self, lane: SendAllowance, pool: Pool | None, sizes: dict[int, int]) -> None:
         self.lane, self.pool = lane, pool
         self.sizes = sizes
         self.left = dict(sizes)
+        self.over = False
         self.granted = False  # whether any credits were granted, perhaps 0 for pieces without bytes
 
 
@@ -70,11 +71,9 @@ def _sender(pair: tuple[int, Blame]) -> int:
 
 
 class Receiving:
-    """`short`: the credits of what clients put and get, if it is short. It does not wait for long contents, nor they
-    for it."""
-
-    def __init__(self, me: int, pool: Pool, short: Pool, limit: int) -> None:
-        self._me, self._pool, self._short = me, pool, short
+    def __init__(self, me: int, pool: Pool, limit: int) -> None:
+        self._me, self._pool = me, pool
+        self._short: list[IncomingPieces] = []  # what is short, and is still to be granted
         self._open: dict[int, Incoming] = {}
         self._expects: dict[int, int] = {}  # sparse transfer that is not open yet -> number of its pieces
         self._early: EarlyMessages[Offer | Spoilt] = EarlyMessages(limit)
@@ -181,7 +180,7 @@ class Receiving:
                 return [
                     Close(peer, f"{peer} offers other pieces of transfer {message.transfer} than expected")
                 ]
-            entry.pool.ready(entry.lane)
+            self._ready(entry)
             return []
         expected = incoming.expected
         announced = incoming.announced + len(pieces)
@@ -209,8 +208,11 @@ class Receiving:
                 f"{chunk.nbytes} bytes at {chunk.offset} of piece {chunk.piece} of transfer {chunk.transfer}"
             )
             return [Close(peer, f"{peer} sends {text}: {left} of {size} are to come, {lane.out} are granted")]
-        entry.pool.ready(lane)
-        entry.pool.arrived(lane, chunk.nbytes)
+        self._ready(entry)
+        if entry.pool is None:
+            lane.out -= chunk.nbytes
+        else:
+            entry.pool.arrived(lane, chunk.nbytes)
         entry.left[chunk.piece] = left - chunk.nbytes
         effects: Outcome = [Fill(incoming.buffer, chunk)]
         if left == chunk.nbytes:
@@ -225,18 +227,35 @@ class Receiving:
     def _add(self, transfer: int, incoming: Incoming, sender: int, pieces: dict[int, int]) -> Outcome:
         lane = SendAllowance(incoming.seq, transfer, sender, sum(pieces.values()))
         lane.ready = incoming.sparse  # a sparse sender is known only by its offer, so its contents exist
-        of_client = min(sender, self._me) < 0
-        pool = self._short if of_client and incoming.nbytes <= self._short.at_once else self._pool
-        entry = incoming.ins[sender] = IncomingPieces(lane, pool, pieces)
-        pool.add(lane)
+        short = not incoming.sparse and incoming.nbytes <= self._pool.at_once
+        entry = incoming.ins[sender] = IncomingPieces(lane, None if short else self._pool, pieces)
+        if entry.pool is not None:
+            entry.pool.add(lane)
+        elif lane.want:
+            self._short.append(entry)
         if lane.want:
             return []
         entry.granted = True
         return [self._send(sender, Grant(transfer, sender, self._me, 0))]
 
+    def _ready(self, entry: IncomingPieces) -> None:
+        if entry.pool is None:
+            entry.lane.ready = True
+        else:
+            entry.pool.ready(entry.lane)
+
+    def _remove(self, entry: IncomingPieces) -> None:
+        entry.over = True
+        if entry.pool is not None:
+            entry.pool.remove(entry.lane)
+
     def _grants(self) -> Outcome:
         effects: Outcome = []
-        for lane, nbytes in self._pool.grant() + self._short.grant():
+        granted = self._pool.grant()
+        if self._short:
+            granted += [(entry.lane, entry.lane.grant_all()) for entry in self._short if not entry.over]
+            self._short.clear()
+        for lane, nbytes in granted:
             self._open[lane.transfer].ins[lane.sender].granted = True
             effects.append(self._send(lane.sender, Grant(lane.transfer, lane.sender, self._me, nbytes)))
         return effects
@@ -245,7 +264,7 @@ class Receiving:
         """End one sender: all its pieces have arrived, or it has failed (`blame`)."""
         entry = incoming.ins.pop(sender, None)
         if entry is not None:
-            entry.pool.remove(entry.lane)
+            self._remove(entry)
         incoming.ended[sender] = blame
         if blame is None:
             return [self._confirm(transfer, sender)]
@@ -262,7 +281,7 @@ class Receiving:
         """End the receive now, and let its senders free their sources."""
         effects: Outcome = []
         for sender, entry in incoming.ins.items():
-            entry.pool.remove(entry.lane)
+            self._remove(entry)
             effects.append(self._confirm(transfer, sender))
         del self._open[transfer]
         self._over.add(transfer, blame)

@@ -40,7 +40,7 @@ from ..protocol import (
     Spoilt,
     Wakeup,
 )
-from .credits import Pool, short_pool
+from .credits import Pool
 from .receiving import Receiving
 from .sending import SendMachine
 
@@ -51,12 +51,12 @@ EARLY = 1 << 16  # messages of one peer that may wait for their transfers to be 
 
 class Transfer:
     def __init__(self, me: int, pool: int = POOL, chunk: int = CHUNK, early: int = EARLY) -> None:
-        """pool: bytes that may be under way to this machine, and a quarter more of what clients put and get. chunk: the
-        most bytes in one message."""
+        """pool: bytes that may be under way to this machine, beside what is short. chunk: the most bytes in one
+        message."""
         self.me = me
-        self.pool, self.short = Pool(pool, chunk), short_pool(pool, chunk)
+        self.pool = Pool(pool, chunk)
         self._sending = SendMachine(me, chunk, early)
-        self._receiving = Receiving(me, self.pool, self.short, early)
+        self._receiving = Receiving(me, self.pool, early)
 
     def handle(self, event: Effect, now: int) -> list[Command]:
         match event:

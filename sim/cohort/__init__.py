@@ -18,7 +18,8 @@ that. The causes of a command say when each host carries it out.
 from __future__ import annotations
 
 from .alike import AlikeHosts
+from .host_contents import HostContents
 from .island import CohortIsland
 from .routes import one_root
 
-__all__ = ["AlikeHosts", "CohortIsland", "one_root"]
+__all__ = ["AlikeHosts", "CohortIsland", "HostContents", "one_root"]

@@ -111,11 +111,15 @@ class AlikeHosts:
             if isinstance(step, WITH_HOSTS):
                 if step.hosts not in self._even:
                     self._cut(cuts, step.hosts)
-                if isinstance(step, SendStep | RecvStep) and self._facts.together(step.transfer):
+                if not isinstance(step, SendStep | RecvStep):
+                    continue
+                if not self._facts.together(step.transfer):
+                    busy.append(self._ends(step, NamesWithMessage(message, self._executor)))
+                elif step.client:
                     for same in self._pieces(step, message):
                         self._cut(cuts, spans.meet(same, step.hosts))
-                elif isinstance(step, SendStep | RecvStep):
-                    busy.append(self._ends(step, NamesWithMessage(message, self._executor)))
+                else:
+                    self._cut(cuts, self._facts.hosts_at(step.transfer, isinstance(step, SendStep)))
         parts = parted(self.members, cuts, spans.union(*busy)) if cuts or any(busy) else ()
         if len(parts) > 1:
             return parts
@@ -202,13 +206,16 @@ class AlikeHosts:
 class PlaceFacts:
     """What has been found about places and moves: the same for all executors of an island.
 
-    `together`: whether a transfer is a put or get whose hosts go together."""
+    `together`: whether the hosts of a transfer go together. `hosts_at`: which hosts then send in a move, or receive."""
 
-    def __init__(self, hosts: Hosts, together: Callable[[int], bool] = lambda transfer: False) -> None:
-        self._hosts, self.together = hosts, together
+    def __init__(
+        self, hosts: Hosts, together: Callable[[int], bool] = lambda transfer: False,
+        hosts_at: Callable[[int, bool], Spans] = lambda transfer, sending: spans.EMPTY,
+    ) -> None:  # fmt: skip
+        self._hosts, self.together, self.hosts_at = hosts, together, hosts_at
         self._pieces: dict[tuple[Layout, bool], tuple[Spans, ...]] = {}
         self._patterns: dict[Place, tuple[Spans, ...]] = {}
-        self._ends: dict[tuple[bool, Layout, Layout], frozenset[int]] = {}
+        self._ends: dict[tuple[bool, Layout, Layout], Spans] = {}
 
     def patterns(self, place: Place) -> tuple[Spans, ...]:
         found = self._patterns.get(place)
@@ -236,9 +243,9 @@ class PlaceFacts:
             pieces = sends_by_host if sending else receives_by_host
             place = source.place if sending else target.place
             hosts = {self._hosts.host_of(device) for device in spans.items(device_spans(place))}
-            busy = frozenset(host for host in hosts if pieces(source, target, host, self._hosts))
+            busy = spans.of(host for host in hosts if pieces(source, target, host, self._hosts))
             _remember(self._ends, key, busy)
-        return spans.of(host for host in spans.items(among) if host in busy)
+        return spans.meet(busy, among)
 
 
 class NamesWithMessage:

@@ -10,9 +10,9 @@ takes puts and gets in the order in which they begin, and hosts' cards have room
 both ends are open, all that follows is known, and none of it is past. Executors are told at once, with a vector of
 times. Gets are the same the other way round.
 
-That holds as long as receivers grant all credits at once. What is short has credits of its own, which are taken to
-suffice for all that is under way. What is long goes host by host, by way of core's own machines. So does everything
-where messages take random times, and where processes wait for cores.
+That holds for what is short, since receivers grant it at once (`core.transfer.credits`). What is long goes host by
+host, by way of core's own machines. So does everything where messages take random times, and where processes wait for
+cores.
 
 Neighbours: `commands` brings what executors open, and tells them what has come; `sim.hosts.client_transfer` is the
 client's machine.
@@ -28,7 +28,7 @@ import numpy as np
 
 from core.model import Layout, Spans, shard_bytes, spans
 from core.protocol import Blame, OpenRecv, OpenSend, Received, RecvStep, SendStep, Sent
-from core.transfer import POOL, from_hosts, short_pool
+from core.transfer import POOL, at_once, from_hosts
 
 from ..engine import Ints
 from .content_times import ClientCosts, get_times, put_times
@@ -86,8 +86,8 @@ class Passage(NamedTuple):
 class ClientContents:
     def __init__(self, island: CohortIsland) -> None:
         self._island, self._sim = island, island.sim
-        self._most_put = short_pool(island.sim.pool, island.sim.chunk).at_once  # bytes for a host
-        self._most_got = short_pool(POOL, island.sim.chunk).at_once  # bytes
+        self._most_put = at_once(island.sim.pool, island.sim.chunk)  # bytes for a host
+        self._most_got = at_once(POOL, island.sim.chunk)  # bytes
         self._open: dict[int, PendingContents] = {}  # by transfer
         self._connected: dict[int, Ints] = {}  # by client: from when on it is connected to each host
         self._passages: dict[tuple[Layout, bool], Passage] = {}
@@ -122,7 +122,7 @@ class ClientContents:
 
     # --- both ends --------------------------------------------------------------------------------------------
 
-    def host_ends(self, part: CohortPart, opening: Opening, when: Ints) -> None:
+    def opens(self, part: CohortPart, opening: Opening, when: Ints) -> None:
         """Takes in that these hosts open their ends at these times."""
         known = self._open[opening.transfer]
         ends = HostEnds(part.members, np.maximum(when, self._sim.now), opening)

@@ -21,7 +21,8 @@ from core.protocol import end_of, peer_of
 from core.protocol import messages as m
 from core.transfer import Transfer
 
-from ..engine import Ints, SimThread, ThreadPool, TieBreak
+from ..engine import Ints, ThreadPool, TieBreak
+from ..hosts import WORDS, is_word
 from .climbs import report_about
 from .event_times import as_vector, at_one
 from .parts import CohortPart, PartGroup
@@ -38,9 +39,8 @@ class Commands:
     def __init__(self, island: CohortIsland) -> None:
         self.island, self.sim = island, island.sim
         self._transfers: dict[int, Transfer] = {}  # by host
-        self._lanes: dict[tuple[int, int], SimThread] = {}  # by host and sender: threads that take contents
         self._contents: dict[int, TieBreak] = {}  # by host: between its threads that take contents
-        self._puts = ThreadPool(self.sim.clock, self._put_came)  # threads that take what clients put
+        self._threads = ThreadPool(self.sim.clock, self._taken)  # that take contents: one for each transfer
         # gangs whose host work is done before their data come -> when it is done
         self._prepared: dict[int, Ints] = {}
         self._others: dict[type, Callable[[CohortPart, Any], None]] = {
@@ -174,7 +174,7 @@ class Commands:
     def _later(self, part: CohortPart, effect: Any) -> None:
         """Hands a command to the transfer machine when its causes have happened."""
         sim, host = self.sim, part.host
-        if self._of_client(part, effect):
+        if self._goes_together(part, effect):
             return
         when = at_one(self.when(part, effect.causes))
         if isinstance(effect, e.OpenSend | e.OpenRecv):
@@ -186,18 +186,18 @@ class Commands:
         else:
             self.move(host, effect)
 
-    def _of_client(self, part: CohortPart, effect: Any) -> bool:
-        """Whether a command is about a put or get whose hosts go together, which is taken in then."""
-        contents = self.island.contents
-        if contents.has(effect.transfer) and not isinstance(effect, e.ExpectRecv):
+    def _goes_together(self, part: CohortPart, effect: Any) -> bool:
+        """Whether a command is about contents whose hosts go together, which is taken in then."""
+        found = self.island.contents_of(effect.transfer)
+        if found is not None and not isinstance(effect, e.ExpectRecv):
             when = as_vector(self.when(part, effect.causes), part.number)
             if isinstance(effect, e.DropTransfer):
-                contents.dropped(part, effect.transfer, effect.blame, when)
+                found.dropped(part, effect.transfer, effect.blame, when)
                 return True
             part.open += 1
             if isinstance(effect, e.OpenSend):
                 self.happen(part, ("sending", effect.transfer), when)
-            contents.host_ends(part, effect, when)
+            found.opens(part, effect, when)
             return True
         return isinstance(effect, e.DropTransfer) and part.number > 1  # it is over
 
@@ -214,30 +214,23 @@ class Commands:
 
     def come(self, host: int, sender: int, number: int, message: Any, cost: int) -> None:
         event = e.MessageReceived(end_of(self.sim.to_hosts(sender)), message)
-        if sender < 0:
-            self._puts.put((host, sender, message.transfer), cost, (host, event))
+        if type(message) in WORDS:
+            self.sim.clock.at(self.sim.now + cost, self._taken, (host, event), self.sim.now + cost)
         else:
-            self._lane(host, sender).put((sender, number), cost, event)
+            self._threads.put((host, sender, message.transfer), cost, (host, event))
 
     def lose(self, host: int, peer: int, reason: str) -> None:
         if host in self._transfers:
             self.move(host, e.Disconnected(end_of(self.sim.to_hosts(peer)), reason))
 
-    def _lane(self, host: int, sender: int) -> SimThread:
-        """The thread that takes contents from this sender."""
-        found = self._lanes.get((host, sender))
-        if found is None:
-            found = self._lanes[host, sender] = SimThread(self.sim.clock, self._tie(host).put)
-        return found
-
     def _tie(self, host: int) -> TieBreak:
         found = self._contents.get(host)
         if found is None:
-            made = TieBreak(self.sim.clock, lambda event, now: self.move(host, event))
+            made = TieBreak(self.sim.clock, lambda event, now: self.move(host, event), is_word)
             found = self._contents[host] = made
         return found
 
-    def _put_came(self, what: tuple[int, e.MessageReceived], now: int) -> None:
+    def _taken(self, what: tuple[int, e.MessageReceived], now: int) -> None:
         host, event = what
         self._tie(host).put(event, now)
 

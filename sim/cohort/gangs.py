@@ -119,6 +119,65 @@ class Gangs:
             return False
         return not any(self._overlap(alone.where, where) for alone in self._alone.values())
 
+    def divide(self, hosts: Spans) -> tuple[Spans, dict[int, CohortSoloGang]]:
+        """These hosts are told something before others are. So gangs of both, that are no collective, and of which it
+        is not known when all hosts start them, are run by each host from now on. Returns the hosts that run such gangs,
+        and these, by `seq`."""
+        divided: dict[int, CohortSoloGang] = {}
+        apart = spans.EMPTY
+        while True:
+            found = [
+                job for job in self._live.values()
+                if job.alone is None and not job.gang.collective and (job.missing or job.before)
+                and (
+                    spans.overlap(job.where.hosts, apart)
+                    or (spans.overlap(job.where.hosts, hosts) and not spans.within(job.where.hosts, hosts))
+                )
+            ]  # fmt: skip
+            if not found:
+                return apart, divided
+            apart = spans.union(apart, *(job.where.hosts for job in found))
+            for job in found:
+                divided[job.seq] = self._divide(job)
+
+    def _divide(self, job: CohortGang) -> CohortSoloGang:
+        """Makes a gang that no host has started the jobs of single hosts, in its place in the order."""
+        live, self._live = self._live, {}
+        alone: CohortSoloGang | None = None
+        for key, other in live.items():
+            if other is job:
+                alone = self.enter_alone(job.seq, job.plan, job.gang)
+            else:
+                self._live[key] = other
+        assert alone is not None
+        for other in live.values():
+            if job in other.behind:
+                other.behind.remove(job)
+        mine = list(alone.jobs.values())
+        for each in mine:
+            each.flags = job.flags
+        for other in job.behind:
+            other.before -= 1
+            for each in mine:
+                if self._overlap(each.where, other.where):
+                    each.behind.append(other)
+                    other.before += 1
+        if job.ready is not NONE:
+            assert not job.missing
+            for each, ready in zip(mine, np.asarray(job.ready), strict=True):
+                each.ready, each.missing = np.array([ready], dtype=np.int64), 0
+                if not each.before:
+                    self._turn(each)
+        return alone
+
+    def run_alone(self) -> Spans:
+        """The hosts that run gangs one by one, which have not ended on all of them."""
+        return (
+            spans.union(*(alone.where.hosts for alone in self._alone.values()))
+            if self._alone
+            else spans.EMPTY
+        )
+
     def _seen(self, where: PlaceIndices) -> PlaceIndices:
         if not where.whole and self._each is None:
             self._each = np.repeat(self._free_each()[np.newaxis, :], self._island.devices_per_host, axis=0)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from core.fanout import tree
-from core.model import Gang, Island, Plan, Spans, spans
+from core.model import Gang, Island, Move, Plan, Spans, spans
 from core.protocol import effects as e
 from core.protocol import messages as m
 
@@ -28,6 +28,7 @@ from .climbs import Climbs, is_loud, merged, report_about
 from .commands import Commands
 from .event_times import EventTimes, as_vector
 from .gangs import CohortGang, CohortSoloGang, Gangs
+from .host_contents import HostContents
 from .parts import CohortPart, PartGroup, Parts
 from .routes import CohortRoute, CohortTree, Rows, latest, rows_of
 
@@ -39,11 +40,12 @@ MOVES = (m.SendStep, m.RecvStep, m.SpillStep, m.RestoreStep)
 
 
 class CohortIsland:
-    def __init__(self, sim: Context, island: Island) -> None:
-        self.sim, self.island = sim, island
+    def __init__(self, sim: Context, island: Island, moves: HostContents) -> None:
+        self.sim, self.island, self.moves = sim, island, moves
+        moves.add(self)
         hosts = island.hosts
         self.contents = ClientContents(self)
-        facts = PlaceFacts(sim.hosts_of, self.contents.has)
+        facts = PlaceFacts(sim.hosts_of, self._together, moves.hosts_at)
         first = AlikeHosts(island.host_span, sim.hosts_of, incarnation=1, facts=facts)
         self.parts = Parts(island, first)
         self.times = EventTimes(hosts)
@@ -71,6 +73,15 @@ class CohortIsland:
         self._orders: deque[tuple[int, int]] = deque()  # (number, when all hosts have read it)
         self._settled = self._number = -1  # as the last order says, and its number
         self._members: dict[int, Member] = {}
+
+    def contents_of(self, transfer: int) -> ClientContents | HostContents | None:
+        """What carries the contents of a transfer whose hosts go together."""
+        if self.contents.has(transfer):
+            return self.contents
+        return self.moves if self.moves.has(transfer) else None
+
+    def _together(self, transfer: int) -> bool:
+        return self.contents_of(transfer) is not None
 
     # --- seats ----------------------------------------------------------------------------------------------
 
@@ -122,8 +133,10 @@ class CohortIsland:
         sim.network.messages += route.number
         nbytes = sim.weights.of(message)
         write = sim.profile.writing(nbytes)
+        self._learn(message)
         self._divide(message)  # first: how a gang is entered depends on which hosts are one part
         self._remember(message)
+        self._divide_alone(message)
         read = self._send_down(message, route, at, nbytes, write)
         self.times.put(("order", message.number), self._all, self.island.hosts, read, sim.now)
         all_read = read if message.hosts == self._everyone else read[rows_of(message.hosts, self.island)]
@@ -168,12 +181,14 @@ class CohortIsland:
         self._read[rows] = began
         return began
 
-    def _remember(self, message: m.Ordered) -> None:
-        """Remembers the plans, runs, gangs and reporting hosts that the order's steps name."""
+    def _learn(self, message: m.Ordered) -> None:
         for plan in message.plans:
             self.plans[plan.id] = plan
         for run in message.runs:
             self._runs[run.run] = self.plans[run.plan]
+
+    def _remember(self, message: m.Ordered) -> None:
+        """Remembers the gangs and reporting hosts that the order's steps name."""
         for step in message.steps:
             if isinstance(step, m.GangStep):
                 plan = self._runs[step.run]
@@ -203,18 +218,61 @@ class CohortIsland:
 
     # --- parts ----------------------------------------------------------------------------------------------
 
+    def _contents_ordered(self, step: m.RecvStep | m.SendStep) -> None:
+        if not step.client:
+            plan = self._runs[step.run]
+            move = plan.steps[step.step]
+            assert isinstance(move, Move)
+            if not move.sparse:
+                layouts = plan.slots[move.source].layout, plan.slots[move.target].layout
+                self.moves.ordered(step.transfer, *layouts)
+        elif isinstance(step, m.RecvStep):
+            self.contents.put_ordered(step)
+        else:
+            sender = self.parts.of_host(step.hosts[0][0])
+            self.contents.get_ordered(step, sender.executor.layout_of(step.step))
+
     def _divide(self, message: m.Ordered) -> None:
         parts, now = self.parts, self.sim.now
         for step in message.steps:
-            if isinstance(step, m.RecvStep):
-                self.contents.put_ordered(step)
-            elif isinstance(step, m.SendStep) and step.client:
-                sender = self.parts.of_host(step.hosts[0][0])
-                self.contents.get_ordered(step, sender.executor.layout_of(step.step))
+            if isinstance(step, m.RecvStep | m.SendStep):
+                self._contents_ordered(step)
         if parts.due():
             parts.merge(self._number, self._settled, lambda cause: self.times.past(cause, now))
         self._number, self._settled = message.number, max(self._settled, message.settled)
-        for part in parts.divide(message):
+        self._divided(parts.divide(message))
+
+    def _divide_alone(self, message: m.Ordered) -> None:
+        """Hosts that run gangs one by one send and receive contents one by one: an executor is told of the end of such
+        a gang when it has ended on all hosts for which it stands, and that is too late for a send."""
+        alone = self.gangs.run_alone()
+        for step in message.steps if alone else ():
+            if (
+                isinstance(step, m.SendStep | m.RecvStep)
+                and not step.client
+                and self.moves.has(step.transfer)
+            ):
+                hosts = spans.meet(self.moves.hosts_at(step.transfer, isinstance(step, m.SendStep)), alone)
+                self._single(hosts)
+
+    def _single(self, hosts: Spans) -> None:
+        changed: list[CohortPart] = []
+        for part in list(self.parts.among(hosts)):
+            for host in spans.items(part.members if part.number > 1 else spans.EMPTY):
+                changed += self.parts.set_apart(spans.one(host))
+        self._divided(changed)
+
+    def set_apart(self, members: Spans) -> None:
+        """Makes parts of their own of these hosts, which are told something before others of their parts are. Where
+        gangs are no collectives, what follows happens at each host by itself, and each is a part."""
+        changed = self.parts.set_apart(members)
+        alone, jobs = self.gangs.divide(members)
+        self._jobs.update(jobs)
+        self._divided(changed)
+        self._single(alone)
+
+    def _divided(self, changed: list[CohortPart]) -> None:
+        for part in changed:
             for job in list(self._ending_alone.values()):
                 self._catch_up(job, part)
 

@@ -116,6 +116,18 @@ class Parts:
                 self._since = -1
         return changed
 
+    def set_apart(self, members: Spans) -> list[CohortPart]:
+        """Divides parts of which only some hosts are among these members; returns what is told of `divide`."""
+        changed: list[CohortPart] = []
+        for part in list(self.among(members)):
+            mine = spans.meet(part.members, members)
+            if mine != part.members:
+                changed.append(part)
+                changed += self._split(part, (mine,))
+        if changed:
+            self._changed()
+        return changed
+
     def _split(self, part: CohortPart, groups: Sequence[Spans]) -> list[CohortPart]:
         made = []
         for group in groups:

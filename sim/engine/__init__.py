@@ -1,7 +1,7 @@
 """The parts from which every simulation is made: simulated time, threads that do one thing at a time, and jitter.
 
 clock     SimPy in integer nanoseconds: calls at a time, in an order that is always the same
-threads   work done one item at a time: threads of a process, or a port that carries bytes
+threads   work done one item at a time: threads of a process, or of a pool
 jitter    random delays as a pure function of (seed, source, number)
 errors    what a simulation raises to its user
 """
@@ -9,14 +9,15 @@ errors    what a simulation raises to its user
 from __future__ import annotations
 
 from . import jitter
-from .clock import LATE, SimClock
+from .clock import LATE, LATER, SimClock
 from .errors import Stuck, Unannounced
 from .jitter import Ints, Noise, each_below, keys
-from .threads import HELD, NOTHING, CoreShare, Order, SimThread, ThreadPool, ThreadPort, TieBreak, Wave
+from .threads import HELD, NOTHING, CoreShare, Order, SimThread, ThreadPool, TieBreak, Wave
 
 __all__ = [
     "HELD",
     "LATE",
+    "LATER",
     "NOTHING",
     "CoreShare",
     "Ints",
@@ -26,7 +27,6 @@ __all__ = [
     "SimThread",
     "Stuck",
     "ThreadPool",
-    "ThreadPort",
     "TieBreak",
     "Unannounced",
     "Wave",

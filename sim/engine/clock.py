@@ -2,7 +2,7 @@
 
 Some results could depend on which of two events of the same nanosecond is handled first. The owner of such events
 collects them and handles them at priority `LATE`, after all other events of that nanosecond, in a canonical order.
-So the exact simulation and the cohort simulation give equal results.
+So the exact simulation and the cohort simulation give equal results. What those may add to is handled at `LATER`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import simpy
 
-NORMAL, LATE = 1, 2
+NORMAL, LATE, LATER = 1, 2, 3
 
 
 class SimClock(simpy.Environment):

@@ -1,11 +1,10 @@
-"""Work done one item at a time: a thread of a process (`SimThread`), threads of a pool (`ThreadPool`), and a port that
-carries bytes (`ThreadPort`).
+"""Work done one item at a time: a thread of a process (`SimThread`), and threads of a pool (`ThreadPool`).
 
 A `SimThread` serves items in the order (arrival, source, number). Each item occupies the lane for its own cost, and
 then until the time that `serve` returns. Where cores are short (`sim.hosts.cores`), the lane holds a core for all
 that time. `absorb` announces many future items that have a cost and no other effect, such as a swarm of reports: the
-lane accounts for them in their place, all at once, without an event for each. A `ThreadPort` is a lane for bytes. A
-`TieBreak` puts what several threads bring in the same nanosecond into an order.
+lane accounts for them in their place, all at once, without an event for each. A `TieBreak` puts what several threads
+bring in the same nanosecond into an order.
 """
 
 from __future__ import annotations
@@ -235,24 +234,6 @@ class SimThread:
             self._busy = False
 
 
-class ThreadPort:
-    """Carries one thing at a time: `put` one that takes `time`, and `then(*args)` is called when its first byte
-    passes."""
-
-    __slots__ = ("_lane",)
-
-    def __init__(self, clock: SimClock) -> None:
-        self._lane = SimThread(clock, self._through)
-
-    def put(self, order: Order, time: int, then: Callable[..., None], *args: Any) -> None:
-        self._lane.put(order, 0, (time, then, args))
-
-    def _through(self, what: tuple[int, Callable[..., None], tuple[Any, ...]], now: int) -> int:
-        time, then, args = what
-        then(*args)
-        return now + time
-
-
 class ThreadPool:
     """Serves things that have a key: those of one key one after another, and of different keys side by side."""
 
@@ -267,20 +248,26 @@ class ThreadPool:
         self._clock.at(at, self._done, key, what, at)
 
     def _done(self, key: object, what: Any, at: int) -> None:
-        if self._free[key] == at:
+        if self._free.get(key) == at:  # several may be done at one time, where they cost nothing
             del self._free[key]
         self._serve(what, at)
 
 
 class TieBreak:
-    """Serves events of a machine that come on several threads: those of one nanosecond in the order of their peers.
+    """Serves events of a machine that come on several threads: those of one nanosecond in the order of their peers, and
+    `last` those for which this is true.
 
     Else this would depend on which thread was told first, and that differs between the fidelities."""
 
-    __slots__ = ("_clock", "_events", "_serve")
+    __slots__ = ("_clock", "_events", "_last", "_serve")
 
-    def __init__(self, clock: SimClock, serve: Callable[[Any, int], object]) -> None:
-        self._clock, self._serve = clock, serve
+    def __init__(
+        self,
+        clock: SimClock,
+        serve: Callable[[Any, int], object],
+        last: Callable[[Any], bool] = lambda event: False,
+    ) -> None:
+        self._clock, self._serve, self._last = clock, serve, last
         self._events: list[Any] = []
 
     def put(self, event: Any, now: int) -> int:
@@ -292,9 +279,8 @@ class TieBreak:
 
     def _serve_all(self) -> None:
         events, self._events = self._events, []
-        for event in sorted(events, key=_peer):  # events of one peer stay in their order
+        for event in sorted(events, key=self._place):  # events of one peer stay in their order
             self._serve(event, self._clock.now)
 
-
-def _peer(event: Any) -> int:
-    return event.peer  # type: ignore[no-any-return]
+    def _place(self, event: Any) -> tuple[bool, int]:
+        return self._last(event), event.peer

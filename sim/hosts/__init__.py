@@ -13,13 +13,14 @@ from .client_process import SimClient
 from .client_transfer import ClientTransfer
 from .context import Context, RareTimes
 from .device_queues import Fabric, Takes
-from .processes import CARRIED, DATA, KEPT, ControllerProcess, HostProcess, Process, is_client
+from .processes import CARRIED, DATA, KEPT, WORDS, ControllerProcess, HostProcess, Process, is_client, is_word
 from .worlds import SimWorlds
 
 __all__ = [
     "CARRIED",
     "DATA",
     "KEPT",
+    "WORDS",
     "ClientTransfer",
     "Context",
     "ControllerProcess",
@@ -31,4 +32,5 @@ __all__ = [
     "SimWorlds",
     "Takes",
     "is_client",
+    "is_word",
 ]

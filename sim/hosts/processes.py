@@ -4,8 +4,9 @@ A thread takes an event for its cost (`profiles`) and tells the machine. The sam
 commands in order, each for its cost; a message leaves at the moment when its cost has been paid.
 
 The controller and a client have one thread each. A host has one thread that reads orders, one that passes them on,
-one that enqueues on its devices, one that takes completions, and one for each connection that brings contents.
-A pool of threads takes reports and passes them up the tree. So what happens to a gang on one path does not depend
+one that enqueues on its devices, one that takes completions, and one for each transfer that comes on a connection.
+A pool of threads takes reports and passes them up the tree; it also takes grants, and the news that contents have
+landed. So what happens to a gang on one path does not depend
 on what arrives on another, and a thousand hosts can be computed as one vector (`cohort`).
 """
 
@@ -21,7 +22,7 @@ from core.protocol import Chunk, Grant, Landed, Offer, Spoilt, peers
 from core.protocol import effects as e
 from core.protocol import messages as m
 
-from ..engine import CoreShare, Order, SimThread, TieBreak
+from ..engine import CoreShare, Order, SimThread, ThreadPool, TieBreak
 from ..network import CONTROLLER, Together, is_quiet, rank
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
 KEPT = 1024  # threads, beside those that work
 DATA = frozenset((Grant, Chunk, Offer, Spoilt, Landed))
-CARRIED = (Chunk, Offer, Spoilt)  # from the sender of contents to their receiver: these stay in order
+WORDS = frozenset((Grant, Landed))  # from the receiver of contents to their sender
+CARRIED = (Chunk, Offer, Spoilt)  # the other way: these stay in order
 
 
 class Process:
@@ -214,7 +216,8 @@ class HostProcess(Process):
     def __init__(self, sim: Context, host: int, machine: Host) -> None:
         super().__init__(sim, host, machine)
         self._lanes: dict[Any, SimThread] = {}
-        self._contents = TieBreak(sim.clock, self.serve)  # between the threads that take contents
+        self._contents = TieBreak(sim.clock, self.serve, is_word)  # between the threads that take contents
+        self._takers = ThreadPool(sim.clock, self._contents.put)  # these threads, one for each transfer
         self._enqueue_free = self._write_free = 0
         # gangs whose host work is done before their data come -> when it is done
         self._prepared: dict[int, int] = {}
@@ -231,16 +234,25 @@ class HostProcess(Process):
         if isinstance(message, m.Reports):
             quiet = is_quiet(message.reports[0])
             self.take_report((sender, number), 0 if quiet else sim.taking(message), event)
+        elif type(message) in WORDS:
+            self.take_word((sender, number), sim.taking_contents(message), event)
         elif type(message) in DATA:
-            whose = (sender, message.transfer) if is_client(sender) else sender
-            self._lane(DATA, whose).put((sender, number), sim.taking_contents(message), event)
+            self.take_contents((sender, number), sim.taking_contents(message), event)
         else:
             steps = len(message.steps) if isinstance(message, m.Ordered) else 0
             cost = sim.taking(message) + steps * sim.profile.relay_step
-            self._lane(m.Ordered, sender).put((sender, number), cost, event)
+            self.lane(m.Ordered, sender).put((sender, number), cost, event)
 
     def take_report(self, order: Order, cost: int, event: e.Event) -> None:
         self.sim.clock.at(self.sim.now + cost, self.hear, event)
+
+    def take_word(self, order: Order, cost: int, event: e.MessageReceived) -> None:
+        at = self.sim.now + cost
+        self.sim.clock.at(at, self._contents.put, event, at)
+
+    def take_contents(self, order: Order, cost: int, event: e.MessageReceived) -> None:
+        message: Any = event.message
+        self._takers.put((order[0], message.transfer), cost, event)
 
     def hear(self, event: e.Event) -> None:
         self.serve(event, self.sim.now)
@@ -250,7 +262,7 @@ class HostProcess(Process):
         if not self.alive:
             return
         if isinstance(event, e.Finished):
-            self._lane(e.Finished, 0).put((0, event.seq), self.sim.profile.complete, event)
+            self.lane(e.Finished, 0).put((0, event.seq), self.sim.profile.complete, event)
         else:
             self.serve(event, self.sim.now)
 
@@ -259,15 +271,14 @@ class HostProcess(Process):
             gone = e.Disconnected(self.sim.to_hosts(sender), reason)
             self.sim.clock.at(self.sim.now, self.hear, gone)
 
-    def _lane(self, kind: Any, source: object) -> SimThread:
-        """The thread that takes what comes from there. Contents of a client have a thread for each transfer."""
+    def lane(self, kind: Any, source: object) -> SimThread:
+        """The thread that takes what comes from there."""
         lane = self._lanes.get((kind, source))
         if lane is None:
             if len(self._lanes) >= KEPT:
                 self._lanes = {other: thread for other, thread in self._lanes.items() if not thread.idle}
             share = self.share(kind)
-            serve = self._contents.put if kind is DATA and share is None else self.serve
-            lane = self._lanes[kind, source] = SimThread(self.sim.clock, serve, share)
+            lane = self._lanes[kind, source] = SimThread(self.sim.clock, self.serve, share)
         return lane
 
     def share(self, kind: Any) -> CoreShare | None:
@@ -382,6 +393,11 @@ class HostProcess(Process):
     def _close(self, effect: e.Close, at: int) -> int:
         self.sim.tell(f"host {self.name} closes peer {effect.peer}: {effect.reason}")
         return at
+
+
+def is_word(event: e.MessageReceived) -> bool:
+    """A grant decides only when contents leave: it counts as late if they were ready in the same nanosecond."""
+    return type(event.message) in WORDS
 
 
 def is_client(name: int) -> bool:

@@ -1,7 +1,7 @@
 """Messages and array contents on their way between processes.
 
 network          control messages: in order on each connection, after latency, serialisation and jitter
-bulk, faces, client_card   array contents on network cards, torus links and PCIe
+bulk, ports, faces, client_card   array contents on network cards, torus links and PCIe
 message_sizes    how many bytes a message has on the wire
 sparse_exchange  where the rows of an irregular gang go, when the program does not say
 """

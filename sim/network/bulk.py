@@ -7,6 +7,9 @@ not at the card. Nothing is stored on the way: a chunk's first bytes can reach t
 wait at the previous one. Chunks of one connection stay in order. Where the network between islands is oversubscribed,
 traffic that leaves an island shares the island's uplink.
 
+What is small (`small` bytes or less) passes between the packets of others: it neither waits for them nor holds them up.
+But it does not overtake a longer chunk of its own transfer.
+
 What a client puts or gets is bounded by its own card alone (`client_card`).
 """
 
@@ -20,12 +23,15 @@ from core.model import Cluster
 from core.protocol import Chunk, Offer
 from core.record import Trace
 
-from ..engine import SimClock, SimThread, ThreadPool, ThreadPort
+from ..engine import SimClock, ThreadPool
 from .client_card import ClientCard
 from .faces import Face, face_to
+from .ports import Key, Ports
 
 Name = int
 FIRST = 1 << 50  # numbers of contents, apart from the numbers of other messages
+SPOILT = 1 << 40  # as the number of a piece: it comes behind all others
+KEPT = 1 << 14  # transfers with chunks that were not small, more than can be under way
 CARRIED_BYTES = 64  # of a message that travels in order with contents
 
 
@@ -68,33 +74,39 @@ def number_of(message: Any) -> int:
     return FIRST + (int(message.transfer) << 81) + piece
 
 
+def place_of(message: Any) -> tuple[int, int, int]:
+    """The same order, as numbers that fit an array: the transfer, the piece, and the offset in it."""
+    if isinstance(message, Chunk):
+        return message.transfer, message.piece + 1, message.offset
+    return message.transfer, 0 if isinstance(message, Offer) else SPOILT, 0
+
+
 class BulkNetwork:
     """Carries contents, and calls `arrive(receiver, sender, number, message)` in turn with what else the sender
     sent."""
 
     def __init__(
         self, clock: SimClock, cluster: Cluster, roads: Roads, arrive: Callable[[Name, Name, int, Any], None],
-        trace: Trace,
+        trace: Trace, small: int = 0,
     ) -> None:  # fmt: skip
         self._clock, self._cluster, self._roads, self._arrive = clock, cluster, roads, arrive
-        self._trace = trace
+        self._trace, self.small = trace, small
+        # (sender, receiver, transfer) of chunks that were not small, the last ones
+        self._long: dict[tuple[Name, Name, int], None] = {}
         self._entered: dict[
             tuple[Name, Name], int
         ] = {}  # when the last chunk of a connection reached its card
-        self._ports: dict[tuple[str, Name | tuple[Name, int]], ThreadPort] = {}
+        self.ports = Ports(clock)
         self._face = cache(self._face_to)
         self._lives: dict[Name, int] = {}
         self.moved = 0  # bytes of contents
         self._cards: dict[
             tuple[Name, bool], ClientCard
         ] = {}  # by client; for what it sends, and for what it gets
-        self._writers: dict[
-            tuple[Name, Name], SimThread
-        ] = {}  # by connection: what is short overtakes nothing
-        self._to_clients = ThreadPool(clock, self._wrote)  # a writer for each transfer
+        self._writers = ThreadPool(clock, self._wrote)  # one for each transfer on a connection
 
     def send(self, sender: Name, receiver: Name, message: Any, nbytes: int, cost: int) -> None:
-        """`cost`: how long a thread writes, after what came before on this connection."""
+        """`cost`: how long a thread writes, after what came before of this transfer on this connection."""
         number = number_of(message)
         self.moved += nbytes if isinstance(message, Chunk) else 0
         life = self._lives.get(sender, 0), self._lives.get(receiver, 0)
@@ -104,17 +116,11 @@ class BulkNetwork:
             return
         if not cost:
             self._clock.at(self._clock.now, self._leave, *leaving)
-        elif receiver < 0:
-            self._to_clients.put((sender, receiver, message.transfer), cost, leaving)
         else:
-            writer = self._writers.get((sender, receiver))
-            if writer is None:
-                writer = self._writers[sender, receiver] = SimThread(self._clock, self._wrote)
-            writer.put((receiver, number), cost, leaving)
+            self._writers.put((sender, receiver, message.transfer), cost, leaving)
 
-    def _wrote(self, leaving: tuple[Any, ...], now: int) -> int:
+    def _wrote(self, leaving: tuple[Any, ...], now: int) -> None:
         self._leave(*leaving)
-        return now
 
     def gone(self, messages: Iterable[Any]) -> None:
         """Records chunks that leave now in a batch of messages (`message_batching`)."""
@@ -161,13 +167,13 @@ class BulkNetwork:
         if isinstance(message, Chunk):
             self._trace.left(message.transfer, self._clock.now)
         wait = self._turn(sender, receiver, message, nbytes, getting=False)
-        self._land_at(self.way + wait, (life, sender, receiver, number, message))
+        self._land_at(self._clock.now, self.way + wait, (life, sender, receiver, number, message))
 
     def _reach_client(
         self, life: tuple[int, int], sender: Name, receiver: Name, number: int, message: Any, nbytes: int
     ) -> None:  # fmt: skip
         wait = self._turn(receiver, sender, message, nbytes, getting=True)
-        self._land_at(wait, (life, sender, receiver, number, message))
+        self._land_at(self._clock.now, wait, (life, sender, receiver, number, message))
 
     def _turn(self, client: Name, host: Name, message: Any, nbytes: int, getting: bool) -> int:
         """How long it takes from now on to pass the client's card."""
@@ -190,44 +196,78 @@ class BulkNetwork:
             at = self._clock.now + self.way
             self._clock.at(at, self._reach_client, life, sender, receiver, number, message, nbytes)
             return
-        roads, order = self._roads, (receiver, number)
+        place, now = place_of(message), self._clock.now
         after = (life, sender, receiver, number, message)
+        port, took, behind = self.first_port(sender, receiver, nbytes)
+        if self._passes_freely(sender, receiver, message.transfer, nbytes):
+            self._land_at(now, took + (self.way if self.by_card(sender, receiver) else behind), after)
+        elif self.by_card(sender, receiver):
+            self.ports.put(port, now, (receiver, *place), took, self._cross, took, nbytes, after)
+        else:
+            self.ports.put(port, now, (receiver, *place), took, self._land_at, took + behind, after)
+
+    def _passes_freely(self, sender: Name, receiver: Name, transfer: int, nbytes: int) -> bool:
+        whose = sender, receiver, transfer
+        if nbytes <= self.small:
+            return whose not in self._long
+        self._long[whose] = None
+        if len(self._long) > KEPT:
+            del self._long[next(iter(self._long))]
+        return False
+
+    def first_port(self, sender: Name, receiver: Name, nbytes: int) -> tuple[int, int, int]:
+        """The sender's port for contents of so many bytes to that receiver; how long they take to pass it; and how much
+        later the last byte is there, if no other port follows."""
+        roads = self._roads
         if sender == receiver:
             chips = self._devices_of(sender) // roads.chip
-            took = taking(nbytes, roads.ici * chips or roads.pcie)
-            self._port("own", sender).put(order, took, self._land_at, took, after)
-        elif self.by_torus(sender, receiver):
+            return self.ports.number(("own", sender)), taking(nbytes, roads.ici * chips or roads.pcie), 0
+        if self.by_torus(sender, receiver):
             axis, upwards, links = self._face(sender, receiver)
-            took = taking(nbytes, roads.ici * links)
-            port = self._port("up" if upwards else "down", (sender, axis))
-            port.put(order, took, self._land_at, took + roads.torus_latency, after)
-        else:
-            took = max(taking(nbytes, roads.nic), taking(nbytes, roads.pcie))
-            self._port("out", sender).put(order, took, self._cross, took, nbytes, after)
+            port = self.ports.number(("up" if upwards else "down", sender, axis))
+            return port, taking(nbytes, roads.ici * links), roads.torus_latency
+        return self.ports.number(("out", sender)), self.taking_card(nbytes), 0
 
-    def _cross(self, took: int, nbytes: int, after: tuple[Any, ...]) -> None:
-        """The first byte leaves the sender's card."""
-        _, sender, receiver, number, _ = after
+    def last_port(self, receiver: Name) -> int:
+        """The receiver's port for contents from other hosts, not over a torus."""
+        return self.ports.number(("in", receiver))
+
+    def taking_card(self, nbytes: int) -> int:
+        """How long a host's card needs for so many bytes."""
+        return max(taking(nbytes, self._roads.nic), taking(nbytes, self._roads.pcie))
+
+    def by_card(self, sender: Name, receiver: Name) -> bool:
+        """Whether contents between these hosts go over their network cards."""
+        return sender != receiver and not self.by_torus(sender, receiver)
+
+    def by_uplink(self, sender: Name, receiver: Name) -> bool:
+        """Whether they share the uplink of the sender's island with others."""
+        return self._roads.oversubscription > 1 and not self._same_island(sender, receiver)
+
+    def _cross(self, start: int, took: int, nbytes: int, after: tuple[Any, ...]) -> None:
+        """The first byte leaves the sender's card at `start`."""
+        _, sender, receiver, _, message = after
         roads = self._roads
-        if roads.oversubscription > 1 and not self._same_island(sender, receiver):
-            island = self._cluster.island_of_host(sender)
-            shared = taking(nbytes, roads.nic * island.hosts / roads.oversubscription)
-            port = self._port("uplink", island.index)
-            port.put((sender, number), shared, self._enter_card, took, max(0, shared - took), after)
+        if not self.by_uplink(sender, receiver):
+            self._enter_card(start, took, 0, after)
             return
-        self._enter_card(took, 0, after)
+        island = self._cluster.island_of_host(sender)
+        shared = taking(nbytes, roads.nic * island.hosts / roads.oversubscription)
+        port, key = self.ports.number(("uplink", island.index)), (sender, *place_of(message))
+        self.ports.put(port, start, key, shared, self._enter_card, took, max(0, shared - took), after)
 
-    def _enter_card(self, took: int, behind: int, after: tuple[Any, ...]) -> None:
-        """The first byte reaches the receiver's card one latency later. That card needs as long as the sender's
-        did; a slower uplink on the way delays the last byte by `behind` more."""
-        _, sender, receiver, number, _ = after
-        at = self._clock.now + self.way + behind
+    def _enter_card(self, start: int, took: int, behind: int, after: tuple[Any, ...]) -> None:
+        """The first byte reaches the receiver's card one latency after `start`. That card needs as long as the
+        sender's did; a slower uplink on the way delays the last byte by `behind` more."""
+        _, sender, receiver, _, message = after
+        at = start + self.way + behind
         # a connection keeps its order, also where a chunk that waited for the uplink is followed by a shorter one
         self._entered[sender, receiver] = at = max(at, self._entered.get((sender, receiver), 0))
-        self._clock.at(at, self._port("in", receiver).put, (sender, number), took, self._land_at, took, after)
+        key: Key = (sender, *place_of(message))
+        self.ports.put(self.last_port(receiver), at, key, took, self._land_at, took, after)
 
-    def _land_at(self, wait: int, after: tuple[Any, ...]) -> None:
-        self._clock.at(self._clock.now + wait, self._land, *after)
+    def _land_at(self, start: int, wait: int, after: tuple[Any, ...]) -> None:
+        self._clock.at(start + wait, self._land, *after)
 
     def _land(
         self, life: tuple[int, int], sender: Name, receiver: Name, number: int, message: Any
@@ -242,12 +282,6 @@ class BulkNetwork:
 
     def _devices_of(self, host: Name) -> int:
         return self._cluster.island_of_host(host).devices_per_host
-
-    def _port(self, kind: str, name: Name | tuple[Name, int]) -> ThreadPort:
-        found = self._ports.get((kind, name))
-        if found is None:
-            found = self._ports[kind, name] = ThreadPort(self._clock)
-        return found
 
     def by_torus(self, sender: Name, receiver: Name) -> bool:
         return bool(self._roads.ici) and sender >= 0 and receiver >= 0 and self._same_island(sender, receiver)

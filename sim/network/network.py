@@ -31,7 +31,9 @@ _KINDS = {
     m.Done: 2,
 }  # in the order in which a host reports them about one thing
 REPORT_BYTES = MESSAGE + REPORT
-WORDS = frozenset((Grant, Landed))  # these have a stream of their own
+# Each has a stream of its own. Those about one transfer stay in order: they draw the same jitter, and the last one
+# is said when all others have come.
+WORDS = frozenset((Grant, Landed))
 
 
 def link_of(sender: Name, receiver: Name) -> int:
@@ -83,8 +85,7 @@ class SimLink:
         self.source = source  # of its jitter
         self.alive = True  # until either end dies: what is under way is lost then
         self.count = 0
-        # when the last message sent so far arrives: orders and calls; messages about contents
-        self.last = [0, 0]
+        self.last = 0  # when the last message sent so far arrives, but for words about contents
         # messages that wait while the connection is cut; None: it is not cut
         self.held: list[Any] | None = None
 
@@ -120,14 +121,14 @@ class Network:
         link = self.link(sender, receiver)
         number, link.count = link.count, link.count + 1
         self.messages += 1
-        words = type(message) in WORDS
         if link.held is not None:
             link.held.append((number, message))
             return
         arrival = departure + self.latency + nbytes * self.byte_ps // 1000
         if self.jitter:
             arrival += noise.below(self.jitter + 1, link.source, _drawn_for(message, number))
-        link.last[words] = arrival = max(arrival, link.last[words])
+        if type(message) not in WORDS:
+            link.last = arrival = max(arrival, link.last)
         self._clock.at(arrival, self._deliver, link, number, message)
 
     def send_report(self, sender: Name, receiver: Name, message: m.Reports, departure: int) -> None:
@@ -183,10 +184,10 @@ class Network:
         for sender, receiver in ((one, other), (other, one)):
             link = self.link(sender, receiver)
             held, link.held = link.held or [], None
-            arrival = max(self._clock.now + self.latency, *link.last)
+            arrival = max(self._clock.now + self.latency, link.last)
             for number, message in sorted(held, key=lambda pair: pair[0]):
                 self._clock.at(arrival, self._deliver, link, number, message)
-            link.last = [arrival, arrival]
+            link.last = arrival
 
     def cuts(self, one: Name, other: Name) -> int:
         return self._cuts.get((one, other), 0)

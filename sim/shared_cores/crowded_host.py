@@ -19,7 +19,7 @@ from core.protocol import effects as e
 from core.protocol import messages as m
 
 from ..engine import HELD, Order, SimThread
-from ..hosts import DATA, KEPT, HostProcess, is_client
+from ..hosts import DATA, KEPT, HostProcess
 from ..network import Together, report_number, transfer_of
 from .cores import COMPLETE, CONTENTS, ENQUEUE, PASS_ON, PREPARE, READ, REPORTS, WRITE, Cores, Share
 
@@ -50,7 +50,7 @@ class CrowdedHost(HostProcess):
         self._pass_on = SimThread(clock, self._pass, self._thread(PASS_ON))
         self._enqueue = SimThread(clock, self._enqueued, self._thread(ENQUEUE))
         self._reports, self._preparing = self._thread(REPORTS), self._thread(PREPARE)
-        self._writers: dict[tuple[int, int], SimThread] = {}  # by peer
+        self._writers: dict[tuple[int, int], SimThread] = {}  # by peer and transfer
         self._ahead: dict[int, bool] = {}  # gangs that a pool prepares -> whether that is done
         self._launches: deque[Launching] = deque()
         self._computes = machines.computes(host)  # whether its devices compute on its cores
@@ -75,6 +75,13 @@ class CrowdedHost(HostProcess):
         else:
             super().take_report(order, cost, event)
 
+    def take_word(self, order: Order, cost: int, event: e.MessageReceived) -> None:
+        self._thread(CONTENTS).work(order, cost, self.hear, event)
+
+    def take_contents(self, order: Order, cost: int, event: e.MessageReceived) -> None:
+        message: Any = event.message
+        self.lane(DATA, (order[0], message.transfer)).put(order, cost, event)
+
     def say(self, to: int, report: m.Reports, at: int, cost: int) -> None:
         if cost:
             order = (to, report_number(report.reports[0]))
@@ -93,7 +100,7 @@ class CrowdedHost(HostProcess):
         if not in_order:
             self._thread(WRITE).work(order, cost, self._write, send, 0)
             return
-        whose = (order[0], transfer_of(order[1]) if is_client(order[0]) else 0)
+        whose = order[0], transfer_of(order[1])
         writer = self._writers.get(whose)
         if writer is None:
             if len(self._writers) >= KEPT:

@@ -30,7 +30,7 @@ from core.protocol import messages as m
 from core.record import Trace
 from core.schedule.policy import Fifo, Policy
 
-from ..cohort import CohortIsland, one_root
+from ..cohort import CohortIsland, HostContents, one_root
 from ..engine import Noise, Order, SimClock, Stuck
 from ..engine import jitter as chance
 from ..hardware import Kernel, Profile, Setup, kernel_time, link
@@ -64,6 +64,7 @@ from .faults import Fault, divided
 
 MIB = 1 << 20
 S = 1_000_000_000
+SMALL = 1 << 16  # contents of so many bytes, or a sixteenth of a chunk, pass between the packets of others
 # if only timers have happened for so long in simulated time, what `run` waits for will not happen
 QUIET = 2_000 * S
 STRAGGLERS, COMPUTE = 1 << 48, 1 << 49  # sources of randomness
@@ -101,7 +102,8 @@ class Simulation:
         byte_ps = int(1e12 / dcn.bandwidth) if dcn.bandwidth else 0
         jitter = self.noise.latency + dcn.jitter
         self.network = Network(self.clock, dcn.latency, byte_ps, jitter, seed, self._arrive)
-        self.cargo = BulkNetwork(self.clock, self.cluster, self._roads(), self._arrive, self.trace)
+        small = min(SMALL, chunk // 16)
+        self.cargo = BulkNetwork(self.clock, self.cluster, self._roads(), self._arrive, self.trace, small)
         self.machines = SharedMachines(self, setup)
         self.fabric = Fabric(
             self.clock, self.cluster, self.trace, self.prices, self._sizes, self.tell_host,
@@ -119,11 +121,12 @@ class Simulation:
         self._exact = exact  # islands whose hosts are simulated one by one
         self.controller = Controller(self.cluster, policy, self.config, trace=self.trace, shape=self._tree_of)
         self.controller_process = ControllerProcess(self, self.controller)
+        moves = HostContents(self, whole=not exact)
         self.islands: dict[int, CohortIsland] = {}  # islands that are simulated as cohorts
         self.lone_hosts: dict[int, HostProcess] = {}  # hosts of all other islands
         for island in self.cluster.islands:
             if island.index not in exact:
-                self.islands[island.index] = CohortIsland(self, island)
+                self.islands[island.index] = CohortIsland(self, island, moves)
                 continue
             for host in range(island.base_host, island.base_host + island.hosts):
                 self.lone_hosts[host] = self.new_host(host)

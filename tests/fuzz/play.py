@@ -18,7 +18,7 @@ import msgspec
 from core.invariants import Checks, CountersAddUp, Violation, everything
 from core.model.errors import Illegal
 from core.model.topology import Cluster
-from core.transfer import most_granted
+from core.transfer import at_once
 from tests.world.script import Fetch, Handle, RunHandle, Script
 from tests.world.timing import Timing
 from tests.world.world import World
@@ -110,7 +110,7 @@ class Game:
         if check:
             controller = LiveController(world)
             checkers = [
-                *everything(pool=most_granted(setup.pool, setup.chunk)),
+                *everything(pool=setup.pool, short=at_once(setup.pool, setup.chunk)),
                 CountersAddUp(controller),
                 Windows(controller),
                 Members(controller),

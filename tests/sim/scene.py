@@ -47,6 +47,10 @@ class Scene(msgspec.Struct):
     troubles: list[tuple[int, str, int]]  # (when, what, target)
     shared: list[dict[str, object]] = []  # which processes share a machine
     feeds: float = 0.0  # how often results are kept, as arguments of later calls
+    setup: str = "B"
+    memory: int = 0  # of a device; 0: as the setup has it
+    chunk: int = 1 << 12
+    oversubscription: float = 1.0
 
 
 def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)) -> Scene:
@@ -197,12 +201,16 @@ def _whole(value: Any) -> Any:
 
 
 def setup(scene: Scene) -> Setup:
+    more: dict[str, Any] = {"memory": scene.memory} if scene.memory else {}
+    if scene.oversubscription > 1:
+        more["dcn"] = {"oversubscription": scene.oversubscription}
     return load(
-        "B",
+        scene.setup,
         hosts=scene.hosts,
         devices_per_host=scene.devices_per_host,
         islands=scene.islands,
         shared=scene.shared,
+        **more,
     )
 
 
@@ -212,7 +220,7 @@ def play(scene: Scene, fidelity: Any, *, moves: bool = True, costs: Profile | No
     sim = Simulation(
         setup(scene), policy=POLICIES[scene.policy], profile=costs, fidelity=fidelity, seed=scene.seed,
         noise=scene.noise, config=config, times=RareTimes(lease=3 * MS, form=MS, join=MS, restart=MS, beat=MS),
-        faults=[Fault(at, what, whom) for at, what, whom in scene.troubles], chunk=1 << 12, pool=1 << 20,
+        faults=[Fault(at, what, whom) for at, what, whom in scene.troubles], chunk=scene.chunk, pool=1 << 20,
     )  # fmt: skip
     users = [User(sim, scene, number, moves) for number in range(scene.clients)]
     for user in users:

@@ -35,7 +35,7 @@ from core.protocol import effects as e
 from core.protocol import messages as m
 from core.protocol import peers
 from core.schedule.policy import Fifo, Policy
-from core.transfer import most_granted
+from core.transfer import at_once
 
 from . import text
 from .actors import Actor, ControllerActor, HostActor, Recorder
@@ -68,7 +68,9 @@ class World:
             self.clock, self._latency, self._up, self._down, self._arrive,
             lambda name: name in self.actors and self.actors[name].still,
         )  # fmt: skip
-        self.checks: Checks | None = Checks(everything(pool=most_granted(pool, chunk))) if check else None
+        self.checks: Checks | None = (
+            Checks(everything(pool=pool, short=at_once(pool, chunk))) if check else None
+        )
         self.observe: Callable[[o.Observation], None] | None = self._observe if check else None
         self.faults: list[str] = []
         self.diary: list[str] | None = [] if diary else None

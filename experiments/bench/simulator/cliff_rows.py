@@ -102,7 +102,7 @@ ROWS = {
     "sequential": Row("sequential dispatch: # hosts", programs.sequential, gangs=few),
     "transfers": Row(
         "transfers between two slices of # hosts", programs.transfers, (2, 8, 32, 128), (2, 8), bound=1,
-        against="exact", gangs=few, warm=lambda size: 6, **BY_SIZE,
+        against="exact", gangs=few, **BY_SIZE,
     ),
     "pipeline-8": Row(
         "16 stages of # hosts, 8 micro-batches", partial(programs.pipeline, microbatches=8),

@@ -345,6 +345,13 @@ def test_a_spoilt_transfer_gives_its_credit_back() -> None:
     )
 
 
+def test_what_is_short_is_granted_beside_the_pool() -> None:
+    promised = [OPEN, Granted(7, 0, 1, 40), TransferOpened(8, 1, ((2, 0, 60),)), Granted(8, 2, 1, 50)]
+    check([TransferChecker(pool=50, short=50)], promised, rest=False)
+    with pytest.raises(Violation, match="90 bytes of a pool of 50"):
+        check([TransferChecker(pool=50, short=49)], promised, rest=False)
+
+
 def test_credit_of_a_lost_sender_may_be_granted_to_another() -> None:
     promised = [OPEN, Granted(7, 0, 1, 40), TransferOpened(8, 1, ((2, 0, 40),))]
     check([TransferChecker(pool=64)], [*promised, PeerLost(1, 0), Granted(8, 2, 1, 40)], rest=False)

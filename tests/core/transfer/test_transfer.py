@@ -287,25 +287,36 @@ def test_credits_are_granted_in_the_global_order() -> None:
     assert receive(it, 1, Chunk(8, 1, 0, 0, 0, 50))[1:] == to(1, Grant(8, 1, 0, 50))
 
 
-def test_what_a_client_puts_has_credits_of_its_own_if_it_is_short() -> None:
+def test_what_is_short_is_granted_at_once() -> None:
     """It does not wait for long contents, nor they for it."""
     it = machine()
     for transfer in (1, 2, 3, 4):
         open_recv(it, (1, 0, 1000), transfer=transfer, seq=transfer)
         receive(it, 1, Offer(transfer, 1, 0, ((0, 1000),)))
     assert it.pool.out == 400  # all there is
-    assert open_recv(it, (-1, 0, 50), transfer=9, seq=9) == to(-1, Grant(9, -1, 0, 50))
-    assert open_recv(it, (-1, 0, 51), transfer=10, seq=10) == []  # too long: it waits with the others
-    assert (it.pool.out, it.short.out) == (400, 50)
-    assert receive(it, -1, Chunk(9, -1, 0, 0, 0, 50))[1:] == [*to(-1, Landed(9, -1, 0)), Received(9, None)]
-    assert it.short.out == 0
+    for transfer in range(9, 20):
+        assert open_recv(it, (2, 0, 100), transfer=transfer, seq=transfer) == to(
+            2, Grant(transfer, 2, 0, 100)
+        )
+    assert open_recv(it, (2, 0, 101), transfer=20, seq=20) == []  # too long: it waits with the others
+    assert it.pool.out == 400
+    assert receive(it, 2, Chunk(9, 2, 0, 0, 0, 50))[1:] == []
+    assert receive(it, 2, Chunk(9, 2, 0, 0, 50, 50))[1:] == [*to(2, Landed(9, 2, 0)), Received(9, None)]
+    assert it.pool.out == 400
 
 
-def test_a_short_get_of_a_client_has_such_credits_too() -> None:
-    it = machine(me=-7)
-    grants = [effect for host in range(5) for effect in to(host, Grant(T, host, -7, 10))]
-    assert open_recv(it, *[(host, host, 10) for host in range(5)]) == grants
-    assert (it.pool.out, it.short.out) == (0, 50)
+def test_what_all_senders_send_counts_together() -> None:
+    it = machine()
+    assert open_recv(it, (1, 0, 60), (2, 1, 40)) == [*to(1, Grant(T, 1, 0, 60)), *to(2, Grant(T, 2, 0, 40))]
+    open_recv(it, *[(host, host, 60) for host in range(9)], transfer=8, seq=8)
+    assert it.pool.out == 300  # the reserve is left
+
+
+def test_a_sparse_exchange_is_never_short() -> None:
+    it = machine()
+    open_recv(it, sparse=True)
+    receive(it, 5, Offer(T, 5, 0, ((9, 10),)))
+    assert it.pool.out == 10
 
 
 def test_a_lane_that_is_not_ready_never_holds_the_reserve() -> None:
@@ -323,13 +334,13 @@ def test_a_lane_that_is_not_ready_never_holds_the_reserve() -> None:
 def test_early_credits_are_granted_in_the_global_order_and_freed_when_a_source_is_ready() -> None:
     it = machine()
     for transfer in (1, 2, 3, 9, 8):
-        open_recv(it, (1, 0, 100), transfer=transfer, seq=transfer)
+        open_recv(it, (1, 0, 150), transfer=transfer, seq=transfer)
     assert it.pool.out == 300
-    assert receive(it, 1, Offer(2, 1, 0, ((0, 100),))) == to(1, Grant(8, 1, 0, 100))
-    assert (
-        receive(it, 1, Chunk(2, 1, 0, 0, 0, 50))[1:] == []
-    )  # early lanes hold 300 again, so nothing is granted
-    assert receive(it, 1, Chunk(1, 1, 0, 0, 0, 50))[1:] == to(1, Grant(9, 1, 0, 100))
+    assert receive(it, 1, Offer(2, 1, 0, ((0, 150),))) == to(1, Grant(8, 1, 0, 100))
+    # early lanes hold 300 again, so nothing is granted to another
+    assert receive(it, 1, Chunk(2, 1, 0, 0, 0, 50))[1:] == to(1, Grant(2, 1, 0, 50))
+    assert receive(it, 1, Chunk(2, 1, 0, 0, 50, 50))[1:] == []
+    assert receive(it, 1, Offer(1, 1, 0, ((0, 150),))) == to(1, Grant(9, 1, 0, 50))
 
 
 def test_a_ready_lane_has_a_window() -> None:

@@ -21,6 +21,7 @@ from core.protocol.effects import (
     Sent,
 )
 from core.protocol.messages import Blame
+from core.transfer.credits import at_once
 from core.transfer.transfer_machine import Transfer
 
 CHUNK = 10
@@ -37,15 +38,19 @@ class Net:
         self.nodes = [Transfer(node, pool, CHUNK) for node in range(nodes)]
         self.pipes: dict[tuple[int, int], deque[msgspec.Struct]] = {}
         self.promised = [0] * nodes
+        self.short: set[tuple[int, int]] = set()  # transfer, receiver: what takes nothing of the pool
         self.got: dict[tuple[int, int, int, int], int] = {}  # transfer, sender, receiver, piece -> bytes
         self.received: dict[tuple[int, int], Blame | None] = {}  # transfer, node
         self.sent: list[tuple[int, int]] = []
 
     def tell(self, node: int, event: Effect) -> None:
+        if isinstance(event, OpenRecv) and not event.sparse:
+            if sum([nbytes for *_, nbytes in event.pieces]) <= at_once(self.pool, CHUNK):
+                self.short.add((event.transfer, node))
         for effect in self.nodes[node].handle(event, 0):
             match effect:
                 case Send(peers=(peer,), message=message):
-                    if isinstance(message, Grant):
+                    if isinstance(message, Grant) and (message.transfer, node) not in self.short:
                         self.promised[node] += message.nbytes
                         assert self.promised[node] <= self.pool
                     self.pipes.setdefault((node, peer), deque()).append(message)
@@ -74,6 +79,7 @@ class Net:
         message = self.pipes[sender, receiver].popleft()
         if isinstance(message, Chunk):
             assert message.nbytes <= CHUNK
+        if isinstance(message, Chunk) and (message.transfer, receiver) not in self.short:
             self.promised[receiver] -= message.nbytes
         self.tell(receiver, MessageReceived(sender, message))
         return True

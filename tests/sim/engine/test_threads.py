@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.engine.clock import SimClock
-from sim.engine.threads import HELD, SimThread, ThreadPort
+from sim.engine.threads import HELD, SimThread
 
 
 def served(lane_cost: int = 0) -> tuple[SimClock, SimThread, list[tuple[int, Any]]]:
@@ -57,20 +57,6 @@ def test_a_held_lane_takes_nothing_until_it_is_released() -> None:
     clock.at(2020, lane.put, (0, 10), 3, "later")
     clock.run(until=3000)
     assert log[3:] == [(2003, "held"), (2023, "later")]
-
-
-def test_a_port_carries_one_thing_at_a_time() -> None:
-    clock = SimClock()
-    log: list[tuple[int, int]] = []
-    port = ThreadPort(clock)
-
-    def begins(number: int) -> None:
-        log.append((clock.now, number))
-
-    for number in range(3):
-        port.put((0, number), 10, begins, number)
-    clock.run(until=1000)
-    assert log == [(0, 0), (10, 1), (20, 2)]
 
 
 @given(

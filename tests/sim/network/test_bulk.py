@@ -42,18 +42,18 @@ def torus(**changed: object) -> Cluster:
 
 
 def arrivals(sent: list[Sent], hosts: Cluster | None = None, **roads: float) -> list[int]:
-    """When the last byte of each has arrived."""
+    """When the last byte of each has arrived. Each is a piece of one transfer."""
     clock, there = SimClock(), [-1] * len(sent)
 
     def arrive(receiver: int, sender: int, number: int, chunk: Chunk) -> None:
-        there[chunk.transfer] = clock.now
+        there[chunk.piece] = clock.now
 
     ways: dict[str, float] = {
         "nic": GB, "latency": LATENCY, "pcie": 4 * GB, "pcie_latency": PCIE_LATENCY, "ici": 0, "torus_latency": 10,
     }  # fmt: skip
     cargo = BulkNetwork(clock, hosts or cluster(), Roads(**(ways | roads)), arrive, Trace())  # type: ignore[arg-type]
     for number, each in enumerate(sent):
-        chunk = Chunk(number, each.sender, each.receiver, 0, 0, each.nbytes)
+        chunk = Chunk(7, each.sender, each.receiver, number, 0, each.nbytes)
         clock.at(each.at, cargo.send, each.sender, each.receiver, chunk, each.nbytes, each.cost)
     clock.run()
     return there
@@ -120,7 +120,7 @@ written = st.builds(Sent, *pairs, st.integers(1, 50_000), st.integers(0, 20_000)
     oversubscription=st.sampled_from([1, 8, 40]),
     ici=st.sampled_from([0, GB]),
 )
-def test_chunks_of_a_connection_arrive_in_order_whatever_their_sizes(
+def test_chunks_of_a_transfer_arrive_in_order_whatever_their_sizes(
     sent: list[Sent], oversubscription: float, ici: float
 ) -> None:
     sent.sort(key=lambda each: each.at)

@@ -1,6 +1,6 @@
 """Contents that move from hosts to hosts which are simulated together: when they come, as vectors over edges.
 
-    executors --OpenSend, OpenRecv--> host_contents --parcels--> ports --> host_contents --Received, Sent--> executors
+    executors --OpenSend, OpenRecv--> host_contents --batches--> ports --> host_contents --Received, Sent--> executors
 
 An edge is a host that sends to another (`move_patterns`). What the transfer machines of the two would say to each other
 follows from when the two open their ends. What is short is granted when the receiver opens (`core.transfer.credits`);
@@ -33,7 +33,7 @@ from core.transfer import at_once, hosts_of
 from ..engine import Ints
 from ..network import CARRIED_BYTES
 from ..network.ports import Which
-from .move_patterns import Edges, End, MoveCosts, Pattern, Wave
+from .move_patterns import ChunkWave, Edges, End, MoveCosts, Pattern
 
 if TYPE_CHECKING:
     from ..hosts import Context
@@ -62,7 +62,7 @@ class EndTimes:
 class Transferring:
     """A transfer that is ordered and not over. By edge: when its sender has opened its end; when its sender has taken
     the receiver's grant; when a thread has written the last of it; when a thread has taken the last of it; how many
-    parcels are still to come."""
+    batches are still to come."""
 
     __slots__ = (
         "came", "granted", "left", "missing", "offered", "opened", "pattern", "receivers", "senders", "taken",
@@ -75,10 +75,10 @@ class Transferring:
         self.granted: Ints = self.opened.copy()
         self.written: Ints = np.zeros(pattern.number, dtype=np.int64)
         self.taken: Ints = self.written.copy()
-        self.left = pattern.parcels.copy()
+        self.left = pattern.batches.copy()
         self.offered = np.zeros(pattern.number, dtype=bool)
         self.void: dict[int, None] = {}  # edges by which nothing comes
-        self.came = 0  # when the last parcel so far arrives
+        self.came = 0  # when the last batch so far arrives
         self.missing = pattern.number  # edges by which something is still to come
         self.senders, self.receivers = EndTimes(pattern.senders), EndTimes(pattern.receivers)
 
@@ -195,7 +195,7 @@ class HostContents:
             some = np.flatnonzero(pattern.card[edges] == card)
             if len(some):
                 took = pattern.offer_took[edges[some]]
-                wave = Wave(
+                wave = ChunkWave(
                     edges[some],
                     took,
                     none[some],
@@ -213,7 +213,7 @@ class HostContents:
                 some = np.flatnonzero(np.isin(wave.edges, edges))
                 if not len(some):
                     continue
-                wave = Wave(
+                wave = ChunkWave(
                     wave.edges[some], wave.took[some], wave.cost[some], (wave.place[0][some], wave.place[1][some]),
                     wave.card, wave.free,
                 )  # fmt: skip
@@ -229,8 +229,8 @@ class HostContents:
 
     # --- on the way -------------------------------------------------------------------------------------------
 
-    def _leave(self, known: Transferring, wave: Wave, when: Ints, offer: bool) -> None:
-        """These parcels come to their senders' ports at these times."""
+    def _leave(self, known: Transferring, wave: ChunkWave, when: Ints, offer: bool) -> None:
+        """These batches come to their senders' ports at these times."""
         pattern, edges = known.pattern, wave.edges
         if wave.free:
             way = self._sim.cargo.way if wave.card else pattern.behind[edges]
@@ -249,7 +249,7 @@ class HostContents:
 
         self._sim.cargo.ports.put_many(pattern.port[edges], when, keys, wave.took, passes)
 
-    def _cross(self, known: Transferring, wave: Wave, which: Edges, starts: Ints, offer: bool) -> None:
+    def _cross(self, known: Transferring, wave: ChunkWave, which: Edges, starts: Ints, offer: bool) -> None:
         """Their first bytes leave the senders' cards."""
         pattern = known.pattern
         order = np.argsort(pattern.rank[wave.edges[which]])

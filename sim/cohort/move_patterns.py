@@ -1,10 +1,10 @@
 """Who sends what to whom when contents move between two layouts, as arrays: an edge for each two hosts.
 
-Edges are numbered by the sender's port, then the receiver. A `Wave` has at most one parcel of each edge: contents that
-go over a torus are one parcel, since no chunk of an edge waits for another thread; over network cards, each chunk is a
-parcel, since a thread writes it and another takes it.
+Edges are numbered by the sender's port, then the receiver. A `ChunkWave` has at most one batch of each edge: contents that
+go over a torus are one batch, since no chunk of an edge waits for another thread; over network cards, each chunk is a
+batch, since a thread writes it and another takes it.
 
-Neighbours: `host_contents` sends these parcels; core's `resharding` says what is sent.
+Neighbours: `host_contents` sends these batches; core's `resharding` says what is sent.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Edges = NDArray[np.intp]
 KEPT = 256  # sets of hosts of which the edges are remembered
 
 
-class Wave(NamedTuple):
-    """Parcels. `cost`: of writing one, and of taking one; `place`: the number of its piece and its offset, as in
+class ChunkWave(NamedTuple):
+    """Batches. `cost`: of writing one, and of taking one; `place`: the number of its piece and its offset, as in
     `bulk.place_of`; `free`: they are small, and wait at no port."""
 
     edges: Edges
@@ -36,7 +36,7 @@ class Wave(NamedTuple):
     free: bool
 
 
-class Parcel(NamedTuple):
+class Batch(NamedTuple):
     piece: int
     offset: int
     took: int
@@ -73,7 +73,7 @@ class End:
 
 class Pattern:
     """`word`: by edge, how long a grant takes, or the news that contents have landed. `behind`: how much later than at
-    the sender's port the last byte of a parcel is there, unless it goes over cards."""
+    the sender's port the last byte of a batch is there, unless it goes over cards."""
 
     def __init__(
         self, pieces: list[tuple[int, int, int, int]], islands: tuple[int, int], cargo: BulkNetwork, costs: MoveCosts
@@ -105,45 +105,43 @@ class Pattern:
             [cargo.first_port(*pair, CARRIED_BYTES)[1] for pair in pairs], dtype=np.int64
         )
         self.waves = self._waves(pairs, pieces, cargo, costs)
-        self.parcels = np.zeros(self.number, dtype=np.int64)
+        self.batches = np.zeros(self.number, dtype=np.int64)
         for wave in self.waves:
-            self.parcels[wave.edges] += 1
+            self.batches[wave.edges] += 1
         self.everything: Edges = np.arange(self.number)
 
     def _waves(
         self, pairs: list[tuple[int, int]], pieces: list[tuple[int, int, int, int]], cargo: BulkNetwork,
         costs: MoveCosts,
-    ) -> list[Wave]:  # fmt: skip
-        of_edge: dict[tuple[int, int], list[Parcel]] = {pair: [] for pair in pairs}
+    ) -> list[ChunkWave]:  # fmt: skip
+        of_edge: dict[tuple[int, int], list[Batch]] = {pair: [] for pair in pairs}
         for sender, receiver, piece, nbytes in sorted(pieces):
             mine = of_edge[sender, receiver]
             for at in range(0, nbytes, costs.chunk):
                 size = min(costs.chunk, nbytes - at)
                 free = size <= cargo.small and (not mine or mine[-1].free)
                 took = cargo.first_port(sender, receiver, size)[1]
-                mine.append(Parcel(piece + 1, at, took, costs.profile.chunk(size), free))
-        rows: dict[tuple[int, bool, bool], list[tuple[int, Parcel]]] = {}
+                mine.append(Batch(piece + 1, at, took, costs.profile.chunk(size), free))
+        rows: dict[tuple[int, bool, bool], list[tuple[int, Batch]]] = {}
         for edge, pair in enumerate(pairs):
             card = bool(self.card[edge])
-            for number, parcel in enumerate(of_edge[pair] if card else [together(of_edge[pair])]):
-                rows.setdefault((number, card, parcel.free), []).append((edge, parcel))
+            for number, batch in enumerate(of_edge[pair] if card else [together(of_edge[pair])]):
+                rows.setdefault((number, card, batch.free), []).append((edge, batch))
         return [_wave(rows[key], card=key[1], free=key[2]) for key in sorted(rows)]
 
 
-def together(parcels: list[Parcel]) -> Parcel:
-    """What goes over a torus, as one: small parcels pass side by side, others one behind the other."""
-    long = [parcel for parcel in parcels if not parcel.free]
-    took = sum([parcel.took for parcel in long]) or max([parcel.took for parcel in parcels])
-    first = (long or parcels)[0]
-    return Parcel(first.piece, first.offset, took, 0, not long)
+def together(batches: list[Batch]) -> Batch:
+    """What goes over a torus, as one: small batches pass side by side, others one behind the other."""
+    long = [batch for batch in batches if not batch.free]
+    took = sum([batch.took for batch in long]) or max([batch.took for batch in batches])
+    first = (long or batches)[0]
+    return Batch(first.piece, first.offset, took, 0, not long)
 
 
-def _wave(rows: list[tuple[int, Parcel]], card: bool, free: bool) -> Wave:
-    columns = [
-        np.array(column, dtype=np.int64) for column in zip(*[parcel for _, parcel in rows], strict=True)
-    ]
+def _wave(rows: list[tuple[int, Batch]], card: bool, free: bool) -> ChunkWave:
+    columns = [np.array(column, dtype=np.int64) for column in zip(*[batch for _, batch in rows], strict=True)]
     edges = np.array([edge for edge, _ in rows], dtype=np.intp)
-    return Wave(edges, columns[2], columns[3], (columns[0], columns[1]), card, free)
+    return ChunkWave(edges, columns[2], columns[3], (columns[0], columns[1]), card, free)
 
 
 class MoveCosts(NamedTuple):

@@ -97,7 +97,7 @@ class Gangs:
         self._shares: dict[tuple[PlaceIndices, int], PlaceIndices] = {}
         self._places: dict[Place, PlaceIndices] = {}
         self._overlaps: dict[tuple[int, int], bool] = {}
-        self._ending: list[CohortGang] = []
+        self.ending: list[CohortGang] = []
         self._alone: dict[int, CohortSoloGang] = {}  # by `seq`: those that have not ended on all their hosts
         self.slow: NDArray[np.float64] | None = None
 
@@ -118,6 +118,10 @@ class Gangs:
         if not where.whole or self._each is not None:
             return False
         return not any(self._overlap(alone.where, where) for alone in self._alone.values())
+
+    def waits(self, job: CohortGang) -> bool:
+        """Whether it has not started."""
+        return (job.seq, job.where.hosts) in self._live
 
     def _seen(self, where: PlaceIndices) -> PlaceIndices:
         if not where.whole and self._each is None:
@@ -253,12 +257,12 @@ class Gangs:
 
     def _end(self, job: CohortGang) -> None:
         """Collects what ends at the same nanosecond, to end it in the order of `seq`."""
-        if not self._ending:
+        if not self.ending:
             self._sim.clock.at(self._sim.now, self._all_ended, priority=LATE)
-        self._ending.append(job)
+        self.ending.append(job)
 
     def _all_ended(self) -> None:
-        ending, self._ending = sorted(self._ending, key=_seq), []
+        ending, self.ending = sorted(self.ending, key=_seq), []
         for job in ending:
             if job.alone is None:
                 self._traced(job)

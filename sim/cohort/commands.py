@@ -53,12 +53,11 @@ class Commands:
     @property
     def idle(self) -> bool:
         """Whether nothing is under way that single hosts do one after another."""
-        lanes = (*self._lanes.values(), *self._contents.values(), self._puts)
-        return self._until < self.sim.now and all(lane.idle for lane in lanes)
+        return self._until < self.sim.now and all(lane.idle for lane in self.threads())
 
-    def owns(self, what: object) -> bool:
-        lanes = (*self._lanes.values(), *self._contents.values(), self._puts)
-        return what is self or any(what is lane for lane in lanes)
+    def threads(self) -> list[SimThread | TieBreak | ThreadPool]:
+        """Those of single hosts, which take contents."""
+        return [*self._lanes.values(), *self._contents.values(), self._puts]
 
     # --- events -------------------------------------------------------------------------------------------
 

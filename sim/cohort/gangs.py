@@ -89,6 +89,7 @@ class Gangs:
         over_at: Callable[[CohortGang, int], None],
     ) -> None:
         self._sim, self._island, self._over, self._over_at = sim, island, over, over_at
+        self.differ_later = False  # hosts will be simulated one by one
         # when the devices of each host are free; a number if it is the same for all; used while all places are whole
         self._free: Ints | int = 0
         # the same by device of a host, and host; used once a place was not whole
@@ -272,6 +273,11 @@ class Gangs:
 
     def _traced(self, job: CohortGang) -> None:
         trace = self._sim.trace
+        if not job.gang.collective and not isinstance(job.ends, int) and self.differ_later:
+            last = int(job.ends.max())
+            if last > self._sim.now:  # by then, hosts may differ
+                self._sim.clock.at(last, self._traced, job)
+                return
         if not job.gang.collective:
             trace.hosts(job.seq, job.arrived)
         if isinstance(job.ends, int):

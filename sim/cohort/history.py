@@ -95,8 +95,8 @@ class ThreadTimes(NamedTuple):
 
 
 class GangUnderWay(NamedTuple):
-    """A gang, or one host's part of it if it is no collective. ready: by host, when it is enqueued there; 0: not known.
-    ends: by host, when it ends there; None: it has not started. slow: by host, as it was when its first host started."""
+    """A gang, or one host's part of it if it is no collective. By host: ready, when it is enqueued there; 0: not known;
+    ends, when it ends there; None: it has not started; slow, as that was when its first host started."""
 
     seq: int
     plan: Plan

@@ -47,12 +47,13 @@ class CohortIsland:
         self.contents = ClientContents(self)
         facts = PlaceFacts(sim.hosts_of, self.contents.has)
         first = AlikeHosts(island.host_span, sim.hosts_of, incarnation=1, facts=facts)
-        self.parts = Parts(island, first)
+        self.parts = Parts(island, first, remembers)
         self.times = EventTimes(hosts)
         self.commands = Commands(self)
         self.gangs = Gangs(sim, island, self._over, self._over_at)
         self.climbs = Climbs(self)
         self.history = History(self) if remembers else None
+        self.gangs.differ_later = remembers
         self.epoch = self.tree_number = -1
         self.plans: dict[int, Plan] = {}
         self._runs: dict[int, Plan] = {}
@@ -115,9 +116,9 @@ class CohortIsland:
             self._read.copy(), self._write.copy(), self._enqueue.copy(), hear, self._last.copy()
         )
 
-    def owns(self, what: object) -> bool:
-        """Whether this does something for the hosts of this island alone."""
-        return what is self or what is self.gangs or what is self.climbs or self.commands.owns(what)
+    def doers(self) -> list[object]:
+        """All that does something at some time for the hosts of this island alone."""
+        return [self, self.gangs, self.climbs, self.commands, *self.commands.threads()]
 
     def beat(self) -> None:
         """Sends the heartbeats of all hosts, with the last order that all have read."""

@@ -132,14 +132,17 @@ class Fabric:
 
     def runs(self, hosts: Sequence[int], seq: int, plan: Plan, gang: Gang, ends: int) -> None:
         """These hosts' devices run a gang already, and will until it ends."""
+        now = self._clock.now
+        jobs = []
         for host in hosts:
             job, part = self._add(host, seq, plan, gang, False)
-            part.missing, part.arrived = 0, self._clock.now
-        job.running, job.missing = True, 0
+            part.missing, part.arrived = 0, now
+            job.running, job.missing = True, 0
+            jobs.append(job)
         if not gang.collective:
-            alone = self.alone(seq, gang, dict(self.slow))
-            alone.arrived.update(dict.fromkeys(hosts, self._clock.now))
-        self._clock.at(ends, self._end, job)
+            self.alone(seq, gang, dict(self.slow)).arrived.update(dict.fromkeys(hosts, now))
+        for job in dict.fromkeys(jobs):
+            self._clock.at(ends, self._end, job)
 
     def alone(self, seq: int, gang: Gang, slow: dict[int, float]) -> SoloGang:
         """A gang that is no collective. `slow`: as it was when its first host started."""

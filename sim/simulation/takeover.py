@@ -20,8 +20,7 @@ Neighbours: `fault_injection` asks for it; `boot` is how islands begin otherwise
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -42,24 +41,13 @@ if TYPE_CHECKING:
 def take_over(sim: Simulation, cohort: CohortIsland) -> None:
     island = cohort.island
     hosts = range(island.base_host, island.base_host + island.hosts)
-    sim.clock.drop(lambda call, args: cohort.owns(getattr(call, "__self__", None)))
+    doers = set(map(id, cohort.doers()))
+    sim.clock.drop(lambda call, args: id(getattr(call, "__self__", None)) in doers)
     sim.controller_process.lane.recant(hosts)
     replay = Replay(sim, cohort)
     replay.play()
     sim.controller.membership.reshape(island.index)
     replay.tell()
-
-
-class Saying(NamedTuple):
-    """Which root reports on what; and whom it blames."""
-
-    root: int
-    subject: tuple[Any, ...]
-    blame: Any
-
-
-def _saying(root: int, report: Any) -> Saying:
-    return Saying(root, subject(report), getattr(report, "blame", None))
 
 
 class Replay:
@@ -87,37 +75,42 @@ class Replay:
     # --- what the controller hears ----------------------------------------------------------------------------
 
     def tell(self) -> None:
-        """Tells the controller what each root has reported by now. What has come and is not taken in yet costs what it
-        cost before, but says what its root says, and not what all of them do."""
-        sim = self._sim
-        coming: dict[Saying, m.Reports | None] = {}
-        sim.controller_process.lane.exchange(lambda order, what: self._take_out(coming, order, what))
-        for root, message in self._unheard():
-            key = _saying(root, message.reports[0])
-            if coming.get(key, message) is None:
-                coming[key] = message
-                continue
-            event = e.MessageReceived(sim.connection(root), message)
-            sim.controller_process.carry_out(sim.controller.handle(event, sim.now), sim.now)
-        sim.controller_process.lane.exchange(lambda order, what: self._put_in(coming, what))
+        """Tells the controller what each root has reported by now."""
+        self._sim.controller_process.lane.exchange(self._one_root)
+        for root, message in self._reported:
+            (report,) = message.reports
+            hosts: Spans = getattr(report, "hosts", spans.EMPTY)
+            unheard = spans.minus(hosts, self._heard.get(subject(report), spans.EMPTY))
+            if unheard and not isinstance(report, m.Heartbeat):
+                self._tell(root, replace(report, hosts=unheard))
 
-    def _take_out(self, coming: dict[Saying, m.Reports | None], order: Order, what: Any) -> Any:
-        """What the cohort has said and the controller has not taken in is not heard yet. Notes which root says it."""
+    def _one_root(self, order: Order, what: Any) -> Any:
+        """What the cohort has said, and the controller has not taken in, costs what it did. But it comes from one root,
+        and so says what this root says. The others' have come before."""
         message = what.message if isinstance(what, e.MessageReceived) else None
         if not isinstance(message, m.Reports) or message.island != self._cohort.island.index:
             return what
+        own, shape = [], self._cohort.shape
         for report in message.reports:
-            about = subject(report)
-            self._heard[about] = spans.minus(self._heard.get(about, spans.EMPTY), report.hosts)  # type: ignore[union-attr]
-        said = _saying(order[0], message.reports[-1])
-        coming[said] = None
-        return said
+            hosts: Spans = report.hosts  # type: ignore[union-attr]  # a cohort reports nothing of one host
+            for root in shape.roots_for(hosts):
+                part = replace(report, hosts=spans.meet(hosts, shape.below(root)))
+                if root == order[0]:
+                    own.append(part)
+                else:
+                    self._tell(root, part)
+        sim = self._sim
+        return (
+            e.MessageReceived(sim.connection(order[0]), replace(message, reports=tuple(own)))
+            if own
+            else NOTHING
+        )
 
-    def _put_in(self, coming: dict[Saying, m.Reports | None], what: Any) -> Any:
-        if not isinstance(what, Saying):
-            return what
-        message = coming[what]
-        return NOTHING if message is None else e.MessageReceived(self._sim.connection(what.root), message)
+    def _tell(self, root: int, report: m.Report) -> None:
+        sim, cohort = self._sim, self._cohort
+        message = m.Reports(cohort.island.index, cohort.epoch, cohort.tree_number, (report,))
+        event = e.MessageReceived(sim.connection(root), message)
+        sim.controller_process.carry_out(sim.controller.handle(event, sim.now), sim.now)
 
     # --- the checkpoint ---------------------------------------------------------------------------------------
 
@@ -206,12 +199,3 @@ class Replay:
             self._reported.append((sender, message))
         else:
             self._sim.lone_hosts[receiver].come(sender, number, message)
-
-    def _unheard(self) -> Iterable[tuple[int, m.Reports]]:
-        for root, message in self._reported:
-            (report,) = message.reports
-            if isinstance(report, m.Heartbeat):
-                continue
-            hosts: Spans = spans.minus(report.hosts, self._heard.get(subject(report), spans.EMPTY))
-            if hosts:
-                yield root, replace(message, reports=(replace(report, hosts=hosts),))

@@ -179,7 +179,7 @@ class Commands:
         sim.clock.at(max(sim.now, int(when.min())), self.told_later, part.members, copied, cause, when)
 
     def _unable(self, part: CohortPart, effect: e.Command) -> None:
-        raise NotImplementedError(f"{effect}: an island in trouble is simulated host by host")
+        raise NotImplementedError(f"{effect}: hosts of a cohort cannot re-form")
 
     # --- contents: parts of one host ----------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ def simulation(*faults: Fault) -> tuple[Simulation, Any]:
     def calls() -> Any:
         while True:
             yield from client.turn()
-            client.act(lambda c, now: c.submit(program, (bytes(64),), now))
+            client.act(lambda c, now: c.submit(program, (bytes(64),), now))  # type: ignore[arg-type]
             yield sim.env.timeout(MS // 2)
 
     sim.env.process(calls())

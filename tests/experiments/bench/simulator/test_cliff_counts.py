@@ -109,25 +109,16 @@ def rows(names: list[str], broken: dict[str, str]) -> list[Any]:
     ]  # fmt: skip
 
 
-ALONE = "a call whose result is read shares no turn with others, and the get costs as much as a gang"
 OVERLAPS = "where slices overlap, some hosts differ in what they have done: each such group costs an executor"
 BY_HOST = "chunks and reports are an event for each host"
-EXACTLY = "an island with an announced fault is simulated host by host from the beginning"
 
 BEYOND = {
-    "read": ALONE,
-    "read-replicated": ALONE,
-    "read-sharded": ALONE,
     "pipeline-8": "a cohort of parts does more than hosts one by one",
-    "fault-later": EXACTLY,
 }
 GROWS = {
     "overlapping-slices": OVERLAPS,
     "transfers": BY_HOST,
     "pipeline-8": BY_HOST,
-}
-FOLLOWS_HOSTS = {
-    "fault-later": EXACTLY,
 }
 
 
@@ -145,7 +136,7 @@ def test_calls_grow_no_faster_than_linearly(name: str) -> None:
     assert grown <= ROWS[name].law + TOLERANCE
 
 
-@pytest.mark.parametrize("name", rows(HOSTS_VARY, FOLLOWS_HOSTS))
+@pytest.mark.parametrize("name", HOSTS_VARY)
 def test_alike_hosts_cost_no_events(name: str) -> None:
     less, more = sizes(name)
     assert counted(name, more).events <= 1.1 * counted(name, less).events

@@ -2,7 +2,7 @@
 
 A call leaves at once while fewer than `pipe` messages are in flight. A message is in flight until the controller
 answers one of its calls, and for `linger` at most. Other calls gather. They leave when a message lands, up to `batch`
-of them in one message.
+of them in one message. A release leaves with the call before it, if both are made in one turn.
 
 Each time that `pipe` messages have lingered and nothing was answered, the next message may linger twice as long, up to
 `MOST` times `linger`. Otherwise clients that call faster than the controller can take messages would bury it under
@@ -14,6 +14,7 @@ Neighbours: `outgoing_calls` puts calls in, `client_session` says what was answe
 from __future__ import annotations
 
 from collections import deque
+from typing import cast
 
 from ..protocol import CONTROLLER, Call, Calls, Command, Get, Put, Release, Send, Submit
 from .client_limits import Limits
@@ -46,6 +47,8 @@ class CallBatching:
 
     def call(self, call: Call, now: int) -> None:
         """The connection is up: it leaves now, if there is room and no other call waits."""
+        if self._out and type(call) is Release and not self.gathered and self._joins(call):
+            return
         if not self.gathered and len(self._in_flight) < self._pipe:
             if self._in_flight:
                 self._land_lingering(now)
@@ -58,6 +61,14 @@ class CallBatching:
         else:
             self.gather(call)
             self.send(now)
+
+    def _joins(self, release: Release) -> bool:
+        """Whether a release can leave with the call before it in this turn: nothing answers a release."""
+        last = self._out[-1]
+        if type(last) is Send and type(last.message) in ANSWERED:
+            self._out[-1] = Send(TO_CONTROLLER, Calls((cast("Call", last.message), release)))
+            return True
+        return False
 
     def gather(self, call: Call) -> None:
         """It leaves later. Releases that follow one another become one."""

@@ -262,6 +262,12 @@ class Membership:
         for host in spans.items(island.stream.missing):
             self.lost(island, host, "it did not take its seat in time", now)
 
+    def reshape(self, number: int) -> None:
+        """Ask again for the shape of an island's tree, which is another now though its hosts and seats are the same."""
+        island = self._state.islands[number]
+        island.rewired()
+        island.stream.reshape(self._shape(island.members, self._state.config.fanout, island.apart))
+
     def seated(self, host: int, epoch: int, tree_number: int, last: int, now: int) -> None:
         island = self._state.island_of_host(host)
         if not island.stream.forming or (epoch, tree_number) != (island.epoch, island.tree_number):

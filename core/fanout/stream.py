@@ -20,7 +20,7 @@ from collections import deque
 
 from msgspec.structs import replace
 
-from ..model import Plan, Spans, spans
+from ..model import Illegal, Plan, Spans, spans
 from ..protocol import Ordered, RunHeader, Seat, Step
 from .frontier import KEPT, Frontier
 from .tree import Tree, tree
@@ -103,6 +103,16 @@ class Stream:
             low = self._frontier.low(self.number)
             while self._log and self._log[0].number <= low:
                 self._log.popleft()
+
+    def reshape(self, shape: Tree) -> None:
+        """Write to the same hosts, with the seats that they have, through the roots of another shape from now on. Only
+        a simulator needs this: hosts for which one had spoken speak for themselves."""
+        if self._seated is not None or shape.members != self.shape.members:
+            raise Illegal(f"island {self.island} takes another shape only as it is, and while it stands")
+        low = self._log[0].number - 1 if self._log else self.number
+        self.shape, self._frontier = shape, Frontier(shape, low)
+        for message in self._log:
+            self._frontier.written[message.hosts] = message.number
 
     def refence(self, epoch: int, number: int, shape: Tree) -> None:
         """Change to this epoch, and to tree `number` of this shape. Send every member its `seat` next."""

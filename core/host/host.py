@@ -79,11 +79,13 @@ class Host:
     def __init__(
         self, host: int, hosts: Hosts, *, incarnation: int = 0, beat: int = 500_000_000,
         patience: int = 1_000_000, lane: str = "host", pool: int = POOL, chunk: int = CHUNK,
+        executor: Executor | None = None, transfer: Transfer | None = None,
     ) -> None:  # fmt: skip
+        """`executor`, `transfer`: with a past, if not given ones without."""
         self.host = host
         self.relay = Relay(host, beat, patience)
-        self.executor = Executor(host, hosts, lane=lane, incarnation=incarnation)
-        self.transfer = Transfer(host, pool, chunk)
+        self.executor = executor or Executor(host, hosts, lane=lane, incarnation=incarnation)
+        self.transfer = transfer or Transfer(host, pool, chunk)
         self._stopped = False
         self._cut_off = False  # the link to the controller has ended, and another has not begun
         self._leaving: str | None = None  # why, once it is asked for

@@ -262,11 +262,12 @@ class Caller:
         self._may_call()
 
         def act(client: Client, now: int) -> int | Blocked:
-            self._release(client, now)
             request = client.get(fetch.buffer.name, now)
             if not isinstance(request, Blocked):
                 self._fetches[request] = fetch
                 fetch.request = request
+                if self._dropped:  # a wait follows, as in `flush`
+                    self._release_all(client, now)
             return request
 
         self._port.call(act)

@@ -7,6 +7,7 @@
     commands     what executors command, carried out for all hosts that do the same; contents, host by host
     event_times  when events happened at each host: commands happen after the last of their causes there
     gangs        gangs on devices: arrival, start, end
+    history      what an island remembers, whose hosts will have to be simulated one by one
     climbs       reports of single hosts on their way up, one at a time
 
 The results equal those of the exact fidelity, to the nanosecond. Both draw the same jitter, and in neither does the
@@ -18,8 +19,21 @@ that. The causes of a command say when each host carries it out.
 from __future__ import annotations
 
 from .alike import AlikeHosts
+from .history import Checkpoint, ContentsCame, Input, OrderLeft, PeerLost, Slowed, subject
 from .host_contents import HostContents
 from .island import CohortIsland
 from .routes import one_root
 
-__all__ = ["AlikeHosts", "CohortIsland", "HostContents", "one_root"]
+__all__ = [
+    "AlikeHosts",
+    "Checkpoint",
+    "CohortIsland",
+    "ContentsCame",
+    "HostContents",
+    "Input",
+    "OrderLeft",
+    "PeerLost",
+    "Slowed",
+    "one_root",
+    "subject",
+]

@@ -141,6 +141,10 @@ class AlikeHosts:
         self._stand_for(rest)
         return twin
 
+    def copied(self) -> Executor:
+        """An executor with the same past."""
+        return self._executor.twin(self.members)
+
     def outline(self) -> Hashable | None:
         """What is equal if `remembered` is, and quicker to find; None while hosts will be told things one by one."""
         return self._executor.outline()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,16 +39,27 @@ ALIKE = (m.Done, m.Enqueued)  # reports that say no more of a host than that it 
 class Commands:
     def __init__(self, island: CohortIsland) -> None:
         self.island, self.sim = island, island.sim
-        self._transfers: dict[int, Transfer] = {}  # by host
+        self.transfers: dict[int, Transfer] = {}  # by host
         self._contents: dict[int, TieBreak] = {}  # by host: between its threads that take contents
         self._threads = ThreadPool(self.sim.clock, self._taken)  # that take contents: one for each transfer
+        self._words = count()
         # gangs whose host work is done before their data come -> when it is done
-        self._prepared: dict[int, Ints] = {}
+        self.prepared: dict[int, Ints] = {}
+        self._until = 0  # when all that is still to be done for single hosts will be done
         self._others: dict[type, Callable[[CohortPart, Any], None]] = {
             e.CompileCode: self._compile, e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy,
             e.OpenSend: self._later, e.OpenRecv: self._later, e.ExpectRecv: self._later,
             e.DropTransfer: self._later, e.CountRows: self._count, e.Reform: self._unable, e.Abandon: self._unable,
         }  # fmt: skip
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way that single hosts do one after another."""
+        return self._until < self.sim.now and all(lane.idle for lane in self.threads())
+
+    def threads(self) -> list[TieBreak | ThreadPool]:
+        """Those of single hosts, which take contents."""
+        return [*self._contents.values(), self._threads]
 
     # --- events -------------------------------------------------------------------------------------------
 
@@ -126,14 +138,14 @@ class Commands:
     def _launch(self, effect: e.Launch | e.Prepare, hosts: CohortPart | PartGroup) -> None:
         when = self.when(hosts, effect.causes)
         if isinstance(effect, e.Prepare):
-            prepared = self._prepared.get(effect.seq)
+            prepared = self.prepared.get(effect.seq)
             if prepared is None:
-                prepared = self._prepared[effect.seq] = np.full(self.island.island.hosts, -1, dtype=np.int64)
+                prepared = self.prepared[effect.seq] = np.full(self.island.island.hosts, -1, dtype=np.int64)
             prepared[hosts.rows] = when + self.sim.profile.prepare
             return
         when = as_vector(when, hosts.number)
         self.happen(hosts, ("launch", effect.seq), when)
-        prepared = self._prepared.get(effect.seq) if self._prepared else None
+        prepared = self.prepared.get(effect.seq) if self.prepared else None
         if prepared is not None:
             prepared = prepared[hosts.rows] if prepared[hosts.rows][0] >= 0 else None
         self.island.launched(hosts, effect, when, prepared)
@@ -145,7 +157,7 @@ class Commands:
 
     def over(self, seq: int) -> None:
         """A gang has ended everywhere."""
-        self._prepared.pop(seq, None)
+        self.prepared.pop(seq, None)
 
     def _report(self, effect: e.ToController, hosts: CohortPart | PartGroup) -> None:
         self.island.report(effect.report, hosts, self.when(hosts, effect.causes))
@@ -157,6 +169,7 @@ class Commands:
         when = as_vector(self.when(part, effect.causes), part.number) + sim.times.compile
         cause = ("code", effect.plan << 20 | effect.code)
         ready = e.CodeReady(effect.plan, effect.code)
+        self._until = max(self._until, int(when.max()))
         sim.clock.at(max(sim.now, int(when.max())), self.told_later, part.members, ready, cause, when)
 
     def _copy(self, part: CohortPart, effect: e.SpillBuffer | e.RestoreBuffer) -> None:
@@ -164,10 +177,11 @@ class Commands:
         took = sim.copy_time(part.executor.layout_of(effect.buffer))
         when = as_vector(self.when(part, effect.causes), part.number) + took
         copied, cause = e.Copied(effect.seq), ("done", effect.seq)
+        self._until = max(self._until, int(when.max()))
         sim.clock.at(max(sim.now, int(when.min())), self.told_later, part.members, copied, cause, when)
 
     def _unable(self, part: CohortPart, effect: e.Command) -> None:
-        raise NotImplementedError(f"{effect}: an island in trouble is simulated host by host")
+        raise NotImplementedError(f"{effect}: hosts of a cohort cannot re-form")
 
     # --- contents: parts of one host ----------------------------------------------------------------------
 
@@ -177,6 +191,7 @@ class Commands:
         if self._goes_together(part, effect):
             return
         when = at_one(self.when(part, effect.causes))
+        self._until = max(self._until, when)
         if isinstance(effect, e.OpenSend | e.OpenRecv):
             part.open += 1
         if isinstance(effect, e.OpenSend):
@@ -204,6 +219,7 @@ class Commands:
     def _count(self, part: CohortPart, effect: e.CountRows) -> None:
         sim, when = self.sim, at_one(self.when(part, effect.causes))
         at = max(sim.now, when + 2 * sim.times.pcie_latency)
+        self._until = max(self._until, at)
         sim.clock.at(at, self.tell_host, part.host, sim.rows(part.host, effect), ("count", effect.transfer))
 
     def tell_host(self, host: int, event: e.Event, cause: e.Cause) -> None:
@@ -214,13 +230,12 @@ class Commands:
 
     def come(self, host: int, sender: int, number: int, message: Any, cost: int) -> None:
         event = e.MessageReceived(end_of(self.sim.to_hosts(sender)), message)
-        if type(message) in WORDS:
-            self.sim.clock.at(self.sim.now + cost, self._taken, (host, event), self.sim.now + cost)
-        else:
-            self._threads.put((host, sender, message.transfer), cost, (host, event))
+        # each word is taken by a thread of its own
+        key = next(self._words) if type(message) in WORDS else (host, sender, message.transfer)
+        self._threads.put(key, cost, (host, event))
 
     def lose(self, host: int, peer: int, reason: str) -> None:
-        if host in self._transfers:
+        if host in self.transfers:
             self.move(host, e.Disconnected(end_of(self.sim.to_hosts(peer)), reason))
 
     def _tie(self, host: int) -> TieBreak:
@@ -238,9 +253,9 @@ class Commands:
         """Tells a host's transfer machine of an event."""
         sim = self.sim
         at = sim.now
-        transfer = self._transfers.get(host)
+        transfer = self.transfers.get(host)
         if transfer is None:
-            transfer = self._transfers[host] = Transfer(host, sim.pool, sim.chunk)
+            transfer = self.transfers[host] = Transfer(host, sim.pool, sim.chunk)
         todo: deque[Any] = deque(transfer.handle(event, at))
         while todo:
             said = todo.popleft()

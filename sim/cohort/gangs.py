@@ -89,6 +89,7 @@ class Gangs:
         over_at: Callable[[CohortGang, int], None],
     ) -> None:
         self._sim, self._island, self._over, self._over_at = sim, island, over, over_at
+        self.differ_later = False  # hosts will be simulated one by one
         # when the devices of each host are free; a number if it is the same for all; used while all places are whole
         self._free: Ints | int = 0
         # the same by device of a host, and host; used once a place was not whole
@@ -97,7 +98,7 @@ class Gangs:
         self._shares: dict[tuple[PlaceIndices, int], PlaceIndices] = {}
         self._places: dict[Place, PlaceIndices] = {}
         self._overlaps: dict[tuple[int, int], bool] = {}
-        self._ending: list[CohortGang] = []
+        self.ending: list[CohortGang] = []
         self._alone: dict[int, CohortSoloGang] = {}  # by `seq`: those that have not ended on all their hosts
         self.slow: NDArray[np.float64] | None = None
 
@@ -177,6 +178,10 @@ class Gangs:
             if self._alone
             else spans.EMPTY
         )
+
+    def waits(self, job: CohortGang) -> bool:
+        """Whether it has not started."""
+        return (job.seq, job.where.hosts) in self._live
 
     def _seen(self, where: PlaceIndices) -> PlaceIndices:
         if not where.whole and self._each is None:
@@ -312,12 +317,12 @@ class Gangs:
 
     def _end(self, job: CohortGang) -> None:
         """Collects what ends at the same nanosecond, to end it in the order of `seq`."""
-        if not self._ending:
+        if not self.ending:
             self._sim.clock.at(self._sim.now, self._all_ended, priority=LATE)
-        self._ending.append(job)
+        self.ending.append(job)
 
     def _all_ended(self) -> None:
-        ending, self._ending = sorted(self._ending, key=_seq), []
+        ending, self.ending = sorted(self.ending, key=_seq), []
         for job in ending:
             if job.alone is None:
                 self._traced(job)
@@ -327,6 +332,11 @@ class Gangs:
 
     def _traced(self, job: CohortGang) -> None:
         trace = self._sim.trace
+        if not job.gang.collective and not isinstance(job.ends, int) and self.differ_later:
+            last = int(job.ends.max())
+            if last > self._sim.now:  # by then, hosts may differ
+                self._sim.clock.at(last, self._traced, job)
+                return
         if not job.gang.collective:
             trace.hosts(job.seq, job.arrived)
         if isinstance(job.ends, int):

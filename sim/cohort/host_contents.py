@@ -84,7 +84,7 @@ class Transferring:
 
 
 class HostContents:
-    """`whole`: all islands are cohorts."""
+    """`whole`: all islands are cohorts, and stay it."""
 
     def __init__(self, sim: Context, whole: bool) -> None:
         self._sim, self._whole = sim, whole

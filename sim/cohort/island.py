@@ -19,7 +19,7 @@ from core.model import Gang, Island, Move, Plan, Spans, spans
 from core.protocol import effects as e
 from core.protocol import messages as m
 
-from ..engine import NOTHING, Ints, Unannounced, Wave
+from ..engine import NOTHING, Ints, Order, Unannounced, Wave
 from ..engine import jitter as noise
 from ..network import CONTROLLER, about, is_quiet, link_of, report_number
 from .alike import AlikeHosts, PlaceFacts
@@ -28,6 +28,7 @@ from .climbs import Climbs, is_loud, merged, report_about
 from .commands import Commands
 from .event_times import EventTimes, as_vector
 from .gangs import CohortGang, CohortSoloGang, Gangs
+from .history import History, ThreadTimes
 from .host_contents import HostContents
 from .parts import CohortPart, PartGroup, Parts
 from .routes import CohortRoute, CohortTree, Rows, latest, rows_of
@@ -40,26 +41,29 @@ MOVES = (m.SendStep, m.RecvStep, m.SpillStep, m.RestoreStep)
 
 
 class CohortIsland:
-    def __init__(self, sim: Context, island: Island, moves: HostContents) -> None:
+    def __init__(self, sim: Context, island: Island, moves: HostContents, remembers: bool = False) -> None:
+        """`remembers`: whether its hosts will have to be simulated one by one."""
         self.sim, self.island, self.moves = sim, island, moves
         moves.add(self)
         hosts = island.hosts
         self.contents = ClientContents(self)
         facts = PlaceFacts(sim.hosts_of, self._together, moves.hosts_at)
         first = AlikeHosts(island.host_span, sim.hosts_of, incarnation=1, facts=facts)
-        self.parts = Parts(island, first)
+        self.parts = Parts(island, first, remembers)
         self.times = EventTimes(hosts)
         self.commands = Commands(self)
         self.gangs = Gangs(sim, island, self._over, self._over_at)
         self.climbs = Climbs(self)
+        self.history = History(self) if remembers else None
+        self.gangs.differ_later = remembers
         self.epoch = self.tree_number = -1
         self.plans: dict[int, Plan] = {}
         self._runs: dict[int, Plan] = {}
-        self._jobs: dict[int, CohortGang | CohortSoloGang] = {}
+        self.jobs: dict[int, CohortGang | CohortSoloGang] = {}
         # by report: the hosts that make it, for reports that hosts make one by one
         self._taking_part: dict[tuple[type, int], Spans] = {}
         self._ending = -1  # the gang whose hosts are being told that it is over
-        self._ending_alone: dict[int, CohortGang] = {}  # gangs that have ended on some of their hosts
+        self.ending_alone: dict[int, CohortGang] = {}  # gangs that have ended on some of their hosts
         self._done_said: list[m.Done] = []
         self._all, self._everyone = slice(0, hosts), island.host_span
         self._read = np.zeros(hosts, dtype=np.int64)  # when each host's thread that reads orders is free
@@ -100,20 +104,32 @@ class CohortIsland:
         by themselves."""
         self.speaker = seat.host
         self.epoch, self.tree_number, self._seen = seat.epoch, seat.tree, seat.last
-        self._shape = tree(seat.members, self.sim.config.fanout)
-        self.tree = CohortTree(self.island, self._shape)
+        self.shape = tree(seat.members, self.sim.config.fanout)
+        self.tree = CohortTree(self.island, self.shape)
         one = m.Reports(
             self.island.index, self.epoch, self.tree_number, (m.Heartbeat(self.island.host_span, 0),)
         )
         self.report_take = self.sim.taking(one)  # what any report costs the host that takes it
         self.report_extra = self.sim.writing(one) + self.sim.network.report_latency
         self._waves: dict[Spans, tuple[Wave | None, int, int]] = {}
-        seed, base, parents = self.sim.seed, self.island.base_host, self._shape.parents
+        seed, base, parents = self.sim.seed, self.island.base_host, self.shape.parents
         hosts = range(base, base + self.island.hosts)
         down = [link_of(parents.get(host, CONTROLLER), host) for host in hosts]
         up = [link_of(host, parents.get(host, CONTROLLER)) for host in hosts]
         self._down = noise.keys(seed, np.array(down, dtype=np.uint64))
         self._up = noise.keys(seed, np.array(up, dtype=np.uint64))
+        if self.history is not None:
+            self.history.seated(seat)
+
+    def threads(self) -> ThreadTimes:
+        hear = np.full(self.island.hosts, self._hear, dtype=np.int64)
+        return ThreadTimes(
+            self._read.copy(), self._write.copy(), self._enqueue.copy(), hear, self._last.copy()
+        )
+
+    def doers(self) -> list[object]:
+        """All that does something at some time for the hosts of this island alone."""
+        return [self, self.gangs, self.climbs, self.commands, *self.commands.threads()]
 
     def beat(self) -> None:
         """Sends the heartbeats of all hosts, with the last order that all have read."""
@@ -130,6 +146,8 @@ class CohortIsland:
         """Takes in an order that the controller begins to write at this time, to one root after another; returns when
         all are written."""
         sim, route = self.sim, self.tree.route(message.hosts)
+        if self.history is not None:
+            self.history.ordered(message, at)
         sim.network.messages += route.number
         nbytes = sim.weights.of(message)
         write = sim.profile.writing(nbytes)
@@ -194,7 +212,7 @@ class CohortIsland:
                 plan = self._runs[step.run]
                 gang = plan.steps[step.step]
                 assert isinstance(gang, Gang)
-                self._jobs[step.seq] = self._enter(step, plan, gang)
+                self.jobs[step.seq] = self._enter(step, plan, gang)
                 if step.ack:
                     self._taking_part[m.Enqueued, step.seq] = step.hosts
             elif isinstance(step, MOVES):
@@ -267,13 +285,13 @@ class CohortIsland:
         gangs are no collectives, what follows happens at each host by itself, and each is a part."""
         changed = self.parts.set_apart(members)
         alone, jobs = self.gangs.divide(members)
-        self._jobs.update(jobs)
+        self.jobs.update(jobs)
         self._divided(changed)
         self._single(alone)
 
     def _divided(self, changed: list[CohortPart]) -> None:
         for part in changed:
-            for job in list(self._ending_alone.values()):
+            for job in list(self.ending_alone.values()):
                 self._catch_up(job, part)
 
     def _catch_up(self, job: CohortGang, part: CohortPart) -> None:
@@ -304,7 +322,7 @@ class CohortIsland:
         else:
             self._enqueue[rows] = free
         ready = free + self.sim.times.pcie_latency
-        job = self._jobs[launch.seq]
+        job = self.jobs[launch.seq]
         if isinstance(job, CohortGang):
             at = self.gangs.hosts_before(hosts.members, job)
             self.gangs.enqueued(job, at, hosts.number, ready, launch.placeholders)
@@ -317,7 +335,7 @@ class CohortIsland:
         sim = self.sim
         sim.last_seen = sim.now
         heard = self._heard(job)
-        del self._jobs[job.seq]
+        del self.jobs[job.seq]
         self.times.put(("done", job.seq), job.where.rows, job.where.number, heard, sim.now)
         said = self._tell_over(job, self.parts.among(job.where.hosts))
         self.commands.over(job.seq)
@@ -357,10 +375,10 @@ class CohortIsland:
         hear[row] = heard
         host = self.island.base_host + row
         alone.heard[host] = heard
-        self._ending_alone[job.seq] = job
+        self.ending_alone[job.seq] = job
         blame = self._tell_if_over(job, self.parts.of_host(host))
         if len(alone.heard) == alone.where.number:
-            del self._jobs[job.seq], self._ending_alone[job.seq]
+            del self.jobs[job.seq], self.ending_alone[job.seq]
             self.commands.over(job.seq)
         done = m.Done(job.seq, spans.one(host), blame, self._sizes(job))
         self.climbs.report(done, job.where.rows, np.array([heard], dtype=np.int64), alone.where.hosts)
@@ -391,6 +409,8 @@ class CohortIsland:
         if self.gangs.slow is None:
             self.gangs.slow = np.ones(self.island.hosts)
         self.gangs.slow[row] = factor
+        if self.history is not None:
+            self.history.slowed(self.island.base_host + row, factor)
 
     # --- up -------------------------------------------------------------------------------------------------
 
@@ -452,7 +472,7 @@ class CohortIsland:
         root reports every blame of the hosts below it."""
         sim = self.sim
         for root, at in zip(route.root_hosts.tolist(), arrival.tolist(), strict=True):
-            for report in merged(said, self._shape.below(root)):
+            for report in merged(said, self.shape.below(root)):
                 sim.network.messages += 1
                 sim.clock.at(at, self.reach_controller, root, (report,))
 
@@ -467,11 +487,11 @@ class CohortIsland:
 
     def below(self, row: int) -> Spans:
         """A relay and the hosts below it."""
-        return self._shape.below(self.island.base_host + row)
+        return self.shape.below(self.island.base_host + row)
 
     def take_in(self, sender: int, number: int, report: m.Report | None) -> None:
         """Delivers a report that comes now; None: one that only takes the controller's time."""
-        what = NOTHING if report is None else self._said((report,))
+        what = NOTHING if report is None else self._said((report,), self.sim.now)
         self.sim.controller_process.lane.put((sender, number), self.report_take, what)
 
     def _to_controller(
@@ -484,10 +504,15 @@ class CohortIsland:
         if early is not None:
             sim.network.messages += early.number
             lane.absorb_wave(base, early, number)
-        sim.clock.at(base + last, lane.put, (sender, number), self.report_take, self._said(said))
+        sim.clock.at(base + last, self._put, (sender, number), self._said(said, base + last))
 
-    def _said(self, reports: tuple[m.Report, ...]) -> e.MessageReceived:
-        """What the controller is told. It knows this island as a tree with one root."""
+    def _put(self, order: Order, said: e.MessageReceived) -> None:
+        self.sim.controller_process.lane.put(order, self.report_take, said)
+
+    def _said(self, reports: tuple[m.Report, ...], at: int) -> e.MessageReceived:
+        """What the controller is told at this time. It knows this island as a tree with one root."""
+        if self.history is not None:
+            self.history.told(reports, at)
         return e.MessageReceived(
             self.speaker, m.Reports(self.island.index, self.epoch, self.tree_number, reports)
         )
@@ -497,7 +522,7 @@ class CohortIsland:
         sim = self.sim
         sim.last_seen = sim.now
         self.sim.controller_process.lane.put(
-            (root, report_number(reports[-1])), self.report_take, self._said(reports)
+            (root, report_number(reports[-1])), self.report_take, self._said(reports, sim.now)
         )
 
     def _send_quiet(self, part: CohortPart | PartGroup, report: Any, when: Ints | int) -> None:
@@ -507,7 +532,7 @@ class CohortIsland:
         sim.clock.at(max(at, sim.now), self._to_controller_now, report)
 
     def _to_controller_now(self, report: Any) -> None:
-        self.sim.controller_process.serve(self._said((report,)), self.sim.now)
+        self.sim.controller_process.serve(self._said((report,), self.sim.now), self.sim.now)
 
 
 class Member:
@@ -523,8 +548,12 @@ class Member:
         which a cohort cannot do."""
         if isinstance(message, m.Seat):
             self._island.must_re_form()
+        if self._island.history is not None:
+            self._island.history.came(self.name, sender, number, message)
         cost = self._island.sim.taking_contents(message)
         self._island.commands.come(self.name, sender, number, message, cost)
 
     def lose(self, sender: int, reason: str) -> None:
+        if self._island.history is not None:
+            self._island.history.lost(self.name, sender, reason)
         self._island.commands.lose(self.name, sender, reason)

@@ -54,8 +54,11 @@ class PartGroup:
 
 
 class Parts:
-    def __init__(self, island: Island, first: AlikeHosts) -> None:
-        self._island = island
+    """`differ_later`: hosts will be simulated one by one. Then each must know how far it was told, and no more: at a
+    new seat it says again what is not settled as far as it knows."""
+
+    def __init__(self, island: Island, first: AlikeHosts, differ_later: bool = False) -> None:
+        self._island, self._differ_later = island, differ_later
         self._everyone = island.host_span
         self.all: list[CohortPart] = [CohortPart(island, first)]  # by their first hosts
         self._of_row: list[CohortPart] = [self.all[0]] * island.hosts
@@ -166,7 +169,8 @@ class Parts:
         self._told = 0
         outlines: dict[Hashable, list[CohortPart]] = {}
         for part in self.all:
-            part.executor.passed_on(number, settled)
+            if not self._differ_later:
+                part.executor.passed_on(number, settled)
             outline = None if part.open else part.executor.outline()
             if outline is not None:
                 outlines.setdefault(outline, []).append(part)

@@ -40,6 +40,9 @@ class Wave:
     def __init__(self, offsets: Ints, sources: Ints, cost: int) -> None:
         self.offsets, self.sources, self.cost = offsets, sources, cost
         self.number = len(offsets)
+        if not self.number:
+            self.first, self.last, self.latest = NEVER, (-1, -1), 0
+            return
         self.first, self.last = int(offsets[0]), (int(offsets[-1]), int(sources[-1]))
         self.latest = int((offsets - np.arange(self.number) * cost).max())  # see `SimThread._work_off`
 
@@ -54,6 +57,13 @@ class Swarm:
         self.base, self.wave, self.number = base, wave, number
         self.at = 0
         self.first = base + wave.first
+
+    def cut(self, stop: int) -> None:
+        """Only the first `stop` of it come."""
+        wave, stop = self.wave, max(stop, self.at)
+        if stop < wave.number:
+            self.first = self.first if stop > self.at else NEVER
+            self.wave = Wave(wave.offsets[:stop], wave.sources[:stop], wave.cost)
 
     def before(self, arrival: int, order: Order) -> int:
         """The index of the first arrival that does not precede (arrival, order)."""
@@ -81,7 +91,7 @@ class SimThread:
     item comes that precedes it. That saves an event for each item."""
 
     __slots__ = (
-        "_busy", "_clock", "_count", "_serve", "_served", "_share", "_swarms", "_undo", "_waiting", "free",
+        "_busy", "_clock", "_count", "_instead", "_serve", "_served", "_share", "_swarms", "_undo", "_waiting", "free",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +105,7 @@ class SimThread:
         self._busy = False
         self._swarms: list[Swarm] = []
         self._served: Item | None = None  # whose cost is being paid
+        self._instead: dict[int, Any] = {}  # by the count of an item: what it is instead
         # if `_served` was taken at once: `free` and the swarms as they were
         self._undo: tuple[int, list[tuple[Swarm, int, int]]] | None = None
         self.free = 0
@@ -118,6 +129,27 @@ class SimThread:
         if self._undo is not None and swarm.first <= self._served[0]:  # type: ignore[index]
             self._take_back()
         self._swarms.append(swarm)
+
+    def recant(self, sources: range) -> None:
+        """Items of these sources that were announced, and have not arrived before now, will not come."""
+        if self._share is not None:
+            self._clock.drop(
+                lambda call, args: call == self.put and args[2] is NOTHING and args[0][0] in sources
+            )
+            return
+        before = self._undo[1] if self._undo is not None else []
+        for swarm in dict.fromkeys([*self._swarms, *[swarm for swarm, _, _ in before]]):
+            wave = swarm.wave
+            if int(wave.sources[0]) in sources:  # a swarm is of one island
+                swarm.cut(int(wave.offsets.searchsorted(self._clock.now - swarm.base)))
+        self._swarms = [swarm for swarm in self._swarms if swarm.first != NEVER]
+        before[:] = [each for each in before if each[0].wave.number > each[1]]
+
+    def exchange(self, other: Callable[[Order, Any], Any]) -> None:
+        """Items that have arrived and are not over become others, for the same cost."""
+        items = self._waiting if self._served is None else [*self._waiting, self._served]
+        for item in items:
+            self._instead[item[2]] = other(item[1], self._instead.get(item[2], item[4]))
 
     def put(self, order: Order, cost: int, what: Any) -> None:
         """Takes in an item that arrives now."""
@@ -165,7 +197,7 @@ class SimThread:
             if self.free > self._clock.now:
                 self._clock.at(self.free, self._take, priority=LATE)
                 return
-        item = heappop(self._waiting)
+        item = self._served = heappop(self._waiting)
         if self._share is None:
             self._begin(item)
         else:
@@ -214,8 +246,10 @@ class SimThread:
     def _done(self, item: Item) -> None:
         if item is not self._served:
             return  # it was put back
-        self._undo = None
+        self._undo = self._served = None
         now, what = self._clock.now, item[4]
+        if self._instead:
+            what = self._instead.pop(item[2], what)
         free = now if what is NOTHING else self._serve(what, now)
         if self._share is not None:
             self._share.give_back(max(free, now))
@@ -239,6 +273,10 @@ class ThreadPool:
 
     __slots__ = ("_clock", "_free", "_serve")
 
+    @property
+    def idle(self) -> bool:
+        return not self._free
+
     def __init__(self, clock: SimClock, serve: Callable[[Any, int], object]) -> None:
         self._clock, self._serve = clock, serve
         self._free: dict[Any, int] = {}  # by key, while there is work
@@ -260,6 +298,10 @@ class TieBreak:
     Else this would depend on which thread was told first, and that differs between the fidelities."""
 
     __slots__ = ("_clock", "_events", "_last", "_serve")
+
+    @property
+    def idle(self) -> bool:
+        return not self._events
 
     def __init__(
         self,

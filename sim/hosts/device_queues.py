@@ -12,7 +12,7 @@ compute on their hosts' cores (`OnCores`) take as long as they have to wait for 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from core.model import Cluster, Gang, Plan, device_spans, spans
@@ -92,7 +92,8 @@ class Fabric:
         tell: Callable[[int, Event], None], computing: OnCores | None = None,
     ) -> None:  # fmt: skip
         self._computing = computing  # None: devices do not use their hosts' cores
-        self._clock, self._cluster, self._trace = clock, cluster, trace
+        self._clock, self._cluster = clock, cluster
+        self.trace = trace
         self._price, self._sizes, self._tell = price, sizes, tell
         self._queues: dict[int, deque[DeviceJob]] = {}
         self._jobs: dict[tuple[int, int], DeviceJob] = {}  # (seq, host if it is no collective, else -1)
@@ -106,20 +107,49 @@ class Fabric:
         """Puts a launch that has reached the devices of this host into their queues."""
         gang = plan.steps[launch.step]
         assert isinstance(gang, Gang)
-        devices = self._cluster.devices_of(host)
-        taken = device_spans(gang.place)
-        mine = tuple(device for device in devices if spans.contains(taken, device))
-        key = (launch.seq, -1 if gang.collective else host)
+        self.enqueue(host, launch.seq, plan, gang, launch.placeholders)
+
+    def enqueue(self, host: int, seq: int, plan: Plan, gang: Gang, placeholders: bool = False) -> None:
+        job, part = self._add(host, seq, plan, gang, placeholders)
+        for device in part.devices:
+            if self._queues[device][0] is job and device not in self.dead:
+                self._at_head(job, part)
+
+    def _add(
+        self, host: int, seq: int, plan: Plan, gang: Gang, placeholders: bool
+    ) -> tuple[DeviceJob, HostPart]:
+        key = (seq, -1 if gang.collective else host)
         job = self._jobs.get(key)
         if job is None:
             hosts = spans.count(_hosts_of(self._cluster, gang)) if gang.collective else 1
-            job = self._jobs[key] = DeviceJob(launch.seq, plan, gang, hosts)
-        part = job.parts[host] = HostPart(host, mine, launch.placeholders)
+            job = self._jobs[key] = DeviceJob(seq, plan, gang, hosts)
+        taken = device_spans(gang.place)
+        mine = tuple([device for device in self._cluster.devices_of(host) if spans.contains(taken, device)])
+        part = job.parts[host] = HostPart(host, mine, placeholders)
         for device in mine:
-            queue = self._queues.setdefault(device, deque())
-            queue.append(job)
-            if queue[0] is job and device not in self.dead:
-                self._at_head(job, part)
+            self._queues.setdefault(device, deque()).append(job)
+        return job, part
+
+    def runs(self, hosts: Sequence[int], seq: int, plan: Plan, gang: Gang, ends: int) -> None:
+        """These hosts' devices run a gang already, and will until it ends."""
+        now = self._clock.now
+        jobs = []
+        for host in hosts:
+            job, part = self._add(host, seq, plan, gang, False)
+            part.missing, part.arrived = 0, now
+            job.running, job.missing = True, 0
+            jobs.append(job)
+        if not gang.collective:
+            self.alone(seq, gang, dict(self.slow)).arrived.update(dict.fromkeys(hosts, now))
+        for job in dict.fromkeys(jobs):
+            self._clock.at(ends, self._end, job)
+
+    def alone(self, seq: int, gang: Gang, slow: dict[int, float]) -> SoloGang:
+        """A gang that is no collective. `slow`: as it was when its first host started."""
+        found = self._alone.get(seq)
+        if found is None:
+            found = self._alone[seq] = SoloGang(spans.count(_hosts_of(self._cluster, gang)), slow)
+        return found
 
     def _at_head(self, job: DeviceJob, part: HostPart) -> None:
         part.missing -= 1
@@ -148,19 +178,16 @@ class Fabric:
 
     def _record(self, job: DeviceJob, started: int) -> dict[int, float]:
         """Records a start in the trace; returns how slow the hosts are."""
-        trace, seq = self._trace, job.seq
+        trace, seq = self.trace, job.seq
         flags = PLACEHOLDER if any(part.placeholders for part in job.parts.values()) else 0
         if job.gang.collective:
             arrived = [job.parts[host].arrived for host in sorted(job.parts)]
             trace.started(seq, arrived, started, flags)
             return self.slow
         (part,) = job.parts.values()
-        alone = self._alone.get(seq)
-        if alone is None:
-            alone = self._alone[seq] = SoloGang(
-                spans.count(_hosts_of(self._cluster, job.gang)), dict(self.slow)
-            )
+        if seq not in self._alone:
             trace.update(seq, flags, started=started)
+        alone = self.alone(seq, job.gang, dict(self.slow))
         alone.arrived[part.host] = part.arrived
         return alone.slow
 
@@ -181,7 +208,7 @@ class Fabric:
 
     def _over(self, job: DeviceJob) -> None:
         if job.gang.collective:
-            self._trace.update(job.seq, ended=self._clock.now)
+            self.trace.update(job.seq, ended=self._clock.now)
             return
         alone = self._alone[job.seq]
         (host,) = job.parts
@@ -189,8 +216,8 @@ class Fabric:
         alone.left -= 1
         if not alone.left:
             del self._alone[job.seq]
-            self._trace.hosts(job.seq, [alone.arrived[host] for host in sorted(alone.arrived)])
-            self._trace.ends(job.seq, [alone.ended[host] for host in sorted(alone.ended)])
+            self.trace.hosts(job.seq, [alone.arrived[host] for host in sorted(alone.arrived)])
+            self.trace.ends(job.seq, [alone.ended[host] for host in sorted(alone.ended)])
 
     def _leave(self, job: DeviceJob, part: HostPart) -> list[tuple[DeviceJob, HostPart]]:
         """Removes a job from the queues of this host's devices; returns the jobs that are at the head of a queue

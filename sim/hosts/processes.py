@@ -229,6 +229,14 @@ class HostProcess(Process):
             e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy, e.LogLine: self._say, e.Close: self._close,
         }  # fmt: skip
 
+    def resume(
+        self, parent: int, read: int, write: int, enqueue: int, hear: int, prepared: dict[int, int]
+    ) -> None:
+        """Goes on with a past, from which threads are occupied until these times."""
+        self.lane(m.Ordered, parent).free, self.lane(e.Finished, 0).free = read, hear
+        self._write_free, self._enqueue_free, self._prepared = write, enqueue, prepared
+        self.arm()
+
     def come(self, sender: int, number: int, message: Any) -> None:
         sim, event = self.sim, e.MessageReceived(self.sim.to_hosts(sender), message)
         if isinstance(message, m.Reports):

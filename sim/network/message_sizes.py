@@ -14,6 +14,7 @@ from core.model import Plan
 from core.protocol import messages as m
 
 MESSAGE, STEP, RUN, REPORT, CALL, NOTE = 32, 24, 32, 24, 32, 16
+LONG = frozenset((m.Register, m.Submit))  # calls whose size follows what they carry
 QUIET = frozenset((m.Heartbeat, m.Compiled, m.Arrived))
 BEATS, NEWS = frozenset((m.Heartbeat,)), frozenset((m.Waiting, m.Stalled))
 
@@ -26,7 +27,7 @@ class MessageSizes:
             m.Ordered: self._ordered,
             m.Reports: lambda message: REPORT * len(message.reports),
             m.ClientMessages: lambda message: NOTE * len(message.notes),
-            m.Calls: lambda message: sum(map(self._call, message.calls)),
+            m.Calls: self._calls,
             m.Register: self._call,
             m.Submit: self._call,
         }  # looked up several times for each gang
@@ -44,6 +45,9 @@ class MessageSizes:
         for plan in message.plans:
             nbytes += self._plan(plan)
         return nbytes
+
+    def _calls(self, message: m.Calls) -> int:
+        return sum([self._call(call) if type(call) in LONG else CALL for call in message.calls])
 
     def _call(self, call: m.Call) -> int:
         if type(call) is m.Submit:

@@ -99,7 +99,7 @@ class Network:
     ) -> None:  # fmt: skip
         self._clock = clock
         self.latency, self.byte_ps, self.jitter, self._seed = latency, byte_ps, jitter, seed
-        self._arrive = arrive
+        self.arrive = arrive
         self._links: dict[tuple[Name, Name], SimLink] = {}
         self._cuts: dict[tuple[Name, Name], int] = {}  # how often a connection was cut
         self.messages = 0
@@ -159,7 +159,7 @@ class Network:
         if link.held is not None:
             link.held.append((number, message))
             return
-        self._arrive(link.receiver, link.sender, number, message)
+        self.arrive(link.receiver, link.sender, number, message)
 
     # --- trouble ----------------------------------------------------------------------------------------
 

@@ -40,6 +40,9 @@ class FaultInjection:
 
     def _single_host(self, host: int) -> HostProcess:
         """A host that is simulated by itself, since the fault does not happen to its neighbours."""
+        cohort = self._sim.islands.get(self._sim.island_of(host))
+        if cohort is not None and cohort.history is not None:
+            self._sim.take_over(cohort.island.index)
         found = self._sim.lone_hosts.get(host)
         if found is None:
             raise Unannounced(

@@ -1,8 +1,9 @@
-"""Faults that are announced before a run, so that islands whose hosts will differ are simulated host by host.
+"""Faults that are announced before a run, so that islands whose hosts will differ remember what that takes.
 
 A cohort stands for hosts that behave alike. A slow host still behaves like the others; a host that crashes, is cut
-off, leaves or fails alone does not. `Simulation(faults=...)` takes a list of `Fault`, for example from `drawn`. It
-refuses an unannounced fault on an island that it simulates as a cohort.
+off, leaves or fails alone does not. `Simulation(faults=...)` takes a list of `Fault`, for example from `drawn`. When
+one falls due that makes hosts differ, they are simulated one by one from then on (`takeover`). A fault on a cohort for
+which none was announced is refused.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def divided(faults: Iterable[Fault], cluster: Cluster) -> dict[int, None]:
-    """The islands whose hosts will not behave alike."""
+    """The islands whose hosts will not behave alike after the first fault."""
     found: dict[int, None] = {}
     for fault in faults:
         if not KINDS[fault.what]:

@@ -22,13 +22,14 @@ from simpy.core import EmptySchedule
 from core.client import Limits
 from core.controller import Config, Controller
 from core.fanout import Tree, fanout_for, tree
-from core.host import Host
+from core.host import Executor, Host
 from core.model import Cluster, Gang, Layout, Plan, Spans, shard_bytes
 from core.protocol import Chunk, peers
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.record import Trace
 from core.schedule.policy import Fifo, Policy
+from core.transfer import Transfer
 
 from ..cohort import CohortIsland, HostContents, one_root
 from ..engine import Noise, Order, SimClock, Stuck
@@ -61,6 +62,7 @@ from ..shared_cores import SharedMachines
 from .boot import boot
 from .fault_injection import FaultInjection
 from .faults import Fault, divided
+from .takeover import take_over
 
 MIB = 1 << 20
 S = 1_000_000_000
@@ -110,23 +112,25 @@ class Simulation:
             self.machines.computing,
         )  # fmt: skip
         self.trouble = FaultInjection(self)
+        self.replaying = False  # what hosts did before now is played again: nobody else hears of it
         self.worlds = SimWorlds(self.clock, self.cluster, self.times.join, self._tell_at_once)
         self.config = config or Config(fanout=fanout_of(profile, setup.cluster))
         faults = list(faults)
         exact = (
             dict.fromkeys(range(len(self.cluster.islands)))
             if fidelity == "exact"
-            else divided(faults, self.cluster) | self.machines.islands
+            else self.machines.islands.copy()
         )
+        differ = divided(faults, self.cluster)
         self._exact = exact  # islands whose hosts are simulated one by one
         self.controller = Controller(self.cluster, policy, self.config, trace=self.trace, shape=self._tree_of)
         self.controller_process = ControllerProcess(self, self.controller)
-        moves = HostContents(self, whole=not exact)
+        moves = HostContents(self, whole=not exact and not differ)
         self.islands: dict[int, CohortIsland] = {}  # islands that are simulated as cohorts
         self.lone_hosts: dict[int, HostProcess] = {}  # hosts of all other islands
         for island in self.cluster.islands:
             if island.index not in exact:
-                self.islands[island.index] = CohortIsland(self, island, moves)
+                self.islands[island.index] = CohortIsland(self, island, moves, island.index in differ)
                 continue
             for host in range(island.base_host, island.base_host + island.hosts):
                 self.lone_hosts[host] = self.new_host(host)
@@ -143,6 +147,8 @@ class Simulation:
         return (one_root if alike else tree)(members, fanout, apart)
 
     def _beat(self, island: CohortIsland) -> None:
+        if self.islands.get(island.island.index) is not island:
+            return
         island.beat()
         self.clock.at(self.now + self.times.beat, self._beat, island)
 
@@ -161,7 +167,9 @@ class Simulation:
                 if chance.fraction(source, host) < self.noise.stragglers:
                     self.trouble.slow(host, self.noise.straggler_factor)
 
-    def new_host(self, host: int) -> HostProcess:
+    def new_host(
+        self, host: int, executor: Executor | None = None, transfer: Transfer | None = None
+    ) -> HostProcess:
         self._starts[host] = self._starts.get(host, 0) + 1
         machine = Host(
             host,
@@ -170,6 +178,8 @@ class Simulation:
             beat=self.times.beat,
             pool=self.pool,
             chunk=self.chunk,
+            executor=executor,
+            transfer=transfer,
         )
         return self.machines.host(host, machine)
 
@@ -225,6 +235,11 @@ class Simulation:
         if name >= 0:
             return self.lone_hosts.get(name) or self.islands[self.island_of(name)].member(name)
         return self.clients[-name - 2] if is_client(name) else self.controller_process
+
+    def take_over(self, island: int) -> None:
+        """From now on, simulates the hosts of an island one by one, that were a cohort."""
+        self._exact[island] = None
+        take_over(self, self.islands.pop(island))
 
     def island_of(self, host: int) -> int:
         return self.cluster.island_of_host(host).index
@@ -339,6 +354,8 @@ class Simulation:
     def send_contents(self, sender: int, receiver: int, message: Any, at: int) -> None:
         """Sends a message of the data plane. A pool of threads writes it, which costs time and holds up nothing
         else."""
+        if self.replaying:
+            return
         if at > self.now:
             self.clock.at(at, self.send_contents, sender, receiver, message, at)
         elif is_client(receiver) and (receiver, sender) not in self.met:

@@ -46,6 +46,7 @@ class Scene(msgspec.Struct):
     acts: int
     troubles: list[tuple[int, str, int]]  # (when, what, target)
     shared: list[dict[str, object]] = []  # which processes share a machine
+    faults: list[Fault] = []  # besides
     feeds: float = 0.0  # how often results are kept, as arguments of later calls
     setup: str = "B"
     memory: int = 0  # of a device; 0: as the setup has it
@@ -220,7 +221,7 @@ def play(scene: Scene, fidelity: Any, *, moves: bool = True, costs: Profile | No
     sim = Simulation(
         setup(scene), policy=POLICIES[scene.policy], profile=costs, fidelity=fidelity, seed=scene.seed,
         noise=scene.noise, config=config, times=RareTimes(lease=3 * MS, form=MS, join=MS, restart=MS, beat=MS),
-        faults=[Fault(at, what, whom) for at, what, whom in scene.troubles], chunk=scene.chunk, pool=1 << 20,
+        faults=[*[Fault(*trouble) for trouble in scene.troubles], *scene.faults], chunk=scene.chunk, pool=1 << 20,
     )  # fmt: skip
     users = [User(sim, scene, number, moves) for number in range(scene.clients)]
     for user in users:

@@ -2,6 +2,7 @@
 
 from collections import deque
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 from core.fanout.relay import StreamReceiver
 from core.fanout.stream import Stream
 from core.fanout.tree import tree
-from core.model import spans
+from core.model import Illegal, spans
 from core.model.spans import Spans
 from core.protocol.messages import FreeStep, Ordered, Seat
 
@@ -248,3 +249,26 @@ def test_every_host_takes_each_message_for_it_once_and_in_order_whatever_the_tre
     for root in island.stream.shape.roots:
         island.stream.seen(island.stream.shape.below(root), island.stream.number)
     assert island.stream.backlog == 0
+
+
+def test_the_same_hosts_can_be_written_to_through_other_roots() -> None:
+    """What the one root before had not seen, is kept until the roots that have those hosts now have seen it."""
+    stream = formed(fanout=1)
+    append(stream, 10)
+    last = append(stream, 11, ((2, 4),))
+    stream.reshape(tree(ALL, 2))
+    assert stream.targets(ALL) == (0, 2)
+    assert append(stream, 12, ((3, 4),)).tree == last.tree
+    stream.seen(((0, 2),), 1)
+    assert stream.backlog == 3
+    stream.seen(((2, 4),), 3)
+    assert stream.backlog == 0
+
+
+def test_other_hosts_need_new_seats() -> None:
+    stream = formed()
+    with pytest.raises(Illegal, match="another shape"):
+        stream.reshape(tree(((0, 3),), 2))
+    stream.refence(1, 2, tree(ALL, 2))
+    with pytest.raises(Illegal, match="while it stands"):
+        stream.reshape(tree(ALL, 1))

@@ -77,9 +77,7 @@ TROUBLES = ("crash_host", "slow", "leave_host")
 @example(seed=157, moves=True)
 @example(seed=6879, moves=True)  # the last host to report a step blames, after others that did not
 @settings(max_examples=10, deadline=None)
-def test_an_island_with_faults_is_simulated_host_by_host_and_the_others_as_cohorts(
-    seed: int, moves: bool
-) -> None:
+def test_an_island_with_faults_takes_the_same_time_and_so_do_the_others(seed: int, moves: bool) -> None:
     """Contents from the faulty island fail, and a cohort's hosts blame different causes for that."""
     assert_equal(scene.draw(seed, moves=moves, troubles=TROUBLES), moves=moves)
 

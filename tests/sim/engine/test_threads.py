@@ -121,3 +121,35 @@ def test_a_swarm_that_is_announced_in_the_same_nanosecond_is_not_overtaken() -> 
     clock.at(12, lane.put, (0, 0), 3, "later")
     clock.run(until=1000)
     assert log == [(20, "from 4"), (30, "later")]
+
+
+@given(
+    times=st.lists(st.integers(1, 60), min_size=1, max_size=12),
+    items=st.lists(st.integers(1, 60), max_size=6),
+    recanted=st.integers(0, 61),
+    cost=st.integers(1, 9),
+)
+def test_what_is_recanted_takes_no_time_and_what_had_arrived_before_takes_as_long(
+    times: list[int], items: list[int], recanted: int, cost: int
+) -> None:
+    logs = []
+    for known in (times, [time for time in times if time < recanted]):
+        clock, lane, log = served(lane_cost=2)
+        clock.at(recanted, lane.recant, range(100, 200))
+        for number, at in enumerate(items):
+            clock.at(at, lane.put, (number, 0), 3, number)
+        arrivals = np.array(sorted(known), dtype=np.int64)
+        lane.absorb(arrivals, np.arange(100, 100 + len(known)), cost)
+        clock.run(until=1000)
+        logs.append(log)
+    assert logs[0] == logs[1]
+
+
+def test_what_has_arrived_can_become_something_else_for_the_same_cost() -> None:
+    clock, lane, log = served()
+    for number, what in enumerate(("one", "two", "three")):
+        clock.at(number, lane.put, (number, 0), 10, what)
+    clock.at(15, lane.exchange, lambda order, what: f"{what} of {order[0]}")
+    clock.at(16, lane.put, (9, 0), 10, "four")
+    clock.run(until=1000)
+    assert log == [(10, "one"), (20, "two of 1"), (30, "three of 2"), (40, "four")]

@@ -51,8 +51,10 @@ def test_a_crash_ends_runs_by_name_and_the_island_goes_on_when_the_host_is_back(
     assert again.blame is None
 
 
-def test_only_the_island_with_faults_is_simulated_host_by_host() -> None:
+def test_only_the_island_with_faults_is_simulated_host_by_host_once_the_first_falls_due() -> None:
     sim = simulation(Fault(MS, "crash_host", 5), islands=2)
+    assert list(sim.islands) == [0, 1]
+    sim.run(until=MS)
     assert list(sim.islands) == [0]
     assert sorted(sim.lone_hosts) == [4, 5, 6, 7]
 

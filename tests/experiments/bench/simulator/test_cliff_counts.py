@@ -109,21 +109,11 @@ def rows(names: list[str], broken: dict[str, str]) -> list[Any]:
     ]  # fmt: skip
 
 
-ALONE = "a call whose result is read shares no turn with others, and the get costs as much as a gang"
 OVERLAPS = "where slices overlap, some hosts differ in what they have done: each such group costs an executor"
-EXACTLY = "an island with an announced fault is simulated host by host from the beginning"
 
-BEYOND = {
-    "read": ALONE,
-    "read-replicated": ALONE,
-    "read-sharded": ALONE,
-    "fault-later": EXACTLY,
-}
+BEYOND: dict[str, str] = {}
 GROWS = {
     "overlapping-slices": OVERLAPS,
-}
-FOLLOWS_HOSTS = {
-    "fault-later": EXACTLY,
 }
 
 
@@ -141,7 +131,7 @@ def test_calls_grow_no_faster_than_linearly(name: str) -> None:
     assert grown <= ROWS[name].law + TOLERANCE
 
 
-@pytest.mark.parametrize("name", rows(HOSTS_VARY, FOLLOWS_HOSTS))
+@pytest.mark.parametrize("name", HOSTS_VARY)
 def test_alike_hosts_cost_no_events(name: str) -> None:
     less, more = sizes(name)
     assert counted(name, more).events <= 1.1 * counted(name, less).events

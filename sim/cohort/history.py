@@ -1,0 +1,264 @@
+"""What a cohort remembers, so that its hosts can be simulated one by one from any moment on, with the same past.
+
+An island with an announced fault is a cohort until the fault falls due. Only then do its hosts differ. It keeps a
+checkpoint, and what it was told since. When the fault falls due, `sim.simulation.takeover` makes a process of each host
+from the checkpoint, and plays what came since again, host by host, up to now.
+
+A checkpoint lies between two orders, when the controller is about to write the second. It is no moment in time: what
+follows from earlier orders may be under way, or still to come. It consists of
+- executors, which have been told all that came before; for each part one;
+- when each thread of a host will be free of what its executor has commanded;
+- gangs that are under way: when each host will have enqueued them, or when they end;
+- transfer machines.
+Executors of a cohort are told of events as soon as these are certain. So no checkpoint is made while one has been told
+of what comes later than the next order can at some host, or while contents are under way (`_may_cut`). And processes
+begin with relays that know no earlier steps: a checkpoint serves from when the controller has heard the last report on
+what was ordered before it.
+
+Neighbours: `island` and `commands` say what comes; `sim.simulation.takeover` reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import deepcopy
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from core.host import Executor
+from core.model import Gang, Plan, Spans, spans
+from core.protocol import messages as m
+from core.transfer import Transfer
+
+from ..engine import Ints
+from .climbs import report_about
+from .event_times import as_vector
+from .gangs import NONE, CohortGang, CohortSoloGang
+from .routes import latest
+
+if TYPE_CHECKING:
+    from .island import CohortIsland
+
+SPACING = 16  # orders between two checkpoints, at least
+Subject = tuple[Any, ...]
+
+
+# --- what comes from outside, and when ------------------------------------------------------------------------
+
+
+class OrderLeft(NamedTuple):
+    """The controller writes an order, to one root after another, from `departs` on."""
+
+    at: int
+    message: m.Ordered
+    departs: int
+
+
+class ContentsCame(NamedTuple):
+    at: int
+    host: int
+    sender: int
+    number: int
+    message: Any
+
+
+class PeerLost(NamedTuple):
+    at: int
+    host: int
+    sender: int
+    reason: str
+
+
+class Slowed(NamedTuple):
+    at: int
+    host: int
+    factor: float
+
+
+Input = OrderLeft | ContentsCame | PeerLost | Slowed
+
+
+# --- a checkpoint ---------------------------------------------------------------------------------------------
+
+
+class ThreadTimes(NamedTuple):
+    """By host: when its threads that read orders, pass them on, enqueue, and take completions are free, and when its
+    last order comes."""
+
+    read: Ints
+    write: Ints
+    enqueue: Ints
+    hear: Ints
+    last: Ints
+
+
+class GangUnderWay(NamedTuple):
+    """A gang, or one host's part of it if it is no collective. By host: ready, when it is enqueued there; 0: not known;
+    ends, when it ends there; None: it has not started; slow, as that was when its first host started."""
+
+    seq: int
+    plan: Plan
+    gang: Gang
+    hosts: tuple[int, ...]
+    ready: Ints
+    ends: Ints | None
+    slow: dict[int, float] | None
+
+
+class Checkpoint:
+    def __init__(self, island: CohortIsland, order: int, inputs: int, told: int, sent: Ints) -> None:
+        sim = island.sim
+        self.at, self.order = sim.now, order
+        self.inputs, self.told = inputs, told  # how many of them came before
+        self.sent = sent.copy()  # orders, by host
+        self.executors: list[tuple[Spans, Executor]] = [
+            (part.members, part.executor.copied()) for part in island.parts.all
+        ]
+        self.threads = island.threads()
+        self.prepared = {seq: times.copy() for seq, times in island.commands.prepared.items()}
+        self.transfers: dict[int, Transfer] = deepcopy(island.commands.transfers)
+        self.gangs = list(_under_way(island))
+        base = island.island.base_host
+        self.slow = {
+            host: sim.fabric.slow[host]
+            for host in range(base, base + island.island.hosts)
+            if host in sim.fabric.slow
+        }
+        self.waits: dict[Subject, None] = {}  # for reports on this, before it serves
+        self.serves = self.at  # after this time
+
+
+def _under_way(island: CohortIsland) -> Iterable[GangUnderWay]:
+    base = island.island.base_host
+    everyone = np.arange(base, base + island.island.hosts)
+    for seq, job in sorted(island.jobs.items()):
+        alone = job if isinstance(job, CohortSoloGang) else None
+        slow = None
+        if alone is not None and alone.slow is not None:
+            slow = {base + row: float(factor) for row, factor in enumerate(alone.slow)}
+        for part in [job] if isinstance(job, CohortGang) else job.jobs.values():
+            hosts = tuple(everyone[part.where.rows].tolist())
+            started = not island.gangs.waits(part)
+            ready = np.zeros(len(hosts), dtype=np.int64) if part.ready is NONE else part.ready.copy()
+            ends = as_vector(part.ends, len(hosts)).copy() if started else None
+            yield GangUnderWay(seq, part.plan, part.gang, hosts, ready, ends, slow)
+
+
+class History:
+    def __init__(self, island: CohortIsland) -> None:
+        self._island = island
+        self._points: list[Checkpoint] = []
+        self._inputs: list[Input] = []
+        self._told: list[tuple[int, m.Report]] = []  # what the controller hears, and when
+        self._gone = [0, 0]  # how many of both were forgotten
+        self._sent: Ints = np.zeros(island.island.hosts, dtype=np.int64)
+        self._open: dict[Subject, Spans] = {}  # hosts whose reports the controller has not heard
+        self._order = -1
+        self._since = 0  # orders since the last checkpoint
+
+    # --- what happens -----------------------------------------------------------------------------------------
+
+    def seated(self, seat: m.Seat) -> None:
+        self._order = seat.last
+        self._cut()
+
+    def ordered(self, message: m.Ordered, departs: int) -> None:
+        """Takes in an order before the island does."""
+        self._since += 1
+        if self._since > SPACING + len(self._island.parts.all) and self._may_cut():
+            self._cut()
+        self._inputs.append(OrderLeft(self._island.sim.now, message, departs))
+        self._order = message.number
+        route = self._island.tree.route(message.hosts)
+        for rows in (route.roots, *[level.rows for level in route.levels]):
+            self._sent[rows] += 1
+        for step in message.steps:
+            if isinstance(step, m.CompileStep):
+                for code, hosts in zip(step.codes, step.hosts or repeat(message.hosts), strict=False):
+                    self._open[m.Compiled, step.plan, code] = hosts
+            elif isinstance(step, m.GangStep | m.SendStep | m.RecvStep | m.SpillStep | m.RestoreStep):
+                self._open[m.Done, step.seq] = step.hosts
+
+    def came(self, host: int, sender: int, number: int, message: Any) -> None:
+        self._inputs.append(ContentsCame(self._island.sim.now, host, sender, number, message))
+
+    def lost(self, host: int, sender: int, reason: str) -> None:
+        self._inputs.append(PeerLost(self._island.sim.now, host, sender, reason))
+
+    def slowed(self, host: int, factor: float) -> None:
+        self._inputs.append(Slowed(self._island.sim.now, host, factor))
+
+    def told(self, reports: Iterable[m.Report], at: int) -> None:
+        """The controller hears these reports at this time."""
+        for report in reports:
+            self._told.append((at, report))
+            key = subject(report)
+            left = self._open.get(key)
+            if left is None:
+                continue
+            left = spans.minus(left, report.hosts)  # type: ignore[union-attr]  # all that are awaited have hosts
+            if left:
+                self._open[key] = left
+                continue
+            del self._open[key]
+            for point in self._points:
+                if key in point.waits:
+                    del point.waits[key]
+                    point.serves = max(point.serves, at)
+
+    # --- checkpoints ------------------------------------------------------------------------------------------
+
+    def _may_cut(self) -> bool:
+        """Whether all that executors were told has happened everywhere before the next order can come there."""
+        island, sim = self._island, self._island.sim
+        soon = sim.now + sim.network.latency
+        if island.gangs.ending or island.ending_alone or not island.commands.idle:
+            return False
+        if any(part.open for part in island.parts.all) or latest(island.threads().hear) > soon:
+            return False
+        # hosts that run a gang by themselves have all started it, or none
+        return not any(
+            not job.gang.collective and not island.gangs.waits(job) and latest(job.arrived) > sim.now
+            for job in island.jobs.values()
+            if isinstance(job, CohortGang)
+        )
+
+    def _cut(self) -> None:
+        inputs, told = len(self._inputs) + self._gone[0], len(self._told) + self._gone[1]
+        point = Checkpoint(self._island, self._order, inputs, told, self._sent)
+        point.waits = dict.fromkeys(self._open)
+        self._points.append(point)
+        self._since = 0
+        first = self.latest()
+        self._points = self._points[self._points.index(first) :]
+        del self._inputs[: first.inputs - self._gone[0]], self._told[: first.told - self._gone[1]]
+        self._gone = [first.inputs, first.told]
+
+    def latest(self) -> Checkpoint:
+        """The last checkpoint that serves now."""
+        now = self._island.sim.now
+        return next(
+            point
+            for point in (*reversed(self._points), self._points[0])
+            if not point.waits and (point.serves < now or point is self._points[0])
+        )
+
+    def since(self, point: Checkpoint) -> list[Input]:
+        return self._inputs[point.inputs - self._gone[0] :]
+
+    def heard(self, point: Checkpoint) -> dict[Subject, Spans]:
+        """Of whom the controller has heard reports that executors make after this checkpoint."""
+        now, found = self._island.sim.now, dict[Subject, Spans]()
+        for at, report in self._told[point.told - self._gone[1] :]:
+            hosts: Spans = getattr(report, "hosts", spans.EMPTY)
+            if at < now and hosts:
+                found[subject(report)] = spans.union(found.get(subject(report), spans.EMPTY), hosts)
+        return found
+
+
+def subject(report: m.Report) -> Subject:
+    if isinstance(report, m.Compiled):
+        return m.Compiled, report.plan, report.code
+    return report_about(report)

@@ -1,0 +1,62 @@
+"""Scenes with announced faults of all kinds, in the middle of what is under way: gangs, puts, gets, moves, and repairs
+of earlier faults.
+
+Where that is, is looked up in a trace of the same scene without faults. It stays true up to the first fault.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from sim.simulation.faults import Fault
+from tests.sim import scene, wide_scene
+from tests.sim.scene import MS, US, Scene
+
+KINDS = ("crash_host", "leave_host", "return_host", "lose_device", "cut", "fail_gang", "crash_client")
+
+
+def draw(seed: int, *, kinds: tuple[str, ...] = KINDS, hosts: int = 0, wide: bool | None = None) -> Scene:
+    """`wide`: of programs that users write (`wide_scene`), or of any. `hosts`: of a wide scene."""
+    rng = Random(f"faults {seed}")
+    if wide if wide is not None else rng.random() < 0.5:
+        drawn = wide_scene.draw(seed, hosts=hosts or rng.choice((4, 4, 6, 8)))
+    else:
+        drawn = scene.draw(seed)
+    drawn.acts += rng.randint(0, 12)
+    moments = _moments(drawn)
+    for _ in range(rng.choice((1, 1, 2))):
+        at = rng.choice(moments) if moments else rng.randint(1, 4000) * US
+        drawn.faults += _fault(rng, drawn, at, rng.choice(kinds))
+        if drawn.faults and rng.random() < 0.3:  # while what the first one has led to is under way
+            moments = [at + rng.randint(0, 8 * MS)]
+    return drawn
+
+
+def _moments(drawn: Scene) -> list[int]:
+    """Times in the middle of gangs and transfers, from their order to their end, and at the very nanosecond."""
+    played = scene.play(drawn, "cohort")
+    found = []
+    for row in (*played["gangs"], *played["transfers"]):
+        known = [
+            time for name in ("entered", "enqueued", "started", "ended") if (time := row.get(name, -1)) > 0
+        ]
+        found += [*known, (min(known) + max(known)) // 2, max(known) + 30 * US] if known else []
+    return found
+
+
+def _fault(rng: Random, drawn: Scene, at: int, kind: str) -> list[Fault]:
+    host = rng.randrange(drawn.hosts * drawn.islands)
+    match kind:
+        case "crash_client":
+            return [Fault(at, kind, f"c{rng.randrange(drawn.clients)}")]
+        case "lose_device":
+            return [Fault(at, kind, host * drawn.devices_per_host + rng.randrange(drawn.devices_per_host))]
+        case "cut":
+            return [Fault(at, kind, host, duration=rng.choice((MS // 2, 20 * MS)))]
+        case "fail_gang":
+            program = rng.choice(drawn.programs)
+            return [Fault(at, kind, host, name=rng.choice([node.name for node in program.nodes] or ["step"]))]
+        case "crash_host" | "leave_host":
+            return [Fault(at, kind, host), Fault(at + 5 * MS, "return_host", host)]
+        case _:
+            return [Fault(at, kind, host)]

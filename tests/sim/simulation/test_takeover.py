@@ -1,0 +1,127 @@
+"""An island is a cohort until its fault falls due, and then its hosts go on one by one, with the same past."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from core.schedule.policy import Fifo
+from sim.cohort import history
+from sim.cohort.history import OrderLeft
+from sim.hardware.profiles import profile
+from sim.hardware.setups import load
+from sim.simulation import takeover
+from sim.simulation.faults import Fault
+from sim.simulation.simulation import Simulation
+from tests.core.build import chain
+from tests.sim import fault_scene, scene
+
+MS = 1_000_000
+SEEDS = st.integers(0, 1 << 20)
+
+
+def assert_equal(drawn: scene.Scene, spacing: int = 0) -> None:
+    """`spacing`: of checkpoints; 0: wherever one may be."""
+    exact = scene.play(drawn, "exact")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(history, "SPACING", spacing)
+        cohort = scene.play(drawn, "cohort")
+    for what in exact:
+        assert cohort[what] == exact[what], f"seed {drawn.seed}: {what}, {drawn.faults}"
+
+
+@given(seed=SEEDS)
+@settings(max_examples=6, deadline=None)
+def test_faults_of_all_kinds_take_the_same_time_in_both_fidelities(seed: int) -> None:
+    assert_equal(fault_scene.draw(seed), history.SPACING)
+
+
+@given(seed=SEEDS)
+@example(seed=9173)  # not all hosts know what is settled, and at a new seat they say again what is not
+@settings(max_examples=8, deadline=None)
+def test_any_checkpoint_will_do(seed: int) -> None:
+    assert_equal(fault_scene.draw(seed))
+
+
+@pytest.mark.parametrize("hosts", [16, 64])
+def test_a_crash_takes_the_same_time_on_more_hosts(hosts: int) -> None:
+    drawn = fault_scene.draw(3, kinds=("crash_host",), hosts=hosts, wide=True)
+    drawn.acts, drawn.clients = 5, 1
+    assert_equal(drawn)
+
+
+@pytest.mark.full
+@given(seed=SEEDS)
+@settings(max_examples=200, deadline=None)
+def test_any_checkpoint_will_do_in_many_more_scenes(seed: int) -> None:
+    assert_equal(fault_scene.draw(seed))
+
+
+# --- what is played again -------------------------------------------------------------------------------------
+
+
+def simulation(*faults: Fault) -> tuple[Simulation, Any]:
+    """An island of 4 hosts on which a client always has four gangs under way."""
+    sim = Simulation(
+        load("B", hosts=4, devices_per_host=4), policy=Fifo, profile=profile("seaway"), faults=faults
+    )
+    client = sim.client("a")
+    program = client.call(lambda c, now: c.register(chain(1, 16), now))
+
+    def calls() -> Any:
+        while True:
+            yield from client.turn()
+            client.act(lambda c, now: c.submit(program, (bytes(64),), now))  # type: ignore[arg-type]
+            yield sim.env.timeout(MS // 2)
+
+    sim.env.process(calls())
+    return sim, client
+
+
+def test_an_island_is_a_cohort_until_its_fault_falls_due() -> None:
+    sim, _ = simulation(Fault(50 * MS, "crash_host", 2))
+    sim.run(until=50 * MS - 1)
+    assert list(sim.islands) == [0]
+    assert not sim.lone_hosts
+    sim.run(until=50 * MS)
+    assert not sim.islands
+    assert [sim.lone_hosts[host].alive for host in range(4)] == [True, True, False, True]
+
+
+@pytest.mark.parametrize("at", [40, 160])
+def test_what_is_played_again_does_not_grow_with_what_was_before(
+    at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played: list[int] = []
+    play = takeover.Replay.play
+
+    def counted(self: takeover.Replay) -> None:
+        played.append(sum(isinstance(each, OrderLeft) for each in self._inputs))
+        play(self)
+
+    monkeypatch.setattr(takeover.Replay, "play", counted)
+    sim, _ = simulation(Fault(at * MS, "crash_host", 2))
+    sim.run(until=at * MS)
+    assert len(sim.trace) > at
+    assert 0 < played[0] <= 4 * history.SPACING
+
+
+def test_nobody_hears_again_what_is_played_again() -> None:
+    sim, _ = simulation(Fault(60 * MS, "fail_gang", 2, name="nothing"))
+    other, _ = simulation()
+    ended = []
+    for each in (sim, other):
+        each.run(until=90 * MS)
+        ended.append([(row["seq"], row["started"], row["ended"]) for row in each.trace.rows("gangs")])
+    assert not sim.islands
+    assert ended[0] == ended[1]
+
+
+def test_a_fault_that_comes_unannounced_to_an_island_with_announced_faults_is_taken_in() -> None:
+    sim, _ = simulation(Fault(500 * MS, "crash_host", 2))
+    sim.run(until=20 * MS)
+    sim.trouble.crash_host(1)
+    assert not sim.lone_hosts[1].alive

@@ -9,6 +9,7 @@
     gangs        gangs on devices: arrival, start, end
     history      what an island remembers, whose hosts will have to be simulated one by one
     climbs       reports of single hosts on their way up, one at a time
+    client_contents, host_contents   what clients put and get, and what moves from hosts to hosts, as vectors
 
 The results equal those of the exact fidelity, to the nanosecond. Both draw the same jitter, and in neither does the
 work on one path depend on when other paths are computed. An executor is told of an event as soon as the event is

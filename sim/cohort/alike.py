@@ -1,8 +1,9 @@
 """Hosts that behave alike, so that one executor may stand for all of them; and what tells them apart.
 
 Members are alike as long as they are told the same and say the same: in every step all of them take part or none
-does, every place has the same part of each one's devices, and no contents travel to or from any. A message that names
-some members and not others divides them: `divides` says into which parts, before anything is done.
+does, every place has the same part of each one's devices, and contents travel to or from all of them together, or
+none. A message that names some members and not others divides them: `divides` says into which parts, before anything
+is done.
 
 Neighbours: `parts` adds when things happen at each host; core's `Executor`, by its public methods alone.
 """

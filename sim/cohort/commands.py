@@ -1,10 +1,11 @@
 """What the executors of an island command, and when each host carries it out.
 
 One event is told to all parts that it concerns. What several parts then command alike is carried out for all their
-hosts together, as vectors: launches, and reports. Contents are moved host by host: each host has a transfer machine,
-whose commands are carried out at once.
+hosts together, as vectors: launches, and reports. Contents whose hosts go together are carried elsewhere. Others are
+moved host by host: each host has a transfer machine, whose commands are carried out at once.
 
-Neighbours: `parts` has the executors, `event_times` when events happened; `island` takes launches and reports.
+Neighbours: `parts` has the executors, `event_times` when events happened; `client_contents` and `host_contents` carry
+contents whose hosts go together; `island` takes launches and reports.
 """
 
 from __future__ import annotations

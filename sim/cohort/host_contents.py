@@ -131,6 +131,10 @@ class HostContents:
         """Whether it is a move whose hosts go together, and of which some are not over."""
         return transfer in self._open
 
+    def under_way(self) -> list[int]:
+        """The moves whose hosts go together and of which some are not over."""
+        return list(self._open)
+
     def hosts_at(self, transfer: int, sending: bool) -> Spans:
         """The hosts that send contents of such a move, or receive them."""
         pattern = self._open[transfer].pattern

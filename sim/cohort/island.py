@@ -281,8 +281,8 @@ class CohortIsland:
         self._divided(changed)
 
     def set_apart(self, members: Spans) -> None:
-        """Makes parts of their own of these hosts, which are told something before others of their parts are. Where
-        gangs are no collectives, what follows happens at each host by itself, and each is a part."""
+        """Makes parts of their own of these hosts, which are told something before others are. Where gangs of both are
+        no collectives, what follows happens at each host by itself, and each is a part."""
         changed = self.parts.set_apart(members)
         alone, jobs = self.gangs.divide(members)
         self.jobs.update(jobs)

@@ -13,6 +13,7 @@ from core.model.plan import Layout
 from core.model.program import Sharding
 from core.model.resharding import (
     Piece,
+    all_pieces,
     canonical,
     is_local,
     receives,
@@ -169,6 +170,21 @@ def test_an_element_is_sent_once_to_a_host_and_never_to_one_that_has_it(
         here = [box for device, box in enumerate(held) if hosts.host_of(source.place.device(device)) == host]
         assert crossed.max(initial=0) <= 1
         assert all((crossed[mine] == 0).all() for mine in here)
+
+
+@given(pairs(), st.sampled_from([1, 2, 4]))
+@settings(max_examples=60)
+def test_the_pieces_of_a_move_are_those_that_each_host_receives(
+    pair: tuple[Layout, Layout], devices_per_host: int
+) -> None:
+    source, target = pair
+    hosts = Alike(devices_per_host)
+    receivers = sorted({hosts.host_of(device) for device in target.place.devices()})
+    assert sorted(all_pieces(source, target, receivers, hosts)) == sorted(
+        (sender, host, number, nbytes)
+        for host in receivers
+        for sender, number, nbytes in receives_by_host(source, target, host, hosts)
+    )
 
 
 @given(pairs())

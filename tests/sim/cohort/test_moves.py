@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.controller import Config
+from core.model.program import Program, Value
+from core.protocol import Blame
+from sim.cohort.parts import CohortPart
+from sim.hardware import load
+from sim.hardware.profiles import profile
+from sim.hosts import SimClient
+from sim.simulation import Simulation
+from tests.core.build import Build, sharding
 from tests.sim import move_scene, scene
 
 SEEDS = st.integers(0, 1 << 20)
@@ -29,6 +41,75 @@ def test_moves_take_the_same_time_on_64_hosts(seed: int) -> None:
     drawn = move_scene.draw(seed, hosts=64)
     drawn.acts, drawn.clients = 3, 1
     assert_equal(drawn)
+
+
+def moving(fidelity: Any) -> tuple[Simulation, Program]:
+    """A program that makes something of a long array, and moves that from slice to slice and back."""
+    build = Build("moves", here=16, there=16)
+    x = build.arg("here", 1 << 16, split="0")
+    x = build.call("f", "here", [x], [build.value("here", 32, split="0")], cost=20_000)
+    x = build.call("g", "there", [x], cost=20_000)
+    program = build.program(build.call("h", "here", [x], cost=20_000))
+    sim = Simulation(
+        load("B", hosts=8, devices_per_host=4), profile=profile("seaway"), fidelity=fidelity, chunk=1 << 10,
+        pool=1 << 14, config=Config(fanout=2),
+    )  # fmt: skip
+    return sim, program
+
+
+def begin(sim: Simulation, program: Program) -> SimClient:
+    client = sim.client("c")
+    client.call(lambda c, now: c.register(program, now))
+    value, here = Value((1 << 16,), "float32", 0, sharding("0")), program.slices[0]
+    put = client.call(lambda c, now: c.put(value, here, now))
+    assert isinstance(put, int)
+    client.call(lambda c, now: c.submit(1, (put,), now))
+    return client
+
+
+def leaving(fidelity: Any, delay: int) -> dict[str, Any]:
+    """A client puts an array, calls the program, and leaves while the array is on its way."""
+    sim, program = moving(fidelity)
+    client = begin(sim, program)
+    sim.run(until=sim.now + delay)
+    client.call(lambda c, now: c.close(now))
+    sim.run(until=sim.now + 200_000_000)
+    known = ("hosts", "ends")
+    return {
+        table: [
+            {name: each for name, each in row.items() if name not in known} for row in sim.trace.rows(table)
+        ]
+        for table in ("gangs", "transfers", "runs")
+    }
+
+
+@pytest.mark.parametrize("delay", [100_000, 1_000_000, 2_000_000])
+def test_contents_that_were_spoilt_spoil_what_is_made_of_them(delay: int) -> None:
+    exact, cohort = leaving("exact", delay), leaving("cohort", delay)
+    assert cohort == exact
+    assert all(row["ended"] >= 0 for table in ("gangs", "transfers") for row in exact[table])
+    assert len(exact["transfers"]) == (
+        1 if delay < 1_000_000 else 3
+    )  # the put, and moves if the run has begun
+
+
+def test_a_move_that_is_given_up_before_its_sender_is_ready_ends_at_both_ends() -> None:
+    sim, program = moving("cohort")
+    begin(sim, program)
+    (island,) = sim.islands.values()
+
+    def receivers() -> list[CohortPart]:
+        return island.parts.among(island.moves.hosts_at(island.moves.under_way()[0], sending=False))
+
+    sim.run(until=lambda: bool(island.moves.under_way()) and all(part.open for part in receivers()))
+    transfer = island.moves.under_way()[0]
+    for part in receivers():
+        when = np.full(part.number, sim.now, dtype=np.int64)
+        island.moves.dropped(part, transfer, Blame("user", "boom", host=0), when)
+    sim.run(until=sim.now + 200_000_000)
+    assert not island.moves.under_way()
+    assert not any(part.open for part in island.parts.all)
+    assert all(row["ended"] >= 0 for table in ("gangs", "transfers", "runs") for row in sim.trace.rows(table))
 
 
 @pytest.mark.full

@@ -7,6 +7,7 @@
     commands     what executors command, carried out for all hosts that do the same; contents, host by host
     event_times  when events happened at each host: commands happen after the last of their causes there
     gangs        gangs on devices: arrival, start, end
+    members      hosts as their peers see them
     history      what an island remembers, whose hosts will have to be simulated one by one
     climbs       reports of single hosts on their way up, one at a time
     client_contents, host_contents   what clients put and get, and what moves from hosts to hosts, as vectors
@@ -20,7 +21,7 @@ that. The causes of a command say when each host carries it out.
 from __future__ import annotations
 
 from .alike import AlikeHosts
-from .history import Checkpoint, ContentsCame, Input, OrderLeft, PeerLost, Slowed, subject
+from .history import Checkpoint, ContentsCame, Input, OrderLeft, PeerGone, Slowed, subject
 from .host_contents import HostContents
 from .island import CohortIsland
 from .routes import one_root
@@ -33,7 +34,7 @@ __all__ = [
     "HostContents",
     "Input",
     "OrderLeft",
-    "PeerLost",
+    "PeerGone",
     "Slowed",
     "one_root",
     "subject",

@@ -64,7 +64,7 @@ class ContentsCame(NamedTuple):
     message: Any
 
 
-class PeerLost(NamedTuple):
+class PeerGone(NamedTuple):
     at: int
     host: int
     sender: int
@@ -77,7 +77,7 @@ class Slowed(NamedTuple):
     factor: float
 
 
-Input = OrderLeft | ContentsCame | PeerLost | Slowed
+Input = OrderLeft | ContentsCame | PeerGone | Slowed
 
 
 # --- a checkpoint ---------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ class History:
         self._inputs.append(ContentsCame(self._island.sim.now, host, sender, number, message))
 
     def lost(self, host: int, sender: int, reason: str) -> None:
-        self._inputs.append(PeerLost(self._island.sim.now, host, sender, reason))
+        self._inputs.append(PeerGone(self._island.sim.now, host, sender, reason))
 
     def slowed(self, host: int, factor: float) -> None:
         self._inputs.append(Slowed(self._island.sim.now, host, factor))

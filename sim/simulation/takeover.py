@@ -29,7 +29,7 @@ from core.protocol import effects as e
 from core.protocol import messages as m
 from core.record import Trace
 
-from ..cohort import CohortIsland, ContentsCame, Input, OrderLeft, PeerLost, subject
+from ..cohort import CohortIsland, ContentsCame, Input, OrderLeft, PeerGone, subject
 from ..engine import NOTHING, Order
 from ..hosts import HostProcess
 from ..network import CONTROLLER
@@ -182,7 +182,7 @@ class Replay:
             self._write(come.message, come.departs)
         elif isinstance(come, ContentsCame):
             sim.lone_hosts[come.host].come(come.sender, come.number, come.message)
-        elif isinstance(come, PeerLost):
+        elif isinstance(come, PeerGone):
             sim.lone_hosts[come.host].lose(come.sender, come.reason)
         else:
             sim.fabric.slow[come.host] = come.factor

@@ -210,18 +210,6 @@ def test_calls_collect_while_messages_are_in_flight_and_leave_together_when_one_
     assert [call.run for call in sent.message.calls if isinstance(call, Submit)] == [3, 4, 5]
 
 
-def test_a_release_leaves_with_the_call_before_it_in_the_same_turn() -> None:
-    session = Session()
-    old, new = session.put(), session.put()
-    session.sent()
-    request = session.client.get(new, session.now)
-    assert isinstance(request, int)
-    session.client.release((old,), session.now)
-    assert session.sent() == [Calls((Get(request, new), Release((old,))))]
-    session.client.release((new,), session.now)
-    assert session.sent() == [Release((new,))]
-
-
 def test_a_message_that_nothing_answers_counts_as_landed_after_a_while() -> None:
     session = Session(pipe=1, linger=100)
     buffer = session.put()

@@ -274,6 +274,8 @@ def connected(lanes: dict[int, PlaceQueue]) -> Iterator[list[PlaceQueue]]:
         if len(lanes) > 1:
             seen[start.key] = None
             for lane in part:  # it grows during the loop
+                if len(part) == len(lanes):
+                    break  # where many overlap, soon all of them are found
                 for key, other in lane.near.items():
                     if key in lanes and key not in seen:
                         seen[key] = None

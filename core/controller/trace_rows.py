@@ -94,8 +94,7 @@ class Tracing:
         touched, ledger.touched = ledger.touched, {}
         trace, now = self._trace, self._state.now
         rows: list[tuple[int, int, int, int, int]] = []
-        for atom in touched:
-            devices, *level = ledger.counters_of(atom)
+        for atom, devices, *level in ledger.counters_of(touched):
             key, last = self._levels.get(atom, (_NOWHERE, []))
             if key == _NOWHERE or trace.places[key].devices != devices:
                 if key != _NOWHERE:

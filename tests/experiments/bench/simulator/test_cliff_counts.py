@@ -26,7 +26,7 @@ MOST_GANGS = 40  # counted, unless a row needs more
 STEP = SimClock.step.__code__
 SIZES_OF = {
     "calls-ahead": (1, 16), "clients": (1, 8), "read-10": (32, 128), "disjoint-slices": (16, 64),
-    "overlapping-slices": (8, 32), "small-slices": (4, 16), "arrays": (1, 16), "model": (4, 16), "transfers": (2, 8),
+    "overlapping-slices": (8, 32), "small-slices": (4, 16), "arrays": (1, 64), "model": (4, 16), "transfers": (2, 8),
     "pipeline-8": (1, 4), "first-run": (25, 100),
 }  # fmt: skip
 NAMES = [name for name in ROWS if name != "pipeline-64"]  # it is pipeline-8, for longer
@@ -110,7 +110,6 @@ def rows(names: list[str], broken: dict[str, str]) -> list[Any]:
 
 
 ALONE = "a call whose result is read shares no turn with others, and the get costs as much as a gang"
-OVERLAPS = "where slices overlap, some hosts differ in what they have done: each such group costs an executor"
 BY_HOST = "chunks and reports are an event for each host"
 EXACTLY = "an island with an announced fault is simulated host by host from the beginning"
 
@@ -122,7 +121,6 @@ BEYOND = {
     "fault-later": EXACTLY,
 }
 GROWS = {
-    "overlapping-slices": OVERLAPS,
     "transfers": BY_HOST,
     "pipeline-8": BY_HOST,
 }

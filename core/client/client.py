@@ -76,23 +76,25 @@ class Client:
     # --- runs ---------------------------------------------------------------------------------------------
 
     def submit(
-        self, program: int, args: tuple[int | bytes, ...], now: int, *, keep: tuple[bool, ...] = (),
+        self, program: int, args: tuple[int | bytes | Range, ...], now: int, *, keep: tuple[bool, ...] = (),
         dispatch: str = "parallel", deadline: int = 0, retries: int = 0,
     ) -> Submitted | Blocked:  # fmt: skip
-        """`keep`: which results to hold; () stands for all. `retries`: how often the run is submitted again when the
-        cluster fails it. Donated arguments are gone when this returns."""
+        """`args`: names of buffers, or ranges of them, and literals. `keep`: which results to hold; () stands for all.
+        `retries`: how often the run is submitted again when the cluster fails it. Donated arguments are gone when this
+        returns."""
         state, again = self._state, self._retries
         known = state.programs.get(program)
         if known is None or state.phase not in MAY_CALL:
             raise self._no_program(program)
-        sent = args
-        if again.buffers:
-            why = again.why_blocked(args)
+        sent, each = args, tuple[int | bytes, ...]()
+        if retries or again.buffers:
+            each = tuple(ranges.each(args))
+            why = again.why_blocked(each)
             if why:
                 return self._block(why)
-            sent = again.sent_args(args)
+            sent = again.sent_args(each)
         named = ranges.folded(sent, self.limits.together)
-        self._check(known, sent, named, keep, dispatch)
+        self._check(known, named, keep, dispatch)
         under_way = len(state.runs) + len(again.waiting)
         if under_way >= self.limits.max_runs:
             return self._block(f"{under_way} runs have not ended")
@@ -106,17 +108,20 @@ class Client:
             program, known, named, keep or known.keep_all, dispatch, deadline, waited, think, now
         )
         if retries or again.buffers:
-            again.submitted(made, program, known, args, dispatch, deadline, retries)
+            again.submitted(made, program, known, each, dispatch, deadline, retries)
         return made
 
     def _check(
-        self, known: RegisteredProgram, args: tuple[int | bytes, ...], named: tuple[int | bytes | Range, ...],
-        keep: tuple[bool, ...], dispatch: str,
-    ) -> None:  # fmt: skip
+        self,
+        known: RegisteredProgram,
+        named: tuple[int | bytes | Range, ...],
+        keep: tuple[bool, ...],
+        dispatch: str,
+    ) -> None:
         """`named`: the arguments, those with consecutive names as one."""
-        sizes, state = known.sizes, self._state
-        if len(args) != len(sizes):
-            raise Illegal(f"program {known.ir.name!r} takes {len(sizes)} arguments, not {len(args)}")
+        sizes, state, count = known.sizes, self._state, ranges.number(named)
+        if count != len(sizes):
+            raise Illegal(f"program {known.ir.name!r} takes {len(sizes)} arguments, not {count}")
         if keep and len(keep) != known.results:
             raise Illegal(f"program {known.ir.name!r} has {known.results} results; `keep` names {len(keep)}")
         if dispatch not in DISPATCH:
@@ -132,8 +137,8 @@ class Client:
             first, count = (arg, 1) if isinstance(arg, int) else (arg.first, arg.count)
             state.check_buffers(first, count)
             index += count
-        if known.donates and len(set(args)) < len(args):
-            _check_donated_once(args, known.donates)
+        if known.donates and not ranges.once([arg for arg in named if not isinstance(arg, bytes)]):
+            _check_donated_once(ranges.each(named), known.donates)
         if literal > self.limits.literal:
             raise Illegal(
                 f"{literal} bytes ride in the call, and {self.limits.literal} may; `put` them first"
@@ -215,16 +220,19 @@ class Client:
         self._retries.asked(request, buffer)
         return request
 
-    def release(self, buffers: tuple[int, ...], now: int) -> None:
+    def release(self, buffers: tuple[int | Range, ...], now: int) -> None:
+        """Names, or ranges of them."""
         self._may_call()
-        if len(set(buffers)) != len(buffers):
+        if not ranges.once(buffers):
             raise Illegal(f"a buffer is named twice in {buffers}; release it once")
-        sent = self._retries.releasable(buffers)
-        named = ranges.folded(sorted(sent), self.limits.together)
+        sent = self._retries.releasable(tuple(ranges.each(buffers))) if self._retries.buffers else buffers
+        alone = ranges.folded(sorted([each for each in sent if isinstance(each, int)]), self.limits.together)
+        named = alone + tuple([each for each in sent if isinstance(each, Range)])
         for each in named:
             self._state.check_buffers(*((each, 1) if isinstance(each, int) else (each.first, each.count)))
         self._calls.release(named, now)
-        self._retries.released(buffers)
+        if self._retries.buffers:
+            self._retries.released(ranges.each(buffers))
 
     def release_slice(self, name: str, now: int) -> Blocked | None:
         self._may_call()
@@ -298,7 +306,7 @@ class Client:
         return Blocked(why)
 
 
-def _check_donated_once(args: tuple[int | bytes, ...], donates: tuple[int, ...]) -> None:
+def _check_donated_once(args: list[int | bytes], donates: tuple[int, ...]) -> None:
     for index in donates:
         if isinstance(args[index], int) and args.count(args[index]) > 1:
             raise Illegal(

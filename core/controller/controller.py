@@ -81,6 +81,7 @@ from .watch import Watchdog
 
 DEFAULT = Config()
 OF_HOSTS = (Join, Seated, Leave, Reports)
+CHANGES = (Join, Open, Seated, Leave)  # they may change who there is
 
 
 class Controller:
@@ -234,6 +235,8 @@ class Controller:
         if act is None:
             raise Illegal(f"a controller is not told of {type(event).__name__}")
         self.state.now = now
+        if type(event) is not MessageReceived or type(event.message) in CHANGES:
+            self.outbox.hurry()
         if not self._begun:
             self._begun = True
             if self.recovery.under_way:

@@ -1,7 +1,11 @@
 """Gathers what one turn of the controller has to say, and sends it together: one message an island, one a client.
 
+What only frees memory waits for the next order to its island, as long as something is under way there: whatever may use
+that memory comes behind it in the same stream, and the end of what is under way is a turn, too. Otherwise each gang
+whose result replaces another would take two messages to all hosts.
+
 Neighbours: every module of the controller puts in; `Controller.handle` empties it at the end of the turn.
-The functions that matter: `step`, `note`, `take`.
+The functions that matter: `step`, `note`, `take`, `hurry`.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..model import Plan, Spans, spans
-from ..protocol import ClientMessages, Command, Note, Ordered, RunHeader, Send, Step
+from ..protocol import ClientMessages, Command, FreeStep, Note, Ordered, RunHeader, Send, Step
 from .state import IslandState, State
 
 
@@ -22,6 +26,7 @@ class IslandTurn(msgspec.Struct, eq=False):
     steps: list[Step] = []
     hosts: Spans = ()  # of the first of them
     others: list[Spans] = []  # of those that have other hosts
+    frees: bool = True  # and nothing else
 
 
 class TurnOutbox:
@@ -49,6 +54,7 @@ class TurnOutbox:
 
     def plan(self, island: int, plan: Plan, hosts: Spans) -> None:
         turn = self._turn(island, hosts)
+        turn.frees = False
         turn.plans.append(plan)
 
     def run(self, island: int, header: RunHeader, hosts: Spans) -> None:
@@ -58,6 +64,7 @@ class TurnOutbox:
             turn = self._turn(island, hosts)
         if header.literals and turn.steps:
             header = replace(header, at=len(turn.steps))
+        turn.frees = False
         turn.runs.append(header)
 
     def step(self, island: int, step: Step, hosts: Spans) -> None:
@@ -65,6 +72,8 @@ class TurnOutbox:
             turn = self._turns.get(island)
             if turn is None or turn.hosts is not hosts:
                 turn = self._turn(island, hosts)
+            if turn.frees and type(step) is not FreeStep:
+                turn.frees = False
             turn.steps.append(step)
 
     def _turn(self, island: int, hosts: Spans) -> IslandTurn:
@@ -74,6 +83,11 @@ class TurnOutbox:
         elif hosts is not turn.hosts and hosts != turn.hosts:
             turn.others.append(hosts)
         return turn
+
+    def hurry(self) -> None:
+        """What waits leaves before the next event. It may change the members of an island."""
+        if self._turns:
+            self._number(all_of_them=True)
 
     # --- the end of a turn ---------------------------------------------------------------------------------------
 
@@ -99,10 +113,15 @@ class TurnOutbox:
             effects += closes
         return effects
 
-    def _number(self) -> None:
+    def _number(self, all_of_them: bool = False) -> None:
         """Number what this turn says to each island, and send it. While a tree forms, the stream keeps it."""
         turns, self._turns = self._turns, {}
         state = self._state
+        if not all_of_them:
+            islands = state.islands
+            self._turns = {at: turn for at, turn in turns.items() if turn.frees and islands[at].in_flight}
+            if self._turns:
+                turns = {at: turn for at, turn in turns.items() if at not in self._turns}
         settled = next(iter(state.in_flight), state.next_seq)  # every seq below it is over on all its hosts
         for index in sorted(turns) if len(turns) > 1 else turns:
             island, turn = state.islands[index], turns[index]

@@ -93,16 +93,18 @@ class Tracing:
             return
         touched, ledger.touched = ledger.touched, {}
         trace, now = self._trace, self._state.now
-        for atom in touched:
-            devices, *level = ledger.counters_of(atom)
+        rows: list[tuple[int, int, int, int, int]] = []
+        for atom, devices, *level in ledger.counters_of(touched):
             key, last = self._levels.get(atom, (_NOWHERE, []))
             if key == _NOWHERE or trace.places[key].devices != devices:
                 if key != _NOWHERE:
-                    trace.level(now, key, 0, 0, 0)
+                    rows.append((now, key, 0, 0, 0))
                 key, last = self._key_of(devices), []
             if level != last:
                 self._levels[atom] = (key, level)
-                trace.level(now, key, *level)
+                rows.append((now, key, level[0], level[1], level[2]))
+        if rows:
+            trace.levels(rows)
 
     def _key_of(self, devices: Spans) -> int:
         """The key of the place with just these devices; a key made here if there is no such place."""

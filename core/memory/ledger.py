@@ -361,11 +361,17 @@ class Ledger:
 
     def counters(self) -> list[tuple[Spans, int, int, int]]:
         """Return (devices, resident, committed with scratch, capacity) of each atom, in bytes on each device."""
-        return [self.counters_of(atom) for atom in range(len(self._levels))]
+        return [row[1:] for row in self.counters_of(range(len(self._levels)))]
 
-    def counters_of(self, atom: int) -> tuple[Spans, int, int, int]:
-        level = self._levels[atom]
-        return self._atoms.devices(atom), level.resident, level.committed + level.extra(), level.capacity
+    def counters_of(self, atoms: Iterable[int]) -> list[tuple[int, Spans, int, int, int]]:
+        """The same of some of them, each behind its atom."""
+        levels, devices = self._levels, self._atoms.by_atom
+        found = []
+        for atom in atoms:
+            level = levels[atom]
+            top = level.top if level.top >= 0 else level.extra()
+            found.append((atom, devices[atom], level.resident, level.committed + top, level.capacity))
+        return found
 
     # --- inside ---------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from .spans import Spans
 class Atoms:
     def __init__(self) -> None:
         self.splits: list[Callable[[int, int], None]] = []  # called with (old, new): new was split off old
-        self._devices: list[Spans] = []  # by atom
+        self.by_atom: list[Spans] = []  # the devices of each atom
         self._keys: dict[Spans, int] = {}
         self._sets: list[Spans] = []  # by key
         self.parts: list[tuple[int, ...]] = []  # by key: its atoms; other modules may read it
@@ -45,7 +45,7 @@ class Atoms:
         return self.parts[key]
 
     def devices(self, atom: int) -> Spans:
-        return self._devices[atom]
+        return self.by_atom[atom]
 
     def devices_of_key(self, key: int) -> Spans:
         return self._sets[key]
@@ -56,18 +56,18 @@ class Atoms:
     def _cut(self, devices: Spans) -> tuple[int, ...]:
         found: list[int] = []
         rest = devices
-        for atom in range(len(self._devices)):
-            inside = spans.meet(self._devices[atom], devices)
+        for atom in range(len(self.by_atom)):
+            inside = spans.meet(self.by_atom[atom], devices)
             if not inside:
                 continue
             found.append(atom)
             rest = spans.minus(rest, inside)
-            outside = spans.minus(self._devices[atom], inside)
+            outside = spans.minus(self.by_atom[atom], inside)
             if outside:
                 self._split(atom, inside, outside)
         if rest:
             found.append(self.number)
-            self._devices.append(rest)
+            self.by_atom.append(rest)
             self.number += 1
         return tuple(found)
 
@@ -75,8 +75,8 @@ class Atoms:
         """Leave `inside` to this atom, give `outside` to a new atom, and add that atom to every key with the old."""
         new = self.number
         self.number += 1
-        self._devices[atom] = inside
-        self._devices.append(outside)
+        self.by_atom[atom] = inside
+        self.by_atom.append(outside)
         self.parts[:] = [(*atoms, new) if atom in atoms else atoms for atoms in self.parts]
         for listen in self.splits:
             listen(atom, new)

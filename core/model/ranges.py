@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Annotated, Any, Protocol, Self, TypeVar
 
 import msgspec
@@ -68,29 +69,65 @@ def number(names: Sequence[Any]) -> int:
 
 def folded(names: Sequence[Any], few: int = FEW) -> tuple[Any, ...]:
     """The same names, with those that follow one another as ranges. What is no name (below 1, or bytes) stays."""
-    if len(names) < few:
+    many = len(names)
+    if many < few:
         return tuple(names)
     found: list[Any] = []
-    start, many, expected = 0, len(names), 0
-    for at, name in enumerate(names):
-        if name != expected or not at:
-            _end(found, names, start, at, few)
-            start = at
-        expected = name + 1 if type(name) is int and name > 0 else 0
-        if not expected:  # it is in no range
-            _end(found, names, start, at, few)
-            found.append(name)
-            start = at + 1
-            expected = -1
-    _end(found, names, start, many, few)
+    at = 0
+    while at < many:
+        name = names[at]
+        end = at + 1
+        if type(name) is int and name > 0 and end < many and names[end] == name + 1:
+            end = _end(names, at)
+            if list(names[at:end]) != list(range(name, name + end - at)):  # some between are others
+                end = at + 1
+                while end < many and names[end] == name + end - at:
+                    end += 1
+        if end - at >= few:
+            found.append(Range(name, end - at))
+        else:
+            found.extend(names[at:end])
+        at = end
     return tuple(found)
 
 
-def _end(found: list[Any], names: Sequence[Any], start: int, end: int, few: int) -> None:
-    if end - start >= few:
-        found.append(Range(names[start], end - start))
-    else:
-        found.extend(names[start:end])
+def ascending(names: Iterable[int], few: int = FEW) -> list[int | Range]:
+    """The same names, each once and in order, with those that follow one another as ranges."""
+    ordered = sorted(set(names))
+    found: list[int | Range] = []
+    at = 0
+    while at < len(ordered):
+        end = _end(ordered, at)
+        if end - at >= few:
+            found.append(Range(ordered[at], end - at))
+        else:
+            found.extend(ordered[at:end])
+        at = end
+    return found
+
+
+def _end(names: Sequence[Any], at: int) -> int:
+    """Where the consecutive names that begin `at` end, if they go on to be consecutive until one is not. Asks for few
+    of them: twice as far each time, and half as far from where one is another."""
+    first, end, size, grows = names[at] - at, at + 1, 1, True
+    while size:
+        last = end + size - 1
+        if last < len(names) and names[last] == first + last:
+            end = last + 1
+        else:
+            grows = False
+        size = 2 * size if grows else size // 2
+    return end
+
+
+def once(names: Sequence[int | Range]) -> bool:
+    """Whether none of them is named twice."""
+    if Range not in set(map(type, names)):
+        return len(set(names)) == len(names)
+    spans = sorted([
+        (each, each) if isinstance(each, int) else (each.first, each.first + each.count - 1) for each in names
+    ])  # fmt: skip
+    return all(high < low for (_, high), (low, _) in pairwise(spans))
 
 
 class RangeTable(dict[int, R]):

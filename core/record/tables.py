@@ -70,6 +70,13 @@ class Table:
             column.append(value)
         return len(self._all[0]) - 1
 
+    def append_all(self, rows: Sequence[Sequence[int]]) -> None:
+        """Append many rows, each given in the order of the columns."""
+        if self._shared:
+            self._copy()
+        for column, values in zip(self._all, zip(*rows, strict=True), strict=True):
+            column.extend(values)
+
     def extend(self, name: str, values: Iterable[int]) -> None:
         """Append many rows to a table of one column."""
         if self._shared:

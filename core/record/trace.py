@@ -198,8 +198,12 @@ class Trace:
 
     def level(self, at: int, place: int, resident: int, committed: int, capacity: int) -> None:
         """Add the bytes on each device of a place, from time `at` on."""
-        self._trim_if_large()
-        self.memory.append(at, place, resident, committed, capacity)
+        self.levels([(at, place, resident, committed, capacity)])
+
+    def levels(self, rows: Sequence[tuple[int, int, int, int, int]]) -> None:
+        """The same of several, as (at, place, resident, committed, capacity)."""
+        self._trim_if_large(len(rows))
+        self.memory.append_all(rows)
 
     # --- read -----------------------------------------------------------------------------------------------
 
@@ -317,14 +321,16 @@ class Trace:
 
     # --- inside ---------------------------------------------------------------------------------------------
 
-    def _trim_if_large(self) -> None:
+    def _trim_if_large(self, more: int = 1) -> None:
         """Drop the oldest runs if the trace is too large. This moves rows, so call it before rows are looked up."""
         if not self.limit:
             return
-        self._looks += 1
-        if self._looks % LOOK == 0 and self.nbytes + self.strings.nbytes > self.limit:
-            trim(self, self.limit)
-            self._find_open()
+        self._looks += more
+        if self._looks >= LOOK:
+            self._looks = 0
+            if self.nbytes + self.strings.nbytes > self.limit:
+                trim(self, self.limit)
+                self._find_open()
 
     def _find_open(self) -> None:
         for name, over in _OVER.items():

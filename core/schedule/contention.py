@@ -143,7 +143,7 @@ class Contention:
             load = loads[atom]
             load.gangs -= 1
             load.cost -= cost
-            if load.full and not window.full(load.gangs, load.cost):
+            if load.full and (load.gangs < window.gangs or not window.full(load.gangs, load.cost)):
                 load.full = False
                 for other in load.lanes:
                     other.full -= 1
@@ -224,7 +224,7 @@ class Contention:
         lane.domain = None
         if not domain.lanes:
             self._tell("ended", domain.id)
-        elif len(lane.near) > 1 and sum(other.domain is domain for other in lane.near.values()) > 1:
+        elif [other.domain for other in lane.near.values()].count(domain) > 1:
             for part in list(connected(domain.lanes))[1:]:
                 self._part(domain, part)
 
@@ -274,6 +274,8 @@ def connected(lanes: dict[int, PlaceQueue]) -> Iterator[list[PlaceQueue]]:
         if len(lanes) > 1:
             seen[start.key] = None
             for lane in part:  # it grows during the loop
+                if len(part) == len(lanes):
+                    break  # where many overlap, soon all of them are found
                 for key, other in lane.near.items():
                     if key in lanes and key not in seen:
                         seen[key] = None

@@ -65,9 +65,13 @@ class Computation(ABC):
         flat = [trees.flatten(arg) for arg in dynamic]
         flat_named = {name: trees.flatten(kwarg) for name, kwarg in sorted(named.items())}
         leaves = [leaf for found, _ in (*flat, *flat_named.values()) for leaf in found]
-        types = tuple([
-            leaf._abstract if type(leaf) is Array else self._aval(leaf, number) for number, leaf in enumerate(leaves)
-        ])  # fmt: skip
+        try:
+            types = tuple([leaf._abstract for leaf in leaves])
+        except AttributeError:  # not all of them are arrays
+            types = tuple([
+                leaf._abstract if type(leaf) is Array else self._aval(leaf, number)
+                for number, leaf in enumerate(leaves)
+            ])  # fmt: skip
         treedefs = tuple(tree for _, tree in flat)
         named_trees = tuple((name, tree) for name, (_, tree) in flat_named.items())
         key = (treedefs, named_trees, types, statics)

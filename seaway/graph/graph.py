@@ -67,6 +67,8 @@ class Graph:
 
     `homes[i]`: slice and sharding of the first use of argument i, where a literal is placed; None if no node uses it.
     `used`: the arguments that nodes use; core's program has only these. `results`: the results, as flat leaves.
+    `donated`: those of them that are donated. `all_used`, `all_made`: whether nodes use all arguments, and whether they
+    make all results.
     """
 
     def __init__(
@@ -78,12 +80,15 @@ class Graph:
         self.donate_args, self.captured = donate_args, tuple(captured)
         self.homes = self._homes()
         self.used = tuple(at for at, home in enumerate(self.homes) if home is not None)
+        self.all_used = len(self.used) == len(self.args)
+        self.donated = tuple(at for at in donate_args if self.homes[at] is not None)
         self.slices: tuple[Slice, ...] = tuple(dict.fromkeys(node_slice(node) for node in self.nodes))
         made = [ref for ref in self.results if isinstance(ref, Out)]
         self.made: tuple[Out, ...] = tuple(made) if made or not self.nodes else (Out(len(self.nodes) - 1),)
         self.hidden = (
             not made
         )  # core's program ends with its results, so it needs one even if the user returns none
+        self.all_made = len(made) == len(self.results)
 
     def _homes(self) -> list[tuple[Slice, Sharding] | None]:
         homes: list[tuple[Slice, Sharding] | None] = [None] * len(self.args)

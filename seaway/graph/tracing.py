@@ -96,7 +96,7 @@ class Tracer:
 class Traced(Operand):
     """Stands for an array while a program is traced."""
 
-    __slots__ = ("_ref", "_sharding", "_slice", "_tracer")
+    __slots__ = ("_abstract", "_ref", "_sharding", "_slice", "_tracer")
     __hash__ = object.__hash__
 
     def __init__(self, tracer: Tracer, aval: Aval, ref: Ref, home: Slice | None, sharding: Sharding) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from core.model import Program
+from core.model import Program, Range, ranges
 
 from ..errors import NotNow
 from ..graph import Graph
 from ..specs import avals
-from .arrays import Array, ClientBuffer, DescribedArray
+from .arrays import Array, grouped
+from .buffers import DescribedArray
 
 if TYPE_CHECKING:
     from .caller import Caller
@@ -26,7 +27,7 @@ RETRIES = 100  # at most: a run that fails more often has a fault that retrying 
 class BoundProgram:
     """A program as one client uses it: lowered, and registered with its first call."""
 
-    __slots__ = ("constants", "graph", "ir", "keep", "number", "results")
+    __slots__ = ("avals", "constants", "graph", "ir", "keep", "number", "results")
 
     def __init__(self, graph: Graph, ir: Program) -> None:
         self.graph, self.ir = graph, ir
@@ -36,6 +37,7 @@ class BoundProgram:
         self.results = [
             DescribedArray(*graph.output(ref), _label(next(names, ""), graph.name)) for ref in graph.made
         ]
+        self.avals = [about.aval for about in self.results]
         self.constants: dict[int, Array] = {}  # large captured constants that were put, by argument
 
 
@@ -45,32 +47,40 @@ def _label(path: str, program: str) -> str:
 
 def arguments_of(
     caller: Caller, bound: BoundProgram, leaves: Sequence[Any], again: bool = False
-) -> tuple[tuple[int | bytes, ...], list[Any], list[Array]]:
-    """Returns the arguments as core takes them, their contents (or buffers), and the arrays put for this call only.
+) -> tuple[tuple[int | bytes | Range, ...], Sequence[Any], list[Array]]:
+    """Returns the arguments as core takes them, their contents (or arrays), and the arrays put for this call only.
 
     `again`: arrays put here are kept, so that they can be put once more if they are lost.
     """
     graph = bound.graph
-    if all(type(leaf) is Array for leaf in leaves):
-        buffers = [_own(caller, leaf) for leaf in leaves]
-        return tuple([buffers[at].name for at in graph.used]), buffers, []
-    contents = [_own(caller, leaf) if type(leaf) is Array else leaf for leaf in leaves]
-    large = _too_large(graph, leaves)
-    temporary: list[Array] = []
-    found: list[int | bytes] = []
-    for at in graph.used:
-        content = contents[at]
+    arrays, groups = grouped(leaves, "pass")
+    for group in groups:
+        if group.caller is not caller:
+            _check_own(caller, arrays)
+    args: list[Any]
+    if len(arrays) == len(leaves):
+        args = [leaf._name for leaf in leaves]
+        names = groups[0].names if groups else ()
+        if graph.all_used and len(args) > 1 and tuple(args) == names:  # which are the very same objects
+            return (Range(names[0], len(names)),), leaves, []
+        return ranges.folded(args if graph.all_used else [args[at] for at in graph.used]), leaves, []
+    args = [leaf._name if type(leaf) is Array else None for leaf in leaves]
+    host = [at for at in graph.used if args[at] is None]
+    large = _too_large(graph, leaves, host)
+    contents, temporary = list(leaves), list[Array]()
+    for at in host:
         if at in large:
-            temporary.append(_placed(caller, bound, at, leaves[at], again))
-            content = contents[at] = temporary[-1]._buffer
-        is_buffer = type(content) is ClientBuffer
-        found.append(content.name if is_buffer else avals.host_bytes(leaves[at], graph.args[at]))
-    return tuple(found), contents, temporary
+            contents[at] = placed = _placed(caller, bound, at, leaves[at], again)
+            temporary.append(placed)
+            args[at] = placed._name
+        else:
+            args[at] = avals.host_bytes(leaves[at], graph.args[at])
+    return ranges.folded(args if graph.all_used else [args[at] for at in graph.used]), contents, temporary
 
 
 def _placed(caller: Caller, bound: BoundProgram, at: int, leaf: Any, again: bool) -> Array:
     placed = bound.constants.get(at)
-    if placed is None or placed._buffer.blame is not None:  # it was lost with its hosts
+    if placed is None or placed._outcome.blame is not None:  # it was lost with its hosts
         graph = bound.graph
         home = graph.homes[at]
         assert home is not None, "`graph.used` has an argument that no node uses"
@@ -80,9 +90,10 @@ def _placed(caller: Caller, bound: BoundProgram, at: int, leaf: Any, again: bool
     return placed
 
 
-def _too_large(graph: Graph, leaves: Sequence[Any]) -> frozenset[int]:
-    """The arguments to put: those without contents, and the largest ones until the rest fits in the call."""
-    host = [(graph.args[at].nbytes, at) for at in graph.used if type(leaves[at]) is not Array]
+def _too_large(graph: Graph, leaves: Sequence[Any], given: Sequence[int]) -> frozenset[int]:
+    """Which of the arguments given as contents are to be put: those without contents, and the largest ones until the
+    rest fits in the call."""
+    host = [(graph.args[at].nbytes, at) for at in given]
     large = {at for _, at in host if not has_contents(leaves[at])}
     total = sum(nbytes for nbytes, at in host if at not in large)
     for nbytes, at in sorted(host, reverse=True):
@@ -94,22 +105,19 @@ def _too_large(graph: Graph, leaves: Sequence[Any]) -> frozenset[int]:
     return frozenset(large)
 
 
-def _own(caller: Caller, array: Array) -> ClientBuffer:
-    buffer = array._buffer
-    if buffer.caller is caller and not buffer.gone:
-        return buffer
-    buffer = array._usable("pass")
-    if buffer.caller.session is not caller.session:
-        raise NotNow(
-            f"{buffer.label} lies in another session{' that is closed' if buffer.caller.closed else ''}, and arrays do "
-            f"not leave theirs: read it there (np.asarray) and pass what was read"
-        )
-    if buffer.caller is not caller:
-        raise NotNow(
-            f"{buffer.label} belongs to client {buffer.caller.name!r}, and {caller.name!r} calls: clients share "
-            f"devices, not arrays; call in the owner's name, or read it and sw.put it here"
-        )
-    return buffer
+def _check_own(caller: Caller, arrays: Sequence[Array]) -> None:
+    for array in arrays:
+        owner = array._group.caller
+        if owner.session is not caller.session:
+            raise NotNow(
+                f"{array._label} lies in another session{' that is closed' if owner.closed else ''}, and arrays do "
+                f"not leave theirs: read it there (np.asarray) and pass what was read"
+            )
+        if owner is not caller:
+            raise NotNow(
+                f"{array._label} belongs to client {owner.name!r}, and {caller.name!r} calls: clients share "
+                f"devices, not arrays; call in the owner's name, or read it and sw.put it here"
+            )
 
 
 def checked_session(who: str, dispatch: object, retries: object) -> None:

@@ -1,13 +1,14 @@
 """Arrays as futures: shape, type and place are known at once, contents when the computation that makes them has run.
 
-A user holds an `Array`; when its last reference goes, its buffer is released. A `ClientBuffer` is the client's record
-of it, under the name that the client chose.
+A user holds an `Array`; when its last reference goes, its buffer is released. What the client knows of it is in the
+`ArrayGroup` of the call that makes it. A call may make a thousand arrays, so an `Array` is no more than a place in its
+group, and what waits for many of them asks their groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -19,6 +20,7 @@ from core.protocol import Blame
 from ..errors import NotNow, run_error
 from ..specs import Aval, Operand, Slice, trees
 from ..wording import duration
+from .buffers import ArrayGroup, ClientBuffer
 
 if TYPE_CHECKING:
     from .caller import Caller
@@ -90,86 +92,7 @@ class Run:
         return f"<run {self.number} of {self.program!r}, {state}{at}{late}>"
 
 
-class DescribedArray(NamedTuple):
-    """What is known of a result before it is made: the same in each run of a program."""
-
-    aval: Aval
-    slice: Slice
-    sharding: Sharding
-    label: str
-
-
-class ClientBuffer(msgspec.Struct, eq=False):
-    """The client's record of one logical array. One is made for each result of each run, so it is made in C.
-
-    `name`: chosen by the client; 0 once the buffer is released, and then `gone` says why. `content`: whatever the port
-    stores with it. `host`: its contents as a numpy array, once they were read.
-    """
-
-    caller: Caller
-    name: int
-    about: DescribedArray
-    run: Run | None = None
-    settled: bool = (
-        False  # it is known to be ready, failed or lost by itself; until then its run's end decides
-    )
-    own_ready_at: int = -1
-    own_blame: Blame | None = None
-    gone: str = ""
-    content: Any = None
-    host: Any = None
-
-    @property
-    def aval(self) -> Aval:
-        return self.about.aval
-
-    @property
-    def slice(self) -> Slice:
-        return self.about.slice
-
-    @property
-    def sharding(self) -> Sharding:
-        return self.about.sharding
-
-    @property
-    def label(self) -> str:
-        return self.about.label
-
-    @property
-    def ready_at(self) -> int:
-        """Below 0 until it is ready."""
-        run = self.run
-        if self.settled or run is None or run.ended_at < 0 or run.blame is not None:
-            return self.own_ready_at
-        return run.ended_at
-
-    @property
-    def blame(self) -> Blame | None:
-        run = self.run
-        return self.own_blame if self.settled or run is None else run.blame
-
-    def settle(self, now: int, blame: Blame | None) -> None:
-        """Mark it ready (no blame), failed, or lost after it was ready."""
-        if blame is not None and self.ready_at >= 0:
-            blame = replace(blame, cause=f"{self.label} is lost: {blame.cause}")
-        self.settled = True
-        self.own_blame = blame
-        self.own_ready_at = now if blame is None else -1
-
-    def spoil(self, blame: Blame) -> None:
-        """Its contents cannot be had, though it may be ready. The first blame stays."""
-        self.own_ready_at, self.own_blame = self.ready_at, self.blame or blame
-        self.settled = True
-
-    def fail(self) -> None:
-        """Raise the error of a failed or lost buffer; do nothing for any other."""
-        if self.blame is not None:
-            if self.run is not None:
-                self.run._looked_at = True
-            raise run_error(self.blame)
-
-
-class Array(Operand):
+class Array(Operand, msgspec.Struct, eq=False, gc=False):
     """An array on a slice's devices. It is a future: shape and type are known at once, contents when they are computed.
 
     Waiting, reading and errors are as for a `jax.Array`. Only computations compute with it, except that a single number
@@ -182,73 +105,82 @@ class Array(Operand):
         (2,) float32 False [2. 4.]
     """
 
-    __slots__ = ("__weakref__", "_buffer")
+    # A Struct without `gc` is made and forgotten four times as fast as another object, and cannot be weakly referenced.
+    # Nothing that an Array leads to may lead back to it (see `Caller.close`).
+    _group: ArrayGroup
+    _abstract: Aval
+    _name: int
     __hash__ = None  # type: ignore[assignment]  # as JAX's: `==` compares contents
 
-    def __init__(self, buffer: ClientBuffer) -> None:
-        self._buffer = buffer
-        self._abstract = buffer.about.aval
-
     def __del__(self) -> None:
-        buffer = self._buffer
-        if buffer.name:
-            buffer.caller.drop(buffer)
+        self._group.dropped(self._name)
+
+    @property
+    def _buffer(self) -> ClientBuffer:
+        return self._group.buffer(self._name)
+
+    @property
+    def _outcome(self) -> ArrayGroup | ClientBuffer:
+        return self._group.outcome(self._name)
+
+    @property
+    def _label(self) -> str:
+        return self._group.about(self._name).label
 
     @property
     def slice(self) -> Slice:
-        return self._buffer.slice
+        return self._group.about(self._name).slice
 
     @property
     def _split(self) -> Sharding:
-        return self._buffer.sharding
+        return self._group.about(self._name).sharding
 
     @property
     def run(self) -> Run | None:
         """The run that makes this array, as in `array.run.cancel()`. None for an array that was put."""
-        return self._buffer.run
+        return self._group.run
 
     # --- waiting ------------------------------------------------------------------------------------------
 
     def is_ready(self) -> bool:
-        buffer = self._buffer
-        if buffer.ready_at < 0 and buffer.blame is None:
-            buffer.caller.poll()
-        return buffer.ready_at >= 0 or buffer.blame is not None
+        if not self._outcome.known:
+            self._group.caller.poll()
+        return self._outcome.known
 
     def block_until_ready(self) -> Array:
-        buffer = self._usable("wait for")
-        buffer.caller.wait_ready([buffer])
-        buffer.fail()
+        self._check_usable("wait for")
+        self._group.caller.wait_ready([self._group], [self])
+        self._outcome.fail()
         return self
 
     @property
     def ready_at(self) -> int:
         """When it became ready, in nanoseconds of the session's clock. Waits until it is."""
         self.block_until_ready()
-        return self._buffer.ready_at
+        return self._outcome.ready_at
 
     # --- giving up ----------------------------------------------------------------------------------------
 
     def delete(self) -> None:
         """Give its memory back now."""
-        if self._buffer.name:
-            self._buffer.gone = "was deleted"
-            self._buffer.caller.drop(self._buffer)
+        if not self.is_deleted():
+            self._group.give_up(self._name, 1, "was deleted")
+            self._group.dropped(self._name)
 
     def is_deleted(self) -> bool:
-        return bool(self._buffer.gone)
+        return bool(self._group.gone) and bool(self._group.why_gone(self._name))
 
-    def _usable(self, what: str) -> ClientBuffer:
-        if self._buffer.gone:
-            raise NotNow(f"cannot {what} {self._abstract!r}, {self._buffer.label}: it {self._buffer.gone}")
-        return self._buffer
+    def _check_usable(self, what: str) -> None:
+        if self.is_deleted():
+            gone = self._group.why_gone(self._name)
+            raise NotNow(f"cannot {what} {self._abstract!r}, {self._label}: it {gone}")
 
     # --- contents -----------------------------------------------------------------------------------------
 
     def _needs(self, does: str) -> np.ndarray[Any, Any]:
         buffer = self._buffer
         if buffer.host is None:
-            self._usable("read")
+            self._check_usable("read")
             buffer.caller.fetch([buffer])
         return buffer.host  # type: ignore[no-any-return]
 
@@ -372,11 +304,15 @@ def block_until_ready(tree: Any) -> Any:
     ...     print(x.is_ready(), y.is_ready())
     True True
     """
-    buffers = arrays_of(tree)
-    for caller in dict.fromkeys(buffer.caller for buffer in buffers):
-        caller.wait_ready([buffer for buffer in buffers if buffer.caller is caller])
-    for buffer in buffers:
-        buffer.fail()
+    arrays, groups = arrays_of(tree)
+    for caller in dict.fromkeys([group.caller for group in groups]):
+        mine = [group for group in groups if group.caller is caller]
+        caller.wait_ready(
+            mine, arrays if len(mine) == len(groups) else [x for x in arrays if x._group.caller is caller]
+        )
+    if any(group.own or group.blame is not None for group in groups):
+        for array in arrays:
+            array._outcome.fail()
     return tree
 
 
@@ -389,15 +325,29 @@ def get(tree: Any) -> Any:
     {'a': array(2., dtype=float32), 'b': array(4., dtype=float32)}
     """
     leaves, treedef = trees.flatten(tree)
-    buffers = [buffer for buffer in arrays_of(leaves) if buffer.host is None]
+    buffers = [buffer for array in arrays_of(leaves)[0] if (buffer := array._buffer).host is None]
     for caller in dict.fromkeys(buffer.caller for buffer in buffers):
         caller.fetch([buffer for buffer in buffers if buffer.caller is caller])
     return treedef.unflatten([np.asarray(leaf) for leaf in leaves])
 
 
-def arrays_of(tree: Any) -> list[ClientBuffer]:
+def arrays_of(tree: Any) -> tuple[Sequence[Array], Sequence[ArrayGroup]]:
+    """The arrays of a pytree, and their groups. Raises if one of them was given up."""
     from ..graph import in_trace
 
     in_trace("waiting for contents")
-    leaves: Sequence[Any] = trees.leaves(tree)
-    return [leaf._usable("use") for leaf in leaves if isinstance(leaf, Array)]
+    return grouped(trees.leaves(tree), "use")
+
+
+def grouped(leaves: Sequence[Any], what: str) -> tuple[Sequence[Array], Sequence[ArrayGroup]]:
+    """Those of these that are arrays, and their groups. Raises if one of them was given up."""
+    try:
+        each = [leaf._group for leaf in leaves]
+    except AttributeError:
+        leaves = [leaf for leaf in leaves if type(leaf) is Array]
+        each = [leaf._group for leaf in leaves]
+    groups = each[:1] if each and each.count(each[0]) == len(each) else list(dict.fromkeys(each))
+    if any(group.gone for group in groups):
+        for array in leaves:
+            array._check_usable(what)
+    return leaves, groups

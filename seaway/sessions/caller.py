@@ -7,14 +7,14 @@ in groups, together with the next call or before a wait, so that releasing them 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from core.client import Blocked, Client, Limits, Submitted
-from core.model import Value
+from core.model import Range, RangeTable, Value, ranges
 from core.protocol import (
     Blame,
     BuffersReady,
@@ -33,7 +33,8 @@ from ..graph import Given, Graph, single
 from ..specs import Aval, Slice, avals
 from . import ambient
 from .arguments import BoundProgram, arguments_of
-from .arrays import Array, ClientBuffer, DescribedArray, Run
+from .arrays import Array, Run
+from .buffers import ArrayGroup, ClientBuffer, DescribedArray, HeldNames
 from .port import Port
 
 if TYPE_CHECKING:
@@ -74,11 +75,12 @@ class Caller:
         self._programs: dict[int, BoundProgram] = {}
         self._names: dict[Slice, str] = {}
         self._runs: dict[int, Run] = {}
-        self._buffers: dict[int, ClientBuffer] = {}
+        self._held: RangeTable[HeldNames] = RangeTable()
         self._fetches: dict[int, Fetch] = {}
         self._transfers: dict[int, int] = {}  # incoming transfer -> the get it answers
-        self._dropped: deque[ClientBuffer] = deque()
-        self._dropped_bytes = 0
+        self._dropped: list[int] = []  # names of arrays, as finalisers leave them
+        self._unreferenced: list[int | Range] = []  # those of them that were held, until they are released
+        self._unreferenced_count = self._unreferenced_bytes = 0
         self._waited: dict[
             int, tuple[Run, int]
         ] = {}  # runs that were waited for since the last call, and until when
@@ -141,13 +143,18 @@ class Caller:
         again = self.session.retries if retries is None else retries
         args, contents, temporary = arguments_of(self, bound, leaves, bool(again))
         due = self._due()
-        run, arrays = self._port.call(lambda client, now: self._submit(client, now, bound, args, due, again))
+        donated = [leaf._name for at in graph.donated if type(leaf := leaves[at]) is Array]
+        run, arrays, taken = self._port.call(
+            lambda client, now: self._submit(client, now, bound, args, due, again, donated)
+        )
         if again:
-            run._takes = {each.name: each.label for each in contents if isinstance(each, ClientBuffer)}
-        self._port.submitted(graph, contents, [array._buffer for array in arrays])
+            run._takes = {each._name: each._label for each in contents if type(each) is Array}
+        self._port.submitted(graph, contents, arrays)
         if graph.donate_args:
-            self._given_up(leaves, graph)
+            self._given_up(taken, leaves, graph)
         del temporary
+        if graph.all_made:
+            return arrays
         made = iter(arrays)
         return [leaves[ref.index] if isinstance(ref, Given) else next(made) for ref in graph.results]
 
@@ -161,10 +168,11 @@ class Caller:
         client: Client,
         now: int,
         bound: BoundProgram,
-        args: tuple[int | bytes, ...],
+        args: tuple[int | bytes | Range, ...],
         due: int,
         again: int,
-    ) -> tuple[Run, list[Array]] | Blocked:
+        donated: Sequence[int],
+    ) -> tuple[Run, list[Array], list[HeldNames]] | Blocked:
         self._release(client, now)
         if not bound.number:
             if len(self._programs) > PROGRAMS:
@@ -179,7 +187,10 @@ class Caller:
         answer = client.submit(
             bound.number, args, now, keep=bound.keep, dispatch=dispatch, deadline=at, retries=again
         )
-        return answer if isinstance(answer, Blocked) else self._results(bound, answer, due)
+        if isinstance(answer, Blocked):
+            return answer
+        taken = [part for names in ranges.folded(donated) for part in self._no_longer_held(names)]
+        return *self._results(bound, answer, due), taken
 
     def _forget_first(self, client: Client, now: int) -> None:
         """Unregister the oldest program. It is registered again when it is next called."""
@@ -194,24 +205,31 @@ class Caller:
         run = self._runs[submitted.run] = Run(self, submitted.run, graph.name, due)
         if graph.hidden:
             return run, []
-        both = zip(submitted.results, bound.results, strict=True)
-        buffers = [ClientBuffer(self, name, about, run) for name, about in both]
-        self._buffers.update(zip(submitted.results, buffers, strict=True))
-        return run, [Array(buffer) for buffer in buffers]
+        names = submitted.results
+        group = ArrayGroup(self, names, bound.results, self._dropped.append, run)
+        self._held.put(names[0], HeldNames(group, names[0], len(names)))
+        return run, list(map(Array, repeat(group), bound.avals, names))
 
-    def _given_up(self, leaves: Sequence[Any], graph: Graph) -> None:
+    @staticmethod
+    def _given_up(taken: Sequence[HeldNames], leaves: Sequence[Any], graph: Graph) -> None:
+        """What the run has taken, and what it was given and no node uses."""
         gone = f"was donated to {graph.name!r}; do not donate it, or use what the call returned"
-        for index in graph.donate_args:
-            leaf = leaves[index]
-            if type(leaf) is not Array:
-                continue
-            buffer = leaf._buffer
-            if graph.homes[index] is None:
-                self.drop(buffer)  # no node uses it
-                continue
-            self._buffers.pop(buffer.name, None)
-            buffer.gone, buffer.name = gone, 0
-            buffer.content = None
+        for each in taken:
+            each.group.give_up(each.first, each.count, gone)
+        if not graph.all_used:
+            for at in graph.donate_args:
+                leaf = leaves[at]
+                if type(leaf) is Array and graph.homes[at] is None:
+                    leaf._group.give_up(leaf._name, 1, gone)
+                    leaf._group.dropped(leaf._name)
+
+    def _no_longer_held(self, names: int | Range) -> list[HeldNames]:
+        """Returns those of these names that were held."""
+        first, count = (names, 1) if isinstance(names, int) else (names.first, names.count)
+        found = self._held.over(first, count)
+        for each in found:
+            self._held.drop(each.first)
+        return found
 
     # --- contents -----------------------------------------------------------------------------------------
 
@@ -228,11 +246,11 @@ class Caller:
             name = client.put(value, spec, now, again=again)
             if isinstance(name, Blocked):
                 return name
-            buffer = self._buffers[name] = ClientBuffer(
-                self, name, DescribedArray(aval, home, sharding, label)
-            )
-            self._port.offer(buffer, leaf, again)
-            return Array(buffer)
+            about = DescribedArray(aval, home, sharding, label)
+            group = ArrayGroup(self, (name,), (about,), self._dropped.append)
+            self._held.put(name, HeldNames(group, name))
+            self._port.offer(group.buffer(name), leaf, again)
+            return Array(group, aval, name)
 
         return self._port.call(act)
 
@@ -241,7 +259,7 @@ class Caller:
         for buffer in buffers:
             unreadable = self._unreadable(buffer)
             if unreadable is not None:
-                self.wait_ready([buffer])
+                self._wait_known([buffer])
                 buffer.fail()
                 raise unreadable
         fetches = [Fetch(buffer) for buffer in buffers if buffer.host is None]
@@ -290,16 +308,30 @@ class Caller:
                     if buffer.blame is None:
                         raise
             else:
-                self.wait_ready([buffer])
+                self._wait_known([buffer])
         found: np.ndarray[Any, Any] | None = buffer.host
         return found
 
     # --- waiting ------------------------------------------------------------------------------------------
 
-    def wait_ready(self, buffers: Sequence[ClientBuffer]) -> None:
+    def wait_ready(self, groups: Sequence[ArrayGroup], arrays: Sequence[Array]) -> None:
+        """Wait until each of these arrays, which are of these groups, is ready or never will be."""
+        apart = False
+        for group in groups:
+            if not (group.own or group.known):
+                label = next(array._label for array in arrays if array._group is group)
+                self._wait(lambda group=group: group.own or group.known, label)  # type: ignore[misc]
+            if group.own:
+                apart = True
+            else:
+                self._waited_until(group.run, group.ready_at)
+        if apart:
+            self._wait_known([array._buffer for array in arrays if array._group.own])
+
+    def _wait_known(self, buffers: Sequence[ClientBuffer]) -> None:
         for buffer in buffers:
-            if buffer.ready_at < 0 and buffer.blame is None:
-                self._wait(lambda b=buffer: b.ready_at >= 0 or b.blame is not None, buffer.label)  # type: ignore[misc]
+            if not buffer.known:
+                self._wait(lambda buffer=buffer: buffer.known, buffer.label)  # type: ignore[misc]
         self._waited_for(buffers)
 
     def wait_run(self, run: Run) -> None:
@@ -346,30 +378,43 @@ class Caller:
 
     # --- giving back --------------------------------------------------------------------------------------
 
-    def drop(self, buffer: ClientBuffer) -> None:
-        """Queue an unreferenced buffer for release. `__del__` may run at any moment, so this calls nothing itself."""
-        self._dropped.append(buffer)
-        self._dropped_bytes += buffer.aval.nbytes
-
     def _release(self, client: Client, now: int) -> None:
         """Release unreferenced buffers with this call, but only if they are many: each release is a message."""
-        if len(self._dropped) >= DROPPED or self._dropped_bytes >= DROPPED_BYTES:
-            self._release_all(client, now)
+        if self._dropped:
+            self._take_dropped()
+            if self._unreferenced_count >= DROPPED or self._unreferenced_bytes >= DROPPED_BYTES:
+                self._release_unreferenced(client, now)
 
     def _release_all(self, client: Client, now: int) -> None:
-        names = []
-        self._dropped_bytes = 0
-        while self._dropped:
-            buffer = self._dropped.popleft()
-            if buffer.name and self._buffers.pop(buffer.name, None) is not None:
-                names.append(buffer.name)
-            buffer.name, buffer.content = 0, None
-            buffer.gone = buffer.gone or "was given back"
-        client.release(tuple(names), now)
+        self._take_dropped()
+        self._release_unreferenced(client, now)
+
+    def _take_dropped(self) -> None:
+        """Finalisers may run at any moment, so they only leave names. They also leave those of arrays given up before,
+        which are not held any more."""
+        many = len(self._dropped)  # others may come meanwhile
+        dropped = self._dropped[:many]
+        del self._dropped[:many]
+        for names in ranges.ascending(dropped):
+            held = self._no_longer_held(names)
+            count = sum([each.count for each in held])
+            self._unreferenced_count += count
+            if count < DROPPED:  # else they are enough, whatever their sizes
+                self._unreferenced_bytes += sum([each.nbytes() for each in held])
+            if count == ranges.number((names,)):
+                self._unreferenced.append(names)
+            else:
+                self._unreferenced += [ranges.ranged(each.first, each.count) for each in held]
+
+    def _release_unreferenced(self, client: Client, now: int) -> None:
+        names = tuple(self._unreferenced)
+        self._unreferenced.clear()
+        self._unreferenced_count = self._unreferenced_bytes = 0
+        client.release(names, now)
 
     def flush(self) -> None:
         """Release all unreferenced buffers. Done before a wait, since the awaited run may need their memory."""
-        if self._dropped and not self.closed:
+        if (self._dropped or self._unreferenced) and not self.closed:
             self._port.note(self._release_all)
 
     def cancel(self, run: Run) -> None:
@@ -398,10 +443,7 @@ class Caller:
                 self._runs[number].tries = tries
                 log.warning("client %r: %r failed, and runs again: %s", self.name, self._runs[number], blame)
             case BuffersReady(buffers=names, blame=blame):
-                for name in names:
-                    buffer = self._buffers.get(name)
-                    if buffer is not None and (blame is None or buffer.blame is None):
-                        buffer.settle(self._port.now(), blame)
+                self._settled(names, blame)
             case CallRefused(what=what, blame=blame) if what not in ("get", "sending"):
                 log.info("client %r: a %s was refused: %s", self.name, what, blame)
             case LogLine(text=text):
@@ -426,6 +468,25 @@ class Caller:
                 self._fetched(request, blame)
             case _:
                 pass
+
+    def _settled(self, names: Sequence[int], blame: Blame | None) -> None:
+        now = self._port.now()
+        for each in ranges.folded(names):
+            first, count = (each, 1) if isinstance(each, int) else (each.first, each.count)
+            whole = self._held.get(first)
+            if whole is not None and whole.count == count == len(whole.group.abouts) and blame is None:
+                whole.group.ready(now)
+                for buffer in list(whole.group.own.values()):
+                    buffer.ready(now)
+                continue
+            for name in range(first, first + count):
+                held = self._held.find(name)
+                if held is None:
+                    continue
+                if blame is None:
+                    held.group.buffer(name).ready(now)
+                elif held.group.outcome(name).blame is None:
+                    held.group.buffer(name).lost(blame)
 
     def _run_ended(self, run: Run, blame: Blame | None) -> None:
         """This settles the results that no earlier `BuffersReady` has settled."""
@@ -460,6 +521,8 @@ class Caller:
             self.flush()
             self.closed = True
             self._port.close()
+            self._programs.clear()  # their constants are arrays, which the garbage collector does not see into
 
     def abandon(self) -> None:
         self.closed = True
+        self._programs.clear()

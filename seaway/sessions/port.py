@@ -17,7 +17,8 @@ from core.protocol import Command
 
 if TYPE_CHECKING:
     from ..graph import Graph, Signature
-    from .arrays import ClientBuffer
+    from .arrays import Array
+    from .buffers import ClientBuffer
 
 T = TypeVar("T")
 Act = Callable[[Client, int], T | Blocked]  # may run more than once, until it is not blocked
@@ -45,8 +46,8 @@ class Port(Protocol):
         """Hand over the contents of a buffer just put. `again`: they may be sent more than once, until
         `PutContentsUnneeded`."""
 
-    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[ClientBuffer]) -> None:
-        """Note that a run was submitted. Each argument is contents or a Buffer."""
+    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[Array]) -> None:
+        """Note that a run was submitted. Each argument is contents or an array."""
 
     def unreadable(self, buffer: ClientBuffer) -> Exception | None:
         """The error for reading this buffer, if its contents cannot be had."""

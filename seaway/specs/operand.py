@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from math import prod
 from typing import Any
 
@@ -13,10 +13,11 @@ from .avals import Aval, jax_dtype
 from .slices import Slice
 
 
-class Operand(ABC):
-    """One logical array on one slice."""
+class Operand:
+    """One logical array on one slice. What is abstract here is checked by the type checker alone: an `ABC` may be no
+    msgspec Struct, and arrays are Structs."""
 
-    __slots__ = ("_abstract",)
+    __slots__ = ()
     _abstract: Aval
 
     @property

@@ -16,7 +16,7 @@ Treedef = Any  # jax.tree_util.PyTreeDef
 
 def flatten(tree: Any) -> tuple[list[Any], Treedef]:
     found, treedef = _registry().flatten(tree)
-    if "jax" not in sys.modules and any(isinstance(leaf, dict) for leaf in found):
+    if "jax" not in sys.modules and any(issubclass(kind, dict) for kind in set(map(type, found))):
         import jax  # it registers the standard library's other dicts, and nobody can have registered more without it
 
         found, treedef = jax.tree_util.tree_flatten(tree)

@@ -21,7 +21,8 @@ from core.protocol import Command, LogLine, Unblocked
 from ...errors import SessionClosed, TimedContents
 from ...graph import Graph
 from ...specs import avals
-from ..arrays import ClientBuffer
+from ..arrays import Array
+from ..buffers import ClientBuffer
 from ..port import Act
 from .interrupts import SHIELD
 
@@ -168,7 +169,7 @@ class RealPort:
     def offer(self, buffer: ClientBuffer, content: Any, again: bool = False) -> None:
         self._pending.append((self.remote.offer(buffer.name, again), content, buffer.aval))
 
-    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[ClientBuffer]) -> None:
+    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[Array]) -> None:
         pass
 
     def unreadable(self, buffer: ClientBuffer) -> Exception | None:

@@ -10,7 +10,8 @@ from core.protocol import Command, Unblocked
 from sim.hosts import SimClient
 
 from ...graph import Graph
-from ..arrays import ClientBuffer
+from ..arrays import Array
+from ..buffers import ClientBuffer
 from ..port import Act
 from .values import Values
 
@@ -66,7 +67,7 @@ class SimPort:
     def offer(self, buffer: ClientBuffer, content: Any, again: bool = False) -> None:
         self._values.put(buffer, content)
 
-    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[ClientBuffer]) -> None:
+    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[Array]) -> None:
         self._values.ran(graph, args, results)
 
     def unreadable(self, buffer: ClientBuffer) -> Exception | None:

@@ -18,7 +18,8 @@ from ...errors import NoContents, nearest, run_error
 from ...graph import CallNode, Graph
 from ...specs import avals
 from ..arguments import has_contents
-from ..arrays import ClientBuffer
+from ..arrays import Array
+from ..buffers import ClientBuffer
 
 
 class Values(ABC):
@@ -28,7 +29,7 @@ class Values(ABC):
     def put(self, buffer: ClientBuffer, content: Any) -> None: ...
 
     @abstractmethod
-    def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[ClientBuffer]) -> None: ...
+    def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[Array]) -> None: ...
 
     @abstractmethod
     def unreadable(self, buffer: ClientBuffer) -> Exception | None: ...
@@ -47,7 +48,7 @@ class Shapes(Values):
     def put(self, buffer: ClientBuffer, content: Any) -> None:
         pass
 
-    def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[ClientBuffer]) -> None:
+    def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[Array]) -> None:
         pass
 
     def unreadable(self, buffer: ClientBuffer) -> Exception | None:
@@ -73,9 +74,9 @@ class Compute(Values):
     def put(self, buffer: ClientBuffer, content: Any) -> None:
         buffer.content = _own(content, buffer.aval) if has_contents(content) else _none(buffer)
 
-    def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[ClientBuffer]) -> None:
+    def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[Array]) -> None:
         known = [
-            arg.content if isinstance(arg, ClientBuffer) else _own(arg, aval)
+            arg._buffer.content if type(arg) is Array else _own(arg, aval)
             for arg, aval in zip(args, graph.args, strict=True)
         ]
         made: list[list[Any]] = []
@@ -85,12 +86,17 @@ class Compute(Values):
                 known[ref.index] if isinstance(ref, Arg) else made[ref.node][ref.output] for ref in refs
             ]
             made.append(self._evaluate(graph, node, inputs))
-            if results and results[0].run and isinstance(node, CallNode) and node.signature.irregular:
+            if (
+                results
+                and results[0].run is not None
+                and isinstance(node, CallNode)
+                and node.signature.irregular
+            ):
                 run = results[0].run
                 rows = tuple(len(each) if hasattr(each, "__len__") else 0 for each in made[-1])
                 self._sizes[run._caller.name, run.number, number] = rows
-        for ref, buffer in zip(graph.made, results, strict=False):
-            buffer.content = made[ref.node][ref.output]
+        for ref, array in zip(graph.made, results, strict=False):
+            array._buffer.content = made[ref.node][ref.output]
 
     def _evaluate(self, graph: Graph, node: Any, inputs: list[Any]) -> list[Any]:
         is_call = isinstance(node, CallNode)
@@ -131,13 +137,13 @@ class StandIns(Values):
     def put(self, buffer: ClientBuffer, content: Any) -> None:
         buffer.content = _own(content, buffer.aval) if has_contents(content) else None
 
-    def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[ClientBuffer]) -> None:
+    def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[Array]) -> None:
         if not results:
             return
-        count = (results[0].caller.name, graph.name)
+        count = (results[0]._group.caller.name, graph.name)
         run = self._runs[count] = self._runs.get(count, -1) + 1
         paths = [path for ref, path in zip(graph.results, graph.out_names, strict=True) if ref in graph.made]
-        for number, (ref, path, buffer) in enumerate(zip(graph.made, paths, results, strict=True)):
+        for number, (ref, path, array) in enumerate(zip(graph.made, paths, results, strict=True)):
             node = graph.nodes[ref.node]
             name = node.signature.name if isinstance(node, CallNode) else node.name
             inner = node.signature.out_names[ref.output] if isinstance(node, CallNode) else ""
@@ -146,6 +152,7 @@ class StandIns(Values):
             self._names.update(dict.fromkeys(each for each in names if each and not each.endswith(".")))
             key = next((each for each in names if each in self._given), None)
             if key is not None:
+                buffer = array._buffer
                 buffer.content = self._made_up(key, run, buffer)
 
     def _made_up(self, key: str, run: int, buffer: ClientBuffer) -> Any:

@@ -268,6 +268,52 @@ def test_hosts_never_learn_of_a_run_that_was_cancelled_before_its_first_step() -
     assert all(kept == counted for _, kept, counted in controller.audit())
 
 
+def freed(messages: list[Ordered]) -> list[list[str]]:
+    return [[type(step).__name__ for step in message.steps] for message in messages]
+
+
+def test_what_only_frees_memory_rides_with_the_next_order_while_something_is_under_way() -> None:
+    rig = calls_ahead(2)
+    first, second = [step for step in rig.steps if isinstance(step, GangStep)]
+    rig.done(0, first)
+    before = len(rig.heard)
+    rig.say(CLIENT, Release((1,)))
+    assert freed(rig.heard[before:]) == [], "the second gang is under way"
+    rig.say(CLIENT, Submit(3, 1, (bytes(16),), (3,)))
+    (order,) = rig.heard[before:]
+    kinds = [type(step) for step in order.steps]
+    assert set(kinds) == {FreeStep, GangStep}
+    assert kinds.index(FreeStep) < kinds.index(GangStep), "the gang may take the memory"
+    assert second.run == 2
+
+
+def test_what_only_frees_memory_leaves_at_once_when_nothing_is_under_way_or_when_all_of_it_has_ended() -> (
+    None
+):
+    rig = calls_ahead(2)
+    first, second = [step for step in rig.steps if isinstance(step, GangStep)]
+    rig.done(0, first)
+    before = len(rig.heard)
+    rig.say(CLIENT, Release((1,)))
+    rig.done(0, second)
+    assert {kind for kinds in freed(rig.heard[before:]) for kind in kinds} == {"FreeStep"}
+    before = len(rig.heard)
+    rig.say(CLIENT, Release((2,)))
+    assert freed(rig.heard[before:]) == [["FreeStep"]]
+
+
+def test_what_waits_to_be_freed_leaves_before_hosts_come_or_go() -> None:
+    rig = calls_ahead(2)
+    rig.done(0, next(step for step in rig.steps if isinstance(step, GangStep)))
+    before = len(rig.heard)
+    rig.say(CLIENT, Release((1,)))
+    assert len(rig.heard) == before
+    rig.say(2, Open("another client"))
+    assert freed(rig.heard[before:]) == [["FreeStep", "FreeStep"]] or freed(rig.heard[before:]) == [
+        ["FreeStep"]
+    ]
+
+
 class SlowSeats(Rig):
     """Host 1 takes its seat when it is told to, by `sit`."""
 

@@ -45,7 +45,8 @@ from core.protocol.peers import CONTROLLER
 from seaway.graph.graph import Graph
 from seaway.graph.signature import Signature
 from seaway.sessions import caller
-from seaway.sessions.arrays import ClientBuffer
+from seaway.sessions.arrays import Array
+from seaway.sessions.buffers import ClientBuffer
 from seaway.sessions.port import Driver, Port
 
 two = sw.slice(devices=2)
@@ -130,7 +131,7 @@ class LoopbackPort:
     def offer(self, buffer: ClientBuffer, content: Any, again: bool = False) -> None:
         self.offered.append(content)
 
-    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[ClientBuffer]) -> None:
+    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[Array]) -> None:
         pass
 
     def unreadable(self, buffer: ClientBuffer) -> Exception | None:

@@ -26,7 +26,7 @@ MOST_GANGS = 40  # counted, unless a row needs more
 STEP = SimClock.step.__code__
 SIZES_OF = {
     "calls-ahead": (1, 16), "clients": (1, 8), "read-10": (32, 128), "disjoint-slices": (16, 64),
-    "overlapping-slices": (8, 32), "small-slices": (4, 16), "arrays": (1, 16), "model": (4, 16), "transfers": (8, 32),
+    "overlapping-slices": (8, 32), "small-slices": (4, 16), "arrays": (1, 64), "model": (4, 16), "transfers": (8, 32),
     "pipeline-8": (2, 8), "first-run": (25, 100),
 }  # fmt: skip
 NAMES = [name for name in ROWS if name != "pipeline-64"]  # it is pipeline-8, for longer
@@ -101,29 +101,13 @@ def sizes(name: str) -> tuple[int, ...]:
     return SIZES_OF.get(name, SIZES)
 
 
-def rows(names: list[str], broken: dict[str, str]) -> list[Any]:
-    assert broken.keys() <= set(names)
-    return [
-        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=broken[name])) if name in broken else name
-        for name in names
-    ]  # fmt: skip
-
-
-OVERLAPS = "where slices overlap, some hosts differ in what they have done: each such group costs an executor"
-
-BEYOND: dict[str, str] = {}
-GROWS = {
-    "overlapping-slices": OVERLAPS,
-}
-
-
-@pytest.mark.parametrize("name", rows(NAMES, BEYOND))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_gang_makes_no_more_calls_than_the_bound_allows(name: str) -> None:
     for size in sizes(name):
         assert counted(name, size).calls <= ROWS[name].bound * compared(name, size).calls, size
 
 
-@pytest.mark.parametrize("name", rows(NAMES, GROWS))
+@pytest.mark.parametrize("name", NAMES)
 def test_calls_grow_no_faster_than_linearly(name: str) -> None:
     """Where a row varies slices, nodes, clients or the hosts of a stage, each gang makes as many calls as before."""
     less, more = sizes(name)

@@ -2,7 +2,7 @@
 
 session    the session that a user opens;  ambient: the session or client that a call is made in
 caller     one client: it submits, fetches and waits
-arrays     arrays as futures, and runs;  arguments: the arguments of a call
+arrays     arrays as futures, and runs;  buffers: what the client knows of them;  arguments: the arguments of a call
 port       the interface between a session and its driver: `simulated/` or `connected/`
 deadlines  when runs are due;  replaced: the warning that a policy failed and fifo replaced it
 """

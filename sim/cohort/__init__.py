@@ -5,6 +5,7 @@
     alike        one executor for many hosts that behave alike; which orders divide them
     parts        which hosts share an executor now: parts are divided by orders, and merge when their states are equal
     commands     what executors command, carried out for all hosts that do the same; contents, host by host
+    member       one host, to which contents come host by host
     event_times  when events happened at each host: commands happen after the last of their causes there
     gangs        gangs on devices: arrival, start, end
     climbs       reports of single hosts on their way up, one at a time

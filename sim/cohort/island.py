@@ -29,6 +29,7 @@ from .commands import Commands
 from .event_times import EventTimes, as_vector
 from .gangs import CohortGang, CohortSoloGang, Gangs
 from .host_contents import HostContents
+from .member import Member
 from .parts import CohortPart, PartGroup, Parts
 from .routes import CohortRoute, CohortTree, Rows, latest, rows_of
 
@@ -45,7 +46,9 @@ class CohortIsland:
         moves.add(self)
         hosts = island.hosts
         self.contents = ClientContents(self)
-        facts = PlaceFacts(sim.hosts_of, self._together, moves.hosts_at)
+        facts = PlaceFacts(
+            sim.hosts_of, lambda transfer: self.contents_of(transfer) is not None, moves.hosts_at
+        )
         first = AlikeHosts(island.host_span, sim.hosts_of, incarnation=1, facts=facts)
         self.parts = Parts(island, first)
         self.times = EventTimes(hosts)
@@ -79,9 +82,6 @@ class CohortIsland:
         if self.contents.has(transfer):
             return self.contents
         return self.moves if self.moves.has(transfer) else None
-
-    def _together(self, transfer: int) -> bool:
-        return self.contents_of(transfer) is not None
 
     # --- seats ----------------------------------------------------------------------------------------------
 
@@ -223,9 +223,7 @@ class CohortIsland:
             plan = self._runs[step.run]
             move = plan.steps[step.step]
             assert isinstance(move, Move)
-            if not move.sparse:
-                layouts = plan.slots[move.source].layout, plan.slots[move.target].layout
-                self.moves.ordered(step.transfer, *layouts)
+            self.moves.ordered(step.transfer, plan, move)
         elif isinstance(step, m.RecvStep):
             self.contents.put_ordered(step)
         else:
@@ -508,23 +506,3 @@ class CohortIsland:
 
     def _to_controller_now(self, report: Any) -> None:
         self.sim.controller_process.serve(self._said((report,)), self.sim.now)
-
-
-class Member:
-    """One host of a cohort, with the methods of a process that its peers call."""
-
-    alive = True
-
-    def __init__(self, island: CohortIsland, host: int) -> None:
-        self._island, self.name = island, host
-
-    def come(self, sender: int, number: int, message: Any) -> None:
-        """Takes in messages about contents; all others come down the tree. A new seat means that hosts re-form,
-        which a cohort cannot do."""
-        if isinstance(message, m.Seat):
-            self._island.must_re_form()
-        cost = self._island.sim.taking_contents(message)
-        self._island.commands.come(self.name, sender, number, message, cost)
-
-    def lose(self, sender: int, reason: str) -> None:
-        self._island.commands.lose(self.name, sender, reason)

@@ -31,9 +31,8 @@ from core.protocol import Blame, OpenRecv, OpenSend, Received, Sent
 from core.transfer import at_once, hosts_of
 
 from ..engine import Ints
-from ..network import CARRIED_BYTES
-from ..network.ports import Which
-from .move_patterns import Edges, End, MoveCosts, Pattern, Wave
+from ..network import CARRIED_BYTES, Which
+from .move_patterns import Edges, End, MoveCosts, Parcels, Pattern
 
 if TYPE_CHECKING:
     from ..hosts import Context
@@ -199,7 +198,7 @@ class HostContents:
             some = np.flatnonzero(pattern.card[edges] == card)
             if len(some):
                 took = pattern.offer_took[edges[some]]
-                wave = Wave(
+                wave = Parcels(
                     edges[some],
                     took,
                     none[some],
@@ -217,7 +216,7 @@ class HostContents:
                 some = np.flatnonzero(np.isin(wave.edges, edges))
                 if not len(some):
                     continue
-                wave = Wave(
+                wave = Parcels(
                     wave.edges[some], wave.took[some], wave.cost[some], (wave.place[0][some], wave.place[1][some]),
                     wave.card, wave.free,
                 )  # fmt: skip
@@ -233,7 +232,7 @@ class HostContents:
 
     # --- on the way -------------------------------------------------------------------------------------------
 
-    def _leave(self, known: Transferring, wave: Wave, when: Ints, offer: bool) -> None:
+    def _leave(self, known: Transferring, wave: Parcels, when: Ints, offer: bool) -> None:
         """These parcels come to their senders' ports at these times."""
         pattern, edges = known.pattern, wave.edges
         if wave.free:
@@ -253,7 +252,7 @@ class HostContents:
 
         self._sim.cargo.ports.put_many(pattern.port[edges], when, keys, wave.took, passes)
 
-    def _cross(self, known: Transferring, wave: Wave, which: Edges, starts: Ints, offer: bool) -> None:
+    def _cross(self, known: Transferring, wave: Parcels, which: Edges, starts: Ints, offer: bool) -> None:
         """Their first bytes leave the senders' cards."""
         pattern = known.pattern
         order = np.argsort(pattern.rank[wave.edges[which]])

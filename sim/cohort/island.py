@@ -241,8 +241,7 @@ class CohortIsland:
         self._divided(parts.divide(message))
 
     def _divide_alone(self, message: m.Ordered) -> None:
-        """Hosts that run gangs one by one send and receive contents one by one: an executor is told of the end of such
-        a gang when it has ended on all hosts for which it stands, and that is too late for a send."""
+        """Makes parts of hosts that run gangs one by one and move contents: else ends of gangs were told too late."""
         alone = self.gangs.run_alone()
         for step in message.steps if alone else ():
             if (
@@ -251,14 +250,7 @@ class CohortIsland:
                 and self.moves.has(step.transfer)
             ):
                 hosts = spans.meet(self.moves.hosts_at(step.transfer, isinstance(step, m.SendStep)), alone)
-                self._single(hosts)
-
-    def _single(self, hosts: Spans) -> None:
-        changed: list[CohortPart] = []
-        for part in list(self.parts.among(hosts)):
-            for host in spans.items(part.members if part.number > 1 else spans.EMPTY):
-                changed += self.parts.set_apart(spans.one(host))
-        self._divided(changed)
+                self._divided(self.parts.single_out(hosts))
 
     def set_apart(self, members: Spans) -> None:
         """Makes parts of their own of these hosts, which are told something before others are. Where gangs of both are
@@ -267,7 +259,7 @@ class CohortIsland:
         alone, jobs = self.gangs.divide(members)
         self._jobs.update(jobs)
         self._divided(changed)
-        self._single(alone)
+        self._divided(self.parts.single_out(alone))
 
     def _divided(self, changed: list[CohortPart]) -> None:
         for part in changed:

@@ -1,6 +1,6 @@
 """Who sends what to whom when contents move between two layouts, as arrays: an edge for each two hosts.
 
-Edges are numbered by the sender's port, then the receiver. A `Wave` has at most one parcel of each edge: contents that
+Edges are numbered by the sender's port, then the receiver. A `Parcels` has at most one parcel of each edge: contents that
 go over a torus are one parcel, since no chunk of an edge waits for another thread; over network cards, each chunk is a
 parcel, since a thread writes it and another takes it.
 
@@ -24,7 +24,7 @@ Edges = NDArray[np.intp]
 KEPT = 256  # sets of hosts of which the edges are remembered
 
 
-class Wave(NamedTuple):
+class Parcels(NamedTuple):
     """Parcels. `cost`: of writing one, and of taking one; `place`: the number of its piece and its offset, as in
     `bulk.place_of`; `free`: they are small, and wait at no port."""
 
@@ -113,7 +113,7 @@ class Pattern:
     def _waves(
         self, pairs: list[tuple[int, int]], pieces: list[tuple[int, int, int, int]], cargo: BulkNetwork,
         costs: MoveCosts,
-    ) -> list[Wave]:  # fmt: skip
+    ) -> list[Parcels]:  # fmt: skip
         of_edge: dict[tuple[int, int], list[Parcel]] = {pair: [] for pair in pairs}
         for sender, receiver, piece, nbytes in sorted(pieces):
             mine = of_edge[sender, receiver]
@@ -138,12 +138,12 @@ def together(parcels: list[Parcel]) -> Parcel:
     return Parcel(first.piece, first.offset, took, 0, not long)
 
 
-def _wave(rows: list[tuple[int, Parcel]], card: bool, free: bool) -> Wave:
+def _wave(rows: list[tuple[int, Parcel]], card: bool, free: bool) -> Parcels:
     columns = [
         np.array(column, dtype=np.int64) for column in zip(*[parcel for _, parcel in rows], strict=True)
     ]
     edges = np.array([edge for edge, _ in rows], dtype=np.intp)
-    return Wave(edges, columns[2], columns[3], (columns[0], columns[1]), card, free)
+    return Parcels(edges, columns[2], columns[3], (columns[0], columns[1]), card, free)
 
 
 class MoveCosts(NamedTuple):

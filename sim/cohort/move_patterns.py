@@ -1,8 +1,8 @@
 """Who sends what to whom when contents move between two layouts, as arrays: an edge for each two hosts.
 
-Edges are numbered by the sender's port, then the receiver. A `Parcels` has at most one parcel of each edge: contents that
-go over a torus are one parcel, since no chunk of an edge waits for another thread; over network cards, each chunk is a
-parcel, since a thread writes it and another takes it.
+Edges are numbered by the sender's port, then the receiver. `Parcels` are at most one of each edge. Contents that go over
+a torus are one parcel, since no chunk of an edge waits for another thread; over network cards, each chunk is a parcel,
+since a thread writes it and another takes it.
 
 Neighbours: `host_contents` sends these parcels; core's `resharding` says what is sent.
 """

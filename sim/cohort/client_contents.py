@@ -60,7 +60,7 @@ class ClientEnd(NamedTuple):
     turns: Ints
 
 
-class PendingContents:
+class PutOrGet:
     """A put or a get of which hosts still wait for the client, or for contents."""
 
     __slots__ = ("client", "getting", "heard", "last", "missing", "waiting")
@@ -88,7 +88,7 @@ class ClientContents:
         self._island, self._sim = island, island.sim
         self._most_put = at_once(island.sim.pool, island.sim.chunk)  # bytes for a host
         self._most_got = at_once(POOL, island.sim.chunk)  # bytes
-        self._open: dict[int, PendingContents] = {}  # by transfer
+        self._open: dict[int, PutOrGet] = {}  # by transfer
         self._connected: dict[int, Ints] = {}  # by client: from when on it is connected to each host
         self._passages: dict[tuple[Layout, bool], Passage] = {}
         self._sizes: dict[Layout, int] = {}  # of what is got
@@ -100,12 +100,12 @@ class ClientContents:
         if step.client and step.layout is not None and self._go_together:
             nbytes = self._island.island.devices_per_host * shard_bytes(step.layout)
             if nbytes <= self._most_put:
-                self._open[step.transfer] = PendingContents(False, step.hosts)
+                self._open[step.transfer] = PutOrGet(False, step.hosts)
 
     def get_ordered(self, step: SendStep, layout: Layout | None) -> None:
         """Takes in an order to send a buffer of this layout, and decides as for a put."""
         if step.client and layout is not None and self._go_together and self._size(layout) <= self._most_got:
-            self._open[step.transfer] = PendingContents(True, step.hosts)
+            self._open[step.transfer] = PutOrGet(True, step.hosts)
 
     @property
     def _go_together(self) -> bool:
@@ -181,7 +181,7 @@ class ClientContents:
 
     # --- what follows -----------------------------------------------------------------------------------------
 
-    def _come(self, known: PendingContents, client: ClientEnd, ends: HostEnds) -> None:
+    def _come(self, known: PutOrGet, client: ClientEnd, ends: HostEnds) -> None:
         """Works out when the contents come."""
         sim, transfer, rows = self._sim, ends.opening.transfer, rows_of(ends.members, self._island.island)
         costs = ClientCosts(sim.profile, sim.network.latency, sim.cargo.way, sim.cargo.taking, sim.chunk)
@@ -198,7 +198,7 @@ class ClientContents:
         self._ended(transfer, known, ends.members, times.heard)
         self._tell(transfer, known, ends.members, times.over, None)
 
-    def _ended(self, transfer: int, known: PendingContents, members: Spans, heard: Ints) -> None:
+    def _ended(self, transfer: int, known: PutOrGet, members: Spans, heard: Ints) -> None:
         """These hosts' ends are over. `heard`: when the client has each one's last word."""
         last = int(heard.argmax())
         if int(heard[last]) > known.heard:
@@ -209,9 +209,7 @@ class ClientContents:
             if known.client is not None:
                 self._sim.clock.at(known.heard, known.client.machine.last_word, known.last, transfer)
 
-    def _tell(
-        self, transfer: int, known: PendingContents, members: Spans, when: Ints, blame: Blame | None
-    ) -> None:
+    def _tell(self, transfer: int, known: PutOrGet, members: Spans, when: Ints, blame: Blame | None) -> None:
         for part in self._island.parts.among(members):
             part.open -= 1
         if known.getting:

@@ -26,13 +26,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from core.model import Layout, Spans, all_pieces, spans
+from core.model import Layout, Move, Plan, Spans, all_pieces, spans
 from core.protocol import Blame, OpenRecv, OpenSend, Received, Sent
 from core.transfer import at_once, hosts_of
 
 from ..engine import Ints
-from ..network import CARRIED_BYTES
-from ..network.ports import Which
+from ..network import CARRIED_BYTES, Which
 from .move_patterns import ChunkWave, Edges, End, MoveCosts, Pattern
 
 if TYPE_CHECKING:
@@ -97,11 +96,11 @@ class HostContents:
 
     # --- what goes together -----------------------------------------------------------------------------------
 
-    def ordered(self, transfer: int, source: Layout, target: Layout) -> None:
+    def ordered(self, transfer: int, plan: Plan, move: Move) -> None:
         """Takes in that an end of a move is ordered, and decides at the first one whether its hosts go together."""
-        if not self._whole or not self._sim.regular or transfer in self._open:
+        if move.sparse or not self._whole or not self._sim.regular or transfer in self._open:
             return
-        key = source, target
+        key = source, target = plan.slots[move.source].layout, plan.slots[move.target].layout
         if key in self._patterns:
             pattern = self._patterns[key]
         else:

@@ -48,7 +48,9 @@ class CohortIsland:
         moves.add(self)
         hosts = island.hosts
         self.contents = ClientContents(self)
-        facts = PlaceFacts(sim.hosts_of, self._together, moves.hosts_at)
+        facts = PlaceFacts(
+            sim.hosts_of, lambda transfer: self.contents_of(transfer) is not None, moves.hosts_at
+        )
         first = AlikeHosts(island.host_span, sim.hosts_of, incarnation=1, facts=facts)
         self.parts = Parts(island, first, remembers)
         self.times = EventTimes(hosts)
@@ -84,9 +86,6 @@ class CohortIsland:
         if self.contents.has(transfer):
             return self.contents
         return self.moves if self.moves.has(transfer) else None
-
-    def _together(self, transfer: int) -> bool:
-        return self.contents_of(transfer) is not None
 
     # --- seats ----------------------------------------------------------------------------------------------
 
@@ -242,9 +241,7 @@ class CohortIsland:
             plan = self._runs[step.run]
             move = plan.steps[step.step]
             assert isinstance(move, Move)
-            if not move.sparse:
-                layouts = plan.slots[move.source].layout, plan.slots[move.target].layout
-                self.moves.ordered(step.transfer, *layouts)
+            self.moves.ordered(step.transfer, plan, move)
         elif isinstance(step, m.RecvStep):
             self.contents.put_ordered(step)
         else:
@@ -262,8 +259,7 @@ class CohortIsland:
         self._divided(parts.divide(message))
 
     def _divide_alone(self, message: m.Ordered) -> None:
-        """Hosts that run gangs one by one send and receive contents one by one: an executor is told of the end of such
-        a gang when it has ended on all hosts for which it stands, and that is too late for a send."""
+        """Makes parts of hosts that run gangs one by one and move contents: else ends of gangs were told too late."""
         alone = self.gangs.run_alone()
         for step in message.steps if alone else ():
             if (
@@ -272,14 +268,7 @@ class CohortIsland:
                 and self.moves.has(step.transfer)
             ):
                 hosts = spans.meet(self.moves.hosts_at(step.transfer, isinstance(step, m.SendStep)), alone)
-                self._single(hosts)
-
-    def _single(self, hosts: Spans) -> None:
-        changed: list[CohortPart] = []
-        for part in list(self.parts.among(hosts)):
-            for host in spans.items(part.members if part.number > 1 else spans.EMPTY):
-                changed += self.parts.set_apart(spans.one(host))
-        self._divided(changed)
+                self._divided(self.parts.single_out(hosts))
 
     def set_apart(self, members: Spans) -> None:
         """Makes parts of their own of these hosts, which are told something before others are. Where gangs of both are
@@ -288,7 +277,7 @@ class CohortIsland:
         alone, jobs = self.gangs.divide(members)
         self.jobs.update(jobs)
         self._divided(changed)
-        self._single(alone)
+        self._divided(self.parts.single_out(alone))
 
     def _divided(self, changed: list[CohortPart]) -> None:
         for part in changed:

@@ -131,6 +131,14 @@ class Parts:
             self._changed()
         return changed
 
+    def single_out(self, hosts: Spans) -> list[CohortPart]:
+        """Makes each host a part whose part has some of these; returns what is told of `divide`."""
+        changed: list[CohortPart] = []
+        for part in list(self.among(hosts)):
+            for host in spans.items(part.members if part.number > 1 else spans.EMPTY):
+                changed += self.set_apart(spans.one(host))
+        return changed
+
     def _split(self, part: CohortPart, groups: Sequence[Spans]) -> list[CohortPart]:
         made = []
         for group in groups:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from .bulk import CARRIED_BYTES, BulkNetwork, Roads, number_of, transfer_of
 from .message_sizes import MessageSizes, is_quiet, moves_nothing
 from .network import CONTROLLER, Network, Together, about, link_of, rank, report_number
+from .ports import Which
 from .sparse_exchange import even_rows
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Network",
     "Roads",
     "Together",
+    "Which",
     "about",
     "even_rows",
     "is_quiet",

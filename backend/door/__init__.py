@@ -1,5 +1,12 @@
 """The door for unmodified JAX programs: a server of the IFRT proxy protocol, whose client is in every jaxlib.
 
-ifrt_messages   the protocol's messages (schema: how they are made; value_schema, proxy_schema: what they are)
-session_port    what the streams below and the session above know of each other
+    sockets        door_server     who may connect; bytes
+    HTTP/2         http2           frames, windows, headers (http2_frames: numbers, events, states)
+    gRPC           grpc_calls      messages, metadata, how calls end
+    the service    ifrt_service    versions, sessions, host buffers
+                   session_port    what the session above and the service know of each other
+
+    messages       ifrt_messages   classes (schema: how they are made; value_schema, proxy_schema: what they are)
+
+All but `door_server` are without sockets and clocks.
 """

@@ -134,8 +134,8 @@ def grpc_aio(address: str, messages: int) -> None:
 
     async def acknowledge(requests: AsyncIterator[bytes], context: object) -> AsyncIterator[bytes]:
         async for _ in requests:
+            meter.count()  # before the answer: after the last one the client may have gone
             yield ANSWER
-            meter.count()
 
     async def begin() -> object:
         server = grpc.aio.server()
@@ -154,8 +154,8 @@ def grpc_sync(address: str, messages: int) -> None:
 
     def acknowledge(requests: Iterator[bytes], context: object) -> Iterator[bytes]:
         for _ in requests:
+            meter.count()  # before the answer: after the last one the client may have gone
             yield ANSWER
-            meter.count()
 
     server = grpc.server(ThreadPoolExecutor(4))
     server.add_generic_rpc_handlers((Only(acknowledge),))

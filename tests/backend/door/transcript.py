@@ -65,11 +65,12 @@ class Transcript:
         return ""
 
     def _headers(self, stream: int, payload: bytes) -> Iterator[str]:
-        for name, value in self._decoder.decode(payload):
+        for raw_name, raw_value in self._decoder.decode(payload, raw=True):
+            name, value = bytes(raw_name).decode(), bytes(raw_value).decode()
             if name == ":path":
-                self._paths[stream] = str(value).removeprefix(SERVICE)
-            kind = METADATA.get(str(name))
-            yield f"    {name}: {shown(kind, decoded(str(value))) if kind else value}"
+                self._paths[stream] = value.removeprefix(SERVICE)
+            kind = METADATA.get(name)
+            yield f"    {name}: {shown(kind, decoded(value)) if kind else value}"
 
     def _data(self, stream: int, payload: bytes) -> Iterator[str]:
         data = self._messages.get(stream, b"") + payload
@@ -87,4 +88,4 @@ def decoded(value: str) -> bytes:
 
 def shown(kind: str, data: bytes) -> str:
     message: Any = getattr(ifrt_messages, kind).FromString(data)
-    return text_format.MessageToString(message, as_one_line=True)
+    return str(text_format.MessageToString(message, as_one_line=True))

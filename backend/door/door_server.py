@@ -19,7 +19,7 @@ import socket
 import struct
 from collections.abc import Hashable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..streams.sockets import listening, machine_of
 from .grpc_calls import GrpcConnection
@@ -88,7 +88,7 @@ class _Connection(asyncio.Protocol):
         self._awake = False  # a write is on its way
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast("asyncio.Transport", transport)  # uvloop has a class of its own
         sock = transport.get_extra_info("socket")
         try:
             self._peer = _peer_of(sock)

@@ -40,6 +40,8 @@ WAITING = 64  # threads at most that wait for arrays
 UNDER_WAY = 24  # programs of one device: JAX itself would wait at 32
 CODE = re.compile(r"([A-Z][A-Z_]+): ?")
 SERDES = {"0.10": 3, "0.12": 6}  # by jaxlib's version: which serialized forms of shardings it writes
+RELEASE = ".".join(importlib.import_module("jaxlib").__version__.split(".")[:2])
+HANDLES_ONE = RELEASE != "0.10"  # whose handlers refuse results of one device
 MEMORY_STATS = (
     "generated_code_size_in_bytes", "argument_size_in_bytes", "output_size_in_bytes", "alias_size_in_bytes",
     "temp_size_in_bytes", "peak_memory_in_bytes", "total_size_in_bytes", "total_allocation_bytes",
@@ -182,7 +184,7 @@ class LocalDevices:
         return Executable(loaded, facts, self._handlers(facts)), facts
 
     def _handlers(self, facts: CompiledFacts) -> list[Any] | None:
-        if any(type.kind == TOKEN for type in facts.results):
+        if any(type.kind == TOKEN for type in facts.results) or (len(facts.devices) == 1 and not HANDLES_ONE):
             return None
         return [
             native.array_result_handler(
@@ -217,7 +219,10 @@ class LocalDevices:
     def _mixed(self, executable: Executable, results: Any) -> list[Ref]:
         found = []
         for type, shards in zip(executable.results, results.disassemble_into_single_device_arrays(), strict=True):
-            found.append(TokenRef() if type.kind == TOKEN else self.assemble(type, shards))
+            if type.kind == TOKEN:
+                found.append(TokenRef())
+            else:
+                found.append(shards[0] if len(shards) == 1 else self.assemble(type, shards))
         return found
 
     def unload(self, executable: Any) -> None:
@@ -405,8 +410,7 @@ def _platform(devices: Sequence[Any]) -> Platform:
         }
         facts.append(DeviceFacts(number, device.device_kind, default, ids, str(device), repr(device), attributes))
     name = "cuda" if first.platform == "gpu" else first.platform
-    release = ".".join(importlib.import_module("jaxlib").__version__.split(".")[:2])
     return Platform(
         name, str(first.client.platform_version), str(first.client.runtime_type), tuple(facts), tuple(memories),
-        SERDES.get(release, -1),
+        SERDES.get(RELEASE, -1),
     )  # fmt: skip

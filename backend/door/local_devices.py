@@ -27,7 +27,7 @@ from jaxlib import _jax
 from backend.pjrt.launchable_code import wake_lapack
 
 from .devices import ArrayType, Compiled, CompiledFacts, DeviceFacts, Fault, MemoryFacts, Platform, Ref, Unready, unsupported
-from .dtypes import TOKEN, dtype_of, name_of
+from .dtypes import STRING, TOKEN, dtype_of, name_of
 from .ifrt_messages import CompileOptionsProto, OpSharding, StatusCode
 from .programs import ProgramFacts, read_program
 from .shardings import REPLICATED, ShardingError, ShardSpec, Tiles, op_sharding, tiles_of
@@ -334,7 +334,7 @@ def _hlo_sharding(tiles: Tiles) -> Any:
 
 
 def _aval(kind: int, shape: tuple[int, ...]) -> Any:
-    dtype = dtype_of(kind)
+    dtype = np.dtypes.StringDType() if kind == STRING else dtype_of(kind)
     if dtype is None:
         raise unsupported(f"arrays of {name_of(kind)} are not known here")
     return jax.core.ShapedArray(shape, dtype)  # type: ignore[no-untyped-call]

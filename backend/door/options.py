@@ -125,5 +125,3 @@ def _check_layout(shape: Any, depth: int = 0) -> None:
         raise invalid(f"the shape {list(shape.dimensions)} of an argument has a negative dimension")
     for inner in shape.tuple_shapes:
         _check_layout(inner, depth + 1)
-
-

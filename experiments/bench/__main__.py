@@ -43,6 +43,9 @@ PACKAGES = {  # each benchmark's module has its name
         "prediction": "the calibrated simulator's predictions, against real runs that it has not seen",
         "whatif": "the what-if of one recorded session, against real runs under the changed settings",
     },
+    "door": {
+        "messages": "a message's CPU time in the door's transport, against the library h2 and grpcio's servers",
+    },
     "strangers": {
         "strangers": "a client's latency beside floods, nonsense and greedy clients, against alone"
     },

@@ -11,6 +11,7 @@ WITH_OPTIONS = (
     "agents",
     "cliffs",
     "control",
+    "messages",
     "order",
     "pages",
     "prediction",

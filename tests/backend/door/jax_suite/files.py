@@ -58,7 +58,7 @@ def run(
                     told(each)
                 else:
                     chosen = each
-            if chosen is None:
+            if not chosen:
                 raise Unusable(f"{file.name}: {(Path(place) / 'said').read_text(errors='replace')[-2000:]}")
             ended = {each.test for each in found}
             before, left = left, [test for test in chosen if test not in ended]

@@ -43,6 +43,9 @@ PACKAGES = {  # each benchmark's module has its name
         "prediction": "the calibrated simulator's predictions, against real runs that it has not seen",
         "whatif": "the what-if of one recorded session, against real runs under the changed settings",
     },
+    "door": {
+        "door": "an unmodified JAX program through the door: calls, contents, compilation, against local devices",
+    },
     "strangers": {
         "strangers": "a client's latency beside floods, nonsense and greedy clients, against alone"
     },

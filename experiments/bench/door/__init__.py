@@ -1,0 +1,1 @@
+"""Benchmarks of the front door for unmodified JAX programs."""

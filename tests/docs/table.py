@@ -56,6 +56,7 @@ OUTLIVES = {
     r"(?:python -m )?seaway controller\b": r"controller at \S+:",
     r"(?:python -m )?seaway agent\b": r"hosts \d.* at \S+",
     r"(?:python -m )?seaway up\b": r"seaway status \S+\n",
+    r"(?:python -m )?seaway door\b": r"IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS=true\n",
 }
 
 # Pages whose Python has a test of its own, with that test.

@@ -25,14 +25,20 @@ VARIABLE = re.compile(r"\b([A-Z_]+)=(\S+)")
 class Door:
     """A running door. env: the variables that it prints."""
 
-    def __init__(self, child: Child) -> None:
-        self.child = child
+    def __init__(self, children: Children, words: Sequence[str]) -> None:
+        self._children, self._words = children, list(words)
+        self.again()
+
+    def again(self) -> None:
+        """Start it, also at the same place after it has ended."""
+        env = {"PYTHONWARNINGS": "ignore"}
+        self.child: Child = processes.start(self._children, seaway, self._words, env=env, name="door")
         self.env: dict[str, str] = {}
-        assert child.process.stdout is not None
+        assert self.child.process.stdout is not None
         while self.env.keys() != NAMES:
-            line = child.process.stdout.readline().decode()
+            line = self.child.process.stdout.readline().decode()
             if not line:
-                raise RuntimeError(f"the door did not start: {child.tail()}")
+                raise RuntimeError(f"the door did not start: {self.child.tail()}")
             self.env |= {name: value for name, value in VARIABLE.findall(line) if name in NAMES}
 
 
@@ -41,10 +47,9 @@ def opened(devices: int, options: Sequence[str] = ()) -> Iterator[Door]:
     # In a folder with a short name: a socket's path has at most 107 bytes.
     with tempfile.TemporaryDirectory(prefix="door-") as place:
         children = Children(Path(place))
-        words = ["door", "--listen", f"unix:{place}/socket", "--devices", str(devices), *options]
         try:
             yield Door(
-                processes.start(children, seaway, words, env={"PYTHONWARNINGS": "ignore"}, name="door")
+                children, ["door", "--listen", f"unix:{place}/socket", "--devices", str(devices), *options]
             )
         finally:
             children.end_all()

@@ -45,7 +45,7 @@ def inspect(blob: bytes, platform: str, devices: int, more: Collection[str], lar
             module = exported.mlir_module(serialized=False)
         except Exception as error:
             raise CodeRefused(f"its StableHLO cannot be read: {_short(error)}") from error
-        operations, called = _found(module)
+        operations, called = operations_of(module)
     for name in operations:
         if name in OUTSIDE or (name.partition(".")[0] not in DIALECTS and name not in PLAIN):
             raise CodeRefused(f"it has the operation {name!r}, which clients' code may not have")
@@ -54,7 +54,7 @@ def inspect(blob: bytes, platform: str, devices: int, more: Collection[str], lar
             raise CodeRefused(reason)
 
 
-def _found(module: Any) -> tuple[list[str], list[str]]:
+def operations_of(module: Any) -> tuple[list[str], list[str]]:
     """The names of its operations, and of the foreign functions that it calls; both sorted."""
     ir = importlib.import_module("jax._src.lib.mlir").ir
     operations: set[str] = set()

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..errors import SeawayError
-from . import calibrating, cluster, parity, replaying, simulate, status, whatif
+from . import calibrating, cluster, door, parity, replaying, simulate, status, whatif
 
-COMMANDS = (simulate, cluster, status, replaying, parity, whatif, calibrating)
+COMMANDS = (simulate, cluster, door, status, replaying, parity, whatif, calibrating)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,0 +1,12 @@
+"""The door for unmodified JAX programs: a server of the IFRT proxy protocol, whose client is in every jaxlib.
+
+    sockets        door_server     who may connect; bytes
+    HTTP/2         http2           frames, windows, headers (http2_frames: numbers, events, states)
+    gRPC           grpc_calls      messages, metadata, how calls end
+    the service    ifrt_service    versions, sessions, host buffers
+                   session_port    what the session above and the service know of each other
+
+    messages       ifrt_messages   classes (schema: how they are made; value_schema, proxy_schema: what they are)
+
+All but `door_server` are without sockets and clocks.
+"""

@@ -1,0 +1,86 @@
+"""The door as a process: JAX's devices of this process, sessions on them, and the sockets of clients.
+
+    run_door("unix:/run/user/1000/seaway.sock", count=8)        until SIGTERM or Ctrl-C
+
+How many CPU devices there are is set in the environment before JAX is imported: `environment`. Neighbours:
+`door_server`, `session`, `local_devices`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+
+from .door_server import listen_for_clients
+from .session import opening
+
+__all__ = ["environment", "run_door", "variables"]
+
+log = logging.getLogger("seaway.door")
+THREADS = 32  # of XLA's pool for CPU devices, at least: with fewer, programs of many devices wait for each other
+FLAG = "--xla_force_host_platform_device_count"
+
+
+def environment(devices: int | None, given: Mapping[str, str]) -> dict[str, str]:
+    """What JAX has to find in the environment: this many CPU devices, and threads for them. None: what there is."""
+    changes = {"NPROC": str(max(THREADS, 4 * (devices or 1)))}
+    if devices is not None:
+        flags = [each for each in given.get("XLA_FLAGS", "").split() if each.partition("=")[0] != FLAG]
+        changes["XLA_FLAGS"] = " ".join([*flags, f"{FLAG}={devices}"])
+    if given.get("JAX_PLATFORMS", "").startswith("proxy"):  # set for the user's programs, not for this one
+        changes["JAX_PLATFORMS"] = given["JAX_PLATFORMS"].partition(",")[2] or "cpu"
+    return changes
+
+
+def variables(address: str) -> dict[str, str]:
+    """What a JAX program has to find in its environment."""
+    return {
+        "JAX_PLATFORMS": "proxy,cpu",
+        "JAX_BACKEND_TARGET": f"grpc://{address}",
+        "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS": "true",
+    }
+
+
+def run_door(
+    address: str, *, devices: int | None = None, more: Collection[str] = (), ready: Callable[[str], None]
+) -> None:
+    """Serves until SIGTERM or SIGINT. `more`: foreign functions that programs may call besides the built-in list;
+    `ready` is told the address. Raises ListenRefused."""
+    os.environ.update(environment(devices, os.environ))
+    with _loop_runner() as runner:
+        runner.run(_serve(address, devices, more, ready))
+
+
+def _loop_runner() -> asyncio.Runner:
+    with suppress(ImportError):
+        import uvloop
+
+        return asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    return asyncio.Runner()
+
+
+async def _serve(
+    address: str, devices: int | None, more: Collection[str], ready: Callable[[str], None]
+) -> None:
+    from .local_devices import LocalDevices  # imports JAX, for which the environment is now set
+
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+
+    def post(function: Callable[..., object], *arguments: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits for this any more
+            loop.call_soon_threadsafe(function, *arguments)
+
+    local = LocalDevices(post, count=devices, more=more, threads=int(os.environ["NPROC"]))
+    server = await listen_for_clients(opening(lambda: local), address)
+    try:
+        ready(server.address)
+        await stop.wait()
+    finally:
+        server.close()
+        local.end()

@@ -1,0 +1,416 @@
+"""Devices of this process: sessions compute with JAX's own devices, through jaxlib.
+
+    loop's thread   put, execute, copy, ...: all that has an order; JAX enqueues and returns
+    compiling       one program after the other; its errors, and reading of its StableHLO
+    waiting         arrays that are not ready when somebody wants to know or to have them
+
+An array is a `jax.Array` of which only jaxlib's half is used, whatever its type. XLA's CPU devices run each shard of a
+program in a thread of one pool: programs whose collectives wait for each other would use it up, so few of many devices
+may be under way (`crowded`). The other module of the door that imports JAX.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import re
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+from jaxlib import _jax
+
+from backend.pjrt.launchable_code import wake_lapack
+
+from .devices import ArrayType, Compiled, CompiledFacts, DeviceFacts, Fault, MemoryFacts, Platform, Ref, Unready, unsupported
+from .dtypes import TOKEN, dtype_of, name_of
+from .ifrt_messages import CompileOptionsProto, OpSharding, StatusCode
+from .programs import ProgramFacts, read_program
+from .shardings import REPLICATED, ShardingError, ShardSpec, Tiles, op_sharding, tiles_of
+
+log = logging.getLogger("seaway.door")
+native: Any = _jax
+hlo: Any = importlib.import_module("jax._src.lib").xla_client
+
+WAITING = 64  # threads at most that wait for arrays
+UNDER_WAY = 24  # programs of one device: JAX itself would wait at 32
+CODE = re.compile(r"([A-Z][A-Z_]+): ?")
+SERDES = {"0.10": 3, "0.12": 6}  # by jaxlib's version: which serialized forms of shardings it writes
+RELEASE = ".".join(importlib.import_module("jaxlib").__version__.split(".")[:2])
+HANDLES_ONE = RELEASE != "0.10"  # whose handlers refuse results of one device
+MEMORY_STATS = (
+    "generated_code_size_in_bytes", "argument_size_in_bytes", "output_size_in_bytes", "alias_size_in_bytes",
+    "temp_size_in_bytes", "peak_memory_in_bytes", "total_size_in_bytes", "total_allocation_bytes",
+    "indefinite_allocations", "peak_unpadded_heap_bytes", "host_generated_code_size_in_bytes",
+    "host_argument_size_in_bytes", "host_output_size_in_bytes", "host_alias_size_in_bytes",
+    "host_temp_size_in_bytes",
+)  # fmt: skip
+
+
+class Executable:
+    """`handlers` make arrays of its results, in C++; None: it has tokens among them."""
+
+    __slots__ = ("devices", "donated", "handlers", "loaded", "results")
+
+    def __init__(self, loaded: Any, facts: CompiledFacts, handlers: list[Any] | None) -> None:
+        self.loaded, self.handlers = loaded, handlers
+        self.devices, self.results, self.donated = len(facts.devices), facts.results, frozenset(facts.donated)
+
+
+class TokenRef:
+    """A result that has no contents: it is ready when its program has ended, of which another result tells."""
+
+
+class LocalDevices:
+    """`post(function, ...)` calls a function on the loop's thread. `more`: foreign functions that programs may call
+    besides the built-in list. One object serves all sessions."""
+
+    def __init__(self, post: Callable[..., Any], *, count: int | None = None, more: Collection[str] = (), threads: int = 32) -> None:
+        jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
+        wake_lapack()
+        self._post, self._more = post, frozenset(more)
+        self._devices = sorted(jax.local_devices(), key=lambda each: each.id)[:count]
+        self._numbers = {device: number for number, device in enumerate(self._devices)}
+        self._client = self._devices[0].client
+        self._here = self._devices[0].platform == "cpu"
+        self.platform = _platform(self._devices)
+        self._default_kind = self.platform.default_memory_kind()
+        self._compiling = ThreadPoolExecutor(1, "compile")
+        self._waiting = ThreadPoolExecutor(WAITING, "wait")
+        self._under_way: deque[Any] = deque()  # a result of each program, in order
+        self._under_way_multi: deque[Any] = deque()
+        self._multi = max(1, threads // max(len(self._devices), 1) - 1)
+        self._sharding_of = lru_cache(maxsize=4096)(self._sharding)
+        self._aval_of = lru_cache(maxsize=4096)(_aval)
+
+    # --- arrays -----------------------------------------------------------------------------------------------
+
+    def put(self, type: ArrayType, shards: Sequence[np.ndarray[Any, Any]]) -> Ref:
+        sharding = self._sharding_of(type.sharding)
+        devices = [self._devices[number] for number in type.sharding.devices]
+        with translated():
+            return native.batched_device_put(
+                self._aval_of(type.kind, type.shape), sharding, shards, devices, True, enable_x64=True
+            )
+
+    def assemble(self, type: ArrayType, shards: Sequence[Ref]) -> Ref:
+        with translated():
+            return native.ArrayImpl(
+                self._aval_of(type.kind, type.shape), self._sharding_of(type.sharding), list(shards),
+                committed=True, _skip_checks=True,
+            )  # fmt: skip
+
+    def shards(self, ref: Ref) -> list[Ref]:
+        with translated():
+            return list(ref._arrays)
+
+    def copy(self, arrays: Sequence[tuple[ArrayType, Ref]], always: bool) -> list[Ref]:
+        semantics = native.ArrayCopySemantics.ALWAYS_COPY if always else native.ArrayCopySemantics.REUSE_INPUT
+        shardings = [self._sharding_of(type.sharding) for type, _ in arrays]
+        with translated():
+            return list(
+                native.batched_copy_array_to_devices_with_sharding(
+                    [ref for _, ref in arrays],
+                    [sharding._internal_device_list for sharding in shardings],
+                    shardings, [semantics] * len(arrays),
+                )
+            )  # fmt: skip
+
+    def delete(self, ref: Ref) -> None:
+        if not isinstance(ref, TokenRef):
+            ref.delete()
+
+    def is_deleted(self, ref: Ref) -> bool:
+        return not isinstance(ref, TokenRef) and bool(ref.is_deleted())
+
+    # --- waiting ----------------------------------------------------------------------------------------------
+
+    def fetch(self, ref: Ref, done: Callable[[np.ndarray[Any, Any] | Fault], None]) -> None:
+        if self._here and _is_ready(ref):
+            done(_contents(ref))
+        else:
+            self._waiting.submit(lambda: self._post(done, _contents(ref)))
+
+    def when_ready(self, refs: Sequence[Ref], done: Unready) -> None:
+        if all(_is_ready(ref) for ref in refs):
+            done(_awaited(refs))
+        else:
+            self._waiting.submit(lambda: self._post(done, _awaited(refs)))
+
+    def crowded(self, resume: Callable[[], None]) -> bool:
+        for line, most in ((self._under_way_multi, self._multi), (self._under_way, UNDER_WAY)):
+            while line and _is_ready(line[0]):
+                line.popleft()
+            if len(line) >= most:
+                oldest = line[0]
+
+                def wait(oldest: Any = oldest) -> None:
+                    _awaited([oldest])
+                    self._post(resume)
+
+                self._waiting.submit(wait)
+                return True
+        return False
+
+    # --- programs ---------------------------------------------------------------------------------------------
+
+    def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: Compiled) -> None:
+        def work() -> None:
+            executable: Any = None
+            facts: CompiledFacts | Fault
+            try:
+                with translated():
+                    executable, facts = self._compile(program, options, tuple(devices))
+            except Fault as fault:
+                facts = fault
+            self._post(done, executable, facts)
+
+        self._compiling.submit(work)
+
+    def _compile(self, program: bytes, options: bytes, devices: tuple[int, ...]) -> tuple[Executable, CompiledFacts]:
+        about = read_program(program, self._more)
+        given = CompileOptionsProto.FromString(options)
+        for row in given.executable_build_options.device_assignment.computation_devices:
+            row.replica_device_ids[:] = [self._devices[number].id for number in row.replica_device_ids]
+        parsed = native.CompileOptions()
+        parsed = type(parsed).ParseFromString(given.SerializeToString())
+        place = native.DeviceList(tuple(self._devices[number] for number in devices))
+        loaded = self._client.compile_and_load(program, place, parsed)
+        facts = _facts(loaded, about, devices, self._default_kind)
+        return Executable(loaded, facts, self._handlers(facts)), facts
+
+    def _handlers(self, facts: CompiledFacts) -> list[Any] | None:
+        if any(type.kind == TOKEN for type in facts.results) or (len(facts.devices) == 1 and not HANDLES_ONE):
+            return None
+        return [
+            native.array_result_handler(
+                self._aval_of(type.kind, type.shape), self._sharding_of(type.sharding), committed=True
+            )
+            for type in facts.results
+        ]
+
+    def execute(self, executable: Executable, arguments: Sequence[Ref], keep: Sequence[int], launch: int) -> list[Ref]:
+        with translated():
+            if keep:
+                arguments = list(arguments)
+                for at in executable.donated.intersection(keep):
+                    arguments[at] = self._duplicate(arguments[at])
+            results = executable.loaded.execute_sharded(arguments)
+            handlers = executable.handlers
+            found = results.consume_with_handlers(handlers) if handlers is not None else self._mixed(executable, results)
+        if found:
+            line = self._under_way if executable.devices == 1 else self._under_way_multi
+            line.append(found[0])
+            while line and _is_ready(line[0]):
+                line.popleft()
+        return found
+
+    def _duplicate(self, array: Any) -> Any:
+        sharding = array.sharding
+        copies = native.batched_copy_array_to_devices_with_sharding(
+            [array], [sharding._internal_device_list], [sharding], [native.ArrayCopySemantics.ALWAYS_COPY]
+        )
+        return copies[0]
+
+    def _mixed(self, executable: Executable, results: Any) -> list[Ref]:
+        found = []
+        for type, shards in zip(executable.results, results.disassemble_into_single_device_arrays(), strict=True):
+            if type.kind == TOKEN:
+                found.append(TokenRef())
+            else:
+                found.append(shards[0] if len(shards) == 1 else self.assemble(type, shards))
+        return found
+
+    def unload(self, executable: Any) -> None:
+        """Nothing: it goes when the session forgets it."""
+
+    def cost_analysis(self, executable: Executable) -> Mapping[str, Any]:
+        with translated():
+            found = executable.loaded.cost_analysis()
+        return found[0] if isinstance(found, list) else found
+
+    def program_text(self, executable: Executable) -> str:
+        with translated():
+            return str(executable.loaded.get_hlo_text())
+
+    def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str:
+        dtype = dtype_of(kind)
+        if dtype is None:
+            raise unsupported(f"arrays of {name_of(kind)} have no layout here")
+        with translated():
+            return _layout_text(self._client.get_default_layout(dtype, shape, self._devices[device]))
+
+    def close(self) -> None:
+        """Nothing: a session's arrays go when it forgets them."""
+
+    def end(self) -> None:
+        """Ends threads; what they wait for need not end."""
+        for pool in (self._compiling, self._waiting):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    # --- shardings --------------------------------------------------------------------------------------------
+
+    def _sharding(self, spec: ShardSpec) -> Any:
+        kind = spec.memory_kind or self._default_kind
+        if spec.shard is not None:
+            raise unsupported("a sharding of which only the shape of shards is known cannot be made here")
+        devices = tuple(self._devices[number] for number in spec.devices)
+        kinds = {each.kind for each in devices[0].addressable_memories()}
+        if kind not in kinds:
+            raise Fault(StatusCode.INVALID_ARGUMENT, f"device {spec.devices[0]} has no memory of kind {kind!r}: it has {', '.join(sorted(kinds))}")
+        if len(devices) == 1:
+            return jax.sharding.SingleDeviceSharding(devices[0], memory_kind=kind)
+        return native.GSPMDSharding(native.DeviceList(devices), _hlo_sharding(spec.tiles), memory_kind=kind)
+
+
+# --- what is known of an executable -----------------------------------------------------------------------------------
+
+
+def _facts(loaded: Any, about: ProgramFacts, devices: tuple[int, ...], default_kind: str) -> CompiledFacts:
+    parameter_shardings = loaded.get_parameter_shardings()
+    output_shardings = loaded.get_output_shardings()
+    kinds = _tried(lambda: tuple(loaded.get_output_memory_kinds()[0]))
+    many = len(devices) > 1
+    results = []
+    for at, result in enumerate(about.results):
+        tiles = REPLICATED
+        if many and output_shardings is not None and result.kind != TOKEN:
+            tiles = _output_tiles(output_shardings[at], len(devices))
+        kind = "" if isinstance(kinds, Fault) or at >= len(kinds) or kinds[at] == default_kind else kinds[at]
+        results.append(ArrayType(result.kind, result.shape, ShardSpec(devices, tiles, kind)))
+    stats = _tried(loaded.get_compiled_memory_stats)
+    return CompiledFacts(
+        name=about.name,
+        devices=devices,
+        fingerprint=bytes(loaded.fingerprint or b""),
+        parameters=about.parameters,
+        results=tuple(results),
+        parameter_shardings=_serialized(parameter_shardings),
+        output_shardings=_serialized(output_shardings),
+        parameter_layouts=_tried(lambda: tuple(map(_layout_text, loaded.get_parameter_layouts()))),
+        output_layouts=_tried(lambda: tuple(map(_layout_text, loaded.get_output_layouts()))),
+        output_memory_kinds=kinds,
+        donated=about.donated,
+        memory_stats={
+            name: int(getattr(stats, name)) for name in MEMORY_STATS if not isinstance(stats, Fault) and hasattr(stats, name)
+        },
+        code_size=int(loaded.size_of_generated_code_in_bytes() or 0),
+    )
+
+
+def _output_tiles(sharding: Any, count: int) -> Tiles:
+    try:
+        return tiles_of(OpSharding.FromString(sharding.SerializeToString()), count)
+    except ShardingError as error:
+        raise unsupported(f"a result of the program has a sharding that is not known here: {error}") from None
+
+
+def _serialized(shardings: Any) -> tuple[bytes, ...] | None:
+    return None if shardings is None else tuple(each.SerializeToString() for each in shardings)
+
+
+def _layout_text(layout: Any) -> str:
+    text = layout.__getstate__()[0]
+    return text.decode() if isinstance(text, bytes) else str(text)
+
+
+def _tried(question: Callable[[], Any]) -> Any:
+    try:
+        with translated():
+            return question()
+    except Fault as fault:
+        return fault
+
+
+@lru_cache(maxsize=4096)
+def _hlo_sharding(tiles: Tiles) -> Any:
+    proto = hlo.OpSharding()
+    proto.ParseFromString(op_sharding(tiles).SerializeToString())
+    return hlo.HloSharding.from_proto(proto)
+
+
+def _aval(kind: int, shape: tuple[int, ...]) -> Any:
+    dtype = dtype_of(kind)
+    if dtype is None:
+        raise unsupported(f"arrays of {name_of(kind)} are not known here")
+    return jax.core.ShapedArray(shape, dtype)  # type: ignore[no-untyped-call]
+
+
+# --- waiting, and errors ----------------------------------------------------------------------------------------------
+
+
+def _is_ready(ref: Any) -> bool:
+    try:
+        return isinstance(ref, TokenRef) or bool(ref.is_ready())
+    except Exception:  # it was deleted or donated: there is nothing to wait for
+        return True
+
+
+def _awaited(refs: Sequence[Any]) -> Fault | None:
+    try:
+        for ref in refs:
+            if not isinstance(ref, TokenRef):
+                ref.block_until_ready()
+    except Exception as error:
+        return fault_of(error)
+    return None
+
+
+def _contents(ref: Any) -> np.ndarray[Any, Any] | Fault:
+    try:
+        return np.asarray(ref)
+    except Exception as error:
+        return fault_of(error)
+
+
+def fault_of(error: BaseException) -> Fault:
+    """XLA's errors begin with the name of their code."""
+    if isinstance(error, Fault):
+        return error
+    text = str(error).strip() or type(error).__name__
+    found = CODE.match(text)
+    if found is not None and found[1] in StatusCode.keys():  # noqa: SIM118 (an enumeration's names)
+        return Fault(StatusCode.Value(found[1]), text[found.end() :])
+    code = StatusCode.INVALID_ARGUMENT if isinstance(error, (ValueError, TypeError)) else StatusCode.INTERNAL
+    return Fault(code, text)
+
+
+class translated:  # noqa: N801 (used as a function; a class costs a third of a contextmanager)
+    """Turns errors of JAX within its block into faults."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is not None and isinstance(error, Exception) and not isinstance(error, Fault):
+            raise fault_of(error) from error
+
+
+# --- what there is ----------------------------------------------------------------------------------------------------
+
+
+def _platform(devices: Sequence[Any]) -> Platform:
+    first = devices[0]
+    facts, memories = [], []
+    for number, device in enumerate(devices):
+        kinds = [each.kind for each in device.addressable_memories()]
+        ids = tuple(number * len(kinds) + at for at in range(len(kinds)))
+        default = ids[kinds.index(device.default_memory().kind)]
+        memories += [MemoryFacts(id, kind, (number,), f"{kind} memory of device {number}") for id, kind in zip(ids, kinds, strict=True)]
+        attributes = {
+            name: tuple(value) if isinstance(value, list | tuple) else value
+            for name in ("coords", "core_on_chip", "slice_index")
+            if (value := getattr(device, name, None)) is not None
+        }
+        facts.append(DeviceFacts(number, device.device_kind, default, ids, str(device), repr(device), attributes))
+    name = "cuda" if first.platform == "gpu" else first.platform
+    return Platform(
+        name, str(first.client.platform_version), str(first.client.runtime_type), tuple(facts), tuple(memories),
+        SERDES.get(RELEASE, -1),
+    )  # fmt: skip

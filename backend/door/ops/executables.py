@@ -1,0 +1,266 @@
+"""Programs: compiled, described, run.
+
+An executable's results have handles that the client chose, but for its first run, whose answer says what they are.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from .. import shardings
+from ..devices import CompiledFacts, Fault, Ref, invalid, unsupported
+from ..dtypes import name_of
+from ..ifrt_messages import CompiledMemoryStatsProto, IfrtResponse, OpSharding, StatusCode
+from ..options import safe_options
+from ..reply import Reply
+from ..shardings import ShardSpec
+from ..state import ArrayValue, ExecutableValue, SessionState
+from .layouts import layout_proto
+from .operation import Operation
+from .reading import _ready
+from .starting import set_attributes
+
+__all__ = ["OPERATIONS"]
+
+PROGRAM, OPTIONS = "xla::ifrt::XlaProgram", "xla::ifrt::XlaCompileOptions"
+REFUSED = {
+    "CustomCallProgram": "colocated Python would run pickled code of the client's: run it in the client's process",
+    "PluginProgram": "programs for Pathways' own plug-ins (profiles, persistence) are not implemented: use JAX's own",
+    "IfrtIRProgram": "MPMD programs are not implemented: run one program for each mesh",
+}
+COMPILING = 256  # programs of a session that may wait for the compiler
+
+
+# --- compile ----------------------------------------------------------------------------------------------------------
+
+
+def compile_program(state: SessionState, body: Any, reply: Reply) -> None:
+    program, options = body.program, body.compile_options
+    if program.type_name != PROGRAM:
+        reason = REFUSED.get(program.type_name.rpartition("::")[2], f"only {PROGRAM} is known here")
+        raise unsupported(f"a program of type {program.type_name!r} is refused: {reason}")
+    if body.host_callbacks:
+        raise unsupported("Python callbacks inside compiled programs do not work through this door")
+    if options.type_name != OPTIONS:
+        raise unsupported(f"compile options of type {options.type_name!r} are refused: only {OPTIONS} is known here")
+    limits = state.limits
+    if len(program.data) > limits.program_bytes:
+        raise Fault(
+            StatusCode.RESOURCE_EXHAUSTED,
+            f"the program has {len(program.data)} bytes, but at most {limits.program_bytes} are allowed: pass large "
+            "constants as arguments",
+        )
+    if len(state.executables) >= limits.executables or state.compiling >= COMPILING:
+        raise Fault(
+            StatusCode.RESOURCE_EXHAUSTED,
+            f"a session may have {limits.executables} executables, and {COMPILING} that are being compiled: "
+            "jax.clear_caches() frees those that are not in use",
+        )
+    safe, devices = safe_options(options.data, state.count)
+    state.compiling += 1
+    state.devices.compile(program.data, safe, devices, partial(_compiled, state, reply))
+
+
+def _compiled(state: SessionState, reply: Reply, executable: Any, facts: CompiledFacts | Fault) -> None:
+    state.compiling -= 1
+    if isinstance(facts, Fault):
+        reply.fault(facts)
+        return
+    handle = state.new_handle()
+    state.executables[handle] = ExecutableValue(executable, facts)
+    response = IfrtResponse()
+    found = response.compile_response
+    found.loaded_executable_handle = handle
+    found.name, found.num_devices = facts.name, len(facts.devices)
+    found.device_ids.extend(facts.devices)
+    found.addressable_device_ids.extend(facts.devices)
+    found.fingerprint_value = facts.fingerprint
+    found.ready_future_handle = state.keep_future(counted=True)
+    reply.ok(response)
+
+
+# --- describe ---------------------------------------------------------------------------------------------------------
+
+
+def metadata(state: SessionState, body: Any, reply: Reply) -> None:
+    facts = state.executable(body.loaded_executable_handle).facts
+    response = IfrtResponse()
+    found = response.loaded_executable_metadata_response
+    for name in ("parameter_shardings", "output_shardings"):
+        given = getattr(facts, name)
+        if given is not None:
+            ours = getattr(found, name)
+            ours.SetInParent()
+            ours.shardings.extend(OpSharding.FromString(each) for each in given)
+    for name in ("parameter_layouts", "output_layouts"):
+        _set_layouts(found, name, getattr(facts, name))
+    kinds = facts.output_memory_kinds
+    if isinstance(kinds, Fault):
+        found.output_memory_kinds.status.code, found.output_memory_kinds.status.message = kinds.code, kinds.text
+    else:
+        found.output_memory_kinds.status.SetInParent()
+        found.output_memory_kinds.memory_kind_lists.add(memory_kinds=kinds)
+    found.donated_input_indices.SetInParent()
+    found.donated_input_indices.donated_input_indices.extend(facts.donated)
+    known = CompiledMemoryStatsProto.DESCRIPTOR.fields_by_name
+    found.compiled_memory_stats.SetInParent()
+    for name, value in facts.memory_stats.items():
+        if name in known:
+            setattr(found.compiled_memory_stats, name, value)
+    found.size_of_generated_code_in_bytes = facts.code_size
+    reply.ok(response)
+
+
+def _set_layouts(found: Any, name: str, layouts: tuple[str | None, ...] | Fault) -> None:
+    if isinstance(layouts, Fault):
+        error = getattr(found, f"{name}_error")
+        error.code, error.message = layouts.code, layouts.text
+    elif any(each is None for each in layouts):
+        error = getattr(found, f"{name}_error")
+        error.code, error.message = StatusCode.UNIMPLEMENTED, "tokens have no layout"
+    else:
+        ours = getattr(found, f"{name}_list")
+        ours.SetInParent()
+        ours.layouts.extend(layout_proto(each) for each in layouts if each is not None)
+
+
+def cost_analysis(state: SessionState, body: Any, reply: Reply) -> None:
+    """An error goes into the body: a client cannot read it elsewhere."""
+    executable = state.executable(body.loaded_executable_handle).executable
+    response = IfrtResponse()
+    found = response.loaded_executable_cost_analysis_response
+    try:
+        found.attributes.SetInParent()
+        set_attributes(found.attributes, state.devices.cost_analysis(executable))
+    except Fault as fault:
+        found.status.code, found.status.message = fault.code, fault.text
+    reply.ok(response)
+
+
+def program_text(state: SessionState, body: Any, reply: Reply) -> None:
+    executable = state.executable(body.loaded_executable_handle).executable
+    response = IfrtResponse()
+    found = response.loaded_executable_human_readable_program_text_response
+    try:
+        found.human_readable_program_text = state.devices.program_text(executable)
+    except Fault as fault:
+        found.status.code, found.status.message = fault.code, fault.text
+    reply.ok(response)
+
+
+def is_deleted(state: SessionState, body: Any, reply: Reply) -> None:
+    response = IfrtResponse()
+    found = response.loaded_executable_is_deleted_response
+    found.is_deleted = body.loaded_executable_handle not in state.executables
+    found.SetInParent()
+    reply.ok(response)
+
+
+def delete(state: SessionState, body: Any, reply: Reply) -> None:
+    _forget(state, body.loaded_executable_handle)
+    response = IfrtResponse()
+    response.loaded_executable_delete_response.future_handle = state.keep_future(counted=True)
+    reply.ok(response)
+
+
+def destruct(state: SessionState, body: Any, reply: Reply) -> None:
+    _forget(state, body.loaded_executable_handle)
+    reply.empty("loaded_executable_destruct_response")
+
+
+def _forget(state: SessionState, handle: int) -> None:
+    value = state.executables.pop(handle, None)
+    if value is not None:
+        state.devices.unload(value.executable)
+
+
+# --- run --------------------------------------------------------------------------------------------------------------
+
+
+def execute(state: SessionState, body: Any, reply: Reply) -> None:
+    value = state.executables.get(body.loaded_executable_handle)
+    if value is None:
+        raise invalid(f"there is no executable {body.loaded_executable_handle}")
+    facts, options = value.facts, body.execute_options
+    handles = body.result_array_handle
+    if handles and len(handles) != len(facts.results):
+        raise invalid(f"{len(handles)} handles for the {len(facts.results)} results of {facts.name}")
+    arguments = _arguments(state, facts, body.args_handles)
+    keep = tuple(options.non_donatable_input_indices)
+    refs = state.devices.execute(value.executable, arguments, keep, options.launch_id)
+    response = IfrtResponse()
+    found = response.loaded_executable_execute_response
+    found.SetInParent()
+    if handles:
+        for handle, type, ref in zip(handles, facts.results, refs, strict=True):
+            state.keep(handle, type, ref)
+    else:
+        _first_outputs(state, facts, refs, found)
+    if options.fill_status:
+        status = body.result_status_handle or state.new_handle()
+        state.statuses[status] = list(refs)
+        found.status_handle = status
+    reply.ok(response)
+
+
+def _arguments(state: SessionState, facts: CompiledFacts, handles: Any) -> list[Ref]:
+    parameters, devices = facts.parameters, facts.devices
+    if len(handles) != len(parameters):
+        raise invalid(f"{facts.name} has {len(parameters)} parameters, not {len(handles)}")
+    arrays, found = state.arrays, []
+    for handle, parameter in zip(handles, parameters, strict=True):
+        value = arrays.get(handle)
+        if value.__class__ is not ArrayValue:
+            value = state.array(handle)  # raises what is wrong with it
+        type = value.type  # type: ignore[union-attr]
+        if type.sharding.devices != devices:
+            raise invalid(f"an argument of {facts.name} is on devices {type.sharding.devices}, not on {devices}")
+        if parameter is not None and (type.kind != parameter[0] or type.shape != parameter[1]):
+            raise invalid(
+                f"an argument of {facts.name} is {name_of(type.kind)}{list(type.shape)}, not "
+                f"{name_of(parameter[0])}{list(parameter[1])}"
+            )
+        found.append(value.ref)  # type: ignore[union-attr]
+    return found
+
+
+def _first_outputs(state: SessionState, facts: CompiledFacts, refs: list[Ref], found: Any) -> None:
+    default = state.devices.platform.default_memory_kind()
+    named = state.version.serdes_version < NAMELESS
+    for type, ref in zip(facts.results, refs, strict=True):
+        output = found.outputs.add(array_handle=state.keep(0, type, ref))
+        output.dtype.kind = type.kind
+        output.shape.SetInParent()
+        output.shape.dims.extend(type.shape)
+        spec = type.sharding
+        if named and not spec.memory_kind:
+            spec = ShardSpec(spec.devices, spec.tiles, default, spec.shard)
+        output.sharding.CopyFrom(shardings.write(spec, type.shape, state.exact))
+
+
+NAMELESS = 4  # from this serialization version on, clients leave the name of the default memory away
+
+
+def fetch_execute_result(state: SessionState, body: Any, reply: Reply) -> None:
+    refs = state.statuses.pop(body.result_status_handle, None)
+    if refs is None:
+        raise invalid(f"there is no execution {body.result_status_handle}, or it has been asked for before")
+    if isinstance(refs, Fault):
+        raise refs
+    state.devices.when_ready(refs, partial(_ready, reply, "loaded_executable_fetch_execute_result_response"))
+
+
+OPERATIONS = (
+    Operation("compile_request", compile_program),
+    Operation("loaded_executable_metadata_request", metadata),
+    Operation("loaded_executable_cost_analysis_request", cost_analysis),
+    Operation("loaded_executable_human_readable_program_text_request", program_text),
+    Operation("loaded_executable_is_deleted_request", is_deleted),
+    Operation("loaded_executable_delete_request", delete),
+    Operation("loaded_executable_destruct_request", destruct),
+    Operation(
+        "loaded_executable_execute_request", execute, lambda body: body.result_array_handle, executes=True
+    ),
+    Operation("loaded_executable_fetch_execute_result_request", fetch_execute_result),
+)

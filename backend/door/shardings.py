@@ -1,0 +1,193 @@
+"""Shardings as the protocol writes them, checked: how an array is cut into shards, and which device has which.
+
+    read(ShardingProto) -> ShardSpec      write(ShardSpec, ...) -> ShardingProto
+
+What a client sends is one device, a replicated array, or a tiling: a grid of tiles over the devices, in the *iota* form
+(devices 0..n-1, reshaped, transposed, reshaped to the grid), where a last dimension of the grid may hold replicas. Every
+number is checked here, since XLA ends its process when such a message makes no sense. Neighbours: `dtypes`, `devices`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from .ifrt_messages import ConcreteEvenShardingProto, HloShardingProto, OpSharding, ShardingProto, SingleDeviceShardingProto
+
+__all__ = ["REPLICATED", "ShardSpec", "ShardingError", "Tiles", "read", "tiles_of", "write"]
+
+SINGLE, HLO, EVEN = (f"xla::ifrt::{name}Sharding" for name in ("SingleDevice", "Hlo", "ConcreteEven"))
+LARGEST_DIM = 1 << 48
+
+
+class ShardingError(ValueError):
+    """A sharding that makes no sense, or that is not known here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """How dimensions are cut. `grid`: the number of tiles of each dimension, empty if nothing is cut. Devices fill the
+    grid (and its replicas, last) in the order of `devices`, positions in the sharding's list; () is 0, 1, 2, ..."""
+
+    grid: tuple[int, ...] = ()
+    replicas: int = 1
+    reshape: tuple[int, ...] = ()
+    transpose: tuple[int, ...] = ()
+    listed: tuple[int, ...] = ()
+
+
+REPLICATED = Tiles()
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSpec:
+    """`memory_kind`: "" is the devices' default. `shard`: a shard's shape where that is all that is known."""
+
+    devices: tuple[int, ...]
+    tiles: Tiles = REPLICATED
+    memory_kind: str = ""
+    shard: tuple[int, ...] | None = None
+
+    def shard_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        if self.shard is not None:
+            return self.shard
+        grid = self.tiles.grid
+        return tuple(dim // cut for dim, cut in zip(shape, grid, strict=True)) if grid else shape
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Whether an array of this shape can be cut so, into equal shards."""
+        if self.shard is not None:
+            return len(self.shard) == len(shape)
+        grid = self.tiles.grid
+        return not grid or (
+            len(grid) == len(shape) and all(dim % cut == 0 for dim, cut in zip(shape, grid, strict=True))
+        )
+
+    @property
+    def replicated(self) -> bool:
+        return prod(self.tiles.grid) == 1 and self.shard is None
+
+    def on(self, devices: tuple[int, ...], memory_kind: str) -> ShardSpec:
+        return ShardSpec(devices, self.tiles, memory_kind, self.shard)
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def read(proto: Any, known: int) -> ShardSpec:
+    """Raises ShardingError. `known`: devices are numbered below this."""
+    serialized = proto.serialized_sharding
+    return _read(serialized.type_name, serialized.data, known)
+
+
+@lru_cache(maxsize=4096)
+def _read(name: str, data: bytes, known: int) -> ShardSpec:
+    try:
+        if name == SINGLE:
+            single = SingleDeviceShardingProto.FromString(data)
+            return ShardSpec(_checked((single.device_id,), known), REPLICATED, single.memory_kind)
+        if name == HLO:
+            hlo = HloShardingProto.FromString(data)
+            devices = _checked(tuple(hlo.devices.device_ids), known)
+            return ShardSpec(devices, tiles_of(hlo.xla_op_sharding, len(devices)), hlo.memory_kind)
+        if name == EVEN:
+            return _even(ConcreteEvenShardingProto.FromString(data), known)
+    except DecodeError:
+        raise ShardingError(f"the {name} is not what it says: it cannot be read") from None
+    raise ShardingError(f"shardings of type {name!r} are not known here")
+
+
+def _checked(devices: tuple[int, ...], known: int) -> tuple[int, ...]:
+    if not devices:
+        raise ShardingError("a sharding has no devices")
+    wrong = [each for each in devices if not 0 <= each < known]
+    if wrong:
+        raise ShardingError(f"device {wrong[0]} is not one of this session's: they are 0 to {known - 1}")
+    if len(set(devices)) != len(devices):
+        raise ShardingError(f"a sharding names a device twice: {devices}")
+    return devices
+
+
+def _even(even: Any, known: int) -> ShardSpec:
+    """This form does not say which device has which shard: of tiles, only their shape is known."""
+    devices = _checked(tuple(even.devices.device_ids), known)
+    shape, shard = tuple(even.shape.dims), tuple(even.shard_shape.dims)
+    if len(shape) != len(shard) or any(not 0 <= part <= whole for whole, part in zip(shape, shard, strict=True)):
+        raise ShardingError(f"shards of shape {shard} are not parts of an array of shape {shape}")
+    if even.is_fully_replicated or shape == shard:
+        return ShardSpec(devices, REPLICATED, even.memory_kind)
+    return ShardSpec(devices, REPLICATED, even.memory_kind, shard)
+
+
+def tiles_of(op: Any, count: int) -> Tiles:
+    """The tiles of an OpSharding over `count` devices. Raises ShardingError."""
+    if op.type == OpSharding.REPLICATED or (op.type == OpSharding.MAXIMAL and count == 1):
+        return REPLICATED
+    if op.type != OpSharding.OTHER:
+        raise ShardingError(f"shardings of type {_type_name(op.type)} are not known here")
+    grid, replicas = tuple(op.tile_assignment_dimensions), 1
+    if op.replicate_on_last_tile_dim or list(op.last_tile_dims) == [OpSharding.REPLICATED]:
+        if not grid:
+            raise ShardingError("a tiling has no dimensions")
+        grid, replicas = grid[:-1], grid[-1]
+    elif op.last_tile_dims:
+        raise ShardingError("tilings over manual or unreduced dimensions are not known here")
+    if not all(0 < cut <= count for cut in (*grid, replicas)) or prod(grid) * replicas != count:
+        raise ShardingError(f"a tiling of {grid} with {replicas} replicas is not one of {count} devices")
+    reshape, transpose = tuple(op.iota_reshape_dims), tuple(op.iota_transpose_perm)
+    if reshape:
+        if not all(0 < dim <= count for dim in reshape) or prod(reshape) != count:
+            raise ShardingError(f"{count} devices cannot be arranged as {reshape}")
+        if sorted(transpose) != list(range(len(reshape))):
+            raise ShardingError(f"{transpose} is not a permutation of {len(reshape)} dimensions")
+        return Tiles(grid, replicas, reshape, transpose)
+    listed = tuple(op.tile_assignment_devices)
+    if sorted(listed) != list(range(count)):
+        raise ShardingError(f"a tiling does not name each of {count} devices once")
+    return Tiles(grid, replicas, (), (), listed)
+
+
+def _type_name(number: int) -> str:
+    try:
+        return str(OpSharding.Type.Name(number))
+    except ValueError:
+        return str(number)
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
+
+
+def op_sharding(tiles: Tiles) -> Any:
+    if not tiles.grid:
+        return OpSharding(type=OpSharding.REPLICATED)
+    dims = tiles.grid if tiles.replicas == 1 else (*tiles.grid, tiles.replicas)
+    return OpSharding(
+        type=OpSharding.OTHER, tile_assignment_dimensions=dims, replicate_on_last_tile_dim=tiles.replicas > 1,
+        iota_reshape_dims=tiles.reshape, iota_transpose_perm=tiles.transpose, tile_assignment_devices=tiles.listed,
+    )  # fmt: skip
+
+
+def write(spec: ShardSpec, shape: Sequence[int], exact: bool, version: int = 0) -> Any:
+    """`exact`: how it is cut, which a client of another version may not understand; otherwise only the shapes."""
+    kind = spec.memory_kind or None
+    if len(spec.devices) == 1:
+        name, proto = SINGLE, SingleDeviceShardingProto(device_id=spec.devices[0], memory_kind=kind)
+    elif exact and spec.shard is None:
+        name = HLO
+        proto = HloShardingProto(memory_kind=kind, xla_op_sharding=op_sharding(spec.tiles))
+        proto.devices.device_ids.extend(spec.devices)
+    else:
+        name = EVEN
+        proto = ConcreteEvenShardingProto(memory_kind=kind, is_fully_replicated=spec.replicated)
+        proto.devices.device_ids.extend(spec.devices)
+        proto.shape.dims.extend(shape)
+        proto.shard_shape.dims.extend(spec.shard_shape(tuple(shape)))
+    found = ShardingProto()
+    found.serialized_sharding.type_name = name
+    found.serialized_sharding.data = proto.SerializeToString()
+    return found

@@ -1,0 +1,177 @@
+"""What one session has: arrays and executables by handle, host buffers, and what it may have at most. Plain data.
+
+A client names most arrays itself and does not wait to hear whether they could be made. So an operation that fails leaves
+its `Fault` under the handles of its results, and whoever uses such a handle gets it. Neighbours: `session`, `ops`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from .devices import ArrayType, CompiledFacts, Devices, Fault, Ref, invalid
+from .ifrt_messages import StatusCode
+from .session_port import Version
+
+__all__ = ["SERVER_MADE", "ArrayValue", "ExecutableValue", "FutureValue", "HostBuffers", "Limits", "SessionState"]
+
+SERVER_MADE = 1 << 48  # the first handle that the server makes; the client's are below
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one session may have at a time, so that no client takes all memory of this process."""
+
+    arrays: int = 1 << 20
+    executables: int = 1 << 14
+    futures: int = 1 << 16
+    host_bytes: int = 1 << 34  # of host buffers that no request has named yet, or that are not read yet
+    host_buffers: int = 1 << 16
+    program_bytes: int = 1 << 28
+    queued: int = 1 << 10  # requests that wait for a host buffer, or for room on the devices
+    waits: int = 1 << 14  # answers that wait for arrays
+
+
+class ArrayValue:
+    __slots__ = ("ref", "type")
+
+    def __init__(self, type: ArrayType, ref: Ref) -> None:
+        self.type, self.ref = type, ref
+
+
+class ExecutableValue:
+    """`parameters`: kinds and shapes that arguments must have. `outputs`: the serialized answer of a first run."""
+
+    __slots__ = ("executable", "facts")
+
+    def __init__(self, executable: Any, facts: CompiledFacts) -> None:
+        self.executable, self.facts = executable, facts
+
+
+@dataclass(frozen=True)
+class FutureValue:
+    """Something that is over. `counted`: whether the answer to a question about it has a sequence number."""
+
+    counted: bool
+    fault: Fault | None = None
+
+
+class HostBuffers:
+    """Bytes on their way from and to the client, by handle."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._buffers: dict[int, bytes | bytearray | memoryview] = {}
+        self.nbytes = 0
+
+    def __len__(self) -> int:
+        return len(self._buffers)
+
+    def __contains__(self, handle: int) -> bool:
+        return handle in self._buffers
+
+    def put(self, handle: int, data: bytes | bytearray | memoryview) -> None:
+        """Raises Fault if it is too much, or if there is such a buffer."""
+        if handle in self._buffers:
+            raise invalid(f"there is a host buffer {handle}")
+        size = _nbytes(data)
+        if len(self._buffers) >= self._limits.host_buffers or self.nbytes + size > self._limits.host_bytes:
+            raise Fault(
+                StatusCode.RESOURCE_EXHAUSTED,
+                f"{len(self._buffers)} host buffers of {self.nbytes} bytes wait for their requests; a session may have "
+                f"{self._limits.host_buffers} of {self._limits.host_bytes} bytes",
+            )
+        self._buffers[handle] = data
+        self.nbytes += size
+
+    def get(self, handle: int) -> bytes | bytearray | memoryview | None:
+        return self._buffers.get(handle)
+
+    def take(self, handle: int) -> bytes | bytearray | memoryview | None:
+        data = self._buffers.pop(handle, None)
+        if data is not None:
+            self.nbytes -= _nbytes(data)
+        return data
+
+    def clear(self) -> None:
+        self._buffers.clear()
+        self.nbytes = 0
+
+
+def _nbytes(data: bytes | bytearray | memoryview) -> int:
+    return data.nbytes if isinstance(data, memoryview) else len(data)
+
+
+class SessionState:
+    """`incoming` and `outgoing` host buffers are apart: their handles are made by different sides of the client."""
+
+    def __init__(self, devices: Devices, version: Version, session_id: int, limits: Limits) -> None:
+        self.devices, self.version, self.session_id, self.limits = devices, version, session_id, limits
+        self.count = len(devices.platform.devices)
+        self.exact = version.serdes_version == devices.platform.serdes
+        self.arrays: dict[int, ArrayValue | Fault] = {}
+        self.executables: dict[int, ExecutableValue] = {}
+        self.futures: dict[int, FutureValue] = {}
+        self.statuses: dict[int, list[Ref] | Fault] = {}
+        self.incoming, self.outgoing = HostBuffers(limits), HostBuffers(limits)
+        self.compiling = 0
+        self._next = SERVER_MADE
+
+    def new_handle(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+    # --- arrays -----------------------------------------------------------------------------------------------
+
+    def array(self, handle: int) -> ArrayValue:
+        """Raises the fault that made it unusable."""
+        value = self.arrays.get(handle)
+        if value.__class__ is ArrayValue:
+            return value  # type: ignore[return-value]
+        if value is None:
+            raise invalid(f"there is no array {handle}")
+        assert isinstance(value, Fault)
+        raise value
+
+    def keep(self, handle: int, type: ArrayType, ref: Ref) -> int:
+        """Keeps an array under the client's handle, or under a new one if that is 0; returns the handle."""
+        if not handle:
+            handle = self.new_handle()
+        elif handle >= SERVER_MADE or handle in self.arrays:
+            raise invalid(f"{handle} is not a handle for a new array: it is in use, or not the client's to choose")
+        if len(self.arrays) >= self.limits.arrays:
+            raise Fault(
+                StatusCode.RESOURCE_EXHAUSTED, f"a session may have {self.limits.arrays} arrays at a time"
+            )
+        self.arrays[handle] = ArrayValue(type, ref)
+        return handle
+
+    def poison(self, handles: Iterable[int], fault: Fault) -> None:
+        """Whatever uses these handles will end with this fault. Handles that are in use stay what they are."""
+        for handle in handles:
+            if 0 < handle < SERVER_MADE and len(self.arrays) < self.limits.arrays:
+                self.arrays.setdefault(handle, fault)
+
+    # --- others -----------------------------------------------------------------------------------------------
+
+    def executable(self, handle: int) -> ExecutableValue:
+        found = self.executables.get(handle)
+        if found is None:
+            raise invalid(f"there is no executable {handle}")
+        return found
+
+    def keep_future(self, counted: bool) -> int:
+        if len(self.futures) >= self.limits.futures:  # a client asks once for each, at once
+            self.futures.pop(next(iter(self.futures)))
+        handle = self.new_handle()
+        self.futures[handle] = FutureValue(counted)
+        return handle
+
+    def clear(self) -> None:
+        for each in self.executables.values():
+            self.devices.unload(each.executable)
+        for held in (self.arrays, self.executables, self.futures, self.statuses):
+            held.clear()
+        self.incoming.clear()
+        self.outgoing.clear()

@@ -1,0 +1,74 @@
+"""`seaway door`: JAX programs run through Seaway unchanged. It prints the variables that turn that on."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from backend.door.door import run_door, variables
+from backend.door.door_server import ListenRefused
+from backend.process_title import show_as
+
+from ..errors import SeawayError
+
+ALLOWED_TO_ONESELF = ("AllocateBuffer",)  # jnp.empty: shows what this process's user left in its memory
+
+
+def add(commands: Any) -> None:
+    door = commands.add_parser(
+        "door", help="serve unmodified JAX programs, which find it through three variables of their environment"
+    )
+    door.add_argument(
+        "--listen", default="", metavar="ADDRESS",
+        help="unix:PATH, which only this user may open, or HOST:PORT on this machine's loopback, which any of its users "
+        "may (default: a socket in $XDG_RUNTIME_DIR, or in a new temporary folder)",
+    )  # fmt: skip
+    door.add_argument("--devices", type=int, metavar="N", help="make N CPU devices (default: the devices there are)")
+    door.add_argument(
+        "--allow-custom-call", action="append", default=[], metavar="NAME",
+        help="a foreign function that programs may call besides the built-in list; may be repeated",
+    )  # fmt: skip
+    door.set_defaults(run=_door)
+
+
+def _door(given: argparse.Namespace) -> int:
+    if given.devices is not None and not 0 < given.devices <= 1024:
+        raise SeawayError(f"--devices {given.devices}: give a number from 1 to 1024")
+    folder = None
+    address = given.listen
+    if not address:
+        folder, path = _socket_path()
+        address = f"unix:{path}"
+    show_as("door", sys.argv[2:])
+    more = (*given.allow_custom_call, *(ALLOWED_TO_ONESELF if address.startswith("unix:") else ()))
+    try:
+        run_door(address, devices=given.devices, more=more, ready=_say)
+    except ListenRefused as refused:
+        raise SeawayError(str(refused)) from None
+    finally:
+        if folder is not None:
+            folder.cleanup()
+    sys.stdout.flush()
+    os._exit(0)  # threads that wait for programs of clients that are gone need not end
+
+
+def _socket_path() -> tuple[tempfile.TemporaryDirectory[str] | None, Path]:
+    """In the user's runtime folder; in a temporary one where there is none, or where a door listens already."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if runtime and os.access(runtime, os.W_OK):
+        path = Path(runtime) / "seaway-door.sock"
+        if not path.exists():
+            return None, path
+    folder = tempfile.TemporaryDirectory(prefix="seaway-door-")
+    return folder, Path(folder.name) / "door.sock"
+
+
+def _say(address: str) -> None:
+    print("A JAX program runs through this door if it finds in its environment:\n", flush=True)
+    for name, value in variables(address).items():
+        print(f"export {name}={value}", flush=True)
+    print(flush=True)

@@ -97,11 +97,6 @@ class Http2Connection:
         said, self._out = b"".join(self._out), []
         return said
 
-    @property
-    def over(self) -> bool:
-        """Whether nothing more is received or said."""
-        return self._over
-
     def backlog(self, stream: int) -> int:
         """Bytes that wait for the peer to open its window."""
         found = self._streams.get(stream)
@@ -205,53 +200,54 @@ class Http2Connection:
     # --- what is received -----------------------------------------------------------------------------------------
 
     def receive(self, data: bytes) -> list[Http2Event]:
+        """What these bytes, after all earlier ones, amount to. The events do not depend on how the bytes are cut."""
         events: list[Http2Event] = []
-        if self.over:
+        if self._over:
             return events
         buffer: bytes | bytearray = data
         if self._in:
             self._in += data
             buffer = self._in
-        at = 0
         try:
-            if not self._begun:
-                at = self._begin(buffer)
-            if self._begun:
-                at = self._frames(buffer, at, events)
+            taken = self._frames(buffer, events)
         except ProtocolBreach as breach:
             self.end(breach.code, str(breach))
             events.append(ConnectionEnded(str(breach)))
-        if self.over:
+            taken = len(buffer)
+        if buffer is data:
+            self._in = bytearray(memoryview(data)[taken:])
+        elif taken == len(buffer):
             self._in = bytearray()
-        elif buffer is self._in:
-            del self._in[:at]
         else:
-            self._in += memoryview(data)[at:]
+            del self._in[:taken]
         return events
 
-    def _begin(self, buffer: bytes | bytearray) -> int:
-        if not frames.PREFACE.startswith(bytes(buffer[: len(frames.PREFACE)])):
-            raise ProtocolBreach(frames.PROTOCOL_ERROR, "this is not HTTP/2 without TLS")
-        self._begun = len(buffer) >= len(frames.PREFACE)
-        return len(frames.PREFACE) if self._begun else 0
-
-    def _frames(self, buffer: bytes | bytearray, at: int, events: list[Http2Event]) -> int:
-        """Takes all whole frames; returns where the rest begins."""
+    def _frames(self, buffer: bytes | bytearray, events: list[Http2Event]) -> int:
+        """Takes all whole frames; returns the number of their bytes."""
+        at = 0
+        if not self._begun:
+            if not frames.PREFACE.startswith(bytes(buffer[: len(frames.PREFACE)])):
+                raise ProtocolBreach(frames.PROTOCOL_ERROR, "this is not HTTP/2 without TLS")
+            if len(buffer) < len(frames.PREFACE):
+                return 0
+            self._begun, at = True, len(frames.PREFACE)
         view = buffer if isinstance(buffer, bytes) else memoryview(buffer)  # one copy of each payload
-        while len(buffer) - at >= frames.HEAD_BYTES and not self._over:
-            high, low, kind, flags, stream = frames.HEAD.unpack_from(buffer, at)
-            size = high << 8 | low
-            expect(
-                size <= FRAME_BYTES,
-                frames.FRAME_SIZE_ERROR,
-                f"a frame of {size} bytes; at most {FRAME_BYTES} are taken",
-            )
-            end = at + frames.HEAD_BYTES + size
-            if len(buffer) < end:
+        unpack, size = frames.HEAD.unpack_from, len(buffer)
+        while size - at >= frames.HEAD_BYTES and not self._over:
+            high, low, kind, flags, stream = unpack(buffer, at)
+            begin = at + frames.HEAD_BYTES
+            end = begin + (high << 8 | low)
+            if end - begin > FRAME_BYTES:
+                raise ProtocolBreach(frames.FRAME_SIZE_ERROR, f"a frame of more than {FRAME_BYTES} bytes")
+            if end > size:
                 break
-            payload = bytes(view[at + frames.HEAD_BYTES : end])
             at = end
-            self._frame(kind, flags, stream & frames.STREAM_NUMBER, payload, events)
+            payload = bytes(view[begin:end])
+            stream &= frames.STREAM_NUMBER
+            if kind == frames.DATA and self._block is None and self._settled:
+                self._data(flags, stream, payload, events)
+            else:
+                self._frame(kind, flags, stream, payload, events)
         return at
 
     def _frame(self, kind: int, flags: int, stream: int, payload: bytes, events: list[Http2Event]) -> None:
@@ -261,28 +257,23 @@ class Http2Connection:
         expect(
             self._settled or kind == frames.SETTINGS, frames.PROTOCOL_ERROR, "the first frame is no SETTINGS"
         )
-        if kind == frames.DATA:
-            self._data(flags, stream, payload, events)
-            return
         self._count_unpaid()
-        found = RECEIVERS.get(kind)
-        if (
-            found is not None
-        ):  # PRIORITY means nothing any more, and frames of unknown kinds are to be ignored
-            found(self, flags, stream, payload, events)
+        receiver = RECEIVERS.get(kind)
+        if receiver is not None:  # PRIORITY means nothing any more; frames of unknown kinds are to be ignored
+            receiver(self, flags, stream, payload, events)
 
     def _count_unpaid(self) -> None:
         self._unpaid += 1
-        expect(self._unpaid <= UNPAID, frames.ENHANCE_YOUR_CALM, f"{UNPAID} frames without data or a request")
+        if self._unpaid > UNPAID:
+            raise ProtocolBreach(frames.ENHANCE_YOUR_CALM, f"{UNPAID} frames without data or a request")
 
     def _data(self, flags: int, stream: int, payload: bytes, events: list[Http2Event]) -> None:
         size = len(payload)
         self._window -= size
-        expect(
-            self._window >= 0,
-            frames.FLOW_CONTROL_ERROR,
-            "more data than the connection's window has room for",
-        )
+        if self._window < 0:
+            raise ProtocolBreach(
+                frames.FLOW_CONTROL_ERROR, "more data than the connection's window has room for"
+            )
         data = frames.without_padding(payload) if flags & frames.PADDED else payload
         if data:
             self._unpaid = 0

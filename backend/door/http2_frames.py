@@ -5,7 +5,7 @@ http2   the connection
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import IntEnum, auto
 from struct import Struct
 from typing import NamedTuple
 
@@ -60,7 +60,7 @@ class ConnectionEnded(NamedTuple):
 Http2Event = RequestReceived | DataReceived | StreamReset | ConnectionEnded
 
 
-class StreamState(Enum):
+class StreamState(IntEnum):  # Enum's hash is slow
     OPEN = auto()
     HALF_CLOSED = auto()  # the peer has ended its half
     ENDING = auto()  # our trailers wait behind data that wait for the peer's window
@@ -68,7 +68,7 @@ class StreamState(Enum):
     CLOSED = auto()
 
 
-class Step(Enum):
+class Step(IntEnum):
     """What happens to a stream."""
 
     DATA_CAME = auto()

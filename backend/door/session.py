@@ -82,7 +82,7 @@ class Session:
             log.info("session %x: %s", self._link.session_id, why)
         self._over = True
         self._queue.clear()
-        self.state.clear()
+        self.state.end()
         self.state.devices.close()
 
     @property
@@ -91,8 +91,8 @@ class Session:
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
-    def _take(self, request: Any) -> bool:
-        """Carries a request out. False: it has to wait, at the queue's head."""
+    def _take(self, request: Any) -> None:
+        """Carries a request out, or puts it at the queue's head if its host buffers have not come."""
         name = request.WhichOneof("request")
         operation = OPERATIONS.get(name)
         metadata = request.request_metadata
@@ -100,20 +100,18 @@ class Session:
         if operation is None:
             self._waits += 1
             reply.fault(_unknown(name))
-            return True
+            return
         body = getattr(request, name)
         if operation.needs is not None:
             missing = {each for each in operation.needs(body) if each not in self.state.incoming}
             if missing:
-                if not self._missing:
-                    self._missing = missing
-                    self._queue.appendleft(request)
-                return False
+                self._missing = missing
+                self._queue.appendleft(request)
+                return
         self._waits += 1
         self._carry_out(operation, body, reply)
         if operation.executes and self.state.devices.crowded(self._room):
             self._crowded = True
-        return True
 
     def _carry_out(self, operation: Operation, body: Any, reply: Reply) -> None:
         try:

@@ -19,10 +19,10 @@ from google.protobuf.message import DecodeError
 
 from .ifrt_messages import ConcreteEvenShardingProto, HloShardingProto, OpSharding, ShardingProto, SingleDeviceShardingProto
 
-__all__ = ["REPLICATED", "ShardSpec", "ShardingError", "Tiles", "read", "tiles_of", "write"]
+__all__ = ["REPLICATED", "ShardSpec", "ShardingError", "Tiles", "op_sharding", "read", "tiles_of", "write"]
 
 SINGLE, HLO, EVEN = (f"xla::ifrt::{name}Sharding" for name in ("SingleDevice", "Hlo", "ConcreteEven"))
-LARGEST_DIM = 1 << 48
+GROUPS = frozenset((OpSharding.REPLICATED, OpSharding.UNREDUCED))
 
 
 class ShardingError(ValueError):
@@ -31,14 +31,16 @@ class ShardingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """How dimensions are cut. `grid`: the number of tiles of each dimension, empty if nothing is cut. Devices fill the
-    grid (and its replicas, last) in the order of `devices`, positions in the sharding's list; () is 0, 1, 2, ..."""
+    """How dimensions are cut. `grid`: the number of tiles of each dimension, empty if nothing is cut. `groups` are the
+    devices that share a tile: how many in each last dimension, and the type of that (replicas; or parts of a sum that is
+    still to be made, `unreduced`). Devices fill grid and groups in iota's order, or as `listed`."""
 
     grid: tuple[int, ...] = ()
-    replicas: int = 1
+    groups: tuple[tuple[int, int], ...] = ()  # size, type
     reshape: tuple[int, ...] = ()
     transpose: tuple[int, ...] = ()
     listed: tuple[int, ...] = ()
+    unreduced: bool = False  # every device has a part of the sum
 
 
 REPLICATED = Tiles()
@@ -70,7 +72,9 @@ class ShardSpec:
 
     @property
     def replicated(self) -> bool:
-        return prod(self.tiles.grid) == 1 and self.shard is None
+        tiles = self.tiles
+        summed = tiles.unreduced or any(kind != OpSharding.REPLICATED for _, kind in tiles.groups)
+        return prod(tiles.grid) == 1 and self.shard is None and not summed
 
     def on(self, devices: tuple[int, ...], memory_kind: str) -> ShardSpec:
         return ShardSpec(devices, self.tiles, memory_kind, self.shard)
@@ -128,28 +132,32 @@ def tiles_of(op: Any, count: int) -> Tiles:
     """The tiles of an OpSharding over `count` devices. Raises ShardingError."""
     if op.type == OpSharding.REPLICATED or (op.type == OpSharding.MAXIMAL and count == 1):
         return REPLICATED
+    if op.type == OpSharding.UNREDUCED:
+        return Tiles(unreduced=True)
     if op.type != OpSharding.OTHER:
         raise ShardingError(f"shardings of type {_type_name(op.type)} are not known here")
-    grid, replicas = tuple(op.tile_assignment_dimensions), 1
-    if op.replicate_on_last_tile_dim or list(op.last_tile_dims) == [OpSharding.REPLICATED]:
-        if not grid:
-            raise ShardingError("a tiling has no dimensions")
-        grid, replicas = grid[:-1], grid[-1]
-    elif op.last_tile_dims:
-        raise ShardingError("tilings over manual or unreduced dimensions are not known here")
-    if not all(0 < cut <= count for cut in (*grid, replicas)) or prod(grid) * replicas != count:
-        raise ShardingError(f"a tiling of {grid} with {replicas} replicas is not one of {count} devices")
+    grid, kinds = tuple(op.tile_assignment_dimensions), tuple(op.last_tile_dims)
+    if op.replicate_on_last_tile_dim and not kinds:
+        kinds = (OpSharding.REPLICATED,)
+    if any(kind not in GROUPS for kind in kinds):
+        raise ShardingError("tilings over manual dimensions are not known here")
+    if not grid or len(kinds) > len(grid):
+        raise ShardingError("a tiling has no dimensions")
+    if not all(0 < cut <= count for cut in grid) or prod(grid) != count:
+        raise ShardingError(f"a tiling of {list(grid)} is not one of {count} devices")
+    at = len(grid) - len(kinds)
+    grid, groups = grid[:at], tuple(zip(grid[at:], kinds, strict=True))
     reshape, transpose = tuple(op.iota_reshape_dims), tuple(op.iota_transpose_perm)
     if reshape:
         if not all(0 < dim <= count for dim in reshape) or prod(reshape) != count:
             raise ShardingError(f"{count} devices cannot be arranged as {reshape}")
         if sorted(transpose) != list(range(len(reshape))):
             raise ShardingError(f"{transpose} is not a permutation of {len(reshape)} dimensions")
-        return Tiles(grid, replicas, reshape, transpose)
+        return Tiles(grid, groups, reshape, transpose)
     listed = tuple(op.tile_assignment_devices)
     if sorted(listed) != list(range(count)):
         raise ShardingError(f"a tiling does not name each of {count} devices once")
-    return Tiles(grid, replicas, (), (), listed)
+    return Tiles(grid, groups, (), (), listed)
 
 
 def _type_name(number: int) -> str:
@@ -163,16 +171,20 @@ def _type_name(number: int) -> str:
 
 
 def op_sharding(tiles: Tiles) -> Any:
-    if not tiles.grid:
+    if tiles.unreduced:
+        return OpSharding(type=OpSharding.UNREDUCED)
+    if not tiles.grid and not tiles.groups:
         return OpSharding(type=OpSharding.REPLICATED)
-    dims = tiles.grid if tiles.replicas == 1 else (*tiles.grid, tiles.replicas)
+    kinds = [kind for _, kind in tiles.groups]
+    only_replicas = kinds == [OpSharding.REPLICATED]
     return OpSharding(
-        type=OpSharding.OTHER, tile_assignment_dimensions=dims, replicate_on_last_tile_dim=tiles.replicas > 1,
+        type=OpSharding.OTHER, tile_assignment_dimensions=(*tiles.grid, *(size for size, _ in tiles.groups)),
+        replicate_on_last_tile_dim=only_replicas, last_tile_dims=() if only_replicas else kinds,
         iota_reshape_dims=tiles.reshape, iota_transpose_perm=tiles.transpose, tile_assignment_devices=tiles.listed,
     )  # fmt: skip
 
 
-def write(spec: ShardSpec, shape: Sequence[int], exact: bool, version: int = 0) -> Any:
+def write(spec: ShardSpec, shape: Sequence[int], exact: bool) -> Any:
     """`exact`: how it is cut, which a client of another version may not understand; otherwise only the shapes."""
     kind = spec.memory_kind or None
     if len(spec.devices) == 1:

@@ -116,6 +116,7 @@ class SessionState:
         self.statuses: dict[int, list[Ref] | Fault] = {}
         self.incoming, self.outgoing = HostBuffers(limits), HostBuffers(limits)
         self.compiling = 0
+        self.over = False  # what comes late is dropped
         self._next = SERVER_MADE
 
     def new_handle(self) -> int:
@@ -168,7 +169,8 @@ class SessionState:
         self.futures[handle] = FutureValue(counted)
         return handle
 
-    def clear(self) -> None:
+    def end(self) -> None:
+        self.over = True
         for each in self.executables.values():
             self.devices.unload(each.executable)
         for held in (self.arrays, self.executables, self.futures, self.statuses):

@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-# Annotations of shardings; they compute nothing.
+# Annotations of shardings and layouts; they compute nothing.
 SHARDINGS = (
+    "LayoutConstraint",
     "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement",
     "xla.sdy.FuncResultSharding", "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape",
     "xla.sdy.ShardingGroup", "xla.sdy.PropagationBarrier",

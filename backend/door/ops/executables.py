@@ -64,6 +64,10 @@ def compile_program(state: SessionState, body: Any, reply: Reply) -> None:
 
 def _compiled(state: SessionState, reply: Reply, executable: Any, facts: CompiledFacts | Fault) -> None:
     state.compiling -= 1
+    if state.over:
+        if not isinstance(facts, Fault):
+            state.devices.unload(executable)
+        return
     if isinstance(facts, Fault):
         reply.fault(facts)
         return

@@ -50,6 +50,8 @@ def _fetched(
     state: SessionState, reply: Reply, handle: int, kind: int, strides: tuple[int, ...] | None,
     contents: np.ndarray[Any, Any] | Fault,
 ) -> None:  # fmt: skip
+    if state.over:
+        return
     try:
         if isinstance(contents, Fault):
             raise contents

@@ -1,0 +1,203 @@
+"""Devices of numpy for tests of sessions: they note what they are asked for, and answer when the test says so.
+
+A program is the name of a Python function here, and its "StableHLO" is that name. A reference is a `FakeArray`, its shards
+in order; one that has no contents yet is waited for until `ready()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from backend.door.devices import (
+    ArrayType,
+    Compiled,
+    CompiledFacts,
+    DeviceFacts,
+    Fault,
+    MemoryFacts,
+    Platform,
+    Unready,
+    invalid,
+)
+from backend.door.ifrt_messages import DTypeProto, StatusCode
+from backend.door.shardings import ShardSpec
+
+F32 = DTypeProto.KIND_F32
+Shard = np.ndarray[Any, Any]
+
+
+@dataclass(eq=False)
+class FakeArray:
+    parts: list[Shard]
+    ready: bool = True
+    fault: Fault | None = None
+    deleted: bool = False
+
+
+@dataclass
+class FakeProgram:
+    """`results`: shapes of f32 results on one device; `donated`: arguments that it takes."""
+
+    run: Callable[..., Sequence[Shard]]
+    parameters: tuple[tuple[int, ...], ...]
+    results: tuple[tuple[int, ...], ...]
+    donated: tuple[int, ...] = ()
+    fault: Fault | None = None
+
+
+def one_more(x: Shard) -> Sequence[Shard]:
+    return [x + 1]
+
+
+PROGRAMS = {
+    b"one_more": FakeProgram(one_more, ((2,),), ((2,),)),
+    b"taking": FakeProgram(one_more, ((2,),), ((2,),), donated=(0,)),
+    b"two": FakeProgram(lambda x: [x + 1, x * 2], ((2,),), ((2,), (2,))),
+    b"wrong": FakeProgram(one_more, (), (), fault=invalid("it does not compile")),
+}
+
+
+@dataclass
+class FakeDevices:
+    """`held`: whether results wait for `ready()`, and programs for `compiled()`."""
+
+    count: int = 4
+    held: bool = False
+    most: int = 1000  # executions before it is crowded
+    log: list[str] = field(default_factory=list)
+    waits: list[tuple[list[FakeArray], Callable[[], None]]] = field(default_factory=list)
+    compiling: list[Callable[[], None]] = field(default_factory=list)
+    executed: int = 0
+    resume: Callable[[], None] | None = None
+    arrays: list[FakeArray] = field(default_factory=list)
+    options: bytes = b""
+    closed: bool = False
+
+    @property
+    def platform(self) -> Platform:
+        numbers = range(self.count)
+        devices = tuple(DeviceFacts(n, "fake", n, (n,), f"FAKE:{n}", f"fake device {n}") for n in numbers)
+        memories = tuple(MemoryFacts(n, "device", (n,), f"memory {n}") for n in numbers)
+        return Platform("cpu", "1", "fake", devices, memories, 6)
+
+    def made(self, parts: Sequence[Shard]) -> FakeArray:
+        array = FakeArray(list(parts), ready=not self.held)
+        self.arrays.append(array)
+        return array
+
+    def ready(self, fault: Fault | None = None) -> None:
+        """All that waits becomes ready, with this fault if any."""
+        for array in self.arrays:
+            if not array.ready:
+                array.ready, array.fault = True, fault
+        waits, self.waits = self.waits, []
+        for _, done in waits:
+            done()
+
+    def compiled(self) -> None:
+        compiling, self.compiling = self.compiling, []
+        for each in compiling:
+            each()
+
+    # --- what sessions call -------------------------------------------------------------------------------------
+
+    def put(self, type: ArrayType, shards: Sequence[Shard]) -> FakeArray:
+        self.log.append(f"put {list(type.shape)} on {list(type.sharding.devices)}")
+        return self.made([shard.copy() for shard in shards])
+
+    def assemble(self, type: ArrayType, shards: Sequence[FakeArray]) -> FakeArray:
+        self.log.append(f"assemble {list(type.shape)} on {list(type.sharding.devices)}")
+        return self.made([shard.parts[0] for shard in shards])
+
+    def shards(self, ref: FakeArray) -> list[FakeArray]:
+        return [FakeArray([part], ref.ready, ref.fault, ref.deleted) for part in ref.parts]
+
+    def copy(self, arrays: Sequence[tuple[ArrayType, FakeArray]], always: bool) -> list[FakeArray]:
+        for type, _ in arrays:
+            self.log.append(f"copy {list(type.shape)} to {list(type.sharding.devices)}{' always' if always else ''}")
+        return [self.made(list(ref.parts)) for _, ref in arrays]
+
+    def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: Compiled) -> None:
+        self.log.append(f"compile {program.decode()} for {list(devices)}")
+        self.options = options
+        answer = self._compiling(program, tuple(devices), done)
+        if self.held:
+            self.compiling.append(answer)
+        else:
+            answer()
+
+    def _compiling(self, program: bytes, devices: tuple[int, ...], done: Compiled) -> Callable[[], None]:
+        found = PROGRAMS[program]
+        if found.fault is not None:
+            return lambda: done(None, found.fault)  # type: ignore[arg-type]
+        spec = ShardSpec(devices)
+        facts = CompiledFacts(
+            program.decode(), devices, b"print", tuple((F32, shape) for shape in found.parameters),
+            tuple(ArrayType(F32, shape, spec) for shape in found.results), None, None,
+            tuple("{0}" for _ in found.parameters), tuple("{0}" for _ in found.results),
+            tuple("device" for _ in found.results), found.donated, {"temp_size_in_bytes": 8}, 16,
+        )  # fmt: skip
+        return lambda: done(found, facts)
+
+    def execute(
+        self, executable: FakeProgram, arguments: Sequence[FakeArray], keep: Sequence[int], launch: int
+    ) -> list[FakeArray]:
+        self.log.append(f"execute{' keeping ' + str(list(keep)) if keep else ''}")
+        self.executed += 1
+        for argument in arguments:
+            if argument.deleted:
+                raise invalid("Array has been deleted")
+        shards = zip(*(argument.parts for argument in arguments), strict=True)
+        found = [executable.run(*each) for each in shards]
+        for at in executable.donated:
+            arguments[at].deleted = at not in keep
+        return [self.made(parts) for parts in zip(*found, strict=True)]
+
+    def fetch(self, ref: FakeArray, done: Callable[[Shard | Fault], None]) -> None:
+        self.when_ready([ref], lambda fault: done(ref.parts[0] if fault is None else fault))
+
+    def when_ready(self, refs: Sequence[FakeArray], done: Unready) -> None:
+        def answer() -> None:
+            done(next((ref.fault for ref in refs if ref.fault is not None), None))
+
+        if all(ref.ready for ref in refs):
+            answer()
+        else:
+            self.waits.append((list(refs), answer))
+
+    def delete(self, ref: FakeArray) -> None:
+        ref.deleted = True
+
+    def is_deleted(self, ref: FakeArray) -> bool:
+        return ref.deleted
+
+    def unload(self, executable: Any) -> None:
+        self.log.append("unload")
+
+    def cost_analysis(self, executable: Any) -> Mapping[str, Any]:
+        raise Fault(StatusCode.UNIMPLEMENTED, "no costs")
+
+    def program_text(self, executable: Any) -> str:
+        return "text"
+
+    def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str:
+        return "{" + ",".join(str(at) for at in reversed(range(len(shape)))) + "}"
+
+    def crowded(self, resume: Callable[[], None]) -> bool:
+        if self.executed < self.most:
+            return False
+        self.resume = resume
+        return True
+
+    def room(self) -> None:
+        self.executed = 0
+        resume, self.resume = self.resume, None
+        assert resume is not None
+        resume()
+
+    def close(self) -> None:
+        self.closed = True

@@ -14,13 +14,13 @@ import orbax.checkpoint as ocp
 from jax.sharding import NamedSharding, PartitionSpec
 
 STEPS, SAVED_AT = 12, 6
-optimizer = optax.adam(1e-2)
+optimizer = optax.adam(3e-2)
 
 
 @jax.jit
 def train(state, x):
     weights, moments = state
-    loss, grads = jax.value_and_grad(lambda w: jnp.mean(jnp.tanh(x @ w["a"]) @ w["b"] - x) ** 2)(weights)
+    loss, grads = jax.value_and_grad(lambda w: jnp.mean((jnp.tanh(x @ w["a"]) @ w["b"] - x) ** 2))(weights)
     updates, moments = optimizer.update(grads, moments)
     return (optax.apply_updates(weights, updates), moments), loss
 

@@ -137,12 +137,13 @@ class Compiled(Protocol):
 
 
 class Devices(Protocol):
-    platform: Platform
+    @property
+    def platform(self) -> Platform: ...
 
-    def put(self, type: ArrayType, shards: Sequence[np.ndarray[Any, Any]]) -> Ref:
+    def put(self, array_type: ArrayType, shards: Sequence[np.ndarray[Any, Any]]) -> Ref:
         """An array of these contents, one for each of its shards. They may be views on memory that nobody changes."""
 
-    def assemble(self, type: ArrayType, shards: Sequence[Ref]) -> Ref:
+    def assemble(self, array_type: ArrayType, shards: Sequence[Ref]) -> Ref:
         """One array of arrays on one device each. `shards` stay what they are."""
 
     def shards(self, ref: Ref) -> list[Ref]:
@@ -151,13 +152,13 @@ class Devices(Protocol):
     def copy(self, arrays: Sequence[tuple[ArrayType, Ref]], always: bool) -> list[Ref]:
         """The same contents with the shardings of these types, shard for shard. `always`: even if nothing moves."""
 
-    def compile(
-        self, program: bytes, options: bytes, devices: Sequence[int], done: Compiled
-    ) -> None:
+    def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: Compiled) -> None:
         """Compiles StableHLO. `options`: a CompileOptionsProto of which only what is safe is left; `devices`: those of
         its device assignment, replica by replica."""
 
-    def execute(self, executable: Any, arguments: Sequence[Ref], keep: Sequence[int], launch: int) -> list[Ref]:
+    def execute(
+        self, executable: Any, arguments: Sequence[Ref], keep: Sequence[int], launch: int
+    ) -> list[Ref]:
         """Runs it on these arguments. `keep`: indices of arguments that stay usable although it would take them."""
 
     def fetch(self, ref: Ref, done: Callable[[np.ndarray[Any, Any] | Fault], None]) -> None:

@@ -21,7 +21,9 @@ from .session import opening
 __all__ = ["environment", "run_door", "variables"]
 
 log = logging.getLogger("seaway.door")
-THREADS = 32  # of XLA's pool for CPU devices, at least: with fewer, programs of many devices wait for each other
+THREADS = (
+    32  # of XLA's pool for CPU devices, at least: with fewer, programs of many devices wait for each other
+)
 FLAG = "--xla_force_host_platform_device_count"
 
 

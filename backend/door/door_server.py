@@ -88,10 +88,9 @@ class _Connection(asyncio.Protocol):
         self._awake = False  # a write is on its way
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast("asyncio.Transport", transport)  # uvloop has a class of its own
-        sock = transport.get_extra_info("socket")
+        transport = cast(asyncio.Transport, transport)  # uvloop's is one without saying so
         try:
-            self._peer = _peer_of(sock)
+            self._peer = _peer_of(transport)
         except PermissionError as error:
             log.warning("a connection was refused: %s", error)
             transport.abort()
@@ -155,7 +154,7 @@ def _open(address: str) -> socket.socket:
         finally:
             os.umask(mask)
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdigit() or int(port) > 65535:
         raise ListenRefused(f"{address} is no address; write unix:PATH or HOST:PORT, e.g. 127.0.0.1:0")
     if not _is_loopback(machine_of(address)):
         raise ListenRefused(
@@ -164,7 +163,7 @@ def _open(address: str) -> socket.socket:
         )
     try:
         return listening(address)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise ListenRefused(f"cannot listen at {address}: {error}") from None
 
 
@@ -175,11 +174,11 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _peer_of(sock: Any) -> Hashable:
+def _peer_of(transport: asyncio.Transport) -> Hashable:
     """Who is at the other end; a session is only good for whoever opened it. Raises PermissionError."""
-    if sock.family != socket.AF_UNIX:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return str(sock.getpeername()[0])
+    sock = transport.get_extra_info("socket")
+    if sock.family != socket.AF_UNIX:  # the loop has set TCP_NODELAY
+        return str(transport.get_extra_info("peername")[0])
     process, user, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     if user != os.getuid():
         raise PermissionError(f"user {user} connected to a socket of user {os.getuid()}")

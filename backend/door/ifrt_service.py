@@ -118,23 +118,24 @@ class _Unary:
 
     def __init__(self, sessions: Sessions, call: Call, peer: Hashable) -> None:
         self.sessions, self.call, self.peer = sessions, call, peer
-        self._asked = False
+        self._asked: bytes | None = None
 
     def message(self, data: bytes) -> None:
-        if self._asked:
+        if self._asked is not None:
             raise RpcRefused(INVALID_ARGUMENT, "two messages where one is expected")
-        self._asked = True
+        self._asked = data
+
+    def half_closed(self) -> None:
+        if self._asked is None:
+            raise RpcRefused(INVALID_ARGUMENT, "no message where one is expected")
         try:
-            self.answer(data)
+            self.answer(self._asked)
         except DecodeError:
             raise RpcRefused(INVALID_ARGUMENT, "the message cannot be read") from None
         self.call.close(OK)
 
     def answer(self, data: bytes) -> None:
         raise NotImplementedError
-
-    def half_closed(self) -> None:
-        raise RpcRefused(INVALID_ARGUMENT, "no message where one is expected")
 
     def lost(self, why: str) -> None:
         pass

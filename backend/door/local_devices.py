@@ -26,8 +26,19 @@ from jaxlib import _jax
 
 from backend.pjrt.launchable_code import wake_lapack
 
-from .devices import ArrayType, Compiled, CompiledFacts, DeviceFacts, Fault, MemoryFacts, Platform, Ref, Unready, unsupported
-from .dtypes import TOKEN, dtype_of, name_of
+from .devices import (
+    ArrayType,
+    Compiled,
+    CompiledFacts,
+    DeviceFacts,
+    Fault,
+    MemoryFacts,
+    Platform,
+    Ref,
+    Unready,
+    unsupported,
+)
+from .dtypes import STRING, TOKEN, dtype_of, name_of
 from .ifrt_messages import CompileOptionsProto, OpSharding, StatusCode
 from .programs import ProgramFacts, read_program
 from .shardings import REPLICATED, ShardingError, ShardSpec, Tiles, op_sharding, tiles_of
@@ -69,7 +80,14 @@ class LocalDevices:
     """`post(function, ...)` calls a function on the loop's thread. `more`: foreign functions that programs may call
     besides the built-in list. One object serves all sessions."""
 
-    def __init__(self, post: Callable[..., Any], *, count: int | None = None, more: Collection[str] = (), threads: int = 32) -> None:
+    def __init__(
+        self,
+        post: Callable[..., Any],
+        *,
+        count: int | None = None,
+        more: Collection[str] = (),
+        threads: int = 32,
+    ) -> None:
         jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
         wake_lapack()
         self._post, self._more = post, frozenset(more)
@@ -87,20 +105,25 @@ class LocalDevices:
         self._sharding_of = lru_cache(maxsize=4096)(self._sharding)
         self._aval_of = lru_cache(maxsize=4096)(_aval)
 
-    # --- arrays -----------------------------------------------------------------------------------------------
+    # --- arrays --------------------------------------------------------------------------------------------
 
-    def put(self, type: ArrayType, shards: Sequence[np.ndarray[Any, Any]]) -> Ref:
-        sharding = self._sharding_of(type.sharding)
-        devices = [self._devices[number] for number in type.sharding.devices]
+    def put(self, array_type: ArrayType, shards: Sequence[np.ndarray[Any, Any]]) -> Ref:
+        sharding = self._sharding_of(array_type.sharding)
+        devices = [self._devices[number] for number in array_type.sharding.devices]
         with translated():
             return native.batched_device_put(
-                self._aval_of(type.kind, type.shape), sharding, shards, devices, True, enable_x64=True
+                self._aval_of(array_type.kind, array_type.shape),
+                sharding,
+                shards,
+                devices,
+                True,
+                enable_x64=True,
             )
 
-    def assemble(self, type: ArrayType, shards: Sequence[Ref]) -> Ref:
+    def assemble(self, array_type: ArrayType, shards: Sequence[Ref]) -> Ref:
         with translated():
             return native.ArrayImpl(
-                self._aval_of(type.kind, type.shape), self._sharding_of(type.sharding), list(shards),
+                self._aval_of(array_type.kind, array_type.shape), self._sharding_of(array_type.sharding), list(shards),
                 committed=True, _skip_checks=True,
             )  # fmt: skip
 
@@ -110,7 +133,7 @@ class LocalDevices:
 
     def copy(self, arrays: Sequence[tuple[ArrayType, Ref]], always: bool) -> list[Ref]:
         semantics = native.ArrayCopySemantics.ALWAYS_COPY if always else native.ArrayCopySemantics.REUSE_INPUT
-        shardings = [self._sharding_of(type.sharding) for type, _ in arrays]
+        shardings = [self._sharding_of(array_type.sharding) for array_type, _ in arrays]
         with translated():
             return list(
                 native.batched_copy_array_to_devices_with_sharding(
@@ -127,7 +150,7 @@ class LocalDevices:
     def is_deleted(self, ref: Ref) -> bool:
         return not isinstance(ref, TokenRef) and bool(ref.is_deleted())
 
-    # --- waiting ----------------------------------------------------------------------------------------------
+    # --- waiting -------------------------------------------------------------------------------------------
 
     def fetch(self, ref: Ref, done: Callable[[np.ndarray[Any, Any] | Fault], None]) -> None:
         if self._here and _is_ready(ref):
@@ -156,7 +179,7 @@ class LocalDevices:
                 return True
         return False
 
-    # --- programs ---------------------------------------------------------------------------------------------
+    # --- programs ------------------------------------------------------------------------------------------
 
     def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: Compiled) -> None:
         def work() -> None:
@@ -171,7 +194,9 @@ class LocalDevices:
 
         self._compiling.submit(work)
 
-    def _compile(self, program: bytes, options: bytes, devices: tuple[int, ...]) -> tuple[Executable, CompiledFacts]:
+    def _compile(
+        self, program: bytes, options: bytes, devices: tuple[int, ...]
+    ) -> tuple[Executable, CompiledFacts]:
         about = read_program(program, self._more)
         given = CompileOptionsProto.FromString(options)
         for row in given.executable_build_options.device_assignment.computation_devices:
@@ -184,16 +209,22 @@ class LocalDevices:
         return Executable(loaded, facts, self._handlers(facts)), facts
 
     def _handlers(self, facts: CompiledFacts) -> list[Any] | None:
-        if any(type.kind == TOKEN for type in facts.results) or (len(facts.devices) == 1 and not HANDLES_ONE):
+        if any(array_type.kind == TOKEN for array_type in facts.results) or (
+            len(facts.devices) == 1 and not HANDLES_ONE
+        ):
             return None
         return [
             native.array_result_handler(
-                self._aval_of(type.kind, type.shape), self._sharding_of(type.sharding), committed=True
+                self._aval_of(array_type.kind, array_type.shape),
+                self._sharding_of(array_type.sharding),
+                committed=True,
             )
-            for type in facts.results
+            for array_type in facts.results
         ]
 
-    def execute(self, executable: Executable, arguments: Sequence[Ref], keep: Sequence[int], launch: int) -> list[Ref]:
+    def execute(
+        self, executable: Executable, arguments: Sequence[Ref], keep: Sequence[int], launch: int
+    ) -> list[Ref]:
         with translated():
             if keep:
                 arguments = list(arguments)
@@ -201,7 +232,11 @@ class LocalDevices:
                     arguments[at] = self._duplicate(arguments[at])
             results = executable.loaded.execute_sharded(arguments)
             handlers = executable.handlers
-            found = results.consume_with_handlers(handlers) if handlers is not None else self._mixed(executable, results)
+            found = (
+                results.consume_with_handlers(handlers)
+                if handlers is not None
+                else self._mixed(executable, results)
+            )
         if found:
             line = self._under_way if executable.devices == 1 else self._under_way_multi
             line.append(found[0])
@@ -218,11 +253,13 @@ class LocalDevices:
 
     def _mixed(self, executable: Executable, results: Any) -> list[Ref]:
         found = []
-        for type, shards in zip(executable.results, results.disassemble_into_single_device_arrays(), strict=True):
-            if type.kind == TOKEN:
+        for array_type, shards in zip(
+            executable.results, results.disassemble_into_single_device_arrays(), strict=True
+        ):
+            if array_type.kind == TOKEN:
                 found.append(TokenRef())
             else:
-                found.append(shards[0] if len(shards) == 1 else self.assemble(type, shards))
+                found.append(shards[0] if len(shards) == 1 else self.assemble(array_type, shards))
         return found
 
     def unload(self, executable: Any) -> None:
@@ -231,7 +268,8 @@ class LocalDevices:
     def cost_analysis(self, executable: Executable) -> Mapping[str, Any]:
         with translated():
             found = executable.loaded.cost_analysis()
-        return found[0] if isinstance(found, list) else found
+        costs: Mapping[str, Any] = found[0] if isinstance(found, list) else found
+        return costs
 
     def program_text(self, executable: Executable) -> str:
         with translated():
@@ -252,7 +290,7 @@ class LocalDevices:
         for pool in (self._compiling, self._waiting):
             pool.shutdown(wait=False, cancel_futures=True)
 
-    # --- shardings --------------------------------------------------------------------------------------------
+    # --- shardings -----------------------------------------------------------------------------------------
 
     def _sharding(self, spec: ShardSpec) -> Any:
         kind = spec.memory_kind or self._default_kind
@@ -261,13 +299,16 @@ class LocalDevices:
         devices = tuple(self._devices[number] for number in spec.devices)
         kinds = {each.kind for each in devices[0].addressable_memories()}
         if kind not in kinds:
-            raise Fault(StatusCode.INVALID_ARGUMENT, f"device {spec.devices[0]} has no memory of kind {kind!r}: it has {', '.join(sorted(kinds))}")
+            raise Fault(
+                StatusCode.INVALID_ARGUMENT,
+                f"device {spec.devices[0]} has no memory of kind {kind!r}: it has {', '.join(sorted(kinds))}",
+            )
         if len(devices) == 1:
             return jax.sharding.SingleDeviceSharding(devices[0], memory_kind=kind)
         return native.GSPMDSharding(native.DeviceList(devices), _hlo_sharding(spec.tiles), memory_kind=kind)
 
 
-# --- what is known of an executable -----------------------------------------------------------------------------------
+# --- what is known of an executable -----------------------------------------------------------------------
 
 
 def _facts(loaded: Any, about: ProgramFacts, devices: tuple[int, ...], default_kind: str) -> CompiledFacts:
@@ -296,7 +337,9 @@ def _facts(loaded: Any, about: ProgramFacts, devices: tuple[int, ...], default_k
         output_memory_kinds=kinds,
         donated=about.donated,
         memory_stats={
-            name: int(getattr(stats, name)) for name in MEMORY_STATS if not isinstance(stats, Fault) and hasattr(stats, name)
+            name: int(getattr(stats, name))
+            for name in MEMORY_STATS
+            if not isinstance(stats, Fault) and hasattr(stats, name)
         },
         code_size=int(loaded.size_of_generated_code_in_bytes() or 0),
     )
@@ -334,13 +377,13 @@ def _hlo_sharding(tiles: Tiles) -> Any:
 
 
 def _aval(kind: int, shape: tuple[int, ...]) -> Any:
-    dtype = dtype_of(kind)
+    dtype = np.dtypes.StringDType() if kind == STRING else dtype_of(kind)
     if dtype is None:
         raise unsupported(f"arrays of {name_of(kind)} are not known here")
-    return jax.core.ShapedArray(shape, dtype)  # type: ignore[no-untyped-call]
+    return jax.core.ShapedArray(shape, dtype)
 
 
-# --- waiting, and errors ----------------------------------------------------------------------------------------------
+# --- waiting, and errors ----------------------------------------------------------------------------------
 
 
 def _is_ready(ref: Any) -> bool:
@@ -392,7 +435,7 @@ class translated:  # noqa: N801 (used as a function; a class costs a third of a 
             raise fault_of(error) from error
 
 
-# --- what there is ----------------------------------------------------------------------------------------------------
+# --- what there is ----------------------------------------------------------------------------------------
 
 
 def _platform(devices: Sequence[Any]) -> Platform:
@@ -402,13 +445,18 @@ def _platform(devices: Sequence[Any]) -> Platform:
         kinds = [each.kind for each in device.addressable_memories()]
         ids = tuple(number * len(kinds) + at for at in range(len(kinds)))
         default = ids[kinds.index(device.default_memory().kind)]
-        memories += [MemoryFacts(id, kind, (number,), f"{kind} memory of device {number}") for id, kind in zip(ids, kinds, strict=True)]
+        memories += [
+            MemoryFacts(name, kind, (number,), f"{kind} memory of device {number}")
+            for name, kind in zip(ids, kinds, strict=True)
+        ]
         attributes = {
             name: tuple(value) if isinstance(value, list | tuple) else value
             for name in ("coords", "core_on_chip", "slice_index")
             if (value := getattr(device, name, None)) is not None
         }
-        facts.append(DeviceFacts(number, device.device_kind, default, ids, str(device), repr(device), attributes))
+        facts.append(
+            DeviceFacts(number, device.device_kind, default, ids, str(device), repr(device), attributes)
+        )
     name = "cuda" if first.platform == "gpu" else first.platform
     return Platform(
         name, str(first.client.platform_version), str(first.client.runtime_type), tuple(facts), tuple(memories),

@@ -3,12 +3,14 @@
     safe_options(bytes, known devices) -> (CompileOptionsProto bytes, devices of the program)
 
 Options are the client's XLA flags: some make the compiler write or read files of this machine (`xla_dump_to`). So this
-is a list of what is allowed: a new message is filled with it, and all else is left out silently, as a user's XLA_FLAGS
-are not the wish of this program alone. `ifrt_messages` does not even have the fields that are left out.
+is a list of what is allowed: a new message is filled with it, and all else is left out. `ifrt_messages` does not even
+have most of the fields that are left out. Of the flags that a program names itself (`jax.jit(compiler_options=...)`),
+those of `FLAGS` are passed on, and others of XLA's have no effect here.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +20,8 @@ from .devices import invalid
 from .ifrt_messages import CompileOptionsProto, XlaCompileOptionsProto
 
 __all__ = ["safe_options"]
+
+log = logging.getLogger("seaway.door")
 
 ALLOWED_IN_BUILD = (
     "device_ordinal", "num_replicas", "num_partitions", "use_spmd_partitioning", "use_shardy_partitioner",
@@ -33,6 +37,17 @@ ALLOWED = (
     "allow_in_place_mlir_modification",
 )  # fmt: skip
 MOST_SHAPES = 1 << 16
+# Flags with a number or a truth value, which only change what is computed how fast.
+FLAGS = frozenset((
+    "xla_allow_excess_precision", "xla_backend_optimization_level", "xla_cpu_enable_fast_math",
+    "xla_cpu_enable_fast_min_max", "xla_cpu_fast_math_honor_division", "xla_cpu_fast_math_honor_functions",
+    "xla_cpu_fast_math_honor_infs", "xla_cpu_fast_math_honor_nans", "xla_cpu_prefer_vector_width",
+    "xla_embed_ir_in_executable", "xla_gpu_all_gather_combine_threshold_bytes",
+    "xla_gpu_all_reduce_combine_threshold_bytes", "xla_gpu_autotune_level", "xla_gpu_deterministic_ops",
+    "xla_gpu_enable_latency_hiding_scheduler", "xla_gpu_enable_triton_gemm",
+    "xla_gpu_enable_while_loop_double_buffering", "xla_gpu_exclude_nondeterministic_ops",
+    "xla_gpu_graph_min_graph_size", "xla_gpu_reduce_scatter_combine_threshold_bytes",
+))  # fmt: skip
 
 
 def safe_options(data: bytes, known: int) -> tuple[bytes, tuple[int, ...]]:
@@ -48,6 +63,7 @@ def safe_options(data: bytes, known: int) -> tuple[bytes, tuple[int, ...]]:
     for shape in given.argument_layouts:
         _check_layout(shape)
         kept.argument_layouts.add().CopyFrom(shape)
+    _copy_flags(given, kept)
     ours = kept.executable_build_options
     _copy(build, ours, ALLOWED_IN_BUILD)
     if build.HasField("result_layout"):
@@ -64,6 +80,16 @@ def safe_options(data: bytes, known: int) -> tuple[bytes, tuple[int, ...]]:
 def _copy(given: Any, kept: Any, names: Sequence[str]) -> None:
     for name in names:
         setattr(kept, name, getattr(given, name))
+
+
+def _copy_flags(given: Any, kept: Any) -> None:
+    for name, value in given.env_option_overrides.items():
+        if name in FLAGS:
+            kept.env_option_overrides[name].CopyFrom(value)
+        elif name.startswith("xla_"):
+            log.info("a program's compiler option %.80r has no effect here", name)
+        else:
+            raise invalid(f"No such compile option: '{name[:80]}'")
 
 
 def _devices(build: Any, known: int) -> tuple[int, ...]:
@@ -99,5 +125,3 @@ def _check_layout(shape: Any, depth: int = 0) -> None:
         raise invalid(f"the shape {list(shape.dimensions)} of an argument has a negative dimension")
     for inner in shape.tuple_shapes:
         _check_layout(inner, depth + 1)
-
-

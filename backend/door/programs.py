@@ -2,9 +2,9 @@
 
     read_program(bytes, more) -> ProgramFacts         raises Fault for a program that may not run
 
-A program's callers wait for no answer: they are told the types of results before it has run, so types come from `@main`.
-Every operation and foreign function is looked at, by the rules of `backend.pjrt` for code of others: a callback would
-follow an address of the client's process, and end this one. One of the two modules of the door that import JAX.
+A program's callers are told the types of results before it has run, so these come from the signature of `@main`. Every
+operation and foreign function is looked at, by the rules of `backend.pjrt` for code of others: a callback would follow
+an address of the client's process, and end this one. One of the two modules of the door that import JAX.
 """
 
 from __future__ import annotations
@@ -97,20 +97,20 @@ def _is_donated(attributes: Any) -> bool:
     return "jax.buffer_donor" in attributes and bool(attributes["jax.buffer_donor"].value)
 
 
-def _parameter(type: Any) -> ResultFacts | None:
+def _parameter(mlir_type: Any) -> ResultFacts | None:
     """None: a type that a caller cannot be checked against."""
     try:
-        found = _result(type)
+        found = _result(mlir_type)
     except Fault:
         return None
     return found if found.kind != TOKEN else None
 
 
-def _result(type: Any) -> ResultFacts:
+def _result(mlir_type: Any) -> ResultFacts:
     """A result that is no array is a token."""
     ir: Any = importlib.import_module("jax._src.lib.mlir").ir
     try:
-        tensor = ir.RankedTensorType(type)
+        tensor = ir.RankedTensorType(mlir_type)
     except (ValueError, TypeError):
         return ResultFacts(TOKEN, ())
     if not tensor.has_static_shape:

@@ -22,7 +22,7 @@ from .devices import Devices, Fault, invalid, unsupported
 from .ifrt_messages import IfrtRequest, StatusCode
 from .ops import OPERATIONS, Operation
 from .reply import Reply
-from .session_port import SessionLink, Version
+from .session_port import Opening, SessionLink, Version
 from .state import Limits, SessionState
 
 __all__ = ["Session", "opening"]
@@ -43,7 +43,7 @@ class Session:
         self._waits = 0  # requests without an answer
         self._numbers = 0
 
-    # --- what the transport calls ---------------------------------------------------------------------------------
+    # --- what the transport calls --------------------------------------------------------------------------
 
     def receive(self, request: bytes) -> None:
         try:
@@ -89,7 +89,7 @@ class Session:
     def busy(self) -> bool:
         return self._crowded or len(self._queue) >= self._limits.queued or self._waits >= self._limits.waits
 
-    # --- requests ---------------------------------------------------------------------------------------------------
+    # --- requests ------------------------------------------------------------------------------------------
 
     def _take(self, request: Any) -> None:
         """Carries a request out, or puts it at the queue's head if its host buffers have not come."""
@@ -141,7 +141,7 @@ class Session:
         if not self._over:
             self._go_on()
 
-    # --- answers ----------------------------------------------------------------------------------------------------
+    # --- answers -------------------------------------------------------------------------------------------
 
     def _finished(self, reply: Reply, response: Any, succeeded: bool) -> None:
         was_busy = self.busy
@@ -174,8 +174,8 @@ def _unknown(name: str | None) -> Fault:
     return unsupported(f"{name} is not implemented by this door")
 
 
-def opening(devices: Callable[[], Devices], limits: Limits | None = None) -> Callable[[Version, bytes, SessionLink], Session]:
-    """A `session_port.Opening`: each session gets what `devices()` returns."""
+def opening(devices: Callable[[], Devices], limits: Limits | None = None) -> Opening:
+    """What makes sessions: each gets what `devices()` returns."""
 
     def open_session(version: Version, initialization: bytes, link: SessionLink) -> Session:
         return Session(devices(), version, link, limits or Limits())

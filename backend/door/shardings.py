@@ -2,9 +2,10 @@
 
     read(ShardingProto) -> ShardSpec      write(ShardSpec, ...) -> ShardingProto
 
-What a client sends is one device, a replicated array, or a tiling: a grid of tiles over the devices, in the *iota* form
-(devices 0..n-1, reshaped, transposed, reshaped to the grid), where a last dimension of the grid may hold replicas. Every
-number is checked here, since XLA ends its process when such a message makes no sense. Neighbours: `dtypes`, `devices`.
+What a client sends is one device, a replicated array, or a tiling: a grid of tiles over the devices, in the *iota*
+form (devices 0..n-1, reshaped, transposed, reshaped to the grid), where last dimensions of the grid may hold replicas.
+Every number is checked here, since XLA ends its process when such a message makes no sense. Neighbours: `dtypes`,
+`devices`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from .ifrt_messages import ConcreteEvenShardingProto, HloShardingProto, OpSharding, ShardingProto, SingleDeviceShardingProto
+from .ifrt_messages import (
+    ConcreteEvenShardingProto,
+    HloShardingProto,
+    OpSharding,
+    ShardingProto,
+    SingleDeviceShardingProto,
+)
 
 __all__ = ["REPLICATED", "ShardSpec", "ShardingError", "Tiles", "op_sharding", "read", "tiles_of", "write"]
 
@@ -32,8 +39,8 @@ class ShardingError(ValueError):
 @dataclass(frozen=True, slots=True)
 class Tiles:
     """How dimensions are cut. `grid`: the number of tiles of each dimension, empty if nothing is cut. `groups` are the
-    devices that share a tile: how many in each last dimension, and the type of that (replicas; or parts of a sum that is
-    still to be made, `unreduced`). Devices fill grid and groups in iota's order, or as `listed`."""
+    devices that share a tile: how many in each last dimension, and the type of that (replicas; or parts of a sum that
+    is still to be made, unreduced). Devices fill grid and groups in iota's order, or as `listed`."""
 
     grid: tuple[int, ...] = ()
     groups: tuple[tuple[int, int], ...] = ()  # size, type
@@ -80,7 +87,7 @@ class ShardSpec:
         return ShardSpec(devices, self.tiles, memory_kind, self.shard)
 
 
-# --- reading --------------------------------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------------------
 
 
 def read(proto: Any, known: int) -> ShardSpec:
@@ -121,7 +128,9 @@ def _even(even: Any, known: int) -> ShardSpec:
     """This form does not say which device has which shard: of tiles, only their shape is known."""
     devices = _checked(tuple(even.devices.device_ids), known)
     shape, shard = tuple(even.shape.dims), tuple(even.shard_shape.dims)
-    if len(shape) != len(shard) or any(not 0 <= part <= whole for whole, part in zip(shape, shard, strict=True)):
+    if len(shape) != len(shard) or any(
+        not 0 <= part <= whole for whole, part in zip(shape, shard, strict=True)
+    ):
         raise ShardingError(f"shards of shape {shard} are not parts of an array of shape {shape}")
     if even.is_fully_replicated or shape == shard:
         return ShardSpec(devices, REPLICATED, even.memory_kind)
@@ -167,7 +176,7 @@ def _type_name(number: int) -> str:
         return str(number)
 
 
-# --- writing --------------------------------------------------------------------------------------------------------
+# --- writing ----------------------------------------------------------------------------------------------
 
 
 def op_sharding(tiles: Tiles) -> Any:

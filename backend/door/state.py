@@ -1,7 +1,8 @@
 """What one session has: arrays and executables by handle, host buffers, and what it may have at most. Plain data.
 
-A client names most arrays itself and does not wait to hear whether they could be made. So an operation that fails leaves
-its `Fault` under the handles of its results, and whoever uses such a handle gets it. Neighbours: `session`, `ops`.
+A client names most arrays itself and does not wait to hear whether they could be made. So an operation that fails
+leaves its `Fault` under the handles of its results, and each use of such a handle ends with it. Neighbours:
+`session`, `ops`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ from .devices import ArrayType, CompiledFacts, Devices, Fault, Ref, invalid
 from .ifrt_messages import StatusCode
 from .session_port import Version
 
-__all__ = ["SERVER_MADE", "ArrayValue", "ExecutableValue", "FutureValue", "HostBuffers", "Limits", "SessionState"]
+__all__ = [
+    "SERVER_MADE",
+    "ArrayValue",
+    "ExecutableValue",
+    "FutureValue",
+    "HostBuffers",
+    "Limits",
+    "SessionState",
+]
 
 SERVER_MADE = 1 << 48  # the first handle that the server makes; the client's are below
 
@@ -36,8 +45,8 @@ class Limits:
 class ArrayValue:
     __slots__ = ("ref", "type")
 
-    def __init__(self, type: ArrayType, ref: Ref) -> None:
-        self.type, self.ref = type, ref
+    def __init__(self, array_type: ArrayType, ref: Ref) -> None:
+        self.type, self.ref = array_type, ref
 
 
 class ExecutableValue:
@@ -123,29 +132,28 @@ class SessionState:
         self._next += 1
         return self._next - 1
 
-    # --- arrays -----------------------------------------------------------------------------------------------
+    # --- arrays --------------------------------------------------------------------------------------------
 
     def array(self, handle: int) -> ArrayValue:
         """Raises the fault that made it unusable."""
         value = self.arrays.get(handle)
-        if value.__class__ is ArrayValue:
-            return value  # type: ignore[return-value]
-        if value is None:
-            raise invalid(f"there is no array {handle}")
-        assert isinstance(value, Fault)
-        raise value
+        if isinstance(value, ArrayValue):
+            return value
+        raise invalid(f"there is no array {handle}") if value is None else value
 
-    def keep(self, handle: int, type: ArrayType, ref: Ref) -> int:
+    def keep(self, handle: int, array_type: ArrayType, ref: Ref) -> int:
         """Keeps an array under the client's handle, or under a new one if that is 0; returns the handle."""
         if not handle:
             handle = self.new_handle()
         elif handle >= SERVER_MADE or handle in self.arrays:
-            raise invalid(f"{handle} is not a handle for a new array: it is in use, or not the client's to choose")
+            raise invalid(
+                f"{handle} is not a handle for a new array: it is in use, or not the client's to choose"
+            )
         if len(self.arrays) >= self.limits.arrays:
             raise Fault(
                 StatusCode.RESOURCE_EXHAUSTED, f"a session may have {self.limits.arrays} arrays at a time"
             )
-        self.arrays[handle] = ArrayValue(type, ref)
+        self.arrays[handle] = ArrayValue(array_type, ref)
         return handle
 
     def poison(self, handles: Iterable[int], fault: Fault) -> None:
@@ -154,7 +162,7 @@ class SessionState:
             if 0 < handle < SERVER_MADE and len(self.arrays) < self.limits.arrays:
                 self.arrays.setdefault(handle, fault)
 
-    # --- others -----------------------------------------------------------------------------------------------
+    # --- others --------------------------------------------------------------------------------------------
 
     def executable(self, handle: int) -> ExecutableValue:
         found = self.executables.get(handle)

@@ -114,12 +114,21 @@ message ExecutableBuildOptionsProto {
   int64 process_index = 22;
   int64 process_count = 23;
 }
+message OptionOverrideProto {
+  oneof value {
+    string string_field = 1;
+    bool bool_field = 2;
+    int64 int_field = 3;
+    double double_field = 4;
+  }
+}
 message CompileOptionsProto {
   repeated ShapeProto argument_layouts = 1;
   bool parameter_is_tupled_arguments = 2;
   ExecutableBuildOptionsProto executable_build_options = 3;
   bool compile_portable_executable = 4;
   int64 profile_version = 5;
+  map<string, OptionOverrideProto> env_option_overrides = 7;
   bool allow_in_place_mlir_modification = 9;
   repeated int32 individually_defined_output_indices = 12;
 }

@@ -20,14 +20,17 @@ ALLOWED_TO_ONESELF = ("AllocateBuffer",)  # jnp.empty: shows what this process's
 
 def add(commands: Any) -> None:
     door = commands.add_parser(
-        "door", help="serve unmodified JAX programs, which find it through three variables of their environment"
+        "door",
+        help="serve unmodified JAX programs, which find it through three variables of their environment",
     )
     door.add_argument(
         "--listen", default="", metavar="ADDRESS",
-        help="unix:PATH, which only this user may open, or HOST:PORT on this machine's loopback, which any of its users "
-        "may (default: a socket in $XDG_RUNTIME_DIR, or in a new temporary folder)",
+        help="unix:PATH, which only this user may open, or HOST:PORT on this machine's loopback, which any of its "
+        "users may (default: a socket in $XDG_RUNTIME_DIR, or in a new temporary folder)",
     )  # fmt: skip
-    door.add_argument("--devices", type=int, metavar="N", help="make N CPU devices (default: the devices there are)")
+    door.add_argument(
+        "--devices", type=int, metavar="N", help="make N CPU devices (default: the devices there are)"
+    )
     door.add_argument(
         "--allow-custom-call", action="append", default=[], metavar="NAME",
         help="a foreign function that programs may call besides the built-in list; may be repeated",

@@ -14,7 +14,13 @@ import numpy as np
 from .. import shardings
 from ..devices import ArrayType, Fault, Ref, invalid, unsupported
 from ..dtypes import STRING, dtype_of, name_of
-from ..ifrt_messages import ArrayCopySemantics, CompactLayoutProto, IfrtResponse, StatusCode, StringArrayContents
+from ..ifrt_messages import (
+    ArrayCopySemantics,
+    CompactLayoutProto,
+    IfrtResponse,
+    StatusCode,
+    StringArrayContents,
+)
 from ..reply import Reply
 from ..shardings import ShardingError, ShardSpec
 from ..state import ArrayValue, SessionState
@@ -22,10 +28,11 @@ from .operation import Operation
 
 __all__ = ["OPERATIONS", "host_view", "sharding_of"]
 
-LARGEST = 1 << 62
+LARGEST = 1 << 62  # elements
+MOST_SHARDS = 1 << 20  # that a plan may speak of
 
 
-# --- what requests say ------------------------------------------------------------------------------------------------
+# --- what requests say ------------------------------------------------------------------------------------
 
 
 def sharding_of(state: SessionState, proto: Any) -> ShardSpec:
@@ -41,7 +48,9 @@ def type_of(state: SessionState, kind: int, dims: Iterable[int], sharding: Any) 
         raise invalid(f"{list(shape)} is not a shape that an array can have")
     spec = sharding_of(state, sharding)
     if not spec.fits(shape):
-        raise invalid(f"an array of shape {list(shape)} cannot be cut into {list(spec.tiles.grid)} equal shards")
+        raise invalid(
+            f"an array of shape {list(shape)} cannot be cut into {list(spec.tiles.grid)} equal shards"
+        )
     return ArrayType(kind, shape, spec)
 
 
@@ -61,11 +70,15 @@ def host_view(
     if not count:
         return np.empty(shape, dtype)
     if count * size > there:
-        raise invalid(f"{count} elements of {name_of(kind)} are more than the {there} bytes of the host buffer")
+        raise invalid(
+            f"{count} elements of {name_of(kind)} are more than the {there} bytes of the host buffer"
+        )
     if strides is None:
         return np.ndarray(shape, dtype, data)
     if any(stride <= 0 for dim, stride in zip(shape, strides, strict=True) if dim > 1):
-        raise invalid(f"the strides {list(strides)} of a host buffer have to be positive: np.ascontiguousarray helps")
+        raise invalid(
+            f"the strides {list(strides)} of a host buffer have to be positive: np.ascontiguousarray helps"
+        )
     reach = sum((dim - 1) * stride for dim, stride in zip(shape, strides, strict=True) if dim > 1) + size
     if reach > there:
         raise invalid(f"strides {list(strides)} reach {reach} bytes into a host buffer of {there} bytes")
@@ -108,20 +121,20 @@ def _check_layout(layout: Any, rank: int) -> None:
     )
 
 
-# --- making -----------------------------------------------------------------------------------------------------------
+# --- making -----------------------------------------------------------------------------------------------
 
 
 def make_from_host_buffer(state: SessionState, body: Any, reply: Reply) -> None:
     data = _taken(state, body.host_buffer_handle)
-    type = type_of(state, body.dtype.kind, body.shape.dims, body.sharding)
-    if not type.sharding.replicated:
+    array_type = type_of(state, body.dtype.kind, body.shape.dims, body.sharding)
+    if not array_type.sharding.replicated:
         raise invalid("an array of one host buffer is on one device, or replicated")
     if body.HasField("layout"):
-        _check_layout(body.layout, len(type.shape))
-    view = host_view(data, type.kind, type.shape, _strides(body))
-    ref = state.devices.put(type, [view] * len(type.sharding.devices))
+        _check_layout(body.layout, len(array_type.shape))
+    view = host_view(data, array_type.kind, array_type.shape, _strides(body))
+    ref = state.devices.put(array_type, [view] * len(array_type.sharding.devices))
     response = IfrtResponse()
-    handle = state.keep(body.array_handle, type, ref)
+    handle = state.keep(body.array_handle, array_type, ref)
     response.make_array_from_host_buffer_response.array_handle = handle
     reply.ok(response)
 
@@ -133,8 +146,8 @@ def make_from_shards(state: SessionState, body: Any, reply: Reply) -> None:
     made = []
     for spec in body.specs:
         array = spec.array_spec
-        type = type_of(state, array.dtype.kind, array.shape.dims, array.sharding)
-        made.append((type, state.devices.put(type, _shards(type, spec, taken))))
+        array_type = type_of(state, array.dtype.kind, array.shape.dims, array.sharding)
+        made.append((array_type, state.devices.put(array_type, _shards(array_type, spec, taken))))
     handles = list(body.array_handles) or [0] * len(made)
     response = IfrtResponse()
     found = response.make_arrays_from_host_buffer_shards_response
@@ -147,31 +160,37 @@ def _shard_buffers(body: Any) -> Iterable[int]:
     return (buffer.host_buffer_handle for spec in body.specs for buffer in spec.host_buffers)
 
 
-def _shards(type: ArrayType, spec: Any, taken: dict[int, Any]) -> list[np.ndarray[Any, Any]]:
+def _shards(array_type: ArrayType, spec: Any, taken: dict[int, Any]) -> list[np.ndarray[Any, Any]]:
     """For each shard its contents: one host buffer may be those of several."""
-    wanted, count = type.shard_shape, len(type.sharding.devices)
+    wanted, count = array_type.shard_shape, len(array_type.sharding.devices)
     if len(spec.addressable_shard_indices) != len(spec.host_buffers):
         raise invalid("not every host buffer says which shards it is")
     found: list[Any] = [None] * count
     for at, buffer in zip(spec.addressable_shard_indices, spec.host_buffers, strict=True):
         shape = tuple(buffer.shape.dims)
-        if shape != wanted or buffer.dtype.kind != type.kind:
+        if shape != wanted or buffer.dtype.kind != array_type.kind:
             raise invalid(
                 f"a shard of {name_of(buffer.dtype.kind)}{list(shape)} is none of an array whose shards are "
-                f"{name_of(type.kind)}{list(wanted)}"
+                f"{name_of(array_type.kind)}{list(wanted)}"
             )
-        view = host_view(taken[buffer.host_buffer_handle], type.kind, shape, _strides(buffer))
+        view = host_view(taken[buffer.host_buffer_handle], array_type.kind, shape, _strides(buffer))
         for index in at.indices:
             if not 0 <= index < count or found[index] is not None:
-                raise invalid(f"shard {index} of an array of {count} shards does not exist, or is given twice")
+                raise invalid(
+                    f"shard {index} of an array of {count} shards does not exist, or is given twice"
+                )
             found[index] = view
     if any(each is None for each in found):
         raise invalid("not every shard of an array has contents")
     return found
 
 
-def _keep_all(state: SessionState, handles: Sequence[int], made: Sequence[tuple[ArrayType, Ref]]) -> list[int]:
-    return [state.keep(handle, type, ref) for handle, (type, ref) in zip(handles, made, strict=True)]
+def _keep_all(
+    state: SessionState, handles: Sequence[int], made: Sequence[tuple[ArrayType, Ref]]
+) -> list[int]:
+    return [
+        state.keep(handle, array_type, ref) for handle, (array_type, ref) in zip(handles, made, strict=True)
+    ]
 
 
 def make_errors(state: SessionState, body: Any, reply: Reply) -> None:
@@ -187,34 +206,34 @@ def make_errors(state: SessionState, body: Any, reply: Reply) -> None:
     reply.ok(response)
 
 
-# --- together and apart -----------------------------------------------------------------------------------------------
+# --- together and apart -----------------------------------------------------------------------------------
 
 
 def assemble(state: SessionState, body: Any, reply: Reply) -> None:
     parts = [state.array(handle) for handle in body.single_device_array_handles]
     kind = body.dtype.kind if body.HasField("dtype") else (parts[0].type.kind if parts else 0)
-    type = type_of(state, kind, body.shape.dims, body.sharding)
-    ref = _assembled(state, type, parts)
+    array_type = type_of(state, kind, body.shape.dims, body.sharding)
+    ref = _assembled(state, array_type, parts)
     response = IfrtResponse()
-    handle = state.keep(body.result_handle, type, ref)
+    handle = state.keep(body.result_handle, array_type, ref)
     response.assemble_array_from_single_device_arrays_response.array_handle = handle
     reply.ok(response)
 
 
-def _assembled(state: SessionState, type: ArrayType, parts: Sequence[ArrayValue]) -> Ref:
-    devices = type.sharding.devices
+def _assembled(state: SessionState, array_type: ArrayType, parts: Sequence[ArrayValue]) -> Ref:
+    devices = array_type.sharding.devices
     if len(parts) != len(devices):
         raise invalid(f"{len(parts)} arrays cannot be the shards of an array on {len(devices)} devices")
-    wanted = type.shard_shape
+    wanted = array_type.shard_shape
     for device, part in zip(devices, parts, strict=True):
         if part.type.sharding.devices != (device,):
             raise invalid(f"an array on {part.type.sharding.devices} cannot be the shard of device {device}")
-        if part.type.shape != wanted or part.type.kind != type.kind:
+        if part.type.shape != wanted or part.type.kind != array_type.kind:
             raise invalid(
                 f"an array {name_of(part.type.kind)}{list(part.type.shape)} cannot be a shard of an array whose shards "
-                f"are {name_of(type.kind)}{list(wanted)}"
+                f"are {name_of(array_type.kind)}{list(wanted)}"
             )
-    return state.devices.assemble(type, [part.ref for part in parts])
+    return state.devices.assemble(array_type, [part.ref for part in parts])
 
 
 def disassemble(state: SessionState, body: Any, reply: Reply) -> None:
@@ -232,12 +251,12 @@ def disassemble(state: SessionState, body: Any, reply: Reply) -> None:
 
 
 def _parts(state: SessionState, value: ArrayValue) -> list[ArrayValue]:
-    type, shape = value.type, value.type.shard_shape
+    array_type, shape = value.type, value.type.shard_shape
     refs = state.devices.shards(value.ref)
-    kind = type.sharding.memory_kind
+    kind = array_type.sharding.memory_kind
     return [
-        ArrayValue(ArrayType(type.kind, shape, ShardSpec((device,), memory_kind=kind)), ref)
-        for device, ref in zip(type.sharding.devices, refs, strict=True)
+        ArrayValue(ArrayType(array_type.kind, shape, ShardSpec((device,), memory_kind=kind)), ref)
+        for device, ref in zip(array_type.sharding.devices, refs, strict=True)
     ]
 
 
@@ -256,19 +275,21 @@ def remap(state: SessionState, body: Any, reply: Reply) -> None:
     plan, inputs = body.plan, [state.array(handle) for handle in body.array_handles]
     if len(inputs) != len(plan.input_specs):
         raise invalid(f"{len(inputs)} arrays for a plan of {len(plan.input_specs)}")
-    types = [
-        type_of(state, spec.dtype.kind, spec.shape.dims, spec.sharding) for spec in plan.output_specs
-    ]
+    types = [type_of(state, spec.dtype.kind, spec.shape.dims, spec.sharding) for spec in plan.output_specs]
     shards = [_parts(state, value) for value in inputs]
-    filled: list[list[ArrayValue | None]] = [[None] * len(type.sharding.devices) for type in types]
+    filled: list[list[ArrayValue | None]] = [
+        [None] * len(array_type.sharding.devices) for array_type in types
+    ]
     for source, at, target, to in _relabelled(plan, types):
         try:
-            filled[target][to] = shards[source][at] if at >= 0 else _on(shards[source], types[target].sharding.devices[to])
+            filled[target][to] = (
+                shards[source][at] if at >= 0 else _on(shards[source], types[target].sharding.devices[to])
+            )
         except IndexError:
             raise invalid("the plan of a remap names a shard that does not exist") from None
     made = []
-    for type, parts in zip(types, filled, strict=True):
-        made.append((type, _assembled(state, type, [part for part in parts if part is not None])))
+    for array_type, parts in zip(types, filled, strict=True):
+        made.append((array_type, _assembled(state, array_type, [part for part in parts if part is not None])))
     handles = list(body.result_handles) or [0] * len(made)
     if len(handles) != len(made):
         raise invalid(f"{len(handles)} handles for {len(made)} arrays")
@@ -287,37 +308,46 @@ def _on(parts: Sequence[ArrayValue], device: int) -> ArrayValue:
 
 def _relabelled(plan: Any, types: Sequence[ArrayType]) -> Iterable[tuple[int, int, int, int]]:
     """Input array, its shard, output array, its shard. Shard -1: the one on the output shard's device."""
-    count = len(plan.input_specs)
-    for mapping in plan.mappings:
-        source, target = mapping.in_array, mapping.out_array
-        if not (0 <= source < count and 0 <= target < len(types)):
-            raise invalid("the plan of a remap names an array that does not exist")
-        most = len(types[target].sharding.devices)
-        spans = zip(
-            zip(mapping.from_start, mapping.from_end, mapping.from_step, strict=False),
-            zip(mapping.to_start, mapping.to_end, mapping.to_step, strict=False), strict=False,
-        )  # fmt: skip
-        for taken, given in spans:
-            if min(taken[0], given[0]) < 0 or min(taken[2], given[2]) < 1 or max(taken[1], given[1]) > 1 << 20:
-                raise invalid("the plan of a remap has an interval that makes no sense")
-            for at, to in zip(range(*taken), range(*given), strict=False):
-                if to >= most:
-                    raise invalid("the plan of a remap names a shard that does not exist")
-                yield source, at, target, to
-    for output in plan.input_devices_for_output:
-        if not 0 <= output.out_array < len(types):
-            raise invalid("the plan of a remap names an array that does not exist")
-        devices = types[output.out_array].sharding.devices
+    for mapping in plan.mappings:  # JAX 0.10
+        _check_arrays(plan, types, mapping.in_array, mapping.out_array)
+        yield from _mapped(mapping, len(types[mapping.out_array].sharding.devices))
+    for output in plan.input_devices_for_output:  # JAX 0.12
         for each in output.input_devices:
-            if not 0 <= each.in_array < count:
-                raise invalid("the plan of a remap names an array that does not exist")
+            _check_arrays(plan, types, each.in_array, output.out_array)
+            devices = types[output.out_array].sharding.devices
             for device in each.device_list.device_ids:
                 if device not in devices:
-                    raise invalid(f"the plan of a remap names device {device}, which the result does not have")
+                    raise invalid(
+                        f"the plan of a remap names device {device}, which the result does not have"
+                    )
                 yield each.in_array, -1, output.out_array, devices.index(device)
 
 
-# --- elsewhere --------------------------------------------------------------------------------------------------------
+def _check_arrays(plan: Any, types: Sequence[ArrayType], source: int, target: int) -> None:
+    if not (0 <= source < len(plan.input_specs) and 0 <= target < len(types)):
+        raise invalid("the plan of a remap names an array that does not exist")
+
+
+def _mapped(mapping: Any, count: int) -> Iterable[tuple[int, int, int, int]]:
+    """Intervals of shards; `count`: how many the output array has."""
+    spans = zip(
+        zip(mapping.from_start, mapping.from_end, mapping.from_step, strict=False),
+        zip(mapping.to_start, mapping.to_end, mapping.to_step, strict=False), strict=False,
+    )  # fmt: skip
+    for taken, given in spans:
+        if (
+            min(taken[0], given[0]) < 0
+            or min(taken[2], given[2]) < 1
+            or max(taken[1], given[1]) > MOST_SHARDS
+        ):
+            raise invalid("the plan of a remap has an interval that makes no sense")
+        for at, to in zip(range(*taken), range(*given), strict=False):
+            if to >= count:
+                raise invalid("the plan of a remap names a shard that does not exist")
+            yield mapping.in_array, at, mapping.out_array, to
+
+
+# --- elsewhere --------------------------------------------------------------------------------------------
 
 
 def copy(state: SessionState, body: Any, reply: Reply) -> None:
@@ -338,14 +368,14 @@ def copy(state: SessionState, body: Any, reply: Reply) -> None:
         moved.append((ArrayType(value.type.kind, value.type.shape, target), value.ref))
     always = body.copy_semantics == ArrayCopySemantics.Value("ARRAY_COPY_SEMANTICS_ALWAYS_COPY")
     refs = state.devices.copy(moved, always)
-    made = [(type, ref) for (type, _), ref in zip(moved, refs, strict=True)]
+    made = [(array_type, ref) for (array_type, _), ref in zip(moved, refs, strict=True)]
     response = IfrtResponse()
     response.copy_arrays_response.SetInParent()
     response.copy_arrays_response.array_handles.extend(_keep_all(state, handles, made))
     reply.ok(response)
 
 
-# --- the end ----------------------------------------------------------------------------------------------------------
+# --- the end ----------------------------------------------------------------------------------------------
 
 
 def delete(state: SessionState, body: Any, reply: Reply) -> None:

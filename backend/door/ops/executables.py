@@ -32,7 +32,7 @@ REFUSED = {
 COMPILING = 256  # programs of a session that may wait for the compiler
 
 
-# --- compile ----------------------------------------------------------------------------------------------------------
+# --- compile ----------------------------------------------------------------------------------------------
 
 
 def compile_program(state: SessionState, body: Any, reply: Reply) -> None:
@@ -43,7 +43,9 @@ def compile_program(state: SessionState, body: Any, reply: Reply) -> None:
     if body.host_callbacks:
         raise unsupported("Python callbacks inside compiled programs do not work through this door")
     if options.type_name != OPTIONS:
-        raise unsupported(f"compile options of type {options.type_name!r} are refused: only {OPTIONS} is known here")
+        raise unsupported(
+            f"compile options of type {options.type_name!r} are refused: only {OPTIONS} is known here"
+        )
     limits = state.limits
     if len(program.data) > limits.program_bytes:
         raise Fault(
@@ -84,7 +86,7 @@ def _compiled(state: SessionState, reply: Reply, executable: Any, facts: Compile
     reply.ok(response)
 
 
-# --- describe ---------------------------------------------------------------------------------------------------------
+# --- describe ---------------------------------------------------------------------------------------------
 
 
 def metadata(state: SessionState, body: Any, reply: Reply) -> None:
@@ -101,7 +103,10 @@ def metadata(state: SessionState, body: Any, reply: Reply) -> None:
         _set_layouts(found, name, getattr(facts, name))
     kinds = facts.output_memory_kinds
     if isinstance(kinds, Fault):
-        found.output_memory_kinds.status.code, found.output_memory_kinds.status.message = kinds.code, kinds.text
+        found.output_memory_kinds.status.code, found.output_memory_kinds.status.message = (
+            kinds.code,
+            kinds.text,
+        )
     else:
         found.output_memory_kinds.status.SetInParent()
         found.output_memory_kinds.memory_kind_lists.add(memory_kinds=kinds)
@@ -179,7 +184,7 @@ def _forget(state: SessionState, handle: int) -> None:
         state.devices.unload(value.executable)
 
 
-# --- run --------------------------------------------------------------------------------------------------------------
+# --- run --------------------------------------------------------------------------------------------------
 
 
 def execute(state: SessionState, body: Any, reply: Reply) -> None:
@@ -197,8 +202,8 @@ def execute(state: SessionState, body: Any, reply: Reply) -> None:
     found = response.loaded_executable_execute_response
     found.SetInParent()
     if handles:
-        for handle, type, ref in zip(handles, facts.results, refs, strict=True):
-            state.keep(handle, type, ref)
+        for handle, array_type, ref in zip(handles, facts.results, refs, strict=True):
+            state.keep(handle, array_type, ref)
     else:
         _first_outputs(state, facts, refs, found)
     if options.fill_status:
@@ -215,32 +220,34 @@ def _arguments(state: SessionState, facts: CompiledFacts, handles: Any) -> list[
     arrays, found = state.arrays, []
     for handle, parameter in zip(handles, parameters, strict=True):
         value = arrays.get(handle)
-        if value.__class__ is not ArrayValue:
+        if not isinstance(value, ArrayValue):
             value = state.array(handle)  # raises what is wrong with it
-        type = value.type  # type: ignore[union-attr]
-        if type.sharding.devices != devices:
-            raise invalid(f"an argument of {facts.name} is on devices {type.sharding.devices}, not on {devices}")
-        if parameter is not None and (type.kind != parameter[0] or type.shape != parameter[1]):
+        array_type = value.type
+        if array_type.sharding.devices != devices:
             raise invalid(
-                f"an argument of {facts.name} is {name_of(type.kind)}{list(type.shape)}, not "
+                f"an argument of {facts.name} is on devices {array_type.sharding.devices}, not on {devices}"
+            )
+        if parameter is not None and (array_type.kind != parameter[0] or array_type.shape != parameter[1]):
+            raise invalid(
+                f"an argument of {facts.name} is {name_of(array_type.kind)}{list(array_type.shape)}, not "
                 f"{name_of(parameter[0])}{list(parameter[1])}"
             )
-        found.append(value.ref)  # type: ignore[union-attr]
+        found.append(value.ref)
     return found
 
 
 def _first_outputs(state: SessionState, facts: CompiledFacts, refs: list[Ref], found: Any) -> None:
     default = state.devices.platform.default_memory_kind()
     named = state.version.serdes_version < NAMELESS
-    for type, ref in zip(facts.results, refs, strict=True):
-        output = found.outputs.add(array_handle=state.keep(0, type, ref))
-        output.dtype.kind = type.kind
+    for array_type, ref in zip(facts.results, refs, strict=True):
+        output = found.outputs.add(array_handle=state.keep(0, array_type, ref))
+        output.dtype.kind = array_type.kind
         output.shape.SetInParent()
-        output.shape.dims.extend(type.shape)
-        spec = type.sharding
+        output.shape.dims.extend(array_type.shape)
+        spec = array_type.sharding
         if named and not spec.memory_kind:
             spec = ShardSpec(spec.devices, spec.tiles, default, spec.shard)
-        output.sharding.CopyFrom(shardings.write(spec, type.shape, state.exact))
+        output.sharding.CopyFrom(shardings.write(spec, array_type.shape, state.exact))
 
 
 NAMELESS = 4  # from this serialization version on, clients leave the name of the default memory away

@@ -83,7 +83,9 @@ def _strided(contents: np.ndarray[Any, Any], kind: int, strides: tuple[int, ...]
     turned = np.ascontiguousarray(contents.transpose(order))
     long = [at for at, dim in enumerate(order) if contents.shape[dim] > 1]
     if turned.size and any(turned.strides[at] != strides[order[at]] for at in long):
-        raise unsupported(f"an array of {name_of(kind)}{list(contents.shape)} is not read with gaps: {list(strides)}")
+        raise unsupported(
+            f"an array of {name_of(kind)}{list(contents.shape)} is not read with gaps: {list(strides)}"
+        )
     return turned
 
 

@@ -1,7 +1,7 @@
 """Devices of numpy for tests of sessions: they note what they are asked for, and answer when the test says so.
 
-A program is the name of a Python function here, and its "StableHLO" is that name. A reference is a `FakeArray`, its shards
-in order; one that has no contents yet is waited for until `ready()`.
+A program is the name of a Python function here, and its "StableHLO" is that name. A reference is a `FakeArray`, its
+shards in order; one that has no contents yet is waited for until `ready()`.
 """
 
 from __future__ import annotations
@@ -103,22 +103,24 @@ class FakeDevices:
         for each in compiling:
             each()
 
-    # --- what sessions call -------------------------------------------------------------------------------------
+    # --- what sessions call --------------------------------------------------------------------------------
 
-    def put(self, type: ArrayType, shards: Sequence[Shard]) -> FakeArray:
-        self.log.append(f"put {list(type.shape)} on {list(type.sharding.devices)}")
+    def put(self, array_type: ArrayType, shards: Sequence[Shard]) -> FakeArray:
+        self.log.append(f"put {list(array_type.shape)} on {list(array_type.sharding.devices)}")
         return self.made([shard.copy() for shard in shards])
 
-    def assemble(self, type: ArrayType, shards: Sequence[FakeArray]) -> FakeArray:
-        self.log.append(f"assemble {list(type.shape)} on {list(type.sharding.devices)}")
+    def assemble(self, array_type: ArrayType, shards: Sequence[FakeArray]) -> FakeArray:
+        self.log.append(f"assemble {list(array_type.shape)} on {list(array_type.sharding.devices)}")
         return self.made([shard.parts[0] for shard in shards])
 
     def shards(self, ref: FakeArray) -> list[FakeArray]:
         return [FakeArray([part], ref.ready, ref.fault, ref.deleted) for part in ref.parts]
 
     def copy(self, arrays: Sequence[tuple[ArrayType, FakeArray]], always: bool) -> list[FakeArray]:
-        for type, _ in arrays:
-            self.log.append(f"copy {list(type.shape)} to {list(type.sharding.devices)}{' always' if always else ''}")
+        for array_type, _ in arrays:
+            self.log.append(
+                f"copy {list(array_type.shape)} to {list(array_type.sharding.devices)}{' always' if always else ''}"
+            )
         return [self.made(list(ref.parts)) for _, ref in arrays]
 
     def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: Compiled) -> None:

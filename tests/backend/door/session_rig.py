@@ -82,7 +82,7 @@ class SessionRig:
         self.session = Session(self.devices, Version(25, serdes), self, limits or Limits())
         self._op = 0
 
-    # --- SessionLink ---------------------------------------------------------------------------------------------
+    # --- SessionLink ---------------------------------------------------------------------------------------
 
     def send(self, response: bytes) -> None:
         self.sent.append(IfrtResponse.FromString(response))
@@ -93,7 +93,14 @@ class SessionRig:
     def resume(self) -> None:
         self.resumed += 1
 
-    # --- requests ------------------------------------------------------------------------------------------------
+    def busy(self) -> bool:
+        return self.session.busy
+
+    def ended(self) -> str:
+        """How the session ended its stream; "": it did not."""
+        return "" if self.closed is None else f"{StatusCode.Name(self.closed[0])}: {self.closed[1]}"
+
+    # --- requests ------------------------------------------------------------------------------------------
 
     def ask(self, name: str, context: int = 0, **fields: Any) -> int:
         """Sends a request; returns its number. A list sets a repeated field, a message is copied."""
@@ -119,7 +126,9 @@ class SessionRig:
         self.session.store(handle, data.tobytes())
         return self.make(handle, data.shape, single(device), **more)
 
-    def make(self, handle: int, shape: Sequence[int], sharding: Any, strides: Sequence[int] | None = None) -> int:
+    def make(
+        self, handle: int, shape: Sequence[int], sharding: Any, strides: Sequence[int] | None = None
+    ) -> int:
         self._op += 1
         request = IfrtRequest()
         request.request_metadata.op_id = self._op
@@ -154,7 +163,9 @@ class SessionRig:
         found = self.answer(op)
         return 0 if found is None else int(found.compile_response.loaded_executable_handle)
 
-    def execute(self, executable: int, arguments: Sequence[int], results: Sequence[int] = (), **options: Any) -> int:
+    def execute(
+        self, executable: int, arguments: Sequence[int], results: Sequence[int] = (), **options: Any
+    ) -> int:
         self._op += 1
         request = IfrtRequest()
         request.request_metadata.op_id = self._op
@@ -184,7 +195,7 @@ class SessionRig:
         found: list[float] = np.frombuffer(data, np.float32).tolist()
         return found
 
-    # --- answers -------------------------------------------------------------------------------------------------
+    # --- answers -------------------------------------------------------------------------------------------
 
     def answer(self, op: int) -> Any:
         return next((each for each in self.sent if each.response_metadata.op_id == op), None)

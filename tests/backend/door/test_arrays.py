@@ -1,4 +1,4 @@
-"""Arrays: views on host buffers, shards together and apart, relabelled, elsewhere; and all that a client may get wrong."""
+"""Arrays: views on host buffers, shards together and apart, relabelled, elsewhere; and what a client may get wrong."""
 
 from __future__ import annotations
 
@@ -12,17 +12,23 @@ from hypothesis import strategies as st
 
 from backend.door.devices import Fault
 from backend.door.dtypes import DTYPES, STRING, dtype_of, kind_of
-from backend.door.ifrt_messages import DTypeProto, IfrtRequest, StringArrayContents
+from backend.door.ifrt_messages import ByteStrides, DTypeProto, IfrtRequest, ShapeProto, StringArrayContents
 from backend.door.ops.arrays import host_view
 from backend.door.state import Limits
 
 from .session_rig import F32, SessionRig, replicated, single, tiled
 
-# --- views on host buffers ----------------------------------------------------------------------------------------------
+# --- views on host buffers ---------------------------------------------------------------------------------
 
 
-@given(st.lists(st.integers(0, 4), max_size=4), st.randoms(use_true_random=False), st.sampled_from(sorted(DTYPES)))
-def test_any_dense_order_of_dimensions_is_read_as_it_was_written(shape: list[int], random: Any, kind: int) -> None:
+@given(
+    st.lists(st.integers(0, 4), max_size=4),
+    st.randoms(use_true_random=False),
+    st.sampled_from(sorted(DTYPES)),
+)
+def test_any_dense_order_of_dimensions_is_read_as_it_was_written(
+    shape: list[int], random: Any, kind: int
+) -> None:
     dtype = dtype_of(kind)
     assert dtype is not None
     order = random.sample(range(len(shape)), len(shape))
@@ -97,7 +103,7 @@ def test_strings_are_a_message() -> None:
         host_view(b"\xff\xff", STRING, (3,), None)
 
 
-# --- shards -------------------------------------------------------------------------------------------------------------
+# --- shards -----------------------------------------------------------------------------------------------
 
 
 def from_shards(
@@ -144,11 +150,23 @@ def test_shards_come_in_any_order_and_one_buffer_may_be_several() -> None:
     ("buffers", "kind", "says"),
     [
         ([(1, (2,), [0])], F32, "not every shard of an array has contents"),
-        ([(1, (2,), [0]), (2, (2,), [0])], F32, "shard 0 of an array of 2 shards does not exist, or is given twice"),
+        (
+            [(1, (2,), [0]), (2, (2,), [0])],
+            F32,
+            "shard 0 of an array of 2 shards does not exist, or is given twice",
+        ),
         ([(1, (2,), [0]), (2, (2,), [2])], F32, "shard 2 of an array of 2 shards does not exist"),
         ([(1, (2,), [0]), (2, (2,), [-1])], F32, "shard -1 of an array of 2 shards does not exist"),
-        ([(1, (1,), [0]), (2, (2,), [1])], F32, "a shard of f32[1] is none of an array whose shards are f32[2]"),
-        ([(1, (2,), [0]), (2, (2,), [1])], 12, "a shard of f64[2] is none of an array whose shards are f32[2]"),
+        (
+            [(1, (1,), [0]), (2, (2,), [1])],
+            F32,
+            "a shard of f32[1] is none of an array whose shards are f32[2]",
+        ),
+        (
+            [(1, (2,), [0]), (2, (2,), [1])],
+            12,
+            "a shard of f64[2] is none of an array whose shards are f32[2]",
+        ),
     ],
 )
 def test_shards_that_do_not_make_the_array_are_refused(buffers: Any, kind: int, says: str) -> None:
@@ -171,8 +189,6 @@ def test_arrays_of_one_device_are_put_together_in_the_shardings_order() -> None:
 
 
 def assemble(rig: SessionRig, sharding: Any, shape: Any, **fields: Any) -> int:
-    from backend.door.ifrt_messages import ShapeProto
-
     return rig.ask(
         "assemble_array_from_single_device_arrays", sharding=sharding, shape=ShapeProto(**shape), **fields
     )
@@ -204,7 +220,7 @@ def test_reading_several_devices_at_once_and_taking_apart_into_too_few_are_refus
     assert "1 handles for the 2 shards" in rig.status(apart)
 
 
-# --- relabelled ----------------------------------------------------------------------------------------------------------
+# --- relabelled -------------------------------------------------------------------------------------------
 
 
 def remap(rig: SessionRig, array: int, result: int, shape: Sequence[int], sharding: Any, **plan: Any) -> int:
@@ -264,12 +280,14 @@ def test_plans_that_make_no_sense_are_refused(plan: Any, says: str) -> None:
     assert any(part in status for part in says.split("|")), status
 
 
-# --- elsewhere, and the end ------------------------------------------------------------------------------------------------
+# --- elsewhere, and the end -------------------------------------------------------------------------------
 
 
 def test_copies_are_shard_for_shard() -> None:
     rig = two_shards()
-    assert rig.status(rig.ask("copy_arrays", array_handles=[1], device_ids=[3, 2], result_handles=[5])) == "ok"
+    assert (
+        rig.status(rig.ask("copy_arrays", array_handles=[1], device_ids=[3, 2], result_handles=[5])) == "ok"
+    )
     rig.ask("copy_arrays", array_handles=[1], device_ids=[0, 1], result_handles=[6], copy_semantics=1)
     assert rig.devices.log[-2:] == ["copy [4] to [3, 2]", "copy [4] to [0, 1] always"]
 
@@ -293,8 +311,6 @@ def test_deleting_frees_and_the_handle_lives_on_until_it_is_destructed() -> None
 
 
 def test_contents_are_read_in_the_order_that_strides_ask_for() -> None:
-    from backend.door.ifrt_messages import ByteStrides
-
     rig = SessionRig()
     rig.session.store(1, np.arange(6, dtype=np.float32).tobytes())
     rig.make(1, (2, 3), single())
@@ -306,7 +322,10 @@ def test_contents_are_read_in_the_order_that_strides_ask_for() -> None:
     assert found is not None
     assert np.frombuffer(found, np.float32).tolist() == [0, 3, 1, 4, 2, 5]
     gaps = rig.ask(
-        "copy_to_host_buffer", array_handle=1, host_buffer_handle=8, byte_strides=ByteStrides(strides=[100, 8])
+        "copy_to_host_buffer",
+        array_handle=1,
+        host_buffer_handle=8,
+        byte_strides=ByteStrides(strides=[100, 8]),
     )
     assert "is not read with gaps" in rig.status(gaps)
 
@@ -318,7 +337,7 @@ def test_an_empty_array_has_a_buffer_of_no_bytes() -> None:
     assert rig.contents(1) == []
 
 
-# --- bounds ---------------------------------------------------------------------------------------------------------------
+# --- bounds -----------------------------------------------------------------------------------------------
 
 
 def test_arrays_are_bounded_and_destructing_makes_room() -> None:
@@ -335,10 +354,9 @@ def test_host_buffers_that_nobody_asks_for_are_bounded_and_end_the_session() -> 
     rig.session.store(1, b"\0" * 8)
     rig.make(1, (2,), single())
     rig.session.store(2, b"\0" * 8)
-    assert rig.closed is None
+    assert rig.ended() == ""
     rig.session.store(3, b"\0" * 8)
-    assert rig.closed is not None
-    assert "may have" in rig.closed[1]
+    assert "may have" in rig.ended()
 
 
 def test_contents_that_nobody_fetches_are_bounded() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from backend.door.devices import Fault
 from backend.door.ifrt_messages import CompileOptionsProto, HloShardingProto
 from backend.door.ops.layouts import layout_proto
-from backend.door.devices import Fault
 from backend.door.state import Limits
 
 from .session_rig import SessionRig, replicated
@@ -45,7 +45,10 @@ def test_an_error_of_cost_analysis_is_in_the_body_where_clients_look_for_it() ->
     found = rig.answer(asked).loaded_executable_cost_analysis_response
     assert (found.WhichOneof("result"), found.status.message) == ("status", "no costs")
     text = rig.ask("loaded_executable_human_readable_program_text", loaded_executable_handle=executable)
-    assert rig.answer(text).loaded_executable_human_readable_program_text_response.human_readable_program_text == "text"
+    assert (
+        rig.answer(text).loaded_executable_human_readable_program_text_response.human_readable_program_text
+        == "text"
+    )
 
 
 def test_an_executable_that_is_destructed_is_unloaded() -> None:
@@ -152,7 +155,6 @@ def test_default_assignments_and_layouts() -> None:
     assert "do not fit on 4 devices" in rig.status(too_many)
     layout = rig.answer(rig.ask("get_default_layout", dims=[2, 3], device_id=1))
     assert layout.get_default_layout_response.serialized_pjrt_layout == b"{1,0}"
-    for wrong in ({"dims": [-2], "device_id": 0}, {"dims": [2], "device_id": 4}):
-        assert rig.status(rig.ask("get_default_layout", **wrong)).startswith("INVALID_ARGUMENT")
-
-
+    for dims, device in (([-2], 0), ([2], 4)):
+        asked = rig.ask("get_default_layout", dims=dims, device_id=device)
+        assert rig.status(asked).startswith("INVALID_ARGUMENT")

@@ -15,7 +15,6 @@ from backend.door.options import safe_options
 from .session_rig import compile_options
 
 
-
 def kept(data: bytes, known: int = 4) -> Any:
     return CompileOptionsProto.FromString(safe_options(data, known)[0])
 
@@ -40,15 +39,27 @@ def test_flags_that_write_files_are_left_out() -> None:
     dump = b"\xea\x06\x0a/tmp/dumps"  # DebugOptions.xla_dump_to = 109
     build = b"\x1a" + bytes([len(dump)]) + dump
     more = b"\x1a" + bytes([len(build)]) + build
-    overrides = b"\x3a\x0a\x0a\x01a\x12\x05\x0a\x03abc"  # env_option_overrides
+    overrides = b"\x3a\x1c\x0a\x0bxla_dump_to\x12\x0d\x0a\x0b/tmp/others"  # env_option_overrides
     both = options + more + overrides
     hostile = b"\x0a" + bytes([len(both)]) + both
-    assert b"/tmp/dumps" in hostile
+    parsed = XlaCompileOptionsProto.FromString(hostile).compile_options
+    assert parsed.env_option_overrides["xla_dump_to"].string_field == "/tmp/others"
     data, devices = safe_options(hostile, 1)
     assert devices == (0,)
     assert b"/tmp/dumps" not in data
-    assert b"abc" not in data
+    assert b"/tmp/others" not in data
     assert CompileOptionsProto.FromString(data) == kept(inner, 1)
+
+
+def test_flags_of_speed_are_passed_on_and_unknown_ones_refused() -> None:
+    options = XlaCompileOptionsProto.FromString(compile_options((0,)))
+    flags = options.compile_options.env_option_overrides
+    flags["xla_embed_ir_in_executable"].bool_field = True
+    flags["xla_gpu_cuda_data_dir"].string_field = "/somewhere"
+    assert list(kept(options.SerializeToString()).env_option_overrides) == ["xla_embed_ir_in_executable"]
+    flags["invalid_key"].string_field = "x"
+    with pytest.raises(Fault, match="No such compile option: 'invalid_key'"):
+        kept(options.SerializeToString())
 
 
 @pytest.mark.parametrize(
@@ -56,7 +67,10 @@ def test_flags_that_write_files_are_left_out() -> None:
     [
         (lambda build: build.ClearField("device_assignment"), "no device assignment"),
         (lambda build: setattr(build, "num_partitions", 3), "1 replicas and 3 partitions"),
-        (lambda build: setattr(build.device_assignment, "replica_count", 2), "its device assignment has 2 and 2"),
+        (
+            lambda build: setattr(build.device_assignment, "replica_count", 2),
+            "its device assignment has 2 and 2",
+        ),
         (lambda build: build.device_assignment.computation_devices.add(), "does not have a device for each"),
         (lambda build: _set(build, 0, 4), "device 4 is not one of this session's: they are 0 to 3"),
         (lambda build: _set(build, 0, -1), "device -1 is not one"),

@@ -108,7 +108,7 @@ class LocalDevices:
     # --- arrays --------------------------------------------------------------------------------------------
 
     def put(self, array_type: ArrayType, shards: Sequence[np.ndarray[Any, Any]]) -> Ref:
-        sharding = self._sharding_of(array_type.sharding)
+        sharding = self._sharding_of(_known(array_type))
         devices = [self._devices[number] for number in array_type.sharding.devices]
         with translated():
             return native.batched_device_put(
@@ -123,7 +123,7 @@ class LocalDevices:
     def assemble(self, array_type: ArrayType, shards: Sequence[Ref]) -> Ref:
         with translated():
             return native.ArrayImpl(
-                self._aval_of(array_type.kind, array_type.shape), self._sharding_of(array_type.sharding), list(shards),
+                self._aval_of(array_type.kind, array_type.shape), self._sharding_of(_known(array_type)), list(shards),
                 committed=True, _skip_checks=True,
             )  # fmt: skip
 
@@ -133,7 +133,7 @@ class LocalDevices:
 
     def copy(self, arrays: Sequence[tuple[ArrayType, Ref]], always: bool) -> list[Ref]:
         semantics = native.ArrayCopySemantics.ALWAYS_COPY if always else native.ArrayCopySemantics.REUSE_INPUT
-        shardings = [self._sharding_of(array_type.sharding) for array_type, _ in arrays]
+        shardings = [self._sharding_of(_known(array_type)) for array_type, _ in arrays]
         with translated():
             return list(
                 native.batched_copy_array_to_devices_with_sharding(
@@ -216,7 +216,7 @@ class LocalDevices:
         return [
             native.array_result_handler(
                 self._aval_of(array_type.kind, array_type.shape),
-                self._sharding_of(array_type.sharding),
+                self._sharding_of(_known(array_type)),
                 committed=True,
             )
             for array_type in facts.results
@@ -294,8 +294,6 @@ class LocalDevices:
 
     def _sharding(self, spec: ShardSpec) -> Any:
         kind = spec.memory_kind or self._default_kind
-        if spec.shard is not None:
-            raise unsupported("a sharding of which only the shape of shards is known cannot be made here")
         devices = tuple(self._devices[number] for number in spec.devices)
         kinds = {each.kind for each in devices[0].addressable_memories()}
         if kind not in kinds:
@@ -374,6 +372,16 @@ def _hlo_sharding(tiles: Tiles) -> Any:
     proto = hlo.OpSharding()
     proto.ParseFromString(op_sharding(tiles).SerializeToString())
     return hlo.HloSharding.from_proto(proto)
+
+
+def _known(array_type: ArrayType) -> ShardSpec:
+    """Its sharding; a guess where only the shape of shards is known, which jaxlib compares with nothing."""
+    spec = array_type.sharding
+    if spec.shard is None:
+        return spec
+    tiles = spec.guessed(array_type.shape)
+    assert tiles is not None  # or its type would not have been made
+    return ShardSpec(spec.devices, tiles, spec.memory_kind)
 
 
 def _aval(kind: int, shape: tuple[int, ...]) -> Any:

@@ -71,11 +71,24 @@ class ShardSpec:
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Whether an array of this shape can be cut so, into equal shards."""
         if self.shard is not None:
-            return len(self.shard) == len(shape)
+            return len(self.shard) == len(shape) and self.guessed(shape) is not None
         grid = self.tiles.grid
         return not grid or (
             len(grid) == len(shape) and all(dim % cut == 0 for dim, cut in zip(shape, grid, strict=True))
         )
+
+    def guessed(self, shape: tuple[int, ...]) -> Tiles | None:
+        """Tiles of the right shape where only that is known: which device has which is a guess. None: there are none."""
+        assert self.shard is not None
+        if any(dim % part if part else dim for dim, part in zip(shape, self.shard, strict=True)):
+            return None
+        grid = tuple(dim // part if part else 1 for dim, part in zip(shape, self.shard, strict=True))
+        count = len(self.devices)
+        copies, rest = divmod(count, prod(grid))
+        if rest or not copies:
+            return None
+        groups = ((copies, OpSharding.REPLICATED),) if copies > 1 else ()
+        return Tiles(grid, groups, (count,), (0,))
 
     @property
     def replicated(self) -> bool:

@@ -30,6 +30,7 @@ INSTEAD = [
     Substitute(r"(python -m tests\.fuzz) --seeds 10000", r"\1 --seeds 3", "an hour; tests/test_fuzz.py plays 200"),
     Substitute(r"(python -m tests\.fuzz) --planted", r"\1 --help", "minutes; tests/test_fuzz.py has its parts"),
     Substitute(r"(python -m tests\.chaos)\b.*", r"\1 --help", "minutes; tests/test_chaos.py plays three faults"),
+    Substitute(r"(python -m tests\.backend\.door\.checks)", r"\1 scalars", "a minute; test_checks.py runs all of them"),
     Substitute(
         r"((?:python -m )?seaway (?:up|controller)\b(?!.*--bind).*)",
         r"\1 --bind 127.0.0.1:29000",

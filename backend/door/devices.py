@@ -72,17 +72,20 @@ class MemoryFacts:
     id: int
     kind: str
     devices: tuple[int, ...]
+    repr: str
     text: str
 
 
 @dataclass(frozen=True)
 class DeviceFacts:
+    """`repr` and `text`: what Python's repr() and str() of it are at the client."""
+
     id: int
     kind: str
     default_memory: int
     memories: tuple[int, ...]
+    repr: str
     text: str
-    debug_text: str
     attributes: Mapping[str, str | bool | int | float | tuple[int, ...]] = field(default_factory=dict)
 
 

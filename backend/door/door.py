@@ -35,6 +35,8 @@ def environment(devices: int | None, given: Mapping[str, str]) -> dict[str, str]
         changes["XLA_FLAGS"] = " ".join([*flags, f"{FLAG}={devices}"])
     if given.get("JAX_PLATFORMS", "").startswith("proxy"):  # set for the user's programs, not for this one
         changes["JAX_PLATFORMS"] = given["JAX_PLATFORMS"].partition(",")[2] or "cpu"
+    if "TF_CPP_MIN_LOG_LEVEL" not in given:  # errors of clients' programs are told to the clients
+        changes["TF_CPP_MIN_LOG_LEVEL"] = "3"
     return changes
 
 

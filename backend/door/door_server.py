@@ -28,6 +28,7 @@ from .session_port import Opening
 
 __all__ = ["DoorServer", "ListenRefused", "listen_for_clients"]
 
+LAST = 1.0  # seconds for a client to read why its connection ends
 log = logging.getLogger("seaway.door")
 
 
@@ -57,7 +58,7 @@ class DoorServer:
         self._server: asyncio.Server | None = None
         if address.startswith("unix:"):
             self.address = address
-            self._path = Path(address.removeprefix("unix:"))
+            self._path = Path(address.removeprefix("unix:")).absolute()
         else:
             self.address = f"{address.rpartition(':')[0]}:{sock.getsockname()[1]}"
 
@@ -109,7 +110,7 @@ class _Connection(asyncio.Protocol):
         self._grpc.receive(data)
         self._write()
         if self._grpc.over:
-            self._transport.close()
+            self._close(self._transport)
 
     def pause_writing(self) -> None:
         """The client reads too slowly: nothing more is read of it, for all that we read makes answers."""
@@ -130,7 +131,12 @@ class _Connection(asyncio.Protocol):
         self._grpc.end(why)
         self._write()
         if self._transport is not None:
-            self._transport.close()
+            self._close(self._transport)
+
+    def _close(self, transport: asyncio.Transport) -> None:
+        """Closes when the client has read what was said, or has not read it for a while."""
+        transport.close()
+        self._loop.call_later(LAST, transport.abort)
 
     def _wake(self) -> None:
         if not self._awake:

@@ -1,7 +1,7 @@
 """Devices of this process: sessions compute with JAX's own devices, through jaxlib.
 
     loop's thread   put, execute, copy, ...: all that has an order; JAX enqueues and returns
-    compiling       one program after the other; its errors, and reading of its StableHLO
+    compiling       programs, a few at a time: their StableHLO is read and checked, then compiled
     waiting         arrays that are not ready when somebody wants to know or to have them
 
 An array is a `jax.Array` of which only jaxlib's half is used, whatever its type. XLA's CPU devices run each shard of a
@@ -47,6 +47,7 @@ log = logging.getLogger("seaway.door")
 native: Any = _jax
 hlo: Any = importlib.import_module("jax._src.lib").xla_client
 
+COMPILING = 4  # programs at a time, so that one session's does not hold up others'
 WAITING = 64  # threads at most that wait for arrays
 UNDER_WAY = 24  # programs of one device: JAX itself would wait at 32
 CODE = re.compile(r"([A-Z][A-Z_]+): ?")
@@ -97,7 +98,7 @@ class LocalDevices:
         self._here = self._devices[0].platform == "cpu"
         self.platform = _platform(self._devices)
         self._default_kind = self.platform.default_memory_kind()
-        self._compiling = ThreadPoolExecutor(1, "compile")
+        self._compiling = ThreadPoolExecutor(COMPILING, "compile")
         self._waiting = ThreadPoolExecutor(WAITING, "wait")
         self._under_way: deque[Any] = deque()  # a result of each program, in order
         self._under_way_multi: deque[Any] = deque()
@@ -454,8 +455,8 @@ def _platform(devices: Sequence[Any]) -> Platform:
         ids = tuple(number * len(kinds) + at for at in range(len(kinds)))
         default = ids[kinds.index(device.default_memory().kind)]
         memories += [
-            MemoryFacts(name, kind, (number,), f"{kind} memory of device {number}")
-            for name, kind in zip(ids, kinds, strict=True)
+            MemoryFacts(name, each.kind, (number,), repr(each), str(each))
+            for name, each in zip(ids, device.addressable_memories(), strict=True)
         ]
         attributes = {
             name: tuple(value) if isinstance(value, list | tuple) else value
@@ -463,7 +464,7 @@ def _platform(devices: Sequence[Any]) -> Platform:
             if (value := getattr(device, name, None)) is not None
         }
         facts.append(
-            DeviceFacts(number, device.device_kind, default, ids, str(device), repr(device), attributes)
+            DeviceFacts(number, device.device_kind, default, ids, repr(device), str(device), attributes)
         )
     name = "cuda" if first.platform == "gpu" else first.platform
     return Platform(

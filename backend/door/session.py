@@ -92,7 +92,7 @@ class Session:
     # --- requests ------------------------------------------------------------------------------------------
 
     def _take(self, request: Any) -> None:
-        """Carries a request out, or puts it at the queue's head if its host buffers have not come."""
+        """Carries a request out; puts it at the queue's head if its host buffers have not come, or devices are full."""
         name = request.WhichOneof("request")
         operation = OPERATIONS.get(name)
         metadata = request.request_metadata
@@ -108,10 +108,12 @@ class Session:
                 self._missing = missing
                 self._queue.appendleft(request)
                 return
-        self._waits += 1
-        self._carry_out(operation, body, reply)
         if operation.executes and self.state.devices.crowded(self._room):
             self._crowded = True
+            self._queue.appendleft(request)
+            return
+        self._waits += 1
+        self._carry_out(operation, body, reply)
 
     def _carry_out(self, operation: Operation, body: Any, reply: Reply) -> None:
         try:

@@ -78,7 +78,7 @@ class ShardSpec:
         )
 
     def guessed(self, shape: tuple[int, ...]) -> Tiles | None:
-        """Tiles of the right shape where only that is known: which device has which is a guess. None: there are none."""
+        """Tiles of the right shape where only that is known; which device has which is a guess. None: impossible."""
         assert self.shard is not None
         if any(dim % part if part else dim for dim, part in zip(shape, self.shard, strict=True)):
             return None

@@ -30,7 +30,7 @@ def init(state: SessionState, body: Any, reply: Reply) -> None:
         entry = found.all_devices.add(
             id=device.id, local_device_id=device.id, local_hardware_id=device.id, platform_name=platform.name,
             device_kind=device.kind, default_memory_id=device.default_memory, memory_ids=device.memories,
-            debug_string=device.debug_text, to_string=device.text,
+            debug_string=device.text, to_string=device.repr,
         )  # fmt: skip
         set_attributes(entry.attributes, device.attributes)
         found.primary_device_ids.append(device.id)
@@ -39,7 +39,7 @@ def init(state: SessionState, body: Any, reply: Reply) -> None:
     for memory in platform.memories:
         found.memories.add(
             id=memory.id, memory_space_kind=memory.kind, kind_id=kinds.index(memory.kind),
-            device_ids=memory.devices, debug_string=memory.text, to_string=memory.text,
+            device_ids=memory.devices, debug_string=memory.text, to_string=memory.repr,
         )  # fmt: skip
     set_attributes(found.client_attributes, CLIENT_ATTRIBUTES)
     reply.ok(response)

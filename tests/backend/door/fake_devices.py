@@ -81,7 +81,7 @@ class FakeDevices:
     def platform(self) -> Platform:
         numbers = range(self.count)
         devices = tuple(DeviceFacts(n, "fake", n, (n,), f"FAKE:{n}", f"fake device {n}") for n in numbers)
-        memories = tuple(MemoryFacts(n, "device", (n,), f"memory {n}") for n in numbers)
+        memories = tuple(MemoryFacts(n, "device", (n,), f"MEMORY:{n}", f"memory {n}") for n in numbers)
         return Platform("cpu", "1", "fake", devices, memories, 6)
 
     def made(self, parts: Sequence[Shard]) -> FakeArray:

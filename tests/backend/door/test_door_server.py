@@ -9,7 +9,7 @@ import socket
 import stat
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import grpc.aio
 import pytest
 
 from backend.door import door_server
+from backend.door import http2_frames as frames
 from backend.door.door_server import DoorServer, ListenRefused, listen_for_clients
 from backend.door.ifrt_messages import (
     GrpcHostBufferLookupRequest,
@@ -203,6 +204,24 @@ def test_a_stop_ends_sessions_and_closes_all_sockets(address: str) -> None:
                 _connect(path)
             if path.startswith("unix:"):
                 assert not Path(path.removeprefix("unix:")).exists()
+
+    run(work)
+
+
+def test_a_stop_does_not_wait_for_a_client_that_reads_nothing(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with door(f"unix:{tmp_path}/door.sock") as (server, _):
+            stuck = _connect(server.address)
+            head = frames.PREFACE + frames.frame(frames.SETTINGS, 0, 0, b"")
+            stuck.sendall(head + frames.frame(frames.PING, 0, 0, bytes(8)) * 9_000)
+            with suppress(BlockingIOError):
+                stuck.setblocking(False)
+                while stuck.send(frames.frame(frames.PING, 0, 0, bytes(8))):
+                    await asyncio.sleep(0)
+            await until(lambda: bool(server.connections))
+            server.close()
+            await until(lambda: not server.connections)
+            stuck.close()
 
     run(work)
 

@@ -20,6 +20,9 @@ def test_the_first_answer_says_which_devices_there_are() -> None:
     assert (found.session_id, found.platform_name, found.process_index) == (rig.session_id, "cpu", 0)
     assert [device.id for device in found.all_devices] == [0, 1]
     assert list(found.primary_device_ids) == list(found.addressable_device_ids) == [0, 1]
+    assert [(each.to_string, each.debug_string) for each in found.all_devices] == [
+        ("FAKE:0", "fake device 0"), ("FAKE:1", "fake device 1"),
+    ]  # fmt: skip
     assert [(memory.id, list(memory.device_ids)) for memory in found.memories] == [(0, [0]), (1, [1])]
     assert found.client_attributes.attributes["serialize_with_sdy"].bool_value
     assert not found.client_attributes.attributes["supports_executable_serialization"].bool_value
@@ -224,10 +227,10 @@ def test_nothing_is_executed_while_devices_have_too_much_under_way() -> None:
     executable = rig.compile()
     rig.array(1)
     rig.execute(executable, [1], [2])
-    assert not rig.busy()
     rig.execute(executable, [2], [3])
-    assert rig.busy()
+    assert not rig.busy()
     third, read = rig.execute(executable, [3], [4]), rig.read(4)
+    assert rig.busy()
     assert [rig.status(third), rig.status(read)] == ["-", "-"]
     rig.devices.room()
     assert [rig.status(third), rig.status(read)] == ["ok", "ok"]

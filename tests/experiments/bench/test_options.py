@@ -12,6 +12,7 @@ WITH_OPTIONS = (
     "cliffs",
     "control",
     "door",
+    "messages",
     "order",
     "pages",
     "prediction",

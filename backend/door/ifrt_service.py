@@ -199,7 +199,8 @@ class _Store:
         if len(self.data) != self.size:
             raise RpcRefused(INVALID_ARGUMENT, f"{len(self.data)} bytes of {self.size} that were announced")
         self._leave()
-        self.session.port.store(self.handle, self.data)
+        data, self.data = self.data, bytearray()  # this and the call know each other, and stay until there is a gc
+        self.session.port.store(self.handle, data)
         self.call.send(EMPTY)
         self.call.close(OK)
 

@@ -9,7 +9,7 @@ PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.setup-done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup same-python demo test test-full lint format bench lock clean
+.PHONY: help setup same-python demo test test-full jax-tests lint format bench lock clean
 
 help:                   ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -35,6 +35,9 @@ test: setup             ## all tests but the slow ones
 
 test-full: setup        ## all tests, the laws on many more examples, drawn afresh
 	$(PY) -m pytest tests -n $(JOBS) --hypothesis-profile=explore $(ARGS)
+
+jax-tests: setup        ## JAX's own tests through the door: `JAX_TESTS=FOLDER make jax-tests`
+	$(PY) -m tests.backend.door.jax_suite $(ARGS)
 
 lint: setup             ## format, lint, types, layers
 	$(PY) -m ruff format --check .

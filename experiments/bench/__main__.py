@@ -44,6 +44,7 @@ PACKAGES = {  # each benchmark's module has its name
         "whatif": "the what-if of one recorded session, against real runs under the changed settings",
     },
     "door": {
+        "door": "an unmodified JAX program through the door: calls, contents, compilation, against local devices",
         "messages": "a message's CPU time in the door's transport, against the library h2 and grpcio's servers",
     },
     "strangers": {

@@ -60,6 +60,8 @@ class Reader:
 
     def command(self, said: str) -> str:
         words = self._here(instead_of(said.partition("  #")[0].strip()))
+        if words.startswith("export "):
+            return self._export(words)
         ready = next((ready for begins, ready in OUTLIVES.items() if re.match(begins, words)), None)
         if "--help" in words:
             ready = None
@@ -71,6 +73,17 @@ class Reader:
         )  # fmt: skip
         assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
         return self._there(done.stdout)
+
+    def _export(self, words: str) -> str:
+        """Variables for all later commands."""
+        done = subprocess.run(
+            ["bash", "-c", f"{words} && env -0"], cwd=self.folder, env=self._env, capture_output=True, text=True,
+            check=True, timeout=PATIENCE,
+        )  # fmt: skip
+        there = dict(each.partition("=")[::2] for each in done.stdout.split("\0") if each)
+        names = [word.partition("=")[0] for word in words.split()[1:]]
+        self._env |= {name: there[name] for name in names}
+        return ""
 
     def _start(self, words: str, ready: re.Pattern[str]) -> str:
         """Start a program. Returns when it is ready."""

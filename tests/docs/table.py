@@ -30,6 +30,7 @@ INSTEAD = [
     Substitute(r"(python -m tests\.fuzz) --seeds 10000", r"\1 --seeds 3", "an hour; tests/test_fuzz.py plays 200"),
     Substitute(r"(python -m tests\.fuzz) --planted", r"\1 --help", "minutes; tests/test_fuzz.py has its parts"),
     Substitute(r"(python -m tests\.chaos)\b.*", r"\1 --help", "minutes; tests/test_chaos.py plays three faults"),
+    Substitute(r"(python -m tests\.backend\.door\.checks)", r"\1 scalars", "a minute; test_checks.py runs all of them"),
     Substitute(
         r"((?:python -m )?seaway (?:up|controller)\b(?!.*--bind).*)",
         r"\1 --bind 127.0.0.1:29000",
@@ -56,6 +57,7 @@ OUTLIVES = {
     r"(?:python -m )?seaway controller\b": r"controller at \S+:",
     r"(?:python -m )?seaway agent\b": r"hosts \d.* at \S+",
     r"(?:python -m )?seaway up\b": r"seaway status \S+\n",
+    r"(?:python -m )?seaway door\b": r"IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS=true\n",
 }
 
 # Pages whose Python has a test of its own, with that test.

@@ -114,6 +114,14 @@ def test_a_file_of_the_page_can_be_imported_and_run(tmp_path: Path) -> None:
     )
 
 
+def test_exported_variables_hold_for_later_commands_of_the_page(tmp_path: Path) -> None:
+    follow(
+        tmp_path,
+        Block("command", "export FOLDER=$PWD/x KIND=some,more  # for what follows", 1),
+        Block("command", f'test "$FOLDER-$KIND" = {tmp_path}/x-some,more', 2),
+    )
+
+
 def test_commands_are_replaced_as_the_table_says() -> None:
     assert instead_of("make test") == 'make -C "$ROOT" -n test'
     assert instead_of("seaway up --hosts 2") == "seaway up --hosts 2 --bind 127.0.0.1:29000"

@@ -1,0 +1,70 @@
+"""Measures an unmodified JAX program through the door, against the same program on local devices.
+
+`python -m experiments.bench door [--rounds 3]`. Both run by turns, as processes of their own: a scalar call in a loop
+(whose result is the next one's argument, and which is waited for at the end), calls with 50 and 500 arrays in and out,
+contents of arrays put and read, and compilation. "ratio" is how many times as long it takes through the door, or, of
+MB a second, how many times as much goes locally. `messages` has the transport alone, with grpcio beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from ..frame import options, processes
+from ..frame.door_server import local, opened
+from ..frame.measuring import in_turns
+from ..frame.table import Table
+from .programs import measured
+
+CALLS, MIB = 3_000, 64
+BOUND = 600.0  # seconds for a process
+AIMS = {"scalar call": 100.0}  # microseconds through the door
+NO_COPY = 50_000.0  # MB/s: more than memory can copy, so a local array was read where it is
+MORE_IS_BETTER = ("put to", "read of")
+UNITS = {"compile": "ms", "put to": "MB/s", "read of": "MB/s"}
+
+
+def unit_of(name: str) -> str:
+    return next((unit for begins, unit in UNITS.items() if name.startswith(begins)), "us")
+
+
+def show(here: Mapping[str, float], there: Mapping[str, float]) -> None:
+    table = Table("a JAX program's <30", "local >12,.1f", "door >12,.1f", "  <6", "ratio >9.1fx", "  <12")
+    table.begin()
+    for name, through in there.items():
+        alone = here.get(name)
+        ratio: float | str | None = None
+        if alone and alone > NO_COPY and name.startswith("read of"):
+            alone, ratio = None, "no copy"
+        elif alone:
+            ratio = alone / through if name.startswith(MORE_IS_BETTER) else through / alone
+        aim = AIMS.get(name)
+        verdict = "" if aim is None else f"  aim {aim:g}" + ("  MISSED" if through > aim else "")
+        table.row(name, alone, through, f"  {unit_of(name)}", ratio, verdict)
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    parser = options.parser("door", __doc__)
+    parser.number("--rounds", 3, "processes of either kind, in turns, for a median")
+    parser.number("--devices", 8, "CPU devices", at_least=2)
+    parser.number("--calls", CALLS, "scalar calls in a loop", at_least=20)
+    parser.number("--mib", MIB, "MiB of an array that is put and read")
+    chosen = parser.read(arguments)
+    with opened(chosen.devices) as door:
+        sizes = chosen.calls, chosen.mib
+        quiet = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+        works = {
+            "local": lambda: processes.answer(
+                measured, *sizes, 0, env=local(chosen.devices) | quiet, bound=BOUND
+            ),
+            "door": lambda: processes.answer(
+                measured, *sizes, door.child.pid, env=door.env | quiet, bound=BOUND
+            ),
+        }
+        found = in_turns(chosen.rounds, works)
+    medians = {
+        where: {name: median(each[name] for each in rounds) for name in rounds[0]}
+        for where, rounds in found.items()
+    }
+    show(medians["local"], medians["door"])

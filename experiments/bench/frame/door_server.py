@@ -1,0 +1,66 @@
+"""A door for the time of a block, and the environments of JAX programs: behind a door, and on devices of their own.
+
+`with opened(8) as door:` starts `seaway door` with 8 devices on a unix socket, as a process that ends with the block
+and with this process. `door.env` are the variables that it prints for its users; `local(8)` is the environment of a
+program on 8 CPU devices of its own.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from backend.admin import Child, Children
+
+from . import processes
+
+NAMES = {"JAX_PLATFORMS", "JAX_BACKEND_TARGET", "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS"}
+VARIABLE = re.compile(r"\b([A-Z_]+)=(\S+)")
+
+
+class Door:
+    """A running door. env: the variables that it prints."""
+
+    def __init__(self, children: Children, words: Sequence[str]) -> None:
+        self._children, self._words = children, list(words)
+        self.again()
+
+    def again(self) -> None:
+        """Start it, also at the same place after it has ended."""
+        env = {"PYTHONWARNINGS": "ignore"}
+        self.child: Child = processes.start(self._children, seaway, self._words, env=env, name="door")
+        self.env: dict[str, str] = {}
+        assert self.child.process.stdout is not None
+        while self.env.keys() != NAMES:
+            line = self.child.process.stdout.readline().decode()
+            if not line:
+                raise RuntimeError(f"the door did not start: {self.child.tail()}")
+            self.env |= {name: value for name, value in VARIABLE.findall(line) if name in NAMES}
+
+
+@contextmanager
+def opened(devices: int, options: Sequence[str] = ()) -> Iterator[Door]:
+    # In a folder with a short name: a socket's path has at most 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="door-") as place:
+        children = Children(Path(place))
+        try:
+            yield Door(
+                children, ["door", "--listen", f"unix:{place}/socket", "--devices", str(devices), *options]
+            )
+        finally:
+            children.end_all()
+
+
+def seaway(words: list[str]) -> None:
+    """The command line, in a process of its own."""
+    from seaway.cli import main
+
+    sys.exit(main(words))
+
+
+def local(devices: int) -> dict[str, str]:
+    return {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices), "NPROC": str(max(32, 2 * devices))}

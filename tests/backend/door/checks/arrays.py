@@ -1,0 +1,145 @@
+"""Contents of arrays: there and back, in every dtype and size, from any layout in memory; readiness, and deletion."""
+
+# mypy: disable-error-code="no-untyped-call"
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+
+from .registry import REMOTE, check, error_of, line, numbers, on, same
+
+WHOLE = ("bool", "int8", "int16", "int32", "uint8", "uint16", "uint32")
+FLOATS = ("float16", "bfloat16", "float32", "complex64")
+EIGHT_BITS = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz", "float8_e4m3fnuz", "float8_e5m2fnuz")
+LESS_THAN_A_BYTE = ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")
+WIDE = ("int64", "uint64", "float64", "complex128")
+
+
+def _there_and_back(dtype: Any) -> None:
+    if dtype == np.dtype("bool"):
+        x = numbers(2, 3, dtype=np.int8).astype(np.float32) % 2 == 0
+    else:
+        x = (numbers(2, 3) % 2).astype(dtype)
+    put = jax.device_put(x)
+    assert put.dtype == x.dtype
+    same(put, x)
+    same(jax.jit(lambda x: x.T)(x), x.T)  # as an argument of a call
+    same(jax.jit(lambda x: (x, x.astype(jnp.float32)))(put)[1], x.real.astype(np.float32))
+
+
+@check
+def dtypes() -> None:
+    for name in (*WHOLE, *FLOATS):
+        _there_and_back(jnp.dtype(name))
+
+
+@check
+def dtypes_of_64_bits() -> None:
+    with jax.enable_x64(True):
+        for name in WIDE:
+            _there_and_back(np.dtype(name))
+
+
+@check
+def dtypes_of_8_bits_and_less() -> None:
+    for name in (*EIGHT_BITS, *LESS_THAN_A_BYTE):
+        _there_and_back(np.dtype(getattr(ml_dtypes, name)))
+
+
+@check
+def scalars() -> None:
+    assert float(jax.jit(lambda x: x + 1)(2.5)) == 3.5
+    assert int(jax.jit(lambda x: x * 2)(21)) == 42
+    assert bool(jax.jit(lambda x: ~x)(False))
+    assert complex(jax.jit(jnp.conj)(1 + 2j)) == 1 - 2j
+    same(jnp.float32(1.5) + 1, np.float32(2.5))
+    assert (jnp.bfloat16(3) * 2).item() == 6.0
+    assert jnp.arange(3)[1].item() == 1
+    assert float(jnp.float32(np.nan)) != float(jnp.float32(np.nan))
+
+
+@check
+def not_contiguous_in_memory() -> None:
+    x = numbers(4, 6)
+    for view in (x.T, x[:, ::2], x[1:3, 2:5], np.asfortranarray(x)):
+        same(jax.device_put(view), view)
+        same(jax.jit(lambda x: x + 1)(view), view + 1)
+        same(jax.device_put(view, on(line())) + 0, view)
+    for view in (x[::-1], np.broadcast_to(x[0], (3, 6))):
+        if REMOTE:  # JAX's client sends no such layouts
+            assert "strides" in str(error_of(lambda view=view: jax.device_put(view)))  # type: ignore[misc]
+            view = np.ascontiguousarray(view)
+        same(jax.device_put(view), view)
+
+
+@check
+def without_bytes() -> None:
+    for shape in ((0,), (3, 0, 2)):
+        x = np.zeros(shape, np.float32)
+        same(jax.device_put(x), x)
+        same(jax.device_put(x, on(line())), x)
+        same(jax.jit(lambda x: x * 2)(x), x)
+        same(jax.jit(lambda x: jnp.concatenate([x, x]))(x), np.concatenate([x, x]))
+    same(jax.jit(jnp.sum)(np.zeros((0,), np.float32)), np.float32(0))
+
+
+@check
+def large_arrays_each_way() -> None:
+    x = numbers(1 << 22)  # 16 MiB, several messages
+    same(jax.device_put(x), x)
+    same(jax.device_put(x, on(line(), "x")), x)
+    same(jax.jit(lambda x: x + 1)(x), x + 1)
+    odd = numbers(5_000_011, dtype=np.int32)  # 19 MiB, and no multiple of a message
+    same(jax.device_put(odd, on(line())), odd)
+    same(jax.jit(lambda x: x[::-1])(odd), odd[::-1])
+
+
+@check
+def a_thousand_small_puts() -> None:
+    put = [jax.device_put(np.int32(each)) for each in range(1_000)]
+    assert [int(each) for each in put] == list(range(1_000))
+    four = jax.device_put(
+        [np.float32(each) for each in range(4_000)]
+    )  # more than a server of gRPC takes at a time
+    assert sum(float(each) for each in four[::400]) == sum(range(0, 4_000, 400))
+
+
+@check
+def ready_when_it_was_waited_for() -> None:
+    x = jax.jit(lambda x: jax.lax.fori_loop(0, 50, lambda _, y: jnp.tanh(y @ y), x))(
+        np.eye(64, dtype=np.float32)
+    )
+    assert jax.block_until_ready(x) is x
+    assert REMOTE or x.is_ready()  # the client asks the door each time, and says "not yet" meanwhile
+    tree = {"a": x + 1, "b": [x * 2, np.float32(1)]}
+    jax.block_until_ready(tree)
+    assert REMOTE or tree["a"].is_ready()
+
+
+@check
+def deleted_arrays() -> None:
+    x = jax.device_put(numbers(4), on(line()))
+    y = x + 1
+    x.delete()
+    assert x.is_deleted()
+    assert "deleted" in str(error_of(lambda: x + 1))
+    same(y, numbers(4) + 1)
+    for _ in range(200):  # the last reference, not `delete()`
+        y = y + 1
+    same(y, numbers(4) + 201)
+
+
+@check
+def reading_twice_and_in_parts() -> None:
+    x = jax.device_put(numbers(8, 4), on(line(), None, None))
+    same(x, numbers(8, 4))
+    same(x, numbers(8, 4))
+    same(x[3], numbers(8, 4)[3])
+    same(np.stack(list(x)), numbers(8, 4))
+    copied = jnp.array(x)
+    same(jax.device_get([x, copied])[1], numbers(8, 4))

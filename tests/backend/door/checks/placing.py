@@ -1,0 +1,163 @@
+"""Where arrays are: split, replicated, on permuted meshes; their shards; copies from device to device."""
+
+# mypy: disable-error-code="no-untyped-call"
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
+
+from .registry import check, grid, line, numbers, on, same
+
+
+def _shardings() -> Iterator[NamedSharding]:
+    """Of a matrix: whole, in rows, in columns, in both, in both at once; on meshes in this order and others."""
+    count = len(jax.devices())
+    orders: list[Any] = [np.arange(count), np.arange(count)[::-1], np.roll(np.arange(count), 1)]
+    orders.append(np.arange(count).reshape(-1, 2).T.ravel())
+    orders.append(np.random.default_rng(7).permutation(count))
+    for order in orders:
+        mesh = grid(order)
+        for spec in (
+            (),
+            ("x",),
+            ("y",),
+            (None, "x"),
+            ("x", "y"),
+            ("y", "x"),
+            (("x", "y"),),
+            (None, ("y", "x")),
+        ):
+            yield on(mesh, *spec)
+    swapped = Mesh(np.array(jax.devices()).reshape(-1, 2).T, ("x", "y"))
+    yield on(swapped, "x", "y")
+    yield on(swapped, "y")
+
+
+def _matrix() -> Any:
+    count = len(jax.devices())
+    return numbers(2 * count, count)
+
+
+@check
+def put_on_meshes() -> None:
+    x = _matrix()
+    for sharding in _shardings():
+        put = jax.device_put(x, sharding)
+        assert put.sharding == sharding
+        same(put, x)
+
+
+@check
+def shards_hold_their_part() -> None:
+    x = _matrix()
+    for sharding in _shardings():
+        put = jax.device_put(x, sharding)
+        wanted = sharding.devices_indices_map(x.shape)
+        assert {shard.device for shard in put.addressable_shards} == set(jax.devices())
+        for shard in put.addressable_shards:
+            assert shard.index == wanted[shard.device]
+            same(shard.data, x[shard.index])
+            assert shard.data.devices() == {shard.device}
+
+
+@check
+def computed_on_meshes() -> None:
+    x = _matrix()
+    twice = jax.jit(lambda x: x * 2)
+    for sharding in _shardings():
+        found = twice(jax.device_put(x, sharding))
+        assert found.sharding.is_equivalent_to(sharding, 2)
+        same(found, x * 2)
+
+
+@check
+def outputs_where_they_are_asked_for() -> None:
+    x = _matrix()
+    for sharding in _shardings():
+        here = on(Mesh(sharding.mesh.devices, ("a", "b")), "a")
+        found = jax.jit(lambda x: x + 1, out_shardings=sharding)(jax.device_put(x, here))
+        assert found.sharding.is_equivalent_to(sharding, 2)
+        for shard in found.addressable_shards:
+            same(shard.data, (x + 1)[shard.index])
+
+
+@check
+def put_from_one_sharding_into_another() -> None:
+    x = _matrix()
+    put = jax.device_put(x, on(grid(), "x", "y"))
+    for sharding in list(_shardings())[:10]:
+        put = jax.device_put(put, sharding)
+        assert put.sharding == sharding
+        same(put, x)
+    same(jax.device_put(put, jax.devices()[-1]), x)
+    same(jax.device_put(jax.device_put(x), on(line(), "x")), x)
+
+
+@check
+def copied_from_device_to_device() -> None:
+    x = numbers(3, 5)
+    here = jax.device_put(x, jax.devices()[0])
+    for device in jax.devices():
+        there = jax.device_put(here, device)
+        assert there.devices() == {device}
+        same(there, x)
+        same(there + 1, x + 1)
+    kept = jax.device_put(here, jax.devices()[1])
+    here.delete()
+    same(kept, x)
+    aside = jax.device_put(jax.device_put(x, on(line())), on(Mesh(np.array(jax.devices())[::-1], ("x",))))
+    same(aside, x)
+
+
+@check
+def made_of_arrays_of_single_devices() -> None:
+    x, sharding = _matrix(), on(grid(), "y", "x")
+    parts = [
+        jax.device_put(x[index], device) for device, index in sharding.devices_indices_map(x.shape).items()
+    ]
+    whole = jax.make_array_from_single_device_arrays(x.shape, sharding, parts)
+    same(whole, x)
+    same(jax.jit(lambda x: x.T)(whole), x.T)
+    same(parts[0], x[next(iter(sharding.devices_indices_map(x.shape).values()))])
+    shards = [shard.data for shard in jax.device_put(x, sharding).addressable_shards]
+    same(jax.make_array_from_single_device_arrays(x.shape, sharding, shards), x)
+
+
+@check
+def made_by_a_callback_for_each_index() -> None:
+    x, sharding = _matrix(), on(grid(), ("x", "y"))
+    same(jax.make_array_from_callback(x.shape, sharding, lambda index: x[index]), x)
+    same(jax.make_array_from_process_local_data(sharding, x), x)
+    assert jnp.sum(jax.make_array_from_callback(x.shape, on(grid()), lambda _: x)) == x.sum()
+
+
+@check
+def on_some_of_the_devices() -> None:
+    chosen = np.array(jax.devices())[[-1, 0]]
+    mesh = Mesh(chosen, ("x",))
+    x = numbers(6, 2)
+    put = jax.device_put(x, on(mesh, "x"))
+    same(jax.jit(lambda x: x @ x.T)(put), x @ x.T)
+    assert put.addressable_shards[0].device == chosen[0]
+    for device in jax.devices():
+        alone = jax.jit(lambda x: x - 1, out_shardings=SingleDeviceSharding(device))(x)
+        assert alone.devices() == {device}
+        same(alone, x - 1)
+
+
+@check
+def devices_are_as_a_program_expects() -> None:
+    devices = jax.devices()
+    assert [device.id for device in devices] == list(range(len(devices)))
+    assert jax.local_devices() == devices
+    assert (jax.process_count(), jax.process_index()) == (1, 0)
+    assert len({*devices}) == len(devices)
+    assert all(device.default_memory() in device.addressable_memories() for device in devices)
+    mesh = jax.make_mesh((len(devices),), ("x",))
+    assert set(mesh.devices.flat) == set(devices)

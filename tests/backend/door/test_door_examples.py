@@ -1,0 +1,60 @@
+"""Programs of examples/door/ run unmodified on local devices and through the door, and print the same to the last
+digit. Nothing in them is ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from experiments.bench.frame.door_server import Door, local, opened
+
+from .programs import DEVICES, ROOT, Ended, python
+
+EXAMPLES = ROOT / "examples" / "door"
+PROGRAMS = ("flax_mesh.py", "scan_transformer.py", "orbax_restore.py", "data_pipeline.py")
+LOSS = re.compile(r"loss ([\d.e-]+)")
+
+
+@pytest.fixture(scope="module")
+def door() -> Iterator[Door]:
+    with opened(DEVICES) as found:
+        yield found
+
+
+def output(ended: Ended) -> str:
+    assert ended.code == 0, f"{ended.out}\n{ended.err[-4000:]}"
+    return ended.out
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_prints_the_same_through_the_door(name: str, door: Door, tmp_path: Path) -> None:
+    path = str(EXAMPLES / name)
+    here = output(python(path, env=local(DEVICES), folder=tmp_path))
+    losses = [float(loss) for loss in LOSS.findall(here)]
+    assert len(losses) >= 10
+    assert losses[-1] < losses[0]
+    assert output(python(path, env=door.env, folder=tmp_path)) == here
+
+
+def test_a_session_at_a_terminal_shows_the_same_through_the_door(door: Door, tmp_path: Path) -> None:
+    found = []
+    for env in (local(DEVICES), door.env):
+        with (EXAMPLES / "interactive.py").open() as typed:
+            ended = python("-i", "-q", env=env, stdin=typed, folder=tmp_path)
+        found.append((output(ended), re.findall(r"^\w*Error: .*", ended.err, re.MULTILINE)))
+    here, there = found
+    assert there == here
+    text, errors = here
+    assert text.startswith(f"{DEVICES}\n")
+    assert "Array([28., 29., 30., 31., 32., 33., 34., 35.], dtype=float32)" in text
+    assert [error.partition(":")[0] for error in errors] == ["TypeError", "RuntimeError"]
+    assert "deleted" in errors[1]  # and the session goes on
+    assert "[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]" in text
+
+
+def test_each_example_is_tested_and_knows_nothing_of_seaway() -> None:
+    assert {path.name for path in EXAMPLES.iterdir() if path.suffix} == {*PROGRAMS, "interactive.py"}
+    assert not [path.name for path in EXAMPLES.glob("*.py") if "seaway" in path.read_text().lower()]

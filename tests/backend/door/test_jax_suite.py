@@ -1,0 +1,180 @@
+"""JAX's own tests pass through the door, but for the expected failures; how they are run and judged."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .jax_suite import __main__ as program
+from .jax_suite import files, outcomes
+from .jax_suite.files import Outcome, Unusable
+from .jax_suite.outcomes import Entry, Group
+
+# --- a part of JAX's own tests ----------------------------------------------------------------------------------------
+
+NO_TESTS = pytest.mark.skip(reason="JAX_TESTS names no folder with JAX's own tests")
+THERE: list[Any] = sorted(program.folder().glob("*_test.py")) if os.environ.get("JAX_TESTS") else []
+EVERY = {"pmap_test.py": 8, "shard_map_test.py": 8, "lax_control_flow_test.py": 8}
+OF_OTHERS = 4
+
+
+@pytest.mark.parametrize(
+    "file", THERE or [pytest.param(Path(), marks=NO_TESTS)], ids=lambda path: path.name or "none"
+)
+def test_each_kth_of_jaxs_own_tests_passes_through_the_door(file: Path) -> None:
+    judged = program.run(file, EVERY.get(file.name, OF_OTHERS))
+    assert judged.counts > 1
+    assert not judged.unexpected, "\n".join(outcomes.report([judged], outcomes.entries()))
+    assert not judged.idle
+
+
+# --- the list of expected failures ------------------------------------------------------------------------------------
+
+
+def test_each_expected_failure_has_a_reason_and_names_tests_of_a_file() -> None:
+    for group in outcomes.entries().values():
+        assert len(group.why) > 20
+        for entry in group.entries:
+            assert entry.reason
+            assert entry.tests
+            assert entry.jax in ("", "0.10", "0.12")
+            assert all(re.match(r"\w+_test\.py::", pattern) for pattern in entry.tests)
+
+
+GROUPS = {
+    "callbacks": Group(
+        "no server can call the user's process", (Entry("pure_callback", ("a_test.py::T::test_call*",)),)
+    ),
+    "ours": Group("not done yet", (Entry("slow", ("a_test.py::T::test_odd",), jax="0.12"),)),
+}
+
+
+def judged(*through: Outcome, local: tuple[str, ...] = (), version: str = "0.12.0.1") -> outcomes.Judged:
+    here = [Outcome(each.test, "passed" if each.test in local else "failed") for each in through]
+    return outcomes.judge("a_test.py", through, here, outcomes.patterns_of(GROUPS, version))
+
+
+def test_a_test_counts_if_it_passes_locally() -> None:
+    found = judged(
+        Outcome("T::test_x", "passed"), Outcome("T::test_y", "failed"), Outcome("T::test_z", "skipped"),
+        local=("T::test_y",),
+    )  # fmt: skip
+    assert (found.counts, found.passed, found.others) == (2, 1, 1)
+    assert [each.test for each in found.unexpected] == ["T::test_y"]
+
+
+def test_a_skip_is_no_pass_where_the_test_passes_locally() -> None:
+    found = judged(Outcome("T::test_x", "skipped", "no devices"), local=("T::test_x",))
+    assert [each.test for each in found.unexpected] == ["T::test_x"]
+
+
+def test_an_expected_failure_is_counted_with_its_reason() -> None:
+    found = judged(Outcome("T::test_call_1", "failed"), Outcome("T::test_odd", "timeout"),
+                   local=("T::test_call_1", "T::test_odd"))  # fmt: skip
+    assert found.expected == {"T::test_call_1": "callbacks", "T::test_odd": "ours"}
+    assert not found.unexpected
+    assert not found.idle
+
+
+def test_an_entry_of_another_version_expects_nothing() -> None:
+    found = judged(Outcome("T::test_odd", "failed"), local=("T::test_odd",), version="0.10.2")
+    assert [each.test for each in found.unexpected] == ["T::test_odd"]
+
+
+def test_a_pattern_of_which_all_tests_pass_is_idle() -> None:
+    passes = Outcome("T::test_call_1", "passed"), Outcome("T::test_call_2", "passed")
+    assert judged(*passes).idle == ["a_test.py::T::test_call*"]
+    one_fails = passes[0], Outcome("T::test_call_2", "failed")
+    assert not judged(*one_fails, local=("T::test_call_2",)).idle
+    part = outcomes.judge("a_test.py", passes, [], outcomes.patterns_of(GROUPS, "0.12"), complete=False)
+    assert not part.idle  # others of its tests may fail
+
+
+def test_the_report_names_what_is_unexpected_with_its_error() -> None:
+    found = judged(Outcome("T::test_x", "failed", "a.py:3: in f\nE   ValueError: 3 is odd\n"),
+                   Outcome("T::test_call_1", "failed"), local=("T::test_x", "T::test_call_1"))  # fmt: skip
+    said = outcomes.report([found], GROUPS)
+    assert said[1].split() == ["a_test.py", "2", "0", "0.0%", "1", "1"]
+    assert "expected,    1  callbacks: no server can call the user's process" in said
+    assert said[-1] == "unexpected: a_test.py::T::test_x: failed: E   ValueError: 3 is odd"
+
+
+# --- how files are run ------------------------------------------------------------------------------------------------
+
+TESTS = """
+import os, time, unittest
+
+class T(unittest.TestCase):
+    def test_a(self): pass
+    def test_b(self): self.fail("3 is odd")
+    def test_c(self): self.skipTest("no devices")
+    def test_d(self): os.abort()
+    def test_e(self): time.sleep(60)
+    def test_f(self):
+        with self.subTest("inner"): self.fail("4 is odd")
+    def test_g(self): assert os.environ["JAX_PLATFORMS"] == "cpu"
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(files, "LONGEST", 3.0)
+    path = tmp_path / "a_test.py"
+    path.write_text(TESTS)
+    return path
+
+
+def test_a_test_that_dies_or_hangs_is_an_outcome_and_the_rest_goes_on(file: Path) -> None:
+    told: list[Outcome] = []
+    found = files.run(file, through=False, told=told.append)
+    assert {each.test[-1]: each.kind for each in found} == {
+        "a": "passed", "b": "failed", "c": "skipped", "d": "died", "e": "timeout", "f": "failed", "g": "passed",
+    }  # fmt: skip
+    assert told == found
+    texts = {each.test[-1]: each.text for each in found}
+    assert "3 is odd" in texts["b"]
+    assert "no devices" in texts["c"]
+    assert "-6" in texts["d"]
+    assert "4 is odd" in texts["f"]
+
+
+def test_each_kth_test_or_those_that_are_named(file: Path) -> None:
+    every = files.run(file, through=False, every=6, told=lambda _: None)
+    assert [each.test for each in every] == ["T::test_a", "T::test_g"]
+    named = files.run(file, through=False, wanted=["T::test_c"], told=lambda _: None)
+    assert [(each.test, each.kind) for each in named] == [("T::test_c", "skipped")]
+
+
+def test_a_file_that_cannot_be_imported_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "b_test.py").write_text("import no_such_module")
+    with pytest.raises(Unusable, match="no_such_module"):
+        files.run(tmp_path / "b_test.py", through=False, told=lambda _: None)
+
+
+def test_the_folder_of_the_installed_version_is_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("0.1", "0.12", "0.10.2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x_test.py").touch()
+    monkeypatch.setenv("JAX_TESTS", str(tmp_path))
+    assert program.folder("0.12.0.1").name == "0.12"
+    assert program.folder("0.10.2").name == "0.10.2"
+    with pytest.raises(Unusable, match="no files"):
+        program.folder("0.9")
+    monkeypatch.setenv("JAX_TESTS", str(tmp_path / "0.1"))
+    assert program.folder("0.12.0.1").name == "0.1"
+    monkeypatch.delenv("JAX_TESTS")
+    with pytest.raises(Unusable, match="JAX_TESTS"):
+        program.folder("0.12.0.1")
+
+
+def test_an_unknown_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    (tmp_path / "x_test.py").touch()
+    monkeypatch.setenv("JAX_TESTS", str(tmp_path))
+    assert program.main(["y_test.py"]) == 2
+    assert "has no y_test.py; it has x_test.py" in capsys.readouterr().err

@@ -1,0 +1,155 @@
+"""A door and its programs, when one of them ends: killed, told to end, or started again; and several at once."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from backend.admin.children import environment
+from experiments.bench.frame.door_server import Door, opened
+
+from .programs import DEVICES, python
+
+PATIENCE = 60.0  # seconds
+MIB = 1 << 20
+
+CALLS = """
+import jax, time
+x, f = jax.numpy.float32(0), jax.jit(lambda x: x + 1)
+print(float(f(x)), flush=True)
+try:
+    while True:
+        x = f(x)
+        x.block_until_ready()
+except jax.errors.JaxRuntimeError as error:
+    print("error", str(error).partition(":")[0], flush=True)
+"""
+
+HOLDS = """
+import jax, numpy as np, time
+held = [jax.block_until_ready(jax.device_put(np.ones(1 << 24, np.float32))) for _ in range(6)]
+print(len(held), flush=True)
+time.sleep(300)
+"""
+
+RETURNS = """
+import jax, sys
+from jax.extend.backend import clear_backends
+print(float(jax.numpy.float32(1) + 1), flush=True)
+sys.stdin.readline()
+try:
+    print(float(jax.numpy.float32(2) + 1), flush=True)
+except jax.errors.JaxRuntimeError as error:
+    print("error", str(error).partition(":")[0], flush=True)
+sys.stdin.readline()
+clear_backends()
+jax.clear_caches()
+print(float(jax.numpy.float32(3) + 1), flush=True)
+"""
+
+
+class Program:
+    def __init__(self, code: str, door: Door) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code], env=environment({"TF_CPP_MIN_LOG_LEVEL": "3"} | door.env), text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def go_on(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
+
+@contextmanager
+def running(code: str, door: Door) -> Iterator[Program]:
+    program = Program(code, door)
+    try:
+        yield program
+    finally:
+        program.kill()
+        for pipe in (program.process.stdin, program.process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def memory(pid: int) -> int:
+    """Bytes that are resident."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
+
+
+def test_a_program_hears_at_once_that_its_door_was_killed() -> None:
+    with opened(2) as door, running(CALLS, door) as program:
+        assert program.line() == "1.0"
+        door.child.process.kill()
+        begun = time.monotonic()
+        assert program.line() == "error UNAVAILABLE"
+        assert time.monotonic() - begun < PATIENCE  # not the two minutes of a connection that is being made
+        assert program.process.wait(PATIENCE) == 0
+
+
+def test_a_killed_program_leaves_nothing_in_the_door() -> None:
+    with opened(2) as door:
+        assert python("-c", "import jax; print(jax.numpy.ones(3).sum())", env=door.env).out == "3.0\n"
+        before = memory(door.child.pid)
+        with running(HOLDS, door) as program:
+            assert program.line() == "6"
+            assert memory(door.child.pid) > before + 6 * 60 * MIB
+            program.kill()
+        until = time.monotonic() + PATIENCE
+        while memory(door.child.pid) > before + 100 * MIB:
+            assert time.monotonic() < until, "the arrays of a program that is gone are kept"
+            time.sleep(0.05)
+        assert python("-c", "import jax; print(jax.numpy.ones(4).sum())", env=door.env).out == "4.0\n"
+
+
+def test_a_program_can_open_a_new_session_when_its_door_was_started_again() -> None:
+    with opened(2) as door, running(RETURNS, door) as program:
+        assert program.line() == "2.0"
+        door.child.process.kill()
+        door.child.process.wait(PATIENCE)
+        program.go_on()
+        assert program.line() == "error UNAVAILABLE"
+        door.again()
+        program.go_on()
+        assert program.line() == "4.0"
+
+
+def test_a_door_that_is_told_to_end_takes_its_socket_with_it() -> None:
+    with opened(2) as door:
+        socket = Path(door.env["JAX_BACKEND_TARGET"].removeprefix("grpc://unix:"))
+        assert socket.is_socket()
+        assert socket.stat().st_mode & 0o077 == 0  # nobody else may open it
+        door.child.process.send_signal(signal.SIGTERM)
+        assert door.child.process.wait(PATIENCE) == 0
+        assert not socket.exists()
+
+
+def test_several_programs_at_once_do_not_see_each_other() -> None:
+    code = "import sys, jax; f = jax.jit(lambda x: x * 2)\nx = jax.numpy.float32(sys.argv[1])\n"
+    code += "for _ in range(100): x = f(x) / 2\nprint(float(x), len(jax.live_arrays()))"
+    with opened(DEVICES) as door:
+        words = [sys.executable, "-c", code]
+        env = environment({"TF_CPP_MIN_LOG_LEVEL": "3"} | door.env)
+        several = [
+            subprocess.Popen([*words, str(each)], env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            for each in range(3)
+        ]
+        assert [each.communicate(timeout=4 * PATIENCE)[0] for each in several] == [
+            b"0.0 1\n",
+            b"1.0 1\n",
+            b"2.0 1\n",
+        ]

@@ -1,0 +1,54 @@
+"""The door's benchmark: its table, and that all figures are measured on either side."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from experiments.bench.door import door
+
+LOCAL = {
+    "scalar call": 10.0,
+    "put to one device": 1000.0,
+    "read of one device": 2e6,
+    "compile six layers": 100.0,
+}
+THROUGH = {
+    "scalar call": 120.0,
+    "put to one device": 250.0,
+    "read of one device": 200.0,
+    "compile six layers": 110.0,
+}
+
+
+def shown(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    return [re.split(r"  +", line.strip()) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_a_ratio_says_how_much_slower_it_is_through_the_door(capsys: pytest.CaptureFixture[str]) -> None:
+    door.show(LOCAL, THROUGH)
+    rows = {row[0]: row[1:] for row in shown(capsys)[1:]}
+    assert rows["scalar call"] == ["10.0", "120.0", "us", "12.0x", "aim 100", "MISSED"]
+    assert rows["put to one device"] == ["1,000.0", "250.0", "MB/s", "4.0x"]
+    assert rows["compile six layers"] == ["100.0", "110.0", "ms", "1.1x"]
+
+
+def test_what_is_read_without_a_copy_has_no_ratio(capsys: pytest.CaptureFixture[str]) -> None:
+    door.show(LOCAL, THROUGH)
+    rows = {row[0]: row[1:] for row in shown(capsys)[1:]}
+    assert rows["read of one device"] == ["200.0", "MB/s", "no copy"]
+
+
+def test_an_aim_that_is_met_is_not_called_missed(capsys: pytest.CaptureFixture[str]) -> None:
+    door.show(LOCAL, THROUGH | {"scalar call": 99.0})
+    assert "MISSED" not in capsys.readouterr().out
+
+
+def test_all_figures_are_measured_on_both_sides(capsys: pytest.CaptureFixture[str]) -> None:
+    door.main(["--rounds", "1", "--devices", "2", "--calls", "40", "--mib", "1"])
+    rows = {row[0]: row[1:] for row in shown(capsys)[1:]}
+    assert {"scalar call", "call of 500 arrays", "call on all devices", "compile six layers"} <= set(rows)
+    both = [row for name, row in rows.items() if name != "scalar call, CPU there"]
+    assert all(row[-1].endswith("x") or "aim" in " ".join(row) or "no copy" in row for row in both), rows
+    assert all(float(row[0].replace(",", "")) > 0 for row in rows.values())

@@ -33,7 +33,7 @@ LINES = (
     Line("... 512 hosts", "fig6", "hosts 512,", "{:.3g} ms"),
     Line("Figure 5: chained programs ahead of JAX's single calls, up to", "fig5", "C = JAX-O", "{:,.0f} cores"),
     Line("... fused programs as fast as JAX's, up to", "fig5", "F = JAX-F", "{:,.0f} cores"),
-    Line("Figure 9: devices busy with 8 clients and 0.33 ms computations", "fig9", "clients 8", "{:.0f} %", 100.0),
+    Line("Figure 11: devices busy with 8 clients and 0.33 ms computations", "fig11", "clients 8", "{:.0f} %", 100.0),
     Line(
         "Table 1: Pathways against JAX, each row", "table1", ": Pathways / JAX", "{:.4g}",
         remark="; absolute values do not follow from what the paper prints",

@@ -13,16 +13,18 @@ from collections.abc import Callable, Iterator
 
 from seaway.errors import CostError
 
+from ..models.shapes import MODELS
 from . import book, jobs
 from .jobs import Job
 
 FIT = "fit"
 LENGTHS = (1024, 512)
+PIPELINES = ((4, 16), (16, 64))  # stages and micro-batches, on 128 cores with 2048 sequences
 T5_ROWS = (("T5-Base", 32), ("T5-Large", 32), ("T5-3B", 512), ("T5-11B", 512))
 
 
 def table2() -> Iterator[Job]:
-    for count, microbatches in ((4, 16), (16, 64)):
+    for count, microbatches in PIPELINES:
         yield from _pipeline(count, microbatches, 1024)
     yield jobs.step("LM-3B", 128, 2048, 1024)
 
@@ -35,8 +37,9 @@ def table1() -> Iterator[Job]:
 def fig12() -> Iterator[Job]:
     """Jobs for two islands, and for one of twice the devices."""
     for model, cores in (("LM-64B", 512), ("LM-136B", 1024)):
+        split = jobs.model_axis(MODELS[model], cores)
         for together, shares in ((1, 2), (2, 1)):
-            for segment in jobs.segments(model, together * cores, 2, together * 1024, 1024, shares):
+            for segment in jobs.segments(model, together * cores, 2, together * 1024, 1024, shares, split):
                 yield from segment.jobs
 
 
@@ -48,12 +51,18 @@ def sweeps() -> Iterator[Job]:
         yield from _pipeline(4, 16, length)
         yield jobs.step("LM-3B", 128, 2048, length)
         yield from _pipeline(16, 64, length)
-    for count, microbatches in ((4, 16), (16, 64)):  # as 1f1b: GPipe's activations do not fit, nor does SPMD
-        yield from _pipeline(count, microbatches, 2048)
+    yield from _pipeline(8, 32, 1024)
+    yield from _pipeline(16, 64, 1024, cores=512)
+    for count, microbatches in PIPELINES:
+        yield from _pipeline(count, microbatches, 1024, schedule="1f1b")
 
 
-def _pipeline(count: int, microbatches: int, length: int) -> Iterator[Job]:
-    for stage in jobs.stages("LM-3B", 128 // count, count, 2048 // microbatches, length):
+def _pipeline(
+    count: int, microbatches: int, length: int, cores: int = 128, schedule: str = "gpipe"
+) -> Iterator[Job]:
+    each, batch = cores // count, 2048 * cores // 128
+    waiting = jobs.waiting_last(schedule, count, microbatches)
+    for stage in jobs.stages("LM-3B", each, count, batch // microbatches, length, waiting):
         yield from stage.jobs
 
 

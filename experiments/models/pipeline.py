@@ -72,7 +72,7 @@ def _forward(part: Part, mesh: AnyMesh, arguments: list[Shapes], scale: float, k
         done = parts.forward(part, weights, x, constrain)
         if not part.last:
             return done.out, done.saved
-        loss, logits = parts.predicted(weights, done.out, *targets, scale, constrain)
+        loss, logits = parts.predicted(weights, done.out, targets[0], scale, constrain)
         return (done.out, done.saved, loss, logits)[: 3 + keeps]
 
     results = (EACH, LAYERED, SAME, EACH)[: 2 + part.last + keeps]

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 
 from seaway.errors import CostError
 
-from ..models.shapes import MODELS
 from . import book, jobs
 from .jobs import Job
 
@@ -37,9 +36,8 @@ def table1() -> Iterator[Job]:
 def fig12() -> Iterator[Job]:
     """Jobs for two islands, and for one of twice the devices."""
     for model, cores in (("LM-64B", 512), ("LM-136B", 1024)):
-        split = jobs.model_axis(MODELS[model], cores)
         for together, shares in ((1, 2), (2, 1)):
-            for segment in jobs.segments(model, together * cores, 2, together * 1024, 1024, shares, split):
+            for segment in jobs.segments(model, together * cores, 2, together * 1024, 1024, shares):
                 yield from segment.jobs
 
 
@@ -53,8 +51,7 @@ def sweeps() -> Iterator[Job]:
         yield from _pipeline(16, 64, length)
     yield from _pipeline(8, 32, 1024)
     yield from _pipeline(16, 64, 1024, cores=512)
-    for count, microbatches in PIPELINES:
-        yield from _pipeline(count, microbatches, 1024, schedule="1f1b")
+    yield from _pipeline(16, 64, 1024, schedule="1f1b")
 
 
 def _pipeline(

@@ -120,9 +120,10 @@ def formula_ns(schedule: str, count: int, times: list[list[int]]) -> int:
     """The textbook's length of a step. `times`: of each stage's forward pass, backward pass and update. GPipe's two
     phases each go at the pace of their slowest stage; in other schedules a stage does both kinds in turn."""
     forward, backward, update = zip(*times, strict=True)
-    both = max(map(sum, zip(forward, backward, strict=True)))
-    pace = max(forward) + max(backward) if schedule == "gpipe" else both
-    return (count + len(times) - 1) * pace + max(update)
+    both: int = max(ahead + back for ahead, back, _ in times)
+    pace: int = max(forward) + max(backward) if schedule == "gpipe" else both
+    last: int = max(update)
+    return (count + len(times) - 1) * pace + last
 
 
 def partitioned(point: dict[str, Any], job: jobs.Job, tokens: int) -> Measured:

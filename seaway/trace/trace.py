@@ -273,7 +273,7 @@ class Trace:
         if devices is None and len(self.facts().devices) > perfetto.MOST:
             chosen: Ints | None = self.sample(perfetto.MOST)
         else:
-            chosen = None if devices == "all" else self._devices(devices)  # type: ignore[arg-type]
+            chosen = None if devices == "all" else self._devices(devices)
         return perfetto.write(self.facts(), Path(path), span, chosen, limit)
 
     def save(self, folder: str | Path) -> Path:

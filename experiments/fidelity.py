@@ -23,7 +23,7 @@ NAME = "fidelity"
 NEEDED: dict[str, dict[str, object]] = {
     "fig5": {"system": ("pathways", "jax"), "hosts": (32, 64, 96, 128, 256, 512)},
     "fig6": {"hosts": (16, 512), "curve": 0},
-    "fig9": {"clients": (1, 8)},
+    "fig11": {"clients": (1, 8)},
     "table1": {"parts": False},
     "table2": {"parts": False},
     "fig10": {"parts": False},
@@ -33,7 +33,7 @@ PAPER = "paper"
 ASSUMED = ("table1",)  # its absolute numbers need assumptions; that two systems are equal does not
 # Numbers of 1 that no fault of the model could have moved by much: they show that nothing is broken, and count apart.
 SURE = {
-    "fig9": "devices that always have work are always busy",
+    "fig11": "devices that always have work are always busy",
     "table1": "both systems run the same computations, which take a hundred times what hosts take",
 }
 COLUMNS = ("experiment", "what", "paper", "predicted", "error", "fitted")

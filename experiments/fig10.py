@@ -2,13 +2,16 @@
 
 It trains the 3B model of Table 2 in 16 stages of 8 cores, with 64 micro-batches. Either all stages are on one island of
 128 cores and pass activations over ICI; or four stages are on each of four islands of 32 cores, and every fourth
-boundary is the data-centre network. The program is the same; only its slices are placed differently. The lower part of
-the figure shows one step on four islands, by stage.
+boundary is the data-centre network. The program is the same; only its slices are placed differently. The middle part of
+the figure shows one step on four islands, by stage, and the lower part a few passes of it, where gaps can be seen.
 """
 
 from __future__ import annotations
 
+from math import nan
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from seaway.api import SCHEDULES
 
@@ -28,14 +31,14 @@ OPTIONS = (
     Option("cores", 128, "TPU v3 cores in all", least=8),
     Option("islands", (1, 4), "islands with equal parts of the cores, joined by the data-centre network", least=1),
     Option("stages", 16, "stages of the pipeline", least=2),
-    Option("microbatches", 0, "micro-batches of a step; 0: four sequences a micro-batch and core of a stage", least=0),
-    Option("batch", 2048, "sequences a step", least=1),
+    Option("microbatches", 0, "micro-batches; 0: four a stage, or what fills the batch, by four a core", least=0),
+    Option("batch", 0, "sequences a step; 0: four a micro-batch and core of a stage; SPMD: 16 a core", least=0),
     rows.LENGTH,
     Option("schedule", "gpipe", "the pipeline's schedule", choices=tuple(SCHEDULES)),
     rows.EFFICIENCY, rows.IN_PARTS, rows.STEPS, rows.PROFILE, rows.SEED,
 )  # fmt: skip
-PANELS = (2, 1)
-SIZE = (8.2, 6.4)
+PANELS = (3, 1)
+SIZE = (8.6, 8.6)
 EXTRA = ("intervals",)
 LOOK = {"forward": BLUE, "backward": ORANGE, "update": GREEN}
 
@@ -50,26 +53,66 @@ def measure(point: Point) -> dict[str, Any]:
 
 
 def draw(frame: pd.DataFrame, axes: Any, intervals: pd.DataFrame) -> None:
-    above, below = axes
-    above.get_gridspec().set_height_ratios((1, 2.4))
-    table2.draw(frame.assign(paper=float("nan"), fitted=False), above)
+    above, below, near = axes
+    above.get_gridspec().set_height_ratios((1, 2.2, 1.7))
+    table2.draw(frame.assign(paper=[_printed(row) for row in rows.listed(frame)], fitted=False), above)
     above.set_yticks(range(len(frame)), [_where(row) for row in rows.listed(frame)])
     shown = frame.reset_index(drop=True)
     at = list(shown["islands"]).index(max(shown["islands"]))
     mine = intervals[intervals["row"] == at]
+    for panel in (below, near):
+        _bars(panel, mine)
+        _islands(panel, shown.loc[at], float(mine["end_s"].max()))
+    below.set_xlabel(f"seconds of one step; what is white is a bubble, black lines are between the "
+                     f"{max(shown['islands'])} islands")  # fmt: skip
+    below.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    first, last = _steady(mine)
+    near.set_xlim(first, last)
+    near.set_xlabel(f"the same, {(last - first) * 1e3:.0f} ms of the forward passes: {_gaps_in_words(mine)}")
+
+
+def _bars(axes: Any, mine: pd.DataFrame) -> None:
     for kind, color in LOOK.items():
         some = mine[mine["kind"] == kind]
         spans = some["end_s"] - some["start_s"]
-        below.barh(
+        axes.barh(
             some["slice"], spans, left=some["start_s"], height=0.86, color=color, label=kind, linewidth=0
         )
-    _islands(below, shown.loc[at], float(mine["end_s"].max()))
-    below.set_ylabel("stage")
-    below.set_xlabel(f"seconds of one step; what is white is a bubble, black lines are between the "
-                     f"{max(shown['islands'])} islands")  # fmt: skip
-    below.set_ylim(max(mine["slice"]) + 0.6, -0.6)
-    below.grid(visible=False)
-    below.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axes.set_ylabel("stage")
+    axes.set_ylim(max(mine["slice"]) + 0.6, -0.6)
+    axes.grid(visible=False)
+
+
+SHOWN = 6  # forward passes in the lower part
+
+
+def _steady(mine: pd.DataFrame) -> tuple[float, float]:
+    """From the middle of the forward passes of the last stage, the time of a few of them."""
+    last = mine[(mine["kind"] == "forward") & (mine["slice"] == mine["slice"].max())].sort_values("start_s")
+    middle = max(0, min(len(last) // 2, len(last) - 1 - SHOWN))
+    starts = list(last["start_s"])
+    return starts[middle], starts[min(middle + SHOWN, len(starts) - 1)]
+
+
+def gaps(mine: pd.DataFrame) -> list[float]:
+    """Each stage's gap between two forward passes when the pipeline is full, in milliseconds: the median."""
+    found = []
+    for _, own in mine[mine["kind"] == "forward"].groupby("slice"):
+        own = own.sort_values("start_s")
+        waits = own["start_s"].to_numpy()[1:] - own["end_s"].to_numpy()[:-1]
+        found.append(1e3 * float(np.median(waits)) if len(waits) else 0.0)
+    return found
+
+
+def _gaps_in_words(mine: pd.DataFrame) -> str:
+    found = gaps(mine)
+    return f"stages wait {min(found):.2f} to {max(found):.2f} ms between two"
+
+
+def _printed(row: Any) -> float:
+    """The paper prints one island's number, and says that four are as fast."""
+    same = (row.model, row.batch, row.schedule) == ("LM-3B", 16 * row.cores, "gpipe")
+    return table2.PAPER.get((row.cores, row.stages, row.microbatches), nan) if same else nan
 
 
 def _where(row: Any) -> str:
@@ -108,7 +151,8 @@ def printed_numbers(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def findings(frame: pd.DataFrame) -> str:
-    lines = []
+    first, *others = table2.findings(frame).splitlines()
+    lines = [first]
     for one, other in pairs(frame):
         ratio = other.tokens_per_s / one.tokens_per_s
         lines.append(
@@ -120,4 +164,4 @@ def findings(frame: pd.DataFrame) -> str:
                 f" Of a step of {one.step_s:.2f} s, what transfers add: {one.transfers_s * 1e3:.1f} ms on one island, "
                 f"{other.transfers_s * 1e3:.1f} ms on {other.islands}."
             )
-    return "\n".join([*lines, *table2.findings(frame).splitlines()])
+    return "\n".join([*lines, *others])

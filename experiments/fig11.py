@@ -1,98 +1,81 @@
-"""Figure 11: proportional share between four clients of weights 1:1:1:1 and 1:2:4:8, with traces of some cores.
+"""Figure 11: one client with small computations cannot fill the island, several can, with traces of some cores.
 
-On set-up B each client always has calls waiting, and the island's scheduler gives every client its share of the
-devices' time, gang by gang. The paper shows the shares in traces without numbers; this experiment also measures their
-errors.
+The programs are those of figure 8: on set-up B every client calls chains of 0.33 ms computations and waits for each
+call's answer, like the paper's client. With one client, devices are idle between calls. Other clients' programs fill
+these gaps, gang by gang, up to about all of the time.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .framework import Option, Point, Values, grid
+from .framework import Option, Point, Values, error, grid
 from .framework.traces import draw_rows
 from .micro import common
-from .micro.tenants import busy, shares, steady, tenants, timelines, weights_of
+from .micro.clients import rate
+from .micro.tenants import AHEAD, NODES, WINDOW, busy, steady, tenants, timelines
 
 if TYPE_CHECKING:
     import pandas as pd
 
 NAME = "fig11"
-TITLE = "Proportional share between four clients"
+TITLE = "One client leaves gaps, several fill them"
 OPTIONS = (
-    Option("weights", ("1:1:1:1", "1:2:4:8"), "the clients' weights"),
+    Option("clients", (1, 4, 8, 16), "clients at once, each with a program of its own", least=1),
     Option("compute_ms", 0.33, "milliseconds of a computation on all cores", least=0),
-    Option("policy", "stride", "scheduling policy: stride, fifo, priority, shortest, deadline, round_robin"),
     Option("hosts", 16, "hosts of the island", least=1),
     Option("cluster", "B", "set-up: B has 8 cores a host"),
-    Option("nodes", 16, "nodes in a call", least=1),
-    Option("fused", 4, "computations in a node, which are ordered as one", least=1),
-    Option("ahead", 3, "calls that a client does not wait for, so that it always has some waiting", least=0),
-    Option("window", 32, "gangs that the controller may order ahead of the devices", least=1),
-    Option("gangs", 1500, "gangs in all, of which a third is not counted", least=3),
+    NODES, AHEAD,
+    Option("gangs", 600, "gangs in all, of which a third is not counted", least=3),
     Option("shown_ms", 25.0, "milliseconds of the trace in the figure", least=0.001),
-    common.PROFILE, common.FIDELITY, common.SEED,
+    WINDOW, common.POLICY, common.PROFILE, common.FIDELITY, common.SEED,
 )  # fmt: skip
 EXTRA = ("trace",)
-SIZE = (9.0, 3.6)
-SENSITIVITY = {"shown_ms": (1.0,)}
+SIZE = (9.0, 4.6)
+SENSITIVITY = {"clients": (1, 8), "shown_ms": (1.0,)}
+FULL = 1.0  # the paper: several clients reach about all of the time
 
 
 def points(options: dict[str, Values]) -> list[Point]:
-    for weights in options["weights"]:
-        weights_of(str(weights))
     return grid(options)
 
 
 def measure(point: Point) -> dict[str, Any]:
-    setup, weights = common.island(point["cluster"], point["hosts"]), weights_of(point["weights"])
-    compute = round(point["compute_ms"] * point["fused"] * 1e6)
-    sim, loops = tenants(
-        setup, [compute] * len(weights), nodes=point["nodes"], ahead=point["ahead"],
-        gangs=point["gangs"], policy=point["policy"], profile=point["profile"], window=point["window"],
-        weights=weights, fidelity=point["fidelity"], seed=point["seed"],
+    setup = common.island(point["cluster"], point["hosts"])
+    sim, _ = tenants(
+        setup, [round(point["compute_ms"] * 1e6)] * point["clients"], nodes=point["nodes"], ahead=point["ahead"],
+        gangs=max(point["gangs"], 3 * point["clients"] * point["nodes"]), policy=point["policy"],
+        profile=point["profile"], window=point["window"], fidelity=point["fidelity"], seed=point["seed"],
     )  # fmt: skip
     counted = steady(sim)
-    got = shares(sim, loops, counted)
-    asked = {loop.name: loop.weight / sum(weights) for loop in loops}
+    found = busy(sim, counted)
+    paper = FULL if point["clients"] >= 4 and point["compute_ms"] == 0.33 else None
     return {
-        "clients": len(weights), "cores": setup.cluster.devices, "busy": busy(sim, counted),
-        **{f"asked_{name}": share for name, share in asked.items()},
-        **{f"got_{name}": share for name, share in got.items()},
-        "worst_share_error": max(abs(got[name] - asked[name]) for name in asked),
+        "cores": setup.cluster.devices, "busy": found, "computations_per_s": rate(sim),
         "trace": timelines(sim, (counted[0], counted[0] + round(point["shown_ms"] * 1e6))),
+        "paper": paper, "error": error(found, paper),
     }  # fmt: skip
 
 
 def draw(frame: pd.DataFrame, axes: Any, trace: pd.DataFrame) -> None:
-    labels = []
-    for _, row in frame.iterrows():
-        got = ", ".join(
-            f"{row[name]:.0%}" for name in row.index if name.startswith("got_") and row[name] == row[name]
-        )
-        labels.append(f"{row['weights']}\n{got}")
+    labels = [
+        f"{row['clients']} client{'s' * (row['clients'] > 1)}\n{row['busy']:.0%} busy"
+        for _, row in frame.iterrows()
+    ]
     draw_rows(axes, trace, labels)
-    axes.set_xlabel(
-        "ms, of four of the island's cores in each configuration; under the weights, what each client got"
-    )
+    axes.set_xlabel("ms, of four of the island's cores in each configuration")
 
 
 def conclusions(frame: pd.DataFrame) -> dict[str, float]:
-    found = {
-        f"worst error of a share, {row['weights']}": row["worst_share_error"] for _, row in frame.iterrows()
+    return {
+        f"busy with {row['clients']} clients": row["busy"]
+        for _, row in frame.drop_duplicates("clients").iterrows()
     }
-    return found | {f"busy, {row['weights']}": row["busy"] for _, row in frame.iterrows()}
 
 
 def findings(frame: pd.DataFrame) -> str:
-    lines = []
-    for _, row in frame.iterrows():
-        names = [
-            name.removeprefix("got_")
-            for name in row.index
-            if name.startswith("got_") and row[name] == row[name]
-        ]
-        parts = [f"{name} {row[f'got_{name}']:.1%} of {row[f'asked_{name}']:.1%}" for name in names]
-        got = ", ".join(parts)
-        lines.append(f"- {row['weights']} under {row['policy']}: got {got}; devices {row['busy']:.1%} busy.")
-    return "\n".join(lines)
+    parts = [f"{row['clients']}: {row['busy']:.1%}" for _, row in frame.iterrows()]
+    return (
+        f"- Devices busy, by clients: {', '.join(parts)} (computations of {frame['compute_ms'].iloc[0]:g} ms, "
+        f"{frame['nodes'].iloc[0]} in a call; the paper: one cannot fill the island, several reach about 100 %)."
+    )

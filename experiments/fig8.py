@@ -15,7 +15,7 @@ from .framework.figures import FAR, QUIET, beside, doublings, line
 from .micro import common
 from .micro.clients import rate
 from .micro.programs import plain
-from .micro.tenants import busy, steady, tenants
+from .micro.tenants import AHEAD, NODES, WINDOW, busy, steady, tenants
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,14 +24,12 @@ NAME = "fig8"
 TITLE = "Many clients on one island: computations a second of all together"
 OPTIONS = (
     Option("compute_ms", (0.04, 0.33, 1.04, 2.4), "milliseconds of a computation on all cores", least=0),
-    Option("clients", (1, 2, 4, 16), "clients at once, each with a program of its own", least=1),
+    Option("clients", (1, 2, 4, 8, 16), "clients at once, each with a program of its own", least=1),
     Option("hosts", 16, "hosts of the island", least=1),
     Option("cluster", "B", "set-up: B has 8 cores a host"),
-    Option("nodes", 128, "computations in a call", least=1),
-    Option("ahead", 0, "calls that a client does not wait for", least=0),
+    NODES, AHEAD,
     Option("gangs", 600, "gangs in all, at least two calls of each client; a third is not counted", least=3),
-    Option("window", 4096, "gangs that the controller may order ahead of the devices", least=1),
-    common.POLICY, common.PROFILE, common.FIDELITY, common.SEED,
+    WINDOW, common.POLICY, common.PROFILE, common.FIDELITY, common.SEED,
 )  # fmt: skip
 SIZE = (7.6, 4.8)
 SENSITIVITY = {"compute_ms": (0.04,), "clients": (1, 4)}

@@ -33,14 +33,14 @@ LINES = (
     Line("... 512 hosts", "fig6", "hosts 512,", "{:.3g} ms"),
     Line("Figure 5: chained programs ahead of JAX's single calls, up to", "fig5", "C = JAX-O", "{:,.0f} cores"),
     Line("... fused programs as fast as JAX's, up to", "fig5", "F = JAX-F", "{:,.0f} cores"),
-    Line("Figure 9: devices busy with 8 clients and 0.33 ms computations", "fig9", "clients 8", "{:.0f} %", 100.0),
+    Line("Figure 11: devices busy with 8 clients and 0.33 ms computations", "fig11", "clients 8", "{:.0f} %", 100.0),
     Line(
         "Table 1: Pathways against JAX, each row", "table1", ": Pathways / JAX", "{:.4g}",
         remark="; absolute values do not follow from what the paper prints",
     ),
     Line("Table 2: SPMD", "table2", "stages 1,", "{:.1f}k tokens/s", 1e-3),
     Line(
-        "... pipeline S=4, M=16", "table2", "stages 4,", "{:.1f}k tokens/s", 1e-3, ": the chip's efficiency, 0.71",
+        "... pipeline S=4, M=16", "table2", "stages 4,", "{:.1f}k tokens/s", 1e-3, ": the chip's efficiency, 0.74",
     ),
     Line("... pipeline S=16, M=64", "table2", "stages 16,", "{:.1f}k tokens/s", 1e-3),
     Line("Figure 10: throughput of four islands over that of one", "fig10", "4 islands / one", "{:.3g}"),

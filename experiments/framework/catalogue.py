@@ -17,9 +17,9 @@ EXPERIMENTS = {
     "fig6": "the smallest computation that hides the single controller",
     "fig7": "parallel against sequential dispatch, over the stages of a pipeline",
     "fig8": "time-multiplexing: aggregate throughput of many clients",
-    "fig9": "one client cannot fill the island with small computations, several can: traces",
+    "fig9": "proportional share between four clients, 1:1:1:1 and 1:2:4:8: traces",
     "fig10": "a pipeline over four islands against one island",
-    "fig11": "proportional share between four clients, 1:1:1:1 and 1:2:4:8: traces",
+    "fig11": "one client cannot fill the island with small computations, several can: traces",
     "fig12": "data parallelism over two islands",
     "table1": "T5 training throughput, multi-controller JAX against a single controller",
     "table2": "a 3B language model: SPMD against pipelines",
@@ -36,8 +36,10 @@ class Experiment(Protocol):
 
     PANELS = (1, 1)         rows and columns of the figure; `draw` gets one Axes, or an array of them
     SIZE = (7.0, 4.5)       the figure's size in inches
+    TITLE = "..."           the figure's title, or a function of the frame
     def conclusions(frame) -> dict[str, float]     the findings as numbers
     SENSITIVITY = {...}     options for the conclusions that are computed with each fitted value x 1/2 and x 2
+    ALSO = {"ahead": (0, 2)}    options whose other values are part of it, since the fit assumes one of them
     EXTRA = ("intervals",)  long tables beside the tidy one: lists of rows that `measure` returns under these names
     """
 

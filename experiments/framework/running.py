@@ -80,7 +80,8 @@ def run(
 
 def _drawn(experiment: Experiment, result: Result) -> Any:
     size = getattr(experiment, "SIZE", (7.0, 4.5))
-    title = getattr(experiment, "TITLE", f"{result.name}: {EXPERIMENTS[result.name]}")
+    title: Any = getattr(experiment, "TITLE", f"{result.name}: {EXPERIMENTS[result.name]}")
+    title = title(result.frame) if callable(title) else title
     draw: Any = experiment.draw
     with figures.styled():
         figure, axes = figures.new(getattr(experiment, "PANELS", (1, 1)), size, title)
@@ -115,22 +116,23 @@ def _report(
     for profile in chosen.get("profile", ()):
         lines += [describe(str(profile)), ""]
     if moved is not None and len(moved):
-        lines += ["Each conclusion again, with each fitted value halved and doubled:", "", _moved(moved), ""]
+        lines += [_headed(experiment), "", _moved(moved), ""]
     for why in result.failed:
         lines.append(f"failed: {why}")
     return "\n".join(lines).rstrip() + "\n"
 
 
+def _headed(experiment: Experiment) -> str:
+    also = "".join(f", and with other values of --{name}" for name in getattr(experiment, "ALSO", {}))
+    return f"Each conclusion again, with each fitted value halved and doubled{also}:"
+
+
 def _moved(moved: pd.DataFrame) -> str:
     """A table with one row a conclusion: its value, and its ratio under each change."""
-    wide = moved.copy()
-    wide["change"] = [
-        f"{name} x{factor:g}" for name, factor in zip(wide["fitted"], wide["factor"], strict=True)
-    ]
-    changes = list(dict.fromkeys(wide["change"]))
+    changes = list(dict.fromkeys(moved["change"]))
     lines = ["| conclusion | as fitted | " + " | ".join(changes) + " |", "|---|---|" + "---|" * len(changes)]
-    for name in dict.fromkeys(wide["conclusion"]):
-        mine = wide[wide["conclusion"] == name].set_index("change")
+    for name in dict.fromkeys(moved["conclusion"]):
+        mine = moved[moved["conclusion"] == name].set_index("change")
         ratios = mine.loc[changes, "ratio"].fillna(0.0)
         cells = [f"x{ratio:.2f}" if ratio else "-" for ratio in ratios]
         lines.append(f"| {name} | {mine['value'].iloc[0]:,.4g} | " + " | ".join(cells) + " |")

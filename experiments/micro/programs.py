@@ -61,17 +61,20 @@ def chain(
     return Task(program, {name: whole}, nodes * held)
 
 
-def stages(setup: Setup, kernel: Kernel, count: int, width: int, name: str = "") -> Task:
-    """A chain of `count` stages, each on a slice of `width` devices: a pipeline without micro-batches."""
+def stages(setup: Setup, kernel: Kernel, count: int, width: int, name: str = "", output: int = 4) -> Task:
+    """A chain of `count` stages, each on a slice of `width` devices: a pipeline without micro-batches. `output`: bytes
+    that each device of a stage hands on to the next."""
     name = name or f"{count} stages"
     step = Computation(kernel.name, kernel.name, expected(setup, kernel, width))
     slices = tuple(SliceSpec(f"stage {at}", width) for at in range(count))
-    values = [Value((), "float32", at) for at in range(count)]
+    first = Value((), "float32")
+    values = [Value((max(1, output // 4),), "float32", at) for at in range(count)]
     refs: list[Ref] = [Arg(0), *(Out(node) for node in range(count))]
     nodes = tuple(
-        Node(f"stage {at}", 0, at, (refs[at],), (values[at],), (values[at],)) for at in range(count)
+        Node(f"stage {at}", 0, at, (refs[at],), (values[at] if at else first,), (values[at],))
+        for at in range(count)
     )
-    program = Program(name, slices, (step,), (values[0],), nodes, (Out(count - 1),))
+    program = Program(name, slices, (step,), (first,), nodes, (Out(count - 1),))
     return Task(program, {kernel.name: kernel}, count)
 
 

@@ -11,10 +11,16 @@ from seaway.trace import Trace
 from sim.hardware import Setup
 from sim.simulation import Simulation
 
-from ..framework.options import BadOption
+from ..framework.options import BadOption, Option
 from . import common
 from .clients import Failed, Loop, Tally, simulation
 from .programs import chain, plain
+
+# Figures 8 and 11 show the same programs. The paper does not print their length. One client leaves gaps (figure 11),
+# and several exceed JAX with tiny computations (figure 8): of the powers of two, only 32 and 64 do both.
+NODES = Option("nodes", 32, "computations in a call", least=1)
+AHEAD = Option("ahead", 0, "calls that a client does not wait for", least=0)
+WINDOW = Option("window", 4096, "gangs that the controller may order ahead of the devices", least=1)
 
 
 def tenants(

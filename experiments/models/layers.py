@@ -80,16 +80,25 @@ def lookup(table: Array, tokens: Array, constrain: Constrain) -> Array:
     return constrain(jnp.take(table, tokens, axis=0), "residual")
 
 
+def logits(softmax: Array, x: Array) -> Array:
+    found: Array = jnp.einsum("bsd,dv->bsv", x, softmax)
+    return found
+
+
+def surprise(logits: Array, targets: Array) -> Array:
+    """The loss of these logits, summed over all tokens."""
+    wide = logits.astype(jnp.float32)
+    right = jnp.take_along_axis(wide, targets[..., None], axis=-1)[..., 0]
+    return jnp.sum(jax.nn.logsumexp(wide, axis=-1) - right)
+
+
 def cross_entropy(softmax: Array, x: Array, targets: Array, constrain: Constrain, chunks: int = 1) -> Array:
     """The loss summed over all tokens. `chunks`: split positions if the logits of a whole batch do not fit a device;
     each chunk's logits are then computed again in the backward pass."""
 
     def of_chunk(total: Array, chunk: tuple[Array, Array]) -> tuple[Array, None]:
         part, wanted = chunk
-        logits = jnp.einsum("bsd,dv->bsv", part, softmax)
-        logits = constrain(logits, "logits").astype(jnp.float32)
-        right = jnp.take_along_axis(logits, wanted[..., None], axis=-1)[..., 0]
-        return total + jnp.sum(jax.nn.logsumexp(logits, axis=-1) - right), None
+        return total + surprise(constrain(logits(softmax, part), "logits"), wanted), None
 
     def split(a: Array) -> Array:
         return jnp.moveaxis(a.reshape(a.shape[0], chunks, -1, *a.shape[2:]), 1, 0)

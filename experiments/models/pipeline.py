@@ -1,8 +1,13 @@
 """A pipeline's computations, each for the slice of one stage: forward, backward and update, data-parallel inside.
 
-A stage's weights are replicated over its cores. Each core adds up its own gradients, in its row of an array with one
-more axis; they are reduced once a step, in the update. The schedule is the order in which a program calls these
-computations (`schedules`).
+A stage's weights are on each of its cores, and so are its gradients: a backward pass adds those of its micro-batch, to
+which every core contributes its sequences. So each layer's gradients are reduced over the stage in every backward pass,
+as soon as they are there. (If the partitioner may choose, it reduces those of all layers at the end, in as many bytes;
+until then they fill 1.6 GB more of a core, and four stages of 1024 tokens no longer fit.)
+
+The last stage's forward pass ends with the softmax and the loss. Its backward pass computes the softmax again, like
+every layer, unless the forward pass keeps the logits (`keeps`). The schedule is the order in which a program calls
+these computations (`schedules`).
 """
 
 from __future__ import annotations
@@ -14,109 +19,105 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
 from . import adafactor, decoder, parts
-from .computation import Computation, P, Shapes, Struct
+from .computation import Computation, P, Shapes, Struct, placed
 from .decoder import Part
 from .layers import COMPUTE, Array, Weights, working
-from .meshes import AnyMesh
+from .meshes import AnyMesh, constrain_on
 
-EACH = P("data")  # split over the cores along the first dimension: a batch, or rows of gradients
+EACH = P("data")  # split over the cores along the first dimension: a batch
 SAME = P()
 LAYERED = P(None, "data")
 
 
 class Stage(NamedTuple):
-    forward: Computation  # (weights, x) -> (out, saved)
-    backward: Computation  # (weights, gradients, saved, outward, *batch) -> (gradients, inward?, loss?)
+    forward: Computation  # (weights, x, targets?) -> (out, saved, loss?, logits?)
+    backward: Computation  # (weights, gradients, saved, outward, *batch, logits?) -> (gradients, inward?)
     update: Computation  # (master, state, gradients) -> (master, weights, state, zeros)
     part: Part
 
 
-class _Kept(NamedTuple):
-    """The arrays that a stage keeps from step to step, with their shardings."""
-
-    master: Shapes
-    weights: Shapes  # the copy that is used in computation
-    state: Shapes
-    gradients: Shapes
-
-
-def stage(part: Part, mesh: AnyMesh, batch: int, length: int, *, scale: float) -> Stage:
-    """The computations of one stage. `batch`: sequences of a micro-batch. `scale`: multiplies the loss's sum."""
-    kept = _kept(part, mesh)
-    tokens = Struct((batch, length), jnp.int32, sharding=NamedSharding(mesh, EACH))
-    x = Struct((batch, length, part.model.d_model), COMPUTE, sharding=NamedSharding(mesh, EACH))
+def stage(part: Part, mesh: AnyMesh, batch: int, length: int, *, scale: float, keeps: bool = False) -> Stage:
+    """The computations of one stage. `batch`: sequences of a micro-batch. `scale`: multiplies the loss's sum. `keeps`:
+    the last stage's logits wait for the backward pass."""
+    tokens = _split(mesh, (batch, length), jnp.int32)
+    x = _split(mesh, (batch, length, part.model.d_model), COMPUTE)
+    logits = _split(mesh, (batch, length, part.model.vocabulary), COMPUTE)
     saved = Struct((part.layers, *x.shape), COMPUTE, sharding=NamedSharding(mesh, LAYERED))
+    master = jax.eval_shape(lambda: decoder.init(part, jax.random.key(0)))
+    weights = _same(mesh, jax.eval_shape(working, master))
+    keeps = keeps and part.last
+    ahead = [weights, tokens if part.first else x, *[tokens] * part.last]
+    back = [weights, _same(mesh, master), saved, x, *(tokens for _ in parts.reads(part)), *[logits] * keeps]
     return Stage(
-        _forward(part, mesh, (kept.weights, tokens if part.first else x)),
-        _backward(
-            part, mesh, (kept.weights, kept.gradients, saved, x, *(tokens for _ in parts.reads(part))), scale
-        ),
-        _update(part, mesh, kept),
+        _forward(part, mesh, ahead, scale, keeps),
+        _backward(part, mesh, back, scale, keeps),
+        _update(part, mesh, master),
         part,
     )
 
 
-def _kept(part: Part, mesh: AnyMesh) -> _Kept:
-    def lying(tree: Any, where: Any, rows: tuple[int, ...] = ()) -> Shapes:
-        sharding = NamedSharding(mesh, where)
-        return jax.tree.map(lambda a: Struct((*rows, *a.shape), a.dtype, sharding=sharding), tree)
-
-    master = jax.eval_shape(lambda: decoder.init(part, jax.random.key(0)))
-    return _Kept(
-        lying(master, SAME),
-        lying(jax.eval_shape(working, master), SAME),
-        lying(jax.eval_shape(adafactor.init, master), SAME),
-        lying(master, EACH, (mesh.shape["data"],)),
-    )
+def _split(mesh: AnyMesh, shape: tuple[int, ...], dtype: Any) -> Any:
+    return Struct(shape, dtype, sharding=NamedSharding(mesh, EACH))
 
 
-def _forward(part: Part, mesh: AnyMesh, arguments: tuple[Shapes, ...]) -> Computation:
-    def forward(weights: Weights, x: Array) -> tuple[Array, Array]:
-        done = parts.forward(part, weights, x)
-        return done.out, done.saved
-
-    return _over_cores(f"{part.name}/forward", forward, mesh, arguments, out=(EACH, LAYERED))
+def _same(mesh: AnyMesh, tree: Any) -> Shapes:
+    """The tree's shapes, whole on every core."""
+    return placed(tree, jax.tree.map(lambda _: NamedSharding(mesh, SAME), tree))
 
 
-def _backward(part: Part, mesh: AnyMesh, arguments: tuple[Shapes, ...], scale: float) -> Computation:
+def _forward(part: Part, mesh: AnyMesh, arguments: list[Shapes], scale: float, keeps: bool) -> Computation:
+    constrain = constrain_on(mesh)
+
+    def forward(weights: Weights, x: Array, *targets: Array) -> tuple[Array, ...]:
+        done = parts.forward(part, weights, x, constrain)
+        if not part.last:
+            return done.out, done.saved
+        loss, logits = parts.predicted(weights, done.out, targets[0], scale, constrain)
+        return (done.out, done.saved, loss, logits)[: 3 + keeps]
+
+    results = (EACH, LAYERED, SAME, EACH)[: 2 + part.last + keeps]
+    return _jitted(f"{part.name}/forward", forward, mesh, arguments, results)
+
+
+def _backward(part: Part, mesh: AnyMesh, arguments: list[Shapes], scale: float, keeps: bool) -> Computation:
+    reads = parts.reads(part) + ("logits",) * keeps
+
     def backward(weights: Weights, gradients: Weights, saved: Array, outward: Array, *batch: Array) -> Any:
-        mine = jax.tree.map(lambda rows: rows[0], gradients)
-        given: dict[str, Any] = dict(zip(parts.reads(part), batch, strict=True))
-        done = parts.backward(part, weights, mine, saved, outward, scale=scale, **given)
-        rows = jax.tree.map(lambda a: a[None], done.gradients)
-        return parts.given(rows, done.inward, _summed(done.loss) if part.last else None)
+        given: dict[str, Any] = dict(zip(reads, batch, strict=True))
+        given |= {"scale": scale, "total": _reduced}
+        done = parts.backward(part, weights, gradients, saved, outward, **given)
+        return parts.given(done.gradients, done.inward)
 
-    spread = jax.tree.map(lambda _: EACH, arguments[1])
-    out = parts.given(spread, None if part.first else EACH, SAME if part.last else None)
+    taken = jax.tree.map(lambda a: a.sharding.spec, tuple(arguments))
+    results = parts.given(SAME, None if part.first else EACH)
+    mapped = jax.shard_map(backward, mesh=mesh, in_specs=taken, out_specs=results, check_vma=False)
     reused = (1,) if part.first else (1, 3)
-    return _over_cores(f"{part.name}/backward", backward, mesh, arguments, out=out, reused=reused)
+    return _jitted(f"{part.name}/backward", mapped, mesh, arguments, results, reused)
 
 
-def _update(part: Part, mesh: AnyMesh, kept: _Kept) -> Computation:
+def _reduced(gradients: Weights) -> Weights:
+    """The sum over all cores, now: the barrier keeps the compiler from adding up all layers' first."""
+    found = jax.lax.psum(gradients, "data")  # type: ignore[no-untyped-call]
+    return dict(jax.lax.optimization_barrier(found))  # type: ignore[no-untyped-call]
+
+
+def _update(part: Part, mesh: AnyMesh, master: Weights) -> Computation:
     def update(master: Weights, state: adafactor.State, gradients: Weights) -> Any:
-        total = jax.tree.map(lambda rows: _summed(rows[0]), gradients)
-        master, state = adafactor.update(master, state, total)
+        master, state = adafactor.update(master, state, gradients)
         return master, working(master), state, jax.tree.map(jnp.zeros_like, gradients)
 
-    out = jax.tree.map(lambda a: a.sharding.spec, tuple(kept))
-    taken = (kept.master, kept.state, kept.gradients)
-    return _over_cores(f"{part.name}/update", update, mesh, taken, out=out, reused=(0, 1, 2))
+    taken = [_same(mesh, each) for each in (master, jax.eval_shape(adafactor.init, master), master)]
+    return _jitted(f"{part.name}/update", update, mesh, taken, (SAME, SAME, SAME, SAME), (0, 1, 2))
 
 
-def _summed(a: Any) -> Any:
-    return jax.lax.psum(a, "data")  # type: ignore[no-untyped-call]
-
-
-def _over_cores(
-    name: str,
-    function: Any,
-    mesh: AnyMesh,
-    arguments: tuple[Shapes, ...],
-    *,
-    out: Any,
+def _jitted(
+    name: str, function: Any, mesh: AnyMesh, arguments: list[Shapes], results: tuple[Any, ...],
     reused: tuple[int, ...] = (),
-) -> Computation:
-    taken = jax.tree.map(lambda a: a.sharding.spec, arguments)
-    mapped = jax.shard_map(function, mesh=mesh, in_specs=taken, out_specs=out, check_vma=False)
-    results = jax.tree.map(lambda where: NamedSharding(mesh, where), out)
-    return Computation(name, mapped, arguments, results, reused)
+) -> Computation:  # fmt: skip
+    """`results`: how each result lies, with one for all arrays of a tree."""
+    shapes = jax.eval_shape(function, *arguments)
+    where = tuple(
+        jax.tree.map(lambda _, each=each: NamedSharding(mesh, each), shape)
+        for shape, each in zip(shapes, results, strict=True)
+    )
+    return Computation(name, function, tuple(arguments), where, reused)

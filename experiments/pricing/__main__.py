@@ -18,11 +18,12 @@ from .jobs import Job
 
 FIT = "fit"
 LENGTHS = (1024, 512)
+PIPELINES = ((4, 16), (16, 64))  # stages and micro-batches, on 128 cores with 2048 sequences
 T5_ROWS = (("T5-Base", 32), ("T5-Large", 32), ("T5-3B", 512), ("T5-11B", 512))
 
 
 def table2() -> Iterator[Job]:
-    for count, microbatches in ((4, 16), (16, 64)):
+    for count, microbatches in PIPELINES:
         yield from _pipeline(count, microbatches, 1024)
     yield jobs.step("LM-3B", 128, 2048, 1024)
 
@@ -48,12 +49,17 @@ def sweeps() -> Iterator[Job]:
         yield from _pipeline(4, 16, length)
         yield jobs.step("LM-3B", 128, 2048, length)
         yield from _pipeline(16, 64, length)
-    for count, microbatches in ((4, 16), (16, 64)):  # as 1f1b: GPipe's activations do not fit, nor does SPMD
-        yield from _pipeline(count, microbatches, 2048)
+    yield from _pipeline(8, 32, 1024)
+    yield from _pipeline(16, 64, 1024, cores=512)
+    yield from _pipeline(16, 64, 1024, schedule="1f1b")
 
 
-def _pipeline(count: int, microbatches: int, length: int) -> Iterator[Job]:
-    for stage in jobs.stages("LM-3B", 128 // count, count, 2048 // microbatches, length):
+def _pipeline(
+    count: int, microbatches: int, length: int, cores: int = 128, schedule: str = "gpipe"
+) -> Iterator[Job]:
+    each, batch = cores // count, 2048 * cores // 128
+    waiting = jobs.waiting_last(schedule, count, microbatches)
+    for stage in jobs.stages("LM-3B", each, count, batch // microbatches, length, waiting):
         yield from stage.jobs
 
 

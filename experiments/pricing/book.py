@@ -27,8 +27,24 @@ def cost(job: Job) -> Cost:
     known = committed(file_of(job.key)).get(job.key)
     if known is not None:
         return known
-    print(f"not in experiments/data, so it is priced now, which takes minutes: {job.key}", file=sys.stderr)
-    return compiled(job) if can_compile() else roofline(job)
+    able = can_compile()
+    how = (
+        "by the TPU compiler" if able else f"by a roofline, since the TPU compiler is not installed ({EXTRA})"
+    )
+    print(
+        f"not in experiments/data, so it is priced now, {how}, which takes minutes: {job.key}",
+        file=sys.stderr,
+    )
+    return compiled(job) if able else roofline(job)
+
+
+COMMITTED, COMPILED = "committed", "tpu-compiler"
+EXTRA = "pip install 'seaway[tpu]'"
+
+
+def origin(job: Job, found: Cost) -> str:
+    """Where this cost comes from: `committed`, `tpu-compiler` (now, on this machine), `roofline`, or what it says."""
+    return COMMITTED if committed(file_of(job.key)).get(job.key) is found else found.source
 
 
 def can_compile() -> bool:

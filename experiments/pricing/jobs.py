@@ -7,6 +7,8 @@ from functools import lru_cache
 from math import isqrt
 from typing import NamedTuple
 
+from seaway.api import schedules
+
 from ..models import decoder, islands, pipeline, spmd
 from ..models.computation import Computation
 from ..models.decoder import Part
@@ -95,17 +97,47 @@ class Costed(NamedTuple):
         return self.forward, self.backward, self.update
 
 
-def stages(model: str, cores: int, count: int, batch: int, length: int) -> list[Costed]:
-    """Jobs of a pipeline's stages. `cores`: of one stage. `batch`: sequences of a micro-batch.
+def stages(model: str, cores: int, count: int, batch: int, length: int, waiting: int) -> list[Costed]:
+    """Jobs of a pipeline's stages. `cores`: of one stage. `batch`: sequences of a micro-batch. `waiting`: micro-batches
+    whose forward pass is done in the last stage, and whose backward pass is not, at most. Their logits are kept where
+    they fit.
 
     Costs do not depend on the loss's scale, so it is 1.
     """
     mesh, sized = axes(cores, 1), {"batch": batch, "length": length}
+    last = decoder.stages(_decoder(model), count)[-1]
+    kept = logits_fit(last, -(-batch // cores), length, waiting)
 
     def made(part: Part) -> pipeline.Stage:
-        return pipeline.stage(part, abstract(mesh), batch, length, scale=1.0)
+        return pipeline.stage(part, abstract(mesh), batch, length, scale=1.0, keeps=kept)
 
-    return _parts(_decoder(model), cores, count, mesh, made, forward=sized, backward=sized, update={})
+    found = _parts(_decoder(model), cores, count, mesh, made, forward=sized, backward=sized, update={})
+    if kept:
+        end = found[-1]
+        ahead, back = (job._replace(key=job.key + KEPT) for job in (end.forward, end.backward))
+        found[-1] = end._replace(forward=ahead, backward=back)
+    return found
+
+
+def waiting_last(schedule: str, count: int, microbatches: int) -> int:
+    """The most micro-batches that wait in the last stage between their forward and their backward pass."""
+    now = most = 0
+    for task in schedules.SCHEDULES[schedule](count, microbatches)[-1]:
+        now += 1 if task.kind == "forward" else -1
+        most = max(most, now)
+    return most
+
+
+KEPT = ", logits kept"  # end of a key
+
+
+def logits_fit(last: Part, sequences: int, length: int, waiting: int) -> bool:
+    """Whether a core of the last stage has memory for the logits of all micro-batches that wait there, beside its state
+    (float32 weights and gradients, and the bfloat16 copy), the inputs of its layers, and four times one micro-batch's
+    logits as scratch: in bfloat16, and in float32 with their gradients. `sequences`: of a micro-batch, on a core."""
+    tokens = sequences * length
+    logits, layer = 2 * tokens * last.model.vocabulary, 2 * tokens * last.model.d_model
+    return 10 * last.parameters + waiting * ((last.layers + 1) * layer + logits) + 4 * logits <= HBM
 
 
 def segments(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from core.model import Arg, Out, Ref, Sharding, SliceSpec, Value
 from seaway.api import schedules
 
-from ..pricing.jobs import Costed
-from .steps import Graph, Pricing, Step, axes_of, on_all
+from ..pricing.jobs import KEPT, Costed
+from .steps import Graph, Pricing, Step, axes_of
 
 
 @dataclass(frozen=True)
@@ -41,39 +41,47 @@ class _Written:
         self.read = {at: self.graph.arg(self._batch(at), kept=True) for at in ends}
         self.kept = [[self.graph.arg(value) for value in self._state(at)] for at in range(len(of.stages))]
         self.gradients: list[Ref] = [own[-1] for own in self.kept]
+        self.logits: dict[int, Ref] = {}
         self.out: dict[tuple[int, int], Ref] = {}
         self.saved: dict[tuple[int, int], Ref] = {}
         self.back: dict[tuple[int, int], Ref] = {}
         self.loss: Ref = Arg(0)
 
     def forward(self, at: int, microbatch: int) -> None:
-        x, layers = self._activations(at), self.of.stages[at].part.layers
-        saved = Value((layers, *x.shape), x.dtype, at, Sharding(((), *x.sharding.dims)))
+        """Add a forward pass. The last stage's ends with the loss, and may keep the logits."""
+        x, stage = self._activations(at), self.of.stages[at]
+        saved = Value((stage.part.layers, *x.shape), x.dtype, at, Sharding(((), *x.sharding.dims)))
         inputs = [self.kept[at][1], self.out[at - 1, microbatch] if at else self.read[0]]
-        self.out[at, microbatch], self.saved[at, microbatch] = self.graph.call(
-            self.of.stages[at].forward, at, inputs, [x, saved], name=f"forward {at} {microbatch}"
-        )
+        outputs = [x, saved]
+        if at == self.last:
+            inputs.append(self.read[at])
+            outputs.append(Value((), "float32", at))
+            if stage.forward.key.endswith(KEPT):
+                shape = (self.of.batch, self.of.length, stage.part.model.vocabulary)
+                outputs.append(Value(shape, "bfloat16", at, x.sharding))
+        done = self.graph.call(stage.forward, at, inputs, outputs, name=f"forward {at} {microbatch}")
+        self.out[at, microbatch], self.saved[at, microbatch] = done[:2]
+        if at == self.last:
+            self.loss = done[2]
+            self.logits |= dict.fromkeys([microbatch], done[3]) if len(done) > 3 else {}
 
     def backward(self, at: int, microbatch: int) -> None:
-        """Add a backward pass, which adds to the stage's gradients. The last stage's starts at the loss."""
-        x, loss = self._activations(at), Value((), "float32", at)
+        """Add a backward pass, which adds to the stage's gradients."""
+        x = self._activations(at)
         outward = self.out[at, microbatch] if at == self.last else self.back.pop((at + 1, microbatch))
         inputs = [self.kept[at][1], self.gradients[at], self.saved.pop((at, microbatch)), outward]
         inputs += [self.read[0]] * (at == 0) + [self.read[self.last]] * (at == self.last)
-        outputs = [self.graph.type(self.gradients[at])] + [x] * (at > 0) + [loss] * (at == self.last)
+        given_up: tuple[int, ...] = (1, 2)
+        if at == self.last and microbatch in self.logits:
+            given_up += (len(inputs),)
+            inputs.append(self.logits.pop(microbatch))
+        outputs = [self.graph.type(self.gradients[at])] + [x] * (at > 0)
         done = self.graph.call(
-            self.of.stages[at].backward,
-            at,
-            inputs,
-            outputs,
-            donate=(1, 2),
-            name=f"backward {at} {microbatch}",
-        )
+            self.of.stages[at].backward, at, inputs, outputs, donate=given_up, name=f"backward {at} {microbatch}"
+        )  # fmt: skip
         self.gradients[at] = done[0]
         if at:
             self.back[at, microbatch] = done[1]
-        if at == self.last:
-            self.loss = done[-1]
 
     def update(self, at: int) -> list[Out]:
         master, _, state, _ = self.kept[at]
@@ -93,11 +101,11 @@ class _Written:
         return Value((self.of.batch, length, width), "bfloat16", at, lies)
 
     def _state(self, at: int) -> list[Value]:
-        """Weights, their copy, the optimizer's state (very small), and gradients, of which each core has its own."""
+        """Weights, their copy, the optimizer's state (very small), and gradients, all of them whole on each core."""
         parameters = self.of.stages[at].part.parameters
         return [
             Value((parameters,), "float32", at),
             Value((parameters,), "bfloat16", at),
             Value((max(1, parameters // 1000),), "float32", at),
-            on_all(self.of.slices[at], parameters, "float32", at),
+            Value((parameters,), "float32", at),
         ]

@@ -81,9 +81,15 @@ class Measured(NamedTuple):
 # --- rows --------------------------------------------------------------------------------------------------
 
 
-def microbatches(batch: int, cores: int, stages: int) -> int:
-    """The number of micro-batches with four sequences on each core of a stage, as in the paper."""
-    return max(1, batch * stages // (4 * cores))
+def sized(batch: int, count: int, cores: int, stages: int) -> tuple[int, int]:
+    """(sequences of a step, micro-batches), where 0 asks for what the other and the cores imply: four sequences a
+    micro-batch and core of a stage, and four micro-batches a stage, as in the paper. SPMD has no micro-batches."""
+    if stages == 1:
+        return batch or 4 * SEQUENCES * cores, 0
+    if not batch:
+        count = count or 4 * stages
+        return SEQUENCES * count * cores // stages, count
+    return batch, count or max(1, batch * stages // (SEQUENCES * cores))
 
 
 def pipelined(point: dict[str, Any]) -> Measured:
@@ -95,19 +101,29 @@ def pipelined(point: dict[str, Any]) -> Measured:
         point["batch"], count * slices[0].devices, f"{count} micro-batches over {slices[0].devices} cores"
     )
     batch = point["batch"] // count
-    costed = jobs.stages(point["model"], slices[0].devices, point["stages"], batch, point["length"])
+    waiting = jobs.waiting_last(point["schedule"], point["stages"], count)
+    costed = jobs.stages(point["model"], slices[0].devices, point["stages"], batch, point["length"], waiting)
 
     def make(light: bool) -> Step:
         of = Pipeline(costed, slices, count, batch, point["length"], point["schedule"], light)
         return pipeline(of, _pricing(point))
 
     row, trained = measured(make, setup, point)
-    kernels = make(False).kernels
-    times = [[kernels[job.key].duration for job in stage.jobs] for stage in costed]
-    longest = max(forward + backward for forward, backward, _ in times)
-    step = (count + point["stages"] - 1) * longest + max(update for _, _, update in times)
-    formula = point["batch"] * point["length"] * 1e9 / step
+    kernels, where = make(False).kernels, setups.place_of(setup, slices[0])
+    island, chip = setup.cluster.islands[0], setup.chips[0]
+    times = [[kernel_time(kernels[job.key], where, island, chip) for job in stage.jobs] for stage in costed]
+    formula = point["batch"] * point["length"] * 1e9 / formula_ns(point["schedule"], count, times)
     return Measured(row | {"formula_tokens_per_s": formula}, trained)
+
+
+def formula_ns(schedule: str, count: int, times: list[list[int]]) -> int:
+    """The textbook's length of a step. `times`: of each stage's forward pass, backward pass and update. GPipe's two
+    phases each go at the pace of their slowest stage; in other schedules a stage does both kinds in turn."""
+    forward, backward, update = zip(*times, strict=True)
+    both: int = max(ahead + back for ahead, back, _ in times)
+    pace: int = max(forward) + max(backward) if schedule == "gpipe" else both
+    last: int = max(update)
+    return (count + len(times) - 1) * pace + last
 
 
 def partitioned(point: dict[str, Any], job: jobs.Job, tokens: int) -> Measured:
@@ -123,10 +139,11 @@ def exchanged(point: dict[str, Any]) -> Measured:
     """A row for islands that each train on their share of the batch; there may be one."""
     setup = setups.cluster(point["cores"], point["islands"])
     each, alone = point["cores"] // point["islands"], point["batch"] // point["islands"]
-    _divides(
-        point["batch"], point["islands"] * each // jobs.model_axis(MODELS[point["model"]], each), "all cores"
+    groups = point["islands"] * each // point["split"]
+    _divides(point["batch"], groups, f"{groups} groups of cores")
+    costed = jobs.segments(
+        point["model"], each, point["segments"], alone, point["length"], point["islands"], point["split"]
     )
-    costed = jobs.segments(point["model"], each, point["segments"], alone, point["length"], point["islands"])
     slices = setups.whole(setup, costed[0].forward.split)
 
     def make(light: bool) -> Step:
@@ -196,6 +213,44 @@ def utilisation(model: str, length: int, tokens_per_s: float, cores: int) -> flo
     return tokens_per_s * flops_per_token(shape, length) / (cores * PEAK)
 
 
+SEQUENCES = 4  # of a micro-batch on each core of a stage, in the paper
+
+
+def sources(frame: pd.DataFrame) -> list[str]:
+    """The first line of findings: where costs come from, and a warning if the fitted efficiency belongs to others."""
+    words = {
+        book.COMMITTED: "experiments/data, committed (made by the TPU compiler)",
+        book.COMPILED: "the TPU compiler, run now",
+        "roofline": "a roofline",
+    }
+    told = []
+    for source, mine in frame.groupby("source", sort=True):
+        names = " and ".join(words.get(each, each) for each in str(source).split("+"))
+        told.append(f"{names} ({len(mine)} of {len(frame)} rows)")
+    lines = [f"- Costs of computations: from {'; '.join(told)}."]
+    if frame["source"].str.contains("roofline").any():
+        lines.append(
+            "- WARNING: the chip's efficiency is fitted to the TPU compiler's costs, and a roofline is lower: "
+            f"rows that rest on one are too fast, and not to be compared. `{book.EXTRA}` brings the compiler."
+        )
+    return lines
+
+
+def sparse(frame: pd.DataFrame) -> list[str]:
+    """A warning for pipelines whose cores have less to do at a time than the paper's."""
+    lines = []
+    for row in listed(frame):
+        each = row.batch * row.stages / (row.cores * row.microbatches) if row.microbatches else SEQUENCES
+        if each < SEQUENCES:
+            wanted = SEQUENCES * row.cores * row.microbatches // row.stages
+            lines.append(
+                f"- WARNING: S={row.stages}, M={row.microbatches} on {row.cores} cores has {each:g} sequences a "
+                f"micro-batch and core, the paper {SEQUENCES}: matrices are smaller and slower. `--batch {wanted}` is "
+                "as in the paper."
+            )
+    return lines
+
+
 def parts_in_words(row: Any) -> str:
     """The parts of a row's time as shares of its step."""
     shares = [(part, getattr(row, f"{part}_s") / row.step_s) for part in PARTS]
@@ -222,7 +277,7 @@ def fit(length: int, tolerance: float = 1e-5) -> Fit:
     while abs(at_high / wanted - 1) > tolerance:
         low, high, at_low = high, high + (wanted - at_high) * (high - low) / (at_high - at_low), at_high
         at_high = step_s(high)
-    found = book.cost(jobs.stages("LM-3B", 32, 4, 128, length)[0].forward)
+    found = book.cost(jobs.stages("LM-3B", 32, 4, 128, length, SEED_ROW["microbatches"])[0].forward)
     row = {**SEED_ROW, "length": length}
     return Fit(round(1 / high, 6), row, PRINTED, found.versions)
 

@@ -37,10 +37,12 @@ class Pricing:
     efficiency: float = 1.0
     kernels: dict[str, Kernel] = field(default_factory=dict)
     found: dict[str, Cost] = field(default_factory=dict)
+    origins: set[str] = field(default_factory=set)
 
     def cost(self, job: Job) -> Cost:
         if job.key not in self.found:
             self.found[job.key] = found = book.cost(job)
+            self.origins.add(book.origin(job, found))
             kernel = found.scaled(1 / self.efficiency).kernel
             self.kernels[job.key] = msgspec.structs.replace(kernel, name=job.key)
         return self.found[job.key]
@@ -54,7 +56,7 @@ class Pricing:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        return tuple(sorted({cost.source for cost in self.found.values()}))
+        return tuple(sorted(self.origins))
 
 
 class Graph:

@@ -204,6 +204,12 @@ def _keep(session: Session, given: argparse.Namespace) -> None:
         trace.plot().savefig(given.plot)
         kept.append(given.plot)
     if given.perfetto:
+        from ..trace import perfetto
+
         kept.append(trace.perfetto(given.perfetto))
+        devices = len(trace.facts().devices)
+        if not given.quiet and devices > perfetto.MOST:
+            print(f"{given.perfetto} has {perfetto.MOST} of {devices:,} devices, some of every group that ran the same "
+                  'gangs; for all: trace.perfetto(..., devices="all")')  # fmt: skip
     if kept and not given.quiet:
         print(f"wrote {plural(len(kept), 'file')}: {', '.join(map(str, kept))}")

@@ -94,10 +94,11 @@ def utilization(trace: Trace, by: By, bins: int | Time | None, window: Window, a
     title = f"{len(facts.devices):,} devices, {times.text(span[1] - span[0])}: {average:.1%} busy"
     with style.applied():
         if by in ("client", "program", "step"):
+            beside = axes is None  # in a figure of our own there is room right of the axes
             figure, axes = _figure(axes, 2.3)
-            _stacked(axes, facts, by, edges)
+            rows = _stacked(axes, facts, by, edges, beside)
             axes.set_ylabel("of all devices")
-            axes.set_title(title)
+            style.title_above(axes, title, rows)
         else:
             frame = trace.utilization(by, edges.tolist())
             names = list(dict.fromkeys(frame[by])) if by != "total" else [""]
@@ -115,7 +116,9 @@ def utilization(trace: Trace, by: By, bins: int | Time | None, window: Window, a
     return figure
 
 
-def _stacked(axes: Axes, facts: Facts, by: By, edges: Ints) -> None:
+def _stacked(axes: Axes, facts: Facts, by: By, edges: Ints, beside: bool) -> int:
+    """Draw the bands, with names and shares beside them, or in a legend above where others' axes may be beside. Returns
+    the rows of the legend."""
     from .timeline import keyed
 
     keys = keyed(facts, by)  # type: ignore[arg-type]
@@ -131,7 +134,11 @@ def _stacked(axes: Axes, facts: Facts, by: By, edges: Ints) -> None:
         height = float(np.mean([middles[code] for code in grey]))
         labels.append((height, f"{len(grey)} others  {share[grey].sum():.1%}", style.QUIET))
     _, scale = times.unit(int(edges[-1] - edges[0]))
-    style.label_ends(axes, labels, edges[-1] / scale, gap=0.1)
+    if beside:
+        style.label_ends(axes, labels, edges[-1] / scale, gap=0.1)
+        return 0
+    entries = [(f"{keys.names[c]}  {share[c]:.1%}", keys.colors[c]) for c in own]
+    return style.key(axes, entries + [(labels[-1][1], style.OTHER)] * bool(grey))
 
 
 def text_color(color: str) -> str:
@@ -164,7 +171,9 @@ def _ridges(axes: Axes, frame: pd.DataFrame, edges: Ints, names: list[object], b
             if values.any():
                 axes.fill_between(edges / scale, base, top, step="post", linewidth=0, **look)  # type: ignore[arg-type]
             base = top
-    axes.set_yticks(range(len(names)), [f"host {name}" if by == "host" else str(name) for name in names])
+    told = ["all"] if by == "total" else [f"host {name}" if by == "host" else str(name) for name in names]
+    step = _apart(axes, len(names))
+    axes.set_yticks(range(0, len(names), step), told[::step])
     axes.set_ylim(len(names) - 0.45, -0.55)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
@@ -172,6 +181,14 @@ def _ridges(axes: Axes, frame: pd.DataFrame, edges: Ints, names: list[object], b
     if known and frame["input_wait_fraction"].max() > 0:
         waits.append(Patch(facecolor=style.pale(style.OTHER, 0.45), label="waits for inputs"))
     style.key(axes, [("busy", style.BLUE)], [*waits, Patch(facecolor=style.EMPTY, label="idle")])
+
+
+def _apart(axes: Axes, rows: int) -> int:
+    """Every how many rows may have a label, in axes of this height, without touching the next label."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    high = 72 * figure.get_figheight() * axes.get_position().height
+    return max(1, -(-rows * style.LABEL_POINTS // max(1, int(high))))
 
 
 def _spread(axes: Axes, frame: pd.DataFrame, edges: Ints, every: str) -> None:

@@ -53,10 +53,11 @@ def shares(trace: Trace, edges: Ints, axes: Axes | None) -> Figure:
     keys = keyed(trace.facts(), "client")
     colors = dict(zip(keys.names, keys.colors, strict=True))
     with style.applied():
+        beside = axes is None  # in a figure of our own there is room right of the axes
         figure, axes = _figure(axes, 2.6)
         lines(axes, table, colors, {})
-        furnish(axes, table, colors, edges)
-        axes.set_title(f"Shares in {times.text(int(edges[-1] - edges[0]))}")
+        rows = furnish(axes, table, colors, edges, beside)
+        style.title_above(axes, f"Shares in {times.text(int(edges[-1] - edges[0]))}", rows)
     return figure
 
 
@@ -68,8 +69,11 @@ def lines(axes: Axes, table: pd.DataFrame, colors: Mapping[str, str], look: Look
         axes.plot(middle, mine["got_share"].to_numpy(), color=colors[str(name)], **look)
 
 
-def furnish(axes: Axes, table: pd.DataFrame, colors: Mapping[str, str], edges: Ints) -> None:
-    """Draw the shares asked for, the clients' names, and the axes."""
+def furnish(
+    axes: Axes, table: pd.DataFrame, colors: Mapping[str, str], edges: Ints, beside: bool = True
+) -> int:
+    """Draw the shares asked for, the clients' names (beside the axes, or above them), and the axes. Returns the rows of
+    the legend above."""
     unit, scale = times.unit(_length(table))
     asked = table.drop_duplicates("client").set_index("client")[["asked_share", "weight"]]
     labels = []
@@ -82,8 +86,12 @@ def furnish(axes: Axes, table: pd.DataFrame, colors: Mapping[str, str], edges: I
     axes.set_xlim(edges[0] / scale, edges[-1] / scale)
     axes.set_xlabel(f"time ({unit})")
     axes.set_ylabel("share of device time\n(level: asked)")
+    if not beside:
+        named = zip(asked.index, labels, strict=True)
+        return style.key(axes, [(text, colors[str(name)]) for name, (_, text, _) in named])
     if len(labels) <= len(style.COLORS):
         style.label_ends(axes, labels, edges[-1] / scale, gap=0.09)
+    return 0
 
 
 def _length(table: pd.DataFrame) -> int:

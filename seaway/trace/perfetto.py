@@ -27,6 +27,7 @@ from .times import Ints, text
 
 Event = dict[str, Any]
 PIECE = 1 << 14  # intervals that are turned into events at once
+MOST = 64  # devices that are written when nobody says which: a file of 2,048 is larger than viewers like
 CLIENTS, TRANSFERS, HOSTS = 1, 2, 10  # process numbers; hosts count from the last
 _NONE = np.empty(0, dtype=np.int64)
 _as_json = json.JSONEncoder(separators=(",", ":")).encode
@@ -38,18 +39,30 @@ def write(facts: Facts, path: Path, span: tuple[int, int], devices: Ints | None,
     if count > limit:
         raise ValueError(
             f"{count:,} device intervals; limit={limit:,}, since viewers cannot show many more. Take a shorter window, "
-            f"or devices=trace.sample(64)"
+            f"or fewer devices: devices=trace.sample({MOST})"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     drawing = _Drawing(facts, span, devices)
     with path.open("w", encoding="utf-8") as file:
         file.write('{"displayTimeUnit":"ns","otherData":')
-        file.write(json.dumps({"made by": "seaway", "from": text(span[0]), "to": text(span[1])}))
+        about = {
+            "made by": "seaway",
+            "from": text(span[0]),
+            "to": text(span[1]),
+            "devices": shown(facts, devices),
+        }
+        file.write(json.dumps(about))
         file.write(',"traceEvents":[')
         for at, line in enumerate(drawing.lines()):
             file.write((",\n" if at else "\n") + line)
         file.write("\n]}\n")
     return path
+
+
+def shown(facts: Facts, devices: Ints | None) -> str:
+    """How many of the devices are in a file."""
+    every = len(facts.devices)
+    return f"all {every:,}" if devices is None or len(devices) == every else f"{len(devices):,} of {every:,}"
 
 
 class _Drawn(NamedTuple):
@@ -82,9 +95,11 @@ class _Drawing:
         facts = self.facts
         yield from _process(CLIENTS, "clients")
         yield from _process(TRANSFERS, "transfers")
+        some = len(self.devices) < len(facts.devices)
+        part = f" (the file has {shown(facts, self.devices)} devices)" if some else ""
         for host in np.unique(self.hosts).tolist():
             island = facts.machines.island_of_host(host).name
-            yield from _process(HOSTS + host, f"{island} / host {host}")
+            yield from _process(HOSTS + host, f"{island} / host {host}{part}")
         for device, host in zip(self.devices.tolist(), self.hosts.tolist(), strict=True):
             yield _thread(HOSTS + host, device, f"device {device}")
         for row, name in enumerate(facts.client_names):

@@ -21,11 +21,13 @@ from typing import Any, Literal
 import matplotlib as mpl
 import numpy as np
 from cycler import cycler
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.textpath import TextToPath
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
@@ -47,6 +49,7 @@ WIDTHS = {"column": 3.4, "page": 7.0, "wide": 10.0}  # inches
 HEIGHT = 2.6
 DPI = 200
 
+LABEL_POINTS = 11  # height of a row's label, with the space that it needs
 SETTINGS: dict[str, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same on every machine
@@ -174,22 +177,37 @@ def waiting(label: str = "waits for peers") -> Patch:
     )
 
 
+def asked(label: str = "asked for") -> Line2D:
+    """A legend entry for the tick across a bar that stands for the share that was asked for."""
+    return Line2D(
+        [], [], color=INK, marker="|", markersize=9, markeredgewidth=1.8, linestyle="none", label=label
+    )
+
+
 def key(
-    axes: Axes, entries: Iterable[tuple[str, str]], extra: Iterable[Patch] = (), above: float = 0
-) -> None:
-    """A legend of (name, colour), in rows above the axes, `above` points away."""
-    handles = [Patch(facecolor=color, label=short(name)) for name, color in entries] + list(extra)
+    axes: Axes, entries: Iterable[tuple[str, str]], extra: Iterable[Artist] = (), above: float = 0
+) -> int:
+    """A legend of (name, colour), in rows above the axes, `above` points away. Returns how many rows there are."""
+    handles: list[Artist] = [Patch(facecolor=color, label=short(name)) for name, color in entries]
+    handles += extra
     if not handles:
-        return
+        return 0
     figure = axes.get_figure(root=True)
     assert figure is not None
     # The width of the axes once they are laid out, in points.
     room = 72 * figure.get_figwidth() * axes.get_position().width / 0.775 - 70
+    columns = _columns([str(handle.get_label()) for handle in handles], room)
     axes.legend(
         handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0),
-        ncols=_columns([str(handle.get_label()) for handle in handles], room),
+        ncols=columns,
         bbox_transform=offset_copy(axes.transAxes, figure, 0, above, "points"), borderaxespad=0.25, borderpad=0.2,
     )  # fmt: skip
+    return -(-len(handles) // columns)
+
+
+def title_above(axes: Axes, title: str, rows: int) -> None:
+    """The axes' title, above a legend of so many rows."""
+    axes.set_title(title, pad=9 + 13 * rows if rows else 6)
 
 
 def _columns(labels: list[str], room: float) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -257,15 +257,24 @@ class Trace:
     # --- files ----------------------------------------------------------------------------------------------
 
     def perfetto(
-        self, path: str | Path, window: Window = None, devices: Devices = None, limit: int = 1_000_000
-    ) -> Path:
-        """Write Chrome's Trace Event JSON, which ui.perfetto.dev opens: one process a host, one thread a device."""
+        self, path: str | Path, window: Window = None, devices: Devices | Literal["all"] = None,
+        limit: int = 1_000_000,
+    ) -> Path:  # fmt: skip
+        """Write Chrome's Trace Event JSON, which ui.perfetto.dev opens: one process a host, one thread a device.
+
+        Of more than 64 devices, 64 are written unless `devices` says which: some of every group that ran the
+        same gangs. The file says so. `devices="all"` writes all.
+        """
         from . import perfetto
 
         # Without a window, everything: runs begin before their gangs and end after them.
         whole = (0, max(self.facts().horizon, self.span[1]) + 1)
         span = times.window_of(window, whole)
-        return perfetto.write(self.facts(), Path(path), span, self._devices(devices), limit)
+        if devices is None and len(self.facts().devices) > perfetto.MOST:
+            chosen: Ints | None = self.sample(perfetto.MOST)
+        else:
+            chosen = None if devices == "all" else self._devices(devices)
+        return perfetto.write(self.facts(), Path(path), span, chosen, limit)
 
     def save(self, folder: str | Path) -> Path:
         """Write the whole trace to a folder of Parquet files, for `Trace.load`."""

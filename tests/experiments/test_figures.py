@@ -122,10 +122,10 @@ def test_fig8_several_clients_reach_jax_and_exceed_it_with_tiny_computations() -
     assert other[1] < other[4]
 
 
-def test_fig9_one_client_leaves_gaps_and_several_fill_them() -> None:
-    result = run("fig9", clients=(1, 4), gangs=300, jobs=1, sensitive=False, progress=False)
+def test_fig11_one_client_leaves_gaps_and_several_fill_them() -> None:
+    result = run("fig11", clients=(1, 4), gangs=300, jobs=1, sensitive=False, progress=False)
     busy = result.frame.set_index("clients")["busy"]
-    assert busy[1] < 0.7
+    assert busy[1] < 0.9
     assert busy[4] > 0.98
     trace = result.extra["trace"]
     assert set(trace[trace["row"] == 1]["client"]) == set("abcd")
@@ -133,11 +133,18 @@ def test_fig9_one_client_leaves_gaps_and_several_fill_them() -> None:
     assert (trace["ended_us"] > trace["started_us"]).all()
 
 
-def test_fig11_shares_follow_weights() -> None:
-    found = frame("fig11", gangs=600).set_index("weights")
+def test_fig8_and_fig11_run_the_same_programs() -> None:
+    same: dict[str, Any] = {"compute_ms": 0.33, "clients": (1, 4), "hosts": 4, "gangs": 400}
+    eighth, eleventh = (frame(name, **same).set_index("clients") for name in ("fig8", "fig11"))
+    for column in ("busy", "computations_per_s"):
+        assert list(eighth[column]) == pytest.approx(list(eleventh[column]), rel=1e-9), column
+
+
+def test_fig9_shares_follow_weights() -> None:
+    found = frame("fig9", gangs=600).set_index("weights")
     assert (found["worst_share_error"] < 0.02).all()
     assert found.loc["1:2:4:8", "got_d"] == pytest.approx(8 / 15, abs=0.02)
-    first_come = frame("fig11", gangs=600, weights="1:2:4:8", policy="fifo")
+    first_come = frame("fig9", gangs=600, weights="1:2:4:8", policy="fifo")
     assert first_come["worst_share_error"].iloc[0] > 0.1  # without the policy there are no shares
 
 
@@ -145,7 +152,7 @@ def test_figures_are_drawn_with_their_findings() -> None:
     small: dict[str, dict[str, object]] = {
         "fig5": {"hosts": 4, "mode": "opbyop"}, "fig6": {"hosts": 4, "curve": 2}, "fig7": {"stages": (1, 2)},
         "fig8": {"clients": (1, 2), "compute_ms": 0.33, "hosts": 4, "nodes": 8, "gangs": 48},
-        "fig9": {"clients": (1, 2), "hosts": 4, "gangs": 48}, "fig11": {"hosts": 4, "gangs": 300},
+        "fig11": {"clients": (1, 2), "hosts": 4, "gangs": 48}, "fig9": {"hosts": 4, "gangs": 300},
     }  # fmt: skip
     for name, options in small.items():
         result = run(name, options, jobs=1, sensitive=False, progress=False)
@@ -165,11 +172,23 @@ def test_a_conclusion_is_checked_with_each_fitted_value_halved_and_doubled(
     chosen: dict[str, Any] = {option.name: option.values for option in fig6.OPTIONS}
     rows = gather(sensitivity.variants(load("fig6"), chosen), jobs=1, title="").rows
     found = sensitivity.moved(load("fig6"), chosen, rows.values())
-    assert set(found["fitted"]) == {"client_call", "receive", "send"}
-    moved = found.set_index(["fitted", "factor"])["ratio"]
-    assert moved["send", 2.0] == pytest.approx(1 + 16 * 0.066 / 2.3, rel=0.05)
-    assert moved["receive", 2.0] == pytest.approx(1.0, abs=0.02)
-    assert moved["client_call", 0.5] < 0.9
+    moved = found.set_index("change")["ratio"]
+    halved = {f"{name} x{factor}" for name in ("client_call", "receive", "send") for factor in (0.5, 2)}
+    assert set(moved.index) == halved | {"ahead 0", "ahead 2", "ahead 4"}
+    assert moved["send x2"] == pytest.approx(1 + 16 * 0.066 / 2.3, rel=0.05)
+    assert moved["receive x2"] == pytest.approx(1.0, abs=0.02)
+    assert moved["client_call x0.5"] < 0.9
+
+
+def test_figure_6_says_that_its_fit_assumes_one_call_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With none ahead, nothing but length hides a call's overhead: 0.5 % of the computation is all of it. With more
+    ahead, the client's own time is hidden, too, and what is left is what the controller writes to every host."""
+    monkeypatch.setattr(fig6, "SENSITIVITY", {"cluster": ("B",), "hosts": (16,), "curve": (0,)})
+    chosen: dict[str, Any] = {option.name: option.values for option in fig6.OPTIONS}
+    rows = gather(sensitivity.variants(load("fig6"), chosen), jobs=1, title="").rows
+    then = sensitivity.moved(load("fig6"), chosen, rows.values()).set_index("change")["then"]
+    assert then["ahead 0"] == pytest.approx(2.3 / 0.005, rel=0.1)
+    assert then["ahead 0"] > 2.3 > then["ahead 2"] > then["ahead 4"] >= 16 * 0.066
 
 
 def test_a_profile_can_be_changed_by_an_option() -> None:
@@ -197,16 +216,16 @@ def test_invalid_options_are_refused() -> None:
     assert weights_of("1:2:4:8") == (1, 2, 4, 8)
     for wrong in ("1:0", "1;2", ""):
         with pytest.raises(BadOption, match="write whole numbers"):
-            frame("fig11", weights=[wrong])
+            frame("fig9", weights=[wrong])
     with pytest.raises(Impossible, match="no policy is called"):
         run("policies", policy="fairest", jobs=1)
     assert not fig8.points({**{o.name: o.values for o in fig8.OPTIONS}, "clients": ()})
-    assert fig9.FULL == 1.0
-    assert fig11.NAME == "fig11"
+    assert fig11.FULL == 1.0
+    assert fig9.NAME == "fig9"
 
 
 def test_a_run_reports_how_far_its_conclusions_move_and_keeps_its_own_rows() -> None:
-    result = run("fig9", clients=(1, 2), jobs=1, progress=False)
+    result = run("fig11", clients=(1, 2), jobs=1, progress=False)
     assert list(result.frame["clients"]) == [1, 2]
     assert list(result.frame["profile"]) == ["paper", "paper"]
     assert set(result.extra["trace"]["row"]) == {0, 1}

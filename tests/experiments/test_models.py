@@ -218,20 +218,20 @@ def test_stacked_layers_learn_as_separate_ones_do() -> None:
 
 
 @cache
-def stage_of(part: decoder.Part, size: int, kind: str) -> Any:
-    return jax.jit(
-        getattr(pipeline.stage(part, one_device_mesh("data"), size, LENGTH, scale=SCALE), kind).function,
-        compiler_options=QUICK,
-    )
+def stage_of(part: decoder.Part, size: int, kind: str, keeps: bool) -> Any:
+    made = pipeline.stage(part, one_device_mesh("data"), size, LENGTH, scale=SCALE, keeps=keeps)
+    return jax.jit(getattr(made, kind).function, compiler_options=QUICK)
 
 
-def pipelined(model: Decoder, count: int, microbatches: int, schedule: str) -> tuple[Any, float, Any]:
+def pipelined(
+    model: Decoder, count: int, microbatches: int, schedule: str, keeps: bool
+) -> tuple[Any, float, Any]:
     """One step of a pipeline, each stage on a mesh of one device. Returns gradients, loss, and weights after the
     update."""
     size = BATCH // microbatches
     whole = weights_of(model)
     cut = decoder.stages(model, count)
-    run = {(kind, s): stage_of(part, size, kind) for s, part in enumerate(cut) for kind in STAGE}
+    run = {(kind, s): stage_of(part, size, kind, keeps) for s, part in enumerate(cut) for kind in STAGE}
     starts = np.cumsum([0, *(part.layers for part in cut)])
     master = []
     for part, low in zip(cut, starts[:-1], strict=True):
@@ -240,7 +240,7 @@ def pipelined(model: Decoder, count: int, microbatches: int, schedule: str) -> t
         }
         piece |= {name: whole[name] for name, has in (("embedding", part.first), ("head", part.last)) if has}
         master.append(piece)
-    gradients = [jax.tree.map(lambda a: jnp.zeros((1, *a.shape)), m) for m in master]
+    gradients = [jax.tree.map(jnp.zeros_like, m) for m in master]
     tokens, targets = batch()
     out: dict[tuple[int, int], Any] = {}
     back: dict[tuple[int, int], Any] = {}
@@ -249,20 +249,20 @@ def pipelined(model: Decoder, count: int, microbatches: int, schedule: str) -> t
         mine = slice(m * size, (m + 1) * size)
         if kind == "forward":
             x = tokens[mine] if s == 0 else out[s - 1, m][0]
-            out[s, m] = run["forward", s](master[s], x)
+            out[s, m] = run["forward", s](master[s], x, *[targets[mine]] * cut[s].last)
+            losses += [float(out[s, m][2])] if cut[s].last else []
             continue
         ends = {"tokens": tokens[mine], "targets": targets[mine]}
         outward = out[s, m][0] if s == count - 1 else back[s + 1, m]
         read = [ends[name] for name in parts.reads(cut[s])]
+        read += out[s, m][3:]  # logits, if they are kept
         gradients[s], *more = run["backward", s](master[s], gradients[s], out[s, m][1], outward, *read)
-        losses += [float(more.pop())] if cut[s].last else []
         back[s, m] = None if cut[s].first else more.pop()
     after = [
         run["update", s](m, adafactor.init(m), g)[0]
         for s, (m, g) in enumerate(zip(master, gradients, strict=True))
     ]
-    flat = [jax.tree.map(lambda a: a[0], g) for g in gradients]
-    return concatenated(flat), sum(losses), concatenated(after)
+    return concatenated(gradients), sum(losses), concatenated(after)
 
 
 def concatenated(pieces: list[Any]) -> Any:
@@ -271,11 +271,14 @@ def concatenated(pieces: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("schedule", "count", "microbatches"),
-    [("gpipe", 2, 4), ("1f1b", 2, 4), pytest.param("1f1b", 3, 2, marks=pytest.mark.full)],
+    ("schedule", "count", "microbatches", "keeps"),
+    [("gpipe", 2, 4, False), ("1f1b", 2, 4, True), pytest.param("1f1b", 3, 2, True, marks=pytest.mark.full)],
 )
-def test_a_pipeline_computes_what_one_device_does(schedule: str, count: int, microbatches: int) -> None:
-    gradients, loss, after = pipelined(SMALL, count, microbatches, schedule)
+def test_a_pipeline_computes_what_one_device_does(
+    schedule: str, count: int, microbatches: int, keeps: bool
+) -> None:
+    """`keeps`: whether the softmax is computed again in the backward pass, or the logits are kept for it."""
+    gradients, loss, after = pipelined(SMALL, count, microbatches, schedule, keeps)
     weights = weights_of(SMALL)
     wanted_loss, wanted = plain_gradients(SMALL, weights, *batch())
     assert loss == pytest.approx(float(wanted_loss), rel=1e-5)
@@ -359,6 +362,7 @@ def test_stages_and_segments_lower_for_the_mesh_of_their_slice() -> None:
     found = [
         *pipeline.stage(first, mesh, 8, 8, scale=1.0)[:3],
         *pipeline.stage(last, mesh, 8, 8, scale=1.0)[:3],
+        *pipeline.stage(last, mesh, 8, 8, scale=1.0, keeps=True)[:2],
         *islands.segment(first, flat, 8, 8, scale=1.0, islands=2)[:3],
         *islands.segment(last, flat, 8, 8, scale=1.0, islands=2)[:3],
     ]

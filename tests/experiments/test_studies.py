@@ -153,7 +153,7 @@ def test_numbers_that_rest_on_assumptions_are_listed_and_not_counted() -> None:
 
 def test_numbers_that_could_not_be_wrong_count_apart() -> None:
     """Devices that always have work are always busy, whatever else the model says."""
-    rows = [("fig9", 1.0, 0.0, False), ("fig9", 0.5, 0.3, False), ("table2", 125.7e3, -0.026, False),
+    rows = [("fig11", 1.0, 0.0, False), ("fig11", 0.5, 0.3, False), ("table2", 125.7e3, -0.026, False),
             ("table2", 133.7e3, 0.0, True), ("fig10", 1.0, -0.006, False)]  # fmt: skip
     found = pd.DataFrame(
         [{"experiment": name, "what": name, "paper": paper, "predicted": paper * (1 + error), "error": error,
@@ -162,12 +162,12 @@ def test_numbers_that_could_not_be_wrong_count_apart() -> None:
     text = fidelity.text(found)
     assert "3 of 5 numbers are predicted" in text
     assert "Their median error is 2.6%, the largest 30.0%." in text
-    assert "1 could not be wrong, and count apart (fig9: devices that always have work" in text
+    assert "1 could not be wrong, and count apart (fig11: devices that always have work" in text
 
 
 QUICK: dict[str, dict[str, object]] = {
     "fig5": {"system": ("pathways", "jax"), "hosts": (32, 64, 96)}, "fig6": {"hosts": (16, 512), "curve": 0},
-    "fig9": {"clients": 8}, "table1": {"model": "T5-Base", "parts": False}, "table2": {"stages": 1, "parts": False},
+    "fig11": {"clients": 8}, "table1": {"model": "T5-Base", "parts": False}, "table2": {"stages": 1, "parts": False},
 }  # fmt: skip
 
 

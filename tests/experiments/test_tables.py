@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
@@ -27,6 +28,7 @@ from experiments.training.exchange import Islands, islands
 from experiments.training.pipelines import Pipeline, pipeline
 from experiments.training.steps import Pricing, Step, spmd
 from seaway.costs import Cost
+from sim.hardware.ici import kernel_time
 from sim.hardware.profiles import profile
 from sim.hardware.setups import load
 
@@ -53,7 +55,7 @@ def pipe(
 ) -> Step:
     setup = setups.cluster(32 * apart, apart)
     slices = setups.stages(setup, count)
-    costed = jobs.stages("LM-3B", slices[0].devices, count, 32, 128)
+    costed = jobs.stages("LM-3B", slices[0].devices, count, 32, 128, microbatches)
     return pipeline(Pipeline(costed, slices, microbatches, 32, 128, schedule, light), Pricing())
 
 
@@ -87,13 +89,14 @@ def test_figures_10_and_12_need_no_other_costs(monkeypatch: pytest.MonkeyPatch) 
     for point in fig12.points(read_all(fig12.OPTIONS, {})):
         each, alone = point["cores"] // point["islands"], point["batch"] // point["islands"]
         for costed in jobs.segments(
-            point["model"], each, point["segments"], alone, point["length"], point["islands"]
+            point["model"], each, point["segments"], alone, point["length"], point["islands"], point["split"]
         ):
             assert all(book.cost(job).duration for job in costed.jobs)
     for point in fig10.points(read_all(fig10.OPTIONS, {})):
         cores = point["cores"] // point["stages"]
         batch = point["batch"] // point["microbatches"]
-        for costed in jobs.stages(point["model"], cores, point["stages"], batch, point["length"]):
+        waiting = jobs.waiting_last(point["schedule"], point["stages"], point["microbatches"])
+        for costed in jobs.stages(point["model"], cores, point["stages"], batch, point["length"], waiting):
             assert all(book.cost(job).duration for job in costed.jobs)
 
 
@@ -132,11 +135,12 @@ def test_every_computation_in_the_book_fits_into_the_memory_of_a_core() -> None:
             assert cost.duration > 0, key
 
 
-def test_the_book_belongs_to_the_current_models() -> None:
+@pytest.mark.parametrize(("at", "kind"), [(0, "forward"), (1, "backward"), (-1, "forward"), (1, "update")])
+def test_the_book_belongs_to_the_current_models(at: int, kind: str) -> None:
     """Compiled code has a digest. A model that was changed must be priced again."""
     from seaway.costs.lowering import lower
 
-    job = jobs.stages("LM-3B", 8, 16, 32, 1024)[0].forward
+    job = getattr(jobs.stages("LM-3B", 8, 16, 32, 1024, 64)[at], kind)
     cost = book.cost(job)
     if cost.versions["jax"] != jax.__version__:
         pytest.skip(
@@ -157,7 +161,7 @@ def test_the_book_belongs_to_the_current_models() -> None:
 def test_the_compilers_count_of_multiplications_is_that_of_the_model() -> None:
     """A micro-batch of a middle stage, on one core: forward; and forward again, without the last product of each
     layer, which no gradient needs, and twice that for gradients."""
-    stage = jobs.stages("LM-3B", 32, 4, 128, 1024)[1]
+    stage = jobs.stages("LM-3B", 32, 4, 128, 1024, 16)[1]
     tokens, layers = 4 * 1024, stage.part.layers
     weights = 2 * tokens * layers * (LM_3B.per_layer - 2 * LM_3B.d_model)
     attention = 2 * 2 * tokens * 1024 * LM_3B.d_model * layers
@@ -318,6 +322,89 @@ def test_points_are_rows_of_the_paper() -> None:
     assert [one["cores"] for one in fig12.points(read_all(fig12.OPTIONS, {}))] == [1024, 1024, 2048, 2048]
 
 
+@pytest.mark.parametrize(
+    ("asked", "batch", "microbatches"),
+    [
+        ({"stages": 16}, 2048, 64),
+        ({"stages": 16, "cores": 512}, 8192, 64),
+        ({"stages": 16, "cores": 512, "microbatches": 32}, 4096, 32),
+        ({"stages": 4, "batch": 1024}, 1024, 8),
+        ({"stages": 1, "cores": 512}, 8192, 0),
+    ],
+)
+def test_the_batch_follows_stages_microbatches_and_cores(
+    asked: dict[str, object], batch: int, microbatches: int
+) -> None:
+    """Four sequences a micro-batch and core of a stage, four micro-batches a stage: as in the paper."""
+    for module in (table2, fig10)[: 1 + (asked["stages"] != 1)]:
+        found = module.points(read_all(module.OPTIONS, asked))[0]
+        assert (found["batch"], found["microbatches"]) == (batch, microbatches)
+
+
+def test_less_than_four_sequences_a_core_is_a_warning() -> None:
+    same = {"cores": 512, "stages": 16, "microbatches": 64}
+    frame = pd.DataFrame([{**same, "batch": 2048}, {**same, "batch": 8192}])
+    (warning,) = rows.sparse(frame)
+    assert "WARNING: S=16, M=64 on 512 cores has 1 sequences" in warning
+    assert "`--batch 8192`" in warning
+
+
+def test_findings_begin_with_where_costs_come_from() -> None:
+    frame = pd.DataFrame({"source": ["committed", "committed", "committed+roofline"]})
+    first, warning = rows.sources(frame)
+    assert first == (
+        "- Costs of computations: from experiments/data, committed (made by the TPU compiler) (2 of 3 rows); "
+        "experiments/data, committed (made by the TPU compiler) and a roofline (1 of 3 rows)."
+    )
+    assert "WARNING" in warning
+    assert "pip install 'seaway[tpu]'" in warning
+    assert len(rows.sources(frame[:2])) == 1
+
+
+def test_gpipes_phases_each_go_at_the_pace_of_their_slowest_stage() -> None:
+    times = [[10, 30, 1], [20, 25, 5]]
+    assert rows.formula_ns("gpipe", 4, times) == (4 + 1) * (20 + 30) + 5
+    assert rows.formula_ns("1f1b", 4, times) == (4 + 1) * 45 + 5
+
+
+def test_the_last_stage_computes_the_loss_in_its_forward_pass() -> None:
+    """So its forward pass, one layer shorter than the others', is about as long; its backward pass computes the softmax
+    again, where the logits of all micro-batches do not fit."""
+    first, middle, last = (jobs.stages("LM-3B", 8, 16, 32, 1024, 64)[at] for at in (0, 1, -1))
+    took = {kind: book.cost(getattr(last, kind)).duration for kind in ("forward", "backward")}
+    assert took["forward"] == pytest.approx(book.cost(middle.forward).duration, rel=0.1)
+    assert book.cost(first.forward).duration < 0.8 * took["forward"]
+    assert took["backward"] == pytest.approx(book.cost(middle.backward).duration, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("length", "schedule", "kept"), [(512, "gpipe", True), (1024, "gpipe", False), (1024, "1f1b", True)]
+)
+def test_logits_are_kept_where_those_of_all_waiting_microbatches_fit(
+    length: int, schedule: str, kept: bool
+) -> None:
+    waiting = jobs.waiting_last(schedule, 16, 64)
+    assert waiting == {"gpipe": 64, "1f1b": 1}[schedule]
+    last = jobs.stages("LM-3B", 8, 16, 32, length, waiting)[-1]
+    assert last.forward.key.endswith(jobs.KEPT) == last.backward.key.endswith(jobs.KEPT) == kept
+    assert not last.update.key.endswith(jobs.KEPT)
+
+
+def test_a_stage_reduces_its_gradients_over_its_cores_in_every_backward_pass() -> None:
+    """The TPU compiler says so: every weight's, in bfloat16. On more cores each link carries more of them."""
+    middle = jobs.stages("LM-3B", 8, 16, 32, 1024, 64)[1]
+    reduced = sum(each.nbytes * each.count for each in book.cost(middle.backward).collectives)
+    assert reduced == pytest.approx(2 * middle.part.parameters, rel=0.01)
+    assert not book.cost(middle.update).collectives
+    narrow, wide = (
+        kernel_time(book.cost(middle.backward).kernel, setups.place_of(setup, spec), setup.cluster.islands[0],
+                    setup.chips[0])
+        for setup, spec in ((setups.cluster(128), setups.stages(setups.cluster(128), 16)[1]),
+                            (setups.cluster(512), setups.stages(setups.cluster(512), 16)[1]))
+    )  # fmt: skip
+    assert narrow < wide
+
+
 def drawn(module: Any, rows_of: list[dict[str, Any]]) -> str:
     frame, extra = split(rows_of, getattr(module, "EXTRA", ()))
     axes = Figure(figsize=module.SIZE).subplots(*getattr(module, "PANELS", (1, 1)))
@@ -329,6 +416,7 @@ def drawn(module: Any, rows_of: list[dict[str, Any]]) -> str:
 def test_figure_10_shows_the_cost_of_islands(stated: None) -> None:
     both = fig10.points(read_all(fig10.OPTIONS, {"stages": 4, "batch": 256, "length": 128}))
     text = drawn(fig10, [one | fig10.measure(one) for one in both])
+    assert text.startswith("- Costs of computations: from ")
     assert "k tokens/s on 4 islands" in text
     assert "what transfers add" in text
 
@@ -339,6 +427,10 @@ def test_figure_12_shows_the_cost_of_two_islands(stated: None) -> None:
     text = drawn(fig12, [one | fig12.measure(one) for one in both])
     assert "on 2 islands of 32 cores" in text
     assert "26 GB cross" in text
+    assert "NOT ALIKE" not in text
+    other = [one | fig12.measure(one) for one in both]
+    other[0]["split"] *= 2
+    assert "NOT ALIKE: a matrix is split over 8 cores on one island and 4 on 2" in drawn(fig12, other)
 
 
 def test_the_tables_are_drawn_with_their_findings(stated: None) -> None:

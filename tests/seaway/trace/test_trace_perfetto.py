@@ -103,7 +103,7 @@ def _loose(events: list[Event]) -> list[str]:
 
 
 def written(trace: Trace, path: Path, **options: Any) -> list[Event]:
-    text = trace.perfetto(path, **options).read_text(encoding="utf-8")
+    text = trace.perfetto(path, **{"devices": "all", **options}).read_text(encoding="utf-8")
     assert faults(text) == []
     events: list[Event] = json.loads(text)["traceEvents"]
     return events
@@ -241,6 +241,18 @@ def test_a_window_and_some_devices_can_be_selected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"3,840 device intervals; limit=100"):
         trace.perfetto(tmp_path / "no.json", limit=100)
     assert not (tmp_path / "no.json").exists()
+
+
+def test_many_devices_are_sampled_unless_all_are_asked_for(tmp_path: Path) -> None:
+    trace = Trace(traces.shared(gangs=3, hosts=64))
+    text = trace.perfetto(tmp_path / "some.json").read_text(encoding="utf-8")
+    some = json.loads(text)
+    assert some["otherData"]["devices"] == "64 of 256"
+    assert {e["tid"] for e in slices(some["traceEvents"], "gang")} == set(trace.sample(64).tolist())
+    assert "(the file has 64 of 256 devices)" in text
+    every = json.loads(trace.perfetto(tmp_path / "all.json", devices="all").read_text(encoding="utf-8"))
+    assert every["otherData"]["devices"] == "all 256"
+    assert len({e["tid"] for e in slices(every["traceEvents"], "gang")}) == 256
 
 
 def test_an_empty_trace_gives_a_file_too(tmp_path: Path) -> None:

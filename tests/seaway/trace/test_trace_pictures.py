@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -137,6 +138,27 @@ def test_bands_are_labelled_with_their_client_and_its_share() -> None:
     heights = [text.xyann[1] + text.xy[1] for text in axes.texts]  # type: ignore[attr-defined]
     assert heights == sorted(heights)
     assert f"{trace.utilization('total')['busy_fraction'].iloc[0]:.1%} busy" in axes.get_title(loc="left")
+
+
+def test_in_a_subplot_nothing_is_written_outside_its_axes() -> None:
+    """The next subplot is there. Clients' names stand above, and rows' labels do not touch each other."""
+    figure = style.Picture("page", height=5.0)
+    panels = figure.subplots(2, 2)
+    trace = Trace(traces.shared())
+    trace.plot_utilization(axes=panels[0, 0])
+    trace.plot_utilization(by="host", axes=panels[0, 1])
+    trace.plot_utilization(by="total", axes=panels[1, 0])
+    trace.plot_shares(bins=4, axes=panels[1, 1])
+    style.png(figure)
+    for axes in (panels[0, 0], panels[1, 1]):
+        assert [text for text in axes.texts if text.xyann == (5, 0)] == []
+        assert axes.get_legend() is not None
+    assert [label.get_text() for label in panels[1, 0].get_yticklabels()] == ["all"]
+    for axes in panels.flat:
+        boxes = [label.get_window_extent() for label in axes.get_yticklabels() if label.get_text()]
+        assert boxes, "an axis without labels"
+        boxes.sort(key=lambda box: box.y0)
+        assert all(low.y1 <= high.y0 for low, high in pairwise(boxes))
 
 
 def test_islands_have_a_row_each_and_many_hosts_are_shown_by_their_spread() -> None:

@@ -1,7 +1,7 @@
 """Who sends what to whom when contents move between two layouts, as arrays: an edge for each two hosts.
 
-Edges are numbered by the sender's port, then the receiver. `Parcels` are at most one of each edge. Contents that go over
-a torus are one parcel, since no chunk of an edge waits for another thread; over network cards, each chunk is a parcel,
+Edges are numbered by the sender's port, then the receiver. `Parcels` are at most one of each edge. What goes over
+a torus is one parcel, since no chunk of an edge waits for another thread; over network cards, each chunk is a parcel,
 since a thread writes it and another takes it.
 
 Neighbours: `host_contents` sends these parcels; core's `resharding` says what is sent.

@@ -1,4 +1,4 @@
-"""Devices of this process: sessions compute with JAX's own devices, through jaxlib.
+"""SessionDevices of this process: sessions compute with JAX's own devices, through jaxlib.
 
     loop's thread   put, execute, copy, ...: all that has an order; JAX enqueues and returns
     compiling       programs, a few at a time: their StableHLO is read and checked, then compiled
@@ -26,22 +26,22 @@ from jaxlib import _jax
 
 from backend.pjrt.launchable_code import wake_lapack
 
-from .devices import (
+from .dtypes import STRING, TOKEN, dtype_of, name_of
+from .ifrt_messages import CompileOptionsProto, OpSharding, StatusCode
+from .ifrt_shardings import REPLICATED, ShardingError, ShardSpec, Tiles, op_sharding, tiles_of
+from .session_devices import (
     ArrayType,
-    Compiled,
     CompiledFacts,
     DeviceFacts,
-    Fault,
     MemoryFacts,
     Platform,
     Ref,
+    StatusError,
     Unready,
+    WhenCompiled,
     unsupported,
 )
-from .dtypes import STRING, TOKEN, dtype_of, name_of
-from .ifrt_messages import CompileOptionsProto, OpSharding, StatusCode
-from .programs import ProgramFacts, read_program
-from .shardings import REPLICATED, ShardingError, ShardSpec, Tiles, op_sharding, tiles_of
+from .stablehlo_programs import ProgramFacts, read_program
 
 log = logging.getLogger("seaway.door")
 native: Any = _jax
@@ -153,7 +153,7 @@ class LocalDevices:
 
     # --- waiting -------------------------------------------------------------------------------------------
 
-    def fetch(self, ref: Ref, done: Callable[[np.ndarray[Any, Any] | Fault], None]) -> None:
+    def fetch(self, ref: Ref, done: Callable[[np.ndarray[Any, Any] | StatusError], None]) -> None:
         if self._here and _is_ready(ref):
             done(_contents(ref))
         else:
@@ -191,14 +191,14 @@ class LocalDevices:
 
     # --- programs ------------------------------------------------------------------------------------------
 
-    def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: Compiled) -> None:
+    def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: WhenCompiled) -> None:
         def work() -> None:
             executable: Any = None
-            facts: CompiledFacts | Fault
+            facts: CompiledFacts | StatusError
             try:
                 with translated():
                     executable, facts = self._compile(program, options, tuple(devices))
-            except Fault as fault:
+            except StatusError as fault:
                 facts = fault
             self._post(done, executable, facts)
 
@@ -308,7 +308,7 @@ class LocalDevices:
         devices = tuple(self._devices[number] for number in spec.devices)
         kinds = {each.kind for each in devices[0].addressable_memories()}
         if kind not in kinds:
-            raise Fault(
+            raise StatusError(
                 StatusCode.INVALID_ARGUMENT,
                 f"device {spec.devices[0]} has no memory of kind {kind!r}: it has {', '.join(sorted(kinds))}",
             )
@@ -330,7 +330,11 @@ def _facts(loaded: Any, about: ProgramFacts, devices: tuple[int, ...], default_k
         tiles = REPLICATED
         if many and output_shardings is not None and result.kind != TOKEN:
             tiles = _output_tiles(output_shardings[at], len(devices))
-        kind = "" if isinstance(kinds, Fault) or at >= len(kinds) or kinds[at] == default_kind else kinds[at]
+        kind = (
+            ""
+            if isinstance(kinds, StatusError) or at >= len(kinds) or kinds[at] == default_kind
+            else kinds[at]
+        )
         results.append(ArrayType(result.kind, result.shape, ShardSpec(devices, tiles, kind)))
     stats = _tried(loaded.get_compiled_memory_stats)
     return CompiledFacts(
@@ -348,7 +352,7 @@ def _facts(loaded: Any, about: ProgramFacts, devices: tuple[int, ...], default_k
         memory_stats={
             name: int(getattr(stats, name))
             for name in MEMORY_STATS
-            if not isinstance(stats, Fault) and hasattr(stats, name)
+            if not isinstance(stats, StatusError) and hasattr(stats, name)
         },
         code_size=int(loaded.size_of_generated_code_in_bytes() or 0),
     )
@@ -374,7 +378,7 @@ def _tried(question: Callable[[], Any]) -> Any:
     try:
         with translated():
             return question()
-    except Fault as fault:
+    except StatusError as fault:
         return fault
 
 
@@ -412,7 +416,7 @@ def _is_ready(ref: Any) -> bool:
         return True
 
 
-def _awaited(refs: Sequence[Any]) -> Fault | None:
+def _awaited(refs: Sequence[Any]) -> StatusError | None:
     try:
         for ref in refs:
             if not isinstance(ref, TokenRef):
@@ -422,23 +426,23 @@ def _awaited(refs: Sequence[Any]) -> Fault | None:
     return None
 
 
-def _contents(ref: Any) -> np.ndarray[Any, Any] | Fault:
+def _contents(ref: Any) -> np.ndarray[Any, Any] | StatusError:
     try:
         return np.asarray(ref)
     except Exception as error:
         return fault_of(error)
 
 
-def fault_of(error: BaseException) -> Fault:
+def fault_of(error: BaseException) -> StatusError:
     """XLA's errors begin with the name of their code."""
-    if isinstance(error, Fault):
+    if isinstance(error, StatusError):
         return error
     text = str(error).strip() or type(error).__name__
     found = CODE.match(text)
     if found is not None and found[1] in StatusCode.keys():  # noqa: SIM118 (an enumeration's names)
-        return Fault(StatusCode.Value(found[1]), text[found.end() :])
+        return StatusError(StatusCode.Value(found[1]), text[found.end() :])
     code = StatusCode.INVALID_ARGUMENT if isinstance(error, (ValueError, TypeError)) else StatusCode.INTERNAL
-    return Fault(code, text)
+    return StatusError(code, text)
 
 
 class translated:  # noqa: N801 (used as a function; a class costs a third of a contextmanager)
@@ -450,7 +454,7 @@ class translated:  # noqa: N801 (used as a function; a class costs a third of a 
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is not None and isinstance(error, Exception) and not isinstance(error, Fault):
+        if error is not None and isinstance(error, Exception) and not isinstance(error, StatusError):
             raise fault_of(error) from error
 
 

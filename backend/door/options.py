@@ -16,8 +16,8 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from .devices import invalid
 from .ifrt_messages import CompileOptionsProto, XlaCompileOptionsProto
+from .session_devices import invalid
 
 __all__ = ["safe_options"]
 
@@ -51,7 +51,7 @@ FLAGS = frozenset((
 
 
 def safe_options(data: bytes, known: int) -> tuple[bytes, tuple[int, ...]]:
-    """Raises Fault. `known`: the session's devices are numbered below this."""
+    """Raises StatusError. `known`: the session's devices are numbered below this."""
     try:
         given = XlaCompileOptionsProto.FromString(data).compile_options
     except DecodeError:

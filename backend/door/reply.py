@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .devices import Fault
 from .ifrt_messages import IfrtResponse
+from .session_devices import StatusError
 
 __all__ = ["Reply"]
 
@@ -30,7 +30,7 @@ class Reply:
         getattr(response, body).SetInParent()
         self.finished(self, response, True)
 
-    def fault(self, fault: Fault) -> None:
+    def fault(self, fault: StatusError) -> None:
         response = IfrtResponse()
         status = response.response_metadata.status
         status.code, status.message = fault.code, fault.text

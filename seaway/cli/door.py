@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from backend.door.door import run_door, variables
+from backend.door.door_process import run_door, variables
 from backend.door.door_server import ListenRefused
 from backend.process_title import show_as
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from .. import shardings
-from ..devices import CompiledFacts, Fault, Ref, invalid, unsupported
+from .. import ifrt_shardings
 from ..dtypes import name_of
 from ..ifrt_messages import CompiledMemoryStatsProto, IfrtResponse, OpSharding, StatusCode
+from ..ifrt_shardings import ShardSpec
 from ..options import safe_options
 from ..reply import Reply
-from ..shardings import ShardSpec
-from ..state import ArrayValue, ExecutableValue, SessionState
+from ..session_devices import CompiledFacts, Ref, StatusError, invalid, unsupported
+from ..session_state import ArrayValue, ExecutableValue, SessionState
 from .layouts import layout_proto
 from .operation import Operation
 from .reading import _ready
@@ -48,13 +48,13 @@ def compile_program(state: SessionState, body: Any, reply: Reply) -> None:
         )
     limits = state.limits
     if len(program.data) > limits.program_bytes:
-        raise Fault(
+        raise StatusError(
             StatusCode.RESOURCE_EXHAUSTED,
             f"the program has {len(program.data)} bytes, but at most {limits.program_bytes} are allowed: pass large "
             "constants as arguments",
         )
     if len(state.executables) >= limits.executables or state.compiling >= COMPILING:
-        raise Fault(
+        raise StatusError(
             StatusCode.RESOURCE_EXHAUSTED,
             f"a session may have {limits.executables} executables, and {COMPILING} that are being compiled: "
             "jax.clear_caches() frees those that are not in use",
@@ -64,13 +64,13 @@ def compile_program(state: SessionState, body: Any, reply: Reply) -> None:
     state.devices.compile(program.data, safe, devices, partial(_compiled, state, reply))
 
 
-def _compiled(state: SessionState, reply: Reply, executable: Any, facts: CompiledFacts | Fault) -> None:
+def _compiled(state: SessionState, reply: Reply, executable: Any, facts: CompiledFacts | StatusError) -> None:
     state.compiling -= 1
     if state.over:
-        if not isinstance(facts, Fault):
+        if not isinstance(facts, StatusError):
             state.devices.unload(executable)
         return
-    if isinstance(facts, Fault):
+    if isinstance(facts, StatusError):
         reply.fault(facts)
         return
     handle = state.new_handle()
@@ -102,7 +102,7 @@ def metadata(state: SessionState, body: Any, reply: Reply) -> None:
     for name in ("parameter_layouts", "output_layouts"):
         _set_layouts(found, name, getattr(facts, name))
     kinds = facts.output_memory_kinds
-    if isinstance(kinds, Fault):
+    if isinstance(kinds, StatusError):
         found.output_memory_kinds.status.code, found.output_memory_kinds.status.message = (
             kinds.code,
             kinds.text,
@@ -121,8 +121,8 @@ def metadata(state: SessionState, body: Any, reply: Reply) -> None:
     reply.ok(response)
 
 
-def _set_layouts(found: Any, name: str, layouts: tuple[str | None, ...] | Fault) -> None:
-    if isinstance(layouts, Fault):
+def _set_layouts(found: Any, name: str, layouts: tuple[str | None, ...] | StatusError) -> None:
+    if isinstance(layouts, StatusError):
         error = getattr(found, f"{name}_error")
         error.code, error.message = layouts.code, layouts.text
     elif any(each is None for each in layouts):
@@ -142,7 +142,7 @@ def cost_analysis(state: SessionState, body: Any, reply: Reply) -> None:
     try:
         found.attributes.SetInParent()
         set_attributes(found.attributes, state.devices.cost_analysis(executable))
-    except Fault as fault:
+    except StatusError as fault:
         found.status.code, found.status.message = fault.code, fault.text
     reply.ok(response)
 
@@ -153,7 +153,7 @@ def program_text(state: SessionState, body: Any, reply: Reply) -> None:
     found = response.loaded_executable_human_readable_program_text_response
     try:
         found.human_readable_program_text = state.devices.program_text(executable)
-    except Fault as fault:
+    except StatusError as fault:
         found.status.code, found.status.message = fault.code, fault.text
     reply.ok(response)
 
@@ -247,7 +247,7 @@ def _first_outputs(state: SessionState, facts: CompiledFacts, refs: list[Ref], f
         spec = array_type.sharding
         if named and not spec.memory_kind:
             spec = ShardSpec(spec.devices, spec.tiles, default, spec.shard)
-        output.sharding.CopyFrom(shardings.write(spec, array_type.shape, state.exact))
+        output.sharding.CopyFrom(ifrt_shardings.write(spec, array_type.shape, state.exact))
 
 
 NAMELESS = 4  # from this serialization version on, clients leave the name of the default memory away
@@ -257,7 +257,7 @@ def fetch_execute_result(state: SessionState, body: Any, reply: Reply) -> None:
     refs = state.statuses.pop(body.result_status_handle, None)
     if refs is None:
         raise invalid(f"there is no execution {body.result_status_handle}, or it has been asked for before")
-    if isinstance(refs, Fault):
+    if isinstance(refs, StatusError):
         raise refs
     state.devices.when_ready(refs, partial(_ready, reply, "loaded_executable_fetch_execute_result_response"))
 

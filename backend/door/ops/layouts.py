@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..devices import unsupported
 from ..ifrt_messages import XlaLayoutProto
+from ..session_devices import unsupported
 
 __all__ = ["layout_proto", "serialized_layout"]
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ..reply import Reply
-from ..state import SessionState
+from ..session_state import SessionState
 
 __all__ = ["Operation"]
 
 
 class Operation(NamedTuple):
-    """`run` answers, now or later, or raises Fault. `results`: handles of a request's results, which keep a fault.
-    `needs`: host buffers that must have come. `executes`: whether it gives devices work."""
+    """`run` answers, now or later, or raises StatusError. `results`: handles of results, which keep an error. `needs`:
+    host buffers that must have come. `executes`: whether it gives devices work."""
 
     name: str
     run: Callable[[SessionState, Any, Reply], None]

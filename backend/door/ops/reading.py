@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..devices import Fault, invalid, unsupported
 from ..dtypes import STRING, name_of
 from ..ifrt_messages import StringArrayContents
 from ..reply import Reply
-from ..state import SessionState
+from ..session_devices import StatusError, invalid, unsupported
+from ..session_state import SessionState
 from .operation import Operation
 
 __all__ = ["OPERATIONS"]
@@ -22,7 +22,7 @@ def check_value_ready(state: SessionState, body: Any, reply: Reply) -> None:
     state.devices.when_ready(refs, partial(_ready, reply, "check_value_ready_response"))
 
 
-def _ready(reply: Reply, body: str, fault: Fault | None) -> None:
+def _ready(reply: Reply, body: str, fault: StatusError | None) -> None:
     if fault is None:
         reply.empty(body)
     else:
@@ -48,15 +48,15 @@ def copy_to_host_buffer(state: SessionState, body: Any, reply: Reply) -> None:
 
 def _fetched(
     state: SessionState, reply: Reply, handle: int, kind: int, strides: tuple[int, ...] | None,
-    contents: np.ndarray[Any, Any] | Fault,
+    contents: np.ndarray[Any, Any] | StatusError,
 ) -> None:  # fmt: skip
     if state.over:
         return
     try:
-        if isinstance(contents, Fault):
+        if isinstance(contents, StatusError):
             raise contents
         state.outgoing.put(handle, _as_bytes(contents, kind, strides))
-    except Fault as fault:
+    except StatusError as fault:
         reply.fault(fault)
         return
     reply.empty("copy_to_host_buffer_response")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..devices import invalid
 from ..ifrt_messages import IfrtResponse
 from ..reply import Reply
-from ..state import SessionState
+from ..session_devices import invalid
+from ..session_state import SessionState
 from .layouts import serialized_layout
 from .operation import Operation
 

@@ -1,4 +1,4 @@
-"""Devices of numpy for tests of sessions: they note what they are asked for, and answer when the test says so.
+"""SessionDevices of numpy for tests of sessions: they note what they are asked for, and answer when the test says so.
 
 A program is the name of a Python function here, and its "StableHLO" is that name. A reference is a `FakeArray`, its
 shards in order; one that has no contents yet is waited for until `ready()`.
@@ -12,19 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from backend.door.devices import (
+from backend.door.ifrt_messages import DTypeProto, StatusCode
+from backend.door.ifrt_shardings import ShardSpec
+from backend.door.session_devices import (
     ArrayType,
-    Compiled,
     CompiledFacts,
     DeviceFacts,
-    Fault,
     MemoryFacts,
     Platform,
+    StatusError,
     Unready,
+    WhenCompiled,
     invalid,
 )
-from backend.door.ifrt_messages import DTypeProto, StatusCode
-from backend.door.shardings import ShardSpec
 
 F32 = DTypeProto.KIND_F32
 Shard = np.ndarray[Any, Any]
@@ -34,7 +34,7 @@ Shard = np.ndarray[Any, Any]
 class FakeArray:
     parts: list[Shard]
     ready: bool = True
-    fault: Fault | None = None
+    fault: StatusError | None = None
     deleted: bool = False
 
 
@@ -46,7 +46,7 @@ class FakeProgram:
     parameters: tuple[tuple[int, ...], ...]
     results: tuple[tuple[int, ...], ...]
     donated: tuple[int, ...] = ()
-    fault: Fault | None = None
+    fault: StatusError | None = None
 
 
 def one_more(x: Shard) -> Sequence[Shard]:
@@ -89,7 +89,7 @@ class FakeDevices:
         self.arrays.append(array)
         return array
 
-    def ready(self, fault: Fault | None = None) -> None:
+    def ready(self, fault: StatusError | None = None) -> None:
         """All that waits becomes ready, with this fault if any."""
         for array in self.arrays:
             if not array.ready:
@@ -123,7 +123,7 @@ class FakeDevices:
             )
         return [self.made(list(ref.parts)) for _, ref in arrays]
 
-    def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: Compiled) -> None:
+    def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: WhenCompiled) -> None:
         self.log.append(f"compile {program.decode()} for {list(devices)}")
         self.options = options
         answer = self._compiling(program, tuple(devices), done)
@@ -132,7 +132,7 @@ class FakeDevices:
         else:
             answer()
 
-    def _compiling(self, program: bytes, devices: tuple[int, ...], done: Compiled) -> Callable[[], None]:
+    def _compiling(self, program: bytes, devices: tuple[int, ...], done: WhenCompiled) -> Callable[[], None]:
         found = PROGRAMS[program]
         if found.fault is not None:
             return lambda: done(None, found.fault)  # type: ignore[arg-type]
@@ -159,7 +159,7 @@ class FakeDevices:
             arguments[at].deleted = at not in keep
         return [self.made(parts) for parts in zip(*found, strict=True)]
 
-    def fetch(self, ref: FakeArray, done: Callable[[Shard | Fault], None]) -> None:
+    def fetch(self, ref: FakeArray, done: Callable[[Shard | StatusError], None]) -> None:
         self.when_ready([ref], lambda fault: done(ref.parts[0] if fault is None else fault))
 
     def when_ready(self, refs: Sequence[FakeArray], done: Unready) -> None:
@@ -181,7 +181,7 @@ class FakeDevices:
         self.log.append("unload")
 
     def cost_analysis(self, executable: Any) -> Mapping[str, Any]:
-        raise Fault(StatusCode.UNIMPLEMENTED, "no costs")
+        raise StatusError(StatusCode.UNIMPLEMENTED, "no costs")
 
     def program_text(self, executable: Any) -> str:
         return "text"

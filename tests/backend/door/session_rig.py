@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from backend.door.door_session import DoorSession
 from backend.door.ifrt_messages import (
     DTypeProto,
     HloShardingProto,
@@ -18,9 +19,8 @@ from backend.door.ifrt_messages import (
     StatusCode,
     XlaCompileOptionsProto,
 )
-from backend.door.session import Session
 from backend.door.session_port import Version
-from backend.door.state import Limits
+from backend.door.session_state import SessionLimits
 
 from .fake_devices import FakeDevices
 
@@ -74,12 +74,12 @@ class SessionRig:
 
     session_id = 0x5EA
 
-    def __init__(self, *, limits: Limits | None = None, serdes: int = 6, **devices: Any) -> None:
+    def __init__(self, *, limits: SessionLimits | None = None, serdes: int = 6, **devices: Any) -> None:
         self.devices = FakeDevices(**devices)
         self.sent: list[Any] = []
         self.closed: tuple[int, str] | None = None
         self.resumed = 0
-        self.session = Session(self.devices, Version(25, serdes), self, limits or Limits())
+        self.session = DoorSession(self.devices, Version(25, serdes), self, limits or SessionLimits())
         self._op = 0
 
     # --- SessionLink ---------------------------------------------------------------------------------------

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.door.devices import Fault
 from backend.door.dtypes import DTYPES, STRING, dtype_of, kind_of
 from backend.door.ifrt_messages import ByteStrides, DTypeProto, IfrtRequest, ShapeProto, StringArrayContents
-from backend.door.ops.arrays import host_view
-from backend.door.state import Limits
+from backend.door.ops.array_requests import host_view
+from backend.door.session_devices import StatusError
+from backend.door.session_state import SessionLimits
 
 from .session_rig import F32, SessionRig, replicated, single, tiled
 
@@ -50,7 +50,7 @@ def test_no_view_reaches_beyond_its_buffer_or_is_larger(
 ) -> None:
     try:
         found = host_view(data, kind, tuple(shape), strides)
-    except Fault:
+    except StatusError:
         return
     assert found.shape == tuple(shape)
     if found.size and kind != STRING:
@@ -97,9 +97,9 @@ def test_elements_of_less_than_a_byte_take_one() -> None:
 def test_strings_are_a_message() -> None:
     data = StringArrayContents(strings=[b"a", "\u00e9".encode()]).SerializeToString()
     assert host_view(data, STRING, (2,), None).tolist() == ["a", "\u00e9"]
-    with pytest.raises(Fault, match="2 strings do not fit"):
+    with pytest.raises(StatusError, match="2 strings do not fit"):
         host_view(data, STRING, (3,), None)
-    with pytest.raises(Fault, match="cannot be read"):
+    with pytest.raises(StatusError, match="cannot be read"):
         host_view(b"\xff\xff", STRING, (3,), None)
 
 
@@ -341,7 +341,7 @@ def test_an_empty_array_has_a_buffer_of_no_bytes() -> None:
 
 
 def test_arrays_are_bounded_and_destructing_makes_room() -> None:
-    rig = SessionRig(limits=Limits(arrays=2))
+    rig = SessionRig(limits=SessionLimits(arrays=2))
     rig.array(1)
     rig.array(2)
     assert "a session may have 2 arrays" in rig.status(rig.array(3))
@@ -350,7 +350,7 @@ def test_arrays_are_bounded_and_destructing_makes_room() -> None:
 
 
 def test_host_buffers_that_nobody_asks_for_are_bounded_and_end_the_session() -> None:
-    rig = SessionRig(limits=Limits(host_bytes=10))
+    rig = SessionRig(limits=SessionLimits(host_bytes=10))
     rig.session.store(1, b"\0" * 8)
     rig.make(1, (2,), single())
     rig.session.store(2, b"\0" * 8)
@@ -360,7 +360,7 @@ def test_host_buffers_that_nobody_asks_for_are_bounded_and_end_the_session() -> 
 
 
 def test_contents_that_nobody_fetches_are_bounded() -> None:
-    rig = SessionRig(limits=Limits(host_bytes=10))
+    rig = SessionRig(limits=SessionLimits(host_bytes=10))
     rig.array(1)
     assert rig.status(rig.read(1, 7)) == "ok"
     assert "RESOURCE_EXHAUSTED" in rig.status(rig.read(1, 8))

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from backend.admin.children import environment
-from backend.door.door import FLAG, variables
-from backend.door.door import environment as for_jax
+from backend.door.door_process import FLAG, variables
+from backend.door.door_process import environment as for_jax
 
 PATIENCE = 100.0  # seconds, on a busy machine
 

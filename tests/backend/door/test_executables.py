@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from backend.door.devices import Fault
 from backend.door.ifrt_messages import CompileOptionsProto, HloShardingProto
 from backend.door.ops.layouts import layout_proto
-from backend.door.state import Limits
+from backend.door.session_devices import StatusError
+from backend.door.session_state import SessionLimits
 
 from .session_rig import SessionRig, replicated
 
@@ -89,11 +89,11 @@ def test_what_no_server_can_run_is_refused_with_the_reason(change: Any, says: st
 
 
 def test_programs_are_bounded_in_size_and_number() -> None:
-    rig = SessionRig(limits=Limits(program_bytes=9, executables=2))
+    rig = SessionRig(limits=SessionLimits(program_bytes=9, executables=2))
     assert rig.compile()
     assert rig.compile()
     assert "a session may have 2 executables" in rig.status(_refused(rig, b"one_more"))
-    small = SessionRig(limits=Limits(program_bytes=7))
+    small = SessionRig(limits=SessionLimits(program_bytes=7))
     assert "the program has 8 bytes, but at most 7" in small.status(_refused(small, b"one_more"))
 
 
@@ -142,7 +142,7 @@ def test_layouts_are_written_from_xlas_text() -> None:
     assert (found.element_size_in_bits, found.memory_space) == (4, 5)
     assert not layout_proto("{}").minor_to_major
     for wrong in ("", "[1]", "{1:X(3)}"):
-        with pytest.raises(Fault, match="cannot be said to a client"):
+        with pytest.raises(StatusError, match="cannot be said to a client"):
             layout_proto(wrong)
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.door.devices import Fault
 from backend.door.ifrt_messages import CompileOptionsProto, XlaCompileOptionsProto
 from backend.door.options import safe_options
+from backend.door.session_devices import StatusError
 
 from .session_rig import compile_options
 
@@ -58,7 +58,7 @@ def test_flags_of_speed_are_passed_on_and_unknown_ones_refused() -> None:
     flags["xla_gpu_cuda_data_dir"].string_field = "/somewhere"
     assert list(kept(options.SerializeToString()).env_option_overrides) == ["xla_embed_ir_in_executable"]
     flags["invalid_key"].string_field = "x"
-    with pytest.raises(Fault, match="No such compile option: 'invalid_key'"):
+    with pytest.raises(StatusError, match="No such compile option: 'invalid_key'"):
         kept(options.SerializeToString())
 
 
@@ -83,7 +83,7 @@ def test_flags_of_speed_are_passed_on_and_unknown_ones_refused() -> None:
 def test_what_makes_no_sense_is_refused(change: Any, says: str) -> None:
     options = XlaCompileOptionsProto.FromString(compile_options((0, 1)))
     change(options.compile_options.executable_build_options)
-    with pytest.raises(Fault) as raised:
+    with pytest.raises(StatusError) as raised:
         safe_options(options.SerializeToString(), 4)
     assert says in raised.value.text
 
@@ -101,6 +101,6 @@ def _nest(shape: Any, depth: int) -> None:
 def test_hostile_bytes_are_refused_or_name_the_sessions_devices(data: bytes) -> None:
     try:
         _, devices = safe_options(data, 4)
-    except Fault:
+    except StatusError:
         return
     assert set(devices) <= set(range(4))

@@ -9,9 +9,9 @@ import jax
 import numpy as np
 import pytest
 
-from backend.door.devices import Fault
 from backend.door.dtypes import TOKEN, dtype_of, name_of
-from backend.door.programs import ProgramFacts, read_program
+from backend.door.session_devices import StatusError
+from backend.door.stablehlo_programs import ProgramFacts, read_program
 
 
 def artifact(text: str) -> bytes:
@@ -78,22 +78,22 @@ def test_elements_of_every_width_have_a_kind() -> None:
     ["InspectSharding", "CustomSPMDPartitioning", "xla_ffi_python_cpu_callback", "xla_python_gpu_callback"],
 )
 def test_callbacks_are_refused_before_the_compiler_sees_them(name: str) -> None:
-    with pytest.raises(Fault, match="calls back into Python") as raised:
+    with pytest.raises(StatusError, match="calls back into Python") as raised:
         facts(calling(name), more=(name,))
     assert name in raised.value.text
 
 
 def test_foreign_functions_are_refused_by_name_but_for_those_that_are_allowed() -> None:
-    with pytest.raises(Fault, match="'run_anything', which is not on the list"):
+    with pytest.raises(StatusError, match="'run_anything', which is not on the list"):
         facts(calling("run_anything"))
-    with pytest.raises(Fault, match="memory as others have left it"):
+    with pytest.raises(StatusError, match="memory as others have left it"):
         facts(calling("AllocateBuffer"))
     assert facts(calling("AllocateBuffer"), more=("AllocateBuffer",)).name == "jit_f"
     assert facts(calling("Sharding")).name == "jit_f"
 
 
 def test_operations_that_speak_with_the_host_are_refused() -> None:
-    with pytest.raises(Fault, match=r"has the operation 'stablehlo.infeed'"):
+    with pytest.raises(StatusError, match=r"has the operation 'stablehlo.infeed'"):
         facts("""
         module @m {
           func.func public @main(%t: !stablehlo.token) -> (tensor<2xf32>, !stablehlo.token) {
@@ -104,9 +104,9 @@ def test_operations_that_speak_with_the_host_are_refused() -> None:
 
 
 def test_a_program_that_is_none_is_refused() -> None:
-    with pytest.raises(Fault, match="not StableHLO that can be read"):
+    with pytest.raises(StatusError, match="not StableHLO that can be read"):
         read_program(b"nonsense", ())
-    with pytest.raises(Fault, match="no function 'main'"):
+    with pytest.raises(StatusError, match="no function 'main'"):
         facts("module @m { func.func private @other() { return } }")
 
 

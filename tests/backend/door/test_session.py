@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from backend.door.devices import Fault
 from backend.door.ifrt_messages import ArraySpecProto, IfrtRequest, StatusCode, StatusProto
-from backend.door.state import SERVER_MADE, Limits
+from backend.door.session_devices import StatusError
+from backend.door.session_state import SERVER_MADE, SessionLimits
 
 from .session_rig import SessionRig, single
 
@@ -144,7 +144,7 @@ def test_an_error_of_the_computation_is_told_to_whoever_waits() -> None:
     rig = SessionRig(held=True)
     rig.array(1)
     waits, read = rig.ask("check_value_ready", value_handles=[1]), rig.read(1)
-    rig.devices.ready(Fault(CODE.DATA_LOSS, "the host is gone"))
+    rig.devices.ready(StatusError(CODE.DATA_LOSS, "the host is gone"))
     assert [rig.status(waits), rig.status(read)] == ["DATA_LOSS: the host is gone"] * 2
     assert rig.session.lookup(7000) is None
 
@@ -239,7 +239,7 @@ def test_nothing_is_executed_while_devices_have_too_much_under_way() -> None:
 
 
 def test_a_long_queue_makes_it_busy_until_it_is_gone() -> None:
-    rig = SessionRig(limits=Limits(queued=3))
+    rig = SessionRig(limits=SessionLimits(queued=3))
     rig.make(1, (1,), single())
     rig.ask("init")
     assert not rig.busy()
@@ -252,7 +252,7 @@ def test_a_long_queue_makes_it_busy_until_it_is_gone() -> None:
 
 
 def test_many_answers_that_wait_make_it_busy() -> None:
-    rig = SessionRig(held=True, limits=Limits(waits=2))
+    rig = SessionRig(held=True, limits=SessionLimits(waits=2))
     rig.array(1)
     rig.ask("check_value_ready", value_handles=[1])
     assert not rig.busy()

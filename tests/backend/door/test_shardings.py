@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.door.ifrt_messages import ConcreteEvenShardingProto, HloShardingProto, OpSharding
-from backend.door.shardings import ShardingError, ShardSpec, Tiles, op_sharding, read, tiles_of, write
+from backend.door.ifrt_shardings import ShardingError, ShardSpec, Tiles, op_sharding, read, tiles_of, write
 
 from .session_rig import named, replicated, single, tiled
 

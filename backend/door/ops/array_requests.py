@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import shardings
-from ..devices import ArrayType, Fault, Ref, invalid, unsupported
+from .. import ifrt_shardings
 from ..dtypes import STRING, dtype_of, name_of
 from ..ifrt_messages import (
     ArrayCopySemantics,
@@ -21,9 +20,10 @@ from ..ifrt_messages import (
     StatusCode,
     StringArrayContents,
 )
+from ..ifrt_shardings import ShardingError, ShardSpec
 from ..reply import Reply
-from ..shardings import ShardingError, ShardSpec
-from ..state import ArrayValue, SessionState
+from ..session_devices import ArrayType, Ref, StatusError, invalid, unsupported
+from ..session_state import ArrayValue, SessionState
 from .operation import Operation
 
 __all__ = ["OPERATIONS", "host_view", "sharding_of"]
@@ -37,7 +37,7 @@ MOST_SHARDS = 1 << 20  # that a plan may speak of
 
 def sharding_of(state: SessionState, proto: Any) -> ShardSpec:
     try:
-        return shardings.read(proto, state.count)
+        return ifrt_shardings.read(proto, state.count)
     except ShardingError as error:
         raise invalid(str(error)) from None
 
@@ -195,7 +195,7 @@ def _keep_all(
 
 def make_errors(state: SessionState, body: Any, reply: Reply) -> None:
     """Arrays that are nothing but an error."""
-    fault = Fault(body.error.code or StatusCode.UNKNOWN, body.error.message)
+    fault = StatusError(body.error.code or StatusCode.UNKNOWN, body.error.message)
     handles = list(body.array_handles)
     if len(handles) != len(body.array_specs):
         raise invalid(f"{len(handles)} handles for {len(body.array_specs)} arrays")

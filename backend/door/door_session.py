@@ -1,7 +1,7 @@
 """One client's session as a machine: requests in, answers and commands for devices out. It knows no socket.
 
-    transport --receive, store, lookup, forget, ended--> Session --> ops --> Devices
-    transport <--send, close, resume-------------------- Session <-- done <--
+    transport --receive, store, lookup, forget, ended--> DoorSession --> ops --> SessionDevices
+    transport <--send, close, resume---------------- DoorSession <-- done <--
 
 Requests take effect in order of arrival, one after the other, on the loop's thread; none waits. A request whose host
 buffer has not come yet, or devices that have too much under way, hold up those behind it: they queue, and a long queue
@@ -18,23 +18,25 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from .devices import Devices, Fault, invalid, unsupported
 from .ifrt_messages import IfrtRequest, StatusCode
 from .ops import OPERATIONS, Operation
 from .reply import Reply
+from .session_devices import SessionDevices, StatusError, invalid, unsupported
 from .session_port import Opening, SessionLink, Version
-from .state import Limits, SessionState
+from .session_state import SessionLimits, SessionState
 
-__all__ = ["Session", "opening"]
+__all__ = ["DoorSession", "opening"]
 
 log = logging.getLogger("seaway.door")
 UNCOUNTED = frozenset(("delete_array_request", "destruct_array_request"))
 
 
-class Session:
+class DoorSession:
     """Implements `session_port.SessionPort`."""
 
-    def __init__(self, devices: Devices, version: Version, link: SessionLink, limits: Limits) -> None:
+    def __init__(
+        self, devices: SessionDevices, version: Version, link: SessionLink, limits: SessionLimits
+    ) -> None:
         self._link, self._limits = link, limits
         self.state = SessionState(devices, version, link.session_id, limits)
         self._queue: deque[Any] = deque()  # requests that something before them holds up
@@ -61,7 +63,7 @@ class Session:
             return
         try:
             self.state.incoming.put(handle, data)
-        except Fault as fault:  # the client's session ends with any error of a store
+        except StatusError as fault:  # the client's session ends with any error of a store
             self._end(fault.code, fault.text)
             return
         if handle in self._missing:
@@ -118,14 +120,14 @@ class Session:
     def _carry_out(self, operation: Operation, body: Any, reply: Reply) -> None:
         try:
             operation.run(self.state, body, reply)
-        except Fault as fault:
+        except StatusError as fault:
             self._failed(operation, body, reply, fault)
         except Exception as error:
             log.exception("session %x: %s", self._link.session_id, operation.name)
             text = f"{operation.name} failed in the door: {type(error).__name__}: {error}"
-            self._failed(operation, body, reply, Fault(StatusCode.INTERNAL, text))
+            self._failed(operation, body, reply, StatusError(StatusCode.INTERNAL, text))
 
-    def _failed(self, operation: Operation, body: Any, reply: Reply, fault: Fault) -> None:
+    def _failed(self, operation: Operation, body: Any, reply: Reply, fault: StatusError) -> None:
         if operation.results is not None:
             self.state.poison(operation.results(body), fault)
         reply.fault(fault)
@@ -168,7 +170,7 @@ class Session:
             self._link.close(code, text)
 
 
-def _unknown(name: str | None) -> Fault:
+def _unknown(name: str | None) -> StatusError:
     if name is None:
         return invalid("the request is empty, or of a kind that this door does not know")
     if "host_callback" in name:
@@ -176,10 +178,10 @@ def _unknown(name: str | None) -> Fault:
     return unsupported(f"{name} is not implemented by this door")
 
 
-def opening(devices: Callable[[], Devices], limits: Limits | None = None) -> Opening:
+def opening(devices: Callable[[], SessionDevices], limits: SessionLimits | None = None) -> Opening:
     """What makes sessions: each gets what `devices()` returns."""
 
-    def open_session(version: Version, initialization: bytes, link: SessionLink) -> Session:
-        return Session(devices(), version, link, limits or Limits())
+    def open_session(version: Version, initialization: bytes, link: SessionLink) -> DoorSession:
+        return DoorSession(devices(), version, link, limits or SessionLimits())
 
     return open_session

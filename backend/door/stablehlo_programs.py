@@ -1,6 +1,6 @@
 """What a StableHLO program says about itself: its name, results, donated arguments, and what it would call.
 
-    read_program(bytes, more) -> ProgramFacts         raises Fault for a program that may not run
+    read_program(bytes, more) -> ProgramFacts         raises StatusError for a program that may not run
 
 A program's callers are told the types of results before it has run, so these come from the signature of `@main`. Every
 operation and foreign function is looked at, by the rules of `backend.pjrt` for code of others: a callback would follow
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from backend.pjrt import targets
 from backend.pjrt.inspection import DIALECTS, OUTSIDE, PLAIN, operations_of
 
-from .devices import Fault, invalid, unsupported
 from .dtypes import TOKEN, kind_of_mlir
+from .session_devices import StatusError, invalid, unsupported
 
 __all__ = ["ProgramFacts", "ResultFacts", "read_program"]
 
@@ -101,7 +101,7 @@ def _parameter(mlir_type: Any) -> ResultFacts | None:
     """None: a type that a caller cannot be checked against."""
     try:
         found = _result(mlir_type)
-    except Fault:
+    except StatusError:
         return None
     return found if found.kind != TOKEN else None
 

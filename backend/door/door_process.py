@@ -3,7 +3,7 @@
     run_door("unix:/run/user/1000/seaway.sock", count=8)        until SIGTERM or Ctrl-C
 
 How many CPU devices there are is set in the environment before JAX is imported: `environment`. Neighbours:
-`door_server`, `session`, `local_devices`.
+`door_server`, `door_session`, `local_devices`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 from .door_server import listen_for_clients
-from .session import opening
+from .door_session import opening
 
 __all__ = ["environment", "run_door", "variables"]
 

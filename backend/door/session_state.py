@@ -1,8 +1,8 @@
 """What one session has: arrays and executables by handle, host buffers, and what it may have at most. Plain data.
 
 A client names most arrays itself and does not wait to hear whether they could be made. So an operation that fails
-leaves its `Fault` under the handles of its results, and each use of such a handle ends with it. Neighbours:
-`session`, `ops`.
+leaves its `StatusError` under the handles of its results, and each use of such a handle ends with it. Neighbours:
+`door_session`, `ops`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .devices import ArrayType, CompiledFacts, Devices, Fault, Ref, invalid
 from .ifrt_messages import StatusCode
+from .session_devices import ArrayType, CompiledFacts, Ref, SessionDevices, StatusError, invalid
 from .session_port import Version
 
 __all__ = [
@@ -20,8 +20,8 @@ __all__ = [
     "ArrayValue",
     "ExecutableValue",
     "FutureValue",
-    "HostBuffers",
-    "Limits",
+    "HostBufferTable",
+    "SessionLimits",
     "SessionState",
 ]
 
@@ -29,7 +29,7 @@ SERVER_MADE = 1 << 48  # the first handle that the server makes; the client's ar
 
 
 @dataclass(frozen=True)
-class Limits:
+class SessionLimits:
     """What one session may have at a time, so that no client takes all memory of this process."""
 
     arrays: int = 1 << 20
@@ -63,13 +63,13 @@ class FutureValue:
     """Something that is over. `counted`: whether the answer to a question about it has a sequence number."""
 
     counted: bool
-    fault: Fault | None = None
+    fault: StatusError | None = None
 
 
-class HostBuffers:
+class HostBufferTable:
     """Bytes on their way from and to the client, by handle."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: SessionLimits) -> None:
         self._limits = limits
         self._buffers: dict[int, bytes | bytearray | memoryview] = {}
         self.nbytes = 0
@@ -81,12 +81,12 @@ class HostBuffers:
         return handle in self._buffers
 
     def put(self, handle: int, data: bytes | bytearray | memoryview) -> None:
-        """Raises Fault if it is too much, or if there is such a buffer."""
+        """Raises StatusError if it is too much, or if there is such a buffer."""
         if handle in self._buffers:
             raise invalid(f"there is a host buffer {handle}")
         size = _nbytes(data)
         if len(self._buffers) >= self._limits.host_buffers or self.nbytes + size > self._limits.host_bytes:
-            raise Fault(
+            raise StatusError(
                 StatusCode.RESOURCE_EXHAUSTED,
                 f"{len(self._buffers)} host buffers of {self.nbytes} bytes wait for their requests; a session may have "
                 f"{self._limits.host_buffers} of {self._limits.host_bytes} bytes",
@@ -115,15 +115,17 @@ def _nbytes(data: bytes | bytearray | memoryview) -> int:
 class SessionState:
     """`incoming` and `outgoing` host buffers are apart: their handles are made by different sides of the client."""
 
-    def __init__(self, devices: Devices, version: Version, session_id: int, limits: Limits) -> None:
+    def __init__(
+        self, devices: SessionDevices, version: Version, session_id: int, limits: SessionLimits
+    ) -> None:
         self.devices, self.version, self.session_id, self.limits = devices, version, session_id, limits
         self.count = len(devices.platform.devices)
         self.exact = version.serdes_version == devices.platform.serdes
-        self.arrays: dict[int, ArrayValue | Fault] = {}
+        self.arrays: dict[int, ArrayValue | StatusError] = {}
         self.executables: dict[int, ExecutableValue] = {}
         self.futures: dict[int, FutureValue] = {}
-        self.statuses: dict[int, list[Ref] | Fault] = {}
-        self.incoming, self.outgoing = HostBuffers(limits), HostBuffers(limits)
+        self.statuses: dict[int, list[Ref] | StatusError] = {}
+        self.incoming, self.outgoing = HostBufferTable(limits), HostBufferTable(limits)
         self.compiling = 0
         self.over = False  # what comes late is dropped
         self._next = SERVER_MADE
@@ -150,13 +152,13 @@ class SessionState:
                 f"{handle} is not a handle for a new array: it is in use, or not the client's to choose"
             )
         if len(self.arrays) >= self.limits.arrays:
-            raise Fault(
+            raise StatusError(
                 StatusCode.RESOURCE_EXHAUSTED, f"a session may have {self.limits.arrays} arrays at a time"
             )
         self.arrays[handle] = ArrayValue(array_type, ref)
         return handle
 
-    def poison(self, handles: Iterable[int], fault: Fault) -> None:
+    def poison(self, handles: Iterable[int], fault: StatusError) -> None:
         """Whatever uses these handles will end with this fault. Handles that are in use stay what they are."""
         for handle in handles:
             if 0 < handle < SERVER_MADE and len(self.arrays) < self.limits.arrays:

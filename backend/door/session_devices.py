@@ -1,13 +1,13 @@
 """What the protocol needs of devices: the seam between the session, which knows messages, and those who compute.
 
     session --put, compile, execute, copy, ...--> devices        nothing here waits
-    session <--done(result or Fault)------------  devices        on the loop's thread, in any order
+    session <--done(result or StatusError)------------  devices        on the loop's thread, in any order
 
-`Devices` are what one session has: they are numbered 0, 1, ... A `Ref` names an array that devices hold or will hold;
-only they know what it is. An array is a row of shards, one for each device of its sharding, in the sharding's order.
-An operation returns at once with references to results that are computed later, so an error of the computation is
-found where somebody waits for it (`when_ready`, `fetch`); an operation that cannot begin raises `Fault`. Nothing says
-that execution is local. Implementations: `local_devices`; tests have a fake.
+`SessionDevices` are what one session has: they are numbered 0, 1, ... A `Ref` names an array that devices hold or will
+hold; only they know what it is. An array is a row of shards, one for each device of its sharding, in its order. An
+operation returns at once with references to results that are computed later, so an error of the computation is
+found where somebody waits for it (`when_ready`, `fetch`); an operation that cannot begin raises `StatusError`.
+Nothing says that execution is local. Implementations: `local_devices`; tests have a fake.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from .ifrt_messages import StatusCode
-from .shardings import ShardSpec
+from .ifrt_shardings import ShardSpec
 
 __all__ = [
     "ArrayType",
-    "Compiled",
     "CompiledFacts",
     "DeviceFacts",
-    "Devices",
-    "Fault",
     "MemoryFacts",
     "Platform",
     "Ref",
+    "SessionDevices",
+    "StatusError",
     "Unready",
+    "WhenCompiled",
     "invalid",
     "unsupported",
 ]
@@ -39,7 +39,7 @@ __all__ = [
 Ref = Any  # an array, as the devices know it
 
 
-class Fault(Exception):
+class StatusError(Exception):
     """An error as the client will see it: a status code of the protocol, and a text."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -47,12 +47,12 @@ class Fault(Exception):
         self.code, self.text = code, text
 
 
-def invalid(text: str) -> Fault:
-    return Fault(StatusCode.INVALID_ARGUMENT, text)
+def invalid(text: str) -> StatusError:
+    return StatusError(StatusCode.INVALID_ARGUMENT, text)
 
 
-def unsupported(text: str) -> Fault:
-    return Fault(StatusCode.UNIMPLEMENTED, text)
+def unsupported(text: str) -> StatusError:
+    return StatusError(StatusCode.UNIMPLEMENTED, text)
 
 
 class ArrayType(NamedTuple):
@@ -119,9 +119,9 @@ class CompiledFacts:
     results: tuple[ArrayType, ...]
     parameter_shardings: tuple[bytes, ...] | None
     output_shardings: tuple[bytes, ...] | None
-    parameter_layouts: tuple[str | None, ...] | Fault
-    output_layouts: tuple[str | None, ...] | Fault
-    output_memory_kinds: tuple[str, ...] | Fault
+    parameter_layouts: tuple[str | None, ...] | StatusError
+    output_layouts: tuple[str | None, ...] | StatusError
+    output_memory_kinds: tuple[str, ...] | StatusError
     donated: tuple[int, ...]
     memory_stats: Mapping[str, int]
     code_size: int
@@ -130,16 +130,16 @@ class CompiledFacts:
 class Unready(Protocol):
     """What is told when a wait is over: None, or what went wrong."""
 
-    def __call__(self, fault: Fault | None, /) -> None: ...
+    def __call__(self, fault: StatusError | None, /) -> None: ...
 
 
-class Compiled(Protocol):
+class WhenCompiled(Protocol):
     """What is told when a program is compiled: the executable and what is known of it, or what went wrong."""
 
-    def __call__(self, executable: Any, facts: CompiledFacts | Fault, /) -> None: ...
+    def __call__(self, executable: Any, facts: CompiledFacts | StatusError, /) -> None: ...
 
 
-class Devices(Protocol):
+class SessionDevices(Protocol):
     @property
     def platform(self) -> Platform: ...
 
@@ -155,7 +155,7 @@ class Devices(Protocol):
     def copy(self, arrays: Sequence[tuple[ArrayType, Ref]], always: bool) -> list[Ref]:
         """The same contents with the shardings of these types, shard for shard. `always`: even if nothing moves."""
 
-    def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: Compiled) -> None:
+    def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: WhenCompiled) -> None:
         """Compiles StableHLO. `options`: a CompileOptionsProto of which only what is safe is left; `devices`: those of
         its device assignment, replica by replica."""
 
@@ -164,7 +164,7 @@ class Devices(Protocol):
     ) -> list[Ref]:
         """Runs it on these arguments. `keep`: indices of arguments that stay usable although it would take them."""
 
-    def fetch(self, ref: Ref, done: Callable[[np.ndarray[Any, Any] | Fault], None]) -> None:
+    def fetch(self, ref: Ref, done: Callable[[np.ndarray[Any, Any] | StatusError], None]) -> None:
         """The contents of an array on one device."""
 
     def when_ready(self, refs: Sequence[Ref], done: Unready) -> None: ...

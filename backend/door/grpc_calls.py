@@ -172,7 +172,7 @@ class Call:
         at = 0
         buffer = self._buffer
         try:
-            while self.open and not handler.blocked:
+            while at < len(buffer) and self.open and not handler.blocked:
                 end = self._message_end(at, handler.largest)
                 if end > len(buffer):
                     break

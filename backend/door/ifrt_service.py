@@ -199,13 +199,14 @@ class _Store:
         if len(self.data) != self.size:
             raise RpcRefused(INVALID_ARGUMENT, f"{len(self.data)} bytes of {self.size} that were announced")
         self._leave()
-        data, self.data = self.data, bytearray()  # this and the call know each other, and stay until there is a gc
+        data, self.data = self.data, bytearray()  # call and handler know each other, so both last longer than this
         self.session.port.store(self.handle, data)
         self.call.send(EMPTY)
         self.call.close(OK)
 
     def lost(self, why: str) -> None:
         self._leave()
+        self.data = bytearray()
 
     def _leave(self) -> None:
         if self in self.session.stores:

@@ -157,18 +157,27 @@ class LocalDevices:
         if self._here and _is_ready(ref):
             done(_contents(ref))
         else:
-            self._waiting.submit(lambda: self._post(done, _contents(ref)))
+            self._waiting.submit(lambda: self._post(self._tell, done, _contents(ref)))
 
     def when_ready(self, refs: Sequence[Ref], done: Unready) -> None:
         if all(_is_ready(ref) for ref in refs):
             done(_awaited(refs))
         else:
-            self._waiting.submit(lambda: self._post(done, _awaited(refs)))
+            self._waiting.submit(lambda: self._post(self._tell, done, _awaited(refs)))
 
-    def crowded(self, resume: Callable[[], None]) -> bool:
-        for line, most in ((self._under_way_multi, self._multi), (self._under_way, UNDER_WAY)):
+    def _tell(self, done: Callable[[Any], None], what: Any) -> None:
+        self._forget_results()
+        done(what)
+
+    def _forget_results(self) -> None:
+        """Of programs that are over, so that their memory is only the client's to keep."""
+        for line in (self._under_way, self._under_way_multi):
             while line and _is_ready(line[0]):
                 line.popleft()
+
+    def crowded(self, resume: Callable[[], None]) -> bool:
+        self._forget_results()
+        for line, most in ((self._under_way_multi, self._multi), (self._under_way, UNDER_WAY)):
             if len(line) >= most:
                 oldest = line[0]
 
@@ -241,8 +250,6 @@ class LocalDevices:
         if found:
             line = self._under_way if executable.devices == 1 else self._under_way_multi
             line.append(found[0])
-            while line and _is_ready(line[0]):
-                line.popleft()
         return found
 
     def _duplicate(self, array: Any) -> Any:
@@ -284,7 +291,10 @@ class LocalDevices:
             return _layout_text(self._client.get_default_layout(dtype, shape, self._devices[device]))
 
     def close(self) -> None:
-        """Nothing: a session's arrays go when it forgets them."""
+        """A session's arrays go when it forgets them. jaxlib drops host buffers that were theirs only when it is asked
+        to, or called for something else."""
+        self._forget_results()
+        native.collect_garbage()
 
     def end(self) -> None:
         """Ends threads; what they wait for need not end."""

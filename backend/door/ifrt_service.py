@@ -199,7 +199,10 @@ class _Store:
         if len(self.data) != self.size:
             raise RpcRefused(INVALID_ARGUMENT, f"{len(self.data)} bytes of {self.size} that were announced")
         self._leave()
-        data, self.data = self.data, bytearray()  # call and handler know each other, so both last longer than this
+        data, self.data = (
+            self.data,
+            bytearray(),
+        )  # call and handler know each other, so both last longer than this
         self.session.port.store(self.handle, data)
         self.call.send(EMPTY)
         self.call.close(OK)

@@ -68,7 +68,7 @@ def draw(frame: pd.DataFrame, axes: Any, intervals: pd.DataFrame) -> None:
     below.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     first, last = _steady(mine)
     near.set_xlim(first, last)
-    near.set_xlabel(f"the same, {(last - first) * 1e3:.0f} ms of the forward passes: {_gaps_in_words(mine)}")
+    near.set_xlabel(f"the same, {(last - first) * 1e3:.0f} ms of the backward passes: {_gaps_in_words(mine)}")
 
 
 def _bars(axes: Any, mine: pd.DataFrame) -> None:
@@ -83,24 +83,24 @@ def _bars(axes: Any, mine: pd.DataFrame) -> None:
     axes.grid(visible=False)
 
 
-SHOWN = 6  # forward passes in the lower part
+SHOWN = 6  # backward passes in the lower part
 
 
 def _steady(mine: pd.DataFrame) -> tuple[float, float]:
-    """From the middle of the forward passes of the last stage, the time of a few of them."""
-    last = mine[(mine["kind"] == "forward") & (mine["slice"] == mine["slice"].max())].sort_values("start_s")
-    middle = max(0, min(len(last) // 2, len(last) - 1 - SHOWN))
-    starts = list(last["start_s"])
+    """From the middle of the backward passes of the first stage, the time of a few of them."""
+    first = mine[(mine["kind"] == "backward") & (mine["slice"] == mine["slice"].min())].sort_values("start_s")
+    middle = max(0, min(len(first) // 2, len(first) - 1 - SHOWN))
+    starts = list(first["start_s"])
     return starts[middle], starts[min(middle + SHOWN, len(starts) - 1)]
 
 
 def gaps(mine: pd.DataFrame) -> list[float]:
-    """Each stage's gap between two forward passes when the pipeline is full, in milliseconds: the median."""
+    """Each stage's gap between two backward passes, in milliseconds: the mean."""
     found = []
-    for _, own in mine[mine["kind"] == "forward"].groupby("slice"):
+    for _, own in mine[mine["kind"] == "backward"].groupby("slice"):
         own = own.sort_values("start_s")
         waits = own["start_s"].to_numpy()[1:] - own["end_s"].to_numpy()[:-1]
-        found.append(1e3 * float(np.median(waits)) if len(waits) else 0.0)
+        found.append(1e3 * float(np.mean(waits)) if len(waits) else 0.0)
     return found
 
 

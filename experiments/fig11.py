@@ -27,7 +27,7 @@ OPTIONS = (
     Option("cluster", "B", "set-up: B has 8 cores a host"),
     NODES, AHEAD,
     Option("gangs", 600, "gangs in all, of which a third is not counted", least=3),
-    Option("shown_ms", 25.0, "milliseconds of the trace in the figure", least=0.001),
+    Option("shown_ms", 60.0, "milliseconds of the trace in the figure", least=0.001),
     WINDOW, common.POLICY, common.PROFILE, common.FIDELITY, common.SEED,
 )  # fmt: skip
 EXTRA = ("trace",)

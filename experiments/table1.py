@@ -100,7 +100,7 @@ def draw(frame: pd.DataFrame, axes: Any) -> None:
     axes.set_xlim(-0.6, len(models) - 0.3)
     axes.grid(visible=False, axis="x")
     axes.set_ylabel("thousand tokens a second")
-    axes.legend(loc="upper right")
+    axes.legend(loc="upper left")
 
 
 def pairs(frame: pd.DataFrame) -> list[tuple[Any, Any]]:

@@ -3,7 +3,7 @@
 On set-up A of the paper (512 hosts of 4 TPU v3 cores) each client calls a program repeatedly without waiting for
 results. All of them always have work, so the policy alone decides their shares: stride, the proportional share of the
 paper's figure 9. A computation takes a little longer than the 35 ms that the controller needs to send it to 512 hosts
-one by one. So devices sometimes wait for hosts, and the table says for how long.
+one by one. So devices hardly ever wait for hosts; the table says for how long.
 """
 
 from __future__ import annotations

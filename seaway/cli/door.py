@@ -46,6 +46,11 @@ def _door(given: argparse.Namespace) -> int:
     if not address:
         folder, path = _socket_path()
         address = f"unix:{path}"
+    if address != address.lower():
+        raise SeawayError(
+            f"--listen {address}: JAX reads JAX_BACKEND_TARGET in lower case, so no program would find this door; "
+            "give a path without capital letters"
+        )
     show_as("door", sys.argv[2:])
     more = (*given.allow_custom_call, *(ALLOWED_TO_ONESELF if address.startswith("unix:") else ()))
     try:
@@ -60,11 +65,12 @@ def _door(given: argparse.Namespace) -> int:
 
 
 def _socket_path() -> tuple[tempfile.TemporaryDirectory[str] | None, Path]:
-    """In the user's runtime folder; in a temporary one where there is none, or where a door listens already."""
+    """In the user's runtime folder; in a temporary one where there is none, it has capital letters, or a door listens
+    there already."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if runtime and os.access(runtime, os.W_OK):
         path = Path(runtime) / "seaway-door.sock"
-        if not path.exists():
+        if not path.exists() and runtime == runtime.lower():
             return None, path
     folder = tempfile.TemporaryDirectory(prefix="seaway-door-")
     return folder, Path(folder.name) / "door.sock"

@@ -188,6 +188,10 @@ def _apart(axes: Axes, rows: int) -> int:
     figure = axes.get_figure(root=True)
     assert figure is not None
     high = 72 * figure.get_figheight() * axes.get_position().height
+    if (
+        len(figure.axes) > 1
+    ):  # the layout, which comes later, takes room for titles, legends and labels between them
+        high *= 0.45
     return max(1, -(-rows * style.LABEL_POINTS // max(1, int(high))))
 
 

@@ -38,7 +38,7 @@ def test_the_demo_prints_how_busy_the_devices_are_and_the_source_of_the_costs(sa
         for what in ("devices compute", "host overhead")
     )
     assert busy + overhead == pytest.approx(100, abs=0.11)
-    assert 80 < busy < 100, "a computation is a little longer than the controller's work for it"
+    assert 95 < busy <= 100, "a computation is a little longer than the controller's work for it"
     assert "profile 'paper', fitted" in said
 
 

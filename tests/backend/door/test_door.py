@@ -129,6 +129,7 @@ def test_without_an_address_it_takes_a_socket_of_the_users_own(tmp_path: Path) -
     [
         (("--listen", "unix:/nowhere/at/all.sock"), "/nowhere/at/all.sock"),
         (("--listen", "0.0.0.0:0"), "0.0.0.0"),
+        (("--listen", "unix:/tmp/Door.sock"), "without capital letters"),
         (("--devices", "0"), "--devices 0: give a number from 1 to 1024"),
     ],
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 import stat
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -172,13 +172,13 @@ time.sleep(60)
 
     async def work() -> None:
         async with door(f"unix:{tmp_path}/door.sock") as (server, made):
-            child = await asyncio.create_subprocess_exec(sys.executable, "-c", client, server.address)
+            child = await asyncio.to_thread(subprocess.Popen, [sys.executable, "-c", client, server.address])
             try:
                 await until(lambda: bool(server.sessions.open))
                 assert made[0].log == []
             finally:
-                os.kill(child.pid, signal.SIGKILL)
-                await child.wait()
+                child.kill()
+                await asyncio.to_thread(child.wait)
             await until(lambda: not server.connections)
             assert made[0].log == [("ended", "the client has gone")]
 

@@ -253,19 +253,28 @@ def test_ctrl_c_ends_a_wait_at_once_and_the_session_goes_on() -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_ctrl_c_at_any_moment_of_many_calls_leaves_a_consistent_session() -> None:
     draw, interrupts, value = random.Random(7), 0, ZERO
-    before = signal.signal(signal.SIGALRM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+    calling = False  # an alarm that comes later than the calls for which it was set is none
+
+    def interrupt(number: int, frame: object) -> None:
+        if calling:
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
     with readable(sw.local(hosts=2, devices_per_host=2, platform="timed")) as session:
         quick(ZERO).block_until_ready()
         until = time.monotonic() + 2
         try:
             while time.monotonic() < until:
                 try:
+                    calling = True
                     signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-5, 2e-2))
                     value = ZERO
                     for _ in range(20):
                         value = quick(value)
                     assert float(value) == 0
+                    calling = False
                 except KeyboardInterrupt:
+                    calling = False
                     interrupts += 1
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)

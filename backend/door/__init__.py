@@ -10,3 +10,26 @@
 
 All but `door_server` are without sockets and clocks.
 """
+
+from __future__ import annotations
+
+from .door_process import run_door, variables
+from .door_server import ListenRefused, listen_for_clients
+from .grpc_calls import PREFIX
+from .ifrt_messages import GrpcIfrtSessionMetadata, IfrtProxyVersion
+from .ifrt_service import SERVICE, SESSION_METADATA
+from .session_port import SessionLink, Version
+
+__all__ = [
+    "PREFIX",
+    "SERVICE",
+    "SESSION_METADATA",
+    "GrpcIfrtSessionMetadata",
+    "IfrtProxyVersion",
+    "ListenRefused",
+    "SessionLink",
+    "Version",
+    "listen_for_clients",
+    "run_door",
+    "variables",
+]

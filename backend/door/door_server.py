@@ -21,7 +21,7 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, cast
 
-from ..streams.sockets import listening, machine_of
+from ..streams import listening, machine_of
 from .grpc_calls import GrpcConnection
 from .ifrt_service import DEFAULT_LIMITS, Sessions, TransportLimits
 from .session_port import Opening

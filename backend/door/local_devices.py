@@ -24,7 +24,7 @@ import jax
 import numpy as np
 from jaxlib import _jax
 
-from backend.pjrt.launchable_code import wake_lapack
+from backend.pjrt import wake_lapack
 
 from .dtypes import STRING, TOKEN, dtype_of, name_of
 from .ifrt_messages import CompileOptionsProto, OpSharding, StatusCode

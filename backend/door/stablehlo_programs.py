@@ -13,8 +13,7 @@ import importlib
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from backend.pjrt import targets
-from backend.pjrt.inspection import DIALECTS, OUTSIDE, PLAIN, operations_of
+from backend.pjrt import inspection, targets
 
 from .dtypes import TOKEN, kind_of_mlir
 from .session_devices import StatusError, invalid, unsupported
@@ -45,14 +44,16 @@ def read_program(artifact: bytes, more: Collection[str]) -> ProgramFacts:
             module = stablehlo.deserialize_portable_artifact(context, artifact)
         except Exception as error:
             raise invalid(f"the program is not StableHLO that can be read here: {_short(error)}") from None
-        operations, called = operations_of(module)
+        operations, called = inspection.operations_of(module)
         _check(operations, called, more)
         return _facts(module)
 
 
 def _check(operations: Collection[str], called: Collection[str], more: Collection[str]) -> None:
     for name in operations:
-        if name in OUTSIDE or (name.partition(".")[0] not in DIALECTS and name not in PLAIN):
+        if name in inspection.OUTSIDE or (
+            name.partition(".")[0] not in inspection.DIALECTS and name not in inspection.PLAIN
+        ):
             raise unsupported(f"the program has the operation {name!r}, which programs may not have here")
     for name in called:
         if targets.is_callback(name):

@@ -8,10 +8,13 @@ that are not trusted: `checked` (the same devices behind a gate), `code_gate`, `
 child process), `inspection` and `targets`, `verdicts`.
 """
 
-from . import checked
+from . import checked, inspection
+from .launchable_code import wake_lapack
 from .pjrt_devices import PjrtDevices
 
 __all__ = [
     "PjrtDevices",
     "checked",
+    "inspection",
+    "wake_lapack",
 ]

@@ -18,6 +18,7 @@ from .event_loop import collect_rarely, new_loop, run
 from .grpc_pipe import GrpcPipe
 from .lent_reading import LentReading
 from .listener import Admit, Listener
+from .sockets import listening, machine_of
 from .tls import Tls
 
 __all__ = [
@@ -32,7 +33,9 @@ __all__ = [
     "ask",
     "collect_rarely",
     "dial",
+    "listening",
     "loaded",
+    "machine_of",
     "new_loop",
     "run",
 ]

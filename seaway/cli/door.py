@@ -9,8 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from backend.door.door_process import run_door, variables
-from backend.door.door_server import ListenRefused
+from backend.door import ListenRefused, run_door, variables
 from backend.process_title import show_as
 
 from ..errors import SeawayError
@@ -46,6 +45,10 @@ def _door(given: argparse.Namespace) -> int:
     if not address:
         folder, path = _socket_path()
         address = f"unix:{path}"
+    elif address.startswith("unix:"):
+        address = (
+            f"unix:{Path(address.removeprefix('unix:')).absolute()}"  # so that it is found from any folder
+        )
     if address != address.lower():
         raise SeawayError(
             f"--listen {address}: JAX reads JAX_BACKEND_TARGET in lower case, so no program would find this door; "

@@ -14,8 +14,8 @@ from core.model import Program, Range, ranges
 from ..errors import NotNow
 from ..graph import Graph
 from ..specs import avals
+from .array_groups import DescribedArray
 from .arrays import Array, grouped
-from .buffers import DescribedArray
 
 if TYPE_CHECKING:
     from .caller import Caller

@@ -20,7 +20,7 @@ from core.protocol import Blame
 from ..errors import NotNow, run_error
 from ..specs import Aval, Operand, Slice, trees
 from ..wording import duration
-from .buffers import ArrayGroup, ClientBuffer
+from .array_groups import ArrayGroup, ClientBuffer
 
 if TYPE_CHECKING:
     from .caller import Caller

@@ -33,16 +33,15 @@ from ..graph import Given, Graph, single
 from ..specs import Aval, Slice, avals
 from . import ambient
 from .arguments import BoundProgram, arguments_of
+from .array_groups import ArrayGroup, ClientBuffer, DescribedArray, HeldNames
 from .arrays import Array, Run
-from .buffers import ArrayGroup, ClientBuffer, DescribedArray, HeldNames
+from .dropped_arrays import DroppedArrays
 from .port import Port
 
 if TYPE_CHECKING:
     from ..graph import Signature
     from .session import Session
 
-DROPPED = 32  # unreferenced arrays that the next call releases ...
-DROPPED_BYTES = 1 << 20  # ... or this many bytes of them, whichever comes first
 PROGRAMS = Limits().max_programs  # programs registered at once; the oldest is unregistered to make room
 POLL = 1_000  # nanoseconds of session time that one check for readiness takes
 
@@ -78,9 +77,7 @@ class Caller:
         self._held: RangeTable[HeldNames] = RangeTable()
         self._fetches: dict[int, Fetch] = {}
         self._transfers: dict[int, int] = {}  # incoming transfer -> the get it answers
-        self._dropped: list[int] = []  # names of arrays, as finalisers leave them
-        self._unreferenced: list[int | Range] = []  # those of them that were held, until they are released
-        self._unreferenced_count = self._unreferenced_bytes = 0
+        self._dropped = DroppedArrays(self._no_longer_held)
         self._waited: dict[
             int, tuple[Run, int]
         ] = {}  # runs that were waited for since the last call, and until when
@@ -173,7 +170,7 @@ class Caller:
         again: int,
         donated: Sequence[int],
     ) -> tuple[Run, list[Array], list[HeldNames]] | Blocked:
-        self._release(client, now)
+        self._dropped.release_many(client, now)
         if not bound.number:
             if len(self._programs) > PROGRAMS:
                 self._forget_first(client, now)
@@ -206,7 +203,7 @@ class Caller:
         if graph.hidden:
             return run, []
         names = submitted.results
-        group = ArrayGroup(self, names, bound.results, self._dropped.append, run)
+        group = ArrayGroup(self, names, bound.results, self._dropped.names.append, run)
         self._held.put(names[0], HeldNames(group, names[0], len(names)))
         return run, list(map(Array, repeat(group), bound.avals, names))
 
@@ -242,12 +239,12 @@ class Caller:
         value = Value(aval.shape, aval.dtype, 0, sharding)
 
         def act(client: Client, now: int) -> Array | Blocked:
-            self._release(client, now)
+            self._dropped.release_many(client, now)
             name = client.put(value, spec, now, again=again)
             if isinstance(name, Blocked):
                 return name
             about = DescribedArray(aval, home, sharding, label)
-            group = ArrayGroup(self, (name,), (about,), self._dropped.append)
+            group = ArrayGroup(self, (name,), (about,), self._dropped.names.append)
             self._held.put(name, HeldNames(group, name))
             self._port.offer(group.buffer(name), leaf, again)
             return Array(group, aval, name)
@@ -284,8 +281,8 @@ class Caller:
             if not isinstance(request, Blocked):
                 self._fetches[request] = fetch
                 fetch.request = request
-                if self._dropped:  # a wait follows, as in `flush`
-                    self._release_all(client, now)
+                if self._dropped.names:  # a wait follows, as in `flush`
+                    self._dropped.release_all(client, now)
             return request
 
         self._port.call(act)
@@ -378,44 +375,10 @@ class Caller:
 
     # --- giving back --------------------------------------------------------------------------------------
 
-    def _release(self, client: Client, now: int) -> None:
-        """Release unreferenced buffers with this call, but only if they are many: each release is a message."""
-        if self._dropped:
-            self._take_dropped()
-            if self._unreferenced_count >= DROPPED or self._unreferenced_bytes >= DROPPED_BYTES:
-                self._release_unreferenced(client, now)
-
-    def _release_all(self, client: Client, now: int) -> None:
-        self._take_dropped()
-        self._release_unreferenced(client, now)
-
-    def _take_dropped(self) -> None:
-        """Finalisers may run at any moment, so they only leave names. They also leave those of arrays given up before,
-        which are not held any more."""
-        many = len(self._dropped)  # others may come meanwhile
-        dropped = self._dropped[:many]
-        del self._dropped[:many]
-        for names in ranges.ascending(dropped):
-            held = self._no_longer_held(names)
-            count = sum([each.count for each in held])
-            self._unreferenced_count += count
-            if count < DROPPED:  # else they are enough, whatever their sizes
-                self._unreferenced_bytes += sum([each.nbytes() for each in held])
-            if count == ranges.number((names,)):
-                self._unreferenced.append(names)
-            else:
-                self._unreferenced += [ranges.ranged(each.first, each.count) for each in held]
-
-    def _release_unreferenced(self, client: Client, now: int) -> None:
-        names = tuple(self._unreferenced)
-        self._unreferenced.clear()
-        self._unreferenced_count = self._unreferenced_bytes = 0
-        client.release(names, now)
-
     def flush(self) -> None:
         """Release all unreferenced buffers. Done before a wait, since the awaited run may need their memory."""
-        if (self._dropped or self._unreferenced) and not self.closed:
-            self._port.note(self._release_all)
+        if self._dropped and not self.closed:
+            self._port.note(self._dropped.release_all)
 
     def cancel(self, run: Run) -> None:
         if not run.done:

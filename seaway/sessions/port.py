@@ -17,8 +17,8 @@ from core.protocol import Command
 
 if TYPE_CHECKING:
     from ..graph import Graph, Signature
+    from .array_groups import ClientBuffer
     from .arrays import Array
-    from .buffers import ClientBuffer
 
 T = TypeVar("T")
 Act = Callable[[Client, int], T | Blocked]  # may run more than once, until it is not blocked

@@ -88,7 +88,7 @@ def furnish(
     axes.set_ylabel("share of device time\n(level: asked)")
     if not beside:
         named = zip(asked.index, labels, strict=True)
-        return style.key(axes, [(text, colors[str(name)]) for name, (_, text, _) in named])
+        return style.rows_of_key(axes, [(text, colors[str(name)]) for name, (_, text, _) in named])
     if len(labels) <= len(style.COLORS):
         style.label_ends(axes, labels, edges[-1] / scale, gap=0.09)
     return 0

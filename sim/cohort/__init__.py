@@ -10,6 +10,7 @@
     members      hosts as their peers see them
     history      what an island remembers, whose hosts will have to be simulated one by one
     climbs       reports of single hosts on their way up, one at a time
+    controller_reports   reports as they reach the controller
     client_contents, host_contents   what clients put and get, and what moves from hosts to hosts, as vectors
 
 The results equal those of the exact fidelity, to the nanosecond. Both draw the same jitter, and in neither does the

@@ -158,19 +158,19 @@ class Climbs:
         """The report of a root reaches the controller, and is perhaps the last one."""
         last = not climb.missing and not climb.told and arrival == climb.last
         said = self._most(climb) if last else None
-        self._island.take_in(arrival[1], number, said)
+        self._island.reports.take_in(arrival[1], number, said)
 
     def _come_loud(self, climb: Climb, root: int, said: tuple[Any, ...]) -> None:
         """Reports of a root that differ between hosts reach the controller. If no other root is still to report, it
         is told now what most roots reported before."""
         first, *others = said
         if climb.quiet is None or climb.missing or climb.told or climb.last[0] > self._island.sim.now:
-            self._island.reach_controller(root, (first,))
+            self._island.reports.reach(root, (first,))
         else:
             most = self._most(climb)
-            self._island.reach_controller(root, (first,) if most is None else (most, first))
+            self._island.reports.reach(root, (first,) if most is None else (most, first))
         for each in others:
-            self._island.reach_controller(root, (each,))
+            self._island.reports.reach(root, (each,))
 
     def _most(self, climb: Climb) -> Any:
         """What all roots report but those below which hosts differ; None if there are no others."""

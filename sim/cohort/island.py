@@ -19,13 +19,14 @@ from core.model import Gang, Island, Move, Plan, Spans, spans
 from core.protocol import effects as e
 from core.protocol import messages as m
 
-from ..engine import NOTHING, Ints, Order, Unannounced, Wave
+from ..engine import Ints, Unannounced, Wave
 from ..engine import jitter as noise
 from ..network import CONTROLLER, about, is_quiet, link_of, report_number
 from .alike import AlikeHosts, PlaceFacts
 from .client_contents import ClientContents
 from .climbs import Climbs, is_loud, merged, report_about
 from .commands import Commands
+from .controller_reports import ControllerReports
 from .event_times import EventTimes, as_vector
 from .gangs import CohortGang, CohortSoloGang, Gangs
 from .history import History, ThreadTimes
@@ -48,6 +49,7 @@ class CohortIsland:
         moves.add(self)
         hosts = island.hosts
         self.contents = ClientContents(self)
+        self.reports = ControllerReports(self)
         facts = PlaceFacts(
             sim.hosts_of, lambda transfer: self.contents_of(transfer) is not None, moves.hosts_at
         )
@@ -129,7 +131,7 @@ class CohortIsland:
 
     def doers(self) -> list[object]:
         """All that does something at some time for the hosts of this island alone."""
-        return [self, self.gangs, self.climbs, self.commands, *self.commands.threads()]
+        return [self, self.reports, self.gangs, self.climbs, self.commands, *self.commands.threads()]
 
     def beat(self) -> None:
         """Sends the heartbeats of all hosts, with the last order that all have read."""
@@ -138,7 +140,7 @@ class CohortIsland:
             self._seen = self._orders.popleft()[0]
         beat = m.Heartbeat(self.island.host_span, self._seen)
         # Heartbeats take as long as any message: the controller may act on elapsed time when it takes one in.
-        self.sim.clock.at(now + self.sim.network.latency, self._to_controller_now, beat)
+        self.reports.quiet(now + self.sim.network.latency, beat)
 
     # --- down -----------------------------------------------------------------------------------------------
 
@@ -428,7 +430,9 @@ class CohortIsland:
         if any(map(is_loud, said)):
             self._send_each_root(route, arrival, said)
         else:
-            self._to_controller(int(arrival.min()), self._wave(route, arrival - arrival.min()), said, number)
+            self.reports.from_roots(
+                int(arrival.min()), self._wave(route, arrival - arrival.min()), said, number
+            )
 
     def _climb(self, route: CohortRoute, rows: Rows, times: Ints | int, number: int) -> Ints:
         """When the controller has each root's report, if these hosts make theirs at these times."""
@@ -455,7 +459,7 @@ class CohortIsland:
         if wave is None:
             route = self.tree.route(hosts)
             wave = self._waves[hosts] = self._wave(route, self._climb(route, self._all, 0, 0))
-        self._to_controller(time, wave, said, report_number(said[0]))
+        self.reports.from_roots(time, wave, said, report_number(said[0]))
 
     def _send_each_root(self, route: CohortRoute, arrival: Ints, said: tuple[m.Done, ...]) -> None:
         """Sends each root's reports by themselves: the controller acts on the first report of a failure, and each
@@ -464,7 +468,7 @@ class CohortIsland:
         for root, at in zip(route.root_hosts.tolist(), arrival.tolist(), strict=True):
             for report in merged(said, self.shape.below(root)):
                 sim.network.messages += 1
-                sim.clock.at(at, self.reach_controller, root, (report,))
+                sim.clock.at(at, self.reports.reach, root, (report,))
 
     def _jitter(self, links: Links, rows: Rows, number: int) -> Ints | int:
         jitter = self.sim.network.jitter
@@ -479,47 +483,8 @@ class CohortIsland:
         """A relay and the hosts below it."""
         return self.shape.below(self.island.base_host + row)
 
-    def take_in(self, sender: int, number: int, report: m.Report | None) -> None:
-        """Delivers a report that comes now; None: one that only takes the controller's time."""
-        what = NOTHING if report is None else self._said((report,), self.sim.now)
-        self.sim.controller_process.lane.put((sender, number), self.report_take, what)
-
-    def _to_controller(
-        self, base: int, wave: tuple[Wave | None, int, int], said: tuple[Any, ...], number: int
-    ) -> None:
-        """Delivers a report from all roots. All copies but the last only take the controller's time."""
-        sim, (early, last, sender) = self.sim, wave
-        sim.network.messages += 1
-        lane = sim.controller_process.lane
-        if early is not None:
-            sim.network.messages += early.number
-            lane.absorb_wave(base, early, number)
-        sim.clock.at(base + last, self._put, (sender, number), self._said(said, base + last))
-
-    def _put(self, order: Order, said: e.MessageReceived) -> None:
-        self.sim.controller_process.lane.put(order, self.report_take, said)
-
-    def _said(self, reports: tuple[m.Report, ...], at: int) -> e.MessageReceived:
-        """What the controller is told at this time. It knows this island as a tree with one root."""
-        if self.history is not None:
-            self.history.told(reports, at)
-        return e.MessageReceived(
-            self.speaker, m.Reports(self.island.index, self.epoch, self.tree_number, reports)
-        )
-
-    def reach_controller(self, root: int, reports: tuple[m.Report, ...]) -> None:
-        """Delivers a report of one root, which arrives now. Those before it have come and been paid for."""
-        sim = self.sim
-        sim.last_seen = sim.now
-        self.sim.controller_process.lane.put(
-            (root, report_number(reports[-1])), self.report_take, self._said(reports, sim.now)
-        )
-
     def _send_quiet(self, part: CohortPart | PartGroup, report: Any, when: Ints | int) -> None:
         """Delivers a report that costs no CPU: it arrives with its last copy."""
         sim = self.sim
         at = int((when + self.tree.depths[part.rows] * sim.network.latency).max())
-        sim.clock.at(max(at, sim.now), self._to_controller_now, report)
-
-    def _to_controller_now(self, report: Any) -> None:
-        self.sim.controller_process.serve(self._said((report,), self.sim.now), self.sim.now)
+        self.reports.quiet(at, report)

@@ -26,11 +26,16 @@ import h2.events
 import h2.settings
 
 from backend.admin import Children
-from backend.door.door_server import listen_for_clients
-from backend.door.grpc_calls import PREFIX
-from backend.door.ifrt_messages import GrpcIfrtSessionMetadata, IfrtProxyVersion
-from backend.door.ifrt_service import SERVICE, SESSION_METADATA
-from backend.door.session_port import SessionLink, Version
+from backend.door import (
+    PREFIX,
+    SERVICE,
+    SESSION_METADATA,
+    GrpcIfrtSessionMetadata,
+    IfrtProxyVersion,
+    SessionLink,
+    Version,
+    listen_for_clients,
+)
 from backend.streams import new_loop
 
 from ..frame import options

@@ -21,8 +21,8 @@ from core.protocol import Command, LogLine, Unblocked
 from ...errors import SessionClosed, TimedContents
 from ...graph import Graph
 from ...specs import avals
+from ..array_groups import ClientBuffer
 from ..arrays import Array
-from ..buffers import ClientBuffer
 from ..port import Act
 from .interrupts import SHIELD
 

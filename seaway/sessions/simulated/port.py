@@ -10,8 +10,8 @@ from core.protocol import Command, Unblocked
 from sim.hosts import SimClient
 
 from ...graph import Graph
+from ..array_groups import ClientBuffer
 from ..arrays import Array
-from ..buffers import ClientBuffer
 from ..port import Act
 from .values import Values
 

@@ -18,8 +18,8 @@ from ...errors import NoContents, nearest, run_error
 from ...graph import CallNode, Graph
 from ...specs import avals
 from ..arguments import has_contents
+from ..array_groups import ClientBuffer
 from ..arrays import Array
-from ..buffers import ClientBuffer
 
 
 class Values(ABC):

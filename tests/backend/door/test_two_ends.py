@@ -8,7 +8,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from backend.admin.children import environment
 from experiments.bench.frame.door_server import Door, opened
@@ -144,12 +146,9 @@ def test_several_programs_at_once_do_not_see_each_other() -> None:
     with opened(DEVICES) as door:
         words = [sys.executable, "-c", code]
         env = environment({"TF_CPP_MIN_LOG_LEVEL": "3"} | door.env)
-        several = [
-            subprocess.Popen([*words, str(each)], env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-            for each in range(3)
-        ]
-        assert [each.communicate(timeout=4 * PATIENCE)[0] for each in several] == [
-            b"0.0 1\n",
-            b"1.0 1\n",
-            b"2.0 1\n",
-        ]
+        start: Any = partial(subprocess.Popen, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        alone = start([*words, "7"]).communicate(timeout=4 * PATIENCE)[0].split()
+        several = [start([*words, str(each)]) for each in range(3)]
+        said = [each.communicate(timeout=4 * PATIENCE)[0].split() for each in several]
+        assert alone[0] == b"7.0"
+        assert said == [[b"%d.0" % each, alone[1]] for each in range(3)]

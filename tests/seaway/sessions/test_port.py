@@ -45,8 +45,8 @@ from core.protocol.peers import CONTROLLER
 from seaway.graph.graph import Graph
 from seaway.graph.signature import Signature
 from seaway.sessions import caller
+from seaway.sessions.array_groups import ClientBuffer
 from seaway.sessions.arrays import Array
-from seaway.sessions.buffers import ClientBuffer
 from seaway.sessions.port import Driver, Port
 
 two = sw.slice(devices=2)

@@ -36,7 +36,7 @@ class DescribedArray(NamedTuple):
     label: str
 
 
-class Outcome:
+class Settling:
     """Whether contents are ready, failed or lost. Until that is known by itself, the end of the run decides."""
 
     run: Run | None
@@ -73,7 +73,7 @@ class Outcome:
             raise run_error(self.blame)
 
 
-class ClientBuffer(Outcome, msgspec.Struct, eq=False):
+class ClientBuffer(Settling, msgspec.Struct, eq=False):
     """One logical array by itself. `gone`: why its array cannot be used any more. `content`: whatever the port stores
     with it. `host`: its contents as a numpy array, once they were read."""
 
@@ -115,7 +115,7 @@ class ClientBuffer(Outcome, msgspec.Struct, eq=False):
         self.gone, self.content = why, None
 
 
-class ArrayGroup(Outcome, msgspec.Struct, eq=False):
+class ArrayGroup(Settling, msgspec.Struct, eq=False):
     """The results of one call, or one array that was put. Their names are consecutive.
 
     abouts: what is known of each. dropped: takes the name of an array that nobody refers to any more; it may be called

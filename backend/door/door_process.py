@@ -1,6 +1,6 @@
 """The door as a process: JAX's devices of this process, sessions on them, and the sockets of clients.
 
-    run_door("unix:/run/user/1000/seaway.sock", count=8)        until SIGTERM or Ctrl-C
+    run_door("unix:/run/user/1000/seaway.sock", devices=8)       until SIGTERM or Ctrl-C
 
 How many CPU devices there are is set in the environment before JAX is imported: `environment`. Neighbours:
 `door_server`, `door_session`, `local_devices`.

@@ -19,6 +19,7 @@ MOST = 64  # calls that wait, before the session is to make no more
 class CallOrder:
     def __init__(self) -> None:
         self._waiting: deque[Call] = deque()
+        self._ahead: deque[Call] = deque()
         self._resume: Callable[[], None] | None = None
         self._at_it = False
 
@@ -26,10 +27,13 @@ class CallOrder:
         return len(self._waiting)
 
     def do(self, call: Call) -> None:
-        if self._waiting or self._at_it:
+        if self._waiting or self._ahead or self._at_it or not self._made(call):
             self._waiting.append(call)
-        elif not self._made(call):
-            self._waiting.append(call)
+
+    def ahead(self, call: Call) -> None:
+        """A call that waits for no array: others may wait for what it makes."""
+        self._ahead.append(call)
+        self.go_on()
 
     def _made(self, call: Call) -> bool:
         self._at_it = True
@@ -41,8 +45,10 @@ class CallOrder:
     def go_on(self) -> None:
         if self._at_it:
             return
-        while self._waiting and self._made(self._waiting[0]):
-            self._waiting.popleft()
+        while calls := self._ahead or self._waiting:
+            if not self._made(calls[0]):
+                break
+            calls.popleft()
         resume = self._resume
         if resume is not None and len(self._waiting) < MOST // 2:
             self._resume = None
@@ -56,4 +62,5 @@ class CallOrder:
 
     def clear(self) -> None:
         self._waiting.clear()
+        self._ahead.clear()
         self._resume = None

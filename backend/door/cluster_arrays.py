@@ -11,16 +11,30 @@ for which nothing is sent until it is read or used. Neighbours: `cluster_devices
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
+
+from core.model import Range
 
 from .cluster_layouts import boxes_of
 from .ifrt_shardings import ShardSpec
 from .session_devices import ArrayType, StatusError, Unready, invalid
 
-__all__ = ["ClusterArray", "Outcome", "Parts", "Ref", "ShardOfArray", "Token", "is_known", "parts_of", "when_known"]
+__all__ = [
+    "ClusterArray",
+    "Outcome",
+    "Outcomes",
+    "Parts",
+    "Ref",
+    "ShardOfArray",
+    "Token",
+    "is_known",
+    "parts_of",
+    "when_known",
+]
 
 Contents = np.ndarray[Any, Any]
 GONE = "Array has been deleted or donated"
@@ -59,16 +73,79 @@ class Outcome:
             self.fault = fault
         self._tell()
 
+    def forgotten(self) -> None:
+        """Nobody has any of its buffers."""
+        self._tell()
+
     def _tell(self) -> None:
         waits, self.waits = self.waits, []
         for each in waits:
             each()
 
 
-class ClusterArray:
-    __slots__ = ("__weakref__", "_drop", "deleted", "fault", "here", "name", "outcome", "parts", "type", "waits")
+class Outcomes:
+    """Outcomes of buffers, by their names, which only grow."""
 
-    def __init__(self, array_type: ArrayType, drop: Callable[[int], None], here: Contents | None = None) -> None:
+    def __init__(self) -> None:
+        self._by_first: dict[int, Outcome] = {}
+        self._several: list[int] = []  # first names of those that have several, ascending
+
+    def __len__(self) -> int:
+        return len(self._by_first)
+
+    def __iter__(self) -> Iterator[Outcome]:
+        return iter(self._by_first.values())
+
+    def add(self, outcome: Outcome, first: int) -> None:
+        outcome.first = first
+        self._by_first[first] = outcome
+        if outcome.count > 1:
+            self._several.append(first)
+
+    def drop(self, outcome: Outcome) -> None:
+        del self._by_first[outcome.first]
+        if outcome.count > 1:
+            self._several.remove(outcome.first)
+
+    def over(self, names: Iterable[int | Range]) -> Iterator[tuple[Outcome, range]]:
+        """The outcomes of these names, each with those that are its own. Names that have none are left out."""
+        for each in names:
+            first, count = (each, 1) if isinstance(each, int) else (each.first, each.count)
+            while count:
+                outcome = self._find(first)
+                here = 1 if outcome is None else min(count, outcome.first + outcome.count - first)
+                if outcome is not None:
+                    yield outcome, range(first, first + here)
+                first, count = first + here, count - here
+
+    def _find(self, name: int) -> Outcome | None:
+        found = self._by_first.get(name)
+        if found is None and self._several:
+            at = bisect_right(self._several, name) - 1
+            if at >= 0:
+                before = self._by_first[self._several[at]]
+                if name < before.first + before.count:
+                    return before
+        return found
+
+
+class ClusterArray:
+    __slots__ = (
+        "__weakref__",
+        "_drop",
+        "deleted",
+        "fault",
+        "here",
+        "name",
+        "outcome",
+        "parts",
+        "type",
+        "waits",
+    )
+
+    def __init__(
+        self, array_type: ArrayType, drop: Callable[[int], None], here: Contents | None = None
+    ) -> None:
         self.type, self._drop, self.here = array_type, drop, here
         self.name = 0
         self.outcome: Outcome | None = None
@@ -110,8 +187,6 @@ class ClusterArray:
     def give_up(self) -> None:
         """Its memory is another's now. Its name is not dropped."""
         self.deleted, self.here = True, None
-        if self.outcome is not None:
-            self.outcome.left -= 1
         self._tell()
 
     def when_settled(self, then: Callable[[], None]) -> None:

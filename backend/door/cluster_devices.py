@@ -11,7 +11,8 @@ arrival (`call_order`). Neighbours: `cluster_link` carries calls and what is hea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,26 +20,28 @@ import numpy as np
 
 from backend.contents import StableHLOCode, stablehlo_code
 from core.client import Blocked, Client
-from core.model import Illegal, RangeTable, ranges
+from core.model import Illegal, Range, ranges
 from core.protocol import Blame, Command
 from core.protocol import effects as e
 
 from .call_order import CallOrder
-from .cluster_arrays import ClusterArray, Outcome, Ref, ShardOfArray, Token, parts_of, when_known
+from .cluster_arrays import ClusterArray, Outcome, Outcomes, Ref, ShardOfArray, Token, parts_of, when_known
 from .cluster_copies import ClusterCopies
 from .cluster_executables import ClusterExecutable, ClusterPrograms
 from .cluster_faults import fault_of_blame
 from .cluster_layouts import sharding_of, value_of, whole_of
 from .cluster_link import ClusterLink
 from .cluster_programs import Places
-from .dtypes import STRING, TOKEN
+from .dtypes import STRING, TOKEN, dtype_of, name_of
 from .ifrt_messages import StatusCode
-from .session_devices import ArrayType, Platform, StatusError, Unready, WhenCompiled, invalid
+from .session_devices import ArrayType, Platform, StatusError, Unready, WhenCompiled, invalid, unsupported
 
 __all__ = ["ClusterDevices"]
 
 T = TypeVar("T")
 Contents = np.ndarray[Any, Any]
+SUB_BYTE = re.compile(r"(?:u?int|float)([124])(?!\d)")  # types of which a byte has several elements
+PACKS = 6  # serialization version of an XLA whose devices do so
 SMALL = 4096  # bytes of an array that stays here; and of all arrays that travel in one call
 
 
@@ -54,12 +57,13 @@ class ClusterDevices:
         self._order = CallOrder()
         self._copies = ClusterCopies(places, programs, self._order.go_on)
         self._runs: dict[int, Outcome] = {}
-        self._outcomes: RangeTable[Outcome] = RangeTable()  # of buffers
+        self._outcomes = Outcomes()
         self._dropped: list[int] = []
         self._wanted: dict[ClusterArray, list[Callable[[Contents | StatusError], None]]] = {}
         self._gets: dict[int, ClusterArray] = {}  # by request
         self._coming: dict[int, int] = {}  # transfer -> request
         self._over: StatusError | None = None
+        programs.default_kind = platform.default_memory_kind()
         link.heard, link.failed = self._heard, self._fail
 
     # --- arrays --------------------------------------------------------------------------------------------
@@ -72,16 +76,20 @@ class ClusterDevices:
         self._fill(made, contents)
         return made
 
-    def _fill(self, made: ClusterArray, contents: Contents) -> None:
-        """The array has these contents, which nobody changes."""
+    def _fill(self, made: ClusterArray, contents: Contents, ahead: bool = False) -> None:
+        """The array has these contents, which nobody changes. `ahead`: calls may wait for it already."""
         if made.type.kind == STRING:
             made.is_here(contents)
             return
         value_of(made.type, 0)  # raises what the cluster does not know
         if contents.nbytes <= SMALL:
             made.is_here(np.array(contents, order="C"))
+            return
+        call = partial(self._put, made, contents)
+        if ahead:
+            self._order.ahead(call)
         else:
-            self._order.do(partial(self._put, made, contents))
+            self._order.do(call)
 
     def _put(self, array: ClusterArray, contents: Contents) -> bool:
         value, where = value_of(array.type, 0), self._places.of(array.type.sharding.devices)
@@ -92,7 +100,7 @@ class ClusterDevices:
                 return False
             self._link.offer(name).give(contents)
             outcome = Outcome(1)
-            self._began(outcome, name)
+            self._outcomes.add(outcome, name)
             array.is_buffer(name, outcome)
             return True
 
@@ -114,7 +122,7 @@ class ClusterDevices:
                 return
             contents[at] = found
             if all(each is not None for each in contents):
-                self._fill(made, whole_of(array_type, contents))  # type: ignore[arg-type]
+                self._fill(made, whole_of(array_type, contents), ahead=True)  # type: ignore[arg-type]
                 self._order.go_on()
 
         for at, shard in enumerate(shards):
@@ -274,6 +282,14 @@ class ClusterDevices:
         for each in arguments:
             if not self._ready_to_be_read(each):
                 return False
+            if (
+                each.name
+                and each.here is not None
+                and each.outcome is not None
+                and each.outcome.fault_of(each.name)
+            ):
+                self._drop(each.name)  # the buffer was lost, and what is here can be sent again
+                each.name, each.outcome = 0, None
         fault = next((fault for each in arguments if (fault := each.wrong) is not None), None)
         if fault is not None:
             self._failed(outcome, results, fault)
@@ -296,9 +312,14 @@ class ClusterDevices:
         if not self._try(act, partial(self._failed, outcome, results)):
             return False
         if giving and donated:
-            for at in donated:
-                arguments[at].give_up()
+            self._given_up([arguments[at] for at in donated])
         return True
+
+    def _given_up(self, arrays: Sequence[ClusterArray]) -> None:
+        """The memory of these is another's now."""
+        self._forget(ranges.folded(sorted([array.name for array in arrays if array.name]), few=2))
+        for array in arrays:
+            array.give_up()
 
     def _travel(self, arguments: list[ClusterArray]) -> bool:
         """Whether those that are here fit into a call; the largest are put until they do."""
@@ -322,7 +343,7 @@ class ClusterDevices:
             return False
         self._runs[made.run] = outcome
         if results:
-            self._began(outcome, made.results[0])
+            self._outcomes.add(outcome, made.results[0])
             for array, name in zip(results, made.results, strict=True):
                 array.is_buffer(name, outcome)
         if self._dropped:
@@ -350,7 +371,16 @@ class ClusterDevices:
         self._programs.begin(work, done, lambda about: done(read(about)))
 
     def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str:
-        return "{" + ",".join(map(str, reversed(range(len(shape))))) + "}"
+        dtype = dtype_of(kind)
+        if dtype is None:
+            raise unsupported(f"arrays of {name_of(kind)} have no layout here")
+        packed = SUB_BYTE.match(dtype.name) if self.platform.serdes >= PACKS else None
+        return (
+            "{"
+            + ",".join(map(str, reversed(range(len(shape)))))
+            + (f":E({packed[1]})" if packed else "")
+            + "}"
+        )
 
     # --- calls ---------------------------------------------------------------------------------------------
 
@@ -377,10 +407,6 @@ class ClusterDevices:
             each.fails(fault)
         outcome.end(fault)
 
-    def _began(self, outcome: Outcome, first: int) -> None:
-        outcome.first = first
-        self._outcomes.put(first, outcome)
-
     def _drop(self, name: int) -> None:
         """The last reference to this buffer has gone; called in any thread."""
         self._dropped.append(name)
@@ -394,20 +420,16 @@ class ClusterDevices:
     def _release(self, client: Client, now: int) -> None:
         names, self._dropped = self._dropped, []
         found = ranges.folded(sorted(names), few=2)
-        for each in found:
-            first, count = (each, 1) if isinstance(each, int) else (each.first, each.count)
-            self._forget(first, count)
-        client.release(tuple(found), now)
+        self._forget(found)
+        client.release(found, now)
 
-    def _forget(self, first: int, count: int) -> None:
-        while count:
-            outcome = self._outcomes.find(first)
-            assert outcome is not None
-            here = min(count, outcome.first + outcome.count - first)
-            outcome.left -= here
+    def _forget(self, names: Iterable[int | Range]) -> None:
+        """The session does not have these any more."""
+        for outcome, here in self._outcomes.over(names):
+            outcome.left -= len(here)
             if not outcome.left:
-                self._outcomes.drop(outcome.first)
-            first, count = first + here, count - here
+                self._outcomes.drop(outcome)
+                outcome.forgotten()
 
     # --- what is heard -------------------------------------------------------------------------------------
 
@@ -423,14 +445,8 @@ class ClusterDevices:
 
     def _settled(self, said: e.BuffersReady) -> None:
         fault = None if said.blame is None else fault_of_blame(said.blame)
-        for each in ranges.folded(said.buffers, few=2):
-            first, count = (each, 1) if isinstance(each, int) else (each.first, each.count)
-            while count:
-                outcome = self._outcomes.find(first)
-                here = 1 if outcome is None else min(count, outcome.first + outcome.count - first)
-                if outcome is not None:
-                    outcome.settle(range(first, first + here), fault)
-                first, count = first + here, count - here
+        for outcome, names in self._outcomes.over(ranges.folded(said.buffers, few=2)):
+            outcome.settle(names, fault)
 
     def _opening(self, said: e.OpenRecv) -> None:
         self._coming[said.transfer] = said.buffer
@@ -464,7 +480,7 @@ class ClusterDevices:
         """The session's client is lost: nothing will be heard any more."""
         if self._over is None:
             self._over = fault
-            for outcome in [*self._runs.values(), *self._outcomes.values()]:
+            for outcome in [*self._runs.values(), *self._outcomes]:
                 outcome.end(fault)
             for array in list(self._wanted):
                 self._brought(array, fault)

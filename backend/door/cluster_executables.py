@@ -11,7 +11,7 @@ code, and the answers to its questions.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -37,19 +37,22 @@ READING = 2  # programs at a time
 class ClusterExecutable:
     """`giving`, `keeping`: its programs by their names at core's client, with donation and without (0: not yet)."""
 
-    __slots__ = ("donated", "giving", "ir", "keeping", "keeping_ir", "results", "source")
+    __slots__ = ("devices", "donated", "giving", "ir", "keeping", "keeping_ir", "results", "source")
 
     def __init__(self, facts: CompiledFacts, source: StableHLOCode, ir: Program, keeping_ir: Program) -> None:
         self.results, self.donated = facts.results, frozenset(facts.donated)
-        self.source, self.ir, self.keeping_ir = source, ir, keeping_ir
+        self.devices, self.source = facts.devices, source
+        self.ir, self.keeping_ir = ir, keeping_ir
         self.giving = self.keeping = 0
 
 
 class ClusterPrograms:
-    """`default_kind`: of memory. `more`: foreign functions that programs may call besides the built-in list."""
+    """`more`: foreign functions that programs may call besides the built-in list. `default_kind`: of memory, as soon as
+    a host has told it."""
 
-    def __init__(self, link: ClusterLink, places: Places, default_kind: str, more: Collection[str]) -> None:
-        self._link, self._places, self._default_kind, self._more = link, places, default_kind, more
+    def __init__(self, link: ClusterLink, places: Places, more: Collection[str]) -> None:
+        self._link, self._places, self._more = link, places, more
+        self.default_kind = ""
         self._pool = ThreadPoolExecutor(READING, "read")
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked: dict[int, asyncio.Future[tuple[bytes, Blame | None]]] = {}  # by program
@@ -58,7 +61,11 @@ class ClusterPrograms:
     # --- compile -------------------------------------------------------------------------------------------
 
     def compile(self, program: bytes, options: bytes, devices: tuple[int, ...], done: WhenCompiled) -> None:
-        self.begin(self._compile(program, options, devices), lambda fault: done(None, fault), lambda made: done(*made))
+        self.begin(
+            self._compile(program, options, devices),
+            lambda fault: done(None, fault),
+            lambda made: done(*made),
+        )
 
     def begin(
         self, work: Coroutine[Any, Any, Any], failed: Callable[[StatusError], None], done: Callable[[Any], None]
@@ -88,7 +95,7 @@ class ClusterPrograms:
         asked = await self._asking(source, about.name, devices)
         try:
             answer = await self._answer(asked)
-            facts = _facts(about, stablehlo_code.compiled_about(answer), devices, self._default_kind)
+            facts = _facts(about, stablehlo_code.compiled_about(answer), devices, self.default_kind)
             given = _parameters(about, facts)
             code = hash_of(source.encode())
             made = [each for each in facts.results if each.kind != TOKEN]
@@ -114,7 +121,9 @@ class ClusterPrograms:
     async def _asking(self, source: StableHLOCode, name: str, devices: tuple[int, ...]) -> int:
         code = source.encode()
         await self._link.keep(code)
-        asked = await self._registered(question_program(self._places, name, devices, hash_of(code)), tell=True)
+        asked = await self._registered(
+            question_program(self._places, name, devices, hash_of(code)), tell=True
+        )
         self._asked[asked] = asyncio.get_running_loop().create_future()
         return asked
 
@@ -188,7 +197,9 @@ def _parameters(about: ProgramFacts, facts: CompiledFacts) -> list[ArrayType]:
     for at, parameter in enumerate(about.parameters):
         if parameter is None:
             raise unsupported(f"parameter {at} of {about.name} has a type that is not known to the cluster")
-        tiles = REPLICATED if shardings is None else _tiles(OpSharding.FromString(shardings[at]), len(devices))
+        tiles = (
+            REPLICATED if shardings is None else _tiles(OpSharding.FromString(shardings[at]), len(devices))
+        )
         found.append(ArrayType(parameter.kind, parameter.shape, ShardSpec(devices, tiles)))
     return found
 
@@ -223,4 +234,3 @@ def _tiles(sharding: Any, count: int) -> Tiles:
         return tiles_of(sharding, count)
     except ShardingError as error:
         raise unsupported(f"the program has a sharding that is not known here: {error}") from None
-

@@ -26,7 +26,9 @@ from .session_devices import ArrayType, unsupported
 __all__ = ["Box", "boxes_of", "sharding_of", "value_of", "whole_of"]
 
 Box = tuple[slice, ...]
-Axis = tuple[int, int, int]  # size, the dimension that it splits (-1: none), how many tiles one step along it is
+Axis = tuple[
+    int, int, int
+]  # size, the dimension that it splits (-1: none), how many tiles one step along it is
 WHOLE = Sharding()
 ORDERS = 720  # orders of the prime factors that are tried
 
@@ -100,7 +102,9 @@ def _cells(tiles: Tiles, count: int) -> np.ndarray[Any, Any]:
 @lru_cache(maxsize=4096)
 def _sharding(tiles: Tiles, count: int) -> Sharding:
     if tiles.unreduced or any(kind != REPLICAS for _, kind in tiles.groups):
-        raise unsupported("arrays that are parts of a sum which is still to be made are not known to the cluster")
+        raise unsupported(
+            "arrays that are parts of a sum which is still to be made are not known to the cluster"
+        )
     if prod(tiles.grid) == 1:
         return WHOLE
     cells = _cells(tiles, count)
@@ -108,7 +112,9 @@ def _sharding(tiles: Tiles, count: int) -> Sharding:
         axes = _axes(sizes, cells, tiles.grid)
         if axes is not None:
             return _merged(axes, len(tiles.grid))
-    raise unsupported(f"the cluster cannot cut an array into tiles of {list(tiles.grid)} in this order of devices")
+    raise unsupported(
+        f"the cluster cannot cut an array into tiles of {list(tiles.grid)} in this order of devices"
+    )
 
 
 REPLICAS = 0  # OpSharding.REPLICATED
@@ -130,9 +136,7 @@ def _primes(number: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _axes(
-    sizes: tuple[int, ...], cells: np.ndarray[Any, Any], grid: tuple[int, ...]
-) -> list[Axis] | None:
+def _axes(sizes: tuple[int, ...], cells: np.ndarray[Any, Any], grid: tuple[int, ...]) -> list[Axis] | None:
     """What each axis of this mesh splits; None if no such mesh has its shards where `cells` says."""
     count, axes = len(cells), []
     strides = [prod(sizes[at + 1 :]) for at in range(len(sizes))]

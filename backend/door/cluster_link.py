@@ -18,7 +18,7 @@ from backend.client import Head, PutOffer, Remote
 from backend.node import CallError
 from backend.wire import Described
 from core.client import Client
-from core.protocol import Command
+from core.protocol import Command, LogLine
 
 from .ifrt_messages import StatusCode
 from .session_devices import StatusError
@@ -28,6 +28,8 @@ __all__ = ["ClusterLink", "RemoteLink"]
 log = logging.getLogger("seaway.door")
 T = TypeVar("T")
 GOODBYE = 2.0  # seconds for the controller to acknowledge that a session ends
+PATIENCE = 60.0  # seconds for a controller that is out of reach to come back
+LOOK = 1.0  # seconds between looks at whether it is
 
 
 class ClusterLink(Protocol):
@@ -65,6 +67,10 @@ class RemoteLink:
         )  # fmt: skip
         self.remote.node.start()
         self._closing: asyncio.Task[None] | None = None
+        self._then: list[Callable[[], None]] = []
+        self._last = ""  # what the client said last
+        self._away_since = 0.0
+        self._look_again: asyncio.TimerHandle | None = self._loop.call_later(LOOK, self._look)
 
     def act(self, act: Callable[[Client, int], T]) -> T:
         return self.remote.act(act)
@@ -94,13 +100,38 @@ class RemoteLink:
                     code = StatusCode.UNAUTHENTICATED if refused else StatusCode.INTERNAL
                     self.failed(StatusError(code, f"the controller is lost to this session: {each}"))
                 else:
+                    if isinstance(each, LogLine):
+                        self._last = each.text
                     self.heard(each)
             except Exception:
-                log.exception("session of %s: %s", self.name, type(each).__name__)
+                log.exception("client %r: %s", self.name, type(each).__name__)
             said.popleft()
+        if self.client.state == "closed":
+            self._lost(f"the session with the controller is over: {self._last or 'it was closed'}")
+
+    def _look(self) -> None:
+        """Gives the session up if the controller has been away for too long. It may be started again meanwhile."""
+        now = self._loop.time()
+        if self.client.state in ("new", "away"):
+            self._away_since = self._away_since or now
+            if now - self._away_since >= PATIENCE:
+                self._lost(f"the controller has been out of reach for {PATIENCE:.0f} s: {self._last}")
+                return
+        else:
+            self._away_since = 0.0
+        self._look_again = self._loop.call_later(LOOK, self._look)
+
+    def _lost(self, text: str) -> None:
+        if self._closing is None:
+            self.failed(StatusError(StatusCode.UNAVAILABLE, text))
+
+    def when_closed(self, then: Callable[[], None]) -> None:
+        self._then.append(then)
 
     def close(self) -> None:
         if self._closing is None:
+            if self._look_again is not None:
+                self._look_again.cancel()
             self._closing = self._loop.create_task(self._close())
 
     async def closed(self) -> None:
@@ -115,10 +146,14 @@ class RemoteLink:
             while self.client.state == "closing" and self._loop.time() < until:
                 await asyncio.sleep(0.005)
         await self.remote.stop()
+        for then in self._then:
+            then()
 
 
 async def kept(head: Head, blobs: Iterable[bytes]) -> None:
     try:
         await head.keep(blobs)
     except CallError as wrong:
-        raise StatusError(wrong.code.value[0], f"the controller did not take the program's code: {wrong}") from None
+        raise StatusError(
+            wrong.code.value[0], f"the controller did not take the program's code: {wrong}"
+        ) from None

@@ -1,9 +1,10 @@
 """The door as a process: JAX's devices of this process, sessions on them, and the sockets of clients.
 
     run_door("unix:/run/user/1000/seaway.sock", devices=8)       until SIGTERM or Ctrl-C
+    run_cluster_door(address, ClusterOptions("head:29000", access))
 
 How many CPU devices there are is set in the environment before JAX is imported: `environment`. Neighbours:
-`door_server`, `door_session`, `local_devices`.
+`door_server`, `door_session`, `local_devices`, `cluster_opening`.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ import signal
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
+from backend.client import Head
+
+from .cluster_options import ClusterOptions
 from .door_server import listen_for_clients
 from .door_session import opening
 
-__all__ = ["environment", "run_door", "variables"]
+__all__ = ["environment", "run_cluster_door", "run_door", "variables"]
 
 log = logging.getLogger("seaway.door")
 THREADS = (
@@ -72,9 +76,7 @@ async def _serve(
 ) -> None:
     from .local_devices import LocalDevices  # imports JAX, for which the environment is now set
 
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    loop, stop = asyncio.get_running_loop(), _told_to_stop()
 
     def post(function: Callable[..., object], *arguments: object) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody waits for this any more
@@ -88,3 +90,40 @@ async def _serve(
     finally:
         server.close()
         local.end()
+
+
+def run_cluster_door(
+    address: str, options: ClusterOptions, *, version: str, more: Collection[str] = (), ready: Callable[[str], None]
+) -> None:  # fmt: skip
+    """The same with the devices of a cluster. `version`: of this Seaway. Raises ListenRefused, ClusterRefused."""
+    os.environ.update(environment(None, os.environ))
+    with _loop_runner() as runner:
+        runner.run(_serve_cluster(address, options, version, more, ready))
+
+
+async def _serve_cluster(
+    address: str, options: ClusterOptions, version: str, more: Collection[str], ready: Callable[[str], None]
+) -> None:
+    from .cluster_opening import ClusterSessions, find_cluster  # imports JAX, as above
+
+    stop = _told_to_stop()
+    head = Head(options.address, options.access)
+    try:
+        described, options = await find_cluster(head, options, version)
+        sessions = ClusterSessions(head, described, options, more)
+        server = await listen_for_clients(sessions, address)
+        try:
+            ready(server.address)
+            await stop.wait()
+        finally:
+            server.close()
+            await sessions.end()
+    finally:
+        await head.close()
+
+
+def _told_to_stop() -> asyncio.Event:
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop

@@ -164,9 +164,11 @@ class Clients:
     def _release_slice(self, session: ClientRecord, call: ReleaseSlice, now: int) -> str | None:
         """One that is not bound here is free already: it was released before, or never used, or it was bound by a
         controller that has been started anew since. So the session goes on as if nothing had been said."""
-        if not self._resources.release(session.number, call.name):
+        released = self._resources.release(session.number, call.name)
+        if not released:
             return None
-        self._runs.slice_changed(session.number, call.name, now)
+        for name in released:
+            self._runs.slice_changed(session.number, name, now)
         self._runs.slices_bound(now)
         return None
 

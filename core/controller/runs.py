@@ -330,7 +330,7 @@ class Runs:
 
     def renew_reasons(self) -> None:
         """Why slices wait has changed, and that they do has not."""
-        reasons = {binding.key: binding.reason for binding in self._resources.renewed()}
+        reasons = self._resources.renewed()
         for key, reason in reasons.items():
             for run in self._for_slice.get(key, {}).values():
                 self._stalls.renew(run, f"slice {key[1]!r} {reason}")

@@ -12,9 +12,10 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from ..auth import Rules
 from .door_server import listen_for_clients
 from .door_session import opening
 
@@ -24,6 +25,7 @@ log = logging.getLogger("seaway.door")
 THREADS = (
     32  # of XLA's pool for CPU devices, at least: with fewer, programs of many devices wait for each other
 )
+DEFAULT_RULES = Rules()
 FLAG = "--xla_force_host_platform_device_count"
 
 
@@ -50,13 +52,18 @@ def variables(address: str) -> dict[str, str]:
 
 
 def run_door(
-    address: str, *, devices: int | None = None, more: Collection[str] = (), ready: Callable[[str], None]
+    address: str,
+    *,
+    devices: int | None = None,
+    rules: Rules = DEFAULT_RULES,
+    trusted: bool = False,
+    ready: Callable[[str], None],
 ) -> None:
-    """Serves until SIGTERM or SIGINT. `more`: foreign functions that programs may call besides the built-in list;
-    `ready` is told the address. Raises ListenRefused."""
+    """Serves until SIGTERM or SIGINT. `rules`: what programs may call, and what compiling them may take; `trusted`:
+    they are compiled in this process; `ready` is told the address. Raises ListenRefused."""
     os.environ.update(environment(devices, os.environ))
     with _loop_runner() as runner:
-        runner.run(_serve(address, devices, more, ready))
+        runner.run(_serve(address, devices, rules, trusted, ready))
 
 
 def _loop_runner() -> asyncio.Runner:
@@ -68,7 +75,11 @@ def _loop_runner() -> asyncio.Runner:
 
 
 async def _serve(
-    address: str, devices: int | None, more: Collection[str], ready: Callable[[str], None]
+    address: str,
+    devices: int | None,
+    rules: Rules,
+    trusted: bool,
+    ready: Callable[[str], None],
 ) -> None:
     from .local_devices import LocalDevices  # imports JAX, for which the environment is now set
 
@@ -80,8 +91,13 @@ async def _serve(
         with suppress(RuntimeError):  # the loop is closed: nobody waits for this any more
             loop.call_soon_threadsafe(function, *arguments)
 
-    local = LocalDevices(post, count=devices, more=more, threads=int(os.environ["NPROC"]))
-    server = await listen_for_clients(opening(lambda: local), address)
+    local = LocalDevices(post, count=devices, rules=rules, trusted=trusted, threads=int(os.environ["NPROC"]))
+
+    def devices_of_session() -> LocalDevices:
+        local.warm()
+        return local
+
+    server = await listen_for_clients(opening(devices_of_session), address)
     try:
         ready(server.address)
         await stop.wait()

@@ -14,10 +14,13 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from ..auth import Rules
 from .door_server import listen_for_clients
 from .door_session import opening
+from .session_devices import SessionDevices
+from .session_state import SessionLimits
 
 __all__ = ["environment", "run_door", "variables"]
 
@@ -57,13 +60,15 @@ def run_door(
     devices: int | None = None,
     rules: Rules = DEFAULT_RULES,
     trusted: bool = False,
+    memory: int | None = None,
     ready: Callable[[str], None],
 ) -> None:
     """Serves until SIGTERM or SIGINT. `rules`: what programs may call, and what compiling them may take; `trusted`:
-    they are compiled in this process; `ready` is told the address. Raises ListenRefused."""
+    they are compiled in this process; `memory`: bytes of arrays that a session may have, None: half of
+    the machine's for CPU devices; `ready` is told the address. Raises ListenRefused."""
     os.environ.update(environment(devices, os.environ))
     with _loop_runner() as runner:
-        runner.run(_serve(address, devices, rules, trusted, ready))
+        runner.run(_serve(address, devices, rules, trusted, memory, ready))
 
 
 def _loop_runner() -> asyncio.Runner:
@@ -74,11 +79,28 @@ def _loop_runner() -> asyncio.Runner:
     return asyncio.Runner()
 
 
+def _limits(memory: int | None, devices: SessionDevices) -> SessionLimits:
+    """What a session may have. Accelerators say themselves when their memory is full."""
+    if memory is None:
+        memory = machine_bytes() // 2 if devices.platform.name == "cpu" else SessionLimits.array_bytes
+    return SessionLimits(array_bytes=memory, host_bytes=min(SessionLimits.host_bytes, machine_bytes() // 2))
+
+
+def machine_bytes() -> int:
+    """Memory of this machine, or of the container that this process is in."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):
+            found = min(found, int(Path(path).read_text(encoding="ascii")))
+    return found
+
+
 async def _serve(
     address: str,
     devices: int | None,
     rules: Rules,
     trusted: bool,
+    memory: int | None,
     ready: Callable[[str], None],
 ) -> None:
     from .local_devices import LocalDevices  # imports JAX, for which the environment is now set
@@ -97,7 +119,7 @@ async def _serve(
         local.warm()
         return local
 
-    server = await listen_for_clients(opening(devices_of_session), address)
+    server = await listen_for_clients(opening(devices_of_session, _limits(memory, local)), address)
     try:
         ready(server.address)
         await stop.wait()

@@ -14,6 +14,7 @@ from backend.door import ListenRefused, run_door, variables
 from backend.process_title import show_as
 
 from ..errors import SeawayError
+from ..units import nbytes
 
 ALLOWED_TO_ONESELF = ("AllocateBuffer",)  # jnp.empty: shows what this process's user left in its memory
 
@@ -47,6 +48,11 @@ def add(commands: Any) -> None:
         "--check-memory", type=int, default=0,
         help="bytes that the compilation of a program may use; 0: what the machine has",
     )  # fmt: skip
+    door.add_argument(
+        "--memory-per-session", metavar="SIZE",
+        help="what the arrays of one program may take, as '8GiB' (default: half of the machine's memory; on "
+        "accelerators, what they have)",
+    )  # fmt: skip
     door.set_defaults(run=_door)
 
 
@@ -55,6 +61,9 @@ def _door(given: argparse.Namespace) -> int:
         raise SeawayError(f"--devices {given.devices}: give a number from 1 to 1024")
     if given.check_seconds <= 0 or given.check_memory < 0:
         raise SeawayError("--check-seconds must be more than 0, and --check-memory at least 0")
+    memory = None
+    if given.memory_per_session is not None:
+        memory = nbytes(given.memory_per_session, "--memory-per-session")
     folder = None
     address = given.listen
     if not address:
@@ -74,7 +83,7 @@ def _door(given: argparse.Namespace) -> int:
     try:
         run_door(
             address, devices=given.devices, rules=Rules(more, given.check_seconds, given.check_memory),
-            trusted=given.trust_programs, ready=_say,
+            trusted=given.trust_programs, memory=memory, ready=_say,
         )  # fmt: skip
     except ListenRefused as refused:
         raise SeawayError(str(refused)) from None

@@ -11,12 +11,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from backend.auth import AccessRefused, place_of, read
+from backend.auth import AccessRefused, Rules, place_of, read
 from backend.door import ClusterOptions, ClusterRefused, ListenRefused, run_cluster_door, run_door, variables
 from backend.process_title import show_as
 
 from .. import __version__
 from ..errors import SeawayError
+from ..units import nbytes
 
 ALLOWED_TO_ONESELF = ("AllocateBuffer",)  # jnp.empty: shows what this process's user left in its memory
 
@@ -39,6 +40,23 @@ def add(commands: Any) -> None:
     door.add_argument(
         "--allow-custom-call", action="append", default=[], metavar="NAME",
         help="a foreign function that programs may call besides the built-in list; may be repeated",
+    )  # fmt: skip
+    door.add_argument(
+        "--trust-programs", action="store_true",
+        help="compile programs in the door's own process: one that breaks the compiler ends the door, and all sessions",
+    )  # fmt: skip
+    door.add_argument(
+        "--check-seconds", type=float, default=Rules().seconds,
+        help="how long the compilation of a program may take, in seconds (%(default)g)",
+    )  # fmt: skip
+    door.add_argument(
+        "--check-memory", type=int, default=0,
+        help="bytes that the compilation of a program may use; 0: what the machine has",
+    )  # fmt: skip
+    door.add_argument(
+        "--memory-per-session", metavar="SIZE",
+        help="what the arrays of one program may take, as '8GiB' (default: half of the machine's memory; on "
+        "accelerators, what they have)",
     )  # fmt: skip
     door.add_argument(
         "--connect", default="", metavar="CONTROLLER",
@@ -73,6 +91,11 @@ def _door(given: argparse.Namespace) -> int:
         raise SeawayError(f"--devices {given.devices}: give a number from 1 to 1024")
     if not given.connect:
         _alone(given)
+    if given.check_seconds <= 0 or given.check_memory < 0:
+        raise SeawayError("--check-seconds must be more than 0, and --check-memory at least 0")
+    memory = None
+    if given.memory_per_session is not None:
+        memory = nbytes(given.memory_per_session, "--memory-per-session")
     folder = None
     address = given.listen
     if not address:
@@ -96,7 +119,10 @@ def _door(given: argparse.Namespace) -> int:
         if given.connect:
             run_cluster_door(address, _cluster(given), version=__version__, more=more, ready=_say)
         else:
-            run_door(address, devices=given.devices, more=more, ready=_say)
+            run_door(
+                address, devices=given.devices, rules=Rules(more, given.check_seconds, given.check_memory),
+                trusted=given.trust_programs, memory=memory, ready=_say,
+            )  # fmt: skip
     except (ListenRefused, ClusterRefused) as refused:
         raise SeawayError(str(refused)) from None
     finally:

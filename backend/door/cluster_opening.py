@@ -21,7 +21,7 @@ import grpc
 from backend.client import Head
 from backend.contents import StableHLOCode, stablehlo_code
 from backend.node import CallError
-from backend.wire import Described
+from backend.wire import Described, versions
 from core.model import Cluster
 from core.protocol import Command
 from core.protocol import effects as e
@@ -42,11 +42,11 @@ log = logging.getLogger("seaway.door")
 ANSWER = 10.0  # seconds for the controller to say what there is
 
 
-async def find_cluster(head: Head, options: ClusterOptions, version: str) -> tuple[Described, ClusterOptions]:
+async def find_cluster(head: Head, options: ClusterOptions) -> tuple[Described, ClusterOptions]:
     """What there is, and the options with the number of devices. Raises ClusterRefused."""
     place = options.address
     try:
-        described = await head.about(version, ANSWER)
+        described = await head.about(versions.mine(), ANSWER)
     except CallError as wrong:
         if wrong.code == grpc.StatusCode.UNAUTHENTICATED:
             raise ClusterRefused(

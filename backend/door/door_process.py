@@ -130,23 +130,23 @@ async def _serve(
 
 
 def run_cluster_door(
-    address: str, options: ClusterOptions, *, version: str, more: Collection[str] = (), ready: Callable[[str], None]
+    address: str, options: ClusterOptions, *, more: Collection[str] = (), ready: Callable[[str], None]
 ) -> None:  # fmt: skip
-    """The same with the devices of a cluster. `version`: of this Seaway. Raises ListenRefused, ClusterRefused."""
+    """The same with the devices of a cluster. Raises ListenRefused, ClusterRefused."""
     os.environ.update(environment(None, os.environ))
     with _loop_runner() as runner:
-        runner.run(_serve_cluster(address, options, version, more, ready))
+        runner.run(_serve_cluster(address, options, more, ready))
 
 
 async def _serve_cluster(
-    address: str, options: ClusterOptions, version: str, more: Collection[str], ready: Callable[[str], None]
+    address: str, options: ClusterOptions, more: Collection[str], ready: Callable[[str], None]
 ) -> None:
     from .cluster_opening import ClusterSessions, find_cluster  # imports JAX, as above
 
     stop = _told_to_stop()
     head = Head(options.address, options.access)
     try:
-        described, options = await find_cluster(head, options, version)
+        described, options = await find_cluster(head, options)
         sessions = ClusterSessions(head, described, options, more)
         server = await listen_for_clients(sessions, address)
         try:

@@ -15,7 +15,6 @@ from backend.auth import AccessRefused, Rules, place_of, read
 from backend.door import ClusterOptions, ClusterRefused, ListenRefused, run_cluster_door, run_door, variables
 from backend.process_title import show_as
 
-from .. import __version__
 from ..errors import SeawayError
 from ..units import nbytes
 
@@ -117,7 +116,7 @@ def _door(given: argparse.Namespace) -> int:
     )
     try:
         if given.connect:
-            run_cluster_door(address, _cluster(given), version=__version__, more=more, ready=_say)
+            run_cluster_door(address, _cluster(given), more=more, ready=_say)
         else:
             run_door(
                 address, devices=given.devices, rules=Rules(more, given.check_seconds, given.check_memory),

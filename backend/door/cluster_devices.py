@@ -29,7 +29,7 @@ from .cluster_arrays import ClusterArray, Outcome, Outcomes, Ref, ShardOfArray, 
 from .cluster_copies import ClusterCopies
 from .cluster_executables import ClusterExecutable, ClusterPrograms
 from .cluster_faults import fault_of_blame
-from .cluster_layouts import sharding_of, value_of, whole_of
+from .cluster_layouts import value_of, whole_of
 from .cluster_link import ClusterLink
 from .cluster_programs import Places
 from .dtypes import STRING, TOKEN, dtype_of, name_of
@@ -351,8 +351,12 @@ class ClusterDevices:
         return True
 
     def unload(self, executable: ClusterExecutable) -> None:
+        self._order.do(partial(self._unload, executable))  # behind the calls of it that wait
+
+    def _unload(self, executable: ClusterExecutable) -> bool:
         if self._over is None:
             self._programs.forget(executable.giving, executable.keeping)
+        return True
 
     def cost_analysis(
         self, executable: ClusterExecutable, done: Callable[[Mapping[str, Any] | StatusError], None]
@@ -524,7 +528,7 @@ def _relabelled(array_type: ArrayType, shards: Sequence[Ref]) -> ClusterArray | 
     ):
         return None
     guessed = array_type.sharding.shard is not None
-    return whole if guessed or sharding_of(whole.type) == sharding_of(array_type) else None
+    return whole if guessed or value_of(whole.type, 0) == value_of(array_type, 0) else None
 
 
 def _bytes(contents: Contents | None) -> bytes:

@@ -1,10 +1,12 @@
-"""How core says what the protocol says of shardings: axes of a mesh, and where each shard lies in its array.
+"""How core says what the protocol says of arrays: their types, and where each device's shard lies.
 
-    sharding_of(ArrayType) -> core's Sharding, with its mesh       boxes_of(ArrayType) -> one for each device
+    value_of(ArrayType) -> core's Value       whole_of(ArrayType, shards), boxes_of(ArrayType): contents and shards
 
 The protocol numbers tiles; core splits dimensions along axes of a mesh. Two descriptions of one cut become one
-`Sharding`, so core sees that nothing has to move: the mesh has as few axes as the cut allows. A cut that no mesh of
-these devices in this order describes is refused. Neighbours: `ifrt_shardings`, `cluster_programs`.
+`Sharding`, so core sees that nothing has to move: the mesh has as few axes as the cut allows. If no mesh of these
+devices in this order has the cut, or if shards are parts of a sum that is still to be made, core's array is a *stack*:
+the shards of all devices, one after the other along the first dimension. Each device has the same shard as before, and
+what they mean together only JAX has to know. Neighbours: `ifrt_shardings`, `cluster_programs`.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from .dtypes import dtype_of, name_of
 from .ifrt_shardings import Tiles
 from .session_devices import ArrayType, unsupported
 
-__all__ = ["Box", "boxes_of", "sharding_of", "value_of", "whole_of"]
+__all__ = ["Box", "boxes_of", "value_of", "whole_of"]
 
 Box = tuple[slice, ...]
 Axis = tuple[
@@ -39,40 +41,56 @@ def value_of(array_type: ArrayType, place: int) -> Value:
     dtype = dtype_of(array_type.kind)
     if dtype is None or dtype.name not in ITEM_BYTES:
         raise unsupported(f"arrays of {name_of(array_type.kind)} are not known to the cluster")
-    return Value(array_type.shape, dtype.name, place, sharding_of(array_type))
-
-
-def sharding_of(array_type: ArrayType) -> Sharding:
-    return _sharding(_tiles(array_type), len(array_type.sharding.devices))
+    shape, sharding = array_type.shape, _sharding(*_cut(array_type))
+    if sharding is None:
+        shape, sharding = _stack(array_type)
+    return Value(shape, dtype.name, place, sharding)
 
 
 def boxes_of(array_type: ArrayType) -> tuple[Box, ...]:
-    """Where the shard of each device lies in the whole array, in the order of the sharding's devices."""
-    return _boxes(_tiles(array_type), array_type.shape, len(array_type.sharding.devices))
+    """Where the shard of each device lies in core's array, in the order of the sharding's devices."""
+    tiles, count = _cut(array_type)
+    if _sharding(tiles, count) is not None:
+        return _boxes(tiles, array_type.shape, count)
+    rows, *rest = array_type.shard_shape
+    others = tuple(slice(0, dim) for dim in rest)
+    return tuple((slice(at * rows, (at + 1) * rows), *others) for at in range(count))
 
 
 def whole_of(array_type: ArrayType, shards: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    """The whole array of these shards, one for each device; no copy if a shard is all of it."""
-    if shards[0].shape == array_type.shape:
+    """Core's array of these shards, one for each device; no copy if a shard is all of it."""
+    tiles, count = _cut(array_type)
+    shape, sharding = array_type.shape, _sharding(tiles, count)
+    if sharding is None:
+        shape, _ = _stack(array_type)
+    elif shards[0].shape == shape:
         return shards[0]
-    found = np.empty(array_type.shape, shards[0].dtype)
+    found = np.empty(shape, shards[0].dtype)
     for box, shard in dict(zip(map(_key, boxes_of(array_type)), shards, strict=True)).items():
         found[tuple(slice(*each) for each in box)] = shard
     return found
+
+
+def _stack(array_type: ArrayType) -> tuple[tuple[int, ...], Sharding]:
+    """The shape and the sharding of all shards, one after the other."""
+    shard, count = array_type.shard_shape, len(array_type.sharding.devices)
+    if not shard:
+        raise unsupported(
+            "numbers that are parts of a sum which is still to be made are not known to the cluster"
+        )
+    return (shard[0] * count, *shard[1:]), Sharding(((0,), *((),) * (len(shard) - 1)), (count,))
 
 
 def _key(box: Box) -> tuple[tuple[int, int], ...]:
     return tuple((each.start, each.stop) for each in box)
 
 
-def _tiles(array_type: ArrayType) -> Tiles:
-    """A guess where only the shape of shards is known."""
+def _cut(array_type: ArrayType) -> tuple[Tiles, int]:
+    """Its tiles, a guess where only the shape of shards is known; and the number of devices."""
     spec = array_type.sharding
-    if spec.shard is None:
-        return spec.tiles
-    tiles = spec.guessed(array_type.shape)
+    tiles = spec.tiles if spec.shard is None else spec.guessed(array_type.shape)
     assert tiles is not None  # or its type would not have been made
-    return tiles
+    return tiles, len(spec.devices)
 
 
 @lru_cache(maxsize=4096)
@@ -100,11 +118,10 @@ def _cells(tiles: Tiles, count: int) -> np.ndarray[Any, Any]:
 
 
 @lru_cache(maxsize=4096)
-def _sharding(tiles: Tiles, count: int) -> Sharding:
+def _sharding(tiles: Tiles, count: int) -> Sharding | None:
+    """None: it is a stack."""
     if tiles.unreduced or any(kind != REPLICAS for _, kind in tiles.groups):
-        raise unsupported(
-            "arrays that are parts of a sum which is still to be made are not known to the cluster"
-        )
+        return None
     if prod(tiles.grid) == 1:
         return WHOLE
     cells = _cells(tiles, count)
@@ -112,9 +129,7 @@ def _sharding(tiles: Tiles, count: int) -> Sharding:
         axes = _axes(sizes, cells, tiles.grid)
         if axes is not None:
             return _merged(axes, len(tiles.grid))
-    raise unsupported(
-        f"the cluster cannot cut an array into tiles of {list(tiles.grid)} in this order of devices"
-    )
+    return None
 
 
 REPLICAS = 0  # OpSharding.REPLICATED

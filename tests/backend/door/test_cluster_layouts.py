@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.door.cluster_layouts import boxes_of, sharding_of, value_of, whole_of
+from backend.door.cluster_layouts import boxes_of, value_of, whole_of
 from backend.door.dtypes import TOKEN, kind_of
 from backend.door.ifrt_messages import OpSharding
 from backend.door.ifrt_shardings import ShardSpec, Tiles, tiles_of
@@ -24,6 +24,10 @@ F32 = kind_of(np.dtype(np.float32))
 
 def typed(shape: tuple[int, ...], tiles: Tiles, count: int) -> ArrayType:
     return ArrayType(F32, shape, ShardSpec(tuple(range(count)), tiles))
+
+
+def sharding_of(array_type: ArrayType) -> Sharding:
+    return value_of(array_type, 0).sharding
 
 
 def core_boxes(array_type: ArrayType) -> list[tuple[slice, ...]]:
@@ -116,15 +120,24 @@ def test_a_replicated_array_has_no_mesh() -> None:
     assert sharding_of(typed((4,), Tiles((1,), ((4, 0),), (4,), (0,)), 4)) == Sharding()
 
 
-def test_a_cut_that_no_mesh_has_is_refused() -> None:
-    odd = Tiles((4,), (), (), (), (1, 0, 2, 3))
-    with pytest.raises(StatusError, match=r"cannot cut an array into tiles of \[4\] in this order"):
-        sharding_of(typed((4,), odd, 4))
+def test_a_cut_that_no_mesh_has_is_a_stack_of_what_each_device_has() -> None:
+    odd = typed((4, 6), Tiles((4, 1), (), (), (), (1, 0, 2, 3)), 4)
+    whole = np.arange(24).reshape(4, 6)
+    shards = [whole[row : row + 1] for row in (1, 0, 2, 3)]  # of devices 0, 1, 2, 3
+    stack = whole_of(odd, shards)
+    assert value_of(odd, 0).shape == stack.shape == (4, 6)
+    assert value_of(odd, 0).sharding == Sharding(((0,), ()), (4,))
+    assert [stack[box].tolist() for box in boxes_of(odd)] == [shard.tolist() for shard in shards]
 
 
-def test_sums_that_are_still_to_be_made_are_refused() -> None:
-    with pytest.raises(StatusError, match="parts of a sum"):
-        sharding_of(typed((4,), Tiles(unreduced=True), 4))
+def test_parts_of_a_sum_that_is_still_to_be_made_are_a_stack() -> None:
+    summed = typed((2, 3), Tiles(unreduced=True), 4)
+    assert value_of(summed, 0).shape == (8, 3)
+    parts = [np.full((2, 3), at) for at in range(4)]
+    stack = whole_of(summed, parts)
+    assert [stack[box].tolist() for box in boxes_of(summed)] == [part.tolist() for part in parts]
+    with pytest.raises(StatusError, match="numbers that are parts of a sum"):
+        value_of(typed((), Tiles(unreduced=True), 4), 0)
 
 
 def test_tokens_have_no_value() -> None:

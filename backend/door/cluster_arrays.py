@@ -139,6 +139,7 @@ class ClusterArray:
         "name",
         "outcome",
         "parts",
+        "retyped",
         "type",
         "waits",
     )
@@ -152,6 +153,7 @@ class ClusterArray:
         self.fault: StatusError | None = None
         self.deleted = False
         self.parts: weakref.ref[Parts] | None = None
+        self.retyped: ClusterArray | None = None  # the same shards as an array that is cut otherwise
         self.waits: list[Callable[[], None]] | None = None  # told when it is settled
 
     def __del__(self) -> None:

@@ -197,6 +197,16 @@ class ClusterDevices:
         assert ref.alone is not None
         return ref.alone
 
+    def _retyped(self, array: ClusterArray, array_type: ArrayType) -> ClusterArray:
+        """An array of which we do not know how it is cut, for one who does: each device's shard stays what it is."""
+        if value_of(array.type, 0) == value_of(array_type, 0):
+            return array
+        if array.retyped is None or array.retyped.type != array_type:
+            made = self.assemble(array_type, self.shards(array))
+            assert isinstance(made, ClusterArray)
+            array.retyped = made
+        return array.retyped
+
     # --- waiting -------------------------------------------------------------------------------------------
 
     def fetch(self, ref: Ref, done: Callable[[Contents | StatusError], None]) -> None:
@@ -269,6 +279,9 @@ class ClusterDevices:
         for each in arrays:
             each.outcome = outcome
         given = [self._alone(each) for each in arguments if not isinstance(each, Token)]
+        for at, each in enumerate(given):
+            if each.type.sharding.shard is not None:
+                given[at] = self._retyped(each, executable.parameters[at])
         self._order.do(partial(self._launch, executable, given, tuple(keep), outcome, arrays))
         if len(kept) == len(executable.results):
             return list(arrays)

@@ -11,7 +11,7 @@ code, and the answers to its questions.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -37,9 +37,23 @@ READING = 2  # programs at a time
 class ClusterExecutable:
     """`giving`, `keeping`: its programs by their names at core's client, with donation and without (0: not yet)."""
 
-    __slots__ = ("devices", "donated", "giving", "ir", "keeping", "keeping_ir", "results", "source")
+    __slots__ = (
+        "devices",
+        "donated",
+        "giving",
+        "ir",
+        "keeping",
+        "keeping_ir",
+        "parameters",
+        "results",
+        "source",
+    )
 
-    def __init__(self, facts: CompiledFacts, source: StableHLOCode, ir: Program, keeping_ir: Program) -> None:
+    def __init__(
+        self, facts: CompiledFacts, parameters: Sequence[ArrayType], source: StableHLOCode, ir: Program,
+        keeping_ir: Program,
+    ) -> None:  # fmt: skip
+        self.parameters = parameters
         self.results, self.donated = facts.results, frozenset(facts.donated)
         self.devices, self.source = facts.devices, source
         self.ir, self.keeping_ir = ir, keeping_ir
@@ -104,7 +118,7 @@ class ClusterPrograms:
                 executable_program(self._places, about.name, devices, code, temp, given, made, donated)
                 for donated in (facts.donated, ())
             )
-            executable = ClusterExecutable(facts, source, ir, keeping_ir)
+            executable = ClusterExecutable(facts, given, source, ir, keeping_ir)
             executable.giving = await self._registered(ir, tell=False)
         finally:
             self.forget(asked)  # behind the program itself, so hosts do not forget the code between

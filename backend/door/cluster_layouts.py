@@ -4,9 +4,10 @@
 
 The protocol numbers tiles; core splits dimensions along axes of a mesh. Two descriptions of one cut become one
 `Sharding`, so core sees that nothing has to move: the mesh has as few axes as the cut allows. If no mesh of these
-devices in this order has the cut, or if shards are parts of a sum that is still to be made, core's array is a *stack*:
-the shards of all devices, one after the other along the first dimension. Each device has the same shard as before, and
-what they mean together only JAX has to know. Neighbours: `ifrt_shardings`, `cluster_programs`.
+devices in this order has the cut, if it is not known which device has which shard, or if shards are parts of a sum that
+is still to be made, core's array is a *stack*: the shards of all devices, one after the other along the first
+dimension. Each device has the same shard as before, and only JAX has to know what they mean together. Neighbours:
+`ifrt_shardings`, `cluster_programs`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def value_of(array_type: ArrayType, place: int) -> Value:
     dtype = dtype_of(array_type.kind)
     if dtype is None or dtype.name not in ITEM_BYTES:
         raise unsupported(f"arrays of {name_of(array_type.kind)} are not known to the cluster")
-    shape, sharding = array_type.shape, _sharding(*_cut(array_type))
+    shape, sharding = array_type.shape, _sharding_of(array_type)
     if sharding is None:
         shape, sharding = _stack(array_type)
     return Value(shape, dtype.name, place, sharding)
@@ -49,9 +50,9 @@ def value_of(array_type: ArrayType, place: int) -> Value:
 
 def boxes_of(array_type: ArrayType) -> tuple[Box, ...]:
     """Where the shard of each device lies in core's array, in the order of the sharding's devices."""
-    tiles, count = _cut(array_type)
-    if _sharding(tiles, count) is not None:
-        return _boxes(tiles, array_type.shape, count)
+    spec, count = array_type.sharding, len(array_type.sharding.devices)
+    if _sharding_of(array_type) is not None:
+        return _boxes(spec.tiles, array_type.shape, count)
     rows, *rest = array_type.shard_shape
     others = tuple(slice(0, dim) for dim in rest)
     return tuple((slice(at * rows, (at + 1) * rows), *others) for at in range(count))
@@ -59,8 +60,7 @@ def boxes_of(array_type: ArrayType) -> tuple[Box, ...]:
 
 def whole_of(array_type: ArrayType, shards: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
     """Core's array of these shards, one for each device; no copy if a shard is all of it."""
-    tiles, count = _cut(array_type)
-    shape, sharding = array_type.shape, _sharding(tiles, count)
+    shape, sharding = array_type.shape, _sharding_of(array_type)
     if sharding is None:
         shape, _ = _stack(array_type)
     elif shards[0].shape == shape:
@@ -85,12 +85,10 @@ def _key(box: Box) -> tuple[tuple[int, int], ...]:
     return tuple((each.start, each.stop) for each in box)
 
 
-def _cut(array_type: ArrayType) -> tuple[Tiles, int]:
-    """Its tiles, a guess where only the shape of shards is known; and the number of devices."""
+def _sharding_of(array_type: ArrayType) -> Sharding | None:
+    """None: it is a stack."""
     spec = array_type.sharding
-    tiles = spec.tiles if spec.shard is None else spec.guessed(array_type.shape)
-    assert tiles is not None  # or its type would not have been made
-    return tiles, len(spec.devices)
+    return None if spec.shard is not None else _sharding(spec.tiles, len(spec.devices))
 
 
 @lru_cache(maxsize=4096)
@@ -119,7 +117,6 @@ def _cells(tiles: Tiles, count: int) -> np.ndarray[Any, Any]:
 
 @lru_cache(maxsize=4096)
 def _sharding(tiles: Tiles, count: int) -> Sharding | None:
-    """None: it is a stack."""
     if tiles.unreduced or any(kind != REPLICAS for _, kind in tiles.groups):
         return None
     if prod(tiles.grid) == 1:

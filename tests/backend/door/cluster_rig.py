@@ -135,7 +135,7 @@ class ClusterRig:
             executable_program(self.places, "step", devices, "c0de", 0, given, made, each)
             for each in (donated, ())
         ]
-        found = ClusterExecutable(facts, StableHLOCode(b"", b""), *irs)
+        found = ClusterExecutable(facts, given, StableHLOCode(b"", b""), *irs)
         registered = self.link.act(lambda client, now: client.register(found.ir, now))
         found.giving = registered
         self.link.calls.pop()

@@ -102,8 +102,8 @@ def message(said: Any) -> str:  # noqa: C901 - a table
             return f"ready {','.join(map(_name, said.buffers))}" + _blame(said.blame)
         case m.Waiting():
             since = f" for {said.age / 1e9:g} s" if said.age else ""
-            what = f"program {said.program}" if said.program else f"run {said.run}"
-            return f"waiting {what}{since} reason {said.reason or 'none any more'}"
+            which = f"program {said.program}" if said.program else f"run {said.run}"
+            return f"waiting {which}{since} reason {said.reason or 'none any more'}"
         case m.Submit():
             shown = ",".join("literal" if isinstance(a, bytes) else _name(a) for a in said.args) or "-"
             made = ",".join(map(_name, said.results))

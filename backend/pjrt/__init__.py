@@ -8,18 +8,22 @@ that are not trusted: `checked` (the same devices behind a gate), `code_gate`, `
 `checker` (a child process), `inspection` and `targets`, `verdicts`.
 """
 
-from . import checked, checker_pipes, inspection
+from . import checked, checker_pipes, inspection, stablehlo_programs
 from .checker_process import CheckerChild, Died, Late
 from .launchable_code import wake_lapack
 from .pjrt_devices import PjrtDevices
+from .stablehlo_programs import ArrayFacts, MainFacts
 
 __all__ = [
+    "ArrayFacts",
     "CheckerChild",
     "Died",
     "Late",
+    "MainFacts",
     "PjrtDevices",
     "checked",
     "checker_pipes",
     "inspection",
+    "stablehlo_programs",
     "wake_lapack",
 ]

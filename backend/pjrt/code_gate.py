@@ -22,10 +22,12 @@ import msgspec
 from core.model import Code, Gang, Layout, canonical
 
 from ..auth import Rules
+from ..contents import StableHLOCode
 from .blobs import Unusable
 from .checker import CheckerSettings, Question
 from .checker_process import CheckerChild, Died, Late
 from .launchable_code import given
+from .stablehlo_codes import identity, stablehlo_of
 from .targets import is_callback
 from .verdicts import VERSION, Verdict, Verdicts
 
@@ -61,7 +63,12 @@ class CodeGate:
         blobs: Mapping[str, bytes], mine: Sequence[int],
     ) -> None:  # fmt: skip
         """Raises Unusable with a text that names the computation. `mine`: the numbers of this host's devices."""
-        with self._verdicts.about(self._key(code, gang, inputs, outputs), self._rules.seconds) as slot:
+        asked = stablehlo_of(code, blobs)
+        if asked is not None:
+            if not asked.compiled:
+                return
+            inputs = outputs = ()  # they are not part of what is compiled
+        with self._verdicts.about(self._key(code, asked, gang, inputs, outputs), self._rules.seconds) as slot:
             verdict = slot.verdict
             if verdict is None:
                 places = list(gang.place.devices())
@@ -150,14 +157,17 @@ class CodeGate:
             return f"compiling computation {name!r} took {most} of this host's memory (--check-memory of the agent)"
         return reason if repr(name) in reason else f"computation {name!r} cannot be compiled: {reason}"
 
-    def _key(self, code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout]) -> str:
+    def _key(
+        self, code: Code, asked: StableHLOCode | None, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout]
+    ) -> str:  # fmt: skip
         """The key of a verdict: what the code is, whatever its name and its devices."""
         rules = self._rules
         parts = [(part.code, part.inputs, part.outputs) for part in code.parts]
+        name: object = (code.code or code.key) if asked is None else identity(asked)
         what = (
             VERSION, jax.__version__, version("jaxlib"), self._platform, sorted(rules.more), rules.largest,
-            code.code or code.key, parts, code.results, [_look(each) for each in inputs],
-            [_look(each) for each in outputs], given(gang), gang.irregular, gang.place.size,
+            name, parts, code.results, [_look(each) for each in inputs], [_look(each) for each in outputs],
+            given(gang) if asked is None else (), gang.irregular, gang.place.size,
         )  # fmt: skip
         return hashlib.sha256(msgspec.msgpack.encode(what)).hexdigest()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from backend.pjrt import ArrayFacts, MainFacts, inspection, stablehlo_programs, targets
+from backend.pjrt import ArrayFacts, MainFacts, inspection, stablehlo_reading, targets
 
 from .dtypes import TOKEN, kind_of_mlir
 from .session_devices import invalid, unsupported
@@ -35,13 +35,13 @@ class ProgramFacts(NamedTuple):
 def read_program(artifact: bytes, more: Collection[str]) -> ProgramFacts:
     """`more`: foreign functions that are allowed besides the built-in list."""
     try:
-        with stablehlo_programs.module_of(artifact) as module:
+        with stablehlo_reading.module_of(artifact) as module:
             operations, called = inspection.operations_of(module)
             _check(operations, called, more)
-            return _facts(stablehlo_programs.main_of(module))
-    except stablehlo_programs.UnknownType as error:
+            return _facts(stablehlo_reading.main_of(module))
+    except stablehlo_reading.UnknownType as error:
         raise unsupported(str(error)) from None
-    except stablehlo_programs.MalformedProgram as error:
+    except stablehlo_reading.MalformedProgram as error:
         raise invalid(str(error)) from None
 
 

@@ -8,11 +8,11 @@ that are not trusted: `checked` (the same devices behind a gate), `code_gate`, `
 `checker` (a child process), `inspection` and `targets`, `verdicts`.
 """
 
-from . import checked, checker_pipes, inspection, stablehlo_programs
+from . import checked, checker_pipes, inspection, stablehlo_reading
 from .checker_process import CheckerChild, Died, Late
 from .launchable_code import wake_lapack
 from .pjrt_devices import PjrtDevices
-from .stablehlo_programs import ArrayFacts, MainFacts
+from .stablehlo_reading import ArrayFacts, MainFacts
 
 __all__ = [
     "ArrayFacts",
@@ -24,6 +24,6 @@ __all__ = [
     "checked",
     "checker_pipes",
     "inspection",
-    "stablehlo_programs",
+    "stablehlo_reading",
     "wake_lapack",
 ]

@@ -30,7 +30,7 @@ from .executable_cache import ExecutableCache
 from .inspection import CodeRefused, inspect
 from .launchable_code import keep_on_disk, lower, wake_lapack
 from .stablehlo_codes import StableHLOCodes, options_for, stablehlo_of
-from .stablehlo_programs import inspect_program
+from .stablehlo_reading import inspect_program
 from .verdicts import Verdict
 from .world import WorldMembership, in_order
 
@@ -49,7 +49,7 @@ class CheckerSettings(msgspec.Struct, frozen=True):
     memory: int  # bytes that a compilation may take; 0: no limit
 
 
-class Question(msgspec.Struct, frozen=True):
+class CodeQuestion(msgspec.Struct, frozen=True):
     code: Code
     gang: Gang
     inputs: tuple[Layout, ...]
@@ -70,7 +70,7 @@ def main() -> None:
     write(answers, READY)
     while (question := next_question(asked)) is not None:
         limit(settings.seconds, settings.memory)
-        what = msgspec.msgpack.decode(question, type=Question)
+        what = msgspec.msgpack.decode(question, type=CodeQuestion)
         verdict = _inspected(what, settings)
         if verdict.kind == "ok":
             write(answers, COMPILING)
@@ -80,7 +80,7 @@ def main() -> None:
     os._exit(0)
 
 
-def _inspected(question: Question, settings: CheckerSettings) -> Verdict:
+def _inspected(question: CodeQuestion, settings: CheckerSettings) -> Verdict:
     code, gang = question.code, question.gang
     names = [part.code for part in code.parts] or [code.code]
     for number, name in enumerate(names):
@@ -96,7 +96,7 @@ def _inspected(question: Question, settings: CheckerSettings) -> Verdict:
     return Verdict("ok")
 
 
-def _compiled(question: Question, settings: CheckerSettings) -> Verdict:
+def _compiled(question: CodeQuestion, settings: CheckerSettings) -> Verdict:
     code, gang = question.code, question.gang
     try:
         world = WorldMembership()
@@ -122,7 +122,7 @@ def _compiled(question: Question, settings: CheckerSettings) -> Verdict:
 
 
 def _compile_stablehlo(
-    world: WorldMembership, asked: StableHLOCode, question: Question, settings: CheckerSettings
+    world: WorldMembership, asked: StableHLOCode, question: CodeQuestion, settings: CheckerSettings
 ) -> None:
     if settings.platform != "cpu":
         options_for(asked, question.gang, range(question.gang.place.size))

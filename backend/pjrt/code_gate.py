@@ -24,7 +24,7 @@ from core.model import Code, Gang, Layout, canonical
 from ..auth import Rules
 from ..contents import StableHLOCode
 from .blobs import Unusable
-from .checker import CheckerSettings, Question
+from .checker import CheckerSettings, CodeQuestion
 from .checker_process import CheckerChild, Died, Late
 from .launchable_code import given
 from .stablehlo_codes import identity, stablehlo_of
@@ -73,7 +73,7 @@ class CodeGate:
             if verdict is None:
                 places = list(gang.place.devices())
                 numbers = tuple(mine) if set(places) <= set(mine) else tuple(places)
-                question = Question(code, gang, tuple(inputs), tuple(outputs), blobs, numbers)
+                question = CodeQuestion(code, gang, tuple(inputs), tuple(outputs), blobs, numbers)
                 verdict = self._ask(question)
                 slot.keep(verdict)
         if verdict.kind != "ok":
@@ -89,7 +89,7 @@ class CodeGate:
 
     # --- the child --------------------------------------------------------------------------------------------
 
-    def _ask(self, question: Question) -> Verdict:
+    def _ask(self, question: CodeQuestion) -> Verdict:
         name = question.code.name
         child = self._ready_child(question)
         try:
@@ -111,7 +111,7 @@ class CodeGate:
             child.end()  # its state is unknown after running out of memory
         return verdict
 
-    def _ready_child(self, question: Question) -> CheckerChild:
+    def _ready_child(self, question: CodeQuestion) -> CheckerChild:
         try:
             return self._running_child(len(question.numbers))
         except (Died, Late, OSError) as error:

@@ -2,7 +2,7 @@
 
 Four operations of StableHLO communicate with the host or with other programs, and are refused. So are foreign
 functions that `targets` does not allow, and dialects that exported code never contains. Raw StableHLO is read by
-`stablehlo_programs` and checked by the same rules. This runs in the child
+`stablehlo_reading` and checked by the same rules. This runs in the child
 process of `checker`, since even reading such bytes may crash.
 """
 

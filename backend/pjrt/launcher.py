@@ -19,7 +19,7 @@ from core.protocol import effects as e
 
 from . import jax_errors
 from .checkpoints import Checkpoints
-from .codes import Codes
+from .compiled_codes import Codes
 from .completions import Completions, Flight
 from .launchable_code import LaunchableCode
 from .store import Store

@@ -29,7 +29,7 @@ from ..devices import Array, DeviceAbout, GangTimes, Index, Post, WorldSpec
 from ..streams import LentReading
 from . import device_arrays, jax_errors, rows
 from .checkpoints import Checkpoints
-from .codes import Codes
+from .compiled_codes import Codes
 from .completions import Completions
 from .enqueue_thread import EnqueueThread
 from .launcher import Launcher

@@ -3,7 +3,7 @@
     StableHLOCodes.begin(...) -> finish() -> StableHLOLaunchable
 
 The same program with the same options at one place is compiled once, whatever is asked of it. With a cache, executables
-outlive this process. Neighbours: `codes`, which calls this; `stablehlo_programs`, `stablehlo_executables`,
+outlive this process. Neighbours: `compiled_codes`, which calls this; `stablehlo_reading`, `stablehlo_executables`,
 `stablehlo_launchable`, `executable_cache`.
 """
 
@@ -23,7 +23,7 @@ from .blobs import Unusable
 from .executable_cache import ExecutableCache
 from .launchable_code import check_memory
 from .stablehlo_launchable import CompiledProgram, StableHLOLaunchable
-from .stablehlo_programs import main_of, module_of
+from .stablehlo_reading import main_of, module_of
 from .world import WorldMembership
 
 MOST = 4096  # executables that are kept

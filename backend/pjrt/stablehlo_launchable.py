@@ -21,7 +21,7 @@ from ..contents import StableHLOCode, shard_io, stablehlo_code
 from . import stablehlo_executables as executables
 from .blobs import Unusable
 from .launchable_code import LaunchableCode
-from .stablehlo_programs import ArrayFacts, MainFacts
+from .stablehlo_reading import ArrayFacts, MainFacts
 from .world import WorldMembership
 
 native: Any = _jax

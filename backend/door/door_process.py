@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..auth import Rules
+from ..streams import collect_rarely, run
 from .door_server import listen_for_clients
 from .door_session import opening
 from .session_devices import SessionDevices
@@ -67,16 +68,7 @@ def run_door(
     they are compiled in this process; `memory`: bytes of arrays that a session may have, None: half of
     the machine's for CPU devices; `ready` is told the address. Raises ListenRefused."""
     os.environ.update(environment(devices, os.environ))
-    with _loop_runner() as runner:
-        runner.run(_serve(address, devices, rules, trusted, memory, ready))
-
-
-def _loop_runner() -> asyncio.Runner:
-    with suppress(ImportError):
-        import uvloop
-
-        return asyncio.Runner(loop_factory=uvloop.new_event_loop)
-    return asyncio.Runner()
+    run(_serve(address, devices, rules, trusted, memory, ready))
 
 
 def _limits(memory: int | None, devices: SessionDevices) -> SessionLimits:
@@ -120,6 +112,7 @@ async def _serve(
         return local
 
     server = await listen_for_clients(opening(devices_of_session, _limits(memory, local)), address)
+    collect_rarely()
     try:
         ready(server.address)
         await stop.wait()

@@ -4,7 +4,7 @@
                                                       killed if it does not answer, started again for the next
                                                       question
 
-Neighbours: `checked`, `checker_process`, `verdicts`, `code`.
+Neighbours: `checked`, `checker_process`, `verdicts`, `compiled_codes`.
 """
 
 from __future__ import annotations

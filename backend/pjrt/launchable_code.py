@@ -1,7 +1,7 @@
 """Exported code as a gang launches it: traced and lowered for its layouts, to be compiled.
 
 Code with donated inputs is compiled twice, since each launch says whether they are really donated. Neighbours: `blobs`,
-which makes functions of the bytes; `compiled_codes`, which compiles and keeps; `stablehlo_launchable`, the other flavour.
+which makes functions of the bytes; `compiled_codes`, which keeps them; `stablehlo_launchable`, the other flavour.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A launch never waits for its inputs, which are futures; it waits only while too many programs are outstanding. A gang
 whose inputs are spoilt is launched with placeholders, because its peers' collective waits for this host. When a gang
 could not be launched, those behind it are held until core abandons it: otherwise collectives of different gangs would
-meet. Neighbours: `code`, `store`, `completions`.
+meet. Neighbours: `compiled_codes`, `store`, `completions`.
 """
 
 from __future__ import annotations

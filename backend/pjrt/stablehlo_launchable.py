@@ -26,7 +26,8 @@ from .world import WorldMembership
 
 native: Any = _jax
 LAUNCH_IDS = 0x7FFF_FFFF  # they have 31 bits
-ONE_HANDLED = executables.RELEASE != "0.10"  # whose handlers refuse results of one device
+# Its handlers' checks refuse results of one device.
+UNCHECKED = {"_skip_checks": True} if executables.RELEASE == "0.10" else {}
 
 
 class CompiledProgram(NamedTuple):
@@ -90,10 +91,9 @@ class StableHLOLaunchable(LaunchableCode):
         if self._layouts:
             self._check("result", arrays, self._layouts)
         self._check_shardings(compiled)
-        handled = not self._tokens and (len(self.devices) > 1 or ONE_HANDLED)
-        if self._layouts and handled:
+        if self._layouts and not self._tokens:
             self._handlers = [
-                native.array_result_handler(_aval(layout), sharding, committed=True)
+                native.array_result_handler(_aval(layout), sharding, committed=True, **UNCHECKED)
                 for layout, sharding in zip(self._layouts, self._takes, strict=True)
             ]
 

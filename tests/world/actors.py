@@ -315,7 +315,10 @@ class HostActor(Actor):
     def _compiled(self, effect: e.CompileCode, start: int) -> None:
         if start == self.starts:
             self.compiled[effect.plan, effect.code] = None
-            self.feed(e.CodeReady(effect.plan, effect.code, self.world.compile_blame(self, effect)))
+            world = self.world
+            blame = world.compile_blame(self, effect)
+            about = world.about(self, effect) if effect.about and blame is None else b""
+            self.feed(e.CodeReady(effect.plan, effect.code, blame, about))
 
     def _count(self, effect: e.CountRows, start: int) -> None:
         if start == self.starts and self.alive:

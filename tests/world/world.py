@@ -93,6 +93,7 @@ class World:
         self.seats: dict[int, int] = {}
         self.last_seq = -1
         self.bad_codes: dict[str, str] = {}  # a code's name -> why no host can compile it
+        self.more_about = b""  # what hosts say besides about code
         self.compile_times: dict[str, int] = {}  # a code's name -> the time to compile it, if not the default
         self.gangs: list[tuple[int, str, str]] = []  # (island, program, step) of each gang, as they entered
 
@@ -104,6 +105,9 @@ class World:
         self._entered: dict[int, None] = {}  # gangs that this controller let enter
         self._holds: dict[tuple[int, str], int] = {}  # (buffer, holder) -> references at this controller
         self._open_runs: dict[tuple[int, int], None] = {}  # (client, run) accepted and not ended
+        self._awaited: dict[
+            tuple[int, int], None
+        ] = {}  # (client, program) that this controller is to tell of
         if start:
             self.restart_controller()
             for host in range(cluster.hosts):
@@ -191,8 +195,11 @@ class World:
                 self._observe(o.BufferLetGo(buffer, holder))
         for seq in self._entered:
             self._observe(o.Abandoned(seq))
+        for client, program in self._awaited:
+            self._observe(o.ProgramTakenBack(client, program))
         self._holds.clear()
         self._entered.clear()
+        self._awaited.clear()
 
     @property
     def machine(self) -> Any:
@@ -416,6 +423,17 @@ class World:
         why = self.bad_codes.get(self._code(actor, effect)) if self.bad_codes else None
         return m.Blame("user", why) if why else None
 
+    def about(self, actor: HostActor, effect: e.CompileCode) -> bytes:
+        """What a host says about code: which it is, and for which devices it is compiled. Another host must not be
+        asked."""
+        plan = self.plans[self.cluster.island_of_host(actor.host).index, effect.plan]
+        gang = plan.steps[plan.codes[effect.code].step]
+        assert isinstance(gang, Gang)
+        devices = list(gang.place.devices())
+        if gang.node != 0 or self.cluster.host_of(devices[0]) != actor.host:
+            self._complain(f"host {actor.host} is asked about the code of {gang.name!r}")
+        return b"%s on %s" % (gang.name.encode(), ",".join(map(str, devices)).encode()) + self.more_about
+
     def reform(self, actor: HostActor, effect: e.Reform) -> None:
         """A host joins the collective world of its new epoch, which is formed when all members have joined."""
         island = self.cluster.island_of_host(actor.host).index
@@ -448,10 +466,15 @@ class World:
         elif isinstance(seen, o.BufferHeld | o.BufferLetGo):
             key = (seen.buffer, seen.holder)
             self._holds[key] = self._holds.get(key, 0) + (1 if isinstance(seen, o.BufferHeld) else -1)
+        elif isinstance(seen, o.ProgramAwaited):
+            self._awaited[seen.client, seen.program] = None
+        elif isinstance(seen, o.ProgramToldSeen | o.ProgramTakenBack):
+            self._awaited.pop((seen.client, seen.program), None)
         elif isinstance(seen, o.Entered):
             self._entered[seen.seq] = None
         elif isinstance(seen, o.ClientLost):
             self._open_runs = {key: None for key in self._open_runs if key[0] != seen.client}
+            self._awaited = {key: None for key in self._awaited if key[0] != seen.client}
         self._observe(seen)
 
     def _complain(self, what: str) -> None:

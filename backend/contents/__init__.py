@@ -10,18 +10,22 @@ from __future__ import annotations
 from . import shard_io, stablehlo_code
 from .code_blobs import LATELY, LIMIT, Blobs, InUse, hash_of
 from .shard_io import Array, ArraySink, ArraySource, ContentsMismatch, Overflow, ShardSource, Sink
-from .stablehlo_code import StableHLOCode
+from .stablehlo_code import AboutError, CompiledAbout, PlatformAbout, PlatformDevice, StableHLOCode
 
 __all__ = [
     "LATELY",
     "LIMIT",
+    "AboutError",
     "Array",
     "ArraySink",
     "ArraySource",
     "Blobs",
+    "CompiledAbout",
     "ContentsMismatch",
     "InUse",
     "Overflow",
+    "PlatformAbout",
+    "PlatformDevice",
     "ShardSource",
     "Sink",
     "StableHLOCode",

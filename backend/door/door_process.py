@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ..auth import Rules
 from ..client import Head
+from ..streams import collect_rarely, run
 from .cluster_options import ClusterOptions
 from .door_server import listen_for_clients
 from .door_session import opening
@@ -70,16 +71,7 @@ def run_door(
     they are compiled in this process; `memory`: bytes of arrays that a session may have, None: half of
     the machine's for CPU devices; `ready` is told the address. Raises ListenRefused."""
     os.environ.update(environment(devices, os.environ))
-    with _loop_runner() as runner:
-        runner.run(_serve(address, devices, rules, trusted, memory, ready))
-
-
-def _loop_runner() -> asyncio.Runner:
-    with suppress(ImportError):
-        import uvloop
-
-        return asyncio.Runner(loop_factory=uvloop.new_event_loop)
-    return asyncio.Runner()
+    run(_serve(address, devices, rules, trusted, memory, ready))
 
 
 def _limits(memory: int | None, devices: SessionDevices) -> SessionLimits:
@@ -121,6 +113,7 @@ async def _serve(
         return local
 
     server = await listen_for_clients(opening(devices_of_session, _limits(memory, local)), address)
+    collect_rarely()
     try:
         ready(server.address)
         await stop.wait()
@@ -134,8 +127,7 @@ def run_cluster_door(
 ) -> None:  # fmt: skip
     """The same with the devices of a cluster. Raises ListenRefused, ClusterRefused."""
     os.environ.update(environment(None, os.environ))
-    with _loop_runner() as runner:
-        runner.run(_serve_cluster(address, options, more, ready))
+    run(_serve_cluster(address, options, more, ready))
 
 
 async def _serve_cluster(
@@ -150,6 +142,7 @@ async def _serve_cluster(
         sessions = ClusterSessions(head, described, options, more)
         server = await listen_for_clients(sessions, address)
         try:
+            collect_rarely()
             ready(server.address)
             await stop.wait()
         finally:

@@ -50,7 +50,7 @@ hlo: Any = importlib.import_module("jax._src.lib").xla_client
 COMPILING = 4  # programs at a time, so that one session's does not hold up others'
 WAITING = 64  # threads at most that wait for arrays
 UNDER_WAY = 24  # programs of one device: JAX itself would wait at 32
-HANDLES_ONE = RELEASE != "0.10"  # whose handlers refuse results of one device
+UNCHECKED = {"_skip_checks": True} if RELEASE == "0.10" else {}  # its checks refuse results of one device
 
 DEFAULT_RULES = Rules()
 
@@ -220,18 +220,15 @@ class LocalDevices:
         return Executable(found, facts, self._handlers(facts)), facts
 
     def _handlers(self, facts: CompiledFacts) -> list[Any] | None:
-        if any(array_type.kind == TOKEN for array_type in facts.results) or (
-            len(facts.devices) == 1 and not HANDLES_ONE
-        ):
+        if any(array_type.kind == TOKEN for array_type in facts.results):
             return None
         return [
             native.array_result_handler(
-                self._aval_of(array_type.kind, array_type.shape),
-                self._sharding_of(_known(array_type)),
-                committed=True,
+                self._aval_of(array_type.kind, array_type.shape), self._sharding_of(_known(array_type)),
+                committed=True, **UNCHECKED,
             )
             for array_type in facts.results
-        ]
+        ]  # fmt: skip
 
     def execute(
         self, executable: Executable, arguments: Sequence[Ref], keep: Sequence[int], launch: int

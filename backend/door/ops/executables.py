@@ -210,7 +210,7 @@ def execute(state: SessionState, body: Any, reply: Reply) -> None:
     if handles and len(handles) != len(facts.results):
         raise invalid(f"{len(handles)} handles for the {len(facts.results)} results of {facts.name}")
     arguments = _arguments(state, facts, body.args_handles)
-    keep = tuple(options.non_donatable_input_indices)
+    keep: Sequence[int] = tuple(given) if (given := options.non_donatable_input_indices) else ()
     meter, donated = state.memory, _donated(facts, arguments, keep) if facts.donated else ()
     if meter.used + value.total > meter.most:
         meter.check(value.total - sum(nbytes_of(each) for each in donated))

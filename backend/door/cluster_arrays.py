@@ -68,8 +68,11 @@ class Outcome:
         self._tell()
 
     def end(self, fault: StatusError | None) -> None:
+        """The run has ended: with success, so all its buffers are ready of which nothing else was said."""
         self.over = True
-        if self.fault is None:
+        if fault is None:
+            self.ready = True
+        elif self.fault is None:
             self.fault = fault
         self._tell()
 

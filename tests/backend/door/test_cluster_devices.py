@@ -103,6 +103,16 @@ def test_results_have_names_at_once_and_are_ready_when_it_is_said(rig: ClusterRi
     assert told == [None]
 
 
+def test_results_are_ready_when_their_run_has_ended(rig: ClusterRig) -> None:
+    step = rig.executable(results=[(128, 64)] * 2)
+    results = rig.run(step, rig.large())
+    told = Told()
+    rig.devices.when_ready(results, told)
+    rig.link.say(m.Ended(1))
+    assert told == [None]
+    assert isinstance(rig.calls()[1], m.Submit)
+
+
 def test_dropped_arrays_are_released_together_and_with_the_next_call(rig: ClusterRig) -> None:
     step = rig.executable(results=[(128, 64)] * 3)
     x = rig.large()

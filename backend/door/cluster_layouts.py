@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from backend.contents import stablehlo_code
 from core.model import ITEM_BYTES, Sharding, Value
 
 from .dtypes import dtype_of, name_of
@@ -78,7 +79,7 @@ def _stack(array_type: ArrayType) -> tuple[tuple[int, ...], Sharding]:
         raise unsupported(
             "numbers that are parts of a sum which is still to be made are not known to the cluster"
         )
-    return (shard[0] * count, *shard[1:]), Sharding(((0,), *((),) * (len(shard) - 1)), (count,))
+    return (shard[0] * count, *shard[1:]), stablehlo_code.stacked(len(shard), count)
 
 
 def _key(box: Box) -> tuple[tuple[int, int], ...]:

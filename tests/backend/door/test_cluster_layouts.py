@@ -126,7 +126,7 @@ def test_a_cut_that_no_mesh_has_is_a_stack_of_what_each_device_has() -> None:
     shards = [whole[row : row + 1] for row in (1, 0, 2, 3)]  # of devices 0, 1, 2, 3
     stack = whole_of(odd, shards)
     assert value_of(odd, 0).shape == stack.shape == (4, 6)
-    assert value_of(odd, 0).sharding == Sharding(((0,), ()), (4,))
+    assert value_of(odd, 0).sharding == Sharding(((1,), ()), (1, 4))
     assert [stack[box].tolist() for box in boxes_of(odd)] == [shard.tolist() for shard in shards]
 
 

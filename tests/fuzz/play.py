@@ -17,6 +17,7 @@ import msgspec
 
 from core.invariants import Checks, CountersAddUp, Violation, everything
 from core.model.errors import Illegal
+from core.model.program import Node, Program
 from core.model.topology import Cluster
 from core.transfer import at_once
 from tests.world.script import Fetch, Handle, RunHandle, Script
@@ -123,6 +124,9 @@ class Game:
         self.made: dict[tuple[int, int], Handle] = {}
         self.runs: dict[int, RunHandle] = {}  # by key
         self.owner: dict[int, int] = {}
+        self.asked: dict[
+            int, tuple[int, int, int]
+        ] = {}  # by key: client, program, its number for the registration
         self.done: dict[str, int] = {}  # kind of action -> how many of them took effect
         self.gone: dict[int, None] = {}  # clients that crashed or closed
         self.acts: dict[type, Callable[[Any], None]] = {
@@ -131,7 +135,7 @@ class Game:
             c.CrashHost: self._crash_host, c.LeaveHost: self._leave, c.LoseDevice: self._lose,
             c.Cut: self._cut, c.Slow: self._slow, c.BreakGang: self._break_gang,
             c.BreakCode: self._break_code, c.Restart: self._restart, c.StandStill: self._stand_still,
-            c.BreakWorld: self._break_world,
+            c.BreakWorld: self._break_world, c.Register: self._register, c.Unregister: self._unregister,
         }  # fmt: skip
 
     # --- the whole ------------------------------------------------------------------------------------------------
@@ -248,7 +252,20 @@ class Game:
         for index, handle in enumerate(run.results):
             self.made[action.key, index] = handle
 
+    def _register(self, action: c.Register) -> None:
+        number = self._person(action.client).register(
+            self.case.programs[action.program], tell=True, anew=True
+        )
+        self.asked[action.key] = action.client, action.program, number
+
+    def _unregister(self, action: c.Unregister) -> None:
+        if action.key in self.asked:
+            self._person(action.client).unregister(self.asked.pop(action.key)[2])
+
     def _put(self, action: c.Put) -> None:
+        if action.slice.of:  # its parent must be bound
+            program = next(each for each in self.case.programs if action.slice in each.slices)
+            self._person(action.client).register(program)
         self.made[action.key, 0] = self._person(action.client).put(action.value, action.slice)
         self.owner[action.key] = action.client
 
@@ -391,6 +408,9 @@ class Game:
         for key, run in self.runs.items():
             if self.owner[key] not in self.gone:
                 self._judge_run(key, run)
+        for client, program, number in self.asked.values():
+            if client not in self.gone:
+                self._judge_told(self._person(client), self.case.programs[program], number)
         fetches: list[Fetch] = []
         for source, handle in self.made.items():
             if self.owner[source[0]] in self.gone or self._usable(self.owner[source[0]], source) is None:
@@ -412,6 +432,22 @@ class Game:
             raise Failed(
                 "blame", f"run {run.name} (submit {key}) failed, and nothing was done to it: {run.blame}"
             )
+
+    def _judge_told(self, script: Script, program: Program, number: int) -> None:
+        """It is told once, by the right host, of the place of node 0."""
+        said = script.heard.get(number)
+        if said is None:
+            raise Failed("told", f"{script.name} was never told of program {number}")
+        if said.blame is not None:
+            if said.blame.code not in self._possible():
+                raise Failed("blame", f"{program.name} is not compiled, and nothing was done: {said.blame}")
+            return
+        first = program.nodes[0]
+        about = said.about.decode()
+        if isinstance(first, Node) and not about.startswith(first.name):
+            raise Failed("told", f"{script.name} was told {about!r} of {program.name}")
+        if isinstance(first, Node) and about.count(",") + 1 != program.slices[first.slice].devices:
+            raise Failed("told", f"{script.name} was told {about!r} of {program.name}: other devices")
 
     def _possible(self) -> set[str]:
         """Return the blame codes that the actions of this case can explain."""

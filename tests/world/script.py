@@ -183,14 +183,16 @@ class Script:
 
     # --- calls ------------------------------------------------------------------------------------------
 
-    def register(self, program: Program, tell: bool = False) -> int:
-        for known, number in self._programs:
+    def register(self, program: Program, tell: bool = False, anew: bool = False) -> int:
+        """Once for each program; `anew`: once more."""
+        for known, number in self._programs if not anew else ():
             if known is program:
                 return number
         number = self._said(self.machine.register(program, self.world.now, tell))
         if tell:
             self.awaited[number] = None
-        self._programs.append((program, number))
+        if not anew:
+            self._programs.append((program, number))
         self._called()
         return number
 

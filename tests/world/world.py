@@ -40,6 +40,7 @@ from core.transfer import at_once
 from . import text
 from .actors import Actor, ControllerActor, HostActor, Recorder
 from .clock import Clock
+from .compiler import Compiler
 from .devices import Fabric
 from .filling import ClusterHosts
 from .network import Network
@@ -92,9 +93,7 @@ class World:
         self.runs: dict[int, int] = {}  # run -> plan
         self.seats: dict[int, int] = {}
         self.last_seq = -1
-        self.bad_codes: dict[str, str] = {}  # a code's name -> why no host can compile it
-        self.more_about = b""  # what hosts say besides about code
-        self.compile_times: dict[str, int] = {}  # a code's name -> the time to compile it, if not the default
+        self.compiler = Compiler(cluster, self.plans, timing.compile, self._complain)
         self.gangs: list[tuple[int, str, str]] = []  # (island, program, step) of each gang, as they entered
 
         self.controller = ControllerActor(self, "controller")
@@ -285,7 +284,7 @@ class World:
         self.fabric.broken[island] = max(host.epoch for host in mine)
 
     def break_code(self, name: str, why: str = "no such operation") -> None:
-        self.bad_codes[name] = why
+        self.compiler.bad[name] = why
 
     # --- network ----------------------------------------------------------------------------------------
 
@@ -411,28 +410,6 @@ class World:
 
     def plan_of_run(self, actor: HostActor, run: int) -> Plan:
         return self.plans[self.cluster.island_of_host(actor.host).index, self.runs[run]]
-
-    def _code(self, actor: HostActor, effect: e.CompileCode) -> str:
-        plan = self.plans[self.cluster.island_of_host(actor.host).index, effect.plan]
-        return plan.codes[effect.code].name
-
-    def compile_time(self, actor: HostActor, effect: e.CompileCode) -> int:
-        return self.compile_times.get(self._code(actor, effect), self.timing.compile)
-
-    def compile_blame(self, actor: HostActor, effect: e.CompileCode) -> m.Blame | None:
-        why = self.bad_codes.get(self._code(actor, effect)) if self.bad_codes else None
-        return m.Blame("user", why) if why else None
-
-    def about(self, actor: HostActor, effect: e.CompileCode) -> bytes:
-        """What a host says about code: which it is, and for which devices it is compiled. Another host must not be
-        asked."""
-        plan = self.plans[self.cluster.island_of_host(actor.host).index, effect.plan]
-        gang = plan.steps[plan.codes[effect.code].step]
-        assert isinstance(gang, Gang)
-        devices = list(gang.place.devices())
-        if gang.node != 0 or self.cluster.host_of(devices[0]) != actor.host:
-            self._complain(f"host {actor.host} is asked about the code of {gang.name!r}")
-        return b"%s on %s" % (gang.name.encode(), ",".join(map(str, devices)).encode()) + self.more_about
 
     def reform(self, actor: HostActor, effect: e.Reform) -> None:
         """A host joins the collective world of its new epoch, which is formed when all members have joined."""

@@ -147,7 +147,7 @@ def test_what_the_compiler_says_is_told() -> None:
 
 def test_a_host_cannot_say_too_much() -> None:
     w = world()
-    w.more_about = bytes(MOST_ABOUT)
+    w.compiler.more_about = bytes(MOST_ABOUT)
     client = w.client("a")
     number = client.register(program(), tell=True)
     said = told(w, client, number)
@@ -160,7 +160,7 @@ def test_a_host_cannot_say_too_much() -> None:
 
 def test_a_compilation_that_takes_too_long_is_ended_by_its_bound() -> None:
     w = world(config=Config(bounds=Bounds(floor=S, compile=S, factor=1)))
-    w.compile_times["f"] = 100 * S
+    w.compiler.times["f"] = 100 * S
     client = w.client("a")
     number = client.register(program(), tell=True)
     assert w.run_until(lambda: number in client.heard)
@@ -211,7 +211,7 @@ def test_hosts_that_never_come_end_the_wait_in_time() -> None:
 def compiling(*, hosts: int = 3, devices: int = 2, picks: tuple[int, ...] = ()) -> tuple[World, Script, int]:
     """A world in which the code of a program is being compiled."""
     w = world(hosts=hosts)
-    w.compile_times["f"] = LONG
+    w.compiler.times["f"] = LONG
     client = w.client("a")
     number = client.register(program(devices, "f", *picks), tell=True)
     w.run_for(LONG // 2)

@@ -238,3 +238,29 @@ def test_a_program_is_told_as_text_and_what_it_costs(session: Session) -> None:
         assert stablehlo_code.costs_of(await client.ask(program, range(DEVICES), "costs"))["flops"] > 0
 
     session.run(work)
+
+
+def test_a_registered_program_runs_again_when_an_agent_was_lost_and_came_back(session: Session) -> None:
+    """Its code is compiled anew for the next world; what lay on the lost host is lost."""
+
+    async def work(client: RawClient) -> None:
+        everywhere = range(DEVICES)
+        number = await client.program(
+            lowered(psum, (DEVICES,), [SPLIT]), everywhere, [SPLIT], [SPLIT, value(())]
+        )
+        alone = await client.program(lowered(lambda x: x + 4, (1,), [WHOLE]), [3], [WHOLE], [WHOLE])
+        before = await client.run(number, ARRAY.tobytes())
+        session.real.agents[1].kill()
+        session.real.agent(1, "--cache", str(session.real.folder / "cache"), "--verbose")
+        await session.real.ready(epoch=1)
+        with pytest.raises(Failed, match="host"):
+            await client.run(number, before[0])
+        made, total = await client.run(number, ARRAY.tobytes())
+        np.testing.assert_allclose(await client.get(made), ARRAY * ARRAY.sum(), rtol=1e-6)
+        np.testing.assert_allclose(await client.get(total), ARRAY.sum(), rtol=1e-6)
+        (made,) = await client.run(alone, ARRAY.tobytes())
+        np.testing.assert_array_equal(await client.get(made), ARRAY + 4)
+        program = lowered(lambda x: x * 13, (DEVICES,), [SPLIT])
+        assert stablehlo_code.compiled_about(await client.ask(program, everywhere)).fingerprint
+
+    session.run(work)

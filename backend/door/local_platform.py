@@ -30,6 +30,7 @@ def platform_of(devices: Sequence[Any]) -> Platform:
             for name in ("coords", "core_on_chip", "slice_index")
             if (value := getattr(device, name, None)) is not None
         }
+        attributes.setdefault("slice_index", 0)  # pathwaysutils' elastic module asks each device for it
         facts.append(
             DeviceFacts(number, device.device_kind, default, ids, repr(device), str(device), attributes)
         )

@@ -305,40 +305,34 @@ def virtual_index(place: Place, device: int) -> int:
 
 
 def _grid_index(grid: Grid, device: int) -> int:
-    """Return the index of this device in the grid, or -1 if it is not there."""
-    axes, first = _axes_of(grid)
-    return _index_of(axes, 0, device - first)
+    """Return the index of this device in the grid, or -1 if it is not there.
+
+    It finds the digits by descending stride. That is exact for a block of a torus, where a stride is longer than
+    everything that the shorter strides span. Grids of devices that were picked otherwise have a table.
+    """
+    table = _table(grid)
+    if table is not None:
+        return table.get(device, -1)
+    rest, index = device - grid.base, 0
+    if rest < 0:
+        return -1
+    for axis in sorted(range(len(grid.shape)), key=lambda axis: (-grid.strides[axis], -grid.shape[axis])):
+        if grid.shape[axis] > 1:
+            digit = min(rest // grid.strides[axis], grid.shape[axis] - 1)
+            rest -= digit * grid.strides[axis]
+            index += digit * prod(grid.shape[axis + 1 :])
+    return index if rest == 0 else -1
 
 
 @lru_cache(maxsize=4096)
-def _axes_of(grid: Grid) -> tuple[tuple[tuple[int, int, int, bool, int], ...], int]:
-    """The axes of a grid, by descending stride, and its lowest device. Of each axis: its stride as a positive number,
-    its extent, how much a step counts in the index, whether it runs down, and how far the axes behind it reach."""
-    found: list[tuple[int, int, int, bool, int]] = []
-    first, reach = grid.base, 0
-    for axis in sorted(range(len(grid.shape)), key=lambda axis: (abs(grid.strides[axis]), grid.shape[axis])):
-        extent, stride = grid.shape[axis], grid.strides[axis]
-        if extent > 1:
-            found.append((abs(stride), extent, prod(grid.shape[axis + 1 :]), stride < 0, reach))
-            reach += abs(stride) * (extent - 1)
-            first += min(0, stride * (extent - 1))
-    return tuple(reversed(found)), first
-
-
-def _index_of(axes: Sequence[tuple[int, int, int, bool, int]], at: int, rest: int) -> int:
-    """Find the digits of a device, `rest` above the lowest one, on the axes from `at` on; -1 if there are none.
-
-    In a block of a torus, a stride is longer than everything that the shorter ones span, so only one digit can be
-    right. A sub-slice may have any devices in any order, and then several may be.
-    """
-    if at == len(axes):
-        return 0 if rest == 0 else -1
-    stride, extent, counts, down, reach = axes[at]
-    for digit in range(min(rest // stride, extent - 1), max(0, -(-(rest - reach) // stride)) - 1, -1):
-        found = _index_of(axes, at + 1, rest - digit * stride)
-        if found >= 0:
-            return found + (extent - 1 - digit if down else digit) * counts
-    return -1
+def _table(grid: Grid) -> dict[int, int] | None:
+    """The index of each device; None: the digits by descending stride are exact."""
+    span = 0
+    for stride, extent in sorted((s, e) for s, e in zip(grid.strides, grid.shape, strict=True) if e > 1):
+        if stride <= span:
+            return {device: index for index, device in enumerate(grid.devices())}
+        span += stride * (extent - 1)
+    return None
 
 
 def _read(device: int, axes: list[tuple[int, int]]) -> int:

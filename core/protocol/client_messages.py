@@ -68,7 +68,6 @@ class Get(Wire, frozen=True, tag="get"):
 
     request: int
     buffer: int
-    shard: int = -1  # only what lies on this device of the buffer's place, counted from 0; -1: all of it
 
 
 class Release(Wire, frozen=True, tag="release"):
@@ -153,8 +152,7 @@ class Stalled(Wire, frozen=True, tag="stalled"):
 
 
 class GetAccepted(Wire, frozen=True, tag="sending"):
-    """Answer to Get: the hosts that have the shards send them as `transfer`. Of a single shard: `layout` is that of
-    an array as large as the shard, on its device alone."""
+    """Answer to Get: the hosts that have the shards send them as `transfer`."""
 
     request: int
     transfer: int

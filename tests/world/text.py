@@ -94,8 +94,6 @@ def message(said: Any) -> str:  # noqa: C901 - a table
             return f"notes [{'; '.join(map(message, said.notes))}]"
         case m.Register():
             return f"register program {said.program} {said.ir.name!r}" + (" and tell" if said.tell else "")
-        case m.Get(request=request, buffer=buffer, shard=shard):
-            return f"get request {request} buffer {buffer}" + (f" shard {shard}" if shard >= 0 else "")
         case m.Ended():
             return f"run {said.run} ended" + _blame(said.blame)
         case m.ContentsReady():

@@ -11,6 +11,9 @@ host that has a program's first device answers the code's `question` with some b
     "layout"    none                the layout that each input of the node has by default: `layouts_of`
     "platform"  none                PlatformAbout: the devices at the node's place
 
+An array of a program may be a *stack*: the shards of all devices, one after the other along the first dimension, as
+core's array of another shape than the program's. A client says so by a mesh whose first axis has one device.
+
 Neighbours: `pjrt` compiles and answers; `door` asks. This module imports neither JAX nor protobuf.
 """
 
@@ -22,6 +25,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
+
+from core.model import Layout, Sharding
 
 __all__ = [
     "ABOUT_LIMIT",
@@ -40,8 +45,10 @@ __all__ = [
     "encode_layouts",
     "encode_text",
     "is_stablehlo",
+    "is_stack",
     "layouts_of",
     "platform_about",
+    "stacked",
     "text_of",
 ]
 
@@ -87,6 +94,15 @@ def decode(blob: bytes) -> StableHLOCode:
     if found.question not in QUESTIONS:
         raise MalformedCode(f"it asks {found.question[:40]!r}; known are {', '.join(map(repr, QUESTIONS))}")
     return found
+
+
+def stacked(rank: int, count: int) -> Sharding:
+    """The sharding of a stack of the shards of so many devices."""
+    return Sharding(((1,), *((),) * (rank - 1)), (1, count))
+
+
+def is_stack(layout: Layout) -> bool:
+    return len(layout.mesh) == 2 and layout.mesh[0] == 1 and layout.mesh[1] > 1
 
 
 # --- answers ------------------------------------------------------------------------------------------------------

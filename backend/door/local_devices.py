@@ -272,15 +272,17 @@ class LocalDevices:
     def unload(self, executable: Any) -> None:
         """Nothing: it goes when the session forgets it."""
 
-    def cost_analysis(self, executable: Executable) -> Mapping[str, Any]:
+    def cost_analysis(
+        self, executable: Executable, done: Callable[[Mapping[str, Any] | StatusError], None]
+    ) -> None:
         with translated():
             found = executable.loaded.cost_analysis()
-        costs: Mapping[str, Any] = found[0] if isinstance(found, list) else found
-        return costs
+        done(found[0] if isinstance(found, list) else found)
 
-    def program_text(self, executable: Executable) -> str:
+    def program_text(self, executable: Executable, done: Callable[[str | StatusError], None]) -> None:
         with translated():
-            return str(executable.loaded.get_hlo_text())
+            text = str(executable.loaded.get_hlo_text())
+        done(text)
 
     def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str:
         dtype = dtype_of(kind)

@@ -105,32 +105,48 @@ class StableHLOLaunchable(LaunchableCode):
         for at, (facts, layout) in enumerate(zip(wanted, layouts, strict=True)):
             if facts is None:
                 raise Unusable(f"{what} {at} of computation {self.name!r} has a type that no array has")
-            if (xla.core_dtype(facts.element), facts.shape) != (layout.dtype, layout.shape):
-                raise Unusable(
-                    f"{what} {at} of computation {self.name!r} is {facts.element}{list(facts.shape)}, but the plan "
-                    f"has {layout.dtype}{list(layout.shape)}"
-                )
+            same = facts.shape == layout.shape or len(self.devices) > 1  # of several, see `_check_same`
+            if xla.core_dtype(facts.element) != layout.dtype or not same:
+                raise Unusable(self._other(what, at, facts, layout))
+
+    def _other(self, what: str, at: int, facts: ArrayFacts, layout: Layout) -> str:
+        return (
+            f"{what} {at} of computation {self.name!r} is {facts.element}{list(facts.shape)}, but the plan "
+            f"has {layout.dtype}{list(layout.shape)}"
+        )
 
     def _check_shardings(self, compiled: CompiledProgram) -> None:
         if len(compiled.devices) == 1:
             return
-        executable = compiled.executable
+        executable, main = compiled.executable, compiled.main
         results = executable.get_output_shardings()
         if self.inputs:
-            self._check_same("input", executable.get_parameter_shardings(), self.inputs, self.shardings)
+            given = executable.get_parameter_shardings()
+            self._check_same("input", given, main.parameters, self.inputs, self.shardings)
         if self._layouts:
             kept = None if results is None else [
                 each for at, each in enumerate(results) if at not in self._tokens
             ]  # fmt: skip
-            self._check_same("result", kept, self._layouts, self._takes)
+            arrays = [facts for facts in main.results if facts is not None]
+            self._check_same("result", kept, arrays, self._layouts, self._takes)
 
     def _check_same(
-        self, what: str, theirs: Sequence[Any] | None, layouts: Sequence[Layout], ours: Sequence[Any]
-    ) -> None:
+        self, what: str, theirs: Sequence[Any] | None, wanted: Sequence[ArrayFacts | None],
+        layouts: Sequence[Layout], ours: Sequence[Any],
+    ) -> None:  # fmt: skip
+        """Each device has the same part of an array. Of a stack, and of a program that knows of one shard and runs on
+        each device, the parts have the same shape."""
         devices = native.DeviceList(self.devices)
-        for at, (layout, sharding) in enumerate(zip(layouts, ours, strict=True)):
+        for at, (facts, layout, sharding) in enumerate(zip(wanted, layouts, ours, strict=True)):
+            assert facts is not None  # `_check` would have raised
             found = None if theirs is None else native.GSPMDSharding(devices, theirs[at])
-            if found is None or not found.is_equivalent_to(sharding, len(layout.shape)):
+            if found is None or stablehlo_code.is_stack(layout):
+                part = facts.shape if found is None else found.shard_shape(facts.shape)
+                if tuple(part) != Shards(layout).size:
+                    raise Unusable(self._other(what, at, facts, layout))
+            elif facts.shape != layout.shape:
+                raise Unusable(self._other(what, at, facts, layout))
+            elif not found.is_equivalent_to(sharding, len(layout.shape)):
                 raise Unusable(
                     f"{what} {at} of computation {self.name!r} is split as {_text(found)}, but the plan has it as "
                     f"{sharding.spec} on a mesh of {layout.mesh}"

@@ -1,0 +1,250 @@
+"""Programs of a session on a cluster: compiled by the hosts, and described by the host that has the first device.
+
+    compile     StableHLO is read here (its results, what it would call) and left with the controller as code; a
+                program that only asks is registered; its answer says what just compilation tells: shardings, layouts
+    run         then core can be told what the executable takes and makes: its program is registered at its first run
+
+Neighbours: `cluster_programs` makes the programs, `stablehlo_programs` reads; `backend.contents.stablehlo_code` is the
+code, and the answers to its questions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from backend.contents import StableHLOCode, hash_of, stablehlo_code
+from core.client import Blocked
+from core.model import Illegal, Program
+from core.protocol import Blame
+
+from .cluster_faults import fault_of_blame
+from .cluster_link import ClusterLink
+from .cluster_programs import Places, executable_program, question_program
+from .dtypes import TOKEN
+from .ifrt_messages import CompileOptionsProto, OpSharding, StatusCode
+from .ifrt_shardings import REPLICATED, ShardingError, ShardSpec, Tiles, tiles_of
+from .session_devices import ArrayType, CompiledFacts, StatusError, WhenCompiled, unsupported
+from .stablehlo_programs import ProgramFacts, read_program
+
+__all__ = ["ClusterExecutable", "ClusterPrograms"]
+
+READING = 2  # programs at a time
+
+
+class ClusterExecutable:
+    """`giving`, `keeping`: its programs by their names at core's client, with donation and without (0: not yet)."""
+
+    __slots__ = (
+        "devices",
+        "donated",
+        "giving",
+        "ir",
+        "keeping",
+        "keeping_ir",
+        "parameters",
+        "results",
+        "source",
+    )
+
+    def __init__(
+        self, facts: CompiledFacts, parameters: Sequence[ArrayType], source: StableHLOCode, ir: Program,
+        keeping_ir: Program,
+    ) -> None:  # fmt: skip
+        self.parameters = parameters
+        self.results, self.donated = facts.results, frozenset(facts.donated)
+        self.devices, self.source = facts.devices, source
+        self.ir, self.keeping_ir = ir, keeping_ir
+        self.giving = self.keeping = 0
+
+
+class ClusterPrograms:
+    """`more`: foreign functions that programs may call besides the built-in list. `default_kind`: of memory, as soon as
+    a host has told it."""
+
+    def __init__(self, link: ClusterLink, places: Places, more: Collection[str]) -> None:
+        self._link, self._places, self._more = link, places, more
+        self.default_kind = ""
+        self._pool = ThreadPoolExecutor(READING, "read")
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._asked: dict[int, asyncio.Future[tuple[bytes, Blame | None]]] = {}  # by program
+        self._room: list[asyncio.Future[None]] = []
+
+    # --- compile -------------------------------------------------------------------------------------------
+
+    def compile(self, program: bytes, options: bytes, devices: tuple[int, ...], done: WhenCompiled) -> None:
+        self.begin(
+            self._compile(program, options, devices),
+            lambda fault: done(None, fault),
+            lambda made: done(*made),
+        )
+
+    def begin(
+        self, work: Coroutine[Any, Any, Any], failed: Callable[[StatusError], None], done: Callable[[Any], None]
+    ) -> None:  # fmt: skip
+        """Begins something that waits."""
+
+        async def run() -> None:
+            try:
+                found = await work
+            except StatusError as fault:
+                failed(fault)
+            except Illegal as error:
+                failed(StatusError(StatusCode.RESOURCE_EXHAUSTED, str(error)))
+            else:
+                done(found)
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _compile(
+        self, program: bytes, options: bytes, devices: tuple[int, ...]
+    ) -> tuple[ClusterExecutable, CompiledFacts]:
+        loop = asyncio.get_running_loop()
+        about = await loop.run_in_executor(self._pool, read_program, program, self._more)
+        source = StableHLOCode(program, _by_position(options, devices))
+        asked = await self._asking(source, about.name, devices)
+        try:
+            answer = await self._answer(asked)
+            facts = _facts(about, stablehlo_code.compiled_about(answer), devices, self.default_kind)
+            given = _parameters(about, facts)
+            code = hash_of(source.encode())
+            made = [each for each in facts.results if each.kind != TOKEN]
+            temp = facts.memory_stats.get("temp_size_in_bytes", 0)
+            ir, keeping_ir = (
+                executable_program(self._places, about.name, devices, code, temp, given, made, donated)
+                for donated in (facts.donated, ())
+            )
+            executable = ClusterExecutable(facts, given, source, ir, keeping_ir)
+            executable.giving = await self._registered(ir, tell=False)
+        finally:
+            self.forget(asked)  # behind the program itself, so hosts do not forget the code between
+        return executable, facts
+
+    async def ask(self, source: StableHLOCode, name: str, devices: tuple[int, ...]) -> bytes:
+        """What the host of the first device answers to the code's question. Raises StatusError."""
+        asked = await self._asking(source, name, devices)
+        try:
+            return await self._answer(asked)
+        finally:
+            self.forget(asked)
+
+    async def _asking(self, source: StableHLOCode, name: str, devices: tuple[int, ...]) -> int:
+        code = source.encode()
+        await self._link.keep(code)
+        asked = await self._registered(
+            question_program(self._places, name, devices, hash_of(code)), tell=True
+        )
+        self._asked[asked] = asyncio.get_running_loop().create_future()
+        return asked
+
+    async def _answer(self, asked: int) -> bytes:
+        try:
+            about, blame = await self._asked[asked]
+        finally:
+            del self._asked[asked]
+        if blame is not None:
+            raise fault_of_blame(blame)
+        return about
+
+    async def _registered(self, program: Program, tell: bool) -> int:
+        while True:
+            found = self._link.act(lambda client, now: client.register(program, now, tell=tell))
+            if not isinstance(found, Blocked):
+                return found
+            room = asyncio.get_running_loop().create_future()
+            self._room.append(room)
+            await room
+
+    async def keep(self, source: StableHLOCode) -> str:
+        code = source.encode()
+        await self._link.keep(code)
+        return hash_of(code)
+
+    def forget(self, *programs: int) -> None:
+        def act(client: Any, now: int) -> None:
+            for each in programs:
+                if each and client.state in ("new", "open", "away"):
+                    client.unregister(each, now)
+
+        self._link.act(act)
+
+    # --- what comes ----------------------------------------------------------------------------------------
+
+    def told(self, program: int, about: bytes, blame: Blame | None) -> None:
+        answer = self._asked.get(program)
+        if answer is not None and not answer.done():
+            answer.set_result((about, blame))
+
+    def refused(self, program: int, blame: Blame) -> None:
+        self.told(program, b"", blame)
+
+    def unblocked(self) -> None:
+        room, self._room = self._room, []
+        for each in room:
+            if not each.done():
+                each.set_result(None)
+
+    def close(self) -> None:
+        for each in list(self._tasks):
+            each.cancel()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _by_position(options: bytes, devices: tuple[int, ...]) -> bytes:
+    """The options with devices named by their positions in this row."""
+    found = CompileOptionsProto.FromString(options)
+    number = {device: at for at, device in enumerate(devices)}
+    for row in found.executable_build_options.device_assignment.computation_devices:
+        row.replica_device_ids[:] = [number[device] for device in row.replica_device_ids]
+    return bytes(found.SerializeToString())
+
+
+def _parameters(about: ProgramFacts, facts: CompiledFacts) -> list[ArrayType]:
+    shardings, devices = facts.parameter_shardings, facts.devices
+    if shardings is not None and len(shardings) != len(about.parameters):
+        shardings = None
+    found = []
+    for at, parameter in enumerate(about.parameters):
+        if parameter is None:
+            raise unsupported(f"parameter {at} of {about.name} has a type that is not known to the cluster")
+        tiles = (
+            REPLICATED if shardings is None else _tiles(OpSharding.FromString(shardings[at]), len(devices))
+        )
+        found.append(ArrayType(parameter.kind, parameter.shape, ShardSpec(devices, tiles)))
+    return found
+
+
+def _facts(
+    about: ProgramFacts, compiled: stablehlo_code.CompiledAbout, devices: tuple[int, ...], default_kind: str
+) -> CompiledFacts:
+    kinds = _known(compiled.output_memory_kinds)
+    results = []
+    for at, result in enumerate(about.results):
+        tiles = REPLICATED
+        if len(devices) > 1 and compiled.output_shardings is not None and result.kind != TOKEN:
+            tiles = _tiles(OpSharding.FromString(compiled.output_shardings[at]), len(devices))
+        named = not isinstance(kinds, StatusError) and at < len(kinds) and kinds[at] != default_kind
+        kind = str(kinds[at]) if named else ""
+        results.append(ArrayType(result.kind, result.shape, ShardSpec(devices, tiles, kind)))
+    return CompiledFacts(
+        name=about.name, devices=devices, fingerprint=compiled.fingerprint, parameters=about.parameters,
+        results=tuple(results), parameter_shardings=compiled.parameter_shardings,
+        output_shardings=compiled.output_shardings, parameter_layouts=_known(compiled.parameter_layouts),
+        output_layouts=_known(compiled.output_layouts), output_memory_kinds=kinds, donated=about.donated,
+        memory_stats=compiled.memory_stats, code_size=compiled.code_size,
+    )  # fmt: skip
+
+
+def _known(found: Any) -> Any:
+    return StatusError(found.code, found.text) if isinstance(found, stablehlo_code.AboutError) else found
+
+
+def _tiles(sharding: Any, count: int) -> Tiles:
+    try:
+        return tiles_of(sharding, count)
+    except ShardingError as error:
+        raise unsupported(f"the program has a sharding that is not known here: {error}") from None

@@ -23,6 +23,7 @@ from ..streams import collect_rarely, run
 from .cluster_options import ClusterOptions
 from .door_server import listen_for_clients
 from .door_session import opening
+from .ifrt_service import TransportLimits
 from .session_devices import SessionDevices
 from .session_state import SessionLimits
 
@@ -112,7 +113,9 @@ async def _serve(
         local.warm()
         return local
 
-    server = await listen_for_clients(opening(devices_of_session, _limits(memory, local)), address)
+    limits = _limits(memory, local)
+    transport = TransportLimits(arriving_bytes=limits.host_bytes)
+    server = await listen_for_clients(opening(devices_of_session, limits), address, limits=transport)
     collect_rarely()
     try:
         ready(server.address)

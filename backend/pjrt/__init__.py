@@ -9,7 +9,7 @@ order), `completions` (waits for them in order), `store` and `device_arrays` (bu
 `code_gate`, `checker_process`, `checker_pipes` and `checker` (a child process), `inspection` and `targets`, `verdicts`.
 """
 
-from . import checked, checker_pipes, inspection, stablehlo_reading
+from . import checked, checker_pipes, inspection, stablehlo_executables, stablehlo_reading
 from .checker_process import CheckerChild, Died, Late
 from .launchable_code import wake_lapack
 from .pjrt_devices import PjrtDevices
@@ -25,6 +25,7 @@ __all__ = [
     "checked",
     "checker_pipes",
     "inspection",
+    "stablehlo_executables",
     "stablehlo_reading",
     "wake_lapack",
 ]

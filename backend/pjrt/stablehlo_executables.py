@@ -27,6 +27,7 @@ __all__ = [
     "costs_of",
     "default_layout",
     "load_program",
+    "serdes",
     "serialized",
 ]
 
@@ -131,9 +132,14 @@ def about_platform(devices: Sequence[Any]) -> PlatformAbout:
     client = devices[0].client
     name = "cuda" if devices[0].platform == "gpu" else devices[0].platform
     return PlatformAbout(
-        name, str(client.platform_version), str(client.runtime_type), SERDES.get(RELEASE, -1),
+        name, str(client.platform_version), str(client.runtime_type), serdes(),
         tuple(map(_about_device, devices)),
     )  # fmt: skip
+
+
+def serdes() -> int:
+    """Which version of serialized forms this XLA writes; -1: unknown."""
+    return SERDES.get(RELEASE, -1)
 
 
 def _about_device(device: Any) -> PlatformDevice:

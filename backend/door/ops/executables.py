@@ -28,7 +28,8 @@ __all__ = ["OPERATIONS"]
 PROGRAM, OPTIONS = "xla::ifrt::XlaProgram", "xla::ifrt::XlaCompileOptions"
 REFUSED = {
     "CustomCallProgram": "colocated Python would run pickled code of the client's: run it in the client's process",
-    "PluginProgram": "programs for Pathways' own plug-ins (profiles, persistence) are not implemented: use JAX's own",
+    "PluginProgram": "it is for a plug-in of Google's own servers (pathwaysutils: profiles, persistence, resharding), "
+    "which this door does not have. jax.device_put reshards, and Orbax saves without ENABLE_PATHWAYS_PERSISTENCE",
     "IfrtIRProgram": "MPMD programs are not implemented: run one program for each mesh",
 }
 COMPILING = 256  # programs of a session that may wait for the compiler

@@ -19,6 +19,7 @@ import pytest
 from backend.admin.children import environment
 from backend.door.door_process import FLAG, variables
 from backend.door.door_process import environment as for_jax
+from tests.backend.real import await_end, children_of
 
 PATIENCE = 100.0  # seconds, on a busy machine
 
@@ -49,6 +50,7 @@ print("alive:", np.asarray(cut + 1).tolist(), flush=True)
 """
 
 
+CRASH = "its process was ended by SIGABRT: Check failed: bit_offset != nullptr"
 BREAKING = """
 import sys, jax, jax.numpy as jnp, numpy as np
 print("began", float(jax.jit(lambda x: x + 1)(np.float32(1))), flush=True)
@@ -161,14 +163,21 @@ def test_a_program_that_breaks_the_compiler_ends_neither_the_door_nor_anybodys_s
         for each in programs:
             said, _ = each.communicate("\n", PATIENCE)
             assert said.splitlines() == [
-                "INTERNAL: the compiler crashed on this program: its process was ended by SIGABRT: Check failed: "
-                "bit_offset != nullptr",
+                f"INTERNAL: the compiler crashed on this program: {CRASH}",
                 "alive 3.0",
             ]
     finally:
         for each in programs:
             each.kill()
     assert door.process.poll() is None
+
+
+def test_a_door_that_is_killed_leaves_no_compiler_behind(tmp_path: Path) -> None:
+    running = RunningDoor("--listen", f"unix:{tmp_path}/d.sock", "--devices", "1")
+    assert running.program("import jax; print(float(jax.numpy.float32(1) + 1))") == "2.0\n"
+    (compiler,) = children_of(running.process.pid, f"checker of door {running.process.pid}")
+    assert running.end(signal.SIGKILL) == -signal.SIGKILL
+    await_end(compiler)
 
 
 def test_a_session_has_as_much_memory_as_the_door_says() -> None:

@@ -3,6 +3,7 @@ process."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from backend.contents import StableHLOCode, stablehlo_code
+from backend.pjrt.executable_cache import ExecutableCache
 from core.model.place import Grid, Place, line
 from core.model.plan import Layout, Plan
 from core.model.program import Arg
@@ -351,3 +353,36 @@ def test_code_that_takes_too_much_memory_is_refused(rig: Rig) -> None:
     finally:
         codes._memory = known
     assert "out of memory: computation 'huge' takes" in said
+
+
+# --- a cache, and other worlds -------------------------------------------------------------------------------------
+
+
+def test_an_executable_is_loaded_from_the_cache_and_a_damaged_one_compiled_again(
+    rig: Rig, tmp_path: Path
+) -> None:
+    codes: Any = rig.devices._codes._stablehlo
+    codes._cache, before = ExecutableCache(tmp_path), codes._cache
+    works = [
+        raw(name, lowered(lambda x: x * 11, MESH, [ROWS], [ROWS]), MESH, [ROWS], [ROWS])
+        for name in ("first", "second", "third")
+    ]
+    try:
+        for work, damaged, compilations in zip(works, (False, False, True), (1, 0, 1), strict=True):
+            codes.void()
+            rig.devices._codes._same.clear()
+            if damaged:
+                (kept,) = (tmp_path / "executables").iterdir()
+                kept.write_bytes(kept.read_bytes()[:100])
+            known = rig.devices.usage()["compiled"]
+            plan = ready(rig, work)
+            assert rig.devices.usage()["compiled"] == known + compilations
+            (found,) = outcome(rig, plan, rig.literal(layout(ROWS), ARRAY))
+            np.testing.assert_array_equal(found, ARRAY * 11)
+    finally:
+        codes._cache = before
+
+
+def test_a_world_that_lacks_a_device_of_the_place_cannot_compile(rig: Rig) -> None:
+    said = refused(rig, raw("far", lowered(lambda x: x, (1,), [WHOLE]), (1,), [], []), line(0, 8, 1))
+    assert "device 8 is not in this host's world any more" in said

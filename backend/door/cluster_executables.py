@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from backend import xla
 from backend.contents import StableHLOCode, hash_of, stablehlo_code
 from core.client import Blocked
 from core.model import Illegal, Program
@@ -23,9 +24,10 @@ from core.protocol import Blame
 from .cluster_faults import fault_of_blame
 from .cluster_link import ClusterLink
 from .cluster_programs import Places, executable_program, question_program
+from .compiled_facts import compiled_facts, tiles_on
 from .dtypes import TOKEN
-from .ifrt_messages import CompileOptionsProto, OpSharding, StatusCode
-from .ifrt_shardings import REPLICATED, ShardingError, ShardSpec, Tiles, tiles_of
+from .ifrt_messages import StatusCode
+from .ifrt_shardings import REPLICATED, ShardSpec
 from .session_devices import ArrayType, CompiledFacts, StatusError, WhenCompiled, unsupported
 from .stablehlo_programs import ProgramFacts, read_program
 
@@ -105,11 +107,12 @@ class ClusterPrograms:
     ) -> tuple[ClusterExecutable, CompiledFacts]:
         loop = asyncio.get_running_loop()
         about = await loop.run_in_executor(self._pool, read_program, program, self._more)
-        source = StableHLOCode(program, _by_position(options, devices))
+        positions = [devices.index(each) if each in devices else -1 for each in range(max(devices) + 1)]
+        source = StableHLOCode(program, xla.assigned_to(options, positions))
         asked = await self._asking(source, about.name, devices)
         try:
             answer = await self._answer(asked)
-            facts = _facts(about, stablehlo_code.compiled_about(answer), devices, self.default_kind)
+            facts = compiled_facts(about, stablehlo_code.compiled_about(answer), devices, self.default_kind)
             given = _parameters(about, facts)
             code = hash_of(source.encode())
             made = [each for each in facts.results if each.kind != TOKEN]
@@ -194,15 +197,6 @@ class ClusterPrograms:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _by_position(options: bytes, devices: tuple[int, ...]) -> bytes:
-    """The options with devices named by their positions in this row."""
-    found = CompileOptionsProto.FromString(options)
-    number = {device: at for at, device in enumerate(devices)}
-    for row in found.executable_build_options.device_assignment.computation_devices:
-        row.replica_device_ids[:] = [number[device] for device in row.replica_device_ids]
-    return bytes(found.SerializeToString())
-
-
 def _parameters(about: ProgramFacts, facts: CompiledFacts) -> list[ArrayType]:
     shardings, devices = facts.parameter_shardings, facts.devices
     if shardings is not None and len(shardings) != len(about.parameters):
@@ -211,40 +205,6 @@ def _parameters(about: ProgramFacts, facts: CompiledFacts) -> list[ArrayType]:
     for at, parameter in enumerate(about.parameters):
         if parameter is None:
             raise unsupported(f"parameter {at} of {about.name} has a type that is not known to the cluster")
-        tiles = (
-            REPLICATED if shardings is None else _tiles(OpSharding.FromString(shardings[at]), len(devices))
-        )
+        tiles = REPLICATED if shardings is None else tiles_on(shardings[at], len(devices))
         found.append(ArrayType(parameter.kind, parameter.shape, ShardSpec(devices, tiles)))
     return found
-
-
-def _facts(
-    about: ProgramFacts, compiled: stablehlo_code.CompiledAbout, devices: tuple[int, ...], default_kind: str
-) -> CompiledFacts:
-    kinds = _known(compiled.output_memory_kinds)
-    results = []
-    for at, result in enumerate(about.results):
-        tiles = REPLICATED
-        if len(devices) > 1 and compiled.output_shardings is not None and result.kind != TOKEN:
-            tiles = _tiles(OpSharding.FromString(compiled.output_shardings[at]), len(devices))
-        named = not isinstance(kinds, StatusError) and at < len(kinds) and kinds[at] != default_kind
-        kind = str(kinds[at]) if named else ""
-        results.append(ArrayType(result.kind, result.shape, ShardSpec(devices, tiles, kind)))
-    return CompiledFacts(
-        name=about.name, devices=devices, fingerprint=compiled.fingerprint, parameters=about.parameters,
-        results=tuple(results), parameter_shardings=compiled.parameter_shardings,
-        output_shardings=compiled.output_shardings, parameter_layouts=_known(compiled.parameter_layouts),
-        output_layouts=_known(compiled.output_layouts), output_memory_kinds=kinds, donated=about.donated,
-        memory_stats=compiled.memory_stats, code_size=compiled.code_size,
-    )  # fmt: skip
-
-
-def _known(found: Any) -> Any:
-    return StatusError(found.code, found.text) if isinstance(found, stablehlo_code.AboutError) else found
-
-
-def _tiles(sharding: Any, count: int) -> Tiles:
-    try:
-        return tiles_of(sharding, count)
-    except ShardingError as error:
-        raise unsupported(f"the program has a sharding that is not known here: {error}") from None

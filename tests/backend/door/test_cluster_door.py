@@ -45,7 +45,8 @@ print(np.array_equal(np.asarray(jax.device_put(jax.device_put(x, jax.devices()[1
 LOOPS = """
 import jax, numpy as np, sys
 from jax.sharding import NamedSharding, PartitionSpec as P
-x = jax.device_put(np.ones((64, 512), np.float32), NamedSharding(jax.sharding.Mesh(np.array(jax.devices()), "x"), P("x")))
+rows = NamedSharding(jax.sharding.Mesh(np.array(jax.devices()), "x"), P("x"))
+x = jax.device_put(np.ones((64, 512), np.float32), rows)
 step = jax.jit(lambda x: x + x.mean())
 print("begun", float(step(x)[0, 0]), flush=True)
 while True:
@@ -56,7 +57,7 @@ while True:
         print(str(error), flush=True)
         break
 sys.stdin.readline()
-x = jax.device_put(np.ones((64, 512), np.float32), x.sharding)
+x = jax.device_put(np.ones((64, 512), np.float32), rows)
 print("again", float(step(x)[0, 0]), flush=True)
 """
 

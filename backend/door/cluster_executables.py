@@ -11,7 +11,8 @@ code, and the answers to its questions.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Sequence
+import weakref
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -23,7 +24,7 @@ from core.protocol import Blame
 
 from .cluster_faults import fault_of_blame
 from .cluster_link import ClusterLink
-from .cluster_programs import Places, executable_program, question_program
+from .cluster_programs import Places, executable_program, question_program, with_cost
 from .compiled_facts import compiled_facts, tiles_on
 from .dtypes import TOKEN
 from .ifrt_messages import StatusCode
@@ -34,22 +35,16 @@ from .stablehlo_programs import ProgramFacts, read_program
 __all__ = ["ClusterExecutable", "ClusterPrograms"]
 
 READING = 2  # programs at a time
+SEEN = 3  # executions, before what they took is believed: the first is often slow
+NEAR = 1.25  # by what factor a cost may differ from what was said
 
 
 class ClusterExecutable:
     """`giving`, `keeping`: its programs by their names at core's client, with donation and without (0: not yet)."""
 
     __slots__ = (
-        "devices",
-        "donated",
-        "giving",
-        "ir",
-        "keeping",
-        "keeping_ir",
-        "parameters",
-        "results",
-        "source",
-    )
+        "__weakref__", "devices", "donated", "giving", "ir", "keeping", "keeping_ir", "parameters", "results", "source",
+    )  # fmt: skip
 
     def __init__(
         self, facts: CompiledFacts, parameters: Sequence[ArrayType], source: StableHLOCode, ir: Program,
@@ -73,6 +68,7 @@ class ClusterPrograms:
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked: dict[int, asyncio.Future[tuple[bytes, Blame | None]]] = {}  # by program
         self._room: list[asyncio.Future[None]] = []
+        self._executables: weakref.WeakSet[ClusterExecutable] = weakref.WeakSet()
 
     # --- compile -------------------------------------------------------------------------------------------
 
@@ -123,6 +119,7 @@ class ClusterPrograms:
             )
             executable = ClusterExecutable(facts, given, source, ir, keeping_ir)
             executable.giving = await self._registered(ir, tell=False)
+            self._executables.add(executable)
         finally:
             self.forget(asked)  # behind the program itself, so hosts do not forget the code between
         return executable, facts
@@ -166,6 +163,21 @@ class ClusterPrograms:
         code = source.encode()
         await self._link.keep(code)
         return hash_of(code)
+
+    def priced(self, seen: Mapping[str, tuple[int, int]]) -> None:
+        """How often computations ran, and how long they typically took, by their names. Policies share devices by what
+        programs are said to cost, so one that takes another time than was said is registered anew."""
+        for each in list(self._executables):
+            count, cost = seen.get(each.ir.name, (0, 0))
+            said = each.ir.computations[0].cost
+            if count < SEEN or said <= NEAR * cost <= NEAR * NEAR * said:
+                continue
+            ir, keeping_ir = (with_cost(ir, max(1, cost)) for ir in (each.ir, each.keeping_ir))
+            found = self._link.act(lambda client, now, ir=ir: client.register(ir, now))  # type: ignore[misc]
+            if isinstance(found, Blocked):
+                return
+            self.forget(each.giving, each.keeping)
+            each.ir, each.keeping_ir, each.giving, each.keeping = ir, keeping_ir, found, 0
 
     def forget(self, *programs: int) -> None:
         def act(client: Any, now: int) -> None:

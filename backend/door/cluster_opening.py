@@ -13,6 +13,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -39,6 +40,7 @@ from .session_state import SessionLimits
 __all__ = ["ClusterSessions", "find_cluster", "platform_of"]
 
 log = logging.getLogger("seaway.door")
+PRICES = 3.0  # seconds between questions how long programs take
 ANSWER = 10.0  # seconds for the controller to say what there is
 
 
@@ -89,7 +91,9 @@ class ClusterSessions:
         self._more, self._limits = frozenset(more), limits or SessionLimits()
         self._names: set[str] = set()
         self._links: set[RemoteLink] = set()
+        self._programs: dict[RemoteLink, ClusterPrograms] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._pricing: asyncio.Task[None] | None = None
 
     def __call__(self, version: Version, initialization: bytes, link: SessionLink) -> LateSession:
         session = LateSession(version, link, self._limits)
@@ -106,7 +110,7 @@ class ClusterSessions:
         self._links.add(link)
         link.when_closed(lambda: self._gone(link))
         places = Places(options.devices, options.island)
-        programs = ClusterPrograms(link, places, self._more)
+        programs = self._programs[link] = ClusterPrograms(link, places, self._more)
         link.heard = partial(_hear, programs, name)
         failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         link.failed = partial(_lost, failed)
@@ -127,6 +131,8 @@ class ClusterSessions:
             raise
         else:
             log.info("client %r has %d devices", name, options.devices)
+            if self._pricing is None:
+                self._pricing = asyncio.get_running_loop().create_task(self._price())
             session.begin(ClusterDevices(link, platform, places, programs, link.remote.node.soon))
         finally:
             asking.cancel()
@@ -144,8 +150,21 @@ class ClusterSessions:
     def _gone(self, link: RemoteLink) -> None:
         self._names.discard(link.name)
         self._links.discard(link)
+        self._programs.pop(link, None)
+
+    async def _price(self) -> None:
+        """Tells sessions now and then how long their programs take."""
+        while True:
+            await asyncio.sleep(PRICES)
+            if self._programs:
+                with suppress(CallError):  # the controller is busy, or away
+                    seen = await self._head.seen(ANSWER)
+                    for programs in list(self._programs.values()):
+                        programs.priced(seen)
 
     async def end(self) -> None:
+        if self._pricing is not None:
+            self._pricing.cancel()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

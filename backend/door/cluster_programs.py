@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import blake2b
 
+from msgspec.structs import replace
+
 from core.model import Arg, Computation, Node, Out, Program, SliceSpec, Value
 
 from .cluster_layouts import value_of
 from .session_devices import ArrayType
 
-__all__ = ["Places", "copy_program", "executable_program", "question_program"]
+__all__ = ["Places", "copy_program", "executable_program", "question_program", "with_cost"]
 
 ROOT = "devices"
 UNKNOWN = 1_000_000  # nanoseconds that a computation is taken to last, as long as nothing is known
@@ -72,6 +74,12 @@ def executable_program(
         nodes=(Node(name, 0, at, tuple(map(Arg, range(len(inputs)))), inputs, outputs, tuple(donated)),),
         results=tuple(Out(0, number) for number in range(len(outputs))), donate_args=tuple(donated),
     )  # fmt: skip
+
+
+def with_cost(program: Program, cost: int) -> Program:
+    """The same program, whose computation takes this many nanoseconds."""
+    (computation,) = program.computations
+    return replace(program, computations=(replace(computation, cost=cost),))
 
 
 def copy_program(places: Places, source: ArrayType, target: ArrayType, code: str) -> Program:

@@ -1,7 +1,7 @@
 """Measures an unmodified JAX program through the door, against the same program on local devices.
 
 `python -m experiments.bench door [--rounds 3]`. Both run by turns, as processes of their own: a scalar call in a loop
-(whose result is the next one's argument, and which is waited for at the end), calls with 50, 500 and 1,000 arrays in and out,
+(whose result is the next one's argument, and which is waited for at the end), calls with 50 to 1,000 arrays in and out,
 contents of arrays put and read, and compilation. "ratio" is how many times as long it takes through the door, or, of
 MB a second, how many times as much goes locally. With `--hosts 2`, the same program runs through a door to a cluster of
 so many agents too, which share the devices; a second table compares that with the local door. `messages` has the

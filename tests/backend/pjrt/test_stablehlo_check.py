@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from backend.auth.trust import Rules
 from backend.contents import StableHLOCode
 from backend.pjrt.blobs import Unusable
 from backend.pjrt.code_gate import CodeGate
+from backend.pjrt.stablehlo_codes import cacheable
 from core.model.place import line
 from core.model.plan import Gang
 from core.model.program import Value
@@ -148,3 +150,14 @@ def test_what_the_child_has_compiled_is_kept_for_its_agent(tmp_path: Path) -> No
         assert folder.stat().st_mode & 0o077 == 0
     finally:
         keeping.close()
+
+
+@pytest.mark.parametrize(
+    ("platform", "processes", "kept"),
+    [("cpu", (0, 1), True), ("gpu", (0, 1), False), ("gpu", (1, 1), True), ("tpu", (0,), True)],
+)
+def test_hosts_that_tune_a_program_together_all_compile_it(
+    platform: str, processes: tuple[int, ...], kept: bool
+) -> None:
+    devices = [SimpleNamespace(platform=platform, process_index=process) for process in processes]
+    assert cacheable(devices) == kept

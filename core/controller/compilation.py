@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from ..compile import Lowerings, cut
 from ..model import Atoms, Gang, Plan, Spans, spans
-from ..protocol import Blame, Compiled, CompileStep, ForgetStep
+from ..protocol import MOST_ABOUT, Blame, Compiled, CompileStep, ForgetStep
 from .outbox import TurnOutbox
 from .plan_rows import PlanRows
 from .state import State
@@ -124,7 +124,7 @@ class Compilation:
         left = waiting.get(report.code)
         if left is None:
             return
-        if report.about:
+        if report.about and len(report.about) <= MOST_ABOUT:  # a host's own machine says no more
             self._abouts[report.plan] = report.about
         if report.blame is not None:
             self._blames.setdefault(report.plan, report.blame)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..model import Spans, spans
-from ..protocol import MOST_ABOUT, Compiled, Done, HostFault, Lost, PieceCounts
+from ..protocol import Done, HostFault, Lost, PieceCounts
 from .state import IslandState, State
 
 
@@ -31,8 +31,6 @@ class ReportChecks:
                 return f"reports for hosts {spans.text(hosts)}, not all of which are below it"
         if kind is Done and report.sizes and min(report.sizes) < 0:
             return f"reports sizes {report.sizes}"
-        if kind is Compiled and len(report.about) > MOST_ABOUT:
-            return f"says {len(report.about)} bytes about a code, of at most {MOST_ABOUT}"
         seq: int = report.transfer if kind is PieceCounts else getattr(report, "seq", -1)
         entry = self._state.in_flight.get(seq)
         if entry is not None and entry.island != island.island.index:

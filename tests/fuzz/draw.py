@@ -62,7 +62,7 @@ FEATURES = {
 # Seeds below these numbers must not change, because they have found bugs.
 SPANS = 200_000  # from this seed on, dispatch windows may have a span
 ANEW = 400_000  # from this seed on, processes may be stopped, and take a while to be reached after a restart
-PARTS = 600_000  # from this seed on, there are sub-slices and what else front ends need
+PARTS = 1_000_000  # from this seed on, there are sub-slices and what else front ends need
 FRONT = {"parts": 0.6, "meshes": 0.3, "silent": 0.25, "tell": 0.5}  # features only from seed PARTS on
 LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import jax.numpy as jnp
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from backend.auth.trust import Rules
 from backend.contents import StableHLOCode
@@ -66,6 +68,9 @@ def calling(target: str) -> bytes:
           }}
         }}"""
     )
+
+
+GOOD = plain(lambda x: jnp.sin(x) + jnp.sort(x))
 
 
 def test_a_program_passes_and_so_does_every_question_about_it_without_another_look(gate: CodeGate) -> None:
@@ -128,6 +133,29 @@ def test_a_program_that_ends_the_compiler_ends_only_the_child(gate: CodeGate) ->
         "computation 'deadly' cannot be compiled: the compiler's process was ended by SIGABRT"
     )
     check(gate, step(plain(lambda x: x * 3)))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4))
+def test_damaged_programs_do_no_harm_here(gate: CodeGate, spoilt: list[tuple[float, int]]) -> None:
+    """Some of them end the child: the reader is not made for such bytes."""
+    broken, said = bytearray(GOOD), "computation 'spoilt'"
+    for where, byte in spoilt:
+        broken[int(where * len(GOOD))] = byte
+    try:
+        check(gate, step(bytes(broken), name="spoilt"))
+    except Unusable as error:
+        said = str(error)
+    assert "computation 'spoilt'" in said
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=200))
+def test_damaged_options_do_no_harm_here(gate: CodeGate, junk: bytes) -> None:
+    """Junk is either unreadable, or says nothing about devices."""
+    assert "the options of computation 'spoilt' cannot be used" in refusal(
+        gate, step(GOOD, name="spoilt", options=junk)
+    )
 
 
 def test_programs_for_accelerators_are_read_and_not_compiled(gate: CodeGate) -> None:

@@ -62,6 +62,12 @@ def options_for(asked: StableHLOCode, gang: Gang, ids: Sequence[int]) -> bytes:
     return xla.assigned_to(options, ids)
 
 
+def cacheable(devices: Sequence[Any]) -> bool:
+    """Whether a host may load an executable although others have to compile it: on GPUs, hosts measure parts of one
+    program for each other while they compile, so each waits for all."""
+    return devices[0].platform == "cpu" or len({device.process_index for device in devices}) == 1
+
+
 class StableHLOCodes:
     """`memory`: bytes of each device; 0: no limit. `cache`: where executables are kept for the next process."""
 
@@ -114,7 +120,8 @@ class StableHLOCodes:
         """From the cache, or compiled and put there."""
         client = devices[0].client
         name = self._cache.name_of(asked, devices)
-        kept = self._cache.find(name)
+        keeps = cacheable(devices)
+        kept = self._cache.find(name) if keeps else None
         if kept is not None:
             try:
                 return executables.load_program(client, kept, options, devices)
@@ -122,6 +129,6 @@ class StableHLOCodes:
                 self._cache.drop(name, error)
         made = executables.compile_program(client, asked.program, options, devices)
         self.compiled += 1
-        if self._cache.open:
+        if keeps and self._cache.open:
             self._cache.keep(name, executables.serialized(client, made))
         return made

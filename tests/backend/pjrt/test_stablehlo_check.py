@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax.numpy as jnp
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from backend.auth.trust import Rules
 from backend.contents import StableHLOCode
 from backend.pjrt.blobs import Unusable
 from backend.pjrt.code_gate import CodeGate
+from backend.pjrt.stablehlo_codes import cacheable
 from core.model.place import line
 from core.model.plan import Gang
 from core.model.program import Value
@@ -64,6 +68,9 @@ def calling(target: str) -> bytes:
           }}
         }}"""
     )
+
+
+GOOD = plain(lambda x: jnp.sin(x) + jnp.sort(x))
 
 
 def test_a_program_passes_and_so_does_every_question_about_it_without_another_look(gate: CodeGate) -> None:
@@ -128,6 +135,29 @@ def test_a_program_that_ends_the_compiler_ends_only_the_child(gate: CodeGate) ->
     check(gate, step(plain(lambda x: x * 3)))
 
 
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4))
+def test_damaged_programs_do_no_harm_here(gate: CodeGate, spoilt: list[tuple[float, int]]) -> None:
+    """Some of them end the child: the reader is not made for such bytes."""
+    broken, said = bytearray(GOOD), "computation 'spoilt'"
+    for where, byte in spoilt:
+        broken[int(where * len(GOOD))] = byte
+    try:
+        check(gate, step(bytes(broken), name="spoilt"))
+    except Unusable as error:
+        said = str(error)
+    assert "computation 'spoilt'" in said
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=200))
+def test_damaged_options_do_no_harm_here(gate: CodeGate, junk: bytes) -> None:
+    """Junk is either unreadable, or says nothing about devices."""
+    assert "the options of computation 'spoilt' cannot be used" in refusal(
+        gate, step(GOOD, name="spoilt", options=junk)
+    )
+
+
 def test_programs_for_accelerators_are_read_and_not_compiled(gate: CodeGate) -> None:
     tpu = CodeGate(Rules(), "tpu", None)
     try:
@@ -148,3 +178,14 @@ def test_what_the_child_has_compiled_is_kept_for_its_agent(tmp_path: Path) -> No
         assert folder.stat().st_mode & 0o077 == 0
     finally:
         keeping.close()
+
+
+@pytest.mark.parametrize(
+    ("platform", "processes", "kept"),
+    [("cpu", (0, 1), True), ("gpu", (0, 1), False), ("gpu", (1, 1), True), ("tpu", (0,), True)],
+)
+def test_hosts_that_tune_a_program_together_all_compile_it(
+    platform: str, processes: tuple[int, ...], kept: bool
+) -> None:
+    devices = [SimpleNamespace(platform=platform, process_index=process) for process in processes]
+    assert cacheable(devices) == kept

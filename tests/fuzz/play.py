@@ -17,7 +17,6 @@ import msgspec
 
 from core.invariants import Checks, CountersAddUp, Violation, everything
 from core.model.errors import Illegal
-from core.model.program import Node, Program
 from core.model.topology import Cluster
 from core.transfer import at_once
 from tests.world.script import Fetch, Handle, RunHandle, Script
@@ -27,6 +26,7 @@ from tests.world.world import World
 from . import case as c
 from .case import ALL, LITERAL, MS, Case, S, Setup
 from .checks import Members, Windows
+from .judging import Failed, judge_fetch, judge_run, judge_told
 from .policies import maker
 from .waiting import who_waits
 
@@ -38,14 +38,6 @@ PATIENCE = 6 * S  # simulated time in which all must end once all faults have en
 WEATHER = ("StandStill", "CrashHost", "LeaveHost", "LoseDevice", "Cut", "Slow", "CrashClient", "Restart")
 ANY = {"host-lost", "host-left", "timeout", "restart", "client-lost", "user", "no-memory", "cancelled", "refused",
        "device-lost", "protocol"}  # fmt: skip
-
-
-class Failed(Exception):
-    """The case shows a fault."""
-
-    def __init__(self, kind: str, text: str) -> None:
-        super().__init__(f"{kind}: {text}")
-        self.kind, self.text = kind, text
 
 
 class Result(msgspec.Struct):
@@ -407,10 +399,10 @@ class Game:
         self._no_faults()
         for key, run in self.runs.items():
             if self.owner[key] not in self.gone:
-                self._judge_run(key, run)
+                judge_run(key, run, self._possible())
         for client, program, number in self.asked.values():
             if client not in self.gone:
-                self._judge_told(self._person(client), self.case.programs[program], number)
+                judge_told(self._person(client), self.case.programs[program], number, self._possible())
         fetches: list[Fetch] = []
         for source, handle in self.made.items():
             if self.owner[source[0]] in self.gone or self._usable(self.owner[source[0]], source) is None:
@@ -422,32 +414,8 @@ class Game:
             raise Failed("hang", f"gets do not end\n  {who_waits(self.world, self._living(), self.events)}")
         for script in self._living():
             for fetch in script.fetches.values():
-                self._judge_fetch(script, fetch)
+                judge_fetch(script, fetch, self._possible())
         self._no_faults()
-
-    def _judge_run(self, key: int, run: RunHandle) -> None:
-        if run.ends != 1:
-            raise Failed("ends", f"run {run.name} (submit {key}) ended {run.ends} times")
-        if run.blame is not None and run.blame.code not in self._possible():
-            raise Failed(
-                "blame", f"run {run.name} (submit {key}) failed, and nothing was done to it: {run.blame}"
-            )
-
-    def _judge_told(self, script: Script, program: Program, number: int) -> None:
-        """It is told once, by the right host, of the place of node 0."""
-        said = script.heard.get(number)
-        if said is None:
-            raise Failed("told", f"{script.name} was never told of program {number}")
-        if said.blame is not None:
-            if said.blame.code not in self._possible():
-                raise Failed("blame", f"{program.name} is not compiled, and nothing was done: {said.blame}")
-            return
-        first = program.nodes[0]
-        about = said.about.decode()
-        if isinstance(first, Node) and not about.startswith(first.name):
-            raise Failed("told", f"{script.name} was told {about!r} of {program.name}")
-        if isinstance(first, Node) and about.count(",") + 1 != program.slices[first.slice].devices:
-            raise Failed("told", f"{script.name} was told {about!r} of {program.name}: other devices")
 
     def _possible(self) -> set[str]:
         """Return the blame codes that the actions of this case can explain."""
@@ -463,17 +431,6 @@ class Game:
         if not self.case.setup.roomy:
             found |= {"no-memory"}
         return found
-
-    def _judge_fetch(self, script: Script, fetch: Fetch) -> None:
-        if fetch.blame is None and not fetch.right:
-            raise Failed(
-                "wrong contents", f"client {script.name} got {fetch.digest} of buffer {fetch.handle.name},"
-                f" which should be {fetch.handle.digest}",
-            )  # fmt: skip
-        if fetch.blame is not None and fetch.handle.released and fetch.blame.code == "user":
-            return  # it was released before it had contents
-        if fetch.blame is not None and fetch.blame.code not in self._possible():
-            raise Failed("blame", f"a get of {script.name} failed, and nothing was done to it: {fetch.blame}")
 
     def _no_faults(self) -> None:
         if self.world.faults:

@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from core.controller import Bounds, Config
+from core.controller import Bounds, Config, Controller
 from core.model import SliceSpec
 from core.model.presets import small
 from core.model.program import Program
 from core.protocol import MOST_ABOUT, ProgramTold
+from core.record import LogAbout, Recorder, decode
+from core.record.eventlog import replay
 from tests.core.build import Build, chain
 from tests.world.script import Script
 from tests.world.timing import MS, S
@@ -309,3 +311,24 @@ def test_a_slice_that_is_released_before_the_answer_is_bound_again() -> None:
     client.machine.release_slice("s", w.now)
     client._called()
     assert told(w, client, number).about == b"f on 1"
+
+
+def test_a_log_of_it_replays() -> None:
+    """Sub-slices, their moves and what hosts say about code are in the events, so a replay decides the same."""
+    cluster = small(3, 2)
+    w = World(cluster, seed=3, check=False, start=False)
+    w.restart_controller()
+    recorder = Recorder(Controller(cluster), LogAbout(core="0.1", policy="fifo"))
+    w.controller.endpoint.machine.machine = recorder  # type: ignore[attr-defined]
+    for host in range(3):
+        w.return_host(host)
+    w.compiler.times["f"] = LONG
+    client = w.client("a")
+    number = client.register(program(2, "f", 1), tell=True)
+    w.run_for(LONG // 2)
+    w.crash_host(0)
+    run = client.submit(program(2, "g", 1, 0), bytes(32))
+    assert w.run()
+    assert run.good
+    assert client.heard[number] == ProgramTold(number, b"f on 3")
+    replay(decode(recorder.log()), lambda about: Controller(cluster))

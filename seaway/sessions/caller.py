@@ -281,7 +281,7 @@ class Caller:
             if not isinstance(request, Blocked):
                 self._fetches[request] = fetch
                 fetch.request = request
-                if self._dropped.names:  # a wait follows, as in `flush`
+                if self._dropped:  # a wait follows, as in `flush`; in one message with the get
                     self._dropped.release_all(client, now)
             return request
 

@@ -78,6 +78,7 @@ class Caller:
         self._fetches: dict[int, Fetch] = {}
         self._transfers: dict[int, int] = {}  # incoming transfer -> the get it answers
         self._dropped = DroppedArrays(self._no_longer_held)
+        self.given_up = self._dropped.given_up  # takes names of arrays that the user has given up
         self._waited: dict[
             int, tuple[Run, int]
         ] = {}  # runs that were waited for since the last call, and until when
@@ -207,8 +208,7 @@ class Caller:
         self._held.put(names[0], HeldNames(group, names[0], len(names)))
         return run, list(map(Array, repeat(group), bound.avals, names))
 
-    @staticmethod
-    def _given_up(taken: Sequence[HeldNames], leaves: Sequence[Any], graph: Graph) -> None:
+    def _given_up(self, taken: Sequence[HeldNames], leaves: Sequence[Any], graph: Graph) -> None:
         """What the run has taken, and what it was given and no node uses."""
         gone = f"was donated to {graph.name!r}; do not donate it, or use what the call returned"
         for each in taken:
@@ -218,7 +218,7 @@ class Caller:
                 leaf = leaves[at]
                 if type(leaf) is Array and graph.homes[at] is None:
                     leaf._group.give_up(leaf._name, 1, gone)
-                    leaf._group.dropped(leaf._name)
+                    self.given_up.append(leaf._name)
 
     def _no_longer_held(self, names: int | Range) -> list[HeldNames]:
         """Returns those of these names that were held."""

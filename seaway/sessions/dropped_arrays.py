@@ -45,7 +45,10 @@ class DroppedArrays:
 
     def _take(self) -> None:
         """Takes the names that were left. Finalisers leave those of arrays that were given up before, too."""
-        for names in ranges.ascending(_taken(self.names)) + ranges.ascending(set(_taken(self.given_up))):
+        taken = ranges.ascending(_emptied(self.names))
+        if self.given_up:
+            taken += ranges.ascending(set(_emptied(self.given_up)))
+        for names in taken:
             held = self._no_longer_held(names)
             count = sum([each.count for each in held])
             self._count += count
@@ -63,7 +66,7 @@ class DroppedArrays:
         client.release(names, now)
 
 
-def _taken(names: list[int]) -> list[int]:
+def _emptied(names: list[int]) -> list[int]:
     many = len(names)  # others may come meanwhile
     taken = names[:many]
     del names[:many]

@@ -115,6 +115,15 @@ def items(spans: Spans) -> Iterator[int]:
         yield from range(low, high)
 
 
+def at(spans: Spans, index: int) -> int:
+    """Return this one of the items, counted from the lowest."""
+    for low, high in spans:
+        if index < high - low:
+            return low + index
+        index -= high - low
+    raise IndexError(f"{count(spans)} items have none at {index + count(spans)}")
+
+
 def shift(spans: Spans, by: int) -> Spans:
     return tuple((low + by, high + by) for low, high in spans)
 

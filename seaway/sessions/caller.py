@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -264,7 +265,7 @@ class Caller:
             self._get(fetch)
         for fetch in fetches:
             label = fetch.buffer.label
-            self._wait(lambda fetch=fetch: fetch.over, f"the contents of {label}")  # type: ignore[misc]
+            self._wait(partial(getattr, fetch, "over"), f"the contents of {label}")
         for fetch in fetches:
             if fetch.blame is not None:
                 fetch.buffer.spoil(fetch.blame)

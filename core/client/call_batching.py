@@ -15,7 +15,7 @@ Neighbours: `outgoing_calls` puts calls in, `client_session` says what was answe
 from __future__ import annotations
 
 from collections import deque
-from typing import cast
+from typing import Any
 
 from ..protocol import CONTROLLER, Call, Calls, Command, Get, Put, Release, Send, Submit
 from .client_limits import Limits
@@ -66,7 +66,8 @@ class CallBatching:
         last = self._out[-1]
         if type(last) is not Send:
             return False
-        before, kind = cast("Call", last.message), type(call)
+        before: Any = last.message
+        kind = type(call)
         other = type(before) if kind is Release else kind if type(before) is Release else None
         if other not in ANSWERED:
             return False

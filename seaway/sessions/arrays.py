@@ -310,7 +310,7 @@ def block_until_ready(tree: Any) -> Any:
         caller.wait_ready(
             mine, arrays if len(mine) == len(groups) else [x for x in arrays if x._group.caller is caller]
         )
-    if any([group.own or group.blame is not None for group in groups]):
+    if [group for group in groups if group.own or group.blame is not None]:
         for array in arrays:
             array._outcome.fail()
     return tree
@@ -347,7 +347,7 @@ def grouped(arrays: Sequence[Array], what: str) -> tuple[Sequence[Array], Sequen
     """The arrays, and their groups. Raises if one of them was given up; AttributeError if one of them is no array."""
     each = [array._group for array in arrays]
     groups = each[:1] if each and each.count(each[0]) == len(each) else list(dict.fromkeys(each))
-    if any([group.gone for group in groups]):
+    if [group for group in groups if group.gone]:
         for array in arrays:
             array._check_usable(what)
     return arrays, groups

@@ -2,7 +2,8 @@
 
 A finaliser may run at any moment, so it only leaves a name (`names`). So does a user who gives up an array
 (`given_up`), whose finaliser comes later. The names are looked at within a call, where those that were held are
-counted; they are released when they are many, or before a wait, since the awaited run may need their memory. Neighbours: `array_groups`, whose finalisers leave names; `caller`.
+counted; they are released when they are many, or before a wait, since the awaited run may need their memory.
+Neighbours: `array_groups`, whose finalisers leave names; `caller`.
 """
 
 from __future__ import annotations

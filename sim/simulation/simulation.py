@@ -203,7 +203,7 @@ class Simulation:
         """Whether no message takes a random time, and no process waits for a core."""
         return not self.network.jitter and not self.setup.shared
 
-    def run(self, until: int | Callable[[], bool]) -> None:
+    def run(self, until: int | Callable[[], object]) -> None:
         """Runs to a time, or until a condition is true; raises `Stuck` if that cannot happen any more."""
         clock = self.clock
         if not callable(until):

@@ -61,15 +61,14 @@ from . import standing
 from .causes import PendingCauses
 from .host_codes import HostCodes
 from .host_moves import Moves
-from .host_state import OVER, Causes, HostMove, HostRun, HostState, Label, LocalBuffer, SlotIds
+from .host_state import OVER, Causes, HostMove, HostRun, HostState, LocalBuffer
 from .launches import LaunchQueue
 from .local_buffers import HostBuffers
 from .plans import HostPlan, concerns
+from .run_names import names_of
 from .self_reports import fault, own_blame, repeat
 
-NO_LITERALS: dict[int, bytes] = {}  # runs without any share these
-NO_LABELS: dict[int, tuple[Label, ...]] = {}
-NO_READS: dict[int, int] = {}
+NO_READS: dict[int, int] = {}  # runs without any share this
 
 
 class Executor:
@@ -252,42 +251,26 @@ class Executor:
             self._begin(header)
 
     def _begin(self, header: RunHeader) -> None:
-        state, args = self._state, header.args
+        state = self._state
         plan = state.plans.get(header.plan)
         if plan is None:
             return  # it concerns other hosts that this message is for; if not, a step of it will tell
-        widths = tuple([1 if isinstance(arg, int) else arg.count for arg in args])
-        if sum(widths) < plan.arity:
-            text = f"run {header.run} of plan {header.plan} has {sum(widths)} arguments, which are too few"
-            fault(state, text)
+        said = names_of(header, plan)
+        if said is None:
+            fault(state, f"run {header.run} of plan {header.plan} has too few arguments for it")
             return
-        call = plan.call(widths)
-        literal = dict(header.literals) if header.literals else NO_LITERALS
-        labels = NO_LABELS
-        if header.kept:
-            labels = {}
-            for slot, client, name in header.kept:
-                labels[slot] = (*labels.get(slot, ()), (client, name))
-        ids: list[int] | SlotIds = SlotIds(header.base)
-        if len(widths) == sum(widths):
-            ids = list(range(header.base, header.base + plan.slots))
-        for slot, number, at, arg, _, layout in call.arguments:
-            named = args[number]
-            ident = named if isinstance(named, int) else named.first + at
-            if ident < 0:  # a literal may have no name of its own
-                ident = ids[slot]
-            else:
-                ids[slot] = ident
-            if arg in literal and layout is not None:
-                self._literal(ident, layout, literal[arg], header.after)
-            if slot in labels and (buffer := state.buffers.alone(ident)):  # an argument that is also a result
-                buffer.labels += labels[slot]
+        for slot, ident, layout, contents in said.acts:
+            if layout is not None:
+                self._literal(ident, layout, contents, header.after)
+            labels = said.labels.get(slot)
+            if labels and (buffer := state.buffers.alone(ident)):  # an argument that is also a result
+                buffer.labels += labels
         if plan.parts:
             reads = plan.reads.copy() if plan.reads else NO_READS
-            together = header.kept_ranges
             state.runs[header.run] = HostRun(
-                header.run, plan, call, ids, literal, labels, together, plan.parts, reads
-            )
+                header.run, plan, said.call, said.ids, said.literal, said.labels, header.kept_ranges, plan.parts,
+                reads,
+            )  # fmt: skip
 
     def _literal(self, ident: int, layout: Layout, contents: bytes, after: int) -> None:
         """Contents that came with the call. As a receive, the buffer is made when there is room, which may be

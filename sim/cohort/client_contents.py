@@ -21,7 +21,6 @@ client's machine.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -202,7 +201,7 @@ class ClientContents:
         """These hosts' ends are over. `heard`: when the client has each one's last word."""
         last = int(heard.argmax())
         if int(heard[last]) > known.heard:
-            known.heard, known.last = int(heard[last]), next(islice(spans.items(members), last, None))
+            known.heard, known.last = int(heard[last]), spans.at(members, last)
         known.missing = spans.minus(known.missing, members)
         if not known.missing:
             del self._open[transfer]

@@ -28,7 +28,7 @@ from ..hosts import WORDS, is_word
 from .climbs import report_about
 from .event_times import as_vector, at_one
 from .parts import CohortPart, PartGroup
-from .routes import rows_of
+from .routes import Rows, rows_of
 
 if TYPE_CHECKING:
     from .island import CohortIsland
@@ -139,10 +139,7 @@ class Commands:
     def _launch(self, effect: e.Launch | e.Prepare, hosts: CohortPart | PartGroup) -> None:
         when = self.when(hosts, effect.causes)
         if isinstance(effect, e.Prepare):
-            prepared = self.prepared.get(effect.seq)
-            if prepared is None:
-                prepared = self.prepared[effect.seq] = np.full(self.island.island.hosts, -1, dtype=np.int64)
-            prepared[hosts.rows] = when + self.sim.profile.prepare
+            self.prepare(effect.seq, hosts.rows, when + self.sim.profile.prepare)
             return
         when = as_vector(when, hosts.number)
         self.happen(hosts, ("launch", effect.seq), when)
@@ -150,6 +147,13 @@ class Commands:
         if prepared is not None:
             prepared = prepared[hosts.rows] if prepared[hosts.rows][0] >= 0 else None
         self.island.launched(hosts, effect, when, prepared)
+
+    def prepare(self, seq: int, rows: Rows, at: Ints | int) -> None:
+        """The host work of a gang will be done at these times."""
+        prepared = self.prepared.get(seq)
+        if prepared is None:
+            prepared = self.prepared[seq] = np.full(self.island.island.hosts, -1, dtype=np.int64)
+        prepared[rows] = at
 
     def _make(self, effect: e.MakeBuffer, part: CohortPart) -> None:
         """Contents that came with a call wait for memory, and gangs for them."""

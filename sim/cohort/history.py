@@ -20,7 +20,7 @@ Neighbours: `island` and `commands` say what comes; `sim.simulation.takeover` re
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -126,6 +126,7 @@ class Checkpoint:
             for host in range(base, base + island.island.hosts)
             if host in sim.fabric.slow
         }
+        self.under_way: tuple[m.GangStep, ...] = ()  # gangs on which relays wait for reports
         self.waits: dict[Subject, None] = {}  # for reports on this, before it serves
         self.serves = self.at  # after this time
 
@@ -160,9 +161,12 @@ class History:
 
     # --- what happens -----------------------------------------------------------------------------------------
 
-    def seated(self, seat: m.Seat) -> None:
+    def seated(self, seat: m.Seat, under_way: Sequence[m.GangStep] = ()) -> None:
+        """`under_way`: gangs that were ordered before, on which no host has reported."""
         self._order = seat.last
         self._cut()
+        self._points[0].under_way = tuple(under_way)
+        self._open = {(m.Done, step.seq): step.hosts for step in under_way}
 
     def ordered(self, message: m.Ordered, departs: int) -> None:
         """Takes in an order before the island does."""

@@ -57,11 +57,16 @@ class Parts:
     """`differ_later`: hosts will be simulated one by one. Then each must know how far it was told, and no more: at a
     new seat it says again what is not settled as far as it knows."""
 
-    def __init__(self, island: Island, first: AlikeHosts, differ_later: bool = False) -> None:
+    def __init__(self, island: Island, alike: Sequence[AlikeHosts], differ_later: bool = False) -> None:
         self._island, self._differ_later = island, differ_later
-        self._everyone = island.host_span
-        self.all: list[CohortPart] = [CohortPart(island, first)]  # by their first hosts
+        # by their first hosts
+        self.all: list[CohortPart] = sorted(
+            [CohortPart(island, each) for each in alike], key=attrgetter("host")
+        )
+        self.everyone = spans.union(*(part.members for part in self.all))
         self._of_row: list[CohortPart] = [self.all[0]] * island.hosts
+        for part in self.all[1:]:
+            self._owns(part)
         # what follows from `all`; forgotten when that changes
         self._among: dict[Spans, list[CohortPart]] = {}
         self._together: dict[tuple[int, ...], PartGroup] = {}
@@ -76,7 +81,7 @@ class Parts:
 
     def among(self, hosts: Spans) -> list[CohortPart]:
         """The parts that have some of these hosts, by their first hosts."""
-        if len(self.all) == 1 or hosts == self._everyone:
+        if len(self.all) == 1 or hosts == self.everyone:
             return self.all
         found = self._among.get(hosts)
         if found is None:
@@ -96,7 +101,7 @@ class Parts:
         found = self._together.get(key)
         if found is None:
             members = (
-                self._everyone if len(parts) == len(self.all) else spans.union(*(p.members for p in parts))
+                self.everyone if len(parts) == len(self.all) else spans.union(*(p.members for p in parts))
             )
             _bound(self._together)
             found = self._together[key] = PartGroup(members, self._island)

@@ -72,6 +72,10 @@ class SimClock(simpy.Environment):
         ]
         heapify(self._entries)
 
+    def calls(self) -> list[tuple[Callable[..., object], tuple[Any, ...]]]:
+        """The calls that are to come, with their arguments, in no order."""
+        return [(entry[4], entry[3]) for entry in self._entries if len(entry) > 4]
+
     def next_time(self) -> int | None:
         """The time of the next event; None if nothing is scheduled."""
         return self._entries[0][0] if self._entries else None

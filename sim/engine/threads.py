@@ -151,6 +151,11 @@ class SimThread:
         for item in items:
             self._instead[item[2]] = other(item[1], self._instead.get(item[2], item[4]))
 
+    def has(self, wanted: Callable[[Any], bool]) -> bool:
+        """Whether such an item has arrived, and has not been served."""
+        items = self._waiting if self._served is None else [*self._waiting, self._served]
+        return any(wanted(self._instead.get(item[2], item[4])) for item in items)
+
     def put(self, order: Order, cost: int, what: Any) -> None:
         """Takes in an item that arrives now."""
         self._count += 1

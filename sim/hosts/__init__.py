@@ -12,7 +12,7 @@ from __future__ import annotations
 from .client_process import SimClient
 from .client_transfer import ClientTransfer
 from .context import Context, RareTimes
-from .device_queues import Fabric, Takes
+from .device_queues import Fabric, GangOnDevices, Takes
 from .processes import CARRIED, DATA, KEPT, WORDS, ControllerProcess, HostProcess, Process, is_client, is_word
 from .worlds import SimWorlds
 
@@ -25,6 +25,7 @@ __all__ = [
     "Context",
     "ControllerProcess",
     "Fabric",
+    "GangOnDevices",
     "HostProcess",
     "Process",
     "RareTimes",

@@ -176,7 +176,7 @@ class ControllerProcess(Process):
                 case e.Send(peers=to, message=message):
                     if isinstance(message, m.Ordered):
                         at += sim.profile.step * len(message.steps)
-                        if message.island in sim.islands:
+                        if message.island in sim.islands or sim.regroups(message):
                             at = sim.islands[message.island].ordered(message, at)
                             continue
                     elif isinstance(message, (m.ClientMessages, m.Opened)):
@@ -236,6 +236,17 @@ class HostProcess(Process):
         self.lane(m.Ordered, parent).free, self.lane(e.Finished, 0).free = read, hear
         self._write_free, self._enqueue_free, self._prepared = write, enqueue, prepared
         self.arm()
+
+    @property
+    def idle(self) -> bool:
+        """Whether its threads have nothing to do, and no report waits here for those of other hosts."""
+        lanes = all(lane.idle for lane in self._lanes.values())
+        return lanes and self._contents.idle and self._takers.idle and self.machine.relay.idle
+
+    def past(self, parent: int) -> tuple[int, int, int, int, dict[int, int]]:
+        """What `resume` needs, but for the parent."""
+        read, hear = self.lane(m.Ordered, parent).free, self.lane(e.Finished, 0).free
+        return read, self._write_free, self._enqueue_free, hear, self._prepared
 
     def come(self, sender: int, number: int, message: Any) -> None:
         sim, event = self.sim, e.MessageReceived(self.sim.to_hosts(sender), message)

@@ -62,6 +62,7 @@ from ..shared_cores import SharedMachines
 from .boot import boot
 from .fault_injection import FaultInjection
 from .faults import Fault, divided
+from .regrouping import Regrouping
 from .takeover import take_over
 
 MIB = 1 << 20
@@ -125,8 +126,10 @@ class Simulation:
         self._exact = exact  # islands whose hosts are simulated one by one
         self.controller = Controller(self.cluster, policy, self.config, trace=self.trace, shape=self._tree_of)
         self.controller_process = ControllerProcess(self, self.controller)
-        moves = HostContents(self, whole=not exact and not differ)
         self.islands: dict[int, CohortIsland] = {}  # islands that are simulated as cohorts
+        always = exact.copy()
+        moves = HostContents(self, self.islands, lambda island: island not in always)
+        self._regrouping = Regrouping(self, moves)
         self.lone_hosts: dict[int, HostProcess] = {}  # hosts of all other islands
         for island in self.cluster.islands:
             if island.index not in exact:
@@ -239,7 +242,25 @@ class Simulation:
     def take_over(self, island: int) -> None:
         """From now on, simulates the hosts of an island one by one, that were a cohort."""
         self._exact[island] = None
-        take_over(self, self.islands.pop(island))
+        cohort = self.islands.pop(island)
+        take_over(self, cohort)
+        self._regrouping.apart(cohort)
+
+    def regroups(self, message: m.Ordered) -> bool:
+        """Whether an island whose hosts are simulated one by one becomes a cohort, before it is sent this order."""
+        return self._regrouping.ordered(message)
+
+    def together(self, cohort: CohortIsland, hosts: dict[int, HostProcess]) -> None:
+        """From now on, simulates these hosts, which were processes, as this cohort."""
+        index, members = cohort.island.index, cohort.parts.everyone
+        for host in hosts:
+            del self.lone_hosts[host]
+        self.clock.drop(lambda call, args: _is_of(getattr(call, "__self__", None), args, hosts))
+        self.fabric.leave_to_others(members)
+        self.islands[index] = cohort
+        del self._exact[index]
+        self.controller.membership.reshape(index)
+        self.clock.at((self.now // self.times.beat + 1) * self.times.beat, self._beat, cohort)
 
     def island_of(self, host: int) -> int:
         return self.cluster.island_of_host(host).index
@@ -412,6 +433,13 @@ class Simulation:
         """Time to copy a host's shards between device memory and host memory."""
         pcie = self.setup.chips[0].pcie_bandwidth
         return int(shard_bytes(layout) * 1e9 / pcie) if layout is not None and pcie else 0
+
+
+def _is_of(owner: object, args: tuple[Any, ...], hosts: dict[int, HostProcess]) -> bool:
+    """Whether a call that is to come is a timer of one of these processes, or a message from one or to one."""
+    if isinstance(owner, Network):
+        return args[0].sender in hosts or args[0].receiver in hosts
+    return isinstance(owner, HostProcess) and hosts.get(owner.name) is owner
 
 
 class HostsOf:

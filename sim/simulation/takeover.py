@@ -115,16 +115,17 @@ class Replay:
     # --- the checkpoint ---------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        sim, point, base = self._sim, self._point, self._cohort.island.base_host
-        for host in range(base, base + self._cohort.island.hosts):
+        sim, point = self._sim, self._point
+        members = self._cohort.parts.everyone
+        for host in spans.items(members):
             sim.fabric.slow.pop(host, None)
         sim.fabric.slow.update(point.slow)
-        for members, executor in point.executors:
-            for host in spans.items(members):
+        for alike, executor in point.executors:
+            for host in spans.items(alike):
                 twin = executor.twin(spans.one(host))
                 twin.stand_for(spans.one(host))
                 sim.lone_hosts[host] = sim.new_host(host, twin, point.transfers.get(host))
-        for host in range(base, base + self._cohort.island.hosts):
+        for host in spans.items(members):
             self._connect(host)
             self._resume(sim.lone_hosts[host])
         self._devices()
@@ -151,6 +152,7 @@ class Replay:
         )  # fmt: skip
         beaten = point.at // sim.times.beat * sim.times.beat
         process.machine.relay.seated(seat, beaten, [])
+        process.machine.relay.expect(point.under_way, shape.members)
         read, write, enqueue, hear = (int(times[row]) for times in point.threads[:4])
         prepared = {seq: int(times[row]) for seq, times in point.prepared.items() if times[row] >= 0}
         process.resume(shape.parent(host), read, write, enqueue, hear, prepared)

@@ -24,7 +24,7 @@ def seated() -> Parts:
     executor = AlikeHosts(EVERYONE, HostsOf(CLUSTER))
     executor.handle(Seat(0, 0, 0, 0, -1, (), EVERYONE, 0), 0)
     executor.handle(Reformed(0), 0)
-    return Parts(CLUSTER.islands[0], executor)
+    return Parts(CLUSTER.islands[0], [executor])
 
 
 def tell(parts: Parts, message: Ordered) -> int:

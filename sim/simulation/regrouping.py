@@ -35,7 +35,7 @@ from .faults import divided
 if TYPE_CHECKING:
     from .simulation import Simulation
 
-SELDOM = 64  # orders between two attempts, at most
+SELDOM = 15  # orders between two attempts, at most
 
 
 class Regrouping:
@@ -52,7 +52,7 @@ class Regrouping:
         attempts = self._apart.get(message.island)
         if attempts is None:
             return False
-        if attempts.due() and self._regroup(message, attempts.names):
+        if attempts.due(message) and self._regroup(message, attempts.names):
             del self._apart[message.island]
             return True
         self._learn(message, attempts.names)
@@ -83,15 +83,22 @@ class Regrouping:
 
 
 class Attempts:
+    """When to try. The number of orders from one attempt to the next is odd, since every second order may be one that
+    always leaves while another is under way."""
+
     def __init__(self, names: StreamNames) -> None:
         self.names = names
         self._gap = self._left = 1
+        self._path = (-1, -1)
 
-    def due(self) -> bool:
+    def due(self, message: m.Ordered) -> bool:
+        path = message.epoch, message.tree
+        if path != self._path:  # hosts have just taken their seats: less is under way than ever
+            self._path, self._gap, self._left = path, 1, 1
         self._left -= 1
         if self._left:
             return False
-        self._gap = self._left = min(2 * self._gap, SELDOM)
+        self._gap = self._left = min(2 * self._gap + 1, SELDOM)
         return True
 
 
@@ -114,7 +121,7 @@ class StillHosts:
             return None
         if self._damaged() or sim.network.holds(self._members) or not self._nothing_comes():
             return None
-        if sim.controller_process.lane.has(self._reports):
+        if sim.controller_process.lane.has(self._from_here):
             return None
         gangs = sim.fabric.under_way(self._members)
         if gangs is None or not all(self._together(gang) for gang in gangs.values()):
@@ -151,21 +158,24 @@ class StillHosts:
         return False
 
     def _repairs(self, call: str, args: tuple[Any, ...]) -> bool:
-        """Whether a fault of this island, or of a client, is not over."""
+        """Whether a fault of this island, or of a client, is not over. (`network.holds` says what is cut.)"""
+        sim = self._sim
         if call == "befall":
             self.announced.append(args[0])
-            return False
-        if call == "slow":
-            return False
-        names = [getattr(arg, "name", arg) for arg in args[:2]]
-        return any(
-            isinstance(name, int) and (name < -1 or (name >= 0 and self._sim.island_of(name) == self._island))
-            for name in names
-        )
+        if call == "_lost":
+            return sim.trouble.is_unheard(args[0]) and (args[0] < 0 or self._is_here(args[0]))
+        if call in ("stopped", "_restart"):
+            process = args[0]
+            return self._is_here(process.name) and sim.lone_hosts.get(process.name) is process
+        return False
 
-    def _reports(self, event: Any) -> bool:
-        message = getattr(event, "message", None)
-        return isinstance(message, m.Reports) and message.island == self._island
+    def _is_here(self, host: int) -> bool:
+        return self._sim.island_of(host) == self._island
+
+    def _from_here(self, event: Any) -> bool:
+        """Whether the controller is still to be told of something by a host of this island, or of the loss of one."""
+        peer = getattr(event, "peer", -1)
+        return 0 <= peer < self._sim.cluster.hosts and self._is_here(peer)
 
     def _together(self, gang: GangOnDevices) -> bool:
         """Whether all its hosts have started it, or none has."""

@@ -243,7 +243,7 @@ class Controller:
                 self.recovery.begin(now)
         act(event, now)
         self._work(now)
-        if self.tracing is not None:
+        if self.ledger.touched and self.tracing is not None:
             self.tracing.levels()
         return self.outbox.take()
 

@@ -72,6 +72,7 @@ class Commands:
             for effect in part.executor.handle(event, self.sim.now):
                 self._sort(effect, part, others)
         else:
+            self.island.parts.told(len(parts))
             self._tell_several(parts, event, others)
         for part, effect in others:
             self._others[type(effect)](part, effect)

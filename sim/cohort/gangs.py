@@ -171,6 +171,7 @@ class Gangs:
                     self._turn(each)
         return alone
 
+    @property
     def run_alone(self) -> Spans:
         """The hosts that run gangs one by one, which have not ended on all of them."""
         return (

@@ -11,7 +11,9 @@ follows from earlier orders may be under way, or still to come. It consists of
 - gangs that are under way: when each host will have enqueued them, or when they end;
 - transfer machines.
 Executors of a cohort are told of events as soon as these are certain. So no checkpoint is made while one has been told
-of what comes later than the next order can at some host, or while contents are under way (`_may_cut`). And processes
+of what comes later than the next order can at some host, or while a host's thread has contents in hand (`_may_cut`).
+Contents that are on their way are no part of it: they come later, and are remembered as what comes from outside. And
+processes
 begin with relays that know no earlier steps: a checkpoint serves from when the controller has heard the last report on
 what was ordered before it.
 
@@ -220,7 +222,7 @@ class History:
         soon = sim.now + sim.network.latency
         if island.gangs.ending or island.ending_alone or not island.commands.idle:
             return False
-        if any(part.open for part in island.parts.all) or latest(island.threads().hear) > soon:
+        if latest(island.threads().hear) > soon:
             return False
         # hosts that run a gang by themselves have all started it, or none
         return not any(

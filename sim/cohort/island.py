@@ -171,14 +171,14 @@ class CohortIsland:
         self.names.learn(message)
         self._divide(message)  # first: how a gang is entered depends on which hosts are one part
         self._remember(message)
-        self._divide_alone(message)
+        alone = self.gangs.run_alone
+        if alone:
+            self._divide_alone(message, alone)
         read = self._send_down(message, route, at, nbytes, write)
         self.times.put(("order", message.number), self._all, self.island.hosts, read, sim.now)
         all_read = read if message.hosts == self._everyone else read[rows_of(message.hosts, self.island)]
         self._orders.append((message.number, latest(all_read)))
-        parts = self.parts.among(message.hosts)
-        self.parts.told(len(parts))
-        self.commands.tell(parts, message)
+        self.commands.tell(self.parts.among(message.hosts), message)
         return at + write * route.number
 
     def _send_down(self, message: m.Ordered, route: CohortRoute, at: int, nbytes: int, write: int) -> Ints:
@@ -224,6 +224,8 @@ class CohortIsland:
                 gang = plan.steps[step.step]
                 assert isinstance(gang, Gang)
                 self.jobs[step.seq] = self.enter(step, plan, gang)
+                if not step.ack:
+                    continue
             self.names.step(step)
 
     def enter(self, step: m.GangStep, plan: Plan, gang: Gang) -> CohortGang | CohortSoloGang:
@@ -251,15 +253,16 @@ class CohortIsland:
         for step in message.steps:
             if isinstance(step, m.RecvStep | m.SendStep):
                 self._contents_ordered(step)
-        if parts.due():
+        if len(parts.all) > 1 and parts.due:
             parts.merge(self._number, self._settled, lambda cause: self.times.past(cause, now))
         self._number, self._settled = message.number, max(self._settled, message.settled)
-        self._divided(parts.divide(message))
+        changed = parts.divide(message)
+        if changed:
+            self._divided(changed)
 
-    def _divide_alone(self, message: m.Ordered) -> None:
+    def _divide_alone(self, message: m.Ordered, alone: Spans) -> None:
         """Makes parts of hosts that run gangs one by one and move contents: else ends of gangs were told too late."""
-        alone = self.gangs.run_alone()
-        for step in message.steps if alone else ():
+        for step in message.steps:
             if (
                 isinstance(step, m.SendStep | m.RecvStep)
                 and not step.client
@@ -388,7 +391,6 @@ class CohortIsland:
     def _tell_over(self, job: CohortGang, parts: list[CohortPart]) -> tuple[m.Done, ...]:
         """Tells these parts that a gang is over; returns their reports."""
         self._ending, said = job.seq, self._done_said
-        self.parts.told(len(parts))
         self.commands.tell(parts, e.Finished(job.seq, None, self._sizes(job)))
         self._ending, self._done_said = -1, []
         return merged(said)

@@ -72,7 +72,7 @@ class Parts:
         self._together: dict[tuple[int, ...], PartGroup] = {}
         self._told = 0  # how often one part more was told an event, since parts were last compared
         self._price = FIRST
-        self._since = -1  # events since parts were merged; -1: parts have been divided since
+        self._merged = -1  # the order at which parts were merged; -1: parts have been divided since
 
     # --- by hosts -----------------------------------------------------------------------------------------
 
@@ -119,9 +119,10 @@ class Parts:
                 changed += self._split(part, groups[1:])
         if changed:
             self._changed()
-            if self._since >= 0:  # whether it has paid to merge them
-                self._price = FIRST if self._since > self._price else min(MOST, 2 * self._price)
-                self._since = -1
+            if self._merged >= 0:  # whether it has paid to merge them
+                lasted = message.number - self._merged
+                self._price = FIRST if lasted > self._price else min(MOST, 2 * self._price)
+                self._merged = -1
         return changed
 
     def set_apart(self, members: Spans) -> list[CohortPart]:
@@ -170,9 +171,8 @@ class Parts:
     def told(self, parts: int) -> None:
         """So many parts were told the same event."""
         self._told += parts - 1
-        if self._since >= 0:
-            self._since += 1
 
+    @property
     def due(self) -> bool:
         """Whether parts should be compared now."""
         return self._told > self._price * len(self.all)
@@ -203,7 +203,7 @@ class Parts:
         if gone:
             self.all = [part for part in self.all if id(part) not in gone]
             self._changed()
-            self._since = 0
+            self._merged = number
         else:
             self._price = min(MOST, 2 * self._price)
 

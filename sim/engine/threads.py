@@ -258,15 +258,17 @@ class SimThread:
         free = now if what is NOTHING else self._serve(what, now)
         if self._share is not None:
             self._share.give_back(max(free, now))
-        if free != HELD:
-            self._go_on_at(free)
+        if free == HELD:
+            return
+        self.free = free
+        if self._waiting:
+            self._next()
+        else:
+            self._busy = False
 
     def go_on(self) -> None:
         """Frees the lane after HELD."""
-        self._go_on_at(self._clock.now)
-
-    def _go_on_at(self, free: int) -> None:
-        self.free = free
+        self.free = self._clock.now
         if self._waiting:
             self._next()
         else:

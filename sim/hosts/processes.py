@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from core.controller import Controller
 from core.host import Host
 from core.model import Plan
-from core.protocol import Chunk, Grant, Landed, Offer, Spoilt, peers
+from core.protocol import Chunk, Grant, Landed, Offer, Spoilt
 from core.protocol import effects as e
 from core.protocol import messages as m
 
@@ -417,7 +417,3 @@ class HostProcess(Process):
 def is_word(event: e.MessageReceived) -> bool:
     """A grant decides only when contents leave: it counts as late if they were ready in the same nanosecond."""
     return type(event.message) in WORDS
-
-
-def is_client(name: int) -> bool:
-    return peers.is_client(name)

@@ -119,7 +119,7 @@ class Network:
         return link.count - 1
 
     def send(self, sender: Name, receiver: Name, message: Any, nbytes: int, departure: int) -> None:
-        link = self.link(sender, receiver)
+        link = self._links.get((sender, receiver)) or self.link(sender, receiver)
         number, link.count = link.count, link.count + 1
         self.messages += 1
         if link.held is not None:

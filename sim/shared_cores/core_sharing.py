@@ -122,7 +122,7 @@ class SharedMachines:
 
     def carries(self, one: int, other: int) -> bool:
         """Whether messages between these two are batched."""
-        return self.is_python(one) and self.is_python(other)
+        return bool(self._python) and self.is_python(one) and self.is_python(other)
 
     def put(self, owner: Process, to: int, message: object, at: int) -> None:
         """Sends `message` in a batch at time `at`."""

@@ -119,6 +119,8 @@ class StillHosts:
         sim, hosts = self._sim, self.hosts.values()
         if not all(host.alive and host.idle and host.machine.executor.may_merge for host in hosts):
             return None
+        if any(sim.lone_hosts[host].alive for host in self._others()):  # it is to begin anew
+            return None
         if self._damaged() or sim.network.holds(self._members) or not self._nothing_comes():
             return None
         if sim.controller_process.lane.has(self._from_here):
@@ -127,6 +129,11 @@ class StillHosts:
         if gangs is None or not all(self._together(gang) for gang in gangs.values()):
             return None
         return gangs if all(self._launched(host, gangs) for host in self.hosts) else None
+
+    def _others(self) -> list[int]:
+        """Hosts of the island that are not members."""
+        island = self._sim.cluster.islands[self._island]
+        return [host for host in spans.items(island.host_span) if host not in self.hosts]
 
     def _damaged(self) -> bool:
         """Whether a gang is still to fail here, or a device is lost to which gangs may be given."""

@@ -84,7 +84,7 @@ class Process:
     def send(self, to: int, message: Any, at: int) -> int:
         """Writes a message; returns when it is written. Each report is a message of its own, written by the pool."""
         sim = self.sim
-        if sim.machines.carries(self.name, to):
+        if sim.machines.batches and sim.machines.carries(self.name, to):
             return self._batch(to, message, at)
         if isinstance(message, m.Reports):
             for report in message.reports:

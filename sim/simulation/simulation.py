@@ -49,6 +49,7 @@ from ..hosts import (
 from ..network import (
     CARRIED_BYTES,
     CONTROLLER,
+    TALK,
     BulkNetwork,
     MessageSizes,
     Network,
@@ -248,7 +249,7 @@ class Simulation:
         """The `Process` with this name, or for a host of a cohort, its `Member`."""
         if name >= 0:
             return self.lone_hosts.get(name) or self.islands[self.island_of(name)].member(name)
-        return self.clients[-name - 2] if is_client(name) else self.controller_process
+        return self.controller_process if name == CONTROLLER else self.clients[-name - 2]
 
     def take_over(self, island: int) -> None:
         """From now on, simulates the hosts of an island one by one, that were a cohort."""
@@ -278,7 +279,7 @@ class Simulation:
 
     def connection(self, name: int) -> int:
         """The number by which the controller knows a process; clients are numbered after all hosts."""
-        return self.cluster.hosts - name - 2 if is_client(name) else name
+        return name if name >= CONTROLLER else self.cluster.hosts - name - 2
 
     def process_of(self, connection: int) -> int:
         hosts = self.cluster.hosts
@@ -297,7 +298,7 @@ class Simulation:
         return self._numbered[-1 - peer] if is_client(peer) else peer
 
     def _arrive(self, receiver: int, sender: int, number: int, message: Any) -> None:
-        if not moves_nothing(message):
+        if type(message) not in TALK or not moves_nothing(message):
             self.last_seen = self.clock.now
         if isinstance(message, Together):
             self.cargo.come(message.messages)

@@ -62,6 +62,7 @@ class ThreadTurns:
         self._count = 0
         self._switches = 0
         self._lock = threading.RLock()
+        self._mine = threading.local()  # each thread's `party`
         self._watcher: threading.Thread | None = None
         self.stopped = False
 
@@ -177,10 +178,13 @@ class ThreadTurns:
         return me
 
     def _me(self) -> TurnThread:
-        thread = threading.current_thread()
-        found = self._parties.get(threading.get_ident())
-        if found is None or found.thread is not thread:
-            found = self._add(thread)
+        found: TurnThread | None = getattr(self._mine, "party", None)
+        if found is None:
+            thread = threading.current_thread()
+            found = self._parties.get(threading.get_ident())
+            if found is None or found.thread is not thread:
+                found = self._add(thread)
+            self._mine.party = found
         return found
 
     def _add(self, thread: threading.Thread) -> TurnThread:

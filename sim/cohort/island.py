@@ -34,8 +34,9 @@ from .gangs import CohortGang, CohortSoloGang, Gangs
 from .history import History, ThreadTimes
 from .host_contents import HostContents
 from .members import Member
+from .order_times import OrderTimes
 from .parts import CohortPart, PartGroup, Parts
-from .routes import CohortRoute, CohortTree, Rows, latest, rows_of
+from .routes import CohortRoute, CohortTree, Rows, latest
 from .stream_names import StreamNames
 
 if TYPE_CHECKING:
@@ -76,13 +77,11 @@ class CohortIsland:
         self.ending_alone: dict[int, CohortGang] = {}  # gangs that have ended on some of their hosts
         self._done_said: list[m.Done] = []
         self._all, self._everyone = slice(0, hosts), self.parts.everyone
-        self._read = np.zeros(hosts, dtype=np.int64)  # when each host's thread that reads orders is free
-        self._write = np.zeros(hosts, dtype=np.int64)  # ... the thread that passes them on
-        self._enqueue = np.zeros(hosts, dtype=np.int64)  # ... the thread that enqueues
-        self._hear: Ints | int = (
-            0  # ... the thread that takes completions; a number if it is the same for all
-        )
-        self._last = np.zeros(hosts, dtype=np.int64)  # when the last order arrives at each host
+        self._down = OrderTimes(sim, island, self._everyone)
+        # By host: when the thread that enqueues is free, and the one that takes completions; a number if it is the same
+        # for all.
+        self._enqueue = np.zeros(hosts, dtype=np.int64)
+        self._hear: Ints | int = 0
         self._seen = -1  # the last order that all hosts have read
         self._orders: deque[tuple[int, int]] = deque()  # (number, when all hosts have read it)
         self._settled = self._number = -1  # as the last order says, and its number
@@ -127,22 +126,21 @@ class CohortIsland:
         self._waves: dict[Spans, tuple[Wave | None, int, int]] = {}
         seed, base, parents = self.sim.seed, self.island.base_host, self.shape.parents
         hosts = range(base, base + self.island.hosts)
-        down = [link_of(parents.get(host, CONTROLLER), host) for host in hosts]
         up = [link_of(host, parents.get(host, CONTROLLER)) for host in hosts]
-        self._down = noise.keys(seed, np.array(down, dtype=np.uint64))
+        self._down.seated(self.shape)
         self._up = noise.keys(seed, np.array(up, dtype=np.uint64))
         if self.history is not None:
             self.history.seated(seat, under_way)
 
     def threads(self) -> ThreadTimes:
         hear = np.full(self.island.hosts, self._hear, dtype=np.int64)
-        return ThreadTimes(
-            self._read.copy(), self._write.copy(), self._enqueue.copy(), hear, self._last.copy()
-        )
+        down = self._down
+        return ThreadTimes(down.read.copy(), down.write.copy(), self._enqueue.copy(), hear, down.last.copy())
 
     def resume(self, times: ThreadTimes) -> None:
         """Its hosts have a past, from which their threads are occupied until these times."""
-        self._read, self._write, self._enqueue, self._hear, self._last = times
+        self._down.resume(times.read, times.write, times.last)
+        self._enqueue, self._hear = times.enqueue, times.hear
 
     def doers(self) -> list[object]:
         """All that does something at some time for the hosts of this island alone."""
@@ -167,54 +165,17 @@ class CohortIsland:
             self.history.ordered(message, at)
         sim.network.messages += route.number
         nbytes = sim.weights.of(message)
-        write = sim.profile.writing(nbytes)
         self.names.learn(message)
         self._divide(message)  # first: how a gang is entered depends on which hosts are one part
         self._remember(message)
         alone = self.gangs.run_alone
         if alone:
             self._divide_alone(message, alone)
-        read = self._send_down(message, route, at, nbytes, write)
+        read, all_read = self._down.send(message, route, at, nbytes)
         self.times.put(("order", message.number), self._all, self.island.hosts, read, sim.now)
-        all_read = read if message.hosts == self._everyone else read[rows_of(message.hosts, self.island)]
-        self._orders.append((message.number, latest(all_read)))
+        self._orders.append((message.number, all_read))
         self.commands.tell(self.parts.among(message.hosts), message)
-        return at + write * route.number
-
-    def _send_down(self, message: m.Ordered, route: CohortRoute, at: int, nbytes: int, write: int) -> Ints:
-        """When each host has read the order. `write`: how long it takes to write it to a host."""
-        network, profile = self.sim.network, self.sim.profile
-        cost = profile.taking(nbytes) + len(message.steps) * profile.relay_step
-        extra = network.latency + nbytes * network.byte_ps // 1000
-        if route.levels or route.number < self.island.hosts:
-            self._read = self._read.copy()  # what was returned before does not change
-        began = self._reach(route.roots, route.rank * write + (at + extra), cost, message.number)
-        if route.ways is not None:
-            # when each host begins to pass the order on
-            started = np.zeros(self.island.hosts, dtype=np.int64)
-            for level in (None, *route.levels):
-                rows = route.roots if level is None else level.rows
-                if level is not None:
-                    began = self._reach(
-                        rows, started[level.parents] + level.rank * write + extra, cost, message.number
-                    )
-                started[rows] = np.maximum(self._write[rows], began)
-                self._write[rows] = started[rows] + route.ways[rows] * write
-        return self._read
-
-    def _reach(self, rows: Rows, arrival: Ints, cost: int, number: int) -> Ints:
-        """When these hosts have read order `number`, which would arrive at the given times."""
-        if self.sim.network.jitter:
-            arrival = arrival + self._jitter(self._down, rows, number)
-        if isinstance(rows, slice) and rows == self._all:
-            self._last = arrival = np.maximum(arrival, self._last)
-            self._read = began = np.maximum(self._read, arrival) + cost
-            return began
-        arrival = np.maximum(arrival, self._last[rows])
-        self._last[rows] = arrival
-        began = np.maximum(self._read[rows], arrival) + cost
-        self._read[rows] = began
-        return began
+        return at + sim.profile.writing(nbytes) * route.number
 
     def _remember(self, message: m.Ordered) -> None:
         """Remembers the gangs and reporting hosts that the order's steps name."""

@@ -18,8 +18,8 @@ KINDS = ("crash_host", "leave_host", "return_host", "lose_device", "cut", "fail_
 def draw(
     seed: int, *, kinds: tuple[str, ...] = KINDS, hosts: int = 0, wide: bool | None = None, after: int = 0
 ) -> Scene:
-    """`wide`: of programs that users write (`wide_scene`), or of any. `hosts`: of a wide scene. `after`: clients go on for
-    up to so many calls more, and faults go on as well: perhaps in the middle of a repair, or when that is long over.
+    """`wide`: of programs that users write (`wide_scene`), or of any. `hosts`: of a wide scene. `after`: clients go on
+    for up to so many calls more, and faults go on as well: perhaps in the middle of a repair, or long after it.
     """
     rng = Random(f"faults {seed}")
     if wide if wide is not None else rng.random() < 0.5:

@@ -116,13 +116,15 @@ def test_a_lost_host_may_come_back_to_a_cohort_of_the_others() -> None:
 def test_checkpoints_are_kept_only_while_another_fault_is_announced() -> None:
     sim = simulation(*REPAIRED["cut"], Fault(150 * MS, "fail_gang", 1, name="step 0"))
     sim.run(until=100 * MS)
-    assert sim.islands[0].history is not None
-    assert not sim.islands[0].contents_together
+    (first,) = sim.islands.values()
+    assert first.history is not None
+    assert not first.contents_together
     sim.run(until=150 * MS)
     assert not sim.islands
     sim.run(until=200 * MS)
-    assert sim.islands[0].history is None
-    assert sim.islands[0].contents_together
+    (second,) = sim.islands.values()
+    assert second.history is None
+    assert second.contents_together
 
 
 def test_while_a_fault_is_still_to_befall_a_gang_hosts_stay_processes() -> None:

@@ -56,7 +56,9 @@ class Process:
             return now
         effects = self.machine.handle(event, now)
         at = self.carry_out(effects, now)
-        self.arm()
+        rings = self.machine.next_wakeup()
+        if rings is not None and (self._armed is None or rings < self._armed):
+            self.arm()
         return at
 
     def serve_until(self, event: e.Event, at: int) -> int:

@@ -117,7 +117,8 @@ class ThreadTurns:
         while True:
             if not self._line:
                 self._pass_time()
-            self._check()
+            if self.stopped:
+                self._check()
             following = self._next()
             if following is me:
                 return
@@ -161,7 +162,8 @@ class ThreadTurns:
 
     def _enter(self) -> TurnThread:
         """The user's code calls: wait until this thread has the turn."""
-        self._check()
+        if self.stopped:
+            self._check()
         with self._lock:
             me = self._me()
             if self._holder is not me and self._holder is not None and not self._holder.thread.is_alive():

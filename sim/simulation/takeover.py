@@ -13,10 +13,9 @@ is given the real tree, and hears what some of the roots have reported by now: o
 only when it is whole. What contents are under way between cards is no part of it: contents were moved host by host.
 
 What one island plays again is some tens of orders long (`history.SPACING`), however long the simulation has been
-running, unless at each order all that time some host has had contents in hand, or hosts have started a gang that is no
-collective while others have not.
+running, unless one gang or one transfer has been under way all that time.
 
-Neighbours: `fault_injection` asks for it; `boot` is how islands begin otherwise.
+Neighbours: `fault_injection` asks for it; `regrouping` is the other way round; `boot` is how islands begin.
 """
 
 from __future__ import annotations

@@ -125,11 +125,16 @@ class Fabric:
         assert isinstance(gang, Gang)
         self.enqueue(host, launch.seq, plan, gang, launch.placeholders)
 
-    def enqueue(self, host: int, seq: int, plan: Plan, gang: Gang, placeholders: bool = False) -> None:
+    def enqueue(
+        self, host: int, seq: int, plan: Plan, gang: Gang, placeholders: bool = False, at: int = -1
+    ) -> None:
+        """`at`: when it was at the head of all its queues, if that is past."""
         job, part = self._add(host, seq, plan, gang, placeholders)
         for device in part.devices:
             if self._queues[device][0] is job and device not in self.dead:
                 self._at_head(job, part)
+        if at >= 0 and part.arrived >= 0:
+            part.arrived = at
 
     def _add(
         self, host: int, seq: int, plan: Plan, gang: Gang, placeholders: bool

@@ -168,7 +168,7 @@ class Replay:
                     if at > now:
                         sim.clock.at(at, fabric.enqueue, host, seq, plan, gang)
                     elif at:
-                        fabric.enqueue(host, seq, plan, gang)
+                        fabric.enqueue(host, seq, plan, gang, at=at)
             elif gang.collective:
                 fabric.runs(hosts, seq, plan, gang, int(ends[0]))
             else:

@@ -147,6 +147,13 @@ class Executor:
         found = self._state.buffers.alone(buffer)
         return None if found is None else found.layout
 
+    def gangs_under_way(self) -> dict[int, tuple[GangStep, bool]]:
+        """By seq: the gangs that are not over here, and whether the devices have them."""
+        gangs = self._state.gangs
+        return {
+            seq: (gang.step, gang.state != "queued") for seq, gang in gangs.items() if gang.state not in OVER
+        }
+
     # --- to stand for several hosts -----------------------------------------------------------------------
 
     def twin(self, members: Spans) -> Executor:
@@ -160,9 +167,14 @@ class Executor:
     def stand_for(self, members: Spans) -> None:
         standing.stand_for(self._state, members, self._hosts)
 
+    @property
+    def may_merge(self) -> bool:
+        """Whether no contents, copies or code are under way."""
+        return standing.may_merge(self._state)
+
     def outline(self) -> Hashable | None:
         """A little of `remembered` that is quick to find; None while contents, copies or code are under way."""
-        return standing.outline(self._state) if standing.may_merge(self._state) else None
+        return standing.outline(self._state) if self.may_merge else None
 
     def remembered(self, past: standing.Past) -> Hashable:
         """All that this executor may do later depends on this, but for which hosts it stands. So one of two for

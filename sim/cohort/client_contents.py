@@ -96,20 +96,20 @@ class ClientContents:
 
     def put_ordered(self, step: RecvStep) -> None:
         """Takes in an order to receive, and decides whether a put goes to its hosts together."""
-        if step.client and step.layout is not None and self._go_together:
+        if step.client and step.layout is not None and self._island.contents_together:
             nbytes = self._island.island.devices_per_host * shard_bytes(step.layout)
             if nbytes <= self._most_put:
                 self._open[step.transfer] = PutOrGet(False, step.hosts)
 
     def get_ordered(self, step: SendStep, layout: Layout | None) -> None:
         """Takes in an order to send a buffer of this layout, and decides as for a put."""
-        if step.client and layout is not None and self._go_together and self._size(layout) <= self._most_got:
+        if (
+            step.client
+            and layout is not None
+            and self._island.contents_together
+            and self._size(layout) <= self._most_got
+        ):
             self._open[step.transfer] = PutOrGet(True, step.hosts)
-
-    @property
-    def _go_together(self) -> bool:
-        """Hosts that will be simulated one by one have transfer machines of their own."""
-        return self._sim.regular and self._island.history is None
 
     def _size(self, layout: Layout) -> int:
         found = self._sizes.get(layout)
@@ -146,6 +146,11 @@ class ClientContents:
         waiting, known.waiting = known.waiting, []
         for ends in waiting:
             self._come(known, known.client, ends)
+
+    def resume(self, client: int, hosts: Spans) -> None:
+        """Takes in that this client is connected to these hosts."""
+        known = self._connected[client] = np.full(self._island.island.hosts, NEVER, dtype=np.int64)
+        known[rows_of(hosts, self._island.island)] = 0
 
     def first_word(self, getting: bool) -> int:
         """How long a client's first message is under way: an offer, or a grant."""

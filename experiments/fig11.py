@@ -13,7 +13,7 @@ from .framework import Option, Point, Values, error, grid
 from .framework.traces import draw_rows
 from .micro import common
 from .micro.clients import rate
-from .micro.tenants import AHEAD, NODES, busy, steady, tenants, timelines
+from .micro.tenants import AHEAD, NODES, WINDOW, busy, steady, tenants, timelines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +28,7 @@ OPTIONS = (
     NODES, AHEAD,
     Option("gangs", 600, "gangs in all, of which a third is not counted", least=3),
     Option("shown_ms", 60.0, "milliseconds of the trace in the figure", least=0.001),
-    common.WINDOW, common.POLICY, common.PROFILE, common.FIDELITY, common.SEED,
+    WINDOW, common.POLICY, common.PROFILE, common.FIDELITY, common.SEED,
 )  # fmt: skip
 EXTRA = ("trace",)
 SIZE = (9.0, 4.6)

@@ -15,7 +15,7 @@ from .framework.figures import FAR, QUIET, beside, doublings, line
 from .micro import common
 from .micro.clients import rate
 from .micro.programs import plain
-from .micro.tenants import AHEAD, NODES, busy, steady, tenants
+from .micro.tenants import AHEAD, NODES, WINDOW, busy, steady, tenants
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +29,7 @@ OPTIONS = (
     Option("cluster", "B", "set-up: B has 8 cores a host"),
     NODES, AHEAD,
     Option("gangs", 600, "gangs in all, at least two calls of each client; a third is not counted", least=3),
-    common.WINDOW, common.POLICY, common.PROFILE, common.FIDELITY, common.SEED,
+    WINDOW, common.POLICY, common.PROFILE, common.FIDELITY, common.SEED,
 )  # fmt: skip
 SIZE = (7.6, 4.8)
 SENSITIVITY = {"compute_ms": (0.04,), "clients": (1, 4)}

@@ -24,10 +24,6 @@ class Window(msgspec.Struct, frozen=True):
 
     It takes many short gangs to keep a device busy while a message travels to its host and back. Because they are
     short, more of them do not make the policy decide much earlier.
-
-    A window that was full lets gangs in again when a quarter of it is free, several at once: each entry is a message
-    to all hosts, and one for each gang that ends would keep the controller busy with little. Devices have the other
-    three quarters to do meanwhile, so no gang starts later than it would.
     """
 
     gangs: int
@@ -36,13 +32,6 @@ class Window(msgspec.Struct, frozen=True):
 
     def full(self, ahead: int, load: int) -> bool:
         return ahead >= self.gangs and (load >= self.span or ahead >= self.most)
-
-    def has_room(self, ahead: int, load: int) -> bool:
-        """Whether a quarter of it is free, after it was full."""
-        part = max(1, self.gangs // 4)
-        if ahead <= self.gangs - part:
-            return True
-        return 4 * load < 3 * self.span and ahead <= self.most - max(1, self.most // 4)
 
 
 class PlaceQueue:
@@ -154,7 +143,7 @@ class Contention:
             load = loads[atom]
             load.gangs -= 1
             load.cost -= cost
-            if load.full and window.has_room(load.gangs, load.cost):
+            if load.full and (load.gangs < window.gangs or not window.full(load.gangs, load.cost)):
                 load.full = False
                 for other in load.lanes:
                     other.full -= 1

@@ -20,6 +20,7 @@ from .programs import chain, plain
 # and several exceed JAX with tiny computations (figure 8): of the powers of two, only 32 and 64 do both.
 NODES = Option("nodes", 32, "computations in a call", least=1)
 AHEAD = Option("ahead", 0, "calls that a client does not wait for", least=0)
+WINDOW = Option("window", 4096, "gangs that the controller may order ahead of the devices", least=1)
 
 
 def tenants(

@@ -40,7 +40,6 @@ class OrderWorld:
         self.order: list[Ticket] = []
         self.when: list[int] = []  # when each gang of the order entered
         self.places: dict[int, frozenset[int]] = {}
-        self.shut: set[int] = set()  # devices whose window was full, and has not a quarter free since
 
     def offer(
         self,
@@ -82,7 +81,7 @@ class OrderWorld:
 
     def room(self, ticket: Ticket) -> bool:
         """Whether the window has room on each of the ticket's devices."""
-        return self.shut.isdisjoint(self.devices(ticket))
+        return all(not self.window.full(*self.ahead(device)) for device in self.devices(ticket))
 
     def held(self, ticket: Ticket) -> bool:
         """Whether the ticket must wait for its inputs."""
@@ -107,8 +106,6 @@ class OrderWorld:
             self.flying.append(ticket)
             self.order.append(ticket)
             self.when.append(self.now)
-            full = [each for each in self.devices(ticket) if self.window.full(*self.ahead(each))]
-            self.shut.update(full)
         return ticket
 
     def fill(self) -> list[Ticket]:
@@ -138,8 +135,6 @@ class OrderWorld:
     def finish(self, ticket: Ticket) -> None:
         self.now += ticket.cost
         self.flying.remove(ticket)
-        ended = self.devices(ticket) & self.shut
-        self.shut -= {each for each in ended if self.window.has_room(*self.ahead(each))}
         self.scheduler.finished(ticket)
 
     def drain(self) -> None:

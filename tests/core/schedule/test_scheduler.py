@@ -47,29 +47,6 @@ def test_short_gangs_run_further_ahead_and_long_ones_do_not() -> None:
     assert "2 gangs are ahead" in world.scheduler.waiting()[0].text
 
 
-def test_a_window_that_was_full_lets_gangs_in_again_when_a_quarter_of_it_is_free() -> None:
-    world = OrderWorld(Fifo, window=8)
-    gangs = [world.offer(0, ALL) for _ in range(12)]
-    assert world.fill() == gangs[:8]
-    world.finish(gangs[0])
-    assert world.fill() == [], "each entry is a message to all hosts"
-    world.finish(gangs[1])
-    assert world.fill() == gangs[8:10], "so several enter together"
-
-
-def test_a_window_that_was_full_of_short_gangs_lets_them_in_again_when_a_quarter_of_its_time_is_free() -> (
-    None
-):
-    world = OrderWorld(Fifo, Window(2, span=40, most=64))
-    gangs = [world.offer(0, ALL, cost=5) for _ in range(12)]
-    assert world.fill() == gangs[:8], "they take 40"
-    for gang in gangs[:2]:
-        world.finish(gang)
-        assert world.fill() == []
-    world.finish(gangs[2])
-    assert world.fill() == gangs[8:11]
-
-
 def test_the_time_ahead_is_counted_for_each_device() -> None:
     world = OrderWorld(Fifo, Window(1, span=50, most=4))
     wide = [world.offer(0, ALL, cost=30) for _ in range(2)]

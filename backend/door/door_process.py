@@ -12,11 +12,17 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 
+from ..auth import Rules
+from ..streams import collect_rarely, run
 from .door_server import listen_for_clients
 from .door_session import opening
+from .ifrt_service import TransportLimits
+from .session_devices import SessionDevices
+from .session_state import SessionLimits
 
 __all__ = ["environment", "run_door", "variables"]
 
@@ -24,6 +30,7 @@ log = logging.getLogger("seaway.door")
 THREADS = (
     32  # of XLA's pool for CPU devices, at least: with fewer, programs of many devices wait for each other
 )
+DEFAULT_RULES = Rules()
 FLAG = "--xla_force_host_platform_device_count"
 
 
@@ -50,25 +57,44 @@ def variables(address: str) -> dict[str, str]:
 
 
 def run_door(
-    address: str, *, devices: int | None = None, more: Collection[str] = (), ready: Callable[[str], None]
+    address: str,
+    *,
+    devices: int | None = None,
+    rules: Rules = DEFAULT_RULES,
+    trusted: bool = False,
+    memory: int | None = None,
+    ready: Callable[[str], None],
 ) -> None:
-    """Serves until SIGTERM or SIGINT. `more`: foreign functions that programs may call besides the built-in list;
-    `ready` is told the address. Raises ListenRefused."""
+    """Serves until SIGTERM or SIGINT. `rules`: what programs may call, and what compiling them may take; `trusted`:
+    they are compiled in this process; `memory`: bytes of arrays that a session may have, None: half of
+    the machine's for CPU devices; `ready` is told the address. Raises ListenRefused."""
     os.environ.update(environment(devices, os.environ))
-    with _loop_runner() as runner:
-        runner.run(_serve(address, devices, more, ready))
+    run(_serve(address, devices, rules, trusted, memory, ready))
 
 
-def _loop_runner() -> asyncio.Runner:
-    with suppress(ImportError):
-        import uvloop
+def _limits(memory: int | None, devices: SessionDevices) -> SessionLimits:
+    """What a session may have. Accelerators say themselves when their memory is full."""
+    if memory is None:
+        memory = machine_bytes() // 2 if devices.platform.name == "cpu" else SessionLimits.array_bytes
+    return SessionLimits(array_bytes=memory, host_bytes=min(SessionLimits.host_bytes, machine_bytes() // 2))
 
-        return asyncio.Runner(loop_factory=uvloop.new_event_loop)
-    return asyncio.Runner()
+
+def machine_bytes() -> int:
+    """Memory of this machine, or of the container that this process is in."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):
+            found = min(found, int(Path(path).read_text(encoding="ascii")))
+    return found
 
 
 async def _serve(
-    address: str, devices: int | None, more: Collection[str], ready: Callable[[str], None]
+    address: str,
+    devices: int | None,
+    rules: Rules,
+    trusted: bool,
+    memory: int | None,
+    ready: Callable[[str], None],
 ) -> None:
     from .local_devices import LocalDevices  # imports JAX, for which the environment is now set
 
@@ -80,8 +106,16 @@ async def _serve(
         with suppress(RuntimeError):  # the loop is closed: nobody waits for this any more
             loop.call_soon_threadsafe(function, *arguments)
 
-    local = LocalDevices(post, count=devices, more=more, threads=int(os.environ["NPROC"]))
-    server = await listen_for_clients(opening(lambda: local), address)
+    local = LocalDevices(post, count=devices, rules=rules, trusted=trusted, threads=int(os.environ["NPROC"]))
+
+    def devices_of_session() -> LocalDevices:
+        local.warm()
+        return local
+
+    limits = _limits(memory, local)
+    transport = TransportLimits(arriving_bytes=limits.host_bytes)
+    server = await listen_for_clients(opening(devices_of_session, limits), address, limits=transport)
+    collect_rarely()
     try:
         ready(server.address)
         await stop.wait()

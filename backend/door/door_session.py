@@ -128,6 +128,9 @@ class DoorSession:
             self._failed(operation, body, reply, StatusError(StatusCode.INTERNAL, text))
 
     def _failed(self, operation: Operation, body: Any, reply: Reply, fault: StatusError) -> None:
+        fault.__traceback__ = fault.__cause__ = fault.__context__ = (
+            None  # frames refer to arrays, which may go
+        )
         if operation.results is not None:
             self.state.poison(operation.results(body), fault)
         reply.fault(fault)

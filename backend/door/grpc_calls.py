@@ -171,16 +171,18 @@ class Call:
     def _hand_over(self, handler: CallHandler) -> None:
         at = 0
         buffer = self._buffer
+        blocked = handler.blocked
         try:
-            while at < len(buffer) and self.open and not handler.blocked:
+            while at < len(buffer) and self.open and not blocked:
                 end = self._message_end(at, handler.largest)
                 if end > len(buffer):
                     break
                 begin, at = at + PREFIX.size, end
                 handler.message(bytes(memoryview(buffer)[begin:end]))
+                blocked = handler.blocked
         finally:
             del buffer[:at]
-        if not self.open or handler.blocked:
+        if blocked or not self.open:
             return
         self._connection.http2.give_back(self._stream, self._owed)
         self._owed = 0

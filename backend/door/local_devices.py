@@ -1,21 +1,20 @@
 """SessionDevices of this process: sessions compute with JAX's own devices, through jaxlib.
 
     loop's thread   put, execute, copy, ...: all that has an order; JAX enqueues and returns
-    compiling       programs, a few at a time: their StableHLO is read and checked, then compiled
+    compiling       programs, a few at a time: a child reads and compiles them (checked_compiler), here they are loaded
     waiting         arrays that are not ready when somebody wants to know or to have them
 
 An array is a `jax.Array` of which only jaxlib's half is used, whatever its type. XLA's CPU devices run each shard of a
 program in a thread of one pool: programs whose collectives wait for each other would use it up, so few of many devices
-may be under way (`crowded`). The other module of the door that imports JAX.
+may be under way (`crowded`). Neighbours: `local_programs`, `local_platform`, `local_errors`.
 """
 
 from __future__ import annotations
 
 import importlib
-import logging
-import re
+import os
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
@@ -26,41 +25,35 @@ from jaxlib import _jax
 
 from backend.pjrt import wake_lapack
 
+from ..auth import Rules
+from .checked_compiler import CheckedCompiler
 from .dtypes import STRING, TOKEN, dtype_of, name_of
-from .ifrt_messages import CompileOptionsProto, OpSharding, StatusCode
-from .ifrt_shardings import REPLICATED, ShardingError, ShardSpec, Tiles, op_sharding, tiles_of
+from .ifrt_messages import CompileOptionsProto, StatusCode
+from .ifrt_shardings import ShardSpec, Tiles, op_sharding
+from .local_errors import fault_of, translated
+from .local_platform import RELEASE, platform_of
+from .local_programs import compiled, facts_of, layout_text, loaded
 from .session_devices import (
     ArrayType,
     CompiledFacts,
-    DeviceFacts,
-    MemoryFacts,
-    Platform,
     Ref,
     StatusError,
     Unready,
     WhenCompiled,
+    invalid,
     unsupported,
 )
-from .stablehlo_programs import ProgramFacts, read_program
+from .stablehlo_programs import read_program
 
-log = logging.getLogger("seaway.door")
 native: Any = _jax
 hlo: Any = importlib.import_module("jax._src.lib").xla_client
 
 COMPILING = 4  # programs at a time, so that one session's does not hold up others'
 WAITING = 64  # threads at most that wait for arrays
 UNDER_WAY = 24  # programs of one device: JAX itself would wait at 32
-CODE = re.compile(r"([A-Z][A-Z_]+): ?")
-SERDES = {"0.10": 3, "0.12": 6}  # by jaxlib's version: which serialized forms of shardings it writes
-RELEASE = ".".join(importlib.import_module("jaxlib").__version__.split(".")[:2])
-HANDLES_ONE = RELEASE != "0.10"  # whose handlers refuse results of one device
-MEMORY_STATS = (
-    "generated_code_size_in_bytes", "argument_size_in_bytes", "output_size_in_bytes", "alias_size_in_bytes",
-    "temp_size_in_bytes", "peak_memory_in_bytes", "total_size_in_bytes", "total_allocation_bytes",
-    "indefinite_allocations", "peak_unpadded_heap_bytes", "host_generated_code_size_in_bytes",
-    "host_argument_size_in_bytes", "host_output_size_in_bytes", "host_alias_size_in_bytes",
-    "host_temp_size_in_bytes",
-)  # fmt: skip
+UNCHECKED = {"_skip_checks": True} if RELEASE == "0.10" else {}  # its checks refuse results of one device
+
+DEFAULT_RULES = Rules()
 
 
 class Executable:
@@ -78,27 +71,31 @@ class TokenRef:
 
 
 class LocalDevices:
-    """`post(function, ...)` calls a function on the loop's thread. `more`: foreign functions that programs may call
-    besides the built-in list. One object serves all sessions."""
+    """`post(function, ...)` calls a function on the loop's thread. `rules`: what programs may call, and what compiling
+    them may take; `trusted`: they are compiled in this process. One object serves all sessions."""
 
     def __init__(
         self,
         post: Callable[..., Any],
         *,
         count: int | None = None,
-        more: Collection[str] = (),
         threads: int = 32,
+        rules: Rules = DEFAULT_RULES,
+        trusted: bool = False,
     ) -> None:
         jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
         wake_lapack()
-        self._post, self._more = post, frozenset(more)
+        self._post, self._more = post, frozenset(rules.more)
         self._devices = sorted(jax.local_devices(), key=lambda each: each.id)[:count]
         self._numbers = {device: number for number, device in enumerate(self._devices)}
         self._client = self._devices[0].client
         self._here = self._devices[0].platform == "cpu"
-        self.platform = _platform(self._devices)
+        self.platform = platform_of(self._devices)
         self._default_kind = self.platform.default_memory_kind()
-        self._compiling = ThreadPoolExecutor(COMPILING, "compile")
+        self._compiling = ThreadPoolExecutor(min(COMPILING, max(2, os.cpu_count() or 1)), "compile")
+        self._compiler: CheckedCompiler | None = None
+        if not trusted:
+            self._compiler = CheckedCompiler(rules, devices=len(self._devices), compiles=self._here)
         self._waiting = ThreadPoolExecutor(WAITING, "wait")
         self._under_way: deque[Any] = deque()  # a result of each program, in order
         self._under_way_multi: deque[Any] = deque()
@@ -122,6 +119,7 @@ class LocalDevices:
             )
 
     def assemble(self, array_type: ArrayType, shards: Sequence[Ref]) -> Ref:
+        _check_there(shards)
         with translated():
             return native.ArrayImpl(
                 self._aval_of(array_type.kind, array_type.shape), self._sharding_of(_known(array_type)), list(shards),
@@ -129,11 +127,13 @@ class LocalDevices:
             )  # fmt: skip
 
     def shards(self, ref: Ref) -> list[Ref]:
+        _check_there([ref])
         with translated():
             return list(ref._arrays)
 
     def copy(self, arrays: Sequence[tuple[ArrayType, Ref]], always: bool) -> list[Ref]:
         semantics = native.ArrayCopySemantics.ALWAYS_COPY if always else native.ArrayCopySemantics.REUSE_INPUT
+        _check_there([ref for _, ref in arrays])
         shardings = [self._sharding_of(_known(array_type)) for array_type, _ in arrays]
         with translated():
             return list(
@@ -207,30 +207,32 @@ class LocalDevices:
     def _compile(
         self, program: bytes, options: bytes, devices: tuple[int, ...]
     ) -> tuple[Executable, CompiledFacts]:
-        about = read_program(program, self._more)
         given = CompileOptionsProto.FromString(options)
         for row in given.executable_build_options.device_assignment.computation_devices:
             row.replica_device_ids[:] = [self._devices[number].id for number in row.replica_device_ids]
-        parsed = native.CompileOptions()
-        parsed = type(parsed).ParseFromString(given.SerializeToString())
-        place = native.DeviceList(tuple(self._devices[number] for number in devices))
-        loaded = self._client.compile_and_load(program, place, parsed)
-        facts = _facts(loaded, about, devices, self._default_kind)
-        return Executable(loaded, facts, self._handlers(facts)), facts
+        options = given.SerializeToString()
+        place = [self._devices[number] for number in devices]
+        if self._compiler is None:
+            about, artifact = read_program(program, self._more), b""
+        else:
+            about, artifact = self._compiler.check(program, options, [device.id for device in place])
+        if artifact:
+            found = loaded(self._client, artifact, options, place)
+        else:
+            found = compiled(self._client, program, options, place)
+        facts = facts_of(found, about, devices, self._default_kind)
+        return Executable(found, facts, self._handlers(facts)), facts
 
     def _handlers(self, facts: CompiledFacts) -> list[Any] | None:
-        if any(array_type.kind == TOKEN for array_type in facts.results) or (
-            len(facts.devices) == 1 and not HANDLES_ONE
-        ):
+        if any(array_type.kind == TOKEN for array_type in facts.results):
             return None
         return [
             native.array_result_handler(
-                self._aval_of(array_type.kind, array_type.shape),
-                self._sharding_of(_known(array_type)),
-                committed=True,
+                self._aval_of(array_type.kind, array_type.shape), self._sharding_of(_known(array_type)),
+                committed=True, **UNCHECKED,
             )
             for array_type in facts.results
-        ]
+        ]  # fmt: skip
 
     def execute(
         self, executable: Executable, arguments: Sequence[Ref], keep: Sequence[int], launch: int
@@ -253,6 +255,7 @@ class LocalDevices:
         return found
 
     def _duplicate(self, array: Any) -> Any:
+        _check_there([array])
         sharding = array.sharding
         copies = native.batched_copy_array_to_devices_with_sharding(
             [array], [sharding._internal_device_list], [sharding], [native.ArrayCopySemantics.ALWAYS_COPY]
@@ -288,7 +291,12 @@ class LocalDevices:
         if dtype is None:
             raise unsupported(f"arrays of {name_of(kind)} have no layout here")
         with translated():
-            return _layout_text(self._client.get_default_layout(dtype, shape, self._devices[device]))
+            return layout_text(self._client.get_default_layout(dtype, shape, self._devices[device]))
+
+    def warm(self) -> None:
+        """Somebody is about to compile something."""
+        if self._compiler is not None:
+            self._compiler.warm()
 
     def close(self) -> None:
         """A session's arrays go when it forgets them. jaxlib drops host buffers that were theirs only when it is asked
@@ -297,7 +305,9 @@ class LocalDevices:
         native.collect_garbage()
 
     def end(self) -> None:
-        """Ends threads; what they wait for need not end."""
+        """Ends threads, and children; what they wait for need not end."""
+        if self._compiler is not None:
+            self._compiler.close()
         for pool in (self._compiling, self._waiting):
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -315,71 +325,6 @@ class LocalDevices:
         if len(devices) == 1:
             return jax.sharding.SingleDeviceSharding(devices[0], memory_kind=kind)
         return native.GSPMDSharding(native.DeviceList(devices), _hlo_sharding(spec.tiles), memory_kind=kind)
-
-
-# --- what is known of an executable -----------------------------------------------------------------------
-
-
-def _facts(loaded: Any, about: ProgramFacts, devices: tuple[int, ...], default_kind: str) -> CompiledFacts:
-    parameter_shardings = loaded.get_parameter_shardings()
-    output_shardings = loaded.get_output_shardings()
-    kinds = _tried(lambda: tuple(loaded.get_output_memory_kinds()[0]))
-    many = len(devices) > 1
-    results = []
-    for at, result in enumerate(about.results):
-        tiles = REPLICATED
-        if many and output_shardings is not None and result.kind != TOKEN:
-            tiles = _output_tiles(output_shardings[at], len(devices))
-        kind = (
-            ""
-            if isinstance(kinds, StatusError) or at >= len(kinds) or kinds[at] == default_kind
-            else kinds[at]
-        )
-        results.append(ArrayType(result.kind, result.shape, ShardSpec(devices, tiles, kind)))
-    stats = _tried(loaded.get_compiled_memory_stats)
-    return CompiledFacts(
-        name=about.name,
-        devices=devices,
-        fingerprint=bytes(loaded.fingerprint or b""),
-        parameters=about.parameters,
-        results=tuple(results),
-        parameter_shardings=_serialized(parameter_shardings),
-        output_shardings=_serialized(output_shardings),
-        parameter_layouts=_tried(lambda: tuple(map(_layout_text, loaded.get_parameter_layouts()))),
-        output_layouts=_tried(lambda: tuple(map(_layout_text, loaded.get_output_layouts()))),
-        output_memory_kinds=kinds,
-        donated=about.donated,
-        memory_stats={
-            name: int(getattr(stats, name))
-            for name in MEMORY_STATS
-            if not isinstance(stats, StatusError) and hasattr(stats, name)
-        },
-        code_size=int(loaded.size_of_generated_code_in_bytes() or 0),
-    )
-
-
-def _output_tiles(sharding: Any, count: int) -> Tiles:
-    try:
-        return tiles_of(OpSharding.FromString(sharding.SerializeToString()), count)
-    except ShardingError as error:
-        raise unsupported(f"a result of the program has a sharding that is not known here: {error}") from None
-
-
-def _serialized(shardings: Any) -> tuple[bytes, ...] | None:
-    return None if shardings is None else tuple(each.SerializeToString() for each in shardings)
-
-
-def _layout_text(layout: Any) -> str:
-    text = layout.__getstate__()[0]
-    return text.decode() if isinstance(text, bytes) else str(text)
-
-
-def _tried(question: Callable[[], Any]) -> Any:
-    try:
-        with translated():
-            return question()
-    except StatusError as fault:
-        return fault
 
 
 @lru_cache(maxsize=4096)
@@ -411,9 +356,15 @@ def _aval(kind: int, shape: tuple[int, ...]) -> Any:
 
 def _is_ready(ref: Any) -> bool:
     try:
-        return isinstance(ref, TokenRef) or bool(ref.is_ready())
+        return isinstance(ref, TokenRef) or bool(ref.is_deleted()) or bool(ref.is_ready())
     except Exception:  # it was deleted or donated: there is nothing to wait for
         return True
+
+
+def _check_there(refs: Sequence[Any]) -> None:
+    """jaxlib 0.10 ends its process when an array is copied, or asked whether it is ready, that was deleted."""
+    if any(isinstance(ref, TokenRef) or ref.is_deleted() for ref in refs):
+        raise invalid("an array was deleted or donated, or is a token: it has no contents")
 
 
 def _awaited(refs: Sequence[Any]) -> StatusError | None:
@@ -431,57 +382,3 @@ def _contents(ref: Any) -> np.ndarray[Any, Any] | StatusError:
         return np.asarray(ref)
     except Exception as error:
         return fault_of(error)
-
-
-def fault_of(error: BaseException) -> StatusError:
-    """XLA's errors begin with the name of their code."""
-    if isinstance(error, StatusError):
-        return error
-    text = str(error).strip() or type(error).__name__
-    found = CODE.match(text)
-    if found is not None and found[1] in StatusCode.keys():  # noqa: SIM118 (an enumeration's names)
-        return StatusError(StatusCode.Value(found[1]), text[found.end() :])
-    code = StatusCode.INVALID_ARGUMENT if isinstance(error, (ValueError, TypeError)) else StatusCode.INTERNAL
-    return StatusError(code, text)
-
-
-class translated:  # noqa: N801 (used as a function; a class costs a third of a contextmanager)
-    """Turns errors of JAX within its block into faults."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is not None and isinstance(error, Exception) and not isinstance(error, StatusError):
-            raise fault_of(error) from error
-
-
-# --- what there is ----------------------------------------------------------------------------------------
-
-
-def _platform(devices: Sequence[Any]) -> Platform:
-    first = devices[0]
-    facts, memories = [], []
-    for number, device in enumerate(devices):
-        kinds = [each.kind for each in device.addressable_memories()]
-        ids = tuple(number * len(kinds) + at for at in range(len(kinds)))
-        default = ids[kinds.index(device.default_memory().kind)]
-        memories += [
-            MemoryFacts(name, each.kind, (number,), repr(each), str(each))
-            for name, each in zip(ids, device.addressable_memories(), strict=True)
-        ]
-        attributes = {
-            name: tuple(value) if isinstance(value, list | tuple) else value
-            for name in ("coords", "core_on_chip", "slice_index")
-            if (value := getattr(device, name, None)) is not None
-        }
-        facts.append(
-            DeviceFacts(number, device.device_kind, default, ids, repr(device), str(device), attributes)
-        )
-    name = "cuda" if first.platform == "gpu" else first.platform
-    return Platform(
-        name, str(first.client.platform_version), str(first.client.runtime_type), tuple(facts), tuple(memories),
-        SERDES.get(RELEASE, -1),
-    )  # fmt: skip

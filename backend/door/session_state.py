@@ -7,11 +7,12 @@ leaves its `StatusError` under the handles of its results, and each use of such 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .ifrt_messages import StatusCode
+from .memory_meter import Memory, MemoryMeter, bytes_of
 from .session_devices import ArrayType, CompiledFacts, Ref, SessionDevices, StatusError, invalid
 from .session_port import Version
 
@@ -33,6 +34,7 @@ class SessionLimits:
     """What one session may have at a time, so that no client takes all memory of this process."""
 
     arrays: int = 1 << 20
+    array_bytes: int = 1 << 62  # of device memory
     executables: int = 1 << 14
     futures: int = 1 << 16
     host_bytes: int = 1 << 34  # of host buffers that no request has named yet, or that are not read yet
@@ -43,19 +45,21 @@ class SessionLimits:
 
 
 class ArrayValue:
-    __slots__ = ("ref", "type")
+    __slots__ = ("memory", "ref", "type")
 
-    def __init__(self, array_type: ArrayType, ref: Ref) -> None:
-        self.type, self.ref = array_type, ref
+    def __init__(self, array_type: ArrayType, ref: Ref, memory: Memory) -> None:
+        self.type, self.ref, self.memory = array_type, ref, memory
 
 
 class ExecutableValue:
-    """`parameters`: kinds and shapes that arguments must have. `outputs`: the serialized answer of a first run."""
+    """`sizes`: bytes of its results; `total`: of all of them."""
 
-    __slots__ = ("executable", "facts")
+    __slots__ = ("executable", "facts", "sizes", "total")
 
     def __init__(self, executable: Any, facts: CompiledFacts) -> None:
         self.executable, self.facts = executable, facts
+        self.sizes = tuple(map(bytes_of, facts.results))
+        self.total = sum(self.sizes)
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,7 @@ class SessionState:
         self.futures: dict[int, FutureValue] = {}
         self.statuses: dict[int, list[Ref] | StatusError] = {}
         self.incoming, self.outgoing = HostBufferTable(limits), HostBufferTable(limits)
+        self.memory = MemoryMeter(limits.array_bytes)
         self.compiling = 0
         self.over = False  # what comes late is dropped
         self._next = SERVER_MADE
@@ -143,7 +148,7 @@ class SessionState:
             return value
         raise invalid(f"there is no array {handle}") if value is None else value
 
-    def keep(self, handle: int, array_type: ArrayType, ref: Ref) -> int:
+    def keep(self, handle: int, array_type: ArrayType, ref: Ref, memory: Memory) -> int:
         """Keeps an array under the client's handle, or under a new one if that is 0; returns the handle."""
         if not handle:
             handle = self.new_handle()
@@ -155,8 +160,11 @@ class SessionState:
             raise StatusError(
                 StatusCode.RESOURCE_EXHAUSTED, f"a session may have {self.limits.arrays} arrays at a time"
             )
-        self.arrays[handle] = ArrayValue(array_type, ref)
+        self.arrays[handle] = ArrayValue(array_type, ref, memory)
         return handle
+
+    def keep_all(self, handles: Sequence[int], made: Sequence[tuple[ArrayType, Ref, Memory]]) -> list[int]:
+        return [self.keep(handle, *each) for handle, each in zip(handles, made, strict=True)]
 
     def poison(self, handles: Iterable[int], fault: StatusError) -> None:
         """Whatever uses these handles will end with this fault. Handles that are in use stay what they are."""

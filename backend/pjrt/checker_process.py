@@ -1,6 +1,6 @@
-"""A checker as its agent sees it: starts it with a filtered environment, asks it, waits with a timeout, ends it.
+"""A checker as its parent sees it: starts it with a filtered environment, asks it, waits with a timeout, ends it.
 
-Neighbours: `code_gate`, `checker`.
+Neighbours: `checker_pipes`, the child's side; `code_gate` with `checker`; the door's `checked_compiler`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ import tempfile
 import threading
 import time
 
-import msgspec
-
 from ..admin import ROOT
-from .checker import COMPILING, LENGTH, READY, TIRED, CheckerSettings
+from .checker_pipes import COMPILING, LENGTH, READY, TIRED
 
 START_S = 120.0  # seconds until a child is up, on a busy machine
 READ_S = 60.0  # seconds for reading one computation's code
@@ -31,6 +29,7 @@ PASSES = re.compile(
     r"PATH|LANG|LC_\w+|TZ|TMPDIR|NPROC|PYTHON(PATH|HOME|WARNINGS|UTF8|HASHSEED)|VIRTUAL_ENV|LD_LIBRARY_PATH"
     r"|DYLD_LIBRARY_PATH|XLA_FLAGS|JAX_(?!PLATFORMS|NUM_CPU_DEVICES)\w+|(OMP|OPENBLAS|MKL)_NUM_THREADS"
 )
+FATAL = re.compile(r"^F\d{4} .*?\] (.+)$", re.MULTILINE)  # a line of XLA's that says why it ends the process
 DEVICES = "--xla_force_host_platform_device_count"
 
 
@@ -43,13 +42,14 @@ class Late(Exception):
 
 
 class CheckerChild:
-    """One checker. Its output goes into an unnamed file."""
+    """One checker: `python -m PROGRAM SETTINGS`. Its output goes into an unnamed file. `largest`: bytes of an
+    answer."""
 
-    def __init__(self, settings: CheckerSettings, devices: int) -> None:
-        self.devices = devices
+    def __init__(self, program: str, settings: bytes, devices: int, largest: int = LONGEST) -> None:
+        self.devices, self._largest = devices, largest
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the child)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "backend.pjrt.checker", msgspec.json.encode(settings).decode()],
+            [sys.executable, "-m", program, settings.decode()],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, env=environment(devices), cwd="/",
             start_new_session=True,
         )  # fmt: skip
@@ -133,13 +133,16 @@ class CheckerChild:
         with self._busy:
             if self._said.closed:
                 return how
-            self._said.seek(0)
-            lines = self._said.read()[-1 << 16 :].decode(errors="replace").strip().splitlines()
+            self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - (1 << 16)))
+            said = self._said.read().decode(errors="replace")
+        if found := FATAL.findall(said):
+            return f"{how}: {found[-1].strip()[:SAID]}"
+        lines = said.strip().splitlines()
         return f"{how}: {lines[-1].strip()[-SAID:]}" if lines else how
 
     def _read(self, until: float) -> bytes:
         size = LENGTH.unpack(self._exactly(LENGTH.size, until))[0]
-        if size > LONGEST:
+        if size > self._largest:
             raise Died
         return self._exactly(size, until)
 

@@ -29,6 +29,8 @@ from .launchable_code import given
 from .targets import is_callback
 from .verdicts import VERSION, Verdict, Verdicts
 
+CHECKER = "backend.pjrt.checker"
+
 
 class CodeGate:
     """Checks code. `cache`: the folder of compiled code; verdicts are kept there, too. Only `close` is
@@ -121,7 +123,8 @@ class CodeGate:
         with self._lock:
             if self._closed:
                 raise Died("the agent ends")
-            child = self._child = CheckerChild(self._settings(), devices)
+            settings = msgspec.json.encode(self._settings())
+            child = self._child = CheckerChild(CHECKER, settings, devices)
         child.await_ready()
         return child
 

@@ -9,10 +9,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from backend.auth import Rules
 from backend.door import ListenRefused, run_door, variables
 from backend.process_title import show_as
 
 from ..errors import SeawayError
+from ..units import nbytes
 
 ALLOWED_TO_ONESELF = ("AllocateBuffer",)  # jnp.empty: shows what this process's user left in its memory
 
@@ -34,12 +36,34 @@ def add(commands: Any) -> None:
         "--allow-custom-call", action="append", default=[], metavar="NAME",
         help="a foreign function that programs may call besides the built-in list; may be repeated",
     )  # fmt: skip
+    door.add_argument(
+        "--trust-programs", action="store_true",
+        help="compile programs in the door's own process: one that breaks the compiler ends the door, and all sessions",
+    )  # fmt: skip
+    door.add_argument(
+        "--check-seconds", type=float, default=Rules().seconds,
+        help="how long the compilation of a program may take, in seconds (%(default)g)",
+    )  # fmt: skip
+    door.add_argument(
+        "--check-memory", type=int, default=0,
+        help="bytes that the compilation of a program may use; 0: what the machine has",
+    )  # fmt: skip
+    door.add_argument(
+        "--memory-per-session", metavar="SIZE",
+        help="what the arrays of one program may take, as '8GiB' (default: half of the machine's memory; on "
+        "accelerators, what they have)",
+    )  # fmt: skip
     door.set_defaults(run=_door)
 
 
 def _door(given: argparse.Namespace) -> int:
     if given.devices is not None and not 0 < given.devices <= 1024:
         raise SeawayError(f"--devices {given.devices}: give a number from 1 to 1024")
+    if given.check_seconds <= 0 or given.check_memory < 0:
+        raise SeawayError("--check-seconds must be more than 0, and --check-memory at least 0")
+    memory = None
+    if given.memory_per_session is not None:
+        memory = nbytes(given.memory_per_session, "--memory-per-session")
     folder = None
     address = given.listen
     if not address:
@@ -57,7 +81,10 @@ def _door(given: argparse.Namespace) -> int:
     show_as("door", sys.argv[2:])
     more = (*given.allow_custom_call, *(ALLOWED_TO_ONESELF if address.startswith("unix:") else ()))
     try:
-        run_door(address, devices=given.devices, more=more, ready=_say)
+        run_door(
+            address, devices=given.devices, rules=Rules(more, given.check_seconds, given.check_memory),
+            trusted=given.trust_programs, memory=memory, ready=_say,
+        )  # fmt: skip
     except ListenRefused as refused:
         raise SeawayError(str(refused)) from None
     finally:

@@ -1,16 +1,17 @@
 """What requests do, a module for each family; `OPERATIONS` has them by their names in IfrtRequest.
 
-array_requests  made, taken apart, put together, moved, deleted
-executables     compiled, described, run
-reading         waited for, and copied back to the client
-starting        the first request, and questions about devices
+array_requests   arrays made, moved, deleted
+array_shards     put together, taken apart (array_arguments: what requests say of arrays, checked)
+executables      programs compiled, described, run
+reading          arrays waited for, and copied back to the client
+starting         the first request, and questions about devices
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import array_requests, executables, reading, starting
+from . import array_requests, array_shards, executables, reading, starting
 from .operation import Operation
 
 __all__ = ["OPERATIONS", "Operation"]
@@ -20,6 +21,7 @@ OPERATIONS: Mapping[str, Operation] = {
     for each in (
         *starting.OPERATIONS,
         *array_requests.OPERATIONS,
+        *array_shards.OPERATIONS,
         *reading.OPERATIONS,
         *executables.OPERATIONS,
     )

@@ -5,6 +5,7 @@ An executable's results have handles that the client chose, but for its first ru
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from .. import ifrt_shardings
 from ..dtypes import name_of
 from ..ifrt_messages import CompiledMemoryStatsProto, IfrtResponse, OpSharding, StatusCode
 from ..ifrt_shardings import ShardSpec
+from ..memory_meter import Memory, nbytes_of, release
 from ..options import safe_options
 from ..reply import Reply
 from ..session_devices import CompiledFacts, Ref, StatusError, invalid, unsupported
@@ -26,7 +28,8 @@ __all__ = ["OPERATIONS"]
 PROGRAM, OPTIONS = "xla::ifrt::XlaProgram", "xla::ifrt::XlaCompileOptions"
 REFUSED = {
     "CustomCallProgram": "colocated Python would run pickled code of the client's: run it in the client's process",
-    "PluginProgram": "programs for Pathways' own plug-ins (profiles, persistence) are not implemented: use JAX's own",
+    "PluginProgram": "it is for a plug-in of Google's own servers (pathwaysutils: profiles, persistence, resharding), "
+    "which this door does not have. jax.device_put reshards, and Orbax saves without ENABLE_PATHWAYS_PERSISTENCE",
     "IfrtIRProgram": "MPMD programs are not implemented: run one program for each mesh",
 }
 COMPILING = 256  # programs of a session that may wait for the compiler
@@ -196,16 +199,21 @@ def execute(state: SessionState, body: Any, reply: Reply) -> None:
     if handles and len(handles) != len(facts.results):
         raise invalid(f"{len(handles)} handles for the {len(facts.results)} results of {facts.name}")
     arguments = _arguments(state, facts, body.args_handles)
-    keep = tuple(options.non_donatable_input_indices)
-    refs = state.devices.execute(value.executable, arguments, keep, options.launch_id)
+    keep: Sequence[int] = tuple(given) if (given := options.non_donatable_input_indices) else ()
+    meter, donated = state.memory, _donated(facts, arguments, keep) if facts.donated else ()
+    if meter.used + value.total > meter.most:
+        meter.check(value.total - sum(nbytes_of(each) for each in donated))
+    refs = state.devices.execute(value.executable, [each.ref for each in arguments], keep, options.launch_id)
+    for each in donated:
+        release(each)
     response = IfrtResponse()
     found = response.loaded_executable_execute_response
     found.SetInParent()
     if handles:
-        for handle, array_type, ref in zip(handles, facts.results, refs, strict=True):
-            state.keep(handle, array_type, ref)
+        for handle, array_type, ref, size in zip(handles, facts.results, refs, value.sizes, strict=True):
+            state.keep(handle, array_type, ref, meter.take(size))
     else:
-        _first_outputs(state, facts, refs, found)
+        _first_outputs(state, value, refs, found)
     if options.fill_status:
         status = body.result_status_handle or state.new_handle()
         state.statuses[status] = list(refs)
@@ -213,7 +221,7 @@ def execute(state: SessionState, body: Any, reply: Reply) -> None:
     reply.ok(response)
 
 
-def _arguments(state: SessionState, facts: CompiledFacts, handles: Any) -> list[Ref]:
+def _arguments(state: SessionState, facts: CompiledFacts, handles: Any) -> list[ArrayValue]:
     parameters, devices = facts.parameters, facts.devices
     if len(handles) != len(parameters):
         raise invalid(f"{facts.name} has {len(parameters)} parameters, not {len(handles)}")
@@ -232,15 +240,22 @@ def _arguments(state: SessionState, facts: CompiledFacts, handles: Any) -> list[
                 f"an argument of {facts.name} is {name_of(array_type.kind)}{list(array_type.shape)}, not "
                 f"{name_of(parameter[0])}{list(parameter[1])}"
             )
-        found.append(value.ref)
+        found.append(value)
     return found
 
 
-def _first_outputs(state: SessionState, facts: CompiledFacts, refs: list[Ref], found: Any) -> None:
+def _donated(
+    facts: CompiledFacts, arguments: Sequence[ArrayValue], keep: Sequence[int]
+) -> tuple[Memory, ...]:
+    """The memory that results may take over."""
+    return tuple(arguments[at].memory for at in set(facts.donated).difference(keep) if at < len(arguments))
+
+
+def _first_outputs(state: SessionState, value: ExecutableValue, refs: list[Ref], found: Any) -> None:
     default = state.devices.platform.default_memory_kind()
     named = state.version.serdes_version < NAMELESS
-    for array_type, ref in zip(facts.results, refs, strict=True):
-        output = found.outputs.add(array_handle=state.keep(0, array_type, ref))
+    for array_type, ref, size in zip(value.facts.results, refs, value.sizes, strict=True):
+        output = found.outputs.add(array_handle=state.keep(0, array_type, ref, state.memory.take(size)))
         output.dtype.kind = array_type.kind
         output.shape.SetInParent()
         output.shape.dims.extend(array_type.shape)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from backend.door.dtypes import DTYPES, STRING, dtype_of, kind_of
 from backend.door.ifrt_messages import ByteStrides, DTypeProto, IfrtRequest, ShapeProto, StringArrayContents
-from backend.door.ops.array_requests import host_view
+from backend.door.ops.array_arguments import host_view
 from backend.door.session_devices import StatusError
 from backend.door.session_state import SessionLimits
 

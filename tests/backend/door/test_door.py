@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import pytest
 from backend.admin.children import environment
 from backend.door.door_process import FLAG, variables
 from backend.door.door_process import environment as for_jax
+from tests.backend.real import await_end, children_of
 
 PATIENCE = 100.0  # seconds, on a busy machine
 
@@ -45,6 +47,35 @@ print("dump:", float(dumping(np.float32(2))), flush=True)
 print("option:", said(lambda: jax.jit(lambda x: x * 4, compiler_options={"no_flag": "1"})(np.float32(2))), flush=True)
 print("devices:", len(jax.devices()), len(jax.devices("cpu")), flush=True)
 print("alive:", np.asarray(cut + 1).tolist(), flush=True)
+"""
+
+
+CRASH = "its process was ended by SIGABRT: Check failed: bit_offset != nullptr"
+BREAKING = """
+import sys, jax, jax.numpy as jnp, numpy as np
+print("began", float(jax.jit(lambda x: x + 1)(np.float32(1))), flush=True)
+sys.stdin.readline()
+try:
+    jax.jit(lambda x: jnp.concatenate([x, x]))(jnp.zeros(3, "int2"))
+except jax.errors.JaxRuntimeError as error:
+    print(str(error).partition(" ((")[0], flush=True)
+print("alive", float(jax.jit(lambda x: x + 2)(np.float32(1))), flush=True)
+"""
+
+FULL = """
+import jax, jax.numpy as jnp, numpy as np
+def said(f):
+    try:
+        return f()
+    except jax.errors.JaxRuntimeError as error:
+        return str(error).partition(". ")[0]
+x = jax.device_put(np.ones(1 << 20, np.float32))
+step = jax.jit(lambda x: x + 1, donate_argnums=0)
+for _ in range(5):
+    x = step(x)
+print(x[0])
+print(said(lambda: jax.block_until_ready([x * at for at in range(8)])))
+print(x[1])
 """
 
 
@@ -110,6 +141,61 @@ def test_what_reaches_into_the_doors_process_is_refused_and_the_door_lives_on(
     assert not [each for each in other.glob("*") if "cpu_gpu" in each.name or "before_opt" in each.name]
 
 
+def test_a_program_that_breaks_the_compiler_ends_neither_the_door_nor_anybodys_session(
+    door: RunningDoor,
+) -> None:
+    """Both programs have a session before it happens, and use it afterwards."""
+    env = environment({"TF_CPP_MIN_LOG_LEVEL": "3"} | door.env)
+    programs = [
+        subprocess.Popen(
+            [sys.executable, "-c", BREAKING],
+            env=env,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        for _ in range(2)
+    ]
+    try:
+        for each in programs:
+            assert each.stdout is not None
+            assert each.stdout.readline() == "began 2.0\n"
+        for each in programs:
+            said, _ = each.communicate("\n", PATIENCE)
+            assert said.splitlines() == [
+                f"INTERNAL: the compiler crashed on this program: {CRASH}",
+                "alive 3.0",
+            ]
+    finally:
+        for each in programs:
+            each.kill()
+    assert door.process.poll() is None
+
+
+def test_a_door_that_is_killed_leaves_no_compiler_behind(tmp_path: Path) -> None:
+    running = RunningDoor("--listen", f"unix:{tmp_path}/d.sock", "--devices", "1")
+    assert running.program("import jax; print(float(jax.numpy.float32(1) + 1))") == "2.0\n"
+    (compiler,) = children_of(running.process.pid, f"checker of door {running.process.pid}")
+    assert running.end(signal.SIGKILL) == -signal.SIGKILL
+    await_end(compiler)
+
+
+def test_a_session_has_as_much_memory_as_the_door_says() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        running = RunningDoor(
+            "--listen", f"unix:{folder}/d.sock", "--devices", "1", "--memory-per-session", "20MiB",
+            "--trust-programs",
+        )  # fmt: skip
+        said = running.program(FULL).splitlines()
+        assert running.end() == 0
+    assert said[0] == "6.0", said
+    assert said[1].startswith(
+        "RESOURCE_EXHAUSTED: 4.0 MiB more would be too much: arrays of this session take "
+    )
+    assert "a session may have 20.0 MiB (--memory-per-session of the door)" in said[1]
+    assert said[2] == "6.0"
+
+
 def test_only_this_user_may_open_the_socket_and_it_is_gone_afterwards(tmp_path: Path) -> None:
     path = tmp_path / "d.sock"
     running = RunningDoor("--listen", f"unix:{path}", "--devices", "1")
@@ -130,6 +216,8 @@ def test_without_an_address_it_takes_a_socket_of_the_users_own(tmp_path: Path) -
         (("--listen", "unix:/nowhere/at/all.sock"), "/nowhere/at/all.sock"),
         (("--listen", "0.0.0.0:0"), "0.0.0.0"),
         (("--listen", "unix:/tmp/Door.sock"), "without capital letters"),
+        (("--check-seconds", "0"), "--check-seconds must be more than 0"),
+        (("--memory-per-session", "8"), "--memory-per-session '8' has no unit"),
         (("--devices", "0"), "--devices 0: give a number from 1 to 1024"),
     ],
 )

@@ -1,0 +1,171 @@
+"""Programs that a child process has read and compiled: what breaks the compiler ends one program, not the door.
+
+    compiling threads --check--> CheckedCompiler --Question--> program_checker, a child for each thread at most
+                      <-- what the program says of itself, and its executable as bytes; or StatusError
+
+Children are started when needed, answer one question at a time, are bounded in time and memory, and are replaced when
+they die. A program that killed one is not tried again. Neighbours: `local_devices`; `backend.pjrt.checker_process`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import threading
+from collections.abc import Sequence
+
+import msgspec
+
+from backend.pjrt import CheckerChild, Died, Late
+
+from ..auth import Rules
+from .ifrt_messages import StatusCode
+from .program_checker import Answer, ProgramCheckerSettings, Question
+from .session_devices import StatusError
+from .stablehlo_programs import ProgramFacts
+
+__all__ = ["CheckedCompiler"]
+
+CHILD = "backend.door.program_checker"
+LARGEST = 1 << 30  # bytes of an executable
+KNOWN = 1024  # programs that killed a child, and are remembered
+CRASHES = tuple(
+    f"by {each.name}"
+    for each in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP)
+)
+
+
+class CheckedCompiler:
+    """`rules`: what programs may call and take; `devices`: how many CPU devices a child has; `compiles`: whether
+    they are like the door's. Thread-safe."""
+
+    def __init__(self, rules: Rules, *, devices: int, compiles: bool) -> None:
+        room = rules.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        settings = ProgramCheckerSettings(os.getpid(), rules.more, compiles, rules.seconds, room)
+        self._settings, self._rules, self._devices = msgspec.json.encode(settings), rules, devices
+        self._lock = threading.Lock()
+        self._idle: list[CheckerChild] = []
+        self._children: set[CheckerChild] = set()
+        self._starting: set[CheckerChild] = set()  # of `idle`: nobody has seen them ready
+        self._crashed: dict[bytes, StatusError] = {}
+        self._closed = False
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the children that live."""
+        with self._lock:
+            return [child.pid for child in self._children if child.alive]
+
+    def warm(self) -> None:
+        """Starts a child, which takes seconds, unless there is one. Returns at once."""
+        with self._lock:
+            if not self._closed and not any(child.alive for child in self._children):
+                child = self._start()
+                self._idle.append(child)
+
+    def check(self, program: bytes, options: bytes, devices: Sequence[int]) -> tuple[ProgramFacts, bytes]:
+        """What the program says of itself, and its executable; no bytes: it is harmless, but to be compiled here.
+        Raises StatusError."""
+        question = msgspec.msgpack.encode(Question(program, options, tuple(devices)))
+        key = hashlib.sha256(question).digest()
+        if (known := self._crashed.get(key)) is not None:
+            raise StatusError(known.code, known.text)
+        answer = self._asked(question, key)
+        if answer.about is None:
+            raise StatusError(answer.code, answer.text)
+        return answer.about, answer.executable
+
+    def close(self) -> None:
+        """Ends the children, and with them the questions that wait."""
+        with self._lock:
+            self._closed = True
+            children = list(self._children)
+            self._children.clear()
+            self._idle.clear()
+        for child in children:
+            child.end()
+
+    # --- children ------------------------------------------------------------------------------------------
+
+    def _asked(self, question: bytes, key: bytes) -> Answer:
+        child = self._ready_child()
+        try:
+            said = child.ask(question, self._rules.seconds)
+        except Late as late:
+            self._drop(child)
+            raise StatusError(
+                StatusCode.DEADLINE_EXCEEDED,
+                f"the program was not {late}, which is the limit for programs here (--check-seconds of the door)",
+            ) from None
+        except Died:
+            how = child.last_words()
+            self._drop(child)
+            if child.tired:  # it ended for lack of questions at this very moment
+                return self._asked(question, key)
+            raise self._crash(how, key) from None
+        answer = msgspec.msgpack.decode(said, type=Answer)
+        if answer.code == StatusCode.RESOURCE_EXHAUSTED:
+            self._drop(child)  # its state is unknown after running out of memory
+        else:
+            with self._lock:
+                self._idle.append(child)
+        return answer
+
+    def _crash(self, how: str, key: bytes) -> StatusError:
+        fault = StatusError(
+            StatusCode.INTERNAL,
+            f"the compiler crashed on this program: its process {how}. The door goes on, and so does your session; "
+            "without a door, the program itself would have ended. Change or leave out the operation",
+        )
+        if any(each in how for each in CRASHES):  # and not for lack of memory, or because somebody killed it
+            with self._lock:
+                if len(self._crashed) >= KNOWN:
+                    self._crashed.pop(next(iter(self._crashed)))
+                self._crashed[key] = fault
+        return fault
+
+    def _ready_child(self) -> CheckerChild:
+        with self._lock:
+            child = None
+            while self._idle and child is None:
+                child = self._idle.pop()
+                if not child.alive:
+                    self._children.discard(child)
+                    self._starting.discard(child)
+                    child.end()
+                    child = None
+            if self._closed:
+                raise StatusError(StatusCode.UNAVAILABLE, "the door stops")
+            try:
+                child = child or self._start()
+            except OSError as error:
+                raise _not_started(error) from error
+            new = child in self._starting
+            self._starting.discard(child)
+        if new:
+            try:
+                child.await_ready()
+            except (Died, Late) as error:
+                self._drop(child)
+                raise _not_started(error) from error
+        return child
+
+    def _start(self) -> CheckerChild:
+        """With the lock held."""
+        child = CheckerChild(CHILD, self._settings, self._devices, LARGEST)
+        self._children.add(child)
+        self._starting.add(child)
+        return child
+
+    def _drop(self, child: CheckerChild) -> None:
+        with self._lock:
+            self._children.discard(child)
+        child.end()
+
+
+def _not_started(error: BaseException) -> StatusError:
+    return StatusError(
+        StatusCode.UNAVAILABLE,
+        f"programs cannot be compiled now: the compiler's process did not start: {error}",
+    )

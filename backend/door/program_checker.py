@@ -1,0 +1,92 @@
+"""A child process that reads and compiles programs before the door does: one that breaks the compiler breaks only this.
+
+    door --Question--> checker     reads the program, refuses what it may not have, compiles it for CPU devices
+    door <--Answer---- checker     what it says of itself, and the executable as bytes, which the door loads
+
+It has the door's number of CPU devices, and never an accelerator, which only the door may use: programs for others
+are read and not compiled. Neighbours: `checked_compiler`, which asks; `backend.pjrt.checker_pipes`.
+`python -m backend.door.program_checker SETTINGS`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import msgspec
+
+from backend.pjrt import checker_pipes, wake_lapack
+from backend.process_title import show_as
+
+from .ifrt_messages import StatusCode
+from .local_errors import translated
+from .local_programs import artifact_of, compiled
+from .session_devices import StatusError
+from .stablehlo_programs import ProgramFacts, read_program
+
+__all__ = ["Answer", "ProgramCheckerSettings", "Question"]
+
+
+class ProgramCheckerSettings(msgspec.Struct, frozen=True):
+    parent: int  # process id
+    more: tuple[str, ...]  # foreign functions that programs may call besides the built-in list
+    compiles: bool  # whether its devices are like the door's
+    seconds: float  # longest compilation
+    memory: int  # bytes that a compilation may take; 0: no limit
+
+
+class Question(msgspec.Struct, frozen=True):
+    """`devices`: those of the device assignment, by JAX's numbers."""
+
+    program: bytes
+    options: bytes
+    devices: tuple[int, ...]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """`code`: 0, or what is wrong. `executable`: empty if the door has to compile it."""
+
+    code: int
+    text: str = ""
+    about: ProgramFacts | None = None
+    executable: bytes = b""
+
+
+def main() -> None:
+    settings = msgspec.json.decode(sys.argv[1], type=ProgramCheckerSettings)
+    asked, answers = checker_pipes.take_pipes()
+    checker_pipes.bound_for_life(settings.parent)
+    show_as(f"checker of door {settings.parent}")
+    jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
+    wake_lapack()
+    devices = {device.id: device for device in jax.local_devices()}
+    checker_pipes.write(answers, checker_pipes.READY)
+    while (asking := checker_pipes.next_question(asked)) is not None:
+        checker_pipes.limit(settings.seconds, settings.memory)
+        question = msgspec.msgpack.decode(asking, type=Question)
+        try:
+            about = read_program(question.program, settings.more)
+            checker_pipes.write(answers, checker_pipes.COMPILING)
+            executable = b""
+            if settings.compiles:
+                executable = _compiled(question, [devices[number] for number in question.devices])
+            answer = Answer(0, about=about, executable=executable)
+        except StatusError as fault:
+            answer = Answer(fault.code, fault.text)
+        except MemoryError:
+            answer = Answer(StatusCode.RESOURCE_EXHAUSTED, "no memory is left")
+        checker_pipes.write(answers, msgspec.msgpack.encode(answer))
+    os._exit(0)
+
+
+def _compiled(question: Question, devices: Sequence[Any]) -> bytes:
+    client = devices[0].client
+    with translated():
+        return artifact_of(client, compiled(client, question.program, question.options, devices))
+
+
+if __name__ == "__main__":
+    main()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -154,7 +154,7 @@ class Context(Protocol):
     @property
     def sizes(self) -> Callable[[Plan, Gang, int], tuple[int, ...]]: ...
 
-    def run(self, until: int | Callable[[], object]) -> None: ...
+    def run(self, until: int | Callable[[], object] | Sized) -> None: ...
 
     def tell(self, text: str) -> None: ...
 

@@ -206,7 +206,7 @@ class Simulation:
         """Whether no message takes a random time, and no process waits for a core."""
         return not self.network.jitter and not self.setup.shared
 
-    def run(self, until: int | Callable[[], bool] | Sized) -> None:
+    def run(self, until: int | Callable[[], object] | Sized) -> None:
         """Runs to a time, or until a condition is true, or a collection is not empty; raises `Stuck` if that cannot
         happen any more."""
         clock = self.clock

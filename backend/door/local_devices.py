@@ -41,6 +41,7 @@ from .session_devices import (
     StatusError,
     Unready,
     WhenCompiled,
+    invalid,
     unsupported,
 )
 from .stablehlo_programs import read_program
@@ -121,6 +122,7 @@ class LocalDevices:
             )
 
     def assemble(self, array_type: ArrayType, shards: Sequence[Ref]) -> Ref:
+        _check_there(shards)
         with translated():
             return native.ArrayImpl(
                 self._aval_of(array_type.kind, array_type.shape), self._sharding_of(_known(array_type)), list(shards),
@@ -128,11 +130,13 @@ class LocalDevices:
             )  # fmt: skip
 
     def shards(self, ref: Ref) -> list[Ref]:
+        _check_there([ref])
         with translated():
             return list(ref._arrays)
 
     def copy(self, arrays: Sequence[tuple[ArrayType, Ref]], always: bool) -> list[Ref]:
         semantics = native.ArrayCopySemantics.ALWAYS_COPY if always else native.ArrayCopySemantics.REUSE_INPUT
+        _check_there([ref for _, ref in arrays])
         shardings = [self._sharding_of(_known(array_type)) for array_type, _ in arrays]
         with translated():
             return list(
@@ -252,6 +256,7 @@ class LocalDevices:
         return found
 
     def _duplicate(self, array: Any) -> Any:
+        _check_there([array])
         sharding = array.sharding
         copies = native.batched_copy_array_to_devices_with_sharding(
             [array], [sharding._internal_device_list], [sharding], [native.ArrayCopySemantics.ALWAYS_COPY]
@@ -354,9 +359,15 @@ def _aval(kind: int, shape: tuple[int, ...]) -> Any:
 
 def _is_ready(ref: Any) -> bool:
     try:
-        return isinstance(ref, TokenRef) or bool(ref.is_ready())
+        return isinstance(ref, TokenRef) or bool(ref.is_deleted()) or bool(ref.is_ready())
     except Exception:  # it was deleted or donated: there is nothing to wait for
         return True
+
+
+def _check_there(refs: Sequence[Any]) -> None:
+    """jaxlib 0.10 ends its process when an array is copied, or asked whether it is ready, that was deleted."""
+    if any(isinstance(ref, TokenRef) or ref.is_deleted() for ref in refs):
+        raise invalid("an array was deleted or donated, or is a token: it has no contents")
 
 
 def _awaited(refs: Sequence[Any]) -> StatusError | None:

@@ -2,7 +2,8 @@
 
 A call leaves at once while fewer than `pipe` messages are in flight. A message is in flight until the controller
 answers one of its calls, and for `linger` at most. Other calls gather. They leave when a message lands, up to `batch`
-of them in one message. A release leaves with the call before it, if both are made in one turn.
+of them in one message. A release and the call before or after it leave together, if both are made in one turn: nothing
+answers a release, so by itself it would take a message, a turn of the controller, and a place in flight.
 
 Each time that `pipe` messages have lingered and nothing was answered, the next message may linger twice as long, up to
 `MOST` times `linger`. Otherwise clients that call faster than the controller can take messages would bury it under
@@ -14,7 +15,7 @@ Neighbours: `outgoing_calls` puts calls in, `client_session` says what was answe
 from __future__ import annotations
 
 from collections import deque
-from typing import cast
+from typing import Any
 
 from ..protocol import CONTROLLER, Call, Calls, Command, Get, Put, Release, Send, Submit
 from .client_limits import Limits
@@ -47,28 +48,37 @@ class CallBatching:
 
     def call(self, call: Call, now: int) -> None:
         """The connection is up: it leaves now, if there is room and no other call waits."""
-        if self._out and type(call) is Release and not self.gathered and self._joins(call):
+        if self._out and not self.gathered and self._joins(call):
             return
         if not self.gathered and len(self._in_flight) < self._pipe:
             if self._in_flight:
                 self._land_lingering(now)
             self._messages = message = self._messages + 1
             self._in_flight[message] = now + self._lasts
-            answer = ANSWERED.get(type(call))
-            if answer is not None:
-                self._carried[answer[0]][getattr(call, answer[1])] = message
+            self._carries(message, call)
             self._out.append(Send(TO_CONTROLLER, call))
         else:
             self.gather(call)
             self.send(now)
 
-    def _joins(self, release: Release) -> bool:
-        """Whether a release can leave with the call before it in this turn: nothing answers a release."""
+    def _joins(self, call: Call) -> bool:
+        """Whether it can leave with the call before it in this turn."""
         last = self._out[-1]
-        if type(last) is Send and type(last.message) in ANSWERED:
-            self._out[-1] = Send(TO_CONTROLLER, Calls((cast("Call", last.message), release)))
-            return True
-        return False
+        if type(last) is not Send:
+            return False
+        before: Any = last.message
+        kind = type(call)
+        other = type(before) if kind is Release else kind if type(before) is Release else None
+        if other not in ANSWERED:
+            return False
+        self._carries(self._messages, call)
+        self._out[-1] = Send(TO_CONTROLLER, Calls((before, call)))
+        return True
+
+    def _carries(self, message: int, call: Call) -> None:
+        answer = ANSWERED.get(type(call))
+        if answer is not None:
+            self._carried[answer[0]][getattr(call, answer[1])] = message
 
     def gather(self, call: Call) -> None:
         """It leaves later. Releases that follow one another become one."""
@@ -105,9 +115,7 @@ class CallBatching:
         self._in_flight[message] = now + self._lasts
         calls = [self.gathered.popleft() for _ in range(min(len(self.gathered), self._batch))]
         for call in calls:
-            answer = ANSWERED.get(type(call))
-            if answer is not None:
-                self._carried[answer[0]][getattr(call, answer[1])] = message
+            self._carries(message, call)
         self._out.append(Send(TO_CONTROLLER, calls[0] if len(calls) == 1 else Calls(tuple(calls))))
 
     def answered(self, kind: str, name: int) -> None:

@@ -104,7 +104,10 @@ class BufferRefs:
 
     def argument(self, run: RunRecord, index: int) -> list[Buffer]:
         """The records of an argument that the run holds, and of those that are counted as one with it."""
-        return self._buffers.over(run.held[index], run.width.get(index, 1) if run.width else 1)
+        first = run.held[index]
+        if not run.width:
+            return [self._buffers.all[first]]
+        return self._buffers.over(first, run.width.get(index, 1))
 
     def touch_argument(self, run: RunRecord, index: int, seq: int) -> None:
         for buffer in self.argument(run, index):

@@ -7,7 +7,7 @@ the hosts that have distinct shards; it holds the buffer until the client has la
 from __future__ import annotations
 
 from ..memory import Buffers, Ledger
-from ..model import Atoms, Impossible, Layout, ProgramError, laid_out, shard_bytes, validate_put
+from ..model import Atoms, Impossible, Layout, ProgramError, Spans, laid_out, shard_bytes, validate_put
 from ..protocol import (
     Blame,
     ContentsReady,
@@ -37,6 +37,7 @@ from .trace_rows import Tracing
 from .watch import Watchdog
 
 S = 1_000_000_000
+KEPT = 64  # layouts whose senders are remembered: a loop reads arrays of a few kinds
 
 
 class Contents:
@@ -73,6 +74,7 @@ class Contents:
         self._waiting: dict[tuple[int, str], list[tuple[BufferName, Put]]] = {}  # (session, slice) -> puts
         self._lines: dict[BufferName, tuple[int, Put]] = {}  # puts in the line for memory
         self._moved: list[tuple[BufferName, Put]] = []  # taken out of it, to be bound anew
+        self._senders: dict[Layout, Spans] = {}
 
     # --- put -----------------------------------------------------------------------------------------------------
 
@@ -256,7 +258,7 @@ class Contents:
             named.gets.append((session, call))
             self._admission.bring_back_for_get(named, now)
             return
-        hosts, seq = senders_to_client(layout, self._state.cluster), self._state.next_seq
+        hosts, seq = self._senders_of(layout), self._state.next_seq
         self._state.next_seq += 1
         self._refs.hold_for_transfer(buffer)
         self._buffers.touch(buffer, seq)
@@ -270,6 +272,14 @@ class Contents:
             self._tracing.with_client(entry, session, layout)
         self._in_flight.add(entry, now)
         self._outbox.note(session.peer, GetAccepted(call.request, seq, layout, record.rows))
+
+    def _senders_of(self, layout: Layout) -> Spans:
+        found = self._senders.get(layout)
+        if found is None:
+            if len(self._senders) >= KEPT:
+                self._senders.clear()
+            found = self._senders[layout] = senders_to_client(layout, self._state.cluster)
+        return found
 
     def copied(self, buffer: int, now: int) -> None:
         named = self._refs.named(buffer)

@@ -212,6 +212,7 @@ class Controller:
             tracing=tracing,
         )  # fmt: skip
         self._checks = ReportChecks(state)
+        self.next_wakeup = watch.next_wakeup
         self._introduce()
 
     def _introduce(self) -> None:
@@ -250,12 +251,9 @@ class Controller:
                 self.recovery.begin(now)
         act(event, now)
         self._work(now)
-        if self.tracing is not None:
+        if self.ledger.touched and self.tracing is not None:
             self.tracing.levels()
         return self.outbox.take()
-
-    def next_wakeup(self) -> int | None:
-        return self.watch.next_wakeup()
 
     def _work(self, now: int) -> None:
         """Until nothing more can move. Each of these may make work for the others."""

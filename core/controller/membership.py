@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..fanout import Stream, TreeShape
+from ..fanout import Stream, Tree, TreeShape
 from ..model import spans
-from ..protocol import Close, Dismiss, DropWorlds, FormWorld, Join, LogLine, Send
+from ..protocol import Close, Dismiss, DropWorlds, FormWorld, Join, LogLine, Seat, Send
 from ..slices import Resources
 from .admission import Admission
 from .failures import Failures
@@ -267,6 +267,17 @@ class Membership:
         island = self._state.islands[number]
         island.rewired()
         island.stream.reshape(self._shape(island.members, self._state.config.fanout, island.apart))
+
+    def standing(self, number: int, order: int) -> tuple[Seat, Tree] | None:
+        """The seat of an island's first host, and the tree in which it is, when this order is about to be written; None
+        while any of that is about to change, or orders are sent again that only some hosts lack. Only a simulator needs
+        this: it may then have one host speak for all."""
+        island = self._state.islands[number]
+        if island.phase != "running" or island.coming or island.leaving or island.stale_world:
+            return None
+        if order <= island.stream.again:
+            return None
+        return island.stream.seat(island.members[0][0]), island.stream.shape
 
     def seated(self, host: int, epoch: int, tree_number: int, last: int, now: int) -> None:
         island = self._state.island_of_host(host)

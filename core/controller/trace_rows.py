@@ -89,8 +89,6 @@ class Tracing:
         """At the end of a turn: memory whose counters have changed, for each set of devices that no slice has told
         apart. What was cut in two since is counted in its parts from here on, and its own row ends with no capacity."""
         ledger = self._ledger
-        if not ledger.touched:
-            return
         touched, ledger.touched = ledger.touched, {}
         trace, now = self._trace, self._state.now
         rows: list[tuple[int, int, int, int, int]] = []

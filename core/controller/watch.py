@@ -86,8 +86,14 @@ class Watchdog:
         return len(self._waits) + sum(wait.active for wait in self._standing)
 
     def next_wakeup(self) -> int | None:
-        found = self._next()
-        return found[0][0] if found is not None else None
+        heap, waits = self._heap, self._waits
+        while heap and waits.get(heap[0][1]) is not heap[0][2]:
+            heappop(heap)
+        first = heap[0][0][0] if heap else None
+        for wait in self._standing:
+            if wait.active and (first is None or wait.at[0] < first):
+                first = wait.at[0]
+        return first
 
     def wakeup(self, now: int) -> None:
         while (found := self._next()) is not None and found[0][0] <= now:

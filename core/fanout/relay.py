@@ -24,7 +24,7 @@ end. Read `ordered` first, then `report` and `_combine`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -297,6 +297,20 @@ class Relay:
             out.append(Close(peer, reason))
         else:
             waiting.append(message)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no report waits here for others."""
+        if self.up or self.unknown or self._delayed or self._early:
+            return False
+        notes = (*self._steps.values(), *self._compiles.values())
+        return not any(note.reductions for note in notes)
+
+    def expect(self, steps: Sequence[GangStep], seen_by: Spans) -> None:
+        """Take in that these hosts know these steps, and that none has reported on them. Only a simulator needs this:
+        its hosts may begin in the middle of what is under way."""
+        for step in steps if self._children else ():
+            self._note_step(step, seen_by)
 
     def beside(self, host: int) -> bool:
         """Whether that host is this host's parent in the tree, or one of its children."""

@@ -37,6 +37,7 @@ class Stream:
         self.epoch = self.tree = -1
         self.shape = tree(spans.EMPTY, 1)
         self._fence = number  # `number` when the tree was last changed
+        self.again = number  # up to here messages are older ones, sent again
         self._log: deque[Ordered] = deque()
         self._seated: dict[int, int] | None = None  # while forming: host -> the last number that it had seen
         self._frontier = Frontier(self.shape, number)
@@ -106,7 +107,7 @@ class Stream:
 
     def reshape(self, shape: Tree) -> None:
         """Write to the same hosts, with the seats that they have, through the roots of another shape from now on. Only
-        a simulator needs this: hosts for which one had spoken speak for themselves."""
+        a simulator needs this: hosts for which one had spoken speak for themselves, or the other way round."""
         if self._seated is not None or shape.members != self.shape.members:
             raise Illegal(f"island {self.island} takes another shape only as it is, and while it stands")
         low = self._log[0].number - 1 if self._log else self.number
@@ -160,4 +161,5 @@ class Stream:
                     replace(old, epoch=self.epoch, tree=self.tree, number=self.number, hosts=lacking)
                 )
                 self._frontier.written[lacking] = self.number
+        self.again = self.number
         return tuple(self._log)

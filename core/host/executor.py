@@ -61,15 +61,14 @@ from . import standing
 from .causes import PendingCauses
 from .host_codes import HostCodes
 from .host_moves import Moves
-from .host_state import OVER, Causes, HostMove, HostRun, HostState, Label, LocalBuffer, SlotIds
+from .host_state import OVER, Causes, HostMove, HostRun, HostState, LocalBuffer
 from .launches import LaunchQueue
 from .local_buffers import HostBuffers
 from .plans import HostPlan, concerns
+from .run_names import names_of
 from .self_reports import fault, own_blame, repeat
 
-NO_LITERALS: dict[int, bytes] = {}  # runs without any share these
-NO_LABELS: dict[int, tuple[Label, ...]] = {}
-NO_READS: dict[int, int] = {}
+NO_READS: dict[int, int] = {}  # runs without any share this
 
 
 class Executor:
@@ -148,6 +147,13 @@ class Executor:
         found = self._state.buffers.alone(buffer)
         return None if found is None else found.layout
 
+    def gangs_under_way(self) -> dict[int, tuple[GangStep, bool]]:
+        """By seq: the gangs that are not over here, and whether the devices have them."""
+        gangs = self._state.gangs
+        return {
+            seq: (gang.step, gang.state != "queued") for seq, gang in gangs.items() if gang.state not in OVER
+        }
+
     # --- to stand for several hosts -----------------------------------------------------------------------
 
     def twin(self, members: Spans) -> Executor:
@@ -161,9 +167,14 @@ class Executor:
     def stand_for(self, members: Spans) -> None:
         standing.stand_for(self._state, members, self._hosts)
 
+    @property
+    def may_merge(self) -> bool:
+        """Whether no contents, copies or code are under way."""
+        return standing.may_merge(self._state)
+
     def outline(self) -> Hashable | None:
         """A little of `remembered` that is quick to find; None while contents, copies or code are under way."""
-        return standing.outline(self._state) if standing.may_merge(self._state) else None
+        return standing.outline(self._state) if self.may_merge else None
 
     def remembered(self, past: standing.Past) -> Hashable:
         """All that this executor may do later depends on this, but for which hosts it stands. So one of two for
@@ -252,42 +263,26 @@ class Executor:
             self._begin(header)
 
     def _begin(self, header: RunHeader) -> None:
-        state, args = self._state, header.args
+        state = self._state
         plan = state.plans.get(header.plan)
         if plan is None:
             return  # it concerns other hosts that this message is for; if not, a step of it will tell
-        widths = tuple([1 if isinstance(arg, int) else arg.count for arg in args])
-        if sum(widths) < plan.arity:
-            text = f"run {header.run} of plan {header.plan} has {sum(widths)} arguments, which are too few"
-            fault(state, text)
+        said = names_of(header, plan)
+        if said is None:
+            fault(state, f"run {header.run} of plan {header.plan} has too few arguments for it")
             return
-        call = plan.call(widths)
-        literal = dict(header.literals) if header.literals else NO_LITERALS
-        labels = NO_LABELS
-        if header.kept:
-            labels = {}
-            for slot, client, name in header.kept:
-                labels[slot] = (*labels.get(slot, ()), (client, name))
-        ids: list[int] | SlotIds = SlotIds(header.base)
-        if len(widths) == sum(widths):
-            ids = list(range(header.base, header.base + plan.slots))
-        for slot, number, at, arg, _, layout in call.arguments:
-            named = args[number]
-            ident = named if isinstance(named, int) else named.first + at
-            if ident < 0:  # a literal may have no name of its own
-                ident = ids[slot]
-            else:
-                ids[slot] = ident
-            if arg in literal and layout is not None:
-                self._literal(ident, layout, literal[arg], header.after)
-            if slot in labels and (buffer := state.buffers.alone(ident)):  # an argument that is also a result
-                buffer.labels += labels[slot]
+        for slot, ident, layout, contents in said.acts:
+            if layout is not None:
+                self._literal(ident, layout, contents, header.after)
+            labels = said.labels.get(slot)
+            if labels and (buffer := state.buffers.alone(ident)):  # an argument that is also a result
+                buffer.labels += labels
         if plan.parts:
             reads = plan.reads.copy() if plan.reads else NO_READS
-            together = header.kept_ranges
             state.runs[header.run] = HostRun(
-                header.run, plan, call, ids, literal, labels, together, plan.parts, reads
-            )
+                header.run, plan, said.call, said.ids, said.literal, said.labels, header.kept_ranges, plan.parts,
+                reads,
+            )  # fmt: skip
 
     def _literal(self, ident: int, layout: Layout, contents: bytes, after: int) -> None:
         """Contents that came with the call. As a receive, the buffer is made when there is room, which may be

@@ -41,6 +41,8 @@ from .host_state import MOVE, Causes, HostMove, HostRun, HostState, LocalBuffer
 from .local_buffers import HostBuffers
 from .self_reports import own_blame
 
+KEPT = 64  # gets whose pieces are remembered: a loop reads arrays of a few kinds
+
 
 class Moves:
     def __init__(self, state: HostState, causes: PendingCauses, buffers: HostBuffers, hosts: Hosts) -> None:
@@ -48,6 +50,7 @@ class Moves:
         self._causes = causes
         self._buffers = buffers
         self._hosts = hosts
+        self._got: dict[tuple[Layout, int, int], tuple[Piece, ...]] = {}  # by layout, client, host
 
     # --- sends --------------------------------------------------------------------------------------------
 
@@ -79,8 +82,17 @@ class Moves:
             return
         half = self._new("send", step.seq, step.transfer, buffer)
         half.source = buffer.layout
-        half.pieces = to_client(buffer.layout, step.client, self._state.host, self._hosts)
+        half.pieces = self._pieces_for(step.client, buffer.layout)
         self._start_send(half, buffer)
+
+    def _pieces_for(self, client: int, layout: Layout) -> tuple[Piece, ...]:
+        key = layout, client, self._state.host
+        found = self._got.get(key)
+        if found is None:
+            if len(self._got) >= KEPT:
+                self._got.clear()
+            found = self._got[key] = to_client(layout, client, self._state.host, self._hosts)
+        return found
 
     def _start_send(self, half: HostMove, buffer: LocalBuffer) -> None:
         order = self._state.order

@@ -20,9 +20,9 @@ from ..model import Layout, Range, RangeTable, Spans
 from ..protocol import Blame, Cause, Command, Compiled, GangStep, Report, Seat
 from ..transfer import Piece
 from .plans import HostCall, HostPlan, PlannedGang
+from .run_names import Label, Labels, SlotIds
 
 Causes = tuple[Cause, ...]
-Label = tuple[int, int]  # (client, the client's name for the buffer)
 Use = tuple[int, Cause]  # (seq, what ends the use)
 CodeKey = tuple[int, int]  # (plan, code)
 
@@ -129,17 +129,6 @@ class HostMove(msgspec.Struct, eq=False, gc=False):
     node: str = ""
 
 
-class SlotIds(dict[int, int]):
-    """The buffers of a run by slot, of which only some arguments need to be said. Equal ones are of equal runs."""
-
-    def __init__(self, base: int) -> None:
-        super().__init__()
-        self.base = base
-
-    def __missing__(self, slot: int) -> int:
-        return self.base + slot
-
-
 class HostRun(msgspec.Struct, eq=False, gc=False):
     """One execution of a plan: its buffers by slot, and how many reads are still to come of slots that moves read."""
 
@@ -148,7 +137,7 @@ class HostRun(msgspec.Struct, eq=False, gc=False):
     call: HostCall
     ids: Sequence[int] | SlotIds
     literal: dict[int, bytes]  # by argument
-    labels: dict[int, tuple[Label, ...]]  # by slot: the clients that were promised it
+    labels: Labels  # the clients that were promised a slot
     together: tuple[
         tuple[int, int, int, int], ...
     ]  # likewise, of several as one: slot, client, name, how many

@@ -12,6 +12,7 @@ moves.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -85,8 +86,8 @@ class HostPlan:
     """`devices`: this host's. `by_device`: one launch queue for each device, instead of one for the host."""
 
     __slots__ = (
-        "_by_device", "_calls", "_devices", "_dying", "_pattern", "arguments", "arity", "moves", "parts", "plan",
-        "reads", "receives", "sends", "slots",
+        "_by_device", "_calls", "_devices", "_dying", "_pattern", "arguments", "arity", "moves", "named", "parts",
+        "plan", "reads", "receives", "sends", "slots",
     )  # fmt: skip
 
     def __init__(self, plan: Plan, devices: Spans, by_device: bool) -> None:
@@ -94,6 +95,7 @@ class HostPlan:
         self._devices = devices
         self._pattern: tuple[Spans, ...] | None = None  # filled when first needed
         self.slots = len(plan.slots)
+        self.named: Any = None  # what the last header of a run said (`run_names`)
         self._by_device = by_device
         self._calls: dict[tuple[int, ...], HostCall] = {}  # by how many arguments each entry of a call names
         # by step and host; filled when first needed

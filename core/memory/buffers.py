@@ -264,7 +264,9 @@ class Buffers:
         for ident in idents:
             buffer = self.all[ident]
             if used:
-                self.done_using(ident)
+                if not buffer.users:
+                    raise Illegal(f"buffer {ident} has no user")
+                buffer.users -= 1
             if buffer.holds <= buffer.users:
                 raise Illegal(f"buffer {ident} has no hold left to drop")
             buffer.holds -= 1
@@ -361,7 +363,7 @@ class Buffers:
         return self._gone(buffer)
 
     def _gone(self, buffer: Buffer) -> list[Buffer]:
-        if buffer.references:
+        if buffer.holds or buffer.handle or buffer.promise:
             return []
         if buffer.count == 1:
             del self.all[buffer.id]

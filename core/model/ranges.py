@@ -92,8 +92,8 @@ def folded(names: Sequence[Any], few: int = FEW) -> tuple[Any, ...]:
 
 
 def ascending(names: Iterable[int], few: int = FEW) -> list[int | Range]:
-    """The same names, each once and in order, with those that follow one another as ranges."""
-    ordered = sorted(set(names))
+    """The same names, none of which is there twice, in order, with those that follow one another as ranges."""
+    ordered = sorted(names)
     found: list[int | Range] = []
     at = 0
     while at < len(ordered):

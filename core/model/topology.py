@@ -168,11 +168,13 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
         raise Impossible(f"no island {name!r}; {_near(name, [island.name for island in self.islands])}")
 
     def island_of_host(self, host: int) -> Island:
-        _require(0 <= host < self.hosts, f"no host {host}; hosts are 0-{self.hosts - 1}")
+        if not 0 <= host < self.hosts:
+            raise Impossible(f"no host {host}; hosts are 0-{self.hosts - 1}")
         return self.islands[bisect_right(self._first_hosts, host) - 1]
 
     def island_of_device(self, device: int) -> Island:
-        _require(0 <= device < self.devices, f"no device {device}; devices are 0-{self.devices - 1}")
+        if not 0 <= device < self.devices:
+            raise Impossible(f"no device {device}; devices are 0-{self.devices - 1}")
         return self.islands[bisect_right(self._first_devices, device) - 1]
 
     def host_of(self, device: int) -> int:

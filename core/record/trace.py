@@ -107,7 +107,8 @@ class Trace:
 
     def submitted(self, run: int, client: int, call: int, program: str, now: int, deadline: int = 0) -> None:
         """Add a run. `run` is the controller's number of it, `call` the client's own. `deadline` 0 means none."""
-        self._trim_if_large()
+        if self.limit:
+            self._trim_if_large()
         word = self.strings.add(program)
         self._append("runs", run, client, call, word, now, deadline or -1, -1, -1, -1, -1, -1, -1)
 
@@ -168,7 +169,9 @@ class Trace:
                 del known[time]
                 flags &= ~TIMES[time]
             known["flags"] = table.column("flags")[row] | flags
-        self._set(name, seq, over=over, **known)
+        self.tables[name].put(row, **known)
+        if over:
+            del self._open[name][seq]
 
     def started(self, seq: int, enqueued: Sequence[int] | Vector, started: int, flags: int = 0) -> None:
         """Add when each host of an open collective gang, in order, enqueued it, and when it then started."""
@@ -202,7 +205,8 @@ class Trace:
 
     def levels(self, rows: Sequence[tuple[int, int, int, int, int]]) -> None:
         """The same of several, as (at, place, resident, committed, capacity)."""
-        self._trim_if_large(len(rows))
+        if self.limit:
+            self._trim_if_large(len(rows))
         self.memory.append_all(rows)
 
     # --- read -----------------------------------------------------------------------------------------------
@@ -323,8 +327,6 @@ class Trace:
 
     def _trim_if_large(self, more: int = 1) -> None:
         """Drop the oldest runs if the trace is too large. This moves rows, so call it before rows are looked up."""
-        if not self.limit:
-            return
         self._looks += more
         if self._looks >= LOOK:
             self._looks = 0

@@ -249,7 +249,8 @@ class Scheduler:
         """
         lane = self._lanes.known[ticket.place]
         near = [each for each in lane.near.values() if each.ripe]
-        blocked = [each for each in near if _kept_out(each, lane)]
+        # those that the window keeps out, or a bar other than by this lane
+        blocked = [each for each in near if (each.full or each.barred) and not each.waits_for(lane)]
         if blocked:
             preferred = self._ask(Ready(domain.id, [lane.ripe, *(each.ripe for each in blocked)]), now)
             if preferred.place != lane.key:
@@ -428,11 +429,6 @@ class Scheduler:
         if not ticket.ripe and lane.ripe.get(ticket.client) is not ticket.queue:
             return "inputs", "its inputs come from another island, where they are not made yet"
         return "policy", "it may enter, and others go first"
-
-
-def _kept_out(lane: PlaceQueue, other: PlaceQueue) -> bool:
-    """Whether the window or a bar keeps this lane's gangs out, other than a bar by `other`."""
-    return (lane.full > 0 or lane.barred is not None) and not lane.waits_for(other)
 
 
 def _error_text(error: Exception) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 from seaway.errors import CostError
 
+from ..models.shapes import MODELS
 from . import book, jobs
 from .jobs import Job
 
@@ -34,10 +35,11 @@ def table1() -> Iterator[Job]:
 
 
 def fig12() -> Iterator[Job]:
-    """Jobs for two islands, and for one of twice the devices."""
+    """Jobs for two islands, and for one of twice the devices with the same split."""
     for model, cores in (("LM-64B", 512), ("LM-136B", 1024)):
+        split = jobs.model_axis(MODELS[model], cores)
         for together, shares in ((1, 2), (2, 1)):
-            for segment in jobs.segments(model, together * cores, 2, together * 1024, 1024, shares):
+            for segment in jobs.segments(model, together * cores, 2, together * 1024, 1024, shares, split):
                 yield from segment.jobs
 
 

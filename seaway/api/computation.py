@@ -62,22 +62,25 @@ class Computation(ABC):
 
     def match_trees(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Signature, list[Any]]:
         statics, dynamic, named = self._split_static(args, kwargs)
-        flat = [trees.flatten(arg) for arg in dynamic]
-        flat_named = {name: trees.flatten(kwarg) for name, kwarg in sorted(named.items())}
-        leaves = [leaf for found, _ in (*flat, *flat_named.values()) for leaf in found]
+        leaves, tree = trees.flatten_arrays((dynamic, named))
         try:
             types = tuple([leaf._abstract for leaf in leaves])
         except AttributeError:  # not all of them are arrays
+            leaves, tree = trees.flatten((dynamic, named))
             types = tuple([
                 leaf._abstract if type(leaf) is Array else self._aval(leaf, number)
                 for number, leaf in enumerate(leaves)
             ])  # fmt: skip
-        treedefs = tuple(tree for _, tree in flat)
-        named_trees = tuple((name, tree) for name, (_, tree) in flat_named.items())
-        key = (treedefs, named_trees, types, statics)
+        key = (tree, types, statics)
         found = self._known.get(key)
         if found is None:
-            shape = CallShape(treedefs, dict(named_trees), types, dict(statics))
+            of_args, of_named = tree.children()
+            shape = CallShape(
+                tuple(of_args.children()),
+                dict(zip(sorted(named), of_named.children(), strict=True)),
+                types,
+                dict(statics),
+            )
             found = self._known[key] = self.trace(shape)
         return found, leaves
 

@@ -53,7 +53,10 @@ def arguments_of(
     `again`: arrays put here are kept, so that they can be put once more if they are lost.
     """
     graph = bound.graph
-    arrays, groups = grouped(leaves, "pass")
+    try:
+        arrays, groups = grouped(leaves, "pass")
+    except AttributeError:
+        arrays, groups = grouped([leaf for leaf in leaves if type(leaf) is Array], "pass")
     for group in groups:
         if group.caller is not caller:
             _check_own(caller, arrays)

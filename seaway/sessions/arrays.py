@@ -165,7 +165,7 @@ class Array(Operand, msgspec.Struct, eq=False, gc=False):
         """Give its memory back now."""
         if not self.is_deleted():
             self._group.give_up(self._name, 1, "was deleted")
-            self._group.dropped(self._name)
+            self._group.caller.given_up.append(self._name)
 
     def is_deleted(self) -> bool:
         return bool(self._group.gone) and bool(self._group.why_gone(self._name))
@@ -310,7 +310,7 @@ def block_until_ready(tree: Any) -> Any:
         caller.wait_ready(
             mine, arrays if len(mine) == len(groups) else [x for x in arrays if x._group.caller is caller]
         )
-    if any(group.own or group.blame is not None for group in groups):
+    if [group for group in groups if group.own or group.blame is not None]:
         for array in arrays:
             array._outcome.fail()
     return tree
@@ -336,18 +336,18 @@ def arrays_of(tree: Any) -> tuple[Sequence[Array], Sequence[ArrayGroup]]:
     from ..graph import in_trace
 
     in_trace("waiting for contents")
-    return grouped(trees.leaves(tree), "use")
-
-
-def grouped(leaves: Sequence[Any], what: str) -> tuple[Sequence[Array], Sequence[ArrayGroup]]:
-    """Those of these that are arrays, and their groups. Raises if one of them was given up."""
+    flat = type(tree) is list or type(tree) is tuple  # and its own leaves, if these are arrays
     try:
-        each = [leaf._group for leaf in leaves]
+        return grouped(tree if flat else trees.flatten_arrays(tree)[0], "use")
     except AttributeError:
-        leaves = [leaf for leaf in leaves if type(leaf) is Array]
-        each = [leaf._group for leaf in leaves]
+        return grouped([leaf for leaf in trees.leaves(tree) if type(leaf) is Array], "use")
+
+
+def grouped(arrays: Sequence[Array], what: str) -> tuple[Sequence[Array], Sequence[ArrayGroup]]:
+    """The arrays, and their groups. Raises if one of them was given up; AttributeError if one of them is no array."""
+    each = [array._group for array in arrays]
     groups = each[:1] if each and each.count(each[0]) == len(each) else list(dict.fromkeys(each))
-    if any(group.gone for group in groups):
-        for array in leaves:
+    if [group for group in groups if group.gone]:
+        for array in arrays:
             array._check_usable(what)
-    return leaves, groups
+    return arrays, groups

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,11 @@ class Caller:
         self.session, self.name, self.weight, self.priority = session, name, weight, priority
         self.deadline = deadline  # nanoseconds from a call until its run is due; 0: none
         self._port: Port = session.driver.join(name, weight, priority)
+        self._hears: dict[type, Callable[[Any], None]] = {
+            RunEnded: self._ended, RunAgain: self._run_again, BuffersReady: self._settled, CallRefused: self._refused,
+            LogLine: self._log, GetAgain: self._get_again, GetStarted: self._get_started,
+            OpenRecv: self._contents_come, Received: self._received,
+        }  # fmt: skip
         self._port.tell = self._heard
         self._programs: dict[int, BoundProgram] = {}
         self._names: dict[Slice, str] = {}
@@ -78,6 +84,7 @@ class Caller:
         self._fetches: dict[int, Fetch] = {}
         self._transfers: dict[int, int] = {}  # incoming transfer -> the get it answers
         self._dropped = DroppedArrays(self._no_longer_held)
+        self.given_up = self._dropped.given_up  # takes names of arrays that the user has given up
         self._waited: dict[
             int, tuple[Run, int]
         ] = {}  # runs that were waited for since the last call, and until when
@@ -207,8 +214,7 @@ class Caller:
         self._held.put(names[0], HeldNames(group, names[0], len(names)))
         return run, list(map(Array, repeat(group), bound.avals, names))
 
-    @staticmethod
-    def _given_up(taken: Sequence[HeldNames], leaves: Sequence[Any], graph: Graph) -> None:
+    def _given_up(self, taken: Sequence[HeldNames], leaves: Sequence[Any], graph: Graph) -> None:
         """What the run has taken, and what it was given and no node uses."""
         gone = f"was donated to {graph.name!r}; do not donate it, or use what the call returned"
         for each in taken:
@@ -218,7 +224,7 @@ class Caller:
                 leaf = leaves[at]
                 if type(leaf) is Array and graph.homes[at] is None:
                     leaf._group.give_up(leaf._name, 1, gone)
-                    leaf._group.dropped(leaf._name)
+                    self.given_up.append(leaf._name)
 
     def _no_longer_held(self, names: int | Range) -> list[HeldNames]:
         """Returns those of these names that were held."""
@@ -264,7 +270,7 @@ class Caller:
             self._get(fetch)
         for fetch in fetches:
             label = fetch.buffer.label
-            self._wait(lambda fetch=fetch: fetch.over, f"the contents of {label}")  # type: ignore[misc]
+            self._wait(partial(getattr, fetch, "over"), f"the contents of {label}")
         for fetch in fetches:
             if fetch.blame is not None:
                 fetch.buffer.spoil(fetch.blame)
@@ -281,7 +287,7 @@ class Caller:
             if not isinstance(request, Blocked):
                 self._fetches[request] = fetch
                 fetch.request = request
-                if self._dropped.names:  # a wait follows, as in `flush`
+                if self._dropped:  # a wait follows, as in `flush`; in one message with the get
                     self._dropped.release_all(client, now)
             return request
 
@@ -398,43 +404,48 @@ class Caller:
     # --- what comes ---------------------------------------------------------------------------------------
 
     def _heard(self, effect: Any) -> None:
-        match effect:
-            case RunEnded(run=number, blame=blame, lacks=lacks):
-                run = self._runs.pop(number)
-                self._run_ended(run, run._final(blame, lacks))
-            case RunAgain(run=number, blame=blame, number=tries):
-                self._runs[number].tries = tries
-                log.warning("client %r: %r failed, and runs again: %s", self.name, self._runs[number], blame)
-            case BuffersReady(buffers=names, blame=blame):
-                self._settled(names, blame)
-            case CallRefused(what=what, blame=blame) if what not in ("get", "sending"):
-                log.info("client %r: a %s was refused: %s", self.name, what, blame)
-            case LogLine(text=text):
-                log.info("client %r: %s", self.name, text)
-            case _:
-                self._content_heard(effect)
+        act = self._hears.get(type(effect))
+        if act is not None:
+            act(effect)
 
-    def _content_heard(self, effect: Any) -> None:
-        match effect:
-            case GetAgain(transfer=transfer, blame=blame):
-                self._transfers.pop(transfer, None)
-                log.info("client %r: contents are asked for again: %s", self.name, blame)
-            case GetStarted(request=request, rows=rows):
-                if request in self._fetches:
-                    self._fetches[request].rows = rows
-            case OpenRecv(transfer=transfer, buffer=request):
-                self._transfers[transfer] = request
-            case Received(transfer=transfer, blame=blame):
-                request = self._transfers.pop(transfer, 0)
-                self._fetched(request, blame)
-            case CallRefused(what="get" | "sending", name=request, blame=blame):
-                self._fetched(request, blame)
-            case _:
-                pass
+    def _ended(self, effect: RunEnded) -> None:
+        """This settles the results that no earlier `BuffersReady` has settled."""
+        run = self._runs.pop(effect.run)
+        run.ended_at, run.blame = self._port.now(), run._final(effect.blame, effect.lacks)
+        if run.blame is not None:
+            self.failed.append(run)
 
-    def _settled(self, names: Sequence[int], blame: Blame | None) -> None:
-        now = self._port.now()
-        for each in ranges.folded(names):
+    def _run_again(self, effect: RunAgain) -> None:
+        run = self._runs[effect.run]
+        run.tries = effect.number
+        log.warning("client %r: %r failed, and runs again: %s", self.name, run, effect.blame)
+
+    def _refused(self, effect: CallRefused) -> None:
+        if effect.what in ("get", "sending"):
+            self._fetched(effect.name, effect.blame)
+        else:
+            log.info("client %r: a %s was refused: %s", self.name, effect.what, effect.blame)
+
+    def _log(self, effect: LogLine) -> None:
+        log.info("client %r: %s", self.name, effect.text)
+
+    def _get_again(self, effect: GetAgain) -> None:
+        self._transfers.pop(effect.transfer, None)
+        log.info("client %r: contents are asked for again: %s", self.name, effect.blame)
+
+    def _get_started(self, effect: GetStarted) -> None:
+        if effect.request in self._fetches:
+            self._fetches[effect.request].rows = effect.rows
+
+    def _contents_come(self, effect: OpenRecv) -> None:
+        self._transfers[effect.transfer] = effect.buffer
+
+    def _received(self, effect: Received) -> None:
+        self._fetched(self._transfers.pop(effect.transfer, 0), effect.blame)
+
+    def _settled(self, effect: BuffersReady) -> None:
+        now, blame = self._port.now(), effect.blame
+        for each in ranges.folded(effect.buffers):
             first, count = (each, 1) if isinstance(each, int) else (each.first, each.count)
             whole = self._held.get(first)
             if whole is not None and whole.count == count == len(whole.group.abouts) and blame is None:
@@ -450,12 +461,6 @@ class Caller:
                     held.group.buffer(name).ready(now)
                 elif held.group.outcome(name).blame is None:
                     held.group.buffer(name).lost(blame)
-
-    def _run_ended(self, run: Run, blame: Blame | None) -> None:
-        """This settles the results that no earlier `BuffersReady` has settled."""
-        run.ended_at, run.blame = self._port.now(), blame
-        if blame is not None:
-            self.failed.append(run)
 
     def _fetched(self, request: int, blame: Blame | None) -> None:
         fetch = self._fetches.pop(request, None)

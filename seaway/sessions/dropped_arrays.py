@@ -1,8 +1,9 @@
 """Arrays that a client's program has dropped: their names are gathered, and released together.
 
-A finaliser may run at any moment, so it only leaves a name (`names`). The names are looked at within a call, where
-those that were held are counted; they are released when they are many, since each release is a message, or before a
-wait, since the awaited run may need their memory. Neighbours: `array_groups`, whose finalisers leave names; `caller`.
+A finaliser may run at any moment, so it only leaves a name (`names`). So does a user who gives up an array
+(`given_up`), whose finaliser comes later. The names are looked at within a call, where those that were held are
+counted; they are released when they are many, or before a wait, since the awaited run may need their memory.
+Neighbours: `array_groups`, whose finalisers leave names; `caller`.
 """
 
 from __future__ import annotations
@@ -22,17 +23,18 @@ class DroppedArrays:
     """`no_longer_held` takes names, and returns those of them that were held, which are not held from now on."""
 
     def __init__(self, no_longer_held: Callable[[int | Range], list[HeldNames]]) -> None:
-        self.names: list[int] = []  # as finalisers leave them
+        self.names: list[int] = []  # as finalisers leave them: each once
+        self.given_up: list[int] = []
         self._no_longer_held = no_longer_held
         self._held: list[int | Range] = []  # those of them that were held, until they are released
         self._count = self._bytes = 0
 
     def __bool__(self) -> bool:
-        return bool(self.names or self._held)
+        return bool(self.names or self.given_up or self._held)
 
     def release_many(self, client: Client, now: int) -> None:
         """Releases them if they are many."""
-        if self.names:
+        if self.names or self.given_up:
             self._take()
             if self._count >= MANY or self._bytes >= MANY_BYTES:
                 self._release(client, now)
@@ -42,11 +44,11 @@ class DroppedArrays:
         self._release(client, now)
 
     def _take(self) -> None:
-        """Takes the names that finalisers have left. Some are of arrays that were given up before."""
-        many = len(self.names)  # others may come meanwhile
-        dropped = self.names[:many]
-        del self.names[:many]
-        for names in ranges.ascending(dropped):
+        """Takes the names that were left. Finalisers leave those of arrays that were given up before, too."""
+        taken = ranges.ascending(_emptied(self.names))
+        if self.given_up:
+            taken += ranges.ascending(set(_emptied(self.given_up)))
+        for names in taken:
             held = self._no_longer_held(names)
             count = sum([each.count for each in held])
             self._count += count
@@ -62,3 +64,10 @@ class DroppedArrays:
         self._held.clear()
         self._count = self._bytes = 0
         client.release(names, now)
+
+
+def _emptied(names: list[int]) -> list[int]:
+    many = len(names)  # others may come meanwhile
+    taken = names[:many]
+    del names[:many]
+    return taken

@@ -23,6 +23,13 @@ def flatten(tree: Any) -> tuple[list[Any], Treedef]:
     return found, treedef
 
 
+def flatten_arrays(tree: Any) -> tuple[list[Any], Treedef]:
+    """The same for a tree whose leaves are to be arrays. If one of them is not, `flatten` may find other leaves: it
+    alone looks at the types of all of them."""
+    found, treedef = _registry().flatten(tree)
+    return found, treedef
+
+
 def leaves(tree: Any) -> list[Any]:
     return flatten(tree)[0]
 

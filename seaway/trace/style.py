@@ -177,10 +177,18 @@ def waiting(label: str = "waits for peers") -> Patch:
     )
 
 
-def asked(label: str = "asked for") -> Line2D:
-    """A legend entry for the tick across a bar that stands for the share that was asked for."""
+def asked(marker: str = "|") -> Line2D:
+    """A legend entry for the line across a bar that stands for the share that was asked for. `marker`: "_" across bars
+    that stand upright."""
     return Line2D(
-        [], [], color=INK, marker="|", markersize=9, markeredgewidth=1.8, linestyle="none", label=label
+        [],
+        [],
+        color=INK,
+        marker=marker,
+        markersize=9,
+        markeredgewidth=1.8,
+        linestyle="none",
+        label="asked for",
     )
 
 

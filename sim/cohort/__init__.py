@@ -22,10 +22,11 @@ that. The causes of a command say when each host carries it out.
 from __future__ import annotations
 
 from .alike import AlikeHosts
-from .history import Checkpoint, ContentsCame, Input, OrderLeft, PeerGone, Slowed, subject
+from .history import Checkpoint, ContentsCame, Input, OrderLeft, PeerGone, Slowed, ThreadTimes, subject
 from .host_contents import HostContents
 from .island import CohortIsland
 from .routes import one_root
+from .stream_names import StreamNames
 
 __all__ = [
     "AlikeHosts",
@@ -37,6 +38,8 @@ __all__ = [
     "OrderLeft",
     "PeerGone",
     "Slowed",
+    "StreamNames",
+    "ThreadTimes",
     "one_root",
     "subject",
 ]

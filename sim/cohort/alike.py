@@ -70,7 +70,7 @@ class AlikeHosts:
     def _stand_for(self, members: Spans) -> None:
         self.members, self.host = members, members[0][0]
         self._alone = spans.count(members) == 1
-        self._even: dict[Spans, None] = {}  # of hosts: all members are among them, or none is
+        self._even: dict[Spans, bool] = {}  # of hosts: whether all members are among them; else none is
         self._same: dict[Place, None] = {}  # every member has the same part of it
         self._passed: Ordered | None = None  # the last message that was found to divide nobody
 
@@ -112,7 +112,7 @@ class AlikeHosts:
             if isinstance(step, WITH_HOSTS):
                 if step.hosts not in self._even:
                     self._cut(cuts, step.hosts)
-                if not isinstance(step, SendStep | RecvStep):
+                if not self._even.get(step.hosts, True) or not isinstance(step, SendStep | RecvStep):
                     continue
                 if not self._facts.together(step.transfer):
                     busy.append(self._ends(step, NamesWithMessage(message, self._executor)))
@@ -169,8 +169,9 @@ class AlikeHosts:
     # --- what divides -------------------------------------------------------------------------------------
 
     def _cut(self, cuts: list[Spans], hosts: Spans) -> bool:
-        if spans.meet(self.members, hosts) in (self.members, spans.EMPTY):
-            _remember(self._even, hosts, None)
+        both = spans.meet(self.members, hosts)
+        if both in (self.members, spans.EMPTY):
+            _remember(self._even, hosts, bool(both))
             return False
         cuts.append(hosts)
         return True

@@ -21,7 +21,6 @@ client's machine.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -97,20 +96,20 @@ class ClientContents:
 
     def put_ordered(self, step: RecvStep) -> None:
         """Takes in an order to receive, and decides whether a put goes to its hosts together."""
-        if step.client and step.layout is not None and self._go_together:
+        if step.client and step.layout is not None and self._island.contents_together:
             nbytes = self._island.island.devices_per_host * shard_bytes(step.layout)
             if nbytes <= self._most_put:
                 self._open[step.transfer] = PutOrGet(False, step.hosts)
 
     def get_ordered(self, step: SendStep, layout: Layout | None) -> None:
         """Takes in an order to send a buffer of this layout, and decides as for a put."""
-        if step.client and layout is not None and self._go_together and self._size(layout) <= self._most_got:
+        if (
+            step.client
+            and layout is not None
+            and self._island.contents_together
+            and self._size(layout) <= self._most_got
+        ):
             self._open[step.transfer] = PutOrGet(True, step.hosts)
-
-    @property
-    def _go_together(self) -> bool:
-        """Hosts that will be simulated one by one have transfer machines of their own."""
-        return self._sim.regular and self._island.history is None
 
     def _size(self, layout: Layout) -> int:
         found = self._sizes.get(layout)
@@ -147,6 +146,11 @@ class ClientContents:
         waiting, known.waiting = known.waiting, []
         for ends in waiting:
             self._come(known, known.client, ends)
+
+    def resume(self, client: int, hosts: Spans) -> None:
+        """Takes in that this client is connected to these hosts."""
+        known = self._connected[client] = np.full(self._island.island.hosts, NEVER, dtype=np.int64)
+        known[rows_of(hosts, self._island.island)] = 0
 
     def first_word(self, getting: bool) -> int:
         """How long a client's first message is under way: an offer, or a grant."""
@@ -202,7 +206,7 @@ class ClientContents:
         """These hosts' ends are over. `heard`: when the client has each one's last word."""
         last = int(heard.argmax())
         if int(heard[last]) > known.heard:
-            known.heard, known.last = int(heard[last]), next(islice(spans.items(members), last, None))
+            known.heard, known.last = int(heard[last]), spans.at(members, last)
         known.missing = spans.minus(known.missing, members)
         if not known.missing:
             del self._open[transfer]

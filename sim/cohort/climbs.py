@@ -205,4 +205,5 @@ def merged(said: Sequence[Any], among: Spans | None = None) -> tuple[Any, ...]:
 
 
 def report_about(report: Any) -> Key:
-    return type(report), getattr(report, "seq", getattr(report, "transfer", -1))
+    seq = getattr(report, "seq", None)
+    return type(report), getattr(report, "transfer", -1) if seq is None else seq

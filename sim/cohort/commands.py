@@ -28,7 +28,7 @@ from ..hosts import WORDS, is_word
 from .climbs import report_about
 from .event_times import as_vector, at_one
 from .parts import CohortPart, PartGroup
-from .routes import rows_of
+from .routes import Rows, rows_of
 
 if TYPE_CHECKING:
     from .island import CohortIsland
@@ -69,23 +69,22 @@ class Commands:
         others: list[tuple[CohortPart, Any]] = []
         if len(parts) == 1:
             part = parts[0]
+            effect: Any
             for effect in part.executor.handle(event, self.sim.now):
-                self._sort(effect, part, others)
+                kind = type(effect)
+                if kind is e.Launch or kind is e.Prepare:
+                    self._launch(effect, part)
+                elif kind is e.ToController:
+                    self._report(effect, part)
+                elif kind is e.MakeBuffer:
+                    self._make(effect, part)
+                elif kind in self._others:
+                    others.append((part, effect))
         else:
+            self.island.parts.told(len(parts))
             self._tell_several(parts, event, others)
         for part, effect in others:
             self._others[type(effect)](part, effect)
-
-    def _sort(self, effect: Any, part: CohortPart, others: list[tuple[CohortPart, Any]]) -> None:
-        kind = type(effect)
-        if kind is e.Launch or kind is e.Prepare:
-            self._launch(effect, part)
-        elif kind is e.ToController:
-            self._report(effect, part)
-        elif kind is e.MakeBuffer:
-            self._make(effect, part)
-        elif kind in self._others:
-            others.append((part, effect))
 
     def _tell_several(
         self, parts: Sequence[CohortPart], event: e.Event | m.Ordered, others: list[tuple[CohortPart, Any]]
@@ -137,19 +136,23 @@ class Commands:
     # --- gangs and reports --------------------------------------------------------------------------------
 
     def _launch(self, effect: e.Launch | e.Prepare, hosts: CohortPart | PartGroup) -> None:
-        when = self.when(hosts, effect.causes)
+        when = self.island.times.latest(effect.causes, hosts.rows, hosts.number)
         if isinstance(effect, e.Prepare):
-            prepared = self.prepared.get(effect.seq)
-            if prepared is None:
-                prepared = self.prepared[effect.seq] = np.full(self.island.island.hosts, -1, dtype=np.int64)
-            prepared[hosts.rows] = when + self.sim.profile.prepare
+            self.prepare(effect.seq, hosts.rows, when + self.sim.profile.prepare)
             return
         when = as_vector(when, hosts.number)
-        self.happen(hosts, ("launch", effect.seq), when)
+        self.island.times.put(("launch", effect.seq), hosts.rows, hosts.number, when, self.sim.now)
         prepared = self.prepared.get(effect.seq) if self.prepared else None
         if prepared is not None:
             prepared = prepared[hosts.rows] if prepared[hosts.rows][0] >= 0 else None
         self.island.launched(hosts, effect, when, prepared)
+
+    def prepare(self, seq: int, rows: Rows, at: Ints | int) -> None:
+        """The host work of a gang will be done at these times."""
+        prepared = self.prepared.get(seq)
+        if prepared is None:
+            prepared = self.prepared[seq] = np.full(self.island.island.hosts, -1, dtype=np.int64)
+        prepared[rows] = at
 
     def _make(self, effect: e.MakeBuffer, part: CohortPart) -> None:
         """Contents that came with a call wait for memory, and gangs for them."""
@@ -161,7 +164,8 @@ class Commands:
         self.prepared.pop(seq, None)
 
     def _report(self, effect: e.ToController, hosts: CohortPart | PartGroup) -> None:
-        self.island.report(effect.report, hosts, self.when(hosts, effect.causes))
+        when = self.island.times.latest(effect.causes, hosts.rows, hosts.number)
+        self.island.report(effect.report, hosts, when)
 
     # --- code and copies ----------------------------------------------------------------------------------
 

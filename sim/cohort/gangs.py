@@ -171,6 +171,7 @@ class Gangs:
                     self._turn(each)
         return alone
 
+    @property
     def run_alone(self) -> Spans:
         """The hosts that run gangs one by one, which have not ended on all of them."""
         return (
@@ -206,6 +207,16 @@ class Gangs:
             job = alone.jobs[row] = self._enter(CohortGang(seq, plan, gang, here))
             job.alone = alone
         return alone
+
+    def resume(self, job: CohortGang, arrived: Ints, ends: Ints | int) -> None:
+        """A gang that has just been added has started already: its turn had come at these times, and it ends then."""
+        assert not job.before
+        del self._live[job.seq, job.where.hosts]
+        job.missing, job.ready, job.arrived, job.ends = 0, arrived, arrived, ends
+        if job.alone is not None:
+            job.alone.arrived[job.where.rows.start] = int(arrived[0])  # type: ignore[union-attr]  # one host is a slice
+        self._occupy(job.where, ends)
+        self._sim.clock.at(ends if isinstance(ends, int) else int(ends.min()), self._end, job)
 
     def _enter(self, job: CohortGang) -> CohortGang:
         for other in self._live.values():

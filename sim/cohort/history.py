@@ -11,7 +11,9 @@ follows from earlier orders may be under way, or still to come. It consists of
 - gangs that are under way: when each host will have enqueued them, or when they end;
 - transfer machines.
 Executors of a cohort are told of events as soon as these are certain. So no checkpoint is made while one has been told
-of what comes later than the next order can at some host, or while contents are under way (`_may_cut`). And processes
+of what comes later than the next order can at some host, or while a host's thread has contents in hand (`_may_cut`).
+Contents that are on their way are no part of it: they come later, and are remembered as what comes from outside. And
+processes
 begin with relays that know no earlier steps: a checkpoint serves from when the controller has heard the last report on
 what was ordered before it.
 
@@ -20,7 +22,7 @@ Neighbours: `island` and `commands` say what comes; `sim.simulation.takeover` re
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -126,6 +128,7 @@ class Checkpoint:
             for host in range(base, base + island.island.hosts)
             if host in sim.fabric.slow
         }
+        self.under_way: tuple[m.GangStep, ...] = ()  # gangs on which relays wait for reports
         self.waits: dict[Subject, None] = {}  # for reports on this, before it serves
         self.serves = self.at  # after this time
 
@@ -160,9 +163,12 @@ class History:
 
     # --- what happens -----------------------------------------------------------------------------------------
 
-    def seated(self, seat: m.Seat) -> None:
+    def seated(self, seat: m.Seat, under_way: Sequence[m.GangStep] = ()) -> None:
+        """`under_way`: gangs that were ordered before, on which no host has reported."""
         self._order = seat.last
         self._cut()
+        self._points[0].under_way = tuple(under_way)
+        self._open = {(m.Done, step.seq): step.hosts for step in under_way}
 
     def ordered(self, message: m.Ordered, departs: int) -> None:
         """Takes in an order before the island does."""
@@ -216,7 +222,7 @@ class History:
         soon = sim.now + sim.network.latency
         if island.gangs.ending or island.ending_alone or not island.commands.idle:
             return False
-        if any(part.open for part in island.parts.all) or latest(island.threads().hear) > soon:
+        if latest(island.threads().hear) > soon:
             return False
         # hosts that run a gang by themselves have all started it, or none
         return not any(

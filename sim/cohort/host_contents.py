@@ -14,14 +14,15 @@ When the contents of all hosts at one end are certain to come, all are told at o
 not, those of which it is certain are told when the first of them has its contents, and become a part of their own.
 
 What is long, goes through a shared uplink, or may be anything in a sparse exchange goes host by host, by way of
-core's own machines. So does everything where messages take random times, where processes wait for cores, and where an
-island is simulated host by host, since its faults may spoil contents everywhere.
+core's own machines. So does what comes from an island, or goes to one, whose contents may not go together
+(`CohortIsland.contents_together`). That is decided when the first end is ordered, and holds for the other end.
 
 Neighbours: `commands` brings what executors open, and tells them what has come; `island` says what is ordered.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -83,24 +84,38 @@ class Transferring:
 
 
 class HostContents:
-    """`whole`: all islands are cohorts, and stay it."""
+    """`islands`: those that are cohorts now, by index. `ever`: those that are, or will be again."""
 
-    def __init__(self, sim: Context, whole: bool) -> None:
-        self._sim, self._whole = sim, whole
-        self._islands: dict[int, CohortIsland] = {}
+    def __init__(
+        self, sim: Context, islands: Mapping[int, CohortIsland], ever: Callable[[int], bool]
+    ) -> None:
+        self._sim, self._islands, self._ever = sim, islands, ever
         self._open: dict[int, Transferring] = {}
+        self._one_by_one: set[int] = set()  # moves of which one end is ordered, and whose hosts go one by one
         self._patterns: dict[tuple[Layout, Layout], Pattern | None] = {}
-
-    def add(self, island: CohortIsland) -> None:
-        self._islands[island.island.index] = island
 
     # --- what goes together -----------------------------------------------------------------------------------
 
     def ordered(self, transfer: int, plan: Plan, move: Move) -> None:
         """Takes in that an end of a move is ordered, and decides at the first one whether its hosts go together."""
-        if move.sparse or not self._whole or not self._sim.regular or transfer in self._open:
+        if transfer in self._open:
             return
-        key = source, target = plan.slots[move.source].layout, plan.slots[move.target].layout
+        if transfer in self._one_by_one:
+            self._one_by_one.remove(transfer)
+            return
+        source, target = plan.slots[move.source].layout, plan.slots[move.target].layout
+        ends = source.place.island, target.place.island
+        if not move.sparse and all(map(self._together, ends)):
+            self._begin(transfer, source, target)
+        if transfer not in self._open and all(map(self._ever, ends)):
+            self._one_by_one.add(transfer)
+
+    def _together(self, index: int) -> bool:
+        island = self._islands.get(index)
+        return island is not None and island.contents_together
+
+    def _begin(self, transfer: int, source: Layout, target: Layout) -> None:
+        key = source, target
         if key in self._patterns:
             pattern = self._patterns[key]
         else:

@@ -8,14 +8,16 @@ controller decides what is ordered, and the executors decide what is done about 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from core.fanout import tree
-from core.model import Gang, Island, Move, Plan, Spans, spans
+from core.fanout import Tree, tree
+from core.host import Executor
+from core.model import Gang, Island, Plan, Spans, spans
 from core.protocol import effects as e
 from core.protocol import messages as m
 
@@ -32,29 +34,36 @@ from .gangs import CohortGang, CohortSoloGang, Gangs
 from .history import History, ThreadTimes
 from .host_contents import HostContents
 from .members import Member
+from .order_times import OrderTimes
 from .parts import CohortPart, PartGroup, Parts
-from .routes import CohortRoute, CohortTree, Rows, latest, rows_of
+from .routes import CohortRoute, CohortTree, Rows, latest
+from .stream_names import StreamNames
 
 if TYPE_CHECKING:
     from ..hosts import Context
 
 Links = NDArray[np.uint64]  # sources of jitter
-MOVES = (m.SendStep, m.RecvStep, m.SpillStep, m.RestoreStep)
 
 
 class CohortIsland:
-    def __init__(self, sim: Context, island: Island, moves: HostContents, remembers: bool = False) -> None:
-        """`remembers`: whether its hosts will have to be simulated one by one."""
+    def __init__(
+        self, sim: Context, island: Island, moves: HostContents, remembers: bool = False,
+        executors: Sequence[tuple[Spans, Executor]] = (), names: StreamNames | None = None,
+    ) -> None:  # fmt: skip
+        """`remembers`: whether its hosts will have to be simulated one by one. `executors`: of its hosts, if they have
+        a past; `names`: what they have been told of."""
         self.sim, self.island, self.moves = sim, island, moves
-        moves.add(self)
         hosts = island.hosts
         self.contents = ClientContents(self)
         self.reports = ControllerReports(self)
         facts = PlaceFacts(
             sim.hosts_of, lambda transfer: self.contents_of(transfer) is not None, moves.hosts_at
         )
-        first = AlikeHosts(island.host_span, sim.hosts_of, incarnation=1, facts=facts)
-        self.parts = Parts(island, first, remembers)
+        alike = [
+            AlikeHosts(members, sim.hosts_of, executor=executor, facts=facts)
+            for members, executor in executors
+        ] or [AlikeHosts(island.host_span, sim.hosts_of, incarnation=1, facts=facts)]
+        self.parts = Parts(island, alike, remembers)
         self.times = EventTimes(hosts)
         self.commands = Commands(self)
         self.gangs = Gangs(sim, island, self._over, self._over_at)
@@ -62,26 +71,27 @@ class CohortIsland:
         self.history = History(self) if remembers else None
         self.gangs.differ_later = remembers
         self.epoch = self.tree_number = -1
-        self.plans: dict[int, Plan] = {}
-        self._runs: dict[int, Plan] = {}
+        self.names = names or StreamNames()
         self.jobs: dict[int, CohortGang | CohortSoloGang] = {}
-        # by report: the hosts that make it, for reports that hosts make one by one
-        self._taking_part: dict[tuple[type, int], Spans] = {}
         self._ending = -1  # the gang whose hosts are being told that it is over
         self.ending_alone: dict[int, CohortGang] = {}  # gangs that have ended on some of their hosts
         self._done_said: list[m.Done] = []
-        self._all, self._everyone = slice(0, hosts), island.host_span
-        self._read = np.zeros(hosts, dtype=np.int64)  # when each host's thread that reads orders is free
-        self._write = np.zeros(hosts, dtype=np.int64)  # ... the thread that passes them on
-        self._enqueue = np.zeros(hosts, dtype=np.int64)  # ... the thread that enqueues
-        self._hear: Ints | int = (
-            0  # ... the thread that takes completions; a number if it is the same for all
-        )
-        self._last = np.zeros(hosts, dtype=np.int64)  # when the last order arrives at each host
+        self._all, self._everyone = slice(0, hosts), self.parts.everyone
+        self._down = OrderTimes(sim, island, self._everyone)
+        # By host: when the thread that enqueues is free, and the one that takes completions; a number if it is the same
+        # for all.
+        self._enqueue = np.zeros(hosts, dtype=np.int64)
+        self._hear: Ints | int = 0
         self._seen = -1  # the last order that all hosts have read
         self._orders: deque[tuple[int, int]] = deque()  # (number, when all hosts have read it)
         self._settled = self._number = -1  # as the last order says, and its number
         self._members: dict[int, Member] = {}
+
+    @property
+    def contents_together(self) -> bool:
+        """Whether contents may go to and from its hosts together. Hosts that will be simulated one by one have transfer
+        machines of their own: a fault may find contents under way, and spoils those of single hosts."""
+        return self.history is None and self.sim.regular
 
     def contents_of(self, transfer: int) -> ClientContents | HostContents | None:
         """What carries the contents of a transfer whose hosts go together."""
@@ -101,12 +111,12 @@ class CohortIsland:
             f"(fidelity='exact'), or raise the controller's bounds: they are {bounds}"
         )
 
-    def seated(self, seat: m.Seat) -> None:
+    def seated(self, seat: m.Seat, shape: Tree | None = None, under_way: Sequence[m.GangStep] = ()) -> None:
         """Takes in the seat of the host that speaks for all, and hangs all hosts into the tree that they would have
-        by themselves."""
+        by themselves, or have had (`shape`). `under_way`: gangs on which none of them has reported."""
         self.speaker = seat.host
         self.epoch, self.tree_number, self._seen = seat.epoch, seat.tree, seat.last
-        self.shape = tree(seat.members, self.sim.config.fanout)
+        self.shape = shape or tree(seat.members, self.sim.config.fanout)
         self.tree = CohortTree(self.island, self.shape)
         one = m.Reports(
             self.island.index, self.epoch, self.tree_number, (m.Heartbeat(self.island.host_span, 0),)
@@ -116,18 +126,21 @@ class CohortIsland:
         self._waves: dict[Spans, tuple[Wave | None, int, int]] = {}
         seed, base, parents = self.sim.seed, self.island.base_host, self.shape.parents
         hosts = range(base, base + self.island.hosts)
-        down = [link_of(parents.get(host, CONTROLLER), host) for host in hosts]
         up = [link_of(host, parents.get(host, CONTROLLER)) for host in hosts]
-        self._down = noise.keys(seed, np.array(down, dtype=np.uint64))
+        self._down.seated(self.shape)
         self._up = noise.keys(seed, np.array(up, dtype=np.uint64))
         if self.history is not None:
-            self.history.seated(seat)
+            self.history.seated(seat, under_way)
 
     def threads(self) -> ThreadTimes:
         hear = np.full(self.island.hosts, self._hear, dtype=np.int64)
-        return ThreadTimes(
-            self._read.copy(), self._write.copy(), self._enqueue.copy(), hear, self._last.copy()
-        )
+        down = self._down
+        return ThreadTimes(down.read.copy(), down.write.copy(), self._enqueue.copy(), hear, down.last.copy())
+
+    def resume(self, times: ThreadTimes) -> None:
+        """Its hosts have a past, from which their threads are occupied until these times."""
+        self._down.resume(times.read, times.write, times.last)
+        self._enqueue, self._hear = times.enqueue, times.hear
 
     def doers(self) -> list[object]:
         """All that does something at some time for the hosts of this island alone."""
@@ -138,7 +151,7 @@ class CohortIsland:
         now = self.sim.now
         while self._orders and self._orders[0][1] <= now:
             self._seen = self._orders.popleft()[0]
-        beat = m.Heartbeat(self.island.host_span, self._seen)
+        beat = m.Heartbeat(self._everyone, self._seen)
         # Heartbeats take as long as any message: the controller may act on elapsed time when it takes one in.
         self.reports.quiet(now + self.sim.network.latency, beat)
 
@@ -152,82 +165,31 @@ class CohortIsland:
             self.history.ordered(message, at)
         sim.network.messages += route.number
         nbytes = sim.weights.of(message)
-        write = sim.profile.writing(nbytes)
-        self._learn(message)
+        self.names.learn(message)
         self._divide(message)  # first: how a gang is entered depends on which hosts are one part
         self._remember(message)
-        self._divide_alone(message)
-        read = self._send_down(message, route, at, nbytes, write)
+        alone = self.gangs.run_alone
+        if alone:
+            self._divide_alone(message, alone)
+        read, all_read = self._down.send(message, route, at, nbytes)
         self.times.put(("order", message.number), self._all, self.island.hosts, read, sim.now)
-        all_read = read if message.hosts == self._everyone else read[rows_of(message.hosts, self.island)]
-        self._orders.append((message.number, latest(all_read)))
-        parts = self.parts.among(message.hosts)
-        self.parts.told(len(parts))
-        self.commands.tell(parts, message)
-        return at + write * route.number
-
-    def _send_down(self, message: m.Ordered, route: CohortRoute, at: int, nbytes: int, write: int) -> Ints:
-        """When each host has read the order. `write`: how long it takes to write it to a host."""
-        network, profile = self.sim.network, self.sim.profile
-        cost = profile.taking(nbytes) + len(message.steps) * profile.relay_step
-        extra = network.latency + nbytes * network.byte_ps // 1000
-        if route.levels or route.number < self.island.hosts:
-            self._read = self._read.copy()  # what was returned before does not change
-        began = self._reach(route.roots, route.rank * write + (at + extra), cost, message.number)
-        if route.ways is not None:
-            # when each host begins to pass the order on
-            started = np.zeros(self.island.hosts, dtype=np.int64)
-            for level in (None, *route.levels):
-                rows = route.roots if level is None else level.rows
-                if level is not None:
-                    began = self._reach(
-                        rows, started[level.parents] + level.rank * write + extra, cost, message.number
-                    )
-                started[rows] = np.maximum(self._write[rows], began)
-                self._write[rows] = started[rows] + route.ways[rows] * write
-        return self._read
-
-    def _reach(self, rows: Rows, arrival: Ints, cost: int, number: int) -> Ints:
-        """When these hosts have read order `number`, which would arrive at the given times."""
-        if self.sim.network.jitter:
-            arrival = arrival + self._jitter(self._down, rows, number)
-        if isinstance(rows, slice) and rows == self._all:
-            self._last = arrival = np.maximum(arrival, self._last)
-            self._read = began = np.maximum(self._read, arrival) + cost
-            return began
-        arrival = np.maximum(arrival, self._last[rows])
-        self._last[rows] = arrival
-        began = np.maximum(self._read[rows], arrival) + cost
-        self._read[rows] = began
-        return began
-
-    def _learn(self, message: m.Ordered) -> None:
-        for plan in message.plans:
-            self.plans[plan.id] = plan
-        for run in message.runs:
-            self._runs[run.run] = self.plans[run.plan]
+        self._orders.append((message.number, all_read))
+        self.commands.tell(self.parts.among(message.hosts), message)
+        return at + sim.profile.writing(nbytes) * route.number
 
     def _remember(self, message: m.Ordered) -> None:
         """Remembers the gangs and reporting hosts that the order's steps name."""
         for step in message.steps:
             if isinstance(step, m.GangStep):
-                plan = self._runs[step.run]
+                plan = self.names.runs[step.run]
                 gang = plan.steps[step.step]
                 assert isinstance(gang, Gang)
-                self.jobs[step.seq] = self._enter(step, plan, gang)
-                if step.ack:
-                    self._taking_part[m.Enqueued, step.seq] = step.hosts
-            elif isinstance(step, MOVES):
-                self._taking_part[m.Done, step.seq] = step.hosts
-                if isinstance(step, m.SendStep):
-                    self._taking_part[m.PieceCounts, step.transfer] = step.hosts
-            elif isinstance(step, m.ForgetStep):
-                for number in step.runs:
-                    self._runs.pop(number, None)
-                for number in step.plans:
-                    self.plans.pop(number, None)
+                self.jobs[step.seq] = self.enter(step, plan, gang)
+                if not step.ack:
+                    continue
+            self.names.step(step)
 
-    def _enter(self, step: m.GangStep, plan: Plan, gang: Gang) -> CohortGang | CohortSoloGang:
+    def enter(self, step: m.GangStep, plan: Plan, gang: Gang) -> CohortGang | CohortSoloGang:
         """Adds a gang. Hosts of one part know together when each of them can run it. They take part together in
         each gang, so they end gangs in the order of their starts."""
         if gang.collective:
@@ -240,10 +202,7 @@ class CohortIsland:
 
     def _contents_ordered(self, step: m.RecvStep | m.SendStep) -> None:
         if not step.client:
-            plan = self._runs[step.run]
-            move = plan.steps[step.step]
-            assert isinstance(move, Move)
-            self.moves.ordered(step.transfer, plan, move)
+            self.moves.ordered(step.transfer, *self.names.move(step))
         elif isinstance(step, m.RecvStep):
             self.contents.put_ordered(step)
         else:
@@ -255,15 +214,16 @@ class CohortIsland:
         for step in message.steps:
             if isinstance(step, m.RecvStep | m.SendStep):
                 self._contents_ordered(step)
-        if parts.due():
+        if len(parts.all) > 1 and parts.due:
             parts.merge(self._number, self._settled, lambda cause: self.times.past(cause, now))
         self._number, self._settled = message.number, max(self._settled, message.settled)
-        self._divided(parts.divide(message))
+        changed = parts.divide(message)
+        if changed:
+            self._divided(changed)
 
-    def _divide_alone(self, message: m.Ordered) -> None:
+    def _divide_alone(self, message: m.Ordered, alone: Spans) -> None:
         """Makes parts of hosts that run gangs one by one and move contents: else ends of gangs were told too late."""
-        alone = self.gangs.run_alone()
-        for step in message.steps if alone else ():
+        for step in message.steps:
             if (
                 isinstance(step, m.SendStep | m.RecvStep)
                 and not step.client
@@ -392,7 +352,6 @@ class CohortIsland:
     def _tell_over(self, job: CohortGang, parts: list[CohortPart]) -> tuple[m.Done, ...]:
         """Tells these parts that a gang is over; returns their reports."""
         self._ending, said = job.seq, self._done_said
-        self.parts.told(len(parts))
         self.commands.tell(parts, e.Finished(job.seq, None, self._sizes(job)))
         self._ending, self._done_said = -1, []
         return merged(said)
@@ -415,7 +374,7 @@ class CohortIsland:
         if is_quiet(report):
             self._send_quiet(hosts, report, when)
             return
-        taking_part = self._taking_part[report_about(report)]
+        taking_part = self.names.taking_part[report_about(report)]
         times = np.maximum(as_vector(when, hosts.number), self.sim.now)
         if taking_part == hosts.members and hosts.number > 1 and not is_loud(report):
             self._send_up(hosts.rows, times, (replace(report, hosts=taking_part),), taking_part)

@@ -57,17 +57,22 @@ class Parts:
     """`differ_later`: hosts will be simulated one by one. Then each must know how far it was told, and no more: at a
     new seat it says again what is not settled as far as it knows."""
 
-    def __init__(self, island: Island, first: AlikeHosts, differ_later: bool = False) -> None:
+    def __init__(self, island: Island, alike: Sequence[AlikeHosts], differ_later: bool = False) -> None:
         self._island, self._differ_later = island, differ_later
-        self._everyone = island.host_span
-        self.all: list[CohortPart] = [CohortPart(island, first)]  # by their first hosts
+        # by their first hosts
+        self.all: list[CohortPart] = sorted(
+            [CohortPart(island, each) for each in alike], key=attrgetter("host")
+        )
+        self.everyone = spans.union(*(part.members for part in self.all))
         self._of_row: list[CohortPart] = [self.all[0]] * island.hosts
+        for part in self.all[1:]:
+            self._owns(part)
         # what follows from `all`; forgotten when that changes
         self._among: dict[Spans, list[CohortPart]] = {}
         self._together: dict[tuple[int, ...], PartGroup] = {}
         self._told = 0  # how often one part more was told an event, since parts were last compared
         self._price = FIRST
-        self._since = -1  # events since parts were merged; -1: parts have been divided since
+        self._merged = -1  # the order at which parts were merged; -1: parts have been divided since
 
     # --- by hosts -----------------------------------------------------------------------------------------
 
@@ -76,7 +81,7 @@ class Parts:
 
     def among(self, hosts: Spans) -> list[CohortPart]:
         """The parts that have some of these hosts, by their first hosts."""
-        if len(self.all) == 1 or hosts == self._everyone:
+        if len(self.all) == 1 or hosts == self.everyone:
             return self.all
         found = self._among.get(hosts)
         if found is None:
@@ -96,7 +101,7 @@ class Parts:
         found = self._together.get(key)
         if found is None:
             members = (
-                self._everyone if len(parts) == len(self.all) else spans.union(*(p.members for p in parts))
+                self.everyone if len(parts) == len(self.all) else spans.union(*(p.members for p in parts))
             )
             _bound(self._together)
             found = self._together[key] = PartGroup(members, self._island)
@@ -114,9 +119,10 @@ class Parts:
                 changed += self._split(part, groups[1:])
         if changed:
             self._changed()
-            if self._since >= 0:  # whether it has paid to merge them
-                self._price = FIRST if self._since > self._price else min(MOST, 2 * self._price)
-                self._since = -1
+            if self._merged >= 0:  # whether it has paid to merge them
+                lasted = message.number - self._merged
+                self._price = FIRST if lasted > self._price else min(MOST, 2 * self._price)
+                self._merged = -1
         return changed
 
     def set_apart(self, members: Spans) -> list[CohortPart]:
@@ -165,9 +171,8 @@ class Parts:
     def told(self, parts: int) -> None:
         """So many parts were told the same event."""
         self._told += parts - 1
-        if self._since >= 0:
-            self._since += 1
 
+    @property
     def due(self) -> bool:
         """Whether parts should be compared now."""
         return self._told > self._price * len(self.all)
@@ -198,7 +203,7 @@ class Parts:
         if gone:
             self.all = [part for part in self.all if id(part) not in gone]
             self._changed()
-            self._since = 0
+            self._merged = number
         else:
             self._price = min(MOST, 2 * self._price)
 

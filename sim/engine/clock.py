@@ -7,7 +7,7 @@ So the exact simulation and the cohort simulation give equal results. What those
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -44,11 +44,25 @@ class SimClock(simpy.Environment):
         self._now, _, _, args, call = heappop(entries)
         call(*args)
 
+    def steps(self, until: Sized, latest: int) -> None:
+        """Processes what happens until a collection is not empty, or something is later than this time."""
+        entries = self._entries
+        while not until and self._now <= latest:
+            if not entries or len(entries[0]) == 4:
+                super().step()
+                continue
+            self._now, _, _, args, call = heappop(entries)
+            call(*args)
+
     def run_to(self, when: int) -> None:
         """Processes all that happens up to this time."""
-        entries, step = self._entries, self.step
+        entries = self._entries
         while entries and entries[0][0] <= when:
-            step()
+            if len(entries[0]) == 4:
+                super().step()
+                continue
+            self._now, _, _, args, call = heappop(entries)
+            call(*args)
         self._now = max(self._now, when)
 
     def replay(self, since: int, play: Callable[[], None]) -> None:
@@ -71,6 +85,10 @@ class SimClock(simpy.Environment):
             entry for entry in self._entries if len(entry) == 4 or not unwanted(entry[4], entry[3])
         ]
         heapify(self._entries)
+
+    def calls(self) -> list[tuple[Callable[..., object], tuple[Any, ...]]]:
+        """The calls that are to come, with their arguments, in no order."""
+        return [(entry[4], entry[3]) for entry in self._entries if len(entry) > 4]
 
     def next_time(self) -> int | None:
         """The time of the next event; None if nothing is scheduled."""

@@ -151,6 +151,11 @@ class SimThread:
         for item in items:
             self._instead[item[2]] = other(item[1], self._instead.get(item[2], item[4]))
 
+    def has(self, wanted: Callable[[Any], bool]) -> bool:
+        """Whether such an item has arrived, and has not been served."""
+        items = self._waiting if self._served is None else [*self._waiting, self._served]
+        return any(wanted(self._instead.get(item[2], item[4])) for item in items)
+
     def put(self, order: Order, cost: int, what: Any) -> None:
         """Takes in an item that arrives now."""
         self._count += 1
@@ -253,15 +258,17 @@ class SimThread:
         free = now if what is NOTHING else self._serve(what, now)
         if self._share is not None:
             self._share.give_back(max(free, now))
-        if free != HELD:
-            self._go_on_at(free)
+        if free == HELD:
+            return
+        self.free = free
+        if self._waiting:
+            self._next()
+        else:
+            self._busy = False
 
     def go_on(self) -> None:
         """Frees the lane after HELD."""
-        self._go_on_at(self._clock.now)
-
-    def _go_on_at(self, free: int) -> None:
-        self.free = free
+        self.free = self._clock.now
         if self._waiting:
             self._next()
         else:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from .client_process import SimClient
 from .client_transfer import ClientTransfer
 from .context import Context, RareTimes
-from .device_queues import Fabric, Takes
-from .processes import CARRIED, DATA, KEPT, WORDS, ControllerProcess, HostProcess, Process, is_client, is_word
+from .device_queues import Fabric, GangOnDevices, Takes
+from .processes import CARRIED, DATA, KEPT, WORDS, ControllerProcess, HostProcess, Process, is_word
 from .worlds import SimWorlds
 
 __all__ = [
@@ -25,12 +25,12 @@ __all__ = [
     "Context",
     "ControllerProcess",
     "Fabric",
+    "GangOnDevices",
     "HostProcess",
     "Process",
     "RareTimes",
     "SimClient",
     "SimWorlds",
     "Takes",
-    "is_client",
     "is_word",
 ]

@@ -134,7 +134,11 @@ class SimClient(Process):
             match effect:
                 case e.Send(peers=to, message=message):
                     for peer in to:
-                        if peer == CONTROLLER and sim.machines.carries(self.name, peer):
+                        if (
+                            peer == CONTROLLER
+                            and sim.machines.batches
+                            and sim.machines.carries(self.name, peer)
+                        ):
                             sim.machines.put(self, peer, message, at)
                         elif peer == CONTROLLER:
                             nbytes = sim.weights.of(message)

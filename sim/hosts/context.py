@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -94,6 +94,9 @@ class Machines(Protocol):
 
     def turn(self, client: SimClient) -> ClientTurn | None: ...
 
+    @property
+    def batches(self) -> bool: ...
+
     def carries(self, one: int, other: int) -> bool: ...
 
     def put(self, owner: Process, to: int, message: Any, at: int) -> None: ...
@@ -151,9 +154,11 @@ class Context(Protocol):
     @property
     def sizes(self) -> Callable[[Plan, Gang, int], tuple[int, ...]]: ...
 
-    def run(self, until: int | Callable[[], bool]) -> None: ...
+    def run(self, until: int | Callable[[], object] | Sized) -> None: ...
 
     def tell(self, text: str) -> None: ...
+
+    def regroups(self, message: m.Ordered) -> bool: ...
 
     # --- the names by which processes know each other
 

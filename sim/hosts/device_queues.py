@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from core.model import Cluster, Gang, Plan, device_spans, spans
+from core.model import Cluster, Gang, Plan, Spans, device_spans, spans
 from core.protocol import Blame, Event, Finished, Launch
 from core.record import PLACEHOLDER, Trace
 
@@ -62,14 +62,30 @@ class HostPart:
 class DeviceJob:
     """A gang on the devices that start it together: all its devices, or one host's if it is no collective."""
 
-    __slots__ = ("broken", "gang", "missing", "parts", "plan", "running", "seq")
+    __slots__ = ("broken", "ends", "gang", "missing", "parts", "plan", "running", "seq")
 
     def __init__(self, seq: int, plan: Plan, gang: Gang, hosts: int) -> None:
         self.seq, self.plan, self.gang = seq, plan, gang
         self.missing = hosts
         self.parts: dict[int, HostPart] = {}
         self.running = False
+        self.ends = -1  # when, if that is known
         self.broken = False  # a member is gone: the gang never ends, until its launches are abandoned
+
+
+class GangOnDevices(NamedTuple):
+    """A gang that is in the queues of devices.
+
+    arrived: by host, when it was at the head of all its queues, if it was. ends: by host, when it ends, if it has
+    started. slow: as hosts were when the first one started a gang that is no collective."""
+
+    plan: Plan
+    gang: Gang
+    arrived: dict[int, int]
+    ends: dict[int, int]
+    waiting: tuple[int, ...]  # hosts that have it, and have not started it
+    placeholders: bool
+    slow: dict[int, float]
 
 
 class SoloGang:
@@ -109,11 +125,16 @@ class Fabric:
         assert isinstance(gang, Gang)
         self.enqueue(host, launch.seq, plan, gang, launch.placeholders)
 
-    def enqueue(self, host: int, seq: int, plan: Plan, gang: Gang, placeholders: bool = False) -> None:
+    def enqueue(
+        self, host: int, seq: int, plan: Plan, gang: Gang, placeholders: bool = False, at: int = -1
+    ) -> None:
+        """`at`: when it was at the head of all its queues, if that is past."""
         job, part = self._add(host, seq, plan, gang, placeholders)
         for device in part.devices:
             if self._queues[device][0] is job and device not in self.dead:
                 self._at_head(job, part)
+        if at >= 0 and part.arrived >= 0:
+            part.arrived = at
 
     def _add(
         self, host: int, seq: int, plan: Plan, gang: Gang, placeholders: bool
@@ -137,7 +158,7 @@ class Fabric:
         for host in hosts:
             job, part = self._add(host, seq, plan, gang, False)
             part.missing, part.arrived = 0, now
-            job.running, job.missing = True, 0
+            job.running, job.missing, job.ends = True, 0, ends
             jobs.append(job)
         if not gang.collective:
             self.alone(seq, gang, dict(self.slow)).arrived.update(dict.fromkeys(hosts, now))
@@ -171,7 +192,8 @@ class Fabric:
             takes = takes._replace(own=own, links=int((takes.own + takes.links) * slow) - own)
         computing = self._computing
         if computing is None or not any(map(computing.here, job.parts)):
-            self._clock.at(now + takes.own + takes.links, self._end, job)
+            job.ends = now + takes.own + takes.links
+            self._clock.at(job.ends, self._end, job)
         else:
             devices = {host: len(part.devices) for host, part in job.parts.items()}
             computing.run(devices, takes, lambda: self._end(job))
@@ -230,6 +252,43 @@ class Fabric:
             if first and queue and device not in self.dead:
                 heads.append((queue[0], queue[0].parts[part.host]))
         return heads
+
+    # --- hosts that are simulated together again --------------------------------------------------------
+
+    def under_way(self, hosts: Spans) -> dict[int, GangOnDevices] | None:
+        """By seq: the gangs of these hosts' devices. None: some have ended a gang, or have given it up, and others have
+        not."""
+        found: dict[int, GangOnDevices] = {}
+        for (seq, _), job in sorted(self._jobs.items()):
+            if not any(spans.contains(hosts, host) for host in job.parts):
+                continue
+            alone = self._alone.get(seq)
+            if job.broken or (job.running and job.ends < 0) or (alone is not None and alone.ended):
+                return None
+            gang = found.get(seq)
+            if gang is None:
+                slow = {} if alone is None else alone.slow
+                gang = found[seq] = GangOnDevices(job.plan, job.gang, {}, {}, (), False, slow)
+            for host, part in job.parts.items():
+                if part.arrived >= 0:
+                    gang.arrived[host] = part.arrived
+                if job.running:
+                    gang.ends[host] = job.ends
+                else:
+                    gang = gang._replace(waiting=(*gang.waiting, host))
+                gang = found[seq] = gang._replace(placeholders=gang.placeholders or part.placeholders)
+        return found
+
+    def leave_to_others(self, hosts: Spans) -> None:
+        """From now on, others run the gangs of these hosts' devices."""
+        for key, job in list(self._jobs.items()):
+            if any(spans.contains(hosts, host) for host in job.parts):
+                job.broken = True
+                del self._jobs[key]
+                self._alone.pop(key[0], None)
+        for host in spans.items(hosts):
+            for device in self._cluster.devices_of(host):
+                self._queues.pop(device, None)
 
     # --- faults -----------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from core.controller import Controller
 from core.host import Host
 from core.model import Plan
-from core.protocol import Chunk, Grant, Landed, Offer, Spoilt, peers
+from core.protocol import Chunk, Grant, Landed, Offer, Spoilt
 from core.protocol import effects as e
 from core.protocol import messages as m
 
@@ -56,7 +56,9 @@ class Process:
             return now
         effects = self.machine.handle(event, now)
         at = self.carry_out(effects, now)
-        self.arm()
+        rings = self.machine.next_wakeup()
+        if rings is not None and (self._armed is None or rings < self._armed):
+            self.arm()
         return at
 
     def serve_until(self, event: e.Event, at: int) -> int:
@@ -84,7 +86,7 @@ class Process:
     def send(self, to: int, message: Any, at: int) -> int:
         """Writes a message; returns when it is written. Each report is a message of its own, written by the pool."""
         sim = self.sim
-        if sim.machines.carries(self.name, to):
+        if sim.machines.batches and sim.machines.carries(self.name, to):
             return self._batch(to, message, at)
         if isinstance(message, m.Reports):
             for report in message.reports:
@@ -176,7 +178,7 @@ class ControllerProcess(Process):
                 case e.Send(peers=to, message=message):
                     if isinstance(message, m.Ordered):
                         at += sim.profile.step * len(message.steps)
-                        if message.island in sim.islands:
+                        if message.island in sim.islands or sim.regroups(message):
                             at = sim.islands[message.island].ordered(message, at)
                             continue
                     elif isinstance(message, (m.ClientMessages, m.Opened)):
@@ -236,6 +238,17 @@ class HostProcess(Process):
         self.lane(m.Ordered, parent).free, self.lane(e.Finished, 0).free = read, hear
         self._write_free, self._enqueue_free, self._prepared = write, enqueue, prepared
         self.arm()
+
+    @property
+    def idle(self) -> bool:
+        """Whether its threads have nothing to do, and no report waits here for those of other hosts."""
+        lanes = all(lane.idle for lane in self._lanes.values())
+        return lanes and self._contents.idle and self._takers.idle and self.machine.relay.idle
+
+    def past(self, parent: int) -> tuple[int, int, int, int, dict[int, int]]:
+        """What `resume` needs, but for the parent."""
+        read, hear = self.lane(m.Ordered, parent).free, self.lane(e.Finished, 0).free
+        return read, self._write_free, self._enqueue_free, hear, self._prepared
 
     def come(self, sender: int, number: int, message: Any) -> None:
         sim, event = self.sim, e.MessageReceived(self.sim.to_hosts(sender), message)
@@ -406,7 +419,3 @@ class HostProcess(Process):
 def is_word(event: e.MessageReceived) -> bool:
     """A grant decides only when contents leave: it counts as late if they were ready in the same nanosecond."""
     return type(event.message) in WORDS
-
-
-def is_client(name: int) -> bool:
-    return peers.is_client(name)

@@ -9,7 +9,7 @@ sparse_exchange  where the rows of an irregular gang go, when the program does n
 from __future__ import annotations
 
 from .bulk import CARRIED_BYTES, BulkNetwork, Roads, number_of, transfer_of
-from .message_sizes import MessageSizes, is_quiet, moves_nothing
+from .message_sizes import TALK, MessageSizes, is_quiet, moves_nothing
 from .network import CONTROLLER, Network, Together, about, link_of, rank, report_number
 from .ports import Which
 from .sparse_exchange import even_rows
@@ -17,6 +17,7 @@ from .sparse_exchange import even_rows
 __all__ = [
     "CARRIED_BYTES",
     "CONTROLLER",
+    "TALK",
     "BulkNetwork",
     "MessageSizes",
     "Network",

@@ -17,6 +17,7 @@ MESSAGE, STEP, RUN, REPORT, CALL, NOTE = 32, 24, 32, 24, 32, 16
 LONG = frozenset((m.Register, m.Submit))  # calls whose size follows what they carry
 QUIET = frozenset((m.Heartbeat, m.Compiled, m.Arrived))
 BEATS, NEWS = frozenset((m.Heartbeat,)), frozenset((m.Waiting, m.Stalled))
+TALK = NEWS | {m.Reports, m.ClientMessages}  # messages of which some move nothing
 
 
 class MessageSizes:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from core.model import Spans, spans
 from core.protocol import Grant, Landed
 from core.protocol import messages as m
 
@@ -118,7 +119,7 @@ class Network:
         return link.count - 1
 
     def send(self, sender: Name, receiver: Name, message: Any, nbytes: int, departure: int) -> None:
-        link = self.link(sender, receiver)
+        link = self._links.get((sender, receiver)) or self.link(sender, receiver)
         number, link.count = link.count, link.count + 1
         self.messages += 1
         if link.held is not None:
@@ -191,6 +192,13 @@ class Network:
 
     def cuts(self, one: Name, other: Name) -> int:
         return self._cuts.get((one, other), 0)
+
+    def holds(self, hosts: Spans) -> bool:
+        """Whether a connection of one of these hosts is cut."""
+        return any(
+            link.held is not None and (spans.contains(hosts, one) or spans.contains(hosts, other))
+            for (one, other), link in self._links.items()
+        )
 
     def is_cut(self, one: Name, other: Name) -> bool:
         return self.link(one, other).held is not None

@@ -120,6 +120,11 @@ class SharedMachines:
             return None
         return ThreadTurn(client, cores.share(client, CALL))
 
+    @property
+    def batches(self) -> bool:
+        """Whether any messages are batched."""
+        return bool(self._python)
+
     def carries(self, one: int, other: int) -> bool:
         """Whether messages between these two are batched."""
         return self.is_python(one) and self.is_python(other)

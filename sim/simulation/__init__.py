@@ -4,6 +4,7 @@ simulation       `Simulation(load("A"), policy=..., profile=...)`; `run(until=..
 boot             a cluster that is up at time 0
 faults           faults that are announced with their times;  fault_injection: carries them out
 takeover         when a fault falls due: a cohort becomes a process for each host, with the same past
+regrouping       when it is over: the processes become a cohort again
 """
 
 from __future__ import annotations

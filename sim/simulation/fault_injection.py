@@ -92,6 +92,10 @@ class FaultInjection:
         self._sim.cargo.end(name)
         return partners
 
+    def is_unheard(self, name: int) -> bool:
+        """Whether the peers of a lost process do not know of its loss yet."""
+        return name in self._unaware
+
     def _lost(self, name: int) -> None:
         for partner in self._unaware.pop(name, []):
             self._sim.process(partner).lose(name, "its connection was lost, and its lease has run out")

@@ -2,8 +2,8 @@
 
 A cohort stands for hosts that behave alike. A slow host still behaves like the others; a host that crashes, is cut
 off, leaves or fails alone does not. `Simulation(faults=...)` takes a list of `Fault`, for example from `drawn`. When
-one falls due that makes hosts differ, they are simulated one by one from then on (`takeover`). A fault on a cohort for
-which none was announced is refused.
+one falls due that makes hosts differ, they are simulated one by one (`takeover`) until its effects are over
+(`regrouping`). A fault on a cohort for which none is still announced is refused.
 """
 
 from __future__ import annotations

@@ -12,9 +12,10 @@ take. The same arguments give the same trace, to the byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 from functools import partial
-from typing import Any, Literal
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal
 
 import simpy
 from simpy.core import EmptySchedule
@@ -24,7 +25,7 @@ from core.controller import Config, Controller
 from core.fanout import Tree, fanout_for, tree
 from core.host import Executor, Host
 from core.model import Cluster, Gang, Layout, Plan, Spans, shard_bytes
-from core.protocol import Chunk, peers
+from core.protocol import Chunk, is_client, peers
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.record import Trace
@@ -44,11 +45,11 @@ from ..hosts import (
     SimClient,
     SimWorlds,
     Takes,
-    is_client,
 )
 from ..network import (
     CARRIED_BYTES,
     CONTROLLER,
+    TALK,
     BulkNetwork,
     MessageSizes,
     Network,
@@ -62,6 +63,7 @@ from ..shared_cores import SharedMachines
 from .boot import boot
 from .fault_injection import FaultInjection
 from .faults import Fault, divided
+from .regrouping import Regrouping
 from .takeover import take_over
 
 MIB = 1 << 20
@@ -125,8 +127,10 @@ class Simulation:
         self._exact = exact  # islands whose hosts are simulated one by one
         self.controller = Controller(self.cluster, policy, self.config, trace=self.trace, shape=self._tree_of)
         self.controller_process = ControllerProcess(self, self.controller)
-        moves = HostContents(self, whole=not exact and not differ)
         self.islands: dict[int, CohortIsland] = {}  # islands that are simulated as cohorts
+        always = exact.copy()
+        moves = HostContents(self, self.islands, lambda island: island not in always)
+        self._regrouping = Regrouping(self, moves)
         self.lone_hosts: dict[int, HostProcess] = {}  # hosts of all other islands
         for island in self.cluster.islands:
             if island.index not in exact:
@@ -190,29 +194,40 @@ class Simulation:
         """SimPy's environment: users may add processes to it."""
         return self.clock
 
-    @property
-    def now(self) -> int:
-        return self.clock.now
+    if TYPE_CHECKING:
+
+        @property
+        def now(self) -> int: ...
+    else:
+        now = property(attrgetter("clock.now"))  # in C, since it is asked for some 20 times for each gang
 
     @property
     def regular(self) -> bool:
         """Whether no message takes a random time, and no process waits for a core."""
         return not self.network.jitter and not self.setup.shared
 
-    def run(self, until: int | Callable[[], bool]) -> None:
-        """Runs to a time, or until a condition is true; raises `Stuck` if that cannot happen any more."""
+    def run(self, until: int | Callable[[], object] | Sized) -> None:
+        """Runs to a time, or until a condition is true, or a collection is not empty; raises `Stuck` if that cannot
+        happen any more."""
         clock = self.clock
-        if not callable(until):
+        if isinstance(until, int):
             clock.run_to(until)
             return
-        step = clock.step
         try:
-            while not until():
-                if clock.now - self.last_seen > QUIET:
-                    raise Stuck(self.why_stuck())
-                step()
+            if callable(until):
+                while not until():
+                    self._see_whether_stuck()
+                    clock.step()
+            else:
+                while not until:
+                    clock.steps(until, self.last_seen + QUIET)
+                    self._see_whether_stuck()
         except EmptySchedule:
             raise Stuck(self.why_stuck()) from None
+
+    def _see_whether_stuck(self) -> None:
+        if self.clock.now - self.last_seen > QUIET:
+            raise Stuck(self.why_stuck())
 
     def why_stuck(self) -> str:
         waits = "; ".join(list(dict.fromkeys(text for _, text in self.told[-30:]))[-3:])
@@ -234,19 +249,37 @@ class Simulation:
         """The `Process` with this name, or for a host of a cohort, its `Member`."""
         if name >= 0:
             return self.lone_hosts.get(name) or self.islands[self.island_of(name)].member(name)
-        return self.clients[-name - 2] if is_client(name) else self.controller_process
+        return self.controller_process if name == CONTROLLER else self.clients[-name - 2]
 
     def take_over(self, island: int) -> None:
         """From now on, simulates the hosts of an island one by one, that were a cohort."""
         self._exact[island] = None
-        take_over(self, self.islands.pop(island))
+        cohort = self.islands.pop(island)
+        take_over(self, cohort)
+        self._regrouping.apart(cohort)
+
+    def regroups(self, message: m.Ordered) -> bool:
+        """Whether an island whose hosts are simulated one by one becomes a cohort, before it is sent this order."""
+        return self._regrouping.ordered(message)
+
+    def together(self, cohort: CohortIsland, hosts: dict[int, HostProcess]) -> None:
+        """From now on, simulates these hosts, which were processes, as this cohort."""
+        index, members = cohort.island.index, cohort.parts.everyone
+        for host in hosts:
+            del self.lone_hosts[host]
+        self.clock.drop(lambda call, args: _is_of(getattr(call, "__self__", None), args, hosts))
+        self.fabric.leave_to_others(members)
+        self.islands[index] = cohort
+        del self._exact[index]
+        self.controller.membership.reshape(index)
+        self.clock.at((self.now // self.times.beat + 1) * self.times.beat, self._beat, cohort)
 
     def island_of(self, host: int) -> int:
         return self.cluster.island_of_host(host).index
 
     def connection(self, name: int) -> int:
         """The number by which the controller knows a process; clients are numbered after all hosts."""
-        return self.cluster.hosts - name - 2 if is_client(name) else name
+        return name if name >= CONTROLLER else self.cluster.hosts - name - 2
 
     def process_of(self, connection: int) -> int:
         hosts = self.cluster.hosts
@@ -265,7 +298,7 @@ class Simulation:
         return self._numbered[-1 - peer] if is_client(peer) else peer
 
     def _arrive(self, receiver: int, sender: int, number: int, message: Any) -> None:
-        if not moves_nothing(message):
+        if type(message) not in TALK or not moves_nothing(message):
             self.last_seen = self.clock.now
         if isinstance(message, Together):
             self.cargo.come(message.messages)
@@ -412,6 +445,13 @@ class Simulation:
         """Time to copy a host's shards between device memory and host memory."""
         pcie = self.setup.chips[0].pcie_bandwidth
         return int(shard_bytes(layout) * 1e9 / pcie) if layout is not None and pcie else 0
+
+
+def _is_of(owner: object, args: tuple[Any, ...], hosts: dict[int, HostProcess]) -> bool:
+    """Whether a call that is to come is a timer of one of these processes, or a message from one or to one."""
+    if isinstance(owner, Network):
+        return args[0].sender in hosts or args[0].receiver in hosts
+    return isinstance(owner, HostProcess) and hosts.get(owner.name) is owner
 
 
 class HostsOf:

@@ -13,9 +13,9 @@ is given the real tree, and hears what some of the roots have reported by now: o
 only when it is whole. What contents are under way between cards is no part of it: contents were moved host by host.
 
 What one island plays again is some tens of orders long (`history.SPACING`), however long the simulation has been
-running, unless contents or gangs have been under way without a break all that time.
+running, unless one gang or one transfer has been under way all that time.
 
-Neighbours: `fault_injection` asks for it; `boot` is how islands begin otherwise.
+Neighbours: `fault_injection` asks for it; `regrouping` is the other way round; `boot` is how islands begin.
 """
 
 from __future__ import annotations
@@ -115,16 +115,17 @@ class Replay:
     # --- the checkpoint ---------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        sim, point, base = self._sim, self._point, self._cohort.island.base_host
-        for host in range(base, base + self._cohort.island.hosts):
+        sim, point = self._sim, self._point
+        members = self._cohort.parts.everyone
+        for host in spans.items(members):
             sim.fabric.slow.pop(host, None)
         sim.fabric.slow.update(point.slow)
-        for members, executor in point.executors:
-            for host in spans.items(members):
+        for alike, executor in point.executors:
+            for host in spans.items(alike):
                 twin = executor.twin(spans.one(host))
                 twin.stand_for(spans.one(host))
                 sim.lone_hosts[host] = sim.new_host(host, twin, point.transfers.get(host))
-        for host in range(base, base + self._cohort.island.hosts):
+        for host in spans.items(members):
             self._connect(host)
             self._resume(sim.lone_hosts[host])
         self._devices()
@@ -151,6 +152,7 @@ class Replay:
         )  # fmt: skip
         beaten = point.at // sim.times.beat * sim.times.beat
         process.machine.relay.seated(seat, beaten, [])
+        process.machine.relay.expect(point.under_way, shape.members)
         read, write, enqueue, hear = (int(times[row]) for times in point.threads[:4])
         prepared = {seq: int(times[row]) for seq, times in point.prepared.items() if times[row] >= 0}
         process.resume(shape.parent(host), read, write, enqueue, hear, prepared)
@@ -166,7 +168,7 @@ class Replay:
                     if at > now:
                         sim.clock.at(at, fabric.enqueue, host, seq, plan, gang)
                     elif at:
-                        fabric.enqueue(host, seq, plan, gang)
+                        fabric.enqueue(host, seq, plan, gang, at=at)
             elif gang.collective:
                 fabric.runs(hosts, seq, plan, gang, int(ends[0]))
             else:

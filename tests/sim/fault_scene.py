@@ -15,8 +15,12 @@ from tests.sim.scene import MS, US, Scene
 KINDS = ("crash_host", "leave_host", "return_host", "lose_device", "cut", "fail_gang", "crash_client")
 
 
-def draw(seed: int, *, kinds: tuple[str, ...] = KINDS, hosts: int = 0, wide: bool | None = None) -> Scene:
-    """`wide`: of programs that users write (`wide_scene`), or of any. `hosts`: of a wide scene."""
+def draw(
+    seed: int, *, kinds: tuple[str, ...] = KINDS, hosts: int = 0, wide: bool | None = None, after: int = 0
+) -> Scene:
+    """`wide`: of programs that users write (`wide_scene`), or of any. `hosts`: of a wide scene. `after`: clients go on
+    for up to so many calls more, and faults go on as well: perhaps in the middle of a repair, or long after it.
+    """
     rng = Random(f"faults {seed}")
     if wide if wide is not None else rng.random() < 0.5:
         drawn = wide_scene.draw(seed, hosts=hosts or rng.choice((4, 4, 6, 8)))
@@ -29,6 +33,11 @@ def draw(seed: int, *, kinds: tuple[str, ...] = KINDS, hosts: int = 0, wide: boo
         drawn.faults += _fault(rng, drawn, at, rng.choice(kinds))
         if drawn.faults and rng.random() < 0.3:  # while what the first one has led to is under way
             moments = [at + rng.randint(0, 8 * MS)]
+    if after:
+        drawn.acts += rng.randint(0, after)
+        last = max((fault.at for fault in drawn.faults), default=0)
+        for _ in range(rng.choice((0, 1, 2))):
+            drawn.faults += _fault(rng, drawn, last + rng.randint(0, 30 * MS), rng.choice(kinds))
     return drawn
 
 

@@ -59,7 +59,7 @@ class Fair(Policy):
         return found[-1]
 
     def entered(self, ticket: Ticket, domain: int, now: int) -> None:
-        clock, charge = self._clock(domain), self.charge(ticket)
+        clock, charge = self._clocks.get(domain) or self._clock(domain), self.charge(ticket)
         tags = clock.tags
         start = last = tags.get(ticket.client, clock.time)
         if clock.waiting:
@@ -69,12 +69,12 @@ class Fair(Policy):
         clock.time = max(clock.time, last)
 
     def joined(self, client: int, domain: int) -> None:
-        clock = self._clock(domain)
+        clock = self._clocks.get(domain) or self._clock(domain)
         clock.waiting[client] = None
         clock.tags[client] = max(clock.tags.get(client, clock.time), clock.time)
 
     def left(self, client: int, domain: int) -> None:
-        del self._clock(domain).waiting[client]
+        del self._clocks[domain].waiting[client]  # it has joined
 
     def gone(self, client: int) -> None:
         for clock in self._clocks.values():

@@ -17,7 +17,7 @@ import numpy as np
 
 from .cases import Case
 
-NOISY = 0.05
+NOISY = 0.10
 AIM_MEDIAN, AIM_LAST = 0.05, 0.15  # aims for absolute errors: the median and the 95th percentile
 LAST = 95
 TIME, RATE, PART = "time", "rate", "part"

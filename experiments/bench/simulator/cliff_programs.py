@@ -7,6 +7,7 @@ compared with. The tests count what these programs do; `cliffs` measures how lon
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -20,6 +21,7 @@ from sim.simulation import Fault
 PER_HOST = 4  # devices
 AHEAD = 3  # calls unfinished
 DURATION = "350us"
+MS = 10**6
 HOUR = 3600 * 10**9
 STAGES = 16
 LONG = 2048  # numbers: 8 KiB, where messages carry arrays of up to 4 KiB
@@ -289,3 +291,13 @@ def pipeline(play: Play, size: int, *, microbatches: int) -> None:
 
 def fault_later(play: Play, size: int) -> None:
     plain(play, faults=[Fault(HOUR, "crash_host", 1)])
+
+
+def after_fault(play: Play, size: int) -> None:
+    """A host crashes, comes back, and the program goes on from its first argument."""
+    with play.session(faults=[Fault(5 * MS, "crash_host", 1), Fault(10 * MS, "return_host", 1)]) as session:
+        play.watch(session)
+        step = play.step()
+        with contextlib.suppress(sw.errors.RunError):
+            looped(play._replace(made=lambda number: False), step, scalar())
+        looped(play, step, scalar())

@@ -113,6 +113,7 @@ ROWS = {
         gangs=lambda size: 2_048, **PIPELINE,
     ),
     "fault-later": Row("a crash is announced for an hour later: # hosts", programs.fault_later),
+    "after-fault": Row("after a crash and a repair: # hosts", programs.after_fault),
     "first-run": Row(
         "the first run of # nodes", programs.first_run, (100, 1_000, 10_000), (100, 400), gangs=one, warm=none,
         **BY_SIZE,

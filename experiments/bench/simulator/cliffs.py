@@ -31,6 +31,7 @@ from .cliff_rows import PLAIN, ROWS, Row
 HOSTS, FEW_HOSTS = 512, 64  # unless a row says otherwise; the latter with --quick
 ROUNDS = 3
 LIMIT = 100  # CPU seconds for a play
+SHORTEST = 0.2  # CPU seconds that are measured of a play, unless it ends before
 STALL = 12  # times the limit may pass on a busy machine
 TOLERANCE = 0.25  # of an exponent: 1.4 times at four times the size
 APART = 4  # times: sizes that are closer say little about growth
@@ -43,7 +44,8 @@ NAMES = (*ROWS, TRACE)
 
 
 class Meter:
-    """Takes the CPU time from when `warm` gangs have been made until `gangs` more have."""
+    """Takes the CPU time from when `warm` gangs have been made until `gangs` more have, and SHORTEST has passed: where
+    a limit is set on it, the system counts CPU time in steps of some milliseconds."""
 
     def __init__(self, warm: int, gangs: int) -> None:
         self.warm, self.gangs = warm, gangs
@@ -51,15 +53,18 @@ class Meter:
         self._first: int | None = None
         self.since = 0.0
         self.us: float | None = None
+        self._enough = False
 
     def __call__(self, number: int) -> bool:
         self.made += number
         if self._first is None:
             if self.made >= self.warm:
                 self._first, self.since = self.made, process_time()
-        elif self.us is None and self.made - self._first >= self.gangs:
-            self.us = 1e6 * (process_time() - self.since) / (self.made - self._first)
-        return self.us is not None
+        elif not self._enough and self.made - self._first >= self.gangs:
+            spent = process_time() - self.since
+            self.us = 1e6 * spent / (self.made - self._first)
+            self._enough = spent >= SHORTEST
+        return self._enough
 
     def at_least(self) -> float | None:
         """What a gang costs at least, if the play is given up now. None: its measured gangs have not begun."""

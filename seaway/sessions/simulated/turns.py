@@ -62,6 +62,7 @@ class ThreadTurns:
         self._count = 0
         self._switches = 0
         self._lock = threading.RLock()
+        self._mine = threading.local()  # each thread's `party`
         self._watcher: threading.Thread | None = None
         self.stopped = False
 
@@ -116,7 +117,8 @@ class ThreadTurns:
         while True:
             if not self._line:
                 self._pass_time()
-            self._check()
+            if self.stopped:
+                self._check()
             following = self._next()
             if following is me:
                 return
@@ -126,9 +128,9 @@ class ThreadTurns:
                 return
 
     def _pass_time(self) -> None:
-        sim, line = self._sim, self._line
+        sim = self._sim
         try:
-            sim.run(until=lambda: bool(line) or self.stopped)
+            sim.run(until=self._line)
         except Stuck as stuck:
             waits = [each.what for each in self._parties.values() if not each.ready]
             raise Stalled(f"{'; '.join(waits)}: {stuck}") from None
@@ -160,7 +162,8 @@ class ThreadTurns:
 
     def _enter(self) -> TurnThread:
         """The user's code calls: wait until this thread has the turn."""
-        self._check()
+        if self.stopped:
+            self._check()
         with self._lock:
             me = self._me()
             if self._holder is not me and self._holder is not None and not self._holder.thread.is_alive():
@@ -177,10 +180,13 @@ class ThreadTurns:
         return me
 
     def _me(self) -> TurnThread:
-        thread = threading.current_thread()
-        found = self._parties.get(threading.get_ident())
-        if found is None or found.thread is not thread:
-            found = self._add(thread)
+        found: TurnThread | None = getattr(self._mine, "party", None)
+        if found is None:
+            thread = threading.current_thread()
+            found = self._parties.get(threading.get_ident())
+            if found is None or found.thread is not thread:
+                found = self._add(thread)
+            self._mine.party = found
         return found
 
     def _add(self, thread: threading.Thread) -> TurnThread:
@@ -282,6 +288,7 @@ class ThreadTurns:
         """Raise SessionClosed in all threads that wait."""
         self.stopped = True
         for party in list(self._parties.values()):
+            self._line.append(party)  # the one that lets time pass, whichever that is, looks up
             party.baton.set()
 
     def end(self) -> None:

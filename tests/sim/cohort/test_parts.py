@@ -24,7 +24,7 @@ def seated() -> Parts:
     executor = AlikeHosts(EVERYONE, HostsOf(CLUSTER))
     executor.handle(Seat(0, 0, 0, 0, -1, (), EVERYONE, 0), 0)
     executor.handle(Reformed(0), 0)
-    return Parts(CLUSTER.islands[0], executor)
+    return Parts(CLUSTER.islands[0], [executor])
 
 
 def tell(parts: Parts, message: Ordered) -> int:
@@ -80,7 +80,7 @@ def test_slices_that_share_no_host_are_never_compared() -> None:
     parts = seated()
     for turn in range(20 * FIRST):
         for_each_host(parts, 1 + 8 * turn)
-        assert not parts.due()
+        assert not parts.due
 
 
 def test_parts_are_compared_more_and_more_rarely_where_that_finds_nothing() -> None:
@@ -90,7 +90,7 @@ def test_parts_are_compared_more_and_more_rarely_where_that_finds_nothing() -> N
         parts.of_host(host).open = 1
     compared = []
     for number in range(9, 9 + 40 * FIRST):
-        if parts.due():
+        if parts.due:
             compared.append(number)
             parts.merge(number - 1, 0, nothing_is_past)
         tell(parts, ordered(number, hosts=EVERYONE))
@@ -103,7 +103,7 @@ def test_parts_that_are_divided_as_soon_as_they_are_merged_are_merged_more_and_m
     parts = seated()
     merged, number = 0, 1
     for _turn in range(100):
-        if parts.due():
+        if parts.due:
             merged += 1
             parts.merge(number - 1, 0, nothing_is_past)
             assert len(parts.all) == 1

@@ -20,7 +20,7 @@ from experiments.bench.simulator.cliffs import Line, Meter
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """CPU time; each look at it takes the next one."""
     times = [1.0, 3.0, 10.0]
-    ticks: Iterator[float] = iter(times)
+    ticks: Iterator[float] = iter(times)  # sees later changes
     monkeypatch.setattr(cliffs, "process_time", lambda: next(ticks))
     return times
 
@@ -30,6 +30,14 @@ def test_a_meter_takes_the_time_of_a_gang_without_those_that_came_before(clock: 
     assert [meter(1), meter(1), meter(3), meter(1), meter(1)] == [False, False, False, True, True]
     assert meter.us is not None
     assert isclose(meter.us, 1e6 * (3.0 - 1.0) / 4)
+
+
+def test_a_meter_takes_more_gangs_where_these_take_too_little_time(clock: list[float]) -> None:
+    clock[:] = [1.0, 1.04, 1.3]
+    meter = Meter(warm=2, gangs=4)
+    assert [meter(2), meter(4), meter(6), meter(4)] == [False, False, True, True]
+    assert meter.us is not None
+    assert isclose(meter.us, 1e6 * (1.3 - 1.0) / 10)
 
 
 def test_what_a_gang_costs_at_least_is_known_once_gangs_are_measured(clock: list[float]) -> None:

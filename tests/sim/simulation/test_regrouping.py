@@ -1,0 +1,133 @@
+"""An island is a cohort again when its fault is over, and its hosts have the same past as processes that went on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.model import spans
+from core.schedule.policy import Fifo
+from sim.hardware.profiles import profile
+from sim.hardware.setups import load
+from sim.hosts import RareTimes
+from sim.simulation.faults import Fault
+from sim.simulation.simulation import Simulation
+from tests.core.build import chain
+from tests.sim import fault_scene
+from tests.sim.simulation.test_takeover import assert_equal
+
+MS = 1_000_000
+SEEDS = st.integers(0, 1 << 20)
+QUICK = RareTimes(lease=3 * MS, form=MS, join=MS, restart=MS, beat=MS)
+
+
+@given(seed=SEEDS)
+@settings(max_examples=8, deadline=None)
+def test_what_comes_long_after_faults_takes_the_same_time_in_both_fidelities(seed: int) -> None:
+    assert_equal(fault_scene.draw(seed, after=30))
+
+
+@pytest.mark.full
+@given(seed=SEEDS)
+@settings(max_examples=200, deadline=None)
+def test_what_comes_long_after_faults_takes_the_same_time_in_many_more_scenes(seed: int) -> None:
+    assert_equal(fault_scene.draw(seed, after=60))
+
+
+@pytest.mark.parametrize("hosts", [16, 64])
+def test_what_comes_after_a_crash_takes_the_same_time_on_more_hosts(hosts: int) -> None:
+    drawn = fault_scene.draw(3, kinds=("crash_host",), hosts=hosts, wide=True)
+    drawn.acts, drawn.clients = 12, 1
+    assert_equal(drawn)
+
+
+# --- when -----------------------------------------------------------------------------------------------------
+
+
+def simulation(*faults: Fault, devices: int = 16) -> Simulation:
+    """An island of 4 hosts on which a client always has gangs under way, and begins anew when some are lost."""
+    sim = Simulation(
+        load("B", hosts=4, devices_per_host=4),
+        policy=Fifo,
+        profile=profile("seaway"),
+        faults=faults,
+        times=QUICK,
+    )
+    client = sim.client("a")
+    program = client.call(lambda c, now: c.register(chain(1, devices), now))
+
+    def calls() -> Any:
+        while True:
+            yield from client.turn()
+            client.act(lambda c, now: c.submit(program, (bytes(4 * devices),), now))  # type: ignore[arg-type]
+            yield sim.env.timeout(MS // 2)
+
+    sim.env.process(calls())
+    return sim
+
+
+REPAIRED = {
+    "crash_host": [Fault(50 * MS, "crash_host", 2), Fault(60 * MS, "return_host", 2)],
+    "leave_host": [Fault(50 * MS, "leave_host", 2), Fault(60 * MS, "return_host", 2)],
+    "return_host": [Fault(50 * MS, "return_host", 2)],
+    "cut": [Fault(50 * MS, "cut", 2, duration=MS)],
+    "fail_gang": [Fault(50 * MS, "fail_gang", 2, name="step 0")],
+}
+
+
+@pytest.mark.parametrize("kind", REPAIRED)
+def test_an_island_is_a_cohort_again_when_a_fault_is_repaired(kind: str) -> None:
+    sim = simulation(*REPAIRED[kind])
+    sim.run(until=51 * MS)
+    assert not sim.islands
+    sim.run(until=100 * MS)
+    assert list(sim.islands) == [0]
+    assert not sim.lone_hosts
+    assert sim.islands[0].parts.everyone == ((0, 4),)
+    before = len(sim.trace)
+    sim.run(until=120 * MS)
+    assert len(sim.trace) >= before + 30
+
+
+def test_an_island_short_of_a_lost_host_is_a_cohort_of_the_others() -> None:
+    sim = simulation(Fault(50 * MS, "crash_host", 2), devices=8)
+    sim.run(until=100 * MS)
+    assert sim.islands[0].parts.everyone == ((0, 2), (3, 4))
+    assert list(sim.lone_hosts) == [2]
+    assert not sim.lone_hosts[2].alive
+    before = len(sim.trace)
+    sim.run(until=120 * MS)
+    assert len(sim.trace) >= before + 30
+
+
+def test_a_lost_host_may_come_back_to_a_cohort_of_the_others() -> None:
+    sim = simulation(Fault(50 * MS, "crash_host", 2), Fault(150 * MS, "return_host", 2), devices=8)
+    sim.run(until=149 * MS)
+    assert list(sim.lone_hosts) == [2]
+    sim.run(until=151 * MS)
+    assert len(sim.lone_hosts) == 4
+    sim.run(until=200 * MS)
+    assert spans.count(sim.islands[0].parts.everyone) == 4
+
+
+def test_checkpoints_are_kept_only_while_another_fault_is_announced() -> None:
+    sim = simulation(*REPAIRED["cut"], Fault(150 * MS, "fail_gang", 1, name="step 0"))
+    sim.run(until=100 * MS)
+    (first,) = sim.islands.values()
+    assert first.history is not None
+    assert not first.contents_together
+    sim.run(until=150 * MS)
+    assert not sim.islands
+    sim.run(until=200 * MS)
+    (second,) = sim.islands.values()
+    assert second.history is None
+    assert second.contents_together
+
+
+def test_while_a_fault_is_still_to_befall_a_gang_hosts_stay_processes() -> None:
+    sim = simulation(Fault(50 * MS, "fail_gang", 2, name="of another program"))
+    sim.run(until=100 * MS)
+    assert not sim.islands

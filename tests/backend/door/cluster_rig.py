@@ -139,6 +139,7 @@ class ClusterRig:
         registered = self.link.act(lambda client, now: client.register(found.ir, now))
         found.giving = registered
         self.link.calls.pop()
+        self.programs._executables.add(found)
         return found
 
     def run(self, executable: ClusterExecutable, *arguments: Any, keep: Sequence[int] = ()) -> list[Any]:

@@ -174,6 +174,22 @@ def test_a_used_donated_array_says_so(rig: ClusterRig) -> None:
     assert "deleted or donated" in told[0].text
 
 
+def test_a_program_that_takes_another_time_than_was_said_is_registered_anew(rig: ClusterRig) -> None:
+    step = rig.executable()
+    x = rig.large()
+    old = step.giving
+    rig.programs.priced({"step": (2, 40_000_000), "other": (9, 5)})  # too few to be believed
+    assert [type(call) for call in rig.calls()] == [m.Put]
+    rig.programs.priced({"step": (3, 40_000_000)})
+    register, unregister = rig.calls()
+    assert register.ir.computations[0].cost == 40_000_000
+    assert unregister == m.Unregister(old)
+    rig.programs.priced({"step": (50, 45_000_000)})  # near enough
+    rig.run(step, x)
+    (submit, *_) = rig.calls()
+    assert submit.program == register.program
+
+
 # --- faults ---------------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ All but `door_server` are without sockets and clocks.
 
 from __future__ import annotations
 
-from .cluster_options import ClusterOptions, ClusterRefused
+from .cluster_options import ClusterRefused, ServedCluster
 from .door_process import run_cluster_door, run_door, variables
 from .door_server import ListenRefused, listen_for_clients
 from .grpc_calls import PREFIX
@@ -25,11 +25,11 @@ __all__ = [
     "PREFIX",
     "SERVICE",
     "SESSION_METADATA",
-    "ClusterOptions",
     "ClusterRefused",
     "GrpcIfrtSessionMetadata",
     "IfrtProxyVersion",
     "ListenRefused",
+    "ServedCluster",
     "SessionLink",
     "Version",
     "listen_for_clients",

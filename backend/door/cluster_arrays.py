@@ -4,132 +4,40 @@ A `ClusterArray` is *here* (its contents are in this process: small ones travel 
 session, by the name that core's client gave it, or neither yet: what makes it waits for something. It is `settled` as
 soon as it is one of these, or will never be. When the last reference to one goes, its name is `dropped`.
 
-Buffers that come into being together share an `Outcome`. A shard of an array is a `ShardOfArray`: a name for a part,
-for which nothing is sent until it is read or used. Neighbours: `cluster_devices`, `cluster_reading`.
+A shard of an array is a `ShardOfArray`: a name for a part, for which nothing is sent until it is read or used.
+Neighbours: `cluster_buffers`, `cluster_devices`.
 """
 
 from __future__ import annotations
 
 import weakref
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 
-from core.model import Range
-
-from .cluster_layouts import boxes_of
+from .cluster_buffers import BufferOutcome
+from .cluster_layouts import boxes_of, value_of
 from .ifrt_shardings import ShardSpec
 from .session_devices import ArrayType, StatusError, Unready, invalid
 
 __all__ = [
     "ClusterArray",
-    "Outcome",
-    "Outcomes",
-    "Parts",
     "Ref",
     "ShardOfArray",
+    "ShardedContents",
     "Token",
+    "bytes_here",
+    "given_twice",
     "is_known",
+    "nbytes_here",
     "parts_of",
+    "relabelled",
     "when_known",
 ]
 
 Contents = np.ndarray[Any, Any]
 GONE = "Array has been deleted or donated"
-
-
-class Outcome:
-    """What becomes of a run or a put, and of its buffers, which have consecutive names. `over`: the run has ended."""
-
-    __slots__ = ("_apart", "count", "fault", "first", "left", "over", "ready", "waits")
-
-    def __init__(self, count: int) -> None:
-        self.first, self.count = 0, count  # names, as soon as there are some
-        self.left = count  # names that have not been dropped or given up
-        self.over = self.ready = False
-        self.fault: StatusError | None = None  # of the run, and of all buffers that were not ready before
-        self._apart: dict[int, StatusError | None] = {}  # buffers of which we have heard alone
-        self.waits: list[Callable[[], None]] = []
-
-    def known(self, name: int) -> bool:
-        return self.ready or self.fault is not None or name in self._apart
-
-    def fault_of(self, name: int) -> StatusError | None:
-        return self._apart.get(name, None if self.ready else self.fault)
-
-    def settle(self, names: range, fault: StatusError | None) -> None:
-        """The controller has told of these buffers. One that was ready may be lost later."""
-        if fault is None and len(names) == self.count:
-            self.ready = True
-        else:
-            self._apart.update(dict.fromkeys(names, fault))
-        self._tell()
-
-    def end(self, fault: StatusError | None) -> None:
-        """The run has ended: with success, so all its buffers are ready of which nothing else was said."""
-        self.over = True
-        if fault is None:
-            self.ready = True
-        elif self.fault is None:
-            self.fault = fault
-        self._tell()
-
-    def forgotten(self) -> None:
-        """Nobody has any of its buffers."""
-        self._tell()
-
-    def _tell(self) -> None:
-        waits, self.waits = self.waits, []
-        for each in waits:
-            each()
-
-
-class Outcomes:
-    """Outcomes of buffers, by their names, which only grow."""
-
-    def __init__(self) -> None:
-        self._by_first: dict[int, Outcome] = {}
-        self._several: list[int] = []  # first names of those that have several, ascending
-
-    def __len__(self) -> int:
-        return len(self._by_first)
-
-    def __iter__(self) -> Iterator[Outcome]:
-        return iter(self._by_first.values())
-
-    def add(self, outcome: Outcome, first: int) -> None:
-        outcome.first = first
-        self._by_first[first] = outcome
-        if outcome.count > 1:
-            self._several.append(first)
-
-    def drop(self, outcome: Outcome) -> None:
-        del self._by_first[outcome.first]
-        if outcome.count > 1:
-            self._several.remove(outcome.first)
-
-    def over(self, names: Iterable[int | Range]) -> Iterator[tuple[Outcome, range]]:
-        """The outcomes of these names, each with those that are its own. Names that have none are left out."""
-        for each in names:
-            first, count = (each, 1) if isinstance(each, int) else (each.first, each.count)
-            while count:
-                outcome = self._find(first)
-                here = 1 if outcome is None else min(count, outcome.first + outcome.count - first)
-                if outcome is not None:
-                    yield outcome, range(first, first + here)
-                first, count = first + here, count - here
-
-    def _find(self, name: int) -> Outcome | None:
-        found = self._by_first.get(name)
-        if found is None and self._several:
-            at = bisect_right(self._several, name) - 1
-            if at >= 0:
-                before = self._by_first[self._several[at]]
-                if name < before.first + before.count:
-                    return before
-        return found
 
 
 class ClusterArray:
@@ -148,14 +56,15 @@ class ClusterArray:
     )
 
     def __init__(
-        self, array_type: ArrayType, drop: Callable[[int], None], here: Contents | None = None
-    ) -> None:
+        self, array_type: ArrayType, drop: Callable[[int], None], here: Contents | None = None,
+        outcome: BufferOutcome | None = None,
+    ) -> None:  # fmt: skip
         self.type, self._drop, self.here = array_type, drop, here
         self.name = 0
-        self.outcome: Outcome | None = None
+        self.outcome = outcome
         self.fault: StatusError | None = None
         self.deleted = False
-        self.parts: weakref.ref[Parts] | None = None
+        self.parts: weakref.ref[ShardedContents] | None = None
         self.retyped: ClusterArray | None = None  # the same shards as an array that is cut otherwise
         self.waits: list[Callable[[], None]] | None = None  # told when it is settled
 
@@ -176,7 +85,7 @@ class ClusterArray:
             return self.outcome.fault_of(self.name)
         return self.fault
 
-    def is_buffer(self, name: int, outcome: Outcome) -> None:
+    def is_buffer(self, name: int, outcome: BufferOutcome) -> None:
         self.name, self.outcome = name, outcome
         if self.waits:
             self._tell()
@@ -213,11 +122,11 @@ class Token:
 
     __slots__ = ("outcome",)
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: BufferOutcome) -> None:
         self.outcome = outcome
 
 
-class Parts:
+class ShardedContents:
     """The shards of one array, while somebody has references to them. The contents of the whole array are fetched once,
     and kept until each different shard has been read."""
 
@@ -246,7 +155,7 @@ class Parts:
 def parts_of(array: ClusterArray) -> list[ShardOfArray]:
     parts = None if array.parts is None else array.parts()
     if parts is None:
-        parts = Parts(array)
+        parts = ShardedContents(array)
         array.parts = weakref.ref(parts)
     return [ShardOfArray(parts, at) for at in range(len(parts.boxes))]
 
@@ -260,7 +169,7 @@ class ShardOfArray:
 
     __slots__ = ("alone", "at", "parts")
 
-    def __init__(self, parts: Parts, at: int) -> None:
+    def __init__(self, parts: ShardedContents, at: int) -> None:
         self.parts, self.at = parts, at
         self.alone: ClusterArray | None = None
 
@@ -312,3 +221,36 @@ def when_known(refs: list[Ref], done: Unready) -> None:
         last.outcome.waits.append(again)
     else:
         last.when_settled(again)
+
+
+def relabelled(array_type: ArrayType, shards: Sequence[Ref]) -> ClusterArray | None:
+    """The array of which these are all shards, each in its place; None if there is none."""
+    first = shards[0]
+    if isinstance(first, ClusterArray):
+        return first if len(shards) == 1 else None
+    if not isinstance(first, ShardOfArray):
+        raise invalid("a token is no shard of an array")
+    whole = first.parts.array
+    if len(shards) != len(first.parts.boxes) or whole.type.sharding.devices != array_type.sharding.devices:
+        return None
+    if any(
+        not isinstance(each, ShardOfArray) or each.parts.array is not whole or each.at != at
+        for at, each in enumerate(shards)
+    ):
+        return None
+    guessed = array_type.sharding.shard is not None
+    return whole if guessed or value_of(whole.type, 0) == value_of(array_type, 0) else None
+
+
+def bytes_here(contents: Contents | None) -> bytes:
+    assert contents is not None
+    return contents.tobytes()
+
+
+def nbytes_here(array: ClusterArray) -> int:
+    return 0 if array.here is None else array.here.nbytes
+
+
+def given_twice(arguments: Sequence[ClusterArray], donated: Collection[int]) -> bool:
+    names = [id(each) for each in arguments]
+    return any(names.count(names[at]) > 1 for at in donated) if len(set(names)) < len(names) else False

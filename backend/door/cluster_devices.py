@@ -11,8 +11,7 @@ arrival (`call_order`). Neighbours: `cluster_link` carries calls and what is hea
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,45 +19,55 @@ import numpy as np
 
 from backend.contents import StableHLOCode, stablehlo_code
 from core.client import Blocked, Client
-from core.model import Illegal, Range, ranges
+from core.model import Illegal, ranges
 from core.protocol import Blame, Command
 from core.protocol import effects as e
 
 from .call_order import CallOrder
-from .cluster_arrays import ClusterArray, Outcome, Outcomes, Ref, ShardOfArray, Token, parts_of, when_known
+from .cluster_arrays import (
+    ClusterArray,
+    Ref,
+    ShardOfArray,
+    Token,
+    bytes_here,
+    given_twice,
+    nbytes_here,
+    parts_of,
+    relabelled,
+    when_known,
+)
+from .cluster_buffers import BufferOutcome, SessionBuffers
 from .cluster_copies import ClusterCopies
 from .cluster_executables import ClusterExecutable, ClusterPrograms
 from .cluster_faults import fault_of_blame
-from .cluster_layouts import value_of, whole_of
+from .cluster_layouts import default_layout, value_of, whole_of
 from .cluster_link import ClusterLink
 from .cluster_programs import Places
-from .dtypes import STRING, TOKEN, dtype_of, name_of
+from .dtypes import STRING, TOKEN
 from .ifrt_messages import StatusCode
-from .session_devices import ArrayType, Platform, StatusError, Unready, WhenCompiled, invalid, unsupported
+from .session_devices import ArrayType, Platform, StatusError, Unready, WhenCompiled, invalid
 
 __all__ = ["ClusterDevices"]
 
 T = TypeVar("T")
 Contents = np.ndarray[Any, Any]
-SUB_BYTE = re.compile(r"(?:u?int|float)([124])(?!\d)")  # types of which a byte has several elements
-PACKS = 6  # serialization version of an XLA whose devices do so
+PACKS = 6  # serialization version of an XLA that packs elements of less than a byte
 SMALL = 4096  # bytes of an array that stays here; and of all arrays that travel in one call
 
 
 class ClusterDevices:
-    """`soon(function)`: calls it on the loop's thread, soon, from any thread."""
+    """`soon(function)` calls a function on the loop's thread, from any thread."""
 
     def __init__(
         self, link: ClusterLink, platform: Platform, places: Places, programs: ClusterPrograms,
         soon: Callable[[Callable[[], None]], Any],
     ) -> None:  # fmt: skip
         self.platform = platform
-        self._link, self._places, self._programs, self._soon = link, places, programs, soon
+        self._link, self._places, self._programs = link, places, programs
         self._order = CallOrder()
         self._copies = ClusterCopies(places, programs, self._order.go_on)
-        self._runs: dict[int, Outcome] = {}
-        self._outcomes = Outcomes()
-        self._dropped: list[int] = []
+        self._runs: dict[int, BufferOutcome] = {}
+        self._buffers = SessionBuffers(link, soon)
         self._wanted: dict[ClusterArray, list[Callable[[Contents | StatusError], None]]] = {}
         self._gets: dict[int, ClusterArray] = {}  # by request
         self._coming: dict[int, int] = {}  # transfer -> request
@@ -72,7 +81,7 @@ class ClusterDevices:
         return self._made_of(array_type, whole_of(array_type, shards))
 
     def _made_of(self, array_type: ArrayType, contents: Contents) -> ClusterArray:
-        made = ClusterArray(array_type, self._drop)
+        made = ClusterArray(array_type, self._buffers.drop)
         self._fill(made, contents)
         return made
 
@@ -99,18 +108,18 @@ class ClusterDevices:
             if isinstance(name, Blocked):
                 return False
             self._link.offer(name).give(contents)
-            outcome = Outcome(1)
-            self._outcomes.add(outcome, name)
+            outcome = BufferOutcome(1)
+            self._buffers.outcomes.add(outcome, name)
             array.is_buffer(name, outcome)
             return True
 
         return self._try(act, array.fails)
 
     def assemble(self, array_type: ArrayType, shards: Sequence[Ref]) -> Ref:
-        whole = _relabelled(array_type, shards)
+        whole = relabelled(array_type, shards)
         if whole is not None:
             return whole
-        made = ClusterArray(array_type, self._drop)
+        made = ClusterArray(array_type, self._buffers.drop)
         contents: list[Contents | None] = [None] * len(shards)
 
         def came(at: int, found: Contents | StatusError) -> None:
@@ -146,15 +155,15 @@ class ClusterDevices:
         if source.wrong is not None:
             raise source.wrong
         if source.here is not None:
-            return ClusterArray(array_type, self._drop, source.here)
+            return ClusterArray(array_type, self._buffers.drop, source.here)
         if not always and source.type.sharding.devices == array_type.sharding.devices:
             return source
-        made = ClusterArray(array_type, self._drop)
-        outcome = made.outcome = Outcome(1)
+        outcome = BufferOutcome(1)
+        made = ClusterArray(array_type, self._buffers.drop, outcome=outcome)
         self._order.do(partial(self._copied, source, made, outcome))
         return made
 
-    def _copied(self, source: ClusterArray, made: ClusterArray, outcome: Outcome) -> bool:
+    def _copied(self, source: ClusterArray, made: ClusterArray, outcome: BufferOutcome) -> bool:
         if not self._ready_to_be_read(source):
             return False
         if source.here is not None:
@@ -179,7 +188,7 @@ class ClusterDevices:
     def delete(self, ref: Ref) -> None:
         if isinstance(ref, ClusterArray) and not ref.deleted:
             if ref.name:
-                self._drop(ref.name)
+                self._buffers.drop(ref.name)
             ref.deleted, ref.here = True, None
             self._order.go_on()
 
@@ -274,10 +283,8 @@ class ClusterDevices:
         self, executable: ClusterExecutable, arguments: Sequence[Ref], keep: Sequence[int], launch: int
     ) -> list[Ref]:
         kept = [each for each in executable.results if each.kind != TOKEN]
-        outcome = Outcome(len(kept))
-        arrays = [ClusterArray(each, self._drop) for each in kept]
-        for each in arrays:
-            each.outcome = outcome
+        outcome = BufferOutcome(len(kept))
+        arrays = [ClusterArray(each, self._buffers.drop, outcome=outcome) for each in kept]
         given = [self._alone(each) for each in arguments if not isinstance(each, Token)]
         for at, each in enumerate(given):
             if each.type.sharding.shard is not None:
@@ -289,8 +296,8 @@ class ClusterDevices:
         return [Token(outcome) if each.kind == TOKEN else next(following) for each in executable.results]
 
     def _launch(
-        self, executable: ClusterExecutable, arguments: list[ClusterArray], keep: tuple[int, ...], outcome: Outcome,
-        results: list[ClusterArray],
+        self, executable: ClusterExecutable, arguments: list[ClusterArray], keep: tuple[int, ...],
+        outcome: BufferOutcome, results: list[ClusterArray],
     ) -> bool:  # fmt: skip
         for each in arguments:
             if not self._ready_to_be_read(each):
@@ -301,7 +308,7 @@ class ClusterDevices:
                 and each.outcome is not None
                 and each.outcome.fault_of(each.name)
             ):
-                self._drop(each.name)  # the buffer was lost, and what is here can be sent again
+                self._buffers.drop(each.name)  # the buffer was lost, and what is here can be sent again
                 each.name, each.outcome = 0, None
         fault = next((fault for each in arguments if (fault := each.wrong) is not None), None)
         if fault is not None:
@@ -309,9 +316,9 @@ class ClusterDevices:
             return True
         if not self._travel(arguments):
             return False
-        sent = tuple([each.name or _bytes(each.here) for each in arguments])
+        sent = tuple([each.name or bytes_here(each.here) for each in arguments])
         donated = executable.donated
-        giving = not donated or not (donated.intersection(keep) or _given_twice(arguments, donated))
+        giving = not donated or not (donated.intersection(keep) or given_twice(arguments, donated))
 
         def act(client: Client, now: int) -> bool:
             if not giving and not executable.keeping:
@@ -330,7 +337,7 @@ class ClusterDevices:
 
     def _given_up(self, arrays: Sequence[ClusterArray]) -> None:
         """The memory of these is another's now."""
-        self._forget(ranges.folded(sorted([array.name for array in arrays if array.name]), few=2))
+        self._buffers.forget(ranges.folded(sorted([array.name for array in arrays if array.name]), few=2))
         for array in arrays:
             array.give_up()
 
@@ -338,7 +345,7 @@ class ClusterDevices:
         """Whether those that are here fit into a call; the largest are put until they do."""
         here = {id(each): each for each in arguments if not each.name}
         nbytes = sum(each.here.nbytes for each in arguments if not each.name and each.here is not None)
-        for each in sorted(here.values(), key=lambda each: -_nbytes(each)):
+        for each in sorted(here.values(), key=lambda each: -nbytes_here(each)):
             if nbytes <= SMALL:
                 break
             assert each.here is not None
@@ -348,7 +355,7 @@ class ClusterDevices:
         return True
 
     def _submit(
-        self, client: Client, now: int, program: int, sent: tuple[int | bytes, ...], outcome: Outcome,
+        self, client: Client, now: int, program: int, sent: tuple[int | bytes, ...], outcome: BufferOutcome,
         results: list[ClusterArray],
     ) -> bool:  # fmt: skip
         made = client.submit(program, sent, now)
@@ -356,11 +363,10 @@ class ClusterDevices:
             return False
         self._runs[made.run] = outcome
         if results:
-            self._outcomes.add(outcome, made.results[0])
+            self._buffers.outcomes.add(outcome, made.results[0])
             for array, name in zip(results, made.results, strict=True):
                 array.is_buffer(name, outcome)
-        if self._dropped:
-            self._release(client, now)
+        self._buffers.release(client, now)
         return True
 
     def unload(self, executable: ClusterExecutable) -> None:
@@ -388,16 +394,7 @@ class ClusterDevices:
         self._programs.begin(work, done, lambda about: done(read(about)))
 
     def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str:
-        dtype = dtype_of(kind)
-        if dtype is None:
-            raise unsupported(f"arrays of {name_of(kind)} have no layout here")
-        packed = SUB_BYTE.match(dtype.name) if self.platform.serdes >= PACKS else None
-        return (
-            "{"
-            + ",".join(map(str, reversed(range(len(shape)))))
-            + (f":E({packed[1]})" if packed else "")
-            + "}"
-        )
+        return default_layout(kind, len(shape), self.platform.serdes >= PACKS)
 
     # --- calls ---------------------------------------------------------------------------------------------
 
@@ -419,34 +416,10 @@ class ClusterDevices:
             failed(StatusError(StatusCode.INTERNAL, str(error)))
             return True
 
-    def _failed(self, outcome: Outcome, results: Sequence[ClusterArray], fault: StatusError) -> None:
+    def _failed(self, outcome: BufferOutcome, results: Sequence[ClusterArray], fault: StatusError) -> None:
         for each in results:
             each.fails(fault)
         outcome.end(fault)
-
-    def _drop(self, name: int) -> None:
-        """The last reference to this buffer has gone; called in any thread."""
-        self._dropped.append(name)
-        if len(self._dropped) == 1:
-            self._soon(self._flush)
-
-    def _flush(self) -> None:
-        if self._dropped and self._over is None:
-            self._link.act(self._release)
-
-    def _release(self, client: Client, now: int) -> None:
-        names, self._dropped = self._dropped, []
-        found = ranges.folded(sorted(names), few=2)
-        self._forget(found)
-        client.release(found, now)
-
-    def _forget(self, names: Iterable[int | Range]) -> None:
-        """The session does not have these any more."""
-        for outcome, here in self._outcomes.over(names):
-            outcome.left -= len(here)
-            if not outcome.left:
-                self._outcomes.drop(outcome)
-                outcome.forgotten()
 
     # --- what is heard -------------------------------------------------------------------------------------
 
@@ -462,7 +435,7 @@ class ClusterDevices:
 
     def _settled(self, said: e.BuffersReady) -> None:
         fault = None if said.blame is None else fault_of_blame(said.blame)
-        for outcome, names in self._outcomes.over(ranges.folded(said.buffers, few=2)):
+        for outcome, names in self._buffers.outcomes.over(ranges.folded(said.buffers, few=2)):
             outcome.settle(names, fault)
 
     def _opening(self, said: e.OpenRecv) -> None:
@@ -496,8 +469,8 @@ class ClusterDevices:
     def _fail(self, fault: StatusError) -> None:
         """The session's client is lost: nothing will be heard any more."""
         if self._over is None:
-            self._over = fault
-            for outcome in [*self._runs.values(), *self._outcomes]:
+            self._over, self._buffers.over = fault, True
+            for outcome in [*self._runs.values(), *self._buffers.outcomes]:
                 outcome.end(fault)
             for array in list(self._wanted):
                 self._brought(array, fault)
@@ -508,6 +481,7 @@ class ClusterDevices:
     def close(self) -> None:
         if self._over is None:
             self._over = StatusError(StatusCode.CANCELLED, "the session is over")
+        self._buffers.over = True
         self._order.clear()
         self._programs.close()
         self._link.close()
@@ -523,36 +497,3 @@ HEARD: Mapping[type, Callable[[ClusterDevices, Any], None]] = {
     e.ProgramTold: ClusterDevices._told,
     e.Unblocked: ClusterDevices._unblocked,
 }
-
-
-def _relabelled(array_type: ArrayType, shards: Sequence[Ref]) -> ClusterArray | None:
-    """The array of which these are all shards, each in its place; None if there is none."""
-    first = shards[0]
-    if isinstance(first, ClusterArray):
-        return first if len(shards) == 1 else None
-    if not isinstance(first, ShardOfArray):
-        raise invalid("a token is no shard of an array")
-    whole = first.parts.array
-    if len(shards) != len(first.parts.boxes) or whole.type.sharding.devices != array_type.sharding.devices:
-        return None
-    if any(
-        not isinstance(each, ShardOfArray) or each.parts.array is not whole or each.at != at
-        for at, each in enumerate(shards)
-    ):
-        return None
-    guessed = array_type.sharding.shard is not None
-    return whole if guessed or value_of(whole.type, 0) == value_of(array_type, 0) else None
-
-
-def _bytes(contents: Contents | None) -> bytes:
-    assert contents is not None
-    return contents.tobytes()
-
-
-def _nbytes(array: ClusterArray) -> int:
-    return 0 if array.here is None else array.here.nbytes
-
-
-def _given_twice(arguments: Sequence[ClusterArray], donated: Collection[int]) -> bool:
-    names = [id(each) for each in arguments]
-    return any(names.count(names[at]) > 1 for at in donated) if len(set(names)) < len(names) else False

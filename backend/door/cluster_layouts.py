@@ -12,6 +12,7 @@ dimension. Each device has the same shard as before, and only JAX has to know wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice, permutations
@@ -27,12 +28,13 @@ from .dtypes import dtype_of, name_of
 from .ifrt_shardings import Tiles
 from .session_devices import ArrayType, unsupported
 
-__all__ = ["Box", "boxes_of", "value_of", "whole_of"]
+__all__ = ["Box", "boxes_of", "default_layout", "value_of", "whole_of"]
 
 Box = tuple[slice, ...]
 Axis = tuple[
     int, int, int
 ]  # size, the dimension that it splits (-1: none), how many tiles one step along it is
+SUB_BYTE = re.compile(r"(?:u?int|float)([124])(?!\d)")  # types of which a byte has several elements
 WHOLE = Sharding()
 ORDERS = 720  # orders of the prime factors that are tried
 
@@ -70,6 +72,15 @@ def whole_of(array_type: ArrayType, shards: Sequence[np.ndarray[Any, Any]]) -> n
     for box, shard in dict(zip(map(_key, boxes_of(array_type)), shards, strict=True)).items():
         found[tuple(slice(*each) for each in box)] = shard
     return found
+
+
+def default_layout(kind: int, rank: int, packs: bool) -> str:
+    """XLA's text of how an array lies on a device: row by row. `packs`: small elements share a byte."""
+    dtype = dtype_of(kind)
+    if dtype is None:
+        raise unsupported(f"arrays of {name_of(kind)} have no layout here")
+    packed = SUB_BYTE.match(dtype.name) if packs else None
+    return "{" + ",".join(map(str, reversed(range(rank)))) + (f":E({packed[1]})" if packed else "") + "}"
 
 
 def _stack(array_type: ArrayType) -> tuple[tuple[int, ...], Sharding]:

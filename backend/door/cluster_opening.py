@@ -30,7 +30,7 @@ from core.protocol import effects as e
 from .cluster_devices import ClusterDevices
 from .cluster_executables import ClusterPrograms
 from .cluster_link import RemoteLink
-from .cluster_options import ClusterOptions, ClusterRefused
+from .cluster_options import ClusterRefused, ServedCluster
 from .cluster_programs import Places
 from .late_session import LateSession
 from .session_devices import DeviceFacts, MemoryFacts, Platform, StatusError
@@ -44,7 +44,7 @@ PRICES = 3.0  # seconds between questions how long programs take
 ANSWER = 10.0  # seconds for the controller to say what there is
 
 
-async def find_cluster(head: Head, options: ClusterOptions) -> tuple[Described, ClusterOptions]:
+async def find_cluster(head: Head, options: ServedCluster) -> tuple[Described, ServedCluster]:
     """What there is, and the options with the number of devices. Raises ClusterRefused."""
     place = options.address
     try:
@@ -67,7 +67,7 @@ async def find_cluster(head: Head, options: ClusterOptions) -> tuple[Described, 
     return described, replace(options, devices=_devices(described.cluster, options))
 
 
-def _devices(cluster: Cluster, options: ClusterOptions) -> int:
+def _devices(cluster: Cluster, options: ServedCluster) -> int:
     there = {each.name: each.devices for each in cluster.islands}
     told = ", ".join(f"{count} on island {name!r}" for name, count in there.items())
     if options.island and options.island not in there:
@@ -84,7 +84,7 @@ class ClusterSessions:
     """Implements `session_port.Opening`. `more`: foreign functions that programs may call besides the built-in list."""
 
     def __init__(
-        self, head: Head, described: Described, options: ClusterOptions, more: Collection[str],
+        self, head: Head, described: Described, options: ServedCluster, more: Collection[str],
         limits: SessionLimits | None = None,
     ) -> None:  # fmt: skip
         self._head, self._described, self._options = head, described, options

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from backend.auth import Access
 
-__all__ = ["ClusterOptions", "ClusterRefused"]
+__all__ = ["ClusterRefused", "ServedCluster"]
 
 
 class ClusterRefused(Exception):
@@ -14,7 +14,7 @@ class ClusterRefused(Exception):
 
 
 @dataclass(frozen=True)
-class ClusterOptions:
+class ServedCluster:
     """`devices`: of each session, 0: all of the island. `island`: its name, "": any. `name`: of sessions' clients."""
 
     address: str

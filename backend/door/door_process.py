@@ -1,7 +1,7 @@
 """The door as a process: JAX's devices of this process, sessions on them, and the sockets of clients.
 
     run_door("unix:/run/user/1000/seaway.sock", devices=8)       until SIGTERM or Ctrl-C
-    run_cluster_door(address, ClusterOptions("head:29000", access))
+    run_cluster_door(address, ServedCluster("head:29000", access))
 
 How many CPU devices there are is set in the environment before JAX is imported: `environment`. Neighbours:
 `door_server`, `door_session`, `local_devices`, `cluster_opening`.
@@ -20,7 +20,7 @@ from pathlib import Path
 from ..auth import Rules
 from ..client import Head
 from ..streams import collect_rarely, run
-from .cluster_options import ClusterOptions
+from .cluster_options import ServedCluster
 from .door_server import listen_for_clients
 from .door_session import opening
 from .ifrt_service import TransportLimits
@@ -126,7 +126,7 @@ async def _serve(
 
 
 def run_cluster_door(
-    address: str, options: ClusterOptions, *, more: Collection[str] = (), ready: Callable[[str], None]
+    address: str, options: ServedCluster, *, more: Collection[str] = (), ready: Callable[[str], None]
 ) -> None:  # fmt: skip
     """The same with the devices of a cluster. Raises ListenRefused, ClusterRefused."""
     os.environ.update(environment(None, os.environ))
@@ -134,7 +134,7 @@ def run_cluster_door(
 
 
 async def _serve_cluster(
-    address: str, options: ClusterOptions, more: Collection[str], ready: Callable[[str], None]
+    address: str, options: ServedCluster, more: Collection[str], ready: Callable[[str], None]
 ) -> None:
     from .cluster_opening import ClusterSessions, find_cluster  # imports JAX, as above
 

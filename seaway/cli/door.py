@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.auth import AccessRefused, Rules, place_of, read
-from backend.door import ClusterOptions, ClusterRefused, ListenRefused, run_cluster_door, run_door, variables
+from backend.door import ClusterRefused, ListenRefused, ServedCluster, run_cluster_door, run_door, variables
 from backend.process_title import show_as
 
 from ..errors import SeawayError
@@ -131,7 +131,7 @@ def _door(given: argparse.Namespace) -> int:
     os._exit(0)  # threads that wait for programs of clients that are gone need not end
 
 
-def _cluster(given: argparse.Namespace) -> ClusterOptions:
+def _cluster(given: argparse.Namespace) -> ServedCluster:
     if given.weight < 1:
         raise SeawayError(f"--weight {given.weight}: a share is a whole number of at least 1")
     try:
@@ -139,7 +139,7 @@ def _cluster(given: argparse.Namespace) -> ClusterOptions:
         access = read(given.token_file, given.ca, given.cert, given.key)
     except AccessRefused as refused:
         raise SeawayError(f"--connect {given.connect}: {refused}") from None
-    return ClusterOptions(
+    return ServedCluster(
         place, access, given.devices or 0, given.island, given.name or _user(), given.weight, given.priority
     )
 

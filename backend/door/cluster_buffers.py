@@ -1,0 +1,148 @@
+"""The buffers that a session has at core's client: what becomes of each, and which are not needed any more.
+
+Buffers that come into being together have consecutive names and share a `BufferOutcome`. Those that were dropped are
+released in one message, with the next call or as soon as the loop has come round. Neighbours: `cluster_arrays`,
+`cluster_devices`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from core.client import Client
+from core.model import Range, ranges
+
+from .cluster_link import ClusterLink
+from .session_devices import StatusError
+
+__all__ = ["BufferOutcome", "BufferOutcomes", "SessionBuffers"]
+
+
+class BufferOutcome:
+    """What becomes of a run or a put, and of its buffers, which have consecutive names. `over`: the run has ended."""
+
+    __slots__ = ("_apart", "count", "fault", "first", "left", "over", "ready", "waits")
+
+    def __init__(self, count: int) -> None:
+        self.first, self.count = 0, count  # names, as soon as there are some
+        self.left = count  # names that have not been dropped or given up
+        self.over = self.ready = False
+        self.fault: StatusError | None = None  # of the run, and of all buffers that were not ready before
+        self._apart: dict[int, StatusError | None] = {}  # buffers of which we have heard alone
+        self.waits: list[Callable[[], None]] = []
+
+    def known(self, name: int) -> bool:
+        return self.ready or self.fault is not None or name in self._apart
+
+    def fault_of(self, name: int) -> StatusError | None:
+        return self._apart.get(name, None if self.ready else self.fault)
+
+    def settle(self, names: range, fault: StatusError | None) -> None:
+        """The controller has told of these buffers. One that was ready may be lost later."""
+        if fault is None and len(names) == self.count:
+            self.ready = True
+        else:
+            self._apart.update(dict.fromkeys(names, fault))
+        self._tell()
+
+    def end(self, fault: StatusError | None) -> None:
+        """The run has ended: with success, so all its buffers are ready of which nothing else was said."""
+        self.over = True
+        if fault is None:
+            self.ready = True
+        elif self.fault is None:
+            self.fault = fault
+        self._tell()
+
+    def forgotten(self) -> None:
+        """Nobody has any of its buffers."""
+        self._tell()
+
+    def _tell(self) -> None:
+        waits, self.waits = self.waits, []
+        for each in waits:
+            each()
+
+
+class BufferOutcomes:
+    """BufferOutcomes of buffers, by their names, which only grow."""
+
+    def __init__(self) -> None:
+        self._by_first: dict[int, BufferOutcome] = {}
+        self._several: list[int] = []  # first names of those that have several, ascending
+
+    def __len__(self) -> int:
+        return len(self._by_first)
+
+    def __iter__(self) -> Iterator[BufferOutcome]:
+        return iter(self._by_first.values())
+
+    def add(self, outcome: BufferOutcome, first: int) -> None:
+        outcome.first = first
+        self._by_first[first] = outcome
+        if outcome.count > 1:
+            self._several.append(first)
+
+    def drop(self, outcome: BufferOutcome) -> None:
+        del self._by_first[outcome.first]
+        if outcome.count > 1:
+            self._several.remove(outcome.first)
+
+    def over(self, names: Iterable[int | Range]) -> Iterator[tuple[BufferOutcome, range]]:
+        """The outcomes of these names, each with those that are its own. Names that have none are left out."""
+        for each in names:
+            first, count = (each, 1) if isinstance(each, int) else (each.first, each.count)
+            while count:
+                outcome = self._find(first)
+                here = 1 if outcome is None else min(count, outcome.first + outcome.count - first)
+                if outcome is not None:
+                    yield outcome, range(first, first + here)
+                first, count = first + here, count - here
+
+    def _find(self, name: int) -> BufferOutcome | None:
+        found = self._by_first.get(name)
+        if found is None and self._several:
+            at = bisect_right(self._several, name) - 1
+            if at >= 0:
+                before = self._by_first[self._several[at]]
+                if name < before.first + before.count:
+                    return before
+        return found
+
+
+class SessionBuffers:
+    """`soon(function)`: calls it on the loop's thread, soon, from any thread."""
+
+    def __init__(self, link: ClusterLink, soon: Callable[[Callable[[], None]], Any]) -> None:
+        self.outcomes = BufferOutcomes()
+        self.over = False  # nothing is released any more
+        self._link, self._soon = link, soon
+        self._dropped: list[int] = []
+
+    def drop(self, name: int) -> None:
+        """The last reference to this buffer has gone; called in any thread."""
+        self._dropped.append(name)
+        if len(self._dropped) == 1:
+            self._soon(self._flush)
+
+    def _flush(self) -> None:
+        if self._dropped and not self.over:
+            self._link.act(self.release)
+
+    def release(self, client: Client, now: int) -> None:
+        """Releases what was dropped, in a turn of core's client."""
+        if self._dropped:
+            names, self._dropped = self._dropped, []
+            found = ranges.folded(sorted(names), few=2)
+            self.forget(found)
+            client.release(found, now)
+
+    def forget(self, names: Iterable[int | Range]) -> None:
+        """The session does not have these any more."""
+        for outcome, here in self.outcomes.over(names):
+            outcome.left -= len(here)
+            if not outcome.left:
+                self.outcomes.drop(outcome)
+                outcome.forgotten()

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzz import planted, planted_anew  # noqa: F401 - they register the bugs
+from tests.fuzz import planted, planted_anew, planted_parts  # noqa: F401 - they register the bugs
 from tests.fuzz.case import Action, Case, CrashHost, Restart
-from tests.fuzz.draw import ANEW, FEATURES, TROUBLES, draw
+from tests.fuzz.draw import ANEW, FEATURES, PARTS, TROUBLES, draw
 from tests.fuzz.planting import BUGS, plant, search
 from tests.fuzz.play import Result, play
 from tests.fuzz.shrink import shrink
@@ -36,7 +36,14 @@ def judge(case: Case) -> Result:
     return result
 
 
-@pytest.mark.parametrize("first", [*range(0, SEEDS, CHUNK), *range(ANEW, ANEW + SEEDS // 2, CHUNK)])
+@pytest.mark.parametrize(
+    "first",
+    [
+        *range(0, SEEDS, CHUNK),
+        *range(ANEW, ANEW + SEEDS // 2, CHUNK),
+        *range(PARTS, PARTS + SEEDS // 2, CHUNK),
+    ],
+)
 def test_no_seed_breaks_a_promise(first: int) -> None:
     for seed in range(first, first + CHUNK):
         judge(draw(seed))
@@ -48,7 +55,10 @@ def test_bugs_that_were_found_once_stay_fixed(seed: int) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("first", [*range(10_000, 14_000, 100), *range(ANEW, ANEW + 4_000, 100)])
+@pytest.mark.parametrize(
+    "first",
+    [*range(10_000, 14_000, 100), *range(ANEW, ANEW + 4_000, 100), *range(PARTS, PARTS + 4_000, 100)],
+)
 def test_no_seed_of_many_breaks_a_promise(first: int) -> None:
     for seed in range(first, first + 100):
         judge(draw(seed))
@@ -64,7 +74,7 @@ def test_a_seed_is_one_case_and_a_case_is_one_history(seed: int) -> None:
 
 
 def test_some_seeds_have_no_faults_and_others_have_many() -> None:
-    cases = [draw(seed) for seed in (*range(200), *range(ANEW, ANEW + 100))]
+    cases = [draw(seed) for seed in (*range(200), *range(ANEW, ANEW + 50), *range(PARTS, PARTS + 50))]
     weather = [{type(action).__name__ for action in case.actions} for case in cases]
     kinds = set.union(*weather)
     assert kinds == {kind.__name__ for kind in Action.__subclasses__()}

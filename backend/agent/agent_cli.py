@@ -153,6 +153,11 @@ def _words(error: AccessRefused | CallError, controller: str) -> str:
 
 def prepare(chosen: argparse.Namespace) -> None:
     """Sets the environment that JAX must find when it is imported."""
+    first, _, rest = os.environ.get("JAX_PLATFORMS", "").partition(",")
+    if first == "proxy":  # set for programs that go through a door, and not for this one
+        del os.environ["JAX_PLATFORMS"]
+        if rest:
+            os.environ["JAX_PLATFORMS"] = rest
     if chosen.platform in ("timed", "auto", "cuda", "tpu") and not (
         chosen.platform == "auto" and chosen.devices
     ):

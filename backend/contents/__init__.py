@@ -1,27 +1,35 @@
 """Contents that travel beside core's messages: pieces of arrays, and compiled code.
 
-shard_io    pieces of transfers, cut from shards and assembled again
-code_blobs  code by the hash of its contents
+shard_io        pieces of transfers, cut from shards and assembled again
+code_blobs      code by the hash of its contents
+stablehlo_code  code that is raw StableHLO, and what hosts say of it
 """
 
 from __future__ import annotations
 
-from . import shard_io
+from . import shard_io, stablehlo_code
 from .code_blobs import LATELY, LIMIT, Blobs, InUse, hash_of
 from .shard_io import Array, ArraySink, ArraySource, ContentsMismatch, Overflow, ShardSource, Sink
+from .stablehlo_code import AboutError, CompiledAbout, PlatformAbout, PlatformDevice, StableHLOCode
 
 __all__ = [
     "LATELY",
     "LIMIT",
+    "AboutError",
     "Array",
     "ArraySink",
     "ArraySource",
     "Blobs",
+    "CompiledAbout",
     "ContentsMismatch",
     "InUse",
     "Overflow",
+    "PlatformAbout",
+    "PlatformDevice",
     "ShardSource",
     "Sink",
+    "StableHLOCode",
     "hash_of",
     "shard_io",
+    "stablehlo_code",
 ]

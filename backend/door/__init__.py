@@ -13,7 +13,8 @@ All but `door_server` are without sockets and clocks.
 
 from __future__ import annotations
 
-from .door_process import run_door, variables
+from .cluster_options import ClusterOptions, ClusterRefused
+from .door_process import run_cluster_door, run_door, variables
 from .door_server import ListenRefused, listen_for_clients
 from .grpc_calls import PREFIX
 from .ifrt_messages import GrpcIfrtSessionMetadata, IfrtProxyVersion
@@ -24,12 +25,15 @@ __all__ = [
     "PREFIX",
     "SERVICE",
     "SESSION_METADATA",
+    "ClusterOptions",
+    "ClusterRefused",
     "GrpcIfrtSessionMetadata",
     "IfrtProxyVersion",
     "ListenRefused",
     "SessionLink",
     "Version",
     "listen_for_clients",
+    "run_cluster_door",
     "run_door",
     "variables",
 ]

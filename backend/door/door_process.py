@@ -1,9 +1,10 @@
 """The door as a process: JAX's devices of this process, sessions on them, and the sockets of clients.
 
     run_door("unix:/run/user/1000/seaway.sock", devices=8)       until SIGTERM or Ctrl-C
+    run_cluster_door(address, ClusterOptions("head:29000", access))
 
 How many CPU devices there are is set in the environment before JAX is imported: `environment`. Neighbours:
-`door_server`, `door_session`, `local_devices`.
+`door_server`, `door_session`, `local_devices`, `cluster_opening`.
 """
 
 from __future__ import annotations
@@ -12,19 +13,21 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from ..auth import Rules
+from ..client import Head
 from ..streams import collect_rarely, run
+from .cluster_options import ClusterOptions
 from .door_server import listen_for_clients
 from .door_session import opening
 from .ifrt_service import TransportLimits
 from .session_devices import SessionDevices
 from .session_state import SessionLimits
 
-__all__ = ["environment", "run_door", "variables"]
+__all__ = ["environment", "run_cluster_door", "run_door", "variables"]
 
 log = logging.getLogger("seaway.door")
 THREADS = (
@@ -98,9 +101,7 @@ async def _serve(
 ) -> None:
     from .local_devices import LocalDevices  # imports JAX, for which the environment is now set
 
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    loop, stop = asyncio.get_running_loop(), _told_to_stop()
 
     def post(function: Callable[..., object], *arguments: object) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody waits for this any more
@@ -122,3 +123,40 @@ async def _serve(
     finally:
         server.close()
         local.end()
+
+
+def run_cluster_door(
+    address: str, options: ClusterOptions, *, more: Collection[str] = (), ready: Callable[[str], None]
+) -> None:  # fmt: skip
+    """The same with the devices of a cluster. Raises ListenRefused, ClusterRefused."""
+    os.environ.update(environment(None, os.environ))
+    run(_serve_cluster(address, options, more, ready))
+
+
+async def _serve_cluster(
+    address: str, options: ClusterOptions, more: Collection[str], ready: Callable[[str], None]
+) -> None:
+    from .cluster_opening import ClusterSessions, find_cluster  # imports JAX, as above
+
+    stop = _told_to_stop()
+    head = Head(options.address, options.access)
+    try:
+        described, options = await find_cluster(head, options)
+        sessions = ClusterSessions(head, described, options, more)
+        server = await listen_for_clients(sessions, address)
+        try:
+            collect_rarely()
+            ready(server.address)
+            await stop.wait()
+        finally:
+            server.close()
+            await sessions.end()
+    finally:
+        await head.close()
+
+
+def _told_to_stop() -> asyncio.Event:
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop

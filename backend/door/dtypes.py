@@ -11,46 +11,29 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from backend.xla import ELEMENT_TYPES
+
 from .ifrt_messages import DTypeProto
 
 __all__ = ["STRING", "TOKEN", "dtype_of", "kind_of", "kind_of_mlir", "name_of"]
-
-# The protocol's name, numpy's, MLIR's. numpy's is looked up in ml_dtypes first; a name that neither knows (an older
-# ml_dtypes) is left out.
-NAMES = (
-    ("PRED", "bool", "i1"),
-    ("S2", "int2", "i2"), ("S4", "int4", "i4"), ("S8", "int8", "i8"), ("S16", "int16", "i16"),
-    ("S32", "int32", "i32"), ("S64", "int64", "i64"),
-    ("U2", "uint2", "ui2"), ("U4", "uint4", "ui4"), ("U8", "uint8", "ui8"), ("U16", "uint16", "ui16"),
-    ("U32", "uint32", "ui32"), ("U64", "uint64", "ui64"),
-    ("S1", "int1", "si1"), ("U1", "uint1", "ui1"),
-    ("F16", "float16", "f16"), ("F32", "float32", "f32"), ("F64", "float64", "f64"), ("BF16", "bfloat16", "bf16"),
-    ("C64", "complex64", "complex<f32>"), ("C128", "complex128", "complex<f64>"),
-    *((f"F{name.upper()}", f"float{name}", f"f{name.upper()}") for name in (
-        "8_e3m4", "8_e4m3", "8_e4m3fn", "8_e4m3b11fnuz", "8_e4m3fnuz", "8_e5m2", "8_e5m2fnuz", "8_e8m0fnu",
-        "4_e2m1fn", "6_e2m3fn", "6_e3m2fn",
-    )),
-)  # fmt: skip
 
 TOKEN: int = DTypeProto.KIND_TOKEN
 STRING: int = DTypeProto.KIND_STRING
 
 
 def _dtypes() -> dict[int, np.dtype[Any]]:
+    """numpy's name is looked up in ml_dtypes first; one that neither knows (an older ml_dtypes) is left out."""
     found = {}
-    for protocol, numpy, _ in NAMES:
+    for protocol, numpy, _ in ELEMENT_TYPES:
         scalar = getattr(ml_dtypes, numpy, None) or getattr(np, numpy, None)
         if scalar is not None:
-            found[DTypeProto.Kind.Value(f"KIND_{protocol.replace('_', '')}")] = np.dtype(scalar)
+            found[DTypeProto.Kind.Value(f"KIND_{protocol}")] = np.dtype(scalar)
     return found
 
 
 DTYPES = _dtypes()
 KINDS = {dtype: kind for kind, dtype in DTYPES.items()}
-MLIR = {
-    mlir.replace("_", ""): DTypeProto.Kind.Value(f"KIND_{protocol.replace('_', '')}")
-    for protocol, _, mlir in NAMES
-}
+MLIR = {mlir: DTypeProto.Kind.Value(f"KIND_{protocol}") for protocol, _, mlir in ELEMENT_TYPES}
 
 
 def dtype_of(kind: int) -> np.dtype[Any] | None:

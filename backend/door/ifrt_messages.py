@@ -1,6 +1,6 @@
 """The messages of the IFRT proxy protocol, as classes: what a client sends, and what it is answered.
 
-schema          makes them of text
+backend.xla     makes them of text, and has XLA's own
 value_schema    the messages inside requests
 proxy_schema    requests, responses and metadata
 
@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from backend.xla import XLA, message_classes
+
 from .proxy_schema import PROXY
-from .schema import message_classes
 from .value_schema import VALUES
 
 __all__ = [
@@ -122,7 +123,7 @@ __all__ = [
     "XlaShapeProto",
 ]
 
-_classes = message_classes(VALUES, PROXY)
+_classes = message_classes(XLA, VALUES, PROXY)
 
 StatusCode: Any = _classes["tensorflow.error.Code"]
 

@@ -6,7 +6,7 @@
 
 An array is a `jax.Array` of which only jaxlib's half is used, whatever its type. XLA's CPU devices run each shard of a
 program in a thread of one pool: programs whose collectives wait for each other would use it up, so few of many devices
-may be under way (`crowded`). Neighbours: `local_programs`, `local_platform`, `local_errors`.
+may be under way (`crowded`). Neighbours: `compiled_facts`, `local_platform`, `local_errors`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ import jax
 import numpy as np
 from jaxlib import _jax
 
-from backend.pjrt import wake_lapack
+from backend.pjrt import stablehlo_executables, wake_lapack
+from backend.xla import assigned_to
 
 from ..auth import Rules
 from .checked_compiler import CheckedCompiler
+from .compiled_facts import compiled_facts
 from .dtypes import STRING, TOKEN, dtype_of, name_of
-from .ifrt_messages import CompileOptionsProto, StatusCode
+from .ifrt_messages import StatusCode
 from .ifrt_shardings import ShardSpec, Tiles, op_sharding
 from .local_errors import fault_of, translated
-from .local_platform import RELEASE, platform_of
-from .local_programs import compiled, facts_of, layout_text, loaded
+from .local_platform import platform_of
 from .session_devices import (
     ArrayType,
     CompiledFacts,
@@ -51,7 +52,9 @@ hlo: Any = importlib.import_module("jax._src.lib").xla_client
 COMPILING = 4  # programs at a time, so that one session's does not hold up others'
 WAITING = 64  # threads at most that wait for arrays
 UNDER_WAY = 24  # programs of one device: JAX itself would wait at 32
-UNCHECKED = {"_skip_checks": True} if RELEASE == "0.10" else {}  # its checks refuse results of one device
+UNCHECKED = (
+    {"_skip_checks": True} if stablehlo_executables.RELEASE == "0.10" else {}
+)  # its checks refuse results of one device
 
 DEFAULT_RULES = Rules()
 
@@ -207,20 +210,18 @@ class LocalDevices:
     def _compile(
         self, program: bytes, options: bytes, devices: tuple[int, ...]
     ) -> tuple[Executable, CompiledFacts]:
-        given = CompileOptionsProto.FromString(options)
-        for row in given.executable_build_options.device_assignment.computation_devices:
-            row.replica_device_ids[:] = [self._devices[number].id for number in row.replica_device_ids]
-        options = given.SerializeToString()
+        options = assigned_to(options, [device.id for device in self._devices])
         place = [self._devices[number] for number in devices]
         if self._compiler is None:
             about, artifact = read_program(program, self._more), b""
         else:
             about, artifact = self._compiler.check(program, options, [device.id for device in place])
         if artifact:
-            found = loaded(self._client, artifact, options, place)
+            found = stablehlo_executables.load_program(self._client, artifact, options, place)
         else:
-            found = compiled(self._client, program, options, place)
-        facts = facts_of(found, about, devices, self._default_kind)
+            found = stablehlo_executables.compile_program(self._client, program, options, place)
+        said = stablehlo_executables.about_executable(found)
+        facts = compiled_facts(about, said, devices, self._default_kind)
         return Executable(found, facts, self._handlers(facts)), facts
 
     def _handlers(self, facts: CompiledFacts) -> list[Any] | None:
@@ -276,22 +277,24 @@ class LocalDevices:
     def unload(self, executable: Any) -> None:
         """Nothing: it goes when the session forgets it."""
 
-    def cost_analysis(self, executable: Executable) -> Mapping[str, Any]:
+    def cost_analysis(
+        self, executable: Executable, done: Callable[[Mapping[str, Any] | StatusError], None]
+    ) -> None:
         with translated():
             found = executable.loaded.cost_analysis()
-        costs: Mapping[str, Any] = found[0] if isinstance(found, list) else found
-        return costs
+        done(found[0] if isinstance(found, list) else found)
 
-    def program_text(self, executable: Executable) -> str:
+    def program_text(self, executable: Executable, done: Callable[[str | StatusError], None]) -> None:
         with translated():
-            return str(executable.loaded.get_hlo_text())
+            text = str(executable.loaded.get_hlo_text())
+        done(text)
 
     def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str:
         dtype = dtype_of(kind)
         if dtype is None:
             raise unsupported(f"arrays of {name_of(kind)} have no layout here")
         with translated():
-            return layout_text(self._client.get_default_layout(dtype, shape, self._devices[device]))
+            return stablehlo_executables.default_layout(self._devices[device], dtype, shape)
 
     def warm(self) -> None:
         """Somebody is about to compile something."""

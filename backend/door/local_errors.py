@@ -1,5 +1,5 @@
 """JAX's errors as the protocol has them: XLA's begin with the name of their code. Neighbours: `local_devices`,
-`local_programs`."""
+`program_checker`."""
 
 from __future__ import annotations
 

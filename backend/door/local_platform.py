@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
+from backend.pjrt import stablehlo_executables
+
 from .session_devices import DeviceFacts, MemoryFacts, Platform
 
-__all__ = ["RELEASE", "platform_of"]
-
-SERDES = {"0.10": 3, "0.12": 6}  # by jaxlib's version: which serialized forms of shardings it writes
-RELEASE = ".".join(importlib.import_module("jaxlib").__version__.split(".")[:2])
+__all__ = ["platform_of"]
 
 
 def platform_of(devices: Sequence[Any]) -> Platform:
@@ -37,5 +35,5 @@ def platform_of(devices: Sequence[Any]) -> Platform:
     name = "cuda" if first.platform == "gpu" else first.platform
     return Platform(
         name, str(first.client.platform_version), str(first.client.runtime_type), tuple(facts), tuple(memories),
-        SERDES.get(RELEASE, -1),
+        stablehlo_executables.serdes(),
     )  # fmt: skip

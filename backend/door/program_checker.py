@@ -18,12 +18,11 @@ from typing import Any
 import jax
 import msgspec
 
-from backend.pjrt import checker_pipes, wake_lapack
+from backend.pjrt import checker_pipes, stablehlo_executables, wake_lapack
 from backend.process_title import show_as
 
 from .ifrt_messages import StatusCode
 from .local_errors import translated
-from .local_programs import artifact_of, compiled
 from .session_devices import StatusError
 from .stablehlo_programs import ProgramFacts, read_program
 
@@ -85,7 +84,8 @@ def main() -> None:
 def _compiled(question: Question, devices: Sequence[Any]) -> bytes:
     client = devices[0].client
     with translated():
-        return artifact_of(client, compiled(client, question.program, question.options, devices))
+        made = stablehlo_executables.compile_program(client, question.program, question.options, devices)
+        return stablehlo_executables.serialized(client, made)
 
 
 if __name__ == "__main__":

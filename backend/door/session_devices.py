@@ -7,7 +7,7 @@
 hold; only they know what it is. An array is a row of shards, one for each device of its sharding, in its order. An
 operation returns at once with references to results that are computed later, so an error of the computation is
 found where somebody waits for it (`when_ready`, `fetch`); an operation that cannot begin raises `StatusError`.
-Nothing says that execution is local. Implementations: `local_devices`; tests have a fake.
+Nothing says that execution is local. Implementations: `local_devices`, `cluster_devices`; tests have a fake.
 """
 
 from __future__ import annotations
@@ -176,9 +176,11 @@ class SessionDevices(Protocol):
 
     def unload(self, executable: Any) -> None: ...
 
-    def cost_analysis(self, executable: Any) -> Mapping[str, Any]: ...
+    def cost_analysis(
+        self, executable: Any, done: Callable[[Mapping[str, Any] | StatusError], None]
+    ) -> None: ...
 
-    def program_text(self, executable: Any) -> str: ...
+    def program_text(self, executable: Any, done: Callable[[str | StatusError], None]) -> None: ...
 
     def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str: ...
 

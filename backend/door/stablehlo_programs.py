@@ -9,18 +9,15 @@ an address of the client's process, and end this one. One of the two modules of 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from backend.pjrt import inspection, targets
+from backend.pjrt import ArrayFacts, MainFacts, inspection, stablehlo_reading, targets
 
 from .dtypes import TOKEN, kind_of_mlir
-from .session_devices import StatusError, invalid, unsupported
+from .session_devices import invalid, unsupported
 
 __all__ = ["ProgramFacts", "ResultFacts", "read_program"]
-
-LONGEST = 300  # characters of an error text from other software
 
 
 class ResultFacts(NamedTuple):
@@ -37,16 +34,15 @@ class ProgramFacts(NamedTuple):
 
 def read_program(artifact: bytes, more: Collection[str]) -> ProgramFacts:
     """`more`: foreign functions that are allowed besides the built-in list."""
-    stablehlo: Any = importlib.import_module("jax.extend.mlir.dialects.stablehlo")
-    mlir: Any = importlib.import_module("jax._src.interpreters.mlir")
-    with mlir.make_ir_context() as context:
-        try:
-            module = stablehlo.deserialize_portable_artifact(context, artifact)
-        except Exception as error:
-            raise invalid(f"the program is not StableHLO that can be read here: {_short(error)}") from None
-        operations, called = inspection.operations_of(module)
-        _check(operations, called, more)
-        return _facts(module)
+    try:
+        with stablehlo_reading.module_of(artifact) as module:
+            operations, called = inspection.operations_of(module)
+            _check(operations, called, more)
+            return _facts(stablehlo_reading.main_of(module))
+    except stablehlo_reading.UnknownType as error:
+        raise unsupported(str(error)) from None
+    except stablehlo_reading.MalformedProgram as error:
+        raise invalid(str(error)) from None
 
 
 def _check(operations: Collection[str], called: Collection[str], more: Collection[str]) -> None:
@@ -67,61 +63,22 @@ def _check(operations: Collection[str], called: Collection[str], more: Collectio
             raise unsupported(f"the program is refused: {reason}")
 
 
-def _facts(module: Any) -> ProgramFacts:
-    main = next((op for op in module.body.operations if _named(op, "sym_name") == "main"), None)
-    if main is None:
-        raise invalid("the program has no function 'main'")
-    kind = main.operation.attributes["function_type"].value
-    results = tuple(_result(each) for each in kind.results)
-    donated = tuple(at for at, attributes in enumerate(_argument_attributes(main)) if _is_donated(attributes))
-    parameters = tuple(_parameter(each) for each in kind.inputs)
-    return ProgramFacts(_named(module.operation, "sym_name") or "main", parameters, results, donated)
+def _facts(main: MainFacts) -> ProgramFacts:
+    return ProgramFacts(
+        main.name, tuple(map(_parameter, main.parameters)), tuple(map(_result, main.results)), main.donated
+    )
 
 
-def _named(operation: Any, attribute: str) -> str:
-    try:
-        return str(operation.attributes[attribute].value)
-    except (KeyError, AttributeError):
-        return ""
-
-
-def _argument_attributes(main: Any) -> Any:
-    try:
-        return list(main.operation.attributes["arg_attrs"])
-    except KeyError:
-        return []
-
-
-def _is_donated(attributes: Any) -> bool:
-    if "tf.aliasing_output" in attributes:
-        return True
-    return "jax.buffer_donor" in attributes and bool(attributes["jax.buffer_donor"].value)
-
-
-def _parameter(mlir_type: Any) -> ResultFacts | None:
+def _parameter(facts: ArrayFacts | None) -> ResultFacts | None:
     """None: a type that a caller cannot be checked against."""
-    try:
-        found = _result(mlir_type)
-    except StatusError:
-        return None
-    return found if found.kind != TOKEN else None
+    kind = None if facts is None else kind_of_mlir(facts.element)
+    return None if facts is None or kind is None else ResultFacts(kind, facts.shape)
 
 
-def _result(mlir_type: Any) -> ResultFacts:
-    """A result that is no array is a token."""
-    ir: Any = importlib.import_module("jax._src.lib.mlir").ir
-    try:
-        tensor = ir.RankedTensorType(mlir_type)
-    except (ValueError, TypeError):
+def _result(facts: ArrayFacts | None) -> ResultFacts:
+    if facts is None:
         return ResultFacts(TOKEN, ())
-    if not tensor.has_static_shape:
-        raise unsupported(f"a result has the type {type}, whose shape is not known before it runs")
-    kind = kind_of_mlir(str(tensor.element_type))
+    kind = kind_of_mlir(facts.element)
     if kind is None:
-        raise unsupported(f"a result has elements of type {tensor.element_type}, which are not known here")
-    return ResultFacts(kind, tuple(tensor.shape))
-
-
-def _short(error: BaseException) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
+        raise unsupported(f"a result has elements of type {facts.element}, which are not known here")
+    return ResultFacts(kind, facts.shape)

@@ -1,7 +1,8 @@
 """A child process that reads and compiles clients' code before the agent does: harmful code breaks only this process.
 
     agent --Question--> checker     inspects each blob, traces it as the agent would, compiles it for CPU devices
-    agent <--Verdict--- checker     compiled code is in JAX's cache on disk, where the agent finds it
+    agent <--Verdict--- checker     compiled code is in a cache on disk (JAX's, or `executable_cache`), where the agent
+                                    finds it
 
 A checker has CPU devices and never an accelerator, which only the agent may use; so code for other platforms is
 traced and not compiled. It has no secrets: `checker_process` filters its environment, and it inherits no open file
@@ -21,11 +22,15 @@ import msgspec
 
 from core.model import Code, Gang, Layout
 
+from ..contents import StableHLOCode, stablehlo_code
 from ..process_title import show_as
 from . import jax_errors
 from .checker_pipes import COMPILING, READY, bound_for_life, limit, next_question, take_pipes, write
+from .executable_cache import ExecutableCache
 from .inspection import CodeRefused, inspect
 from .launchable_code import keep_on_disk, lower, wake_lapack
+from .stablehlo_codes import StableHLOCodes, options_for, stablehlo_of
+from .stablehlo_reading import inspect_program
 from .verdicts import Verdict
 from .world import WorldMembership, in_order
 
@@ -44,7 +49,7 @@ class CheckerSettings(msgspec.Struct, frozen=True):
     memory: int  # bytes that a compilation may take; 0: no limit
 
 
-class Question(msgspec.Struct, frozen=True):
+class CodeQuestion(msgspec.Struct, frozen=True):
     code: Code
     gang: Gang
     inputs: tuple[Layout, ...]
@@ -65,7 +70,7 @@ def main() -> None:
     write(answers, READY)
     while (question := next_question(asked)) is not None:
         limit(settings.seconds, settings.memory)
-        what = msgspec.msgpack.decode(question, type=Question)
+        what = msgspec.msgpack.decode(question, type=CodeQuestion)
         verdict = _inspected(what, settings)
         if verdict.kind == "ok":
             write(answers, COMPILING)
@@ -75,26 +80,33 @@ def main() -> None:
     os._exit(0)
 
 
-def _inspected(question: Question, settings: CheckerSettings) -> Verdict:
+def _inspected(question: CodeQuestion, settings: CheckerSettings) -> Verdict:
     code, gang = question.code, question.gang
     names = [part.code for part in code.parts] or [code.code]
     for number, name in enumerate(names):
         blob = question.blobs.get(name) if name else None  # `blobs.function_of` reports missing code
         if blob is not None:
             try:
-                inspect(blob, settings.platform, gang.place.size, settings.more, settings.largest)
-            except CodeRefused as refused:
+                if stablehlo_code.is_stablehlo(blob):
+                    inspect_program(stablehlo_code.decode(blob).program, settings.more, settings.largest)
+                else:
+                    inspect(blob, settings.platform, gang.place.size, settings.more, settings.largest)
+            except (CodeRefused, stablehlo_code.MalformedCode) as refused:
                 return Verdict("refused", number, str(refused))
     return Verdict("ok")
 
 
-def _compiled(question: Question, settings: CheckerSettings) -> Verdict:
+def _compiled(question: CodeQuestion, settings: CheckerSettings) -> Verdict:
     code, gang = question.code, question.gang
     try:
         world = WorldMembership()
         world.devices = dict(zip(question.numbers, in_order(jax.local_devices()), strict=False))
         world.mine = question.numbers
         here = settings.platform == "cpu"
+        asked = stablehlo_of(code, question.blobs)
+        if asked is not None:
+            _compile_stablehlo(world, asked, question, settings)
+            return Verdict("ok")
         _, lowered = lower(
             world, code, gang, question.inputs, question.outputs, question.blobs,
             "" if here else settings.platform,
@@ -107,6 +119,16 @@ def _compiled(question: Question, settings: CheckerSettings) -> Verdict:
         text = jax_errors.text_of(error)
         return Verdict("room" if NO_ROOM in text else "failed", 0, text)
     return Verdict("ok")
+
+
+def _compile_stablehlo(
+    world: WorldMembership, asked: StableHLOCode, question: CodeQuestion, settings: CheckerSettings
+) -> None:
+    if settings.platform != "cpu":
+        options_for(asked, question.gang, range(question.gang.place.size))
+        return
+    cache = ExecutableCache(Path(settings.cache) if settings.cache else None)
+    StableHLOCodes(world, 0, cache).begin(asked, question.gang, question.inputs, question.outputs)()
 
 
 if __name__ == "__main__":

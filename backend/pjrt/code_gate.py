@@ -4,7 +4,7 @@
                                                       killed if it does not answer, started again for the next
                                                       question
 
-Neighbours: `checked`, `checker_process`, `verdicts`, `code`.
+Neighbours: `checked`, `checker_process`, `verdicts`, `compiled_codes`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ import msgspec
 from core.model import Code, Gang, Layout, canonical
 
 from ..auth import Rules
+from ..contents import StableHLOCode
 from .blobs import Unusable
-from .checker import CheckerSettings, Question
+from .checker import CheckerSettings, CodeQuestion
 from .checker_process import CheckerChild, Died, Late
 from .launchable_code import given
+from .stablehlo_codes import identity, stablehlo_of
 from .targets import is_callback
 from .verdicts import VERSION, Verdict, Verdicts
 
@@ -61,12 +63,17 @@ class CodeGate:
         blobs: Mapping[str, bytes], mine: Sequence[int],
     ) -> None:  # fmt: skip
         """Raises Unusable with a text that names the computation. `mine`: the numbers of this host's devices."""
-        with self._verdicts.about(self._key(code, gang, inputs, outputs), self._rules.seconds) as slot:
+        asked = stablehlo_of(code, blobs)
+        if asked is not None:
+            if not asked.compiled:
+                return
+            inputs = outputs = ()  # they are not part of what is compiled
+        with self._verdicts.about(self._key(code, asked, gang, inputs, outputs), self._rules.seconds) as slot:
             verdict = slot.verdict
             if verdict is None:
                 places = list(gang.place.devices())
                 numbers = tuple(mine) if set(places) <= set(mine) else tuple(places)
-                question = Question(code, gang, tuple(inputs), tuple(outputs), blobs, numbers)
+                question = CodeQuestion(code, gang, tuple(inputs), tuple(outputs), blobs, numbers)
                 verdict = self._ask(question)
                 slot.keep(verdict)
         if verdict.kind != "ok":
@@ -82,7 +89,7 @@ class CodeGate:
 
     # --- the child --------------------------------------------------------------------------------------------
 
-    def _ask(self, question: Question) -> Verdict:
+    def _ask(self, question: CodeQuestion) -> Verdict:
         name = question.code.name
         child = self._ready_child(question)
         try:
@@ -104,7 +111,7 @@ class CodeGate:
             child.end()  # its state is unknown after running out of memory
         return verdict
 
-    def _ready_child(self, question: Question) -> CheckerChild:
+    def _ready_child(self, question: CodeQuestion) -> CheckerChild:
         try:
             return self._running_child(len(question.numbers))
         except (Died, Late, OSError) as error:
@@ -150,14 +157,17 @@ class CodeGate:
             return f"compiling computation {name!r} took {most} of this host's memory (--check-memory of the agent)"
         return reason if repr(name) in reason else f"computation {name!r} cannot be compiled: {reason}"
 
-    def _key(self, code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout]) -> str:
+    def _key(
+        self, code: Code, asked: StableHLOCode | None, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout]
+    ) -> str:  # fmt: skip
         """The key of a verdict: what the code is, whatever its name and its devices."""
         rules = self._rules
         parts = [(part.code, part.inputs, part.outputs) for part in code.parts]
+        name: object = (code.code or code.key) if asked is None else identity(asked)
         what = (
             VERSION, jax.__version__, version("jaxlib"), self._platform, sorted(rules.more), rules.largest,
-            code.code or code.key, parts, code.results, [_look(each) for each in inputs],
-            [_look(each) for each in outputs], given(gang), gang.irregular, gang.place.size,
+            name, parts, code.results, [_look(each) for each in inputs], [_look(each) for each in outputs],
+            given(gang) if asked is None else (), gang.irregular, gang.place.size,
         )  # fmt: skip
         return hashlib.sha256(msgspec.msgpack.encode(what)).hexdigest()
 

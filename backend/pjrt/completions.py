@@ -1,8 +1,8 @@
 """Waits for enqueued programs in order, in one thread, and reports their ends.
 
 Each program has one output that nothing reads or donates: when it is ready, the program has run on all of this
-host's devices (see `code`). This module also limits how many programs of several devices are outstanding: JAX
-hangs or blocks at 32. Neighbours: `launcher`, `store`.
+host's devices (`LaunchableCode.launch`). This module also limits how many programs of several devices are outstanding:
+JAX hangs or blocks at 32. Neighbours: `launcher`, `store`.
 """
 
 from __future__ import annotations

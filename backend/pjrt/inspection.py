@@ -1,7 +1,8 @@
 """Inspects a client's code before it is compiled: every operation, by its name.
 
 Four operations of StableHLO communicate with the host or with other programs, and are refused. So are foreign
-functions that `targets` does not allow, and dialects that exported code never contains. This runs in the child
+functions that `targets` does not allow, and dialects that exported code never contains. Raw StableHLO is read by
+`stablehlo_reading` and checked by the same rules. This runs in the child
 process of `checker`, since even reading such bytes may crash.
 """
 
@@ -33,7 +34,7 @@ def inspect(blob: bytes, platform: str, devices: int, more: Collection[str], lar
     try:
         exported: Any = export.deserialize(bytearray(blob))
     except Exception as error:
-        raise CodeRefused(f"it is not what jax.export writes: {_short(error)}") from error
+        raise CodeRefused(f"it is not what jax.export writes: {short(error)}") from error
     if platform not in exported.platforms:
         raise CodeRefused(
             f"it is for {', '.join(exported.platforms) or 'no platform'}, but runs on {platform} here"
@@ -44,8 +45,13 @@ def inspect(blob: bytes, platform: str, devices: int, more: Collection[str], lar
         try:
             module = exported.mlir_module(serialized=False)
         except Exception as error:
-            raise CodeRefused(f"its StableHLO cannot be read: {_short(error)}") from error
-        operations, called = operations_of(module)
+            raise CodeRefused(f"its StableHLO cannot be read: {short(error)}") from error
+        check_operations(module, more)
+
+
+def check_operations(module: Any, more: Collection[str]) -> None:
+    """Raises CodeRefused for an operation or a foreign function that clients' code may not have."""
+    operations, called = operations_of(module)
     for name in operations:
         if name in OUTSIDE or (name.partition(".")[0] not in DIALECTS and name not in PLAIN):
             raise CodeRefused(f"it has the operation {name!r}, which clients' code may not have")
@@ -78,6 +84,6 @@ def _target(operation: Any) -> str:
         return "a name that is no text"
 
 
-def _short(error: BaseException) -> str:
+def short(error: BaseException) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."

@@ -1,32 +1,26 @@
-"""Code, compiled in the background for the devices of its gangs, and kept until its backend ends.
+"""Exported code as a gang launches it: traced and lowered for its layouts, to be compiled.
 
-Code with donated inputs is compiled twice, since each launch says whether they are really donated. The same code for
-the same layouts is compiled once for all plans. If a folder was given, compiled code is also kept on disk.
-If clients are not trusted, `admit` tries code in another process before this process reads it (`code_gate`).
-Neighbours: `blobs`, `world`, `launcher`, `checked`.
+Code with donated inputs is compiled twice, since each launch says whether they are really donated. Neighbours: `blobs`,
+which makes functions of the bytes; `compiled_codes`, which keeps them; `stablehlo_launchable`, the other flavour.
 """
 
 from __future__ import annotations
 
 import importlib
 import logging
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from core.model import Code, Gang, Layout, Plan, Sharding, Shards, canonical
-from core.protocol import Blame
+from core.model import Code, Gang, Layout, Sharding, Shards
 from core.protocol import effects as e
 
-from . import blobs, jax_errors
+from . import blobs
 from .world import WorldMembership
 
 log = logging.getLogger("seaway.pjrt")
-Admit = Callable[[Code, Gang, Sequence[Layout], Sequence[Layout], Mapping[str, bytes]], None]
-MOST = 8192  # codes of plans that are kept; no command says when a host may forget one
 
 
 class LaunchableCode:
@@ -47,6 +41,26 @@ class LaunchableCode:
         self.local = world.alone(gang.place)  # no other host takes part
         self.bounds = bounds_of(outputs) if gang.irregular else None
 
+    @property
+    def takes(self) -> bool:
+        """Whether it takes over arguments, if a launch gives them."""
+        return self.giving is not None
+
+    @property
+    def unfit(self) -> str:
+        """Why it cannot be launched; "": it can."""
+        return ""
+
+    def launch(self, inputs: list[Any], command: e.Launch, giving: bool) -> tuple[Sequence[Any], Any]:
+        """Enqueues it. Returns the outputs, and what is ready when the program has run. `giving`: it may take over
+        what the command donates."""
+        *outputs, token = (self.giving if giving else self.keeping)(*inputs)
+        return outputs, token
+
+    def answer(self) -> bytes:
+        """What its client is told about it when it is compiled."""
+        return b""
+
 
 def given(gang: Gang) -> tuple[int, ...]:
     """The inputs that a gang gives away: donated ones, unless the gang also reads them as another input."""
@@ -58,106 +72,6 @@ def given(gang: Gang) -> tuple[int, ...]:
 
 def bounds_of(outputs: Sequence[Layout]) -> tuple[tuple[int, int], ...]:
     return tuple((layout.shape[0], Shards(layout).size[0]) for layout in outputs)
-
-
-class Codes:
-    """All compiled code. `memory`: bytes of each device; code that takes more is refused. `cache`: a folder."""
-
-    def __init__(
-        self, world: WorldMembership, post: Callable[[e.Event], None], memory: int, cache: Path | None
-    ) -> None:
-        self._world, self._post, self._memory = world, post, memory
-        self._of: OrderedDict[tuple[int, int], LaunchableCode] = OrderedDict()  # by (plan, code)
-        self._same: OrderedDict[Any, LaunchableCode] = OrderedDict()
-        self.compiled = 0
-        self.admit: Admit | None = None  # raises if the code may not be compiled here
-        keep_on_disk(cache)
-        wake_lapack()
-
-    def __len__(self) -> int:
-        return len(self._of)
-
-    def get(self, plan: int, code: int) -> LaunchableCode | None:
-        return self._of.get((plan, code))
-
-    def void(self) -> None:
-        """Drops all code, since the backend has ended. Call it under the world's lock."""
-        self._of.clear()
-        self._same.clear()
-
-    # --- the compiling thread ---------------------------------------------------------------------------------
-
-    def compile(self, command: e.CompileCode, plan: Plan, code_of: Mapping[str, bytes]) -> None:
-        """Compiles for the current world; compiles again if the world changes meanwhile."""
-        blame: Blame | None = None
-        try:
-            self._check_first(plan.codes[command.code], plan, code_of)
-            while not self._try(command, plan, code_of):
-                log.info("the world changed while code %s was compiled", plan.codes[command.code].name)
-        except Exception as error:
-            blame = jax_errors.of(error)
-        self._post(e.CodeReady(command.plan, command.code, blame))
-
-    def _check_first(self, code: Code, plan: Plan, code_of: Mapping[str, bytes]) -> None:
-        """Has clients' code checked before this process reads it. Code that core made has no bytes of a client."""
-        if self.admit is None or not code_of:
-            return
-        gang, inputs, outputs = _gang_and_layouts(code, plan)
-        if self._same.get(_content(code, gang, inputs, outputs)) is None:
-            self.admit(code, gang, inputs, outputs, code_of)
-
-    def _try(self, command: e.CompileCode, plan: Plan, code_of: Mapping[str, bytes]) -> bool:
-        code = plan.codes[command.code]
-        gang, inputs, outputs = _gang_and_layouts(code, plan)
-        world = self._world
-        key = _content(code, gang, inputs, outputs)
-        with world.lock:
-            world.changed.wait_for(lambda: world.ready)
-            generation = world.generation
-            made = self._same.get(key)
-            # Traced under the lock, so that the backend cannot be dropped meanwhile.
-            lowered = None if made is not None else lower(world, code, gang, inputs, outputs, code_of)
-        if lowered is not None:
-            made = self._finish(*lowered)
-        assert made is not None
-        with world.lock:
-            if world.generation != generation:
-                return False
-            self._same[key] = self._of[command.plan, command.code] = made
-            for table in (self._same, self._of):
-                while len(table) > MOST:
-                    table.popitem(last=False)
-        return True
-
-    def _finish(self, made: LaunchableCode, lowered: Sequence[Any]) -> LaunchableCode:
-        """Compiles, which is the long part, without the lock."""
-        made.keeping, *giving = [each.compile() for each in lowered]
-        made.giving = giving[0] if giving else None
-        self.compiled += len(lowered)
-        self._check_memory(made)
-        return made
-
-    def _check_memory(self, made: LaunchableCode) -> None:
-        use = made.keeping.memory_analysis() if self._memory else None
-        if use is None:
-            return
-        needed = use.argument_size_in_bytes + use.output_size_in_bytes + use.temp_size_in_bytes
-        if needed > self._memory:
-            raise MemoryError(
-                f"out of memory: computation {made.name!r} takes {needed} bytes on each device (arguments "
-                f"{use.argument_size_in_bytes}, results {use.output_size_in_bytes}, scratch "
-                f"{use.temp_size_in_bytes}), and {self._memory} may be used; split it over more devices"
-            )
-
-
-def _gang_and_layouts(code: Code, plan: Plan) -> tuple[Gang, tuple[Layout, ...], tuple[Layout, ...]]:
-    """The gang to which the code belongs, and the layouts of its inputs and outputs."""
-    gang = plan.steps[code.step]
-    assert isinstance(gang, Gang)
-    inputs, outputs = (
-        tuple(plan.slots[slot].layout for slot in slots) for slots in (gang.inputs, gang.outputs)
-    )
-    return gang, inputs, outputs
 
 
 def lower(
@@ -179,13 +93,17 @@ def lower(
     return made, lowered
 
 
-def _content(code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout]) -> Any:
-    """A key: two codes with equal keys are the same program."""
-    parts = tuple((part.code, part.inputs, part.outputs) for part in code.parts)
-    return (
-        code.code or code.key, parts, code.results, tuple(map(canonical, inputs)), tuple(map(canonical, outputs)),
-        given(gang), gang.irregular, gang.place,
-    )  # fmt: skip
+def check_memory(name: str, most: int, use: Any) -> None:
+    """Raises MemoryError if code takes more than `most` bytes of each device. `use`: what the compiler says of it."""
+    if use is None:
+        return
+    needed = use.argument_size_in_bytes + use.output_size_in_bytes + use.temp_size_in_bytes
+    if needed > most:
+        raise MemoryError(
+            f"out of memory: computation {name!r} takes {needed} bytes on each device (arguments "
+            f"{use.argument_size_in_bytes}, results {use.output_size_in_bytes}, scratch {use.temp_size_in_bytes}), "
+            f"and {most} may be used; split it over more devices"
+        )
 
 
 def keep_on_disk(cache: Path | None) -> None:

@@ -3,7 +3,7 @@
 A launch never waits for its inputs, which are futures; it waits only while too many programs are outstanding. A gang
 whose inputs are spoilt is launched with placeholders, because its peers' collective waits for this host. When a gang
 could not be launched, those behind it are held until core abandons it: otherwise collectives of different gangs would
-meet. Neighbours: `code`, `store`, `completions`.
+meet. Neighbours: `compiled_codes`, `store`, `completions`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from core.protocol import effects as e
 
 from . import jax_errors
 from .checkpoints import Checkpoints
+from .compiled_codes import Codes
 from .completions import Completions, Flight
-from .launchable_code import Codes, LaunchableCode
+from .launchable_code import LaunchableCode
 from .store import Store
 
 
@@ -61,14 +62,18 @@ class Launcher:
         ):
             self._skip(command, plan, gang)
             return
+        if code.unfit:  # as on all hosts: nobody waits for this one
+            self._skip(command, plan, gang, code.unfit)
+            self._completions.failed(command.seq, Blame("user", code.unfit))
+            return
         try:
             inputs, missing = self._inputs(command, gang, code)
             giving = (
-                bool(command.donated) and not (missing or command.placeholders) and code.giving is not None
+                bool(command.donated) and code.takes and not (missing or command.placeholders)
                 and self._checkpoints.may_take(command.seq, command.donated)
             )  # fmt: skip
             begun = self._completions.stamps.now()
-            *outputs, token = (code.giving if giving else code.keeping)(*inputs)
+            outputs, token = code.launch(inputs, command, giving)
         except Exception as error:
             blame = jax_errors.of(error, together=not code.local)
             # A small program runs while it is enqueued. So the program failed, and not its launch, if no other host

@@ -29,9 +29,9 @@ from ..devices import Array, DeviceAbout, GangTimes, Index, Post, WorldSpec
 from ..streams import LentReading
 from . import device_arrays, jax_errors, rows
 from .checkpoints import Checkpoints
+from .compiled_codes import Codes
 from .completions import Completions
 from .enqueue_thread import EnqueueThread
-from .launchable_code import Codes
 from .launcher import Launcher
 from .store import MissingBuffer, Store, ready
 from .worker_thread import WorkerThread

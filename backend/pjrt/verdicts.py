@@ -37,7 +37,7 @@ class Verdicts:
 
     def __init__(self, folder: Path | None) -> None:
         self._known: dict[str, Verdict] = {}
-        self._folder = None if folder is None else _made(folder / FOLDER)
+        self._folder = None if folder is None else own_folder(folder / FOLDER)
 
     @contextmanager
     def about(self, key: str, patience: float) -> Iterator[VerdictSlot]:
@@ -80,12 +80,12 @@ class VerdictSlot:
                 log.warning("the verdict on a client's code is not kept: %s", error.strerror)
 
 
-def _made(folder: Path) -> Path | None:
+def own_folder(folder: Path) -> Path | None:
     """Makes the folder, which only this user may write to: other writers could pass code of their own."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        log.warning("%s: %s; clients' code is checked again at each start", folder, error.strerror)
+        log.warning("%s: %s; nothing is kept there", folder, error.strerror)
         return None
     about = folder.stat()
     if about.st_uid != os.getuid() or about.st_mode & 0o022:

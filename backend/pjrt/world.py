@@ -193,6 +193,13 @@ class WorldMembership:
             found = self._here[place] = tuple(n for n in self.mine if virtual_index(place, n) >= 0)
         return found
 
+    def devices_of(self, place: Place) -> tuple[Device, ...]:
+        """All of them, also those of other hosts, in the order of the place. Raises LookupError."""
+        missing = [number for number in place.devices() if number not in self.devices]
+        if missing:
+            raise LookupError(f"device {missing[0]} is not in this host's world any more")
+        return tuple(self.devices[number] for number in place.devices())
+
     def alone(self, place: Place) -> bool:
         """Whether no other host has a device of this place."""
         return len(self.here(place)) == place.size
@@ -214,10 +221,7 @@ class WorldMembership:
         return found
 
     def _named(self, layout: Layout) -> NamedSharding:
-        missing = [number for number in layout.place.devices() if number not in self.devices]
-        if missing:
-            raise LookupError(f"device {missing[0]} is not in this host's world any more")
-        devices = np.array([self.devices[number] for number in layout.place.devices()])
+        devices = np.array(self.devices_of(layout.place))
         names = tuple(f"m{axis}" for axis in range(len(layout.mesh)))
         mesh = Mesh(devices.reshape(layout.mesh or (1,)), names or ("m",), axis_types=_auto(len(names) or 1))
         dims = [tuple(names[axis] for axis in axes) or None for axes in layout.sharding.dims]

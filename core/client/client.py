@@ -180,14 +180,15 @@ class Client:
 
     # --- programs, buffers, slices ------------------------------------------------------------------------
 
-    def register(self, program: Program, now: int) -> int | Blocked:
+    def register(self, program: Program, now: int, tell: bool = False) -> int | Blocked:
+        """`tell`: ProgramTold says when its code is compiled, and what is known of it then."""
         self._may_call()
         programs = self._state.programs
         if len(programs) >= self.limits.max_programs:
             raise Illegal(f"{len(programs)} programs are registered; unregister some first")
         if not self._calls.room():
             return self._block("calls wait for the controller")
-        return self._calls.register(program, now)
+        return self._calls.register(program, now, tell)
 
     def unregister(self, program: int, now: int) -> None:
         if program not in self._state.programs:

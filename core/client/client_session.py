@@ -34,6 +34,8 @@ from ..protocol import (
     GetStarted,
     LogLine,
     Opened,
+    ProgramCompiled,
+    ProgramTold,
     Put,
     PutAccepted,
     PutStarted,
@@ -48,7 +50,7 @@ from ..protocol import (
 )
 from .call_batching import TO_CONTROLLER, CallBatching
 from .client_limits import SESSION
-from .client_state import ClientState
+from .client_state import ClientState, awaited
 from .content_transfers import ContentTransfers
 from .outgoing_calls import OutgoingCalls
 from .retries import Retries
@@ -67,7 +69,7 @@ class ClientSession:
         self._notes: dict[type, Callable[[Any, int], str]] = {
             Ended: self._ended, ContentsReady: self._ready, PutAccepted: self._taking, GetAccepted: self._sending,
             Refused: self._refused, Opened: self._opened, Waiting: self._waiting, Stalled: self._stalled,
-            ConnectionClosed: self._goodbye,
+            ConnectionClosed: self._goodbye, ProgramCompiled: self._compiled,
         }  # fmt: skip
 
     # --- connections ----------------------------------------------------------------------------------------
@@ -97,7 +99,7 @@ class ClientSession:
         new = {call.program for call in gathered if isinstance(call, Register)}
         for name, ir in self._calls.told_programs().items():
             if name not in new:
-                self._out.append(Send(TO_CONTROLLER, Register(name, ir)))
+                self._out.append(Send(TO_CONTROLLER, Register(name, ir, name in state.untold)))
         unsent = {("get", call.request) for call in gathered if isinstance(call, Get)}
         unsent |= {("put", call.buffer) for call in gathered if isinstance(call, Put)}
         blame = Blame("client-lost", f"the connection to the controller was lost meanwhile: {state.why_away}")
@@ -132,8 +134,8 @@ class ClientSession:
         """Nothing will be heard any more: whatever was waited for ends now."""
         state = self._state
         self._batching.gathered.clear()
-        runs, requests = list(state.runs), list(state.requests)
-        for table in (state.runs, state.requests, state.cancelled, state.waits):
+        runs, requests, untold = list(state.runs), list(state.requests), list(state.untold)
+        for table in (state.runs, state.requests, state.cancelled, state.waits, state.untold):
             table.clear()
         for run in runs:
             held = self._trying.pop(run, None)
@@ -143,6 +145,7 @@ class ClientSession:
                 self._retries.ended(held, blame, now)
         for kind, name in requests:
             self._refuse(kind, name, blame)
+        self._out += [ProgramTold(program, blame=blame) for program in untold]
         spoilt = state.spoil_unsettled()
         if spoilt:
             self._tell_buffers([*spoilt], blame)
@@ -258,10 +261,21 @@ class ClientSession:
         self._transfers.said.append(note)
         return ""
 
+    def _compiled(self, note: ProgramCompiled, now: int) -> str:
+        state, program = self._state, note.program
+        state.waits.pop(awaited(program), None)
+        if program in state.untold:
+            del state.untold[program]
+            self._out.append(ProgramTold(program, note.about, note.blame))
+        elif program in state.programs or not 0 < program <= state.last_program:
+            return f"it tells that program {program} is compiled, which nobody asked, or it told before"
+        return ""  # or it was unregistered meanwhile
+
     def _waiting(self, note: Waiting, now: int) -> str:
-        self._awaits(note.run, note.reason, now - note.age)
+        what = awaited(note.program) if note.program else note.run
+        self._awaits(what, note.reason, now - note.age)
         if note.reason:
-            self._out.append(LogLine(f"{_called(note.run)} waits: {note.reason}", passing=True))
+            self._out.append(LogLine(f"{_called(what)} waits: {note.reason}", passing=True))
         return ""
 
     def _stalled(self, note: Stalled, now: int) -> str:
@@ -275,10 +289,14 @@ class ClientSession:
         )
         return ""
 
-    def _awaits(self, what: int, reason: str, since: int) -> None:
+    def _awaits(self, what: int | str, reason: str, since: int) -> None:
         """`reason` "": it waits for nothing any more."""
         state = self._state
-        if what in state.runs or state.state_of(-what) == "promised":
+        if isinstance(what, str):
+            known = any(what == awaited(program) for program in state.untold)
+        else:
+            known = what in state.runs or state.state_of(-what) == "promised"
+        if known:
             if reason:
                 state.waits[what] = reason, since
             else:
@@ -319,5 +337,7 @@ class ClientSession:
             self._out.append(Unblocked())
 
 
-def _called(what: int) -> str:
+def _called(what: int | str) -> str:
+    if isinstance(what, str):
+        return what
     return f"run {what}" if what >= 0 else f"the put of buffer {-what}"

@@ -68,11 +68,16 @@ def registered(ir: Program) -> RegisteredProgram:
     return RegisteredProgram(ir, sizes, count, ir.donate_args, (True,) * count, (0,) * count, donated, edges)
 
 
+def awaited(program: int) -> str:
+    """The answer about a program, among what is waited for."""
+    return f"program {program}"
+
+
 class ClientState:
     __slots__ = (
         "blocked", "buffers", "cancelled", "forgotten", "gone", "last_buffer", "last_program", "last_request",
         "last_run", "limits", "number", "opening", "out", "phase", "programs", "requests", "runs", "thinking_since",
-        "waited", "waits", "why_away",
+        "untold", "waited", "waits", "why_away",
     )  # fmt: skip
 
     def __init__(self, opening: Open, limits: Limits) -> None:
@@ -85,6 +90,7 @@ class ClientState:
         # names are counted from 1; these were given last
         self.last_program = self.last_run = self.last_buffer = self.last_request = 0
         self.programs: dict[int, RegisteredProgram] = {}
+        self.untold: dict[int, None] = {}  # programs of which the user will be told that they are compiled
         self.forgotten: dict[int, Program] = {}  # unregistered, and the controller has not been told yet
         self.runs: dict[
             int, tuple[int | Range, ...]
@@ -95,9 +101,8 @@ class ClientState:
             int, tuple[int, str]
         ] = {}  # buffer -> how many from it on, and why they are not there any more
         self.requests: dict[tuple[str, int], None] = {}  # ("put", buffer), ("get", request): not answered yet
-        self.waits: dict[
-            int, tuple[str, int]
-        ] = {}  # run, or minus the buffer of a put -> (why it waits, since when)
+        # run, minus the buffer of a put, or `awaited` -> (why it waits, since when)
+        self.waits: dict[int | str, tuple[str, int]] = {}
         self.waited: dict[int, None] = {}  # runs for whose end the user has waited since the last call
         self.thinking_since: int | None = None  # when the user last submitted or stopped waiting
         self.blocked = False  # a call was answered Blocked, and Unblocked has not been said

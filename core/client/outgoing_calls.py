@@ -14,7 +14,7 @@ from ..model import Program, Range, SliceSpec, Value, ranges
 from ..protocol import Call, Get, Put, Register, Release, Submit, Unregister
 from .call_batching import CallBatching
 from .client_limits import Submitted
-from .client_state import ClientState, RegisteredProgram, registered
+from .client_state import ClientState, RegisteredProgram, awaited, registered
 
 
 class OutgoingCalls:
@@ -66,15 +66,19 @@ class OutgoingCalls:
                     self._state.give_up(first + low - index, why, high - low)
             index += count
 
-    def register(self, program: Program, now: int) -> int:
+    def register(self, program: Program, now: int, tell: bool = False) -> int:
         state = self._state
         state.last_program = name = state.last_program + 1
         state.programs[name] = registered(program)
-        self.call(Register(name, program), now)
+        if tell:
+            state.untold[name] = None
+        self.call(Register(name, program, tell), now)
         return name
 
     def unregister(self, program: int, now: int) -> None:
         self._state.forgotten[program] = self._state.programs.pop(program).ir
+        self._state.untold.pop(program, None)
+        self._state.waits.pop(awaited(program), None)
         self.call(Unregister(program), now)
         self.told_programs()
 

@@ -25,6 +25,7 @@ from ..model import (
     Ref,
     Slot,
     Value,
+    laid_out,
     shard_bytes,
 )
 from .draft import Draft, Step
@@ -32,8 +33,7 @@ from .draft import Draft, Step
 
 def home(program: Program, places: Sequence[Place], value: Value) -> Layout:
     """Return the layout of a value on its slice. Arguments that are literals get this layout."""
-    mesh = program.slices[value.slice].mesh_shape
-    return Layout(value.shape, value.dtype, places[value.slice], mesh, value.sharding)
+    return laid_out(value, program.slices[value.slice], places[value.slice])
 
 
 def bind(program: Program, places: Sequence[Place], args: Sequence[Layout]) -> Draft:

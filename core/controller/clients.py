@@ -37,6 +37,7 @@ from .contents import Contents
 from .outbox import TurnOutbox
 from .records import ClientRecord, ProgramRecord
 from .recovery import Recovery
+from .registrations import Registrations
 from .runs import Runs
 from .state import State
 from .trace_rows import Tracing
@@ -59,6 +60,7 @@ class Clients:
         lowerings: Lowerings,
         outbox: TurnOutbox,
         recovery: Recovery,
+        registrations: Registrations,
         resources: Resources,
         runs: Runs,
     ) -> None:
@@ -71,6 +73,7 @@ class Clients:
         self._lowerings = lowerings
         self._outbox = outbox
         self._recovery = recovery
+        self._registrations = registrations
         self._resources = resources
         self._runs = runs
         self._count = 0
@@ -132,15 +135,16 @@ class Clients:
                 self._resources.bind(session.number, spec)
         except (ProgramError, Impossible) as error:
             record.blame = Blame("refused", str(error), call.ir.name)
-            self._outbox.note(session.peer, Refused("program", call.program, record.blame))
-            return None
-        self._runs.compile_ahead(record)
+            if not call.tell:
+                self._outbox.note(session.peer, Refused("program", call.program, record.blame))
+        self._registrations.registered(record, call.tell, now)
         return None
 
     def _unregister(self, session: ClientRecord, call: Unregister, now: int) -> str | None:
         record = session.programs.pop(call.program, None)
         if record is None:
             return f"program {call.program} is not registered"
+        self._registrations.taken_back(record)
         self._forget(record)
         return None
 
@@ -164,9 +168,11 @@ class Clients:
     def _release_slice(self, session: ClientRecord, call: ReleaseSlice, now: int) -> str | None:
         """One that is not bound here is free already: it was released before, or never used, or it was bound by a
         controller that has been started anew since. So the session goes on as if nothing had been said."""
-        if not self._resources.release(session.number, call.name):
+        released = self._resources.release(session.number, call.name)
+        if not released:
             return None
-        self._runs.slice_changed(session.number, call.name, now)
+        for name in released:
+            self._runs.slice_changed(session.number, name, now)
         self._runs.slices_bound(now)
         return None
 
@@ -197,6 +203,8 @@ class Clients:
     def gone(self, session: ClientRecord, blame: Blame, now: int) -> None:
         """Died or left: its runs end, what it owned is freed, its slices are released; nobody else is harmed."""
         session.gone = True
+        for record in session.programs.values():
+            self._registrations.taken_back(record)
         self._state.observe(ClientLost(session.number))
         if self._tracing is not None:
             self._tracing.client_gone(session)

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from ..compile import Lowerings, cut
 from ..model import Atoms, Gang, Plan, Spans, spans
-from ..protocol import Blame, Compiled, CompileStep, ForgetStep
+from ..protocol import MOST_ABOUT, Blame, Compiled, CompileStep, ForgetStep
 from .outbox import TurnOutbox
 from .plan_rows import PlanRows
 from .state import State
+
+NOWHERE: dict[int, int] = {}
 
 
 class Compilation:
@@ -31,6 +33,7 @@ class Compilation:
         self._waiting: dict[int, dict[int, Spans]] = {}  # plan -> code -> hosts that have not answered
         self._asked: dict[int, dict[int, int]] = {}  # plan -> island -> epoch in which it was asked
         self._blames: dict[int, Blame] = {}  # plan -> why it cannot be compiled
+        self._abouts: dict[int, bytes] = {}  # plan -> what a host said about the code of node 0
 
     # --- plans ---------------------------------------------------------------------------------------------------
 
@@ -59,7 +62,7 @@ class Compilation:
         self.stale.update(dict.fromkeys(self._lowerings.forgotten()))
         for plan in [p for p in self.stale if p not in self._rows or not self._rows[p].users]:
             del self.stale[plan]
-            for table in (self._waiting, self._asked, self._blames):
+            for table in (self._waiting, self._asked, self._blames, self._abouts):
                 table.pop(plan, None)
             rows = self._rows.pop(plan, None)
             for island, hosts in rows.island_hosts.items() if rows else ():
@@ -94,9 +97,9 @@ class Compilation:
     def _is_compiled(self, rows: PlanRows) -> bool:
         """All islands of the plan stand."""
         plan, islands = rows.plan.id, self._state.islands
-        asked = self._asked.get(plan)
-        ready = asked is not None and not self._waiting.get(plan)
-        if asked is not None and ready and plan not in self._blames:
+        asked = self._asked.get(plan, NOWHERE)
+        ready = not self._waiting.get(plan)
+        if ready and plan not in self._blames:
             if all(asked.get(island) == islands[island].epoch for island in rows.island_hosts):
                 rows.ready_at = self._state.epochs
         return ready
@@ -121,6 +124,8 @@ class Compilation:
         left = waiting.get(report.code)
         if left is None:
             return
+        if report.about and len(report.about) <= MOST_ABOUT:  # a host's own machine says no more
+            self._abouts[report.plan] = report.about
         if report.blame is not None:
             self._blames.setdefault(report.plan, report.blame)
             self._rows[report.plan].ready_at = -1
@@ -148,6 +153,10 @@ class Compilation:
 
     def blame(self, plan: int) -> Blame | None:
         return self._blames.get(plan)
+
+    def about(self, plan: int) -> bytes:
+        """What the host with the first device of node 0 said about that node's code; see `CodeReady`."""
+        return self._abouts.get(plan, b"")
 
     def missing(self, plan: int) -> Spans:
         """Hosts that have not reported: what a stalled compilation is blamed on."""

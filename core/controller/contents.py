@@ -7,7 +7,7 @@ the hosts that have distinct shards; it holds the buffer until the client has la
 from __future__ import annotations
 
 from ..memory import Buffers, Ledger
-from ..model import Atoms, Impossible, Layout, ProgramError, Spans, shard_bytes, validate_put
+from ..model import Atoms, Impossible, Layout, ProgramError, Spans, laid_out, shard_bytes, validate_put
 from ..protocol import (
     Blame,
     ContentsReady,
@@ -150,8 +150,7 @@ class Contents:
         if place is None:
             self._refuse(named, Blame("refused", f"slice {call.slice.name!r} was released before the put"))
             return
-        value = call.value
-        layout = Layout(value.shape, value.dtype, place, call.slice.mesh_shape, value.sharding)
+        layout = laid_out(call.value, call.slice, place)
         key, nbytes = self._atoms.intern(place), shard_bytes(layout)
         ident = self._state.next_buffer
         self._state.next_buffer += 1

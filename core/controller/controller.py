@@ -71,6 +71,7 @@ from .in_flight import InFlightTable
 from .membership import Membership
 from .outbox import TurnOutbox
 from .recovery import Recovery
+from .registrations import Registrations
 from .report_checks import ReportChecks
 from .runs import Runs
 from .snapshot import Snapshot, snapshot_of
@@ -180,10 +181,14 @@ class Controller:
             state, admission=admission, dispatch=dispatch, in_flight=in_flight, ledger=ledger, outbox=outbox,
             refs=refs, tracing=tracing,
         )  # fmt: skip
+        self.registrations = registrations = Registrations(
+            state, compilation=compilation, lowerings=lowerings, outbox=outbox, resources=resources,
+            stalls=stalls, watch=watch,
+        )  # fmt: skip
         self.runs = runs = Runs(
             state, admission=admission, buffers=buffers, compilation=compilation, completion=completion,
             dispatch=dispatch, ledger=ledger, lowerings=lowerings, names=names, outbox=outbox, refs=refs,
-            resources=resources, stalls=stalls, tracing=tracing, watch=watch,
+            registrations=registrations, resources=resources, stalls=stalls, tracing=tracing, watch=watch,
         )  # fmt: skip
         self.contents = contents = Contents(
             state, admission=admission, atoms=atoms, buffers=buffers, in_flight=in_flight, ledger=ledger,
@@ -191,8 +196,8 @@ class Controller:
         )  # fmt: skip
         self.failures = failures = Failures(
             state, admission=admission, compilation=compilation, completion=completion, dispatch=dispatch,
-            in_flight=in_flight, lowerings=lowerings, outbox=outbox, refs=refs, resources=resources, runs=runs,
-            watch=watch,
+            in_flight=in_flight, lowerings=lowerings, outbox=outbox, refs=refs, registrations=registrations,
+            resources=resources, runs=runs, watch=watch,
         )  # fmt: skip
         self.membership = Membership(
             state, admission=admission, failures=failures, in_flight=in_flight, outbox=outbox,
@@ -203,7 +208,8 @@ class Controller:
         )  # fmt: skip
         self.clients = Clients(
             state, buffers=buffers, contents=contents, lowerings=lowerings, names=names, outbox=outbox,
-            recovery=recovery, refs=refs, resources=resources, runs=runs, tracing=tracing,
+            recovery=recovery, refs=refs, registrations=registrations, resources=resources, runs=runs,
+            tracing=tracing,
         )  # fmt: skip
         self._checks = ReportChecks(state)
         self.next_wakeup = watch.next_wakeup
@@ -219,6 +225,7 @@ class Controller:
         )
         refs, in_flight, runs = self.refs, self.in_flight, self.runs
         self.stalls.admission, self.stalls.in_flight = admission, in_flight
+        self.stalls.registrations = self.registrations
         in_flight.refs, in_flight.failures = refs, self.failures
         refs.admission, refs.contents, refs.runs = admission, contents, runs
         admission.contents, admission.dispatch, admission.runs = contents, dispatch, runs

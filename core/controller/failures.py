@@ -25,6 +25,7 @@ from .dispatch import Dispatch
 from .in_flight import InFlightTable
 from .outbox import TurnOutbox
 from .records import InFlight, RunRecord
+from .registrations import Registrations
 from .runs import Runs
 from .state import IslandState, State
 from .watch import Watchdog
@@ -48,6 +49,7 @@ class Failures:
         refs: BufferRefs,
         lowerings: Lowerings,
         outbox: TurnOutbox,
+        registrations: Registrations,
         resources: Resources,
         runs: Runs,
         watch: Watchdog,
@@ -61,6 +63,7 @@ class Failures:
         self._refs = refs
         self._lowerings = lowerings
         self._outbox = outbox
+        self._registrations = registrations
         self._resources = resources
         self._runs = runs
         self._watch = watch
@@ -236,6 +239,7 @@ class Failures:
             self._runs.lower_again(now)
         else:
             self._runs.compile_again(island.island.index, now)
+        self._registrations.anew(now)
         self._runs.slices_bound(now)
         self._admission.try_again()
 

@@ -23,7 +23,6 @@ from ..model import (
     Impossible,
     Layout,
     Place,
-    Plan,
     ProgramError,
     ranged,
     spans,
@@ -40,6 +39,7 @@ from .dispatch import Dispatch
 from .outbox import TurnOutbox
 from .plan_rows import PlanRows
 from .records import COMPILED, PLANNED, SETTLED, BufferName, ClientRecord, ProgramRecord, RunRecord
+from .registrations import Registrations
 from .stalls import Stalls
 from .state import State
 from .trace_rows import Tracing
@@ -58,8 +58,8 @@ class Runs:
     def __init__(
         self, state: State, *, admission: Admission, buffers: Buffers, compilation: Compilation,
         completion: Completion, dispatch: Dispatch, tracing: Tracing | None, refs: BufferRefs, ledger: Ledger,
-        lowerings: Lowerings, names: BufferNames, outbox: TurnOutbox, resources: Resources, stalls: Stalls,
-        watch: Watchdog,
+        lowerings: Lowerings, names: BufferNames, outbox: TurnOutbox, registrations: Registrations,
+        resources: Resources, stalls: Stalls, watch: Watchdog,
     ) -> None:  # fmt: skip
         self._state = state
         self._admission = admission
@@ -73,6 +73,7 @@ class Runs:
         self._lowerings = lowerings
         self._names = names
         self._outbox = outbox
+        self._registrations = registrations
         self._resources = resources
         self._stalls = stalls
         self._watch = watch
@@ -126,18 +127,6 @@ class Runs:
             if index in donated and type(source) is BufferName:
                 self._refs.give_up(source)
 
-    def compile_ahead(self, record: ProgramRecord) -> None:
-        """At registration: if its slices are bound, compile for arguments that lie where it wants them."""
-        ir = record.ir
-        places = tuple(self._resources.place(record.session.number, spec.name) for spec in ir.slices)
-        if all(place is not None for place in places):
-            known = tuple(place for place in places if place is not None)
-            plan = self._lower(record, known, tuple(home(ir, known, value) for value in ir.args))
-            self._compilation.ask(self._compilation.rows_of(plan))
-
-    def _lower(self, record: ProgramRecord, places: tuple[Place, ...], args: tuple[Layout, ...]) -> Plan:
-        return self._lowerings.lower(record.ir, places, args, fused=self._state.config.fuse)
-
     # --- forward -------------------------------------------------------------------------------------------------
 
     def advance(self, run: RunRecord, now: int) -> None:
@@ -168,7 +157,7 @@ class Runs:
                 return
             rows = program.rows
             if rows is None or program.lowered_at != self._lowerings.version or layouts != program.layouts:
-                plan = self._lower(program, program.places, one_by_one(layouts))
+                plan = self._registrations.lower(program, program.places, one_by_one(layouts))
                 rows = program.rows = self._compilation.rows_of(plan)
                 program.lowered_at, program.layouts, program.tokens = self._lowerings.version, layouts, ()
             else:
@@ -322,6 +311,7 @@ class Runs:
     def code_ready(self, plan: int, now: int) -> None:
         for run in self._for_code.pop(plan, {}).values():
             self.advance(run, now)
+        self._registrations.code_ready(plan, now)
 
     def slices_bound(self, now: int) -> None:
         """Something was released, or has joined: slices that waited may have their devices now."""
@@ -330,18 +320,16 @@ class Runs:
 
     def renew_reasons(self) -> None:
         """Why slices wait has changed, and that they do has not."""
-        reasons = {binding.key: binding.reason for binding in self._resources.renewed()}
+        reasons = self._resources.renewed()
         for key, reason in reasons.items():
             for run in self._for_slice.get(key, {}).values():
                 self._stalls.renew(run, f"slice {key[1]!r} {reason}")
+        self._registrations.renew_reasons(reasons)
         self.contents.renew_reasons(reasons)
 
     def slice_changed(self, session: int, name: str, now: int) -> None:
         """A slice is bound now, or was given up while it waited: runs that wait for it bind it again."""
-        owner = self._state.sessions.get(session)
-        for record in list(owner.programs.values()) if owner is not None else ():
-            if record.blame is None and any(spec.name == name for spec in record.ir.slices):
-                self.compile_ahead(record)
+        self._registrations.slice_changed(session, name, now)
         for run in self._for_slice.pop((session, name), {}).values():
             self.advance(run, now)
         self.contents.slice_bound(session, name, now)

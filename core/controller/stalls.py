@@ -16,6 +16,7 @@ from ..model import Spans, spans
 from ..protocol import LogLine, Stalled, Waiting
 from .compilation import Compilation
 from .outbox import TurnOutbox
+from .plan_rows import PlanRows
 from .records import InFlight, RunRecord
 from .state import State
 from .watch import Watchdog
@@ -23,6 +24,7 @@ from .watch import Watchdog
 if TYPE_CHECKING:
     from .admission import Admission
     from .in_flight import InFlightTable
+    from .registrations import Registrations
 
 CODE = "compilation"  # what a run waits for; `words` says of what, and where
 QUICK = 1_000_000_000  # a compilation that takes no longer is not worth a note
@@ -45,6 +47,7 @@ class Stall(NamedTuple):
 class Stalls:
     admission: Admission
     in_flight: InFlightTable
+    registrations: Registrations
 
     def __init__(
         self, state: State, *, compilation: Compilation, outbox: TurnOutbox, watch: Watchdog
@@ -113,16 +116,19 @@ class Stalls:
 
     def words(self, run: RunRecord) -> str:
         """What the run waits for, in words, as of now."""
-        return self._of_code(run) if run.waits == CODE else run.waits
+        if run.waits != CODE:
+            return run.waits
+        assert run.rows is not None
+        return self.words_of_code(run.rows)
 
-    def _of_code(self, run: RunRecord) -> str:
+    def words_of_code(self, rows: PlanRows) -> str:
         names: dict[Spans, list[str]] = {}
-        for code, hosts in self._compilation.lacking(run.plan.id).items():
-            names.setdefault(hosts, []).append(run.plan.codes[code].name)
+        for code, hosts in self._compilation.lacking(rows.plan.id).items():
+            names.setdefault(hosts, []).append(rows.plan.codes[code].name)
         if not names:  # it is asked for when the island stands
             forming = [
                 repr(self._state.islands[island].island.name)
-                for island in _islands(run)
+                for island in rows.island_hosts
                 if self._state.islands[island].formed != self._state.islands[island].epoch
             ]
             return f"island {', '.join(forming)} to form anew" if forming else "its code"
@@ -139,13 +145,15 @@ class Stalls:
     # --- all of it, as of now ---------------------------------------------------------------------------------
 
     def waits(self) -> list[Stall]:
-        """Runs that wait and do not stall; the longest wait first."""
+        """Runs, and programs whose clients are to be told, that wait and do not stall; the longest wait first."""
         found = [self._wait(run) for run in self._state.runs.values() if run.waits and not run.stalled]
+        found += self.registrations.waits(late=False)
         return sorted(found, key=_since)
 
     def now(self) -> list[Stall]:
         """All that stalls now; the longest first."""
         found = [self._wait(run) for run in self._state.runs.values() if run.waits and run.stalled]
+        found += self.registrations.waits(late=True)
         found += [self.of_flight(entry) for entry in self.in_flight.late()]
         found += self.admission.late_contents()
         return sorted(found, key=_since)
@@ -158,7 +166,7 @@ class Stalls:
     def _island(self, run: RunRecord) -> str:
         """The one that it concerns."""
         if run.rows is not None:
-            names = [self._state.cluster.islands[island].name for island in _islands(run)]
+            names = [self._state.cluster.islands[island].name for island in run.rows.island_hosts]
         else:
             names = [spec.island for spec in run.program.ir.slices]
         return names[0] if len(set(names)) == 1 else ""
@@ -184,7 +192,3 @@ def _since(stall: Stall) -> int:
 def _some(names: list[str]) -> str:
     shown = ", ".join(map(repr, names[:SHOWN]))
     return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
-
-
-def _islands(run: RunRecord) -> list[int]:
-    return list(run.rows.island_hosts) if run.rows is not None else []

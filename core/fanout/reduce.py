@@ -1,8 +1,8 @@
 """Combines reports of the same kind about the same step, from all hosts that a relay waits for, into one report.
 
-Hosts are merged into spans, sizes into their maximum, pieces into their sum. Reports with different blames stay apart.
-If blames differ only in the host that they name, the blame from the lowest host is kept, so the order in which reports
-come does not matter.
+Hosts are merged into spans, sizes into their maximum, pieces into their sum; what one host says about compiled code is
+kept. Reports with different blames stay apart. If blames differ only in the host that they name, the blame from the
+lowest host is kept, so the order in which reports come does not matter.
 
 Neighbours: `relay` keeps one `Reduction` for each step and kind of report; a simulator's cohorts combine with the
 same rules. Read `Reduction.add` first.
@@ -40,7 +40,7 @@ NOBODY = Participants(spans.EMPTY, {})
 class EqualReports:
     """The combined reports with equal blames, or without blame."""
 
-    __slots__ = ("blame", "first", "hosts", "pieces", "sizes")
+    __slots__ = ("about", "blame", "first", "hosts", "pieces", "sizes")
 
     def __init__(self, blame: Blame | None, first: int) -> None:
         self.blame = blame
@@ -48,6 +48,7 @@ class EqualReports:
         self.hosts: list[Spans] = []
         self.sizes: tuple[int, ...] = ()
         self.pieces: dict[int, int] = {}
+        self.about = b""  # one host says it
 
 
 class Reduction:
@@ -96,6 +97,8 @@ class Reduction:
         if type(report) is Done:
             if report.sizes:
                 group.sizes = _largest(group.sizes, report.sizes)
+        elif type(report) is Compiled:
+            group.about = report.about or group.about
         elif type(report) is PieceCounts:
             for receiver, pieces in report.pieces:
                 group.pieces[receiver] = group.pieces.get(receiver, 0) + pieces
@@ -128,7 +131,7 @@ REPORTS: dict[type, Callable[[Any, Spans, EqualReports], Combined]] = {
     Done: lambda like, hosts, group: Done(like.seq, hosts, group.blame, group.sizes),
     Enqueued: lambda like, hosts, group: Enqueued(like.seq, hosts),
     Arrived: lambda like, hosts, group: Arrived(like.seq, hosts),
-    Compiled: lambda like, hosts, group: Compiled(like.plan, like.code, hosts, group.blame),
+    Compiled: lambda like, hosts, group: Compiled(like.plan, like.code, hosts, group.blame, group.about),
     PieceCounts: lambda like, hosts, group: PieceCounts(
         like.transfer, hosts, tuple(sorted(group.pieces.items()))
     ),

@@ -90,7 +90,7 @@ class Executor:
         self._buffers = HostBuffers(self._state, self._causes)
         self._queue = LaunchQueue(self._state, self._causes, self._buffers)
         self._moves = Moves(self._state, self._causes, self._buffers, hosts)
-        self._codes = HostCodes(self._state)
+        self._codes = HostCodes(self._state, hosts)
         self._events: dict[type, Callable[[Any], None]] = {
             Ordered: self._ordered, Finished: self._queue.finished, Received: self._moves.received,
             Sent: self._moves.sent, Copied: self._moves.copied, RowsCounted: self._moves.counted,

@@ -6,8 +6,8 @@ Neighbours: `executor` brings both; `self_reports` says it again after a new sea
 
 from __future__ import annotations
 
-from ..model import Illegal
-from ..protocol import Cause, CodeReady, CompileCode, Compiled, CompileStep, ToController
+from ..model import Hosts, Illegal, spans
+from ..protocol import MOST_ABOUT, Blame, Cause, CodeReady, CompileCode, Compiled, CompileStep, ToController
 from .host_state import HostState
 from .plans import HostPlan
 from .self_reports import own_blame, repeat
@@ -18,8 +18,8 @@ def code_cause(plan: int, code: int) -> Cause:
 
 
 class HostCodes:
-    def __init__(self, state: HostState) -> None:
-        self._state = state
+    def __init__(self, state: HostState, hosts: Hosts) -> None:
+        self._state, self._hosts = state, hosts
 
     def compile(self, step: CompileStep, plan: HostPlan) -> None:
         state = self._state
@@ -28,7 +28,12 @@ class HostCodes:
                 key = (step.plan, number)
                 state.codes[key] = None
                 state.codes_asked[key] = state.codes_asked.get(key, 0) + 1
-                state.out.append(CompileCode(step.plan, number, state.order))
+                state.out.append(CompileCode(step.plan, number, state.order, self._speaks(plan, number)))
+
+    def _speaks(self, plan: HostPlan, number: int) -> bool:
+        """Whether this host is the one that says what is known of the code, for a client that wants to know."""
+        device = plan.first_device(number)
+        return device >= 0 and spans.contains(self._state.members, self._hosts.host_of(device))
 
     def ready(self, event: CodeReady) -> None:
         state, key = self._state, (event.plan, event.code)
@@ -40,7 +45,11 @@ class HostCodes:
             state.codes_asked[key] = asked - 1
             return
         blame = own_blame(state, event.blame, plan.plan.program if plan is not None else "")
-        report = state.codes[key] = Compiled(event.plan, event.code, state.members, blame)
+        about = event.about if plan is not None and self._speaks(plan, event.code) else b""
+        if len(about) > MOST_ABOUT:
+            text = f"there are {len(about)} bytes to say about the compiled code, of at most {MOST_ABOUT}"
+            blame, about = blame or own_blame(state, Blame("code", text), plan.plan.program), b""  # type: ignore[union-attr]
+        report = state.codes[key] = Compiled(event.plan, event.code, state.members, blame, about)
         state.out.append(ToController(report, (code_cause(event.plan, event.code),)))
         if plan is None:
             del state.codes[key]  # the plan was forgotten meanwhile

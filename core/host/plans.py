@@ -189,6 +189,11 @@ class HostPlan:
         step = steps[codes[number].step]
         return isinstance(step, Gang) and self.has_part_in(step.place)
 
+    def first_device(self, number: int) -> int:
+        """The first device of node 0, if this is the code of that node; else -1."""
+        step = self.plan.steps[self.plan.codes[number].step]
+        return step.place.device(0) if isinstance(step, Gang) and step.node == 0 else -1
+
     def layout(self, slot: int) -> Layout:
         return self.plan.slots[slot].layout
 

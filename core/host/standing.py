@@ -166,7 +166,7 @@ def remembered(state: HostState, past: Past) -> Hashable:
         tuple([(number, id(plan.plan), plan.pattern()) for number, plan in state.plans.items()]),
         tuple([said.run(run) for run in state.runs.values()]),
         tuple(state.ended_runs),
-        tuple([(key, None if code is None else code.blame) for key, code in state.codes.items()]),
+        tuple([(key, None if code is None else (code.blame, code.about)) for key, code in state.codes.items()]),
         tuple([said.record(record) for record in state.records]),
         tuple([said.buffer(buffer) for buffer in state.buffers.values()]),
         tuple(state.lost.items()),

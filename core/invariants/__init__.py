@@ -39,6 +39,9 @@ from .observations import (
     Obeyed,
     Observation,
     PeerLost,
+    ProgramAwaited,
+    ProgramTakenBack,
+    ProgramToldSeen,
     Released,
     RunEndSeen,
     RunSubmitted,
@@ -48,6 +51,7 @@ from .observations import (
     TransferOver,
 )
 from .one_order import OneOrder
+from .programs_told import ProgramsTold
 from .runs_end import RunsEnd
 from .transfer_checker import TransferChecker
 
@@ -56,8 +60,8 @@ def everything(controller: CountedMachine | None = None, pool: int = 0, short: i
     """Return all checkers, with those of the counters of `controller` if it is given. `pool`, `short`: see
     `TransferChecker`."""
     checkers: list[Checker] = [
-        GangAtomicity(), OneOrder(), DoubleBooking(), MemoryChecker(), BufferChecker(), RunsEnd(), Epochs(),
-        TransferChecker(pool, short),
+        GangAtomicity(), OneOrder(), DoubleBooking(), MemoryChecker(), BufferChecker(), RunsEnd(), ProgramsTold(),
+        Epochs(), TransferChecker(pool, short),
     ]  # fmt: skip
     return [*checkers, CountersAddUp(controller)] if controller is not None else checkers
 
@@ -97,6 +101,10 @@ __all__ = [
     "Observation",
     "OneOrder",
     "PeerLost",
+    "ProgramAwaited",
+    "ProgramTakenBack",
+    "ProgramToldSeen",
+    "ProgramsTold",
     "Released",
     "RunEndSeen",
     "RunSubmitted",

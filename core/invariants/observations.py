@@ -203,6 +203,27 @@ class RunEndSeen(Observation, frozen=True):
     blame: Blame | None = None
 
 
+class ProgramAwaited(Observation, frozen=True):
+    """The client has registered the program, and will be told when it is compiled."""
+
+    client: int
+    program: int  # the client's name for it
+
+
+class ProgramTakenBack(Observation, frozen=True):
+    """The client has unregistered it before it was told."""
+
+    client: int
+    program: int
+
+
+class ProgramToldSeen(Observation, frozen=True):
+    """The client was told of it."""
+
+    client: int
+    program: int
+
+
 class ClientLost(Observation, frozen=True):
     """The client is gone, and will not be told how its runs end."""
 

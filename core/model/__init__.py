@@ -15,7 +15,7 @@ from . import place, plan, program, ranges, spans, topology
 from .atoms import Atoms
 from .errors import Illegal, Impossible, ProgramError, SeawayError
 from .place import Grid, Place, device_spans, line
-from .plan import Code, FusedPart, Gang, Layout, Move, Plan, Slot
+from .plan import Code, FusedPart, Gang, Layout, Move, Plan, Slot, laid_out
 from .presets import PRESETS, small
 from .program import (
     ITEM_BYTES,
@@ -115,6 +115,7 @@ __all__ = [
     "hosts_touched",
     "is_layout",
     "is_local",
+    "laid_out",
     "line",
     "offsets",
     "orientations",

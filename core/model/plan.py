@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from .place import Place
-from .program import Sharding
+from .program import Sharding, SliceSpec, Value
 
 
 class Layout(msgspec.Struct, frozen=True, array_like=True, cache_hash=True):
@@ -27,6 +27,15 @@ class Layout(msgspec.Struct, frozen=True, array_like=True, cache_hash=True):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Layout:
         return self  # it is immutable
+
+
+def laid_out(value: Value, spec: SliceSpec, place: Place) -> Layout:
+    """The layout of a value on its slice, which lies at this place."""
+    sharding = value.sharding
+    if not sharding.mesh:
+        return Layout(value.shape, value.dtype, place, spec.mesh_shape, sharding)
+    # A layout has its mesh itself, so layouts that are equal compare equal.
+    return Layout(value.shape, value.dtype, place, sharding.mesh, Sharding(sharding.dims))
 
 
 class Slot(msgspec.Struct, frozen=True, array_like=True):

@@ -16,11 +16,21 @@ ITEM_BYTES = {
     "int64": 8, "uint64": 8,
     "float8_e4m3fn": 1, "float8_e5m2": 1, "bfloat16": 2, "float16": 2, "float32": 4, "float64": 8,
     "complex64": 8, "complex128": 16, "key<fry>": 8,
+    "float8_e3m4": 1, "float8_e4m3": 1, "float8_e4m3b11fnuz": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1,
+    "float8_e8m0fnu": 1,
+    # less than a byte: each element takes one, as in numpy
+    "int1": 1, "uint1": 1, "int2": 1, "uint2": 1, "int4": 1, "uint4": 1,
+    "float4_e2m1fn": 1, "float6_e2m3fn": 1, "float6_e3m2fn": 1,
 }  # fmt: skip
 
 
 class SliceSpec(msgspec.Struct, frozen=True):
-    """A client's request for virtual devices. A session binds each slice once, by its name."""
+    """A client's request for virtual devices. A session binds each slice once, by its name.
+
+    With `of` it is a *sub-slice*: the devices `picks` of another slice of this session, in this order. It takes no
+    devices of its own: it lies where they lie, moves with them, and is released with them. The other slice is listed
+    before it in the same program, or was bound in the session before.
+    """
 
     name: str
     devices: int
@@ -29,13 +39,15 @@ class SliceSpec(msgspec.Struct, frozen=True):
     island: str = ""  # "" means any
     layout: Literal["packed", "spread"] = "packed"
     exclusive: bool = False
+    of: str = ""  # the name of the slice that it is a part of
+    picks: tuple[int, ...] = ()  # its devices, as numbers of virtual devices of that slice
 
     @property
     def mesh_shape(self) -> tuple[int, ...]:
         return self.mesh or (self.devices,)
 
 
-class Sharding(msgspec.Struct, frozen=True):
+class Sharding(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """The mesh axes that split each dimension of an array (major first). All other axes replicate.
 
     With mesh (4, 2), dims ((0,), ()) split dimension 0 into 4 parts, and both devices along axis 1 hold the
@@ -43,6 +55,7 @@ class Sharding(msgspec.Struct, frozen=True):
     """
 
     dims: tuple[tuple[int, ...], ...] = ()
+    mesh: tuple[int, ...] = ()  # the mesh that the axes are of; () stands for that of the array's slice
 
     def parts(self, mesh: tuple[int, ...]) -> tuple[int, ...]:
         """Return the number of parts along each dimension of the array."""

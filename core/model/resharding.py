@@ -308,8 +308,11 @@ def _grid_index(grid: Grid, device: int) -> int:
     """Return the index of this device in the grid, or -1 if it is not there.
 
     It finds the digits by descending stride. That is exact for a block of a torus, where a stride is longer than
-    everything that the shorter strides span.
+    everything that the shorter strides span. Grids of devices that were picked otherwise have a table.
     """
+    table = _table(grid)
+    if table is not None:
+        return table.get(device, -1)
     rest, index = device - grid.base, 0
     if rest < 0:
         return -1
@@ -319,6 +322,17 @@ def _grid_index(grid: Grid, device: int) -> int:
             rest -= digit * grid.strides[axis]
             index += digit * prod(grid.shape[axis + 1 :])
     return index if rest == 0 else -1
+
+
+@lru_cache(maxsize=4096)
+def _table(grid: Grid) -> dict[int, int] | None:
+    """The index of each device; None: the digits by descending stride are exact."""
+    span = 0
+    for stride, extent in sorted((s, e) for s, e in zip(grid.strides, grid.shape, strict=True) if e > 1):
+        if stride <= span:
+            return {device: index for index, device in enumerate(grid.devices())}
+        span += stride * (extent - 1)
+    return None
 
 
 def _read(device: int, axes: list[tuple[int, int]]) -> int:

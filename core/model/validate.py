@@ -90,8 +90,6 @@ class _ProgramWalk:
             self.outputs.append(node.outputs)
 
     def finish(self) -> None:
-        if not self.program.results:
-            raise ProgramError(f"program {self.program.name!r} has no results; a program needs at least one")
         for number, ref in enumerate(self.program.results):
             self._find(f"result {number}", ref)
 
@@ -199,8 +197,42 @@ def _check_slices(slices: tuple[SliceSpec, ...]) -> None:
             raise ProgramError(f"{where}: a mesh of {len(spec.mesh)} axes; at most {MAX_MESH_RANK}")
         if any(extent < 1 for extent in spec.mesh_shape) or prod(spec.mesh_shape) != spec.devices:
             raise ProgramError(f"{where}: mesh {spec.mesh} does not hold exactly its {spec.devices} devices")
+        _check_part(where, spec, known, slices)
         if known.setdefault(spec.name, spec) != spec:
             raise ProgramError(f"{where}: another slice has the same name: {known[spec.name]}")
+
+
+def _check_part(
+    where: str, spec: SliceSpec, before: dict[str, SliceSpec], slices: tuple[SliceSpec, ...]
+) -> None:
+    """Check a sub-slice, as far as the program says what it is a part of: the session may have the other slice."""
+    _check_name(where, "of", spec.of)
+    if not spec.of:
+        if spec.picks:
+            raise ProgramError(f"{where}: it picks devices, and does not say of which slice (`of`)")
+        return
+    if len(spec.picks) != spec.devices:
+        raise ProgramError(
+            f"{where}: {spec.devices} devices, but it picks {len(spec.picks)} of slice {spec.of[:MAX_NAME]!r}"
+        )
+    if len(set(spec.picks)) != len(spec.picks):
+        raise ProgramError(f"{where}: it picks a device of slice {spec.of!r} twice")
+    if spec.kind or spec.island or spec.layout != "packed" or spec.exclusive:
+        raise ProgramError(
+            f"{where}: kind, island, layout and exclusive are those of slice {spec.of!r}, of which it is a part"
+        )
+    whole = before.get(spec.of)
+    if whole is None:
+        if any(other.name == spec.of for other in slices):
+            raise ProgramError(f"{where}: it is a part of slice {spec.of!r}, which must be listed before it")
+        return
+    if whole.of:
+        raise ProgramError(
+            f"{where}: it is a part of slice {spec.of!r}, which is itself a part of slice {whole.of!r}: say which "
+            f"devices of slice {whole.of!r} it has"
+        )
+    for pick in spec.picks:
+        _check_index(where, f"device of slice {spec.of!r}", pick, whole.devices)
 
 
 def _check_value(where: str, value: Value, slices: tuple[SliceSpec, ...]) -> None:
@@ -213,8 +245,17 @@ def _check_value(where: str, value: Value, slices: tuple[SliceSpec, ...]) -> Non
     if any(size < 0 for size in value.shape) or prod(value.shape) > MAX_ELEMENTS:
         raise ProgramError(f"{where}: shape {value.shape} is negative or holds over {MAX_ELEMENTS} elements")
     _check_index(where, "slice", value.slice, len(slices))
+    spec, mesh = slices[value.slice], value.sharding.mesh
+    if mesh:
+        if len(mesh) > MAX_MESH_RANK:
+            raise ProgramError(f"{where}: a mesh of {len(mesh)} axes; at most {MAX_MESH_RANK}")
+        if min(mesh) < 1 or prod(mesh) != spec.devices:
+            raise ProgramError(
+                f"{where}: the mesh {mesh} of its sharding does not hold exactly the {spec.devices} devices of slice "
+                f"{spec.name!r}"
+            )
     if value.sharding.dims:
-        _check_sharding(where, value, slices[value.slice].mesh_shape)
+        _check_sharding(where, value, mesh or spec.mesh_shape)
 
 
 def _check_sharding(where: str, value: Value, mesh: tuple[int, ...]) -> None:
@@ -288,6 +329,8 @@ def is_layout(layout: Layout, cluster: Cluster) -> bool:
         first = grid.base + sum(end for end in ends if end < 0)
         if not low <= first <= grid.base + sum(end for end in ends if end > 0) < high:
             return False
+    if layout.sharding.mesh:
+        return False
     spec = SliceSpec("held", size, layout.mesh)
     try:
         validate_put(Value(layout.shape, layout.dtype, 0, layout.sharding), spec)

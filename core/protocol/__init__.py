@@ -1,18 +1,31 @@
 """All messages between machines, all events that a driver gives a machine, and all commands that it gets back.
 
-messages     between client, controller and hosts; start reading here
+messages     between processes: start reading here. They are in `client_messages` and `host_messages`, made of `wire`
 dataplane    between the two ends of a transfer
-effects      between a machine and its driver
+effects      between a machine and its driver: in `host_effects`, `controller_effects`, `client_effects`, `effect_base`
 peers        the small integers by which machines name each other
 blames       which blame is kept if several hosts report one failure
 """
 
 from __future__ import annotations
 
-from . import dataplane, effects, messages, peers
+from . import (
+    client_effects,
+    client_messages,
+    controller_effects,
+    dataplane,
+    effect_base,
+    effects,
+    host_effects,
+    host_messages,
+    messages,
+    peers,
+    wire,
+)
 from .blames import OF_ANOTHER, better
 from .dataplane import Chunk, Data, Grant, Landed, Offer, Spoilt
 from .effects import (
+    MOST_ABOUT,
     Abandon,
     BuffersReady,
     CallRefused,
@@ -52,6 +65,7 @@ from .effects import (
     OpenSend,
     PolicyReplaced,
     Prepare,
+    ProgramTold,
     PutContentsUnneeded,
     PutStarted,
     Received,
@@ -106,6 +120,7 @@ from .messages import (
     Ordered,
     PieceCounts,
     PoisonStep,
+    ProgramCompiled,
     Put,
     PutAccepted,
     RecvStep,
@@ -129,8 +144,15 @@ from .messages import (
 )
 from .peers import CONTROLLER, end_of, is_client, peer_of
 
+# The modules in which all of them are defined. A log of events depends on the order.
+MESSAGES = (wire, client_messages, host_messages, dataplane)
+EFFECTS = (effect_base, host_effects, controller_effects, client_effects)
+
 __all__ = [
     "CONTROLLER",
+    "EFFECTS",
+    "MESSAGES",
+    "MOST_ABOUT",
     "OF_ANOTHER",
     "Abandon",
     "Arrived",
@@ -210,6 +232,8 @@ __all__ = [
     "PoisonStep",
     "PolicyReplaced",
     "Prepare",
+    "ProgramCompiled",
+    "ProgramTold",
     "Put",
     "PutAccepted",
     "PutContentsUnneeded",

@@ -6,7 +6,7 @@ report what they saw.
 
 from __future__ import annotations
 
-from .messages import Blame
+from .wire import Blame
 
 # Codes with which a host reports that another host failed: its collective broke off, or the files that it wrote were
 # removed meanwhile. The other host reports the cause itself, or its lease runs out.

@@ -7,7 +7,7 @@ writes them where a `Fill` says.
 
 from __future__ import annotations
 
-from .messages import Blame, Wire
+from .wire import Blame, Wire
 
 
 class Grant(Wire, frozen=True, tag="grant"):

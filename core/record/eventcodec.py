@@ -15,7 +15,7 @@ import msgspec
 
 from ..link import Message
 from ..model import place, plan, program
-from ..protocol import dataplane, effects, messages
+from ..protocol import EFFECTS, MESSAGES, Command, Event
 
 
 class UnknownKind(Exception):
@@ -41,7 +41,7 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[Any, ...]:
 @cache
 def _own_kinds() -> tuple[type[msgspec.Struct], ...]:
     return (
-        *(kind for kind in _structs(effects) if kind not in (effects.Event, effects.Command)),
+        *(kind for module in EFFECTS for kind in _structs(module) if kind not in (Event, Command)),
         *get_args(Message),
     )
 
@@ -76,7 +76,7 @@ class EventCodec:
     @property
     def vocabulary(self) -> str:
         """A hash of all kinds, with their fields, and of all kinds of Structs in their fields."""
-        parts = [kind for module in (messages, dataplane, place, plan, program) for kind in _structs(module)]
+        parts = [kind for module in (*MESSAGES, place, plan, program) for kind in _structs(module)]
         return blake2b(_text([*self._types, *parts]), digest_size=8).hexdigest()
 
     def encode(self, event: msgspec.Struct) -> tuple[int, bytes]:

@@ -1,10 +1,11 @@
 """Binds the slices of all sessions to devices, shared or exclusive, and moves them when devices are lost.
 
 resources    the slices of all sessions: bind, release, move
+subslices    slices that are some of the devices of another
 placing      chooses the devices of a slice among those that are free
 inventory    keeps which devices of an island are free
 grids        writes lists of devices as few grids
-wording      the error text for a slice that cannot fit;  refusals: processes that were refused as hosts
+refusal_texts   the error text for a slice that cannot fit;  refusals: processes that were refused as hosts
 """
 
 from __future__ import annotations

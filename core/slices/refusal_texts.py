@@ -47,6 +47,10 @@ def asked(spec: SliceSpec) -> str:
 
 def wish(spec: SliceSpec) -> str:
     """Return the slice as people read it: `8 devices as a mesh 2x4, kind 'v3', on island 'a', spread, exclusive`."""
+    if spec.of:
+        which = some([str(pick) for pick in spec.picks])
+        mesh = f" as a mesh {dims(spec.mesh)}" if spec.mesh else ""
+        return f"devices {which} of slice {spec.of!r}{mesh}"
     parts = [
         f"{spec.devices} device{'s' if spec.devices != 1 else ''}",
         f" as a mesh {dims(spec.mesh)}" if spec.mesh else "",

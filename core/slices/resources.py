@@ -4,6 +4,7 @@ Slices share devices; a new slice takes the least loaded ones. An exclusive slic
 until it can. A slice that waits *claims* the place that is best for it. Later slices avoid that place if the two could
 not share it. A claim is kept as long as its devices work, so a slice waits only for slices that came before it. All
 is decided in the order of tickets, which slices get when they are first bound, so the same calls give the same places.
+A sub-slice (`subslices`) is bound, waits and moves with the slice that it is a part of.
 
 No other module may remember a physical device: it must ask again after every remapping.
 """
@@ -17,8 +18,7 @@ from .inventory import Inventory
 from .placing import Free, choose
 from .refusal_texts import refuse, some, wish
 from .refusals import Refusals
-
-Key = tuple[int, str]  # (session, name of the slice)
+from .subslices import Key, SubSlices, part, refuse_part
 
 
 class BoundSlice(msgspec.Struct, frozen=True):
@@ -66,6 +66,7 @@ class Resources:
         self._inventories = [Inventory(island) for island in cluster.islands]
         self._bindings: dict[Key, Binding] = {}  # in order of tickets
         self._waiting: dict[Key, None] = {}  # in order of tickets
+        self._parts = SubSlices()
         self._tickets = 0
         self.version = 0  # grows when a slice is bound, moved or released
 
@@ -98,48 +99,93 @@ class Resources:
 
     def bind(self, session: int, spec: SliceSpec) -> BoundSlice | MustWait:
         """Bind the slice at its first use; return the same binding until it is released. Raise Impossible."""
+        if spec.of:
+            return self._bind_part(session, spec)
         known = self._bindings.get((session, spec.name))
         if known is None:
+            self._refuse_another(session, spec, self._parts.get(session, spec.name))
             refuse(self.cluster, spec)
             known = Binding(session, spec, self._tickets)
             self._tickets += 1
             known = self._bind_or_wait(known)
-        elif known.spec != spec:
+        else:
+            self._refuse_another(session, spec, known.spec)
+        return BoundSlice(known.place) if known.place else MustWait(known.reason, known.claim is None)
+
+    def _bind_part(self, session: int, spec: SliceSpec) -> BoundSlice | MustWait:
+        known = self._parts.get(session, spec.name)
+        if known is None:
+            other = self._bindings.get((session, spec.name))
+            self._refuse_another(session, spec, other.spec if other else None)
+            parent = self._bindings.get((session, spec.of))
+            whole = parent.spec if parent else self._parts.get(session, spec.of)
+            refuse_part(spec, whole, [name for number, name in self._bindings if number == session])
+            self._parts.add(session, spec)
+        else:
+            self._refuse_another(session, spec, known)
+        return self._part_of(self._bindings[session, spec.of], spec)
+
+    @staticmethod
+    def _part_of(parent: Binding, spec: SliceSpec) -> BoundSlice | MustWait:
+        if parent.place:
+            return BoundSlice(part(parent.place, spec.picks))
+        return MustWait(_reason_of_part(parent), parent.claim is None)
+
+    @staticmethod
+    def _refuse_another(session: int, spec: SliceSpec, known: SliceSpec | None) -> None:
+        """Raise Impossible if the session has another slice of this name."""
+        if known is not None and known != spec:
             raise Impossible(
-                f"this session's slice {spec.name!r} is bound as {wish(known.spec)}; "
+                f"this session's slice {spec.name!r} is bound as {wish(known)}; "
                 f"now it asks for {wish(spec)}: release it first, or give one of them another name"
             )
-        return BoundSlice(known.place) if known.place else MustWait(known.reason, known.claim is None)
+
+    def _placed(self, session: int, name: str) -> Binding | None:
+        """What says where this slice lies: its own binding, or that of the slice that it is a part of."""
+        spec = self._parts.get(session, name)
+        return self._bindings.get((session, spec.of if spec else name))
 
     def knows(self, session: int, name: str) -> bool:
         """Whether there is such a slice, bound or waiting."""
-        return (session, name) in self._bindings
+        return self._placed(session, name) is not None
 
     def lacks_hosts(self, session: int, name: str) -> bool:
         """Whether this slice waits because too few hosts are up, not only because other slices have the devices."""
-        known = self._bindings.get((session, name))
+        known = self._placed(session, name)
         return known is not None and known.place is None and known.claim is None
 
     def place(self, session: int, name: str) -> Place | None:
-        known = self._bindings.get((session, name))
-        return known.place if known else None
+        known, spec = self._placed(session, name), self._parts.get(session, name)
+        if known is None or known.place is None:
+            return None
+        return part(known.place, spec.picks) if spec else known.place
 
-    def release(self, session: int, name: str) -> bool:
-        """Release a slice. Return whether there was one. Call `retry`, because others may wait for its devices."""
+    def release(self, session: int, name: str) -> tuple[str, ...]:
+        """Release a slice, and its sub-slices. Return their names; none if there is no such slice. Call `retry`,
+        because others may wait for its devices."""
+        spec = self._parts.get(session, name)
+        if spec is not None:
+            self._parts.drop(session, spec)
+            self.version += 1
+            return (name,)
         known = self._bindings.pop((session, name), None)
         if known is None:
-            return False
+            return ()
         self.version += 1
         self._waiting.pop(known.key, None)
         self._unbind(known)
-        return True
+        parts = self._parts.of(session, name)
+        for each in parts:
+            self._parts.drop(session, each)
+        return (name, *[each.name for each in parts])
 
     def release_session(self, session: int) -> None:
         for key in [key for key in self._bindings if key[0] == session]:
-            self.release(*key)
+            self.release(*key)  # and its sub-slices
 
     def retry(self) -> list[tuple[int, str, BoundSlice]]:
-        """Bind the waiting slices that can be bound now, and return them. Update the reasons of all others.
+        """Bind the waiting slices that can be bound now, and return them with their sub-slices. Update the reasons of
+        all others.
 
         Call this after any change.
         """
@@ -148,24 +194,31 @@ class Resources:
             now = self._bind_or_wait(self._bindings[key])
             if now.place:
                 found.append((*key, BoundSlice(now.place)))
+                found += [
+                    (key[0], spec.name, BoundSlice(part(now.place, spec.picks)))
+                    for spec in self._parts.of(*key)
+                ]
         return found
 
-    def renewed(self) -> list[Binding]:
-        """Return the waiting slices whose reasons have changed because a process was refused as a host, or accepted."""
-        found = []
+    def renewed(self) -> dict[Key, str]:
+        """Return the waiting slices whose reasons have changed because a process was refused as a host, or accepted;
+        and the reasons."""
+        found: dict[Key, str] = {}
         for key in self._waiting:
             known = self._bindings[key]
             reason = known.reason if known.claim else f"waits for {self._missing(known)}"
             if reason != known.reason:
-                found.append(msgspec.structs.replace(known, reason=reason))
-                self._bindings[key] = found[-1]
+                now = self._bindings[key] = msgspec.structs.replace(known, reason=reason)
+                found[key] = reason
+                for spec in self._parts.of(*key):
+                    found[key[0], spec.name] = _reason_of_part(now)
         return found
 
     def remap(self, island: int) -> list[Moved]:
         """Find new places for the slices of this island that have lost a device or whose host drains.
 
         Other slices stay. The oldest slice chooses first: on its own island, then there with all spares, then on
-        other islands.
+        other islands. Sub-slices move with their parents.
         """
         gone = self._inventories[island].gone()
         moving = [b for b in self._bindings.values() if b.place and b.place.island == island]
@@ -178,9 +231,18 @@ class Resources:
             now = self._bind_or_wait(rest)
             if old:
                 moved.append(Moved(*binding.key, old, now.place or MustWait(now.reason)))
+                moved += self._moved_parts(now, old)
         order = sorted(self._waiting, key=lambda key: self._bindings[key].ticket)
         self._waiting = dict.fromkeys(order)
         return moved
+
+    def _moved_parts(self, parent: Binding, old: Place) -> list[Moved]:
+        found = []
+        for spec in self._parts.of(*parent.key):
+            new = self._part_of(parent, spec)
+            place = new.place if isinstance(new, BoundSlice) else new
+            found.append(Moved(parent.session, spec.name, part(old, spec.picks), place))
+        return found
 
     def waiting(self) -> tuple[Binding, ...]:
         """Return the waiting slices in the order in which they will be bound."""
@@ -310,3 +372,7 @@ class Resources:
 
     def _inventory_of_host(self, host: int) -> Inventory:
         return self._inventories[self.cluster.island_of_host(host).index]
+
+
+def _reason_of_part(parent: Binding) -> str:
+    return f"is a part of slice {parent.spec.name!r}, which {parent.reason}"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import getpass
+import logging
 import os
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from backend.auth import Rules
-from backend.door import ListenRefused, run_door, variables
+from backend.auth import AccessRefused, Rules, place_of, read
+from backend.door import ClusterOptions, ClusterRefused, ListenRefused, run_cluster_door, run_door, variables
 from backend.process_title import show_as
 
 from ..errors import SeawayError
@@ -30,8 +32,10 @@ def add(commands: Any) -> None:
         "users may (default: a socket in $XDG_RUNTIME_DIR, or in a new temporary folder)",
     )  # fmt: skip
     door.add_argument(
-        "--devices", type=int, metavar="N", help="make N CPU devices (default: the devices there are)"
-    )
+        "--devices", type=int, metavar="N",
+        help="make N CPU devices (default: the devices there are); with --connect, give each program N devices of the "
+        "cluster (default: all of an island)",
+    )  # fmt: skip
     door.add_argument(
         "--allow-custom-call", action="append", default=[], metavar="NAME",
         help="a foreign function that programs may call besides the built-in list; may be repeated",
@@ -53,12 +57,39 @@ def add(commands: Any) -> None:
         help="what the arrays of one program may take, as '8GiB' (default: half of the machine's memory; on "
         "accelerators, what they have)",
     )  # fmt: skip
+    door.add_argument(
+        "--connect", default="", metavar="CONTROLLER",
+        help="serve the devices of the cluster whose controller has this address, as grpc://head:29000",
+    )  # fmt: skip
+    for option, default, words in (
+        ("--island", "", "the island whose devices programs get (default: any that has enough)"),
+        ("--name", "", "what programs are called in the cluster's status (default: this user's name)"),
+        ("--token-file", "", "a file with the cluster's token"),
+        ("--ca", "", "PEM file, for mutual TLS"),
+        ("--cert", "", "PEM file, for mutual TLS"),
+        ("--key", "", "PEM file, for mutual TLS"),
+    ):
+        door.add_argument(
+            option, default=default, metavar=option[2:].upper(), help=f"with --connect: {words}"
+        )
+    door.add_argument(
+        "--weight", type=int, default=1, help="with --connect: their share, where the policy has shares"
+    )
+    door.add_argument(
+        "--priority",
+        type=int,
+        default=0,
+        help="with --connect: a higher one goes first, where the policy has these",
+    )
+    door.add_argument("--verbose", action="store_true", help="log what happens, and what programs wait for")
     door.set_defaults(run=_door)
 
 
 def _door(given: argparse.Namespace) -> int:
     if given.devices is not None and not 0 < given.devices <= 1024:
         raise SeawayError(f"--devices {given.devices}: give a number from 1 to 1024")
+    if not given.connect:
+        _alone(given)
     if given.check_seconds <= 0 or given.check_memory < 0:
         raise SeawayError("--check-seconds must be more than 0, and --check-memory at least 0")
     memory = None
@@ -80,18 +111,51 @@ def _door(given: argparse.Namespace) -> int:
         )
     show_as("door", sys.argv[2:])
     more = (*given.allow_custom_call, *(ALLOWED_TO_ONESELF if address.startswith("unix:") else ()))
+    logging.basicConfig(
+        level=logging.INFO if given.verbose else logging.WARNING, format="%(asctime)s %(name)s: %(message)s"
+    )
     try:
-        run_door(
-            address, devices=given.devices, rules=Rules(more, given.check_seconds, given.check_memory),
-            trusted=given.trust_programs, memory=memory, ready=_say,
-        )  # fmt: skip
-    except ListenRefused as refused:
+        if given.connect:
+            run_cluster_door(address, _cluster(given), more=more, ready=_say)
+        else:
+            run_door(
+                address, devices=given.devices, rules=Rules(more, given.check_seconds, given.check_memory),
+                trusted=given.trust_programs, memory=memory, ready=_say,
+            )  # fmt: skip
+    except (ListenRefused, ClusterRefused) as refused:
         raise SeawayError(str(refused)) from None
     finally:
         if folder is not None:
             folder.cleanup()
     sys.stdout.flush()
     os._exit(0)  # threads that wait for programs of clients that are gone need not end
+
+
+def _cluster(given: argparse.Namespace) -> ClusterOptions:
+    if given.weight < 1:
+        raise SeawayError(f"--weight {given.weight}: a share is a whole number of at least 1")
+    try:
+        place = place_of(given.connect)
+        access = read(given.token_file, given.ca, given.cert, given.key)
+    except AccessRefused as refused:
+        raise SeawayError(f"--connect {given.connect}: {refused}") from None
+    return ClusterOptions(
+        place, access, given.devices or 0, given.island, given.name or _user(), given.weight, given.priority
+    )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # an account without a name
+        return "jax"
+
+
+def _alone(given: argparse.Namespace) -> None:
+    """Refuses options that only mean something on a cluster."""
+    for option in ("island", "name", "token_file", "ca", "cert", "key"):
+        if getattr(given, option):
+            raise SeawayError(f"--{option.replace('_', '-')} is for a door to a cluster: give --connect, too")
 
 
 def _socket_path() -> tuple[tempfile.TemporaryDirectory[str] | None, Path]:

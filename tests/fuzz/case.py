@@ -69,6 +69,21 @@ class Submit(Action, frozen=True):
     deadline: int = 0
 
 
+class Register(Action, frozen=True):
+    """The client registers the program once more, and asks to be told when it is compiled."""
+
+    key: int
+    client: int
+    program: int
+
+
+class Unregister(Action, frozen=True):
+    """The client takes such a registration back, perhaps before it is told."""
+
+    client: int
+    key: int
+
+
 class Put(Action, frozen=True):
     key: int
     client: int

@@ -33,6 +33,7 @@ from .case import (
     LeaveHost,
     LoseDevice,
     Put,
+    Register,
     Release,
     Restart,
     Setup,
@@ -40,6 +41,7 @@ from .case import (
     Source,
     StandStill,
     Submit,
+    Unregister,
 )
 
 POLICIES = ("fifo", "stride", "priority:age=1ms", "shortest", "deadline", "round_robin", "user", "faulty")
@@ -60,6 +62,8 @@ FEATURES = {
 # Seeds below these numbers must not change, because they have found bugs.
 SPANS = 200_000  # from this seed on, dispatch windows may have a span
 ANEW = 400_000  # from this seed on, processes may be stopped, and take a while to be reached after a restart
+PARTS = 1_000_000  # from this seed on, there are sub-slices and what else front ends need
+FRONT = {"parts": 0.6, "meshes": 0.3, "silent": 0.25, "tell": 0.5}  # features only from seed PARTS on
 LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
 
 
@@ -72,6 +76,8 @@ def draw(seed: int, without: frozenset[str] = frozenset()) -> Case:
     }
     has |= {name: rng.random() < chance and name not in without for name, chance in FEATURES.items()}
     for name, chance in LATER.items() if seed >= ANEW else ():
+        has[name] = rng.random() < chance and name not in without
+    for name, chance in FRONT.items() if seed >= PARTS else ():
         has[name] = rng.random() < chance and name not in without
     return Drawing(rng, seed, has).case()
 
@@ -96,10 +102,13 @@ class Drawing:
             for _ in range(self.rng.randint(1, 3)):
                 self.mine[client].append(len(self.programs))
                 name = f"p{len(self.programs)}"
-                self.programs.append(programs.draw(self.rng, name, self.slices[client], style))
+                program = programs.draw(self.rng, name, self.slices[client], style)
+                self.programs.append(programs.with_parents(program, self.slices[client]))
         self.known = [[] for _ in setup.people]
         self.submitted: list[list[int]] = [[] for _ in setup.people]
         self._calls(setup)
+        if self.has.get("tell"):
+            self._registrations()
         self._troubles()
         actions = tuple(
             sorted(self.actions, key=lambda action: action.at)
@@ -155,7 +164,19 @@ class Drawing:
             layout: Any = rng.choice(("packed", "packed", "spread"))
             found.append(SliceSpec(f"s{number}", devices, mesh, "", where, layout, alone))
             if alone:
-                return found[-1:]  # otherwise it could wait for another slice of its own session
+                found = found[-1:]  # otherwise it could wait for another slice of its own session
+                break
+        return found + self._parts(found) if self.has.get("parts") else found
+
+    def _parts(self, slices: list[SliceSpec]) -> list[SliceSpec]:
+        """Draw sub-slices of a session's slices."""
+        rng, found = self.rng, []
+        for number in range(rng.randint(1, 4)):
+            whole = rng.choice(slices)
+            picks = tuple(rng.sample(range(whole.devices), rng.randint(1, min(whole.devices, 4))))
+            if rng.random() < 0.3:
+                picks = tuple(sorted(picks))
+            found.append(SliceSpec(f"part{number}", len(picks), of=whole.name, picks=picks))
         return found
 
     def _style(self) -> programs.Style:
@@ -169,6 +190,8 @@ class Drawing:
             sparse=rng.choice((0.1, 0.4)) if has["sparse"] and has["moves"] else 0.0,
             donation=rng.choice((0.0, 0.3, 0.7)),
             collective=rng.choice((1.0, 0.7, 0.0)),
+            meshes=rng.choice((0.2, 0.8)) if has.get("meshes") else 0.0,
+            silent=rng.choice((0.2, 0.6)) if has.get("silent") else 0.0,
         )
 
     # --- what clients do ------------------------------------------------------------------------------------------
@@ -202,6 +225,16 @@ class Drawing:
             )
         else:
             self._submit(client)
+
+    def _registrations(self) -> None:
+        """Programs of which clients want to hear that they are compiled."""
+        for _ in range(self.rng.choice((1, 3, 6))):
+            client, at, key = self.rng.randrange(len(self.mine)), self.rng.randrange(self.end), self._key()
+            number = self.rng.choice(self.mine[client])
+            self.actions.append(Register(at=at, key=key, client=client, program=number))
+            if self.rng.random() < 0.3:
+                later = at + self.rng.choice((0, self.rng.randrange(8 * MS)))
+                self.actions.append(Unregister(at=later, client=client, key=key))
 
     def _forget(self, client: int) -> Source:
         known = self.known[client]

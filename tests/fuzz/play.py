@@ -26,6 +26,7 @@ from tests.world.world import World
 from . import case as c
 from .case import ALL, LITERAL, MS, Case, S, Setup
 from .checks import Members, Windows
+from .judging import Failed, judge_fetch, judge_run, judge_told
 from .policies import maker
 from .waiting import who_waits
 
@@ -37,14 +38,6 @@ PATIENCE = 6 * S  # simulated time in which all must end once all faults have en
 WEATHER = ("StandStill", "CrashHost", "LeaveHost", "LoseDevice", "Cut", "Slow", "CrashClient", "Restart")
 ANY = {"host-lost", "host-left", "timeout", "restart", "client-lost", "user", "no-memory", "cancelled", "refused",
        "device-lost", "protocol"}  # fmt: skip
-
-
-class Failed(Exception):
-    """The case shows a fault."""
-
-    def __init__(self, kind: str, text: str) -> None:
-        super().__init__(f"{kind}: {text}")
-        self.kind, self.text = kind, text
 
 
 class Result(msgspec.Struct):
@@ -123,6 +116,9 @@ class Game:
         self.made: dict[tuple[int, int], Handle] = {}
         self.runs: dict[int, RunHandle] = {}  # by key
         self.owner: dict[int, int] = {}
+        self.asked: dict[
+            int, tuple[int, int, int]
+        ] = {}  # by key: client, program, its number for the registration
         self.done: dict[str, int] = {}  # kind of action -> how many of them took effect
         self.gone: dict[int, None] = {}  # clients that crashed or closed
         self.acts: dict[type, Callable[[Any], None]] = {
@@ -131,7 +127,7 @@ class Game:
             c.CrashHost: self._crash_host, c.LeaveHost: self._leave, c.LoseDevice: self._lose,
             c.Cut: self._cut, c.Slow: self._slow, c.BreakGang: self._break_gang,
             c.BreakCode: self._break_code, c.Restart: self._restart, c.StandStill: self._stand_still,
-            c.BreakWorld: self._break_world,
+            c.BreakWorld: self._break_world, c.Register: self._register, c.Unregister: self._unregister,
         }  # fmt: skip
 
     # --- the whole ------------------------------------------------------------------------------------------------
@@ -248,7 +244,20 @@ class Game:
         for index, handle in enumerate(run.results):
             self.made[action.key, index] = handle
 
+    def _register(self, action: c.Register) -> None:
+        number = self._person(action.client).register(
+            self.case.programs[action.program], tell=True, anew=True
+        )
+        self.asked[action.key] = action.client, action.program, number
+
+    def _unregister(self, action: c.Unregister) -> None:
+        if action.key in self.asked:
+            self._person(action.client).unregister(self.asked.pop(action.key)[2])
+
     def _put(self, action: c.Put) -> None:
+        if action.slice.of:  # its parent must be bound
+            program = next(each for each in self.case.programs if action.slice in each.slices)
+            self._person(action.client).register(program)
         self.made[action.key, 0] = self._person(action.client).put(action.value, action.slice)
         self.owner[action.key] = action.client
 
@@ -390,7 +399,10 @@ class Game:
         self._no_faults()
         for key, run in self.runs.items():
             if self.owner[key] not in self.gone:
-                self._judge_run(key, run)
+                judge_run(key, run, self._possible())
+        for client, program, number in self.asked.values():
+            if client not in self.gone:
+                judge_told(self._person(client), self.case.programs[program], number, self._possible())
         fetches: list[Fetch] = []
         for source, handle in self.made.items():
             if self.owner[source[0]] in self.gone or self._usable(self.owner[source[0]], source) is None:
@@ -402,16 +414,8 @@ class Game:
             raise Failed("hang", f"gets do not end\n  {who_waits(self.world, self._living(), self.events)}")
         for script in self._living():
             for fetch in script.fetches.values():
-                self._judge_fetch(script, fetch)
+                judge_fetch(script, fetch, self._possible())
         self._no_faults()
-
-    def _judge_run(self, key: int, run: RunHandle) -> None:
-        if run.ends != 1:
-            raise Failed("ends", f"run {run.name} (submit {key}) ended {run.ends} times")
-        if run.blame is not None and run.blame.code not in self._possible():
-            raise Failed(
-                "blame", f"run {run.name} (submit {key}) failed, and nothing was done to it: {run.blame}"
-            )
 
     def _possible(self) -> set[str]:
         """Return the blame codes that the actions of this case can explain."""
@@ -427,17 +431,6 @@ class Game:
         if not self.case.setup.roomy:
             found |= {"no-memory"}
         return found
-
-    def _judge_fetch(self, script: Script, fetch: Fetch) -> None:
-        if fetch.blame is None and not fetch.right:
-            raise Failed(
-                "wrong contents", f"client {script.name} got {fetch.digest} of buffer {fetch.handle.name},"
-                f" which should be {fetch.handle.digest}",
-            )  # fmt: skip
-        if fetch.blame is not None and fetch.handle.released and fetch.blame.code == "user":
-            return  # it was released before it had contents
-        if fetch.blame is not None and fetch.blame.code not in self._possible():
-            raise Failed("blame", f"a get of {script.name} failed, and nothing was done to it: {fetch.blame}")
 
     def _no_faults(self) -> None:
         if self.world.faults:

@@ -29,6 +29,8 @@ class Style(msgspec.Struct, frozen=True):
     sparse: float = 0.0
     donation: float = 0.3
     collective: float = 0.7
+    meshes: float = 0.0  # values whose shardings have meshes of their own
+    silent: float = 0.0  # nodes without outputs, programs without results
 
 
 def draw(rng: Random, name: str, slices: list[SliceSpec], style: Style) -> Program:
@@ -68,6 +70,28 @@ def _on(program: Program, name: str, slices: list[SliceSpec]) -> Program:
     return msgspec.structs.replace(program, name=name, slices=flat)
 
 
+def with_parents(program: Program, session: list[SliceSpec]) -> Program:
+    """Return the same program with the parents of its sub-slices listed first."""
+    if not any(spec.of for spec in program.slices):
+        return program
+    named = {spec.name: spec for spec in (*session, *program.slices)}
+    every = [*program.slices, *(named[spec.of] for spec in program.slices if spec.of)]
+    slices = tuple(sorted(dict.fromkeys(every), key=lambda spec: bool(spec.of)))
+    to = [slices.index(spec) for spec in program.slices]
+    replace = msgspec.structs.replace
+
+    def moved(values: tuple[Value, ...]) -> tuple[Value, ...]:
+        return tuple(replace(value, slice=to[value.slice]) for value in values)
+
+    nodes = tuple(
+        replace(node, output=moved((node.output,))[0])
+        if isinstance(node, Exchange)
+        else replace(node, slice=to[node.slice], expects=moved(node.expects), outputs=moved(node.outputs))
+        for node in program.nodes
+    )
+    return replace(program, slices=slices, args=moved(program.args), nodes=nodes)
+
+
 class Drawing:
     def __init__(self, rng: Random, name: str, slices: list[SliceSpec], style: Style) -> None:
         self.rng, self.style = rng, style
@@ -101,6 +125,8 @@ class Drawing:
 
     def _results(self) -> list[Handle]:
         rng = self.rng
+        if self.style.silent and rng.random() < self.style.silent / 2:
+            return []
         found = [each for each in self.values if isinstance(each.ref, Out)]
         chosen = rng.sample(found, rng.randint(1, min(3, len(found)))) if found else []
         if rng.random() < 0.05:
@@ -128,12 +154,17 @@ class Drawing:
         rng = self.rng
         if rng.random() < 0.2:
             return Sharding()
+        own: tuple[int, ...] = ()
+        if self.style.meshes and rng.random() < self.style.meshes:
+            size = prod(mesh)
+            major = rng.choice([extent for extent in range(1, size + 1) if size % extent == 0])
+            own = mesh = (major, size // major)
         dims: list[list[int]] = [[] for _ in shape]
         for axis, size in enumerate(mesh):
             at = rng.randrange(len(shape) + 1)
             if at < len(shape) and shape[at] % (size * prod(mesh[a] for a in dims[at])) == 0:
                 dims[at].append(axis)
-        return Sharding(tuple(map(tuple, dims)))
+        return Sharding(tuple(map(tuple, dims)), own)
 
     def _value(self, spec: SliceSpec, shape: tuple[int, ...] = ()) -> Value:
         shape = shape or self._shape(spec)
@@ -168,8 +199,9 @@ class Drawing:
             if isinstance(ref, Arg) and ref.index not in b.given_up:
                 continue
             donate.append(at)
-        outputs = []
-        for at in range(rng.choice((1, 1, 1, 2, 3))):
+        outputs: list[Value] = []
+        silent = self.style.silent > 0 and rng.random() < self.style.silent
+        for at in range(0 if silent else rng.choice((1, 1, 1, 2, 3))):
             if at < len(donate) and rng.random() < 0.8:
                 outputs.append(expects[donate[at]])  # the output takes the memory of the donated input
             else:

@@ -217,7 +217,7 @@ def a_long_compile_delays_nobody_else() -> World:
     w = _world(hosts=1)
     b = Build("slow to compile", s=1)
     slow = b.program(b.call("slow", "s", [b.arg("s", 4)]))
-    w.compile_times["slow"] = 50 * MS
+    w.compiler.times["slow"] = 50 * MS
     quick = chain(1, devices=1)
     first = w.client("a").submit(slow, *_zeros(slow))
     second = w.client("b").submit(quick, *_zeros(quick))

@@ -42,6 +42,21 @@ def draw(seed: int, hosts: int = 0) -> Scene:
     )  # fmt: skip
 
 
+def draw_parts(seed: int) -> Scene:
+    """Arrays move between a slice and sub-slices of it, which share devices."""
+    drawn = draw(seed)
+    rng = Random(f"parts {seed}")
+    devices = drawn.hosts * drawn.devices_per_host
+    whole = SliceSpec("s0", rng.choice((devices, rng.randint(1, devices))))
+    slices = [whole]
+    for number in range(1, rng.randint(2, 4)):
+        picks = rng.sample(range(whole.devices), rng.choice((1, min(2, whole.devices), whole.devices)))
+        slices.append(SliceSpec(f"s{number}", len(picks), of="s0", picks=tuple(picks)))
+    drawn.slices, drawn.tell = slices, True
+    drawn.programs = [rng.choice((_chain, _fan))(rng, slices, f"p{n}") for n in range(rng.randint(1, 3))]
+    return drawn
+
+
 def _slices(rng: Random, devices: int, islands: int) -> list[SliceSpec]:
     """Slices of one size, which share no device if there are enough, and some of other sizes."""
     number = rng.randint(2, 4)

@@ -52,6 +52,7 @@ class Scene(msgspec.Struct):
     memory: int = 0  # of a device; 0: as the setup has it
     chunk: int = 1 << 12
     oversubscription: float = 1.0
+    tell: bool = False  # clients hear of each program that it is compiled
 
 
 def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)) -> Scene:
@@ -92,6 +93,28 @@ def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)
     )  # fmt: skip
 
 
+def draw_parts(seed: int) -> Scene:
+    """A slice and sub-slices of it, arrays with meshes of their own, nodes without outputs, programs told of."""
+    rng = Random(f"parts {seed}")
+    drawn = draw(seed, troubles=())
+    devices = drawn.hosts * drawn.devices_per_host
+    whole = SliceSpec("whole", rng.choice((devices, rng.randint(1, devices))))
+    drawn.slices = [whole]
+    for number in range(rng.randint(1, 3)):
+        count = rng.choice((1, 1, 2, rng.randint(1, whole.devices)))
+        picks = tuple(rng.sample(range(whole.devices), min(count, whole.devices)))
+        picks = tuple(sorted(picks)) if rng.random() < 0.4 else picks
+        drawn.slices.append(SliceSpec(f"part{number}", len(picks), of="whole", picks=picks))
+    style = programs.Style(
+        nodes=rng.randint(1, 7), costs=(3 * US, 40 * US, 700 * US), silent=rng.choice((0.0, 0.3)),
+        meshes=rng.choice((0.0, 0.5)), collective=rng.choice((1.0, 0.6)),
+    )  # fmt: skip
+    made = [programs.draw(rng, f"p{n}", drawn.slices, style) for n in range(rng.randint(1, 3))]
+    drawn.programs = [programs.with_parents(each, drawn.slices) for each in made]
+    drawn.feeds, drawn.tell = rng.choice((0.0, 0.5, 0.9)), True
+    return drawn
+
+
 def draw_shared(drawn: Scene) -> list[dict[str, object]]:
     """Put some hosts, perhaps of both islands, perhaps with the controller and clients, on machines with few cores."""
     rng = Random(f"shared {drawn.seed}")
@@ -129,7 +152,7 @@ class User:
         """A SimPy process."""
         env = self.sim.env
         for program in self.scene.programs:
-            yield from self.call(partial(_register, program))
+            yield from self.call(partial(_register, program, self.scene.tell))
             self.known.append(len(self.known) + 1)
         for _ in range(self.scene.acts):
             yield from self.act()
@@ -189,8 +212,8 @@ class User:
             yield self.sim.env.timeout(20 * US)
 
 
-def _register(program: Program, client: Client, now: int) -> Any:
-    return client.register(program, now)
+def _register(program: Program, tell: bool, client: Client, now: int) -> Any:
+    return client.register(program, now, tell)
 
 
 def _put(value: Any, where: SliceSpec, client: Client, now: int) -> Any:

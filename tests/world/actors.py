@@ -283,7 +283,7 @@ class HostActor(Actor):
             e.Reform: self._reform,
             e.Stop: lambda said: soon(0, world.stopped, self, self.starts),
             e.CompileCode: lambda said: soon(
-                world.compile_time(self, said), self._compiled, said, self.starts
+                world.compiler.time(self.host, said), self._compiled, said, self.starts
             ),
             e.CountRows: lambda said: soon(world.timing.read, self._count, said, self.starts),
             e.OpenSend: lambda said: plane.opened_send(host, said),
@@ -315,7 +315,7 @@ class HostActor(Actor):
     def _compiled(self, effect: e.CompileCode, start: int) -> None:
         if start == self.starts:
             self.compiled[effect.plan, effect.code] = None
-            self.feed(e.CodeReady(effect.plan, effect.code, self.world.compile_blame(self, effect)))
+            self.feed(self.world.compiler.compiled(self.host, effect))
 
     def _count(self, effect: e.CountRows, start: int) -> None:
         if start == self.starts and self.alive:

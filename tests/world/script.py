@@ -117,7 +117,7 @@ class ClientActor(Actor):
         if isinstance(said, dataplane.Chunk):
             self.world.plane.load(said, (self.sources[said.transfer].digest, None))
 
-    def perform(self, effect: e.Command) -> None:
+    def perform(self, effect: e.Command) -> None:  # noqa: C901 - a table
         script, plane = self.script, self.world.plane
         match effect:
             case e.RunEnded():
@@ -128,6 +128,8 @@ class ClientActor(Actor):
                     script.buffers[name].blame = blame
             case e.CallRefused():
                 script.refused(effect)
+            case e.ProgramTold():
+                script.program_told(effect)
             case e.GetStarted(request=request, layout=layout):
                 script.coming[request] = layout
             case e.OpenRecv(transfer=transfer, buffer=request, pieces=pieces):
@@ -164,6 +166,8 @@ class Script:
         self.transfers: dict[int, int] = {}  # transfer -> request
         self.told: list[str] = []
         self.refusals: list[e.CallRefused] = []
+        self.awaited: dict[int, None] = {}  # programs that were registered with `tell`
+        self.heard: dict[int, e.ProgramTold] = {}  # what was told of them
         self._programs: list[tuple[Program, int]] = []
         limits = msgspec.structs.replace(limits, get_retries=0)  # so that tests see a get that breaks off
         self.machine = Client(
@@ -179,14 +183,31 @@ class Script:
 
     # --- calls ------------------------------------------------------------------------------------------
 
-    def register(self, program: Program) -> int:
-        for known, number in self._programs:
+    def register(self, program: Program, tell: bool = False, anew: bool = False) -> int:
+        """Once for each program; `anew`: once more."""
+        for known, number in self._programs if not anew else ():
             if known is program:
                 return number
-        number = self._said(self.machine.register(program, self.world.now))
+        number = self._said(self.machine.register(program, self.world.now, tell))
+        if tell:
+            self.awaited[number] = None
+        if not anew:
+            self._programs.append((program, number))
         self._called()
-        self._programs.append((program, number))
         return number
+
+    def unregister(self, program: int) -> None:
+        self.machine.unregister(program, self.world.now)
+        self.awaited.pop(program, None)
+        self._programs = [known for known in self._programs if known[1] != program]
+        self._called()
+
+    def program_told(self, said: e.ProgramTold) -> None:
+        if said.program not in self.awaited or said.program in self.heard:
+            self.world.faults.append(
+                f"client {self.name} is told of program {said.program}, twice or unasked"
+            )
+        self.heard[said.program] = said
 
     def submit(self, program: Program, *args: Handle | bytes, **options: Any) -> RunHandle:
         number = self.register(program)
@@ -260,6 +281,7 @@ class Script:
             all(run.ends for run in self.runs.values())
             and all(fetch.over for fetch in self.fetches.values())
             and all(_over(handle) for handle in self.buffers.values() if handle.is_put)
+            and self.heard.keys() >= self.awaited.keys()
         )
 
     def run_ended(self, said: e.RunEnded) -> None:

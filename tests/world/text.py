@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from core.model import Range, spans
+from core.model import Range, SliceSpec, spans
 from core.protocol import dataplane
 from core.protocol import effects as e
 from core.protocol import messages as m
@@ -93,14 +93,15 @@ def message(said: Any) -> str:  # noqa: C901 - a table
         case m.ClientMessages():
             return f"notes [{'; '.join(map(message, said.notes))}]"
         case m.Register():
-            return f"register program {said.program} {said.ir.name!r}"
+            return f"register program {said.program} {said.ir.name!r}" + (" and tell" if said.tell else "")
         case m.Ended():
             return f"run {said.run} ended" + _blame(said.blame)
         case m.ContentsReady():
             return f"ready {','.join(map(_name, said.buffers))}" + _blame(said.blame)
         case m.Waiting():
             since = f" for {said.age / 1e9:g} s" if said.age else ""
-            return f"waiting run {said.run}{since} reason {said.reason or 'none any more'}"
+            which = f"program {said.program}" if said.program else f"run {said.run}"
+            return f"waiting {which}{since} reason {said.reason or 'none any more'}"
         case m.Submit():
             shown = ",".join("literal" if isinstance(a, bytes) else _name(a) for a in said.args) or "-"
             made = ",".join(map(_name, said.results))
@@ -170,9 +171,16 @@ def _plain(thing: Any, hidden: tuple[str, ...]) -> str:
         value = getattr(thing, name)
         if name in hidden or value is None or value == ():
             continue
+        if isinstance(value, SliceSpec):
+            value = _slice(value)
         shown.append(f"{name} {spans.text(value) if name in ('hosts', 'members') else value}")
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(thing).__name__).lower()
     return " ".join([name, *shown])
+
+
+def _slice(spec: SliceSpec) -> str:
+    """Without what only sub-slices have, unless it is one."""
+    return str(spec) if spec.of else str(spec).replace(", of='', picks=()", "")
 
 
 def _name(name: int | Range) -> str:

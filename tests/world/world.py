@@ -40,6 +40,7 @@ from core.transfer import at_once
 from . import text
 from .actors import Actor, ControllerActor, HostActor, Recorder
 from .clock import Clock
+from .compiler import Compiler
 from .devices import Fabric
 from .filling import ClusterHosts
 from .network import Network
@@ -92,8 +93,7 @@ class World:
         self.runs: dict[int, int] = {}  # run -> plan
         self.seats: dict[int, int] = {}
         self.last_seq = -1
-        self.bad_codes: dict[str, str] = {}  # a code's name -> why no host can compile it
-        self.compile_times: dict[str, int] = {}  # a code's name -> the time to compile it, if not the default
+        self.compiler = Compiler(cluster, self.plans, timing.compile, self._complain)
         self.gangs: list[tuple[int, str, str]] = []  # (island, program, step) of each gang, as they entered
 
         self.controller = ControllerActor(self, "controller")
@@ -104,6 +104,9 @@ class World:
         self._entered: dict[int, None] = {}  # gangs that this controller let enter
         self._holds: dict[tuple[int, str], int] = {}  # (buffer, holder) -> references at this controller
         self._open_runs: dict[tuple[int, int], None] = {}  # (client, run) accepted and not ended
+        self._awaited: dict[
+            tuple[int, int], None
+        ] = {}  # (client, program) that this controller is to tell of
         if start:
             self.restart_controller()
             for host in range(cluster.hosts):
@@ -191,8 +194,11 @@ class World:
                 self._observe(o.BufferLetGo(buffer, holder))
         for seq in self._entered:
             self._observe(o.Abandoned(seq))
+        for client, program in self._awaited:
+            self._observe(o.ProgramTakenBack(client, program))
         self._holds.clear()
         self._entered.clear()
+        self._awaited.clear()
 
     @property
     def machine(self) -> Any:
@@ -278,7 +284,7 @@ class World:
         self.fabric.broken[island] = max(host.epoch for host in mine)
 
     def break_code(self, name: str, why: str = "no such operation") -> None:
-        self.bad_codes[name] = why
+        self.compiler.bad[name] = why
 
     # --- network ----------------------------------------------------------------------------------------
 
@@ -405,17 +411,6 @@ class World:
     def plan_of_run(self, actor: HostActor, run: int) -> Plan:
         return self.plans[self.cluster.island_of_host(actor.host).index, self.runs[run]]
 
-    def _code(self, actor: HostActor, effect: e.CompileCode) -> str:
-        plan = self.plans[self.cluster.island_of_host(actor.host).index, effect.plan]
-        return plan.codes[effect.code].name
-
-    def compile_time(self, actor: HostActor, effect: e.CompileCode) -> int:
-        return self.compile_times.get(self._code(actor, effect), self.timing.compile)
-
-    def compile_blame(self, actor: HostActor, effect: e.CompileCode) -> m.Blame | None:
-        why = self.bad_codes.get(self._code(actor, effect)) if self.bad_codes else None
-        return m.Blame("user", why) if why else None
-
     def reform(self, actor: HostActor, effect: e.Reform) -> None:
         """A host joins the collective world of its new epoch, which is formed when all members have joined."""
         island = self.cluster.island_of_host(actor.host).index
@@ -448,10 +443,15 @@ class World:
         elif isinstance(seen, o.BufferHeld | o.BufferLetGo):
             key = (seen.buffer, seen.holder)
             self._holds[key] = self._holds.get(key, 0) + (1 if isinstance(seen, o.BufferHeld) else -1)
+        elif isinstance(seen, o.ProgramAwaited):
+            self._awaited[seen.client, seen.program] = None
+        elif isinstance(seen, o.ProgramToldSeen | o.ProgramTakenBack):
+            self._awaited.pop((seen.client, seen.program), None)
         elif isinstance(seen, o.Entered):
             self._entered[seen.seq] = None
         elif isinstance(seen, o.ClientLost):
             self._open_runs = {key: None for key in self._open_runs if key[0] != seen.client}
+            self._awaited = {key: None for key in self._awaited if key[0] != seen.client}
         self._observe(seen)
 
     def _complain(self, what: str) -> None:

@@ -5,7 +5,7 @@ An executable's results have handles that the client chose, but for its first ru
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -138,27 +138,39 @@ def _set_layouts(found: Any, name: str, layouts: tuple[str | None, ...] | Status
 
 
 def cost_analysis(state: SessionState, body: Any, reply: Reply) -> None:
-    """An error goes into the body: a client cannot read it elsewhere."""
-    executable = state.executable(body.loaded_executable_handle).executable
-    response = IfrtResponse()
-    found = response.loaded_executable_cost_analysis_response
-    try:
-        found.attributes.SetInParent()
-        set_attributes(found.attributes, state.devices.cost_analysis(executable))
-    except StatusError as fault:
-        found.status.code, found.status.message = fault.code, fault.text
-    reply.ok(response)
+    def told(found: Mapping[str, Any] | StatusError) -> None:
+        """An error goes into the body: a client cannot read it elsewhere."""
+        response = IfrtResponse()
+        answer = response.loaded_executable_cost_analysis_response
+        answer.attributes.SetInParent()
+        if isinstance(found, StatusError):
+            answer.status.code, answer.status.message = found.code, found.text
+        else:
+            set_attributes(answer.attributes, found)
+        reply.ok(response)
+
+    _ask(state, body, state.devices.cost_analysis, told)
 
 
 def program_text(state: SessionState, body: Any, reply: Reply) -> None:
+    def told(found: str | StatusError) -> None:
+        response = IfrtResponse()
+        answer = response.loaded_executable_human_readable_program_text_response
+        if isinstance(found, StatusError):
+            answer.status.code, answer.status.message = found.code, found.text
+        else:
+            answer.human_readable_program_text = found
+        reply.ok(response)
+
+    _ask(state, body, state.devices.program_text, told)
+
+
+def _ask(state: SessionState, body: Any, ask: Callable[..., None], told: Callable[[Any], None]) -> None:
     executable = state.executable(body.loaded_executable_handle).executable
-    response = IfrtResponse()
-    found = response.loaded_executable_human_readable_program_text_response
     try:
-        found.human_readable_program_text = state.devices.program_text(executable)
+        ask(executable, told)
     except StatusError as fault:
-        found.status.code, found.status.message = fault.code, fault.text
-    reply.ok(response)
+        told(fault)
 
 
 def is_deleted(state: SessionState, body: Any, reply: Reply) -> None:

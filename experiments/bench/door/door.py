@@ -1,18 +1,21 @@
 """Measures an unmodified JAX program through the door, against the same program on local devices.
 
 `python -m experiments.bench door [--rounds 3]`. Both run by turns, as processes of their own: a scalar call in a loop
-(whose result is the next one's argument, and which is waited for at the end), calls with 50 and 500 arrays in and out,
+(whose result is the next one's argument, and which is waited for at the end), calls with 50 to 1,000 arrays in and out,
 contents of arrays put and read, and compilation. "ratio" is how many times as long it takes through the door, or, of
-MB a second, how many times as much goes locally. `messages` has the transport alone, with grpcio beside it.
+MB a second, how many times as much goes locally. With `--hosts 2`, the same program runs through a door to a cluster of
+so many agents too, which share the devices; a second table compares that with the local door. `messages` has the
+transport alone, with grpcio beside it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from statistics import median
 
 from ..frame import options, processes
-from ..frame.door_server import local, opened
+from ..frame.door_server import local, on_cluster, opened
 from ..frame.measuring import in_turns
 from ..frame.table import Table
 from .programs import measured
@@ -29,8 +32,12 @@ def unit_of(name: str) -> str:
     return next((unit for begins, unit in UNITS.items() if name.startswith(begins)), "us")
 
 
-def show(here: Mapping[str, float], there: Mapping[str, float]) -> None:
-    table = Table("a JAX program's <30", "local >12,.1f", "door >12,.1f", "  <6", "ratio >9.1fx", "  <12")
+def show(
+    here: Mapping[str, float], there: Mapping[str, float], names: tuple[str, str] = ("local", "door")
+) -> None:
+    table = Table(
+        "a JAX program's <30", f"{names[0]} >12,.1f", f"{names[1]} >12,.1f", "  <6", "ratio >9.1fx", "  <12"
+    )
     table.begin()
     for name, through in there.items():
         alone = here.get(name)
@@ -39,7 +46,7 @@ def show(here: Mapping[str, float], there: Mapping[str, float]) -> None:
             alone, ratio = None, "no copy"
         elif alone:
             ratio = alone / through if name.startswith(MORE_IS_BETTER) else through / alone
-        aim = AIMS.get(name)
+        aim = AIMS.get(name) if names[1] == "door" else None
         verdict = "" if aim is None else f"  aim {aim:g}" + ("  MISSED" if through > aim else "")
         table.row(name, alone, through, f"  {unit_of(name)}", ratio, verdict)
 
@@ -50,8 +57,10 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.number("--devices", 8, "CPU devices", at_least=2)
     parser.number("--calls", CALLS, "scalar calls in a loop", at_least=20)
     parser.number("--mib", MIB, "MiB of an array that is put and read")
+    parser.number("--hosts", 0, "agents of a cluster that is measured too; 0: no cluster", at_least=0)
     chosen = parser.read(arguments)
-    with opened(chosen.devices) as door:
+    with ExitStack() as stack:
+        door = stack.enter_context(opened(chosen.devices))
         sizes = chosen.calls, chosen.mib
         quiet = {"TF_CPP_MIN_LOG_LEVEL": "3"}
         works = {
@@ -62,9 +71,15 @@ def main(arguments: Sequence[str] = ()) -> None:
                 measured, *sizes, door.child.pid, env=door.env | quiet, bound=BOUND
             ),
         }
+        if chosen.hosts:
+            cluster = stack.enter_context(on_cluster(chosen.hosts, chosen.devices // chosen.hosts))
+            server, env = cluster.door.child.pid, cluster.door.env | quiet
+            works["cluster"] = lambda: processes.answer(measured, *sizes, server, env=env, bound=BOUND)
         found = in_turns(chosen.rounds, works)
     medians = {
         where: {name: median(each[name] for each in rounds) for name in rounds[0]}
         for where, rounds in found.items()
     }
     show(medians["local"], medians["door"])
+    if "cluster" in medians:
+        show(medians["door"], medians["cluster"], ("door", "cluster"))

@@ -27,7 +27,7 @@ def measured(calls: int, mib: int, server: int) -> dict[str, float]:
 
     sizes = Sizes(calls, mib)
     found = scalars(jax, sizes, server)
-    for count in (50, 500):
+    for count in (50, 500, 1000):
         found |= {f"call of {count} arrays": many(jax, sizes.calls // count + 5, count)}
     found |= on_a_mesh(jax, sizes)
     found |= contents(jax, sizes)

@@ -34,6 +34,7 @@ class Deployed:
         self.hosts, self._shown = hosts, Access(token).shown()
         self.children = Children(folder)
         self.agents: list[Child] = []
+        self._words: list[list[str]] = []  # of their command lines
         words = ["--bind", "127.0.0.1:0", "--hosts", str(hosts), "--with-parent", "--lease", "60", *options]
         self.controller = self.children.start(
             "controller",
@@ -69,8 +70,14 @@ class Deployed:
             words += ["--name", name, "--with-parent", *options] + (
                 ["--hosts", str(count)] if count > 1 else []
             )
+            self._words.append(words)
             self.agents.append(self.children.start(name, "backend.agent.agent_cli", words))
             at += count
+
+    def again(self, number: int) -> None:
+        """Start an agent that has ended, under its old name."""
+        name = self.agents[number].name
+        self.agents[number] = self.children.start(name, "backend.agent.agent_cli", self._words[number])
 
     def status(self) -> dict[str, Any]:
         """The controller's status, asked without asyncio, so that it can be called from any thread."""

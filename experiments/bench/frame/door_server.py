@@ -2,7 +2,7 @@
 
 `with opened(8) as door:` starts `seaway door` with 8 devices on a unix socket, as a process that ends with the block
 and with this process. `door.env` are the variables that it prints for its users; `local(8)` is the environment of a
-program on 8 CPU devices of its own.
+program on 8 CPU devices of its own. `with on_cluster() as served:` starts a cluster, and a door to it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from backend.admin import Child, Children
 
 from . import processes
+from .deployed import Deployed, deployed
 
 NAMES = {"JAX_PLATFORMS", "JAX_BACKEND_TARGET", "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS"}
 VARIABLE = re.compile(r"\b([A-Z_]+)=(\S+)")
@@ -53,6 +55,26 @@ def opened(devices: int, options: Sequence[str] = ()) -> Iterator[Door]:
             )
         finally:
             children.end_all()
+
+
+class Served(NamedTuple):
+    cluster: Deployed
+    door: Door
+
+
+@contextmanager
+def on_cluster(
+    hosts: int = 2, devices: int = 4, *, controller: Sequence[str] = (), agents: Sequence[str] = ("--trust-clients",),
+    door: Sequence[str] = (),
+) -> Iterator[Served]:  # fmt: skip
+    """A cluster of CPU devices, `devices` a host, and a door to it; further options of its processes. Agents need not
+    check the code of benchmarks; JAX on a CPU needs many threads where many collectives are under way."""
+    words = ["--devices-per-host", str(devices), *controller]
+    with (
+        deployed(hosts, platform="cpu", controller=words, options=agents, devices=devices) as cluster,
+        opened(hosts * devices, ["--connect", cluster.address, *door]) as there,
+    ):
+        yield Served(cluster, there)
 
 
 def seaway(words: list[str]) -> None:

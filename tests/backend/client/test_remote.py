@@ -195,3 +195,13 @@ def test_a_goodbye_is_answered(tmp_path: Path) -> None:
         assert user.remote.client.state == "closed"
 
     driven(tmp_path, work)
+
+
+def test_a_client_is_told_of_its_program_also_by_devices_that_compile_nothing(tmp_path: Path) -> None:
+    async def work(found: Cluster) -> None:
+        user = found.user()
+        number = user.call(lambda client, now: client.register(chain(2, 4), now, tell=True))
+        told = await user.until(lambda effect: isinstance(effect, e.ProgramTold))
+        assert told == e.ProgramTold(number, b"", None)
+
+    driven(tmp_path, work)

@@ -180,11 +180,11 @@ class FakeDevices:
     def unload(self, executable: Any) -> None:
         self.log.append("unload")
 
-    def cost_analysis(self, executable: Any) -> Mapping[str, Any]:
-        raise StatusError(StatusCode.UNIMPLEMENTED, "no costs")
+    def cost_analysis(self, executable: Any, done: Callable[[Mapping[str, Any] | StatusError], None]) -> None:
+        done(StatusError(StatusCode.UNIMPLEMENTED, "no costs"))
 
-    def program_text(self, executable: Any) -> str:
-        return "text"
+    def program_text(self, executable: Any, done: Callable[[str | StatusError], None]) -> None:
+        done("text")
 
     def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str:
         return "{" + ",".join(str(at) for at in reversed(range(len(shape)))) + "}"

@@ -13,10 +13,11 @@ import pytest
 
 from backend.auth import Rules
 from backend.door.checked_compiler import CheckedCompiler
+from backend.door.compiled_facts import compiled_facts
 from backend.door.ifrt_messages import StatusCode
-from backend.door.local_programs import facts_of, loaded
 from backend.door.options import safe_options
 from backend.door.session_devices import StatusError
+from backend.pjrt.stablehlo_executables import about_executable, load_program
 from tests.backend.real import await_end
 
 from .session_rig import compile_options
@@ -62,12 +63,12 @@ def test_what_a_child_compiled_runs_here(compiler: CheckedCompiler) -> None:
     about, executable = compiler.check(adding(3), OPTIONS, (0,))
     assert (about.name, about.donated) == ("jit_adding", ())
     device = jax.local_devices()[0]
-    found = loaded(device.client, executable, OPTIONS, [device])
+    found = load_program(device.client, executable, OPTIONS, [device])
     (shards,) = found.execute_sharded(
         [jax.device_put(np.array([1, 2], np.float32))]
     ).disassemble_into_single_device_arrays()
     assert np.asarray(shards[0]).tolist() == [4.0, 5.0]
-    facts = facts_of(found, about, (0,), device.default_memory().kind)
+    facts = compiled_facts(about, about_executable(found), (0,), device.default_memory().kind)
     assert [array_type.shape for array_type in facts.results] == [(2,)]
     assert "HloModule jit_adding" in found.get_hlo_text()
 

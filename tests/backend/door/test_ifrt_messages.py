@@ -18,8 +18,8 @@ from backend.door.ifrt_messages import (
     RemapPlanProto,
 )
 from backend.door.proxy_schema import PROXY
-from backend.door.schema import SchemaError, file_descriptors, message_classes
 from backend.door.value_schema import VALUES
+from backend.xla import XLA, SchemaError, file_descriptors, message_classes
 
 from .wheel_descriptors import wheel_files
 
@@ -57,14 +57,14 @@ def _facts(holder: Any, scope: str, messages: Any) -> Iterator[tuple[str, Any]]:
 def test_all_that_is_written_here_is_so_in_the_installed_wheel() -> None:
     wheel = facts_of(list(wheel_files().values()))
     new = set() if importlib.metadata.version("jaxlib") >= "0.12" else NEW_IN_0_12
-    ours = facts_of(file_descriptors(VALUES, PROXY))
+    ours = facts_of(file_descriptors(XLA, VALUES, PROXY))
     assert len(ours) > 500
     wrong = {name: (fact, wheel.get(name)) for name, fact in ours.items() if wheel.get(name) != fact}
     assert set(wrong) == new, wrong
 
 
 def test_the_comparison_finds_a_wrong_number_type_label_and_value() -> None:
-    right = facts_of(file_descriptors(VALUES, PROXY))
+    right = facts_of(file_descriptors(XLA, VALUES, PROXY))
     for before, after in (
         ("fixed64 future_handle = 1", "fixed64 future_handle = 2"),
         ("fixed64 future_handle = 1", "uint64 future_handle = 1"),
@@ -72,8 +72,8 @@ def test_the_comparison_finds_a_wrong_number_type_label_and_value() -> None:
         ("repeated fixed64 value_handles = 1 [packed = false]", "repeated fixed64 value_handles = 1"),
     ):
         assert before in PROXY
-        assert facts_of(file_descriptors(VALUES, PROXY.replace(before, after))) != right
-    assert facts_of(file_descriptors(VALUES.replace("KIND_F32 = 11", "KIND_F32 = 41"), PROXY)) != right
+        assert facts_of(file_descriptors(XLA, VALUES, PROXY.replace(before, after))) != right
+    assert facts_of(file_descriptors(XLA, VALUES.replace("KIND_F32 = 11", "KIND_F32 = 41"), PROXY)) != right
 
 
 def test_every_request_of_the_protocol_has_a_name() -> None:

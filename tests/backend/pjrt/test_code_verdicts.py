@@ -52,7 +52,7 @@ def test_a_verdict_holds_only_for_the_same_rules_and_versions(
     layouts = [slot.layout for slot in plan.slots[:1]]
 
     def key(rules: Rules, platform: str = "cpu") -> str:
-        return CodeGate(rules, platform, None)._key(plan.codes[0], gang, layouts, layouts)
+        return CodeGate(rules, platform, None)._key(plan.codes[0], None, gang, layouts, layouts)
 
     here = key(Rules())
     assert key(Rules(seconds=1)) == here

@@ -1,4 +1,5 @@
-"""Eight real devices in one process. The tests are in `pjrt_cases` and `pjrt_troubles`; each file runs in a child
+"""Eight real devices in one process. The tests are in `pjrt_cases`, `pjrt_troubles` and
+`stablehlo_cases`; each file runs in a child
 process.
 
 JAX fixes the number of its devices when it starts, and in this process it may have started already.
@@ -23,7 +24,7 @@ ENVIRONMENT = {
 }
 
 
-@pytest.mark.parametrize("cases", ["pjrt_cases", "pjrt_troubles"])
+@pytest.mark.parametrize("cases", ["pjrt_cases", "pjrt_troubles", "stablehlo_cases"])
 def test_all_cases_pass_in_a_child_process(cases: str) -> None:
     file = Path(__file__).with_name(f"{cases}.py")
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(file)]

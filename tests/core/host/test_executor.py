@@ -460,7 +460,7 @@ def test_a_client_gets_each_shard_once_and_puts_each_shard_where_it_belongs() ->
 def test_code_is_compiled_where_its_gangs_run() -> None:
     host = Host()
     host.run(chain(1), args=(50,))
-    assert host.read(CompileStep(1, (0, 9))) == [CompileCode(1, 0, (("order", 2),))]
+    assert host.read(CompileStep(1, (0, 9))) == [CompileCode(1, 0, (("order", 2),), about=True)]
     assert host.hear(CodeReady(1, 0)) == [ToController(Compiled(1, 0, ME), (code_cause(1, 0),))]
     elsewhere = plan(2, [layout(line(0, 2, 2))], [gang("g", line(0, 2, 2), (), (0,))])
     assert host.read(CompileStep(2, (0,)), plans=(elsewhere,)) == []

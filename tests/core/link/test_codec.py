@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from core.link import codec as wire
 from core.link.endpoint import Hello
 from core.link.link import Frame
-from core.protocol import dataplane, messages
-from core.protocol.messages import Done, Ended, GangStep, Heartbeat, Ordered, Reports, Submit
+from core.protocol import MESSAGES
+from core.protocol.messages import Done, Ended, GangStep, Heartbeat, Ordered, Reports, Submit, Wire
 from tests.core import structs
 
 TOP = get_args(wire.Message)
 EVERY = [
-    found for module in (messages, dataplane) for found in vars(module).values()
+    found for module in MESSAGES for found in vars(module).values()
     if isinstance(found, type) and issubclass(found, msgspec.Struct)
-    and found.__module__ == module.__name__ and found is not messages.Wire
+    and found.__module__ == module.__name__ and found is not Wire
 ]  # fmt: skip
 
 any_message = structs.of(wire.Message)

@@ -23,6 +23,7 @@ from core.model.resharding import (
     shard_bytes,
     virtual_index,
 )
+from core.slices.grids import compact
 
 Box = tuple[slice, ...]
 
@@ -221,6 +222,20 @@ def test_canonical_layouts_are_equal_exactly_if_each_device_holds_the_same(
             for have, want in holds
             for mine, its in zip(have, want, strict=True)
         )
+
+
+@given(st.permutations(range(24)), st.integers(1, 24))
+def test_a_device_of_picked_ones_knows_its_virtual_index(order: list[int], count: int) -> None:
+    picked = order[:count]
+    place = Place(0, compact(picked))
+    found = [virtual_index(place, device) for device in range(24)]
+    assert found == [picked.index(device) if device in picked else -1 for device in range(24)]
+
+
+@pytest.mark.parametrize("picked", [(7, 6, 5, 4, 3, 2, 1, 0), (0, 3, 2, 5, 4, 7), (4, 5, 6, 7, 0, 1, 2, 3)])
+def test_grids_of_devices_in_another_order_than_their_numbers(picked: tuple[int, ...]) -> None:
+    place = Place(0, compact(list(picked)))
+    assert [virtual_index(place, device) for device in picked] == list(range(len(picked)))
 
 
 @pytest.mark.parametrize("per_axis", [(2, 3), (4, 1), (1, 1, 3), (2, 2, 2)])

@@ -59,8 +59,69 @@ def test_a_reference_to_a_later_node_names_both() -> None:
     refused(with_node(chain(3), 1, inputs=(Out(2),)), "node 'step 1' (1)", "'step 2', which comes later")
 
 
-def test_a_program_without_results_is_refused() -> None:
-    refused(replace(chain(1), results=()), "no results")
+def test_a_program_may_have_no_results_and_its_nodes_no_outputs() -> None:
+    validate(replace(chain(1), results=()))
+    validate(replace(with_node(chain(1), 0, outputs=()), results=()))
+    validate(replace(chain(1), nodes=(), results=()))
+
+
+# --- sub-slices -------------------------------------------------------------------------------------------
+
+
+def with_part(*before: SliceSpec, **changes: object) -> Program:
+    """A program whose one slice is a sub-slice."""
+    part = SliceSpec("part", 4, of="s", picks=(6, 4, 2, 0))
+    return replace(chain(1), slices=(replace(part, **changes), *before))
+
+
+def behind(whole: SliceSpec, **changes: object) -> Program:
+    """The same, with its parent listed before it."""
+    program = with_part(**changes)
+    program = replace(program, slices=(whole, *program.slices))
+    moved = [replace(value, slice=1) for value in program.args]
+    (node,) = program.nodes
+    assert isinstance(node, Node)
+    values = {
+        name: tuple(replace(value, slice=1) for value in getattr(node, name))
+        for name in ("expects", "outputs")
+    }
+    return replace(program, args=tuple(moved), nodes=(replace(node, slice=1, **values),))
+
+
+def test_a_sub_slice_may_be_used_as_any_slice() -> None:
+    validate(with_part())  # the session may have the other one
+    validate(behind(SliceSpec("s", 8)))
+    validate(behind(SliceSpec("s", 8), mesh=(2, 2)))
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(with_part()), type=Program) == with_part()
+
+
+def test_a_sub_slice_that_makes_no_sense_is_refused() -> None:
+    refused(with_part(of=""), "slice 'part' (0)", "does not say of which slice")
+    refused(with_part(picks=()), "slice 'part' (0)", "4 devices, but it picks 0 of slice 's'")
+    refused(with_part(picks=(1, 2, 3)), "slice 'part' (0)", "4 devices, but it picks 3 of slice 's'")
+    refused(with_part(picks=(1, 2, 3, 1)), "slice 'part' (0)", "picks a device of slice 's' twice")
+    refused(behind(SliceSpec("s", 6)), "slice 'part' (1)", "device of slice 's' 6 is unknown; there are 6")
+    refused(behind(SliceSpec("s", 8), picks=(0, 1, 2, -1)), "slice 'part' (1)", "device of slice 's' -1")
+    refused(with_part(SliceSpec("s", 8)), "slice 'part' (0)", "which must be listed before it")
+    refused(with_part(of="part"), "slice 'part' (0)", "which must be listed before it")
+    refused(
+        behind(SliceSpec("s", 8, of="all", picks=tuple(range(8)))),
+        "itself a part of slice 'all': say which devices",
+    )
+    for own in ({"kind": "v3"}, {"island": "a"}, {"layout": "spread"}, {"exclusive": True}):
+        refused(with_part(**own), "slice 'part' (0)", "are those of slice 's', of which it is a part")
+
+
+def test_a_sharding_may_have_a_mesh_of_its_own() -> None:
+    validate(with_value(0, sharding=Sharding(((0, 1),), (2, 2))))
+    validate(with_value(0, sharding=Sharding(((1,),), (4, 1))))
+    validate(with_value(0, sharding=Sharding((), (2, 2))))
+    refused(
+        with_value(0, sharding=Sharding(((0,),), (2, 3))), "does not hold exactly the 4 devices of slice 's'"
+    )
+    refused(with_value(0, sharding=Sharding((), (-2, -2))), "does not hold exactly the 4 devices")
+    refused(with_value(0, sharding=Sharding((), (1,) * 8 + (4,))), "a mesh of 9 axes; at most 8")
+    refused(with_value(0, sharding=Sharding(((2,),), (2, 2))), "mesh axis 2 is unknown; there are 2")
 
 
 # --- types ------------------------------------------------------------------------------------------------

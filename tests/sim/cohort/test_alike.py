@@ -108,6 +108,14 @@ class Cohort:
         return twin
 
 
+def codes_asked_about(effects: list[Command]) -> set[tuple[int, int]]:
+    return {(each.plan, each.code) for each in effects if isinstance(each, CompileCode) and each.about}
+
+
+def unasked(effect: Effect) -> Effect:
+    return replace(effect, about=False) if isinstance(effect, CompileCode) else effect
+
+
 class Cohorts:
     def __init__(self, stream: Stream, random: Random, lane: str) -> None:
         self.stream, self.random = stream, random
@@ -124,11 +132,15 @@ class Cohorts:
         self._tell(cohort, *(seat(host, cohort.tree) for host in spans.items(cohort.executor.members)))
 
     def _tell(self, cohort: Cohort, *events: Any) -> None:
-        """Tell all of its members, and their executor. All do the same."""
+        """Tell all of its members, and their executor. All do the same, but that one of them says what is known of
+        code."""
         did = cohort.executor.handle(events[0], 0)
+        asked = set[tuple[int, int]]()
         for number, host in enumerate(spans.items(cohort.executor.members)):
             alone = self.single[host].handle(events[number % len(events)], number)
-            assert alone == [effect_on(effect, host) for effect in did]
+            asked |= codes_asked_about(alone)
+            assert list(map(unasked, alone)) == [unasked(effect_on(effect, host)) for effect in did]
+        assert codes_asked_about(did) == asked
         for effect in did:
             self._act(cohort, effect)
 

@@ -40,9 +40,9 @@ def folder(version: str = jax.__version__) -> Path:
 
 
 def run(
-    file: Path, every: int, out: Path | None = None, lock: threading.Lock | None = None
+    file: Path, every: int, out: Path | None = None, lock: threading.Lock | None = None, cluster: bool = False
 ) -> outcomes.Judged:
-    """Run the tests of a file through a door, and locally those that did not pass there."""
+    """Run the tests of a file through a door (cluster: to a cluster), and locally those that did not pass there."""
 
     def told(where: str, one: Outcome) -> None:
         if out is not None and lock is not None:
@@ -50,7 +50,7 @@ def run(
             with lock, out.open("a", encoding="utf-8") as lines:
                 lines.write(json.dumps(said) + "\n")
 
-    through = files.run(file, through=True, every=every, told=lambda one: told("door", one))
+    through = files.run(file, through=True, cluster=cluster, every=every, told=lambda one: told("door", one))
     open_ = [each.test for each in through if each.kind != "passed"]
     local = files.run(file, through=False, wanted=open_, told=lambda one: told("local", one)) if open_ else []
     patterns = outcomes.patterns_of(outcomes.entries(), jax.__version__)
@@ -65,6 +65,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument(
         "--out", type=Path, help="append each outcome to this file at once, as a line of JSON"
     )
+    parser.add_argument("--cluster", action="store_true", help="a cluster of two hosts is behind the door")
     chosen = parser.parse_args(words)
     try:
         there = folder()
@@ -76,7 +77,9 @@ def main(words: Sequence[str]) -> int:
         paths = [path for path in paths if not chosen.names or path.name in chosen.names]
         judged, lock = [], threading.Lock()
         with ThreadPoolExecutor(chosen.jobs) as pool:
-            started = [pool.submit(run, path, chosen.every, chosen.out, lock) for path in paths]
+            started = [
+                pool.submit(run, path, chosen.every, chosen.out, lock, chosen.cluster) for path in paths
+            ]
             for each in started:
                 judged.append(each.result())
                 print(f"{each.result().file}: {each.result().passed} of {each.result().counts}", flush=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from backend.admin.children import environment
-from experiments.bench.frame.door_server import Door, local, opened
+from experiments.bench.frame.door_server import Door, local, on_cluster, opened
 
 DEVICES = 8
 LONGEST = 120.0  # seconds for a test
@@ -39,17 +39,21 @@ class Unusable(Exception):
 
 
 def run(
-    file: Path, *, through: bool, every: int = 1, wanted: Sequence[str] = (), told: Callable[[Outcome], None]
-) -> list[Outcome]:
-    """Run a file's tests. through: through a door, not on local devices. every: of k tests, the first. wanted: only
-    these. told: called with each outcome at once."""
+    file: Path, *, through: bool, cluster: bool = False, every: int = 1, wanted: Sequence[str] = (),
+    told: Callable[[Outcome], None],
+) -> list[Outcome]:  # fmt: skip
+    """Run a file's tests. through: through a door, not on local devices; cluster: to a cluster of two hosts. every: of
+    k tests, the first. wanted: only these. told: called with each outcome at once."""
     found: list[Outcome] = []
     left: Sequence[str] | None = wanted or None
     with ExitStack() as stack, tempfile.TemporaryDirectory() as place:
         door: Door | None = None
         while left is None or left:
             if through and (door is None or not door.child.alive):
-                door = stack.enter_context(opened(DEVICES))
+                if cluster:
+                    door = stack.enter_context(on_cluster(2, DEVICES // 2)).door
+                else:
+                    door = stack.enter_context(opened(DEVICES))
             env = door.env if door else local(DEVICES)
             chosen = None
             for each in one_process(file, env, every, left or (), Path(place)):

@@ -1,6 +1,7 @@
 """Classes of protobuf messages, made of text in the language of .proto files (proto3) when the module is imported.
 
-ifrt_messages   the classes that the door uses
+xla_schema             XLA's messages, whose classes `compile_options` uses
+door.ifrt_messages     the classes that the door uses
 
 `message_classes(texts)` returns the class of each message and the wrapper of each enumeration, by full name;
 `file_descriptors(texts)` what they are made of. Known are packages, messages, enumerations, oneofs, maps, `optional`,
@@ -86,7 +87,7 @@ class _Parser:
                 earlier = [file.name for file in self.files]
                 self.files.append(
                     descriptor_pb2.FileDescriptorProto(
-                        name=f"door/{package}.proto", package=package, syntax="proto3", dependency=earlier
+                        name=f"seaway/{package}.proto", package=package, syntax="proto3", dependency=earlier
                     )
                 )
                 self.expect(";")

@@ -1,0 +1,92 @@
+"""What a client's machine tells the user's process that it lives in, and what that tells it.
+
+Start with `effects`, which has the words. Neighbours: `core.client`; the drivers.
+"""
+
+from __future__ import annotations
+
+from ..model import Layout
+from .effect_base import Command, Event
+from .wire import Blame
+
+# --- client -> the user's process it lives in --------------------------------------------------------------------
+
+
+class RunEnded(Command, frozen=True):
+    """A run that was submitted has ended. This comes exactly once for each run."""
+
+    run: int
+    blame: Blame | None = None
+    lacks: tuple[tuple[int, str], ...] = ()  # (argument, what became of it): why a run could not be retried
+
+
+class ProgramTold(Command, frozen=True):
+    """A program that was registered with `tell` is compiled; or, with a blame, it never will be. This comes exactly
+    once for each, unless the user unregisters the program first."""
+
+    program: int
+    about: bytes = b""  # see `ProgramCompiled`
+    blame: Blame | None = None
+
+
+class RunAgain(Command, frozen=True):
+    """The run failed through no fault of its own, and will be submitted again."""
+
+    run: int
+    blame: Blame
+    number: int  # which retry it will be, from 1
+    at: int  # when
+
+
+class GetAgain(Command, frozen=True):
+    """The contents that came as `transfer` are useless; they are asked for again under the same request."""
+
+    request: int
+    transfer: int
+    blame: Blame
+
+
+class PutContentsUnneeded(Command, frozen=True):
+    """The contents of these puts were kept so that they could be put again; the driver may drop them now."""
+
+    buffers: tuple[int, ...]
+
+
+class BuffersReady(Command, frozen=True):
+    """These buffers have contents now; or, with a blame, they never will."""
+
+    buffers: tuple[int, ...]
+    blame: Blame | None = None
+
+
+class GetStarted(Command, frozen=True):
+    """The hosts that have the shards will send the contents of a Get, as `transfer`. `rows`: see `GetAccepted`."""
+
+    request: int
+    transfer: int
+    layout: Layout
+    rows: int = -1
+
+
+class PutStarted(Command, frozen=True):
+    """The hosts are ready to receive the contents of a Put, as `transfer`."""
+
+    buffer: int
+    transfer: int
+    layout: Layout
+
+
+class CallRefused(Command, frozen=True):
+    """The controller has refused a call."""
+
+    what: str  # "program", "put", "get", "slice" or "sending", as in `Refused`
+    name: int
+    blame: Blame
+
+
+class Unblocked(Command, frozen=True):
+    """The user may repeat a call that was answered with `Blocked`."""
+
+
+class CallsMade(Event, frozen=True):
+    """The user has called methods of the client: return the commands that resulted."""

@@ -1,0 +1,66 @@
+"""What the controller commands its driver, and what it is told: worlds, hosts that may not be hosts, what people read.
+
+Start with `effects`, which has the words. Neighbours: `core.controller`; the drivers.
+"""
+
+from __future__ import annotations
+
+from .effect_base import Command, Event
+from .wire import Blame
+
+# --- controller -> its driver, and back: the collective world of an island ---------------------------------
+
+
+class FormWorld(Command, frozen=True):
+    """Set up what the members of this epoch need to join its world: a coordination service, and addresses.
+
+    Keep what was set up for earlier epochs until DropWorlds. Answer: WorldUp or WorldFailed.
+    """
+
+    island: int
+    epoch: int
+    members: tuple[tuple[int, int], ...]  # spans of hosts
+
+
+class DropWorlds(Command, frozen=True):
+    """All members have joined this epoch's world: take down what was set up for earlier epochs."""
+
+    island: int
+    epoch: int
+
+
+class WorldUp(Event, frozen=True):
+    island: int
+    epoch: int
+
+
+class WorldFailed(Event, frozen=True):
+    island: int
+    epoch: int
+    blame: Blame
+
+
+class HostRefused(Event, frozen=True):
+    """A process asked to be a host here and was refused. Core tells the clients that wait for hosts."""
+
+    island: int  # the island that it asked for; -1 if any, or if not known
+    name: str
+    reason: str
+
+
+class HostAccepted(Event, frozen=True):
+    """The driver has accepted the process of this name as a host: it will join."""
+
+    name: str
+
+
+class PolicyReplaced(Command, frozen=True):
+    """An island's policy broke its contract, and fifo replaces it from now on. The driver must show this to users."""
+
+    island: str
+    policy: str
+    fault: str  # for example "raised KeyError: 'x' when asked to pick"
+
+    @property
+    def text(self) -> str:
+        return f"island {self.island!r}: policy {self.policy} {self.fault}; fifo has taken over"

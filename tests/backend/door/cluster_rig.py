@@ -1,0 +1,177 @@
+"""A session's devices on a cluster that the test plays: it says what core's client is called, and what it hears.
+
+The client is core's own, connected to nobody: its calls are checked as in earnest, and are read from what it would
+send. `say_...` are notes of the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from backend.client import PutOffer
+from backend.contents import StableHLOCode
+from backend.door.cluster_devices import ClusterDevices
+from backend.door.cluster_executables import ClusterExecutable, ClusterPrograms
+from backend.door.cluster_layouts import boxes_of
+from backend.door.cluster_programs import Places, executable_program
+from backend.door.dtypes import kind_of
+from backend.door.ifrt_shardings import ShardSpec, Tiles
+from backend.door.session_devices import (
+    ArrayType,
+    CompiledFacts,
+    DeviceFacts,
+    MemoryFacts,
+    Platform,
+    StatusError,
+)
+from core.client import Client, Limits
+from core.model import small
+from core.protocol import (
+    CONTROLLER,
+    Blame,
+    Calls,
+    CallsMade,
+    ClientMessages,
+    Connected,
+    MessageReceived,
+    Open,
+)
+from core.protocol import effects as e
+from core.protocol import messages as m
+
+F32 = kind_of(np.dtype(np.float32))
+ROWS = Tiles((4, 1), (), (4,), (0,))
+HOST_LOST = Blame("host-lost", "host 1 is gone", host=1)
+
+
+class FakeLink:
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.client = Client("ann", small(1, 4, 1), limits=limits or Limits(pipe=1 << 20))
+        self.heard: Callable[[Any], None] = lambda command: None
+        self.failed: Callable[[StatusError], None] = lambda fault: None
+        self.calls: list[Any] = []  # that have left
+        self.offers: dict[int, PutOffer] = {}
+        self.contents: dict[int, Any] = {}  # by request: what a get brings
+        self.kept: list[bytes] = []
+        self.closed = False
+        self.hear(Connected(CONTROLLER))
+        self.say(m.Opened(1, 1))
+
+    def act(self, act: Callable[[Client, int], Any]) -> Any:
+        found = act(self.client, 0)
+        self.hear(CallsMade())
+        return found
+
+    def hear(self, event: Any) -> None:
+        for command in self.client.handle(event, 0):
+            if isinstance(command, e.Send) and not isinstance(command.message, Open):
+                message = command.message
+                self.calls += message.calls if isinstance(message, Calls) else (message,)
+            self.heard(command)
+
+    def say(self, *notes: Any) -> None:
+        self.hear(MessageReceived(CONTROLLER, ClientMessages(notes)))
+
+    def offer(self, buffer: int) -> PutOffer:
+        offer = self.offers[buffer] = PutOffer(False)
+        return offer
+
+    def taken(self, request: int) -> Any:
+        return self.contents[request]
+
+    async def keep(self, blob: bytes) -> None:
+        self.kept.append(blob)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def since(self) -> list[Any]:
+        """The calls that have left since this was asked last."""
+        calls, self.calls = self.calls, []
+        return calls
+
+
+class ClusterRig:
+    def __init__(self, limits: Limits | None = None, count: int = 4) -> None:
+        self.link = FakeLink(limits)
+        numbers = range(count)
+        platform = Platform(
+            "cpu", "1", "fake", tuple(DeviceFacts(n, "cpu", n, (n,), f"d{n}", f"d{n}") for n in numbers),
+            tuple(MemoryFacts(n, "device", (n,), "m", "m") for n in numbers), 6,
+        )  # fmt: skip
+        self.places = Places(count)
+        self.soon: list[Callable[[], None]] = []
+        self.programs = ClusterPrograms(self.link, self.places, ())
+        self.devices = ClusterDevices(self.link, platform, self.places, self.programs, self.soon.append)
+        self.link.since()
+
+    # --- what a session calls ------------------------------------------------------------------------------
+
+    def put(self, contents: Any, devices: tuple[int, ...] = (0,), tiles: Tiles | None = None) -> Any:
+        whole = np.asarray(contents, np.float32)
+        array_type = ArrayType(F32, whole.shape, ShardSpec(devices, tiles or Tiles()))
+        return self.devices.put(array_type, [whole[box] for box in boxes_of(array_type)])
+
+    def large(self, fill: float = 1, **more: Any) -> Any:
+        return self.put(np.full((128, 64), fill), **more)
+
+    def executable(
+        self, parameters: Sequence[Any] = ((128, 64),), results: Sequence[Any] = ((128, 64),),
+        donated: Sequence[int] = (), devices: tuple[int, ...] = (0,), tiles: Tiles | None = None,
+    ) -> ClusterExecutable:  # fmt: skip
+        """As if it had been compiled."""
+        spec = ShardSpec(devices, tiles or Tiles())
+        given, made = (
+            [ArrayType(F32, tuple(shape), spec) for shape in each] for each in (parameters, results)
+        )
+        facts = CompiledFacts(
+            "step", devices, b"", tuple((F32, each.shape) for each in given), tuple(made), None, None, (), (), (),
+            tuple(donated), {}, 0,
+        )  # fmt: skip
+        irs = [
+            executable_program(self.places, "step", devices, "c0de", 0, given, made, each)
+            for each in (donated, ())
+        ]
+        found = ClusterExecutable(facts, given, StableHLOCode(b"", b""), *irs)
+        registered = self.link.act(lambda client, now: client.register(found.ir, now))
+        found.giving = registered
+        self.link.calls.pop()
+        self.programs._executables.add(found)
+        return found
+
+    def run(self, executable: ClusterExecutable, *arguments: Any, keep: Sequence[int] = ()) -> list[Any]:
+        return self.devices.execute(executable, arguments, keep, 0)
+
+    # --- what comes of it ----------------------------------------------------------------------------------
+
+    def calls(self) -> list[Any]:
+        return self.link.since()
+
+    def later(self) -> list[Any]:
+        """The calls that leave when the loop has come round."""
+        soon, self.soon[:] = list(self.soon), []
+        for each in soon:
+            each()
+        return self.link.since()
+
+    def ready(self, *buffers: int, blame: Blame | None = None) -> None:
+        self.link.say(m.ContentsReady(buffers, blame))
+
+    def brings(self, request: int, contents: Any, blame: Blame | None = None) -> None:
+        """A get ends."""
+        if blame is not None:
+            self.link.say(m.Refused("get", request, blame))
+            return
+        self.link.contents[request] = np.asarray(contents, np.float32)
+        self.devices._opening(e.OpenRecv(request, 0, request, (), False, ()))
+        self.devices._received(e.Received(request))
+
+
+class Told(list[Any]):
+    """What a wait was told: nothing, or one thing."""
+
+    def __call__(self, what: Any) -> None:
+        self.append(what)

@@ -1,0 +1,266 @@
+"""Raw StableHLO on two agents of two CPU devices each, which do not trust their clients: a core client registers it, is
+told about it, and runs it on any of its devices; results are those of JAX."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from backend.contents import stablehlo_code
+from tests.backend.real import Real, children_of
+
+from .pjrt_rig import value
+from .raw_client import Failed, RawClient
+from .stablehlo_rig import artifact, lowered
+from .test_stablehlo_check import DEADLY, calling
+
+HOSTS, EACH = 2, 2
+DEVICES = HOSTS * EACH
+SPLIT, WHOLE = value((8, 4), ("x", "")), value((8, 4))
+ARRAY = np.arange(32, dtype=np.float32).reshape(8, 4)
+Work = Callable[[RawClient], Awaitable[None]]
+
+
+class Session:
+    def __init__(self, runner: asyncio.Runner, real: Real, client: RawClient) -> None:
+        self.runner, self.real, self.client = runner, real, client
+
+    def run(self, work: Work) -> None:
+        self.runner.run(work(self.client))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    folder: Path = tmp_path_factory.mktemp("session")
+    real = Real(folder, HOSTS, EACH, platform="cpu", lease=20.0)
+
+    async def start() -> RawClient:
+        real.start_controller()
+        for host in range(HOSTS):
+            real.agent(host, "--cache", str(folder / "cache"), "--verbose")
+        await real.ready()
+        return RawClient(real.user(), DEVICES)
+
+    with asyncio.Runner() as runner:
+        try:
+            yield Session(runner, real, runner.run(start()))
+        finally:
+            runner.run(real.stop())
+
+
+def psum(x: Any) -> Any:
+    """Every row of x times the sum of all of it, and the sum."""
+    return x * x.sum(), x.sum()
+
+
+def test_devices_of_a_session_are_told_by_the_first_host_also_those_of_others(session: Session) -> None:
+    async def work(client: RawClient) -> None:
+        about = stablehlo_code.platform_about(await client.ask(b"", range(DEVICES), "platform"))
+        assert (about.name, len(about.devices)) == ("cpu", DEVICES)
+        assert len({each.repr for each in about.devices}) == DEVICES
+        assert all(each.memories[each.default_memory] == "device" for each in about.devices)
+
+    session.run(work)
+
+
+@pytest.mark.parametrize("pick", range(DEVICES))
+def test_a_program_runs_on_one_device_of_any_host(session: Session, pick: int) -> None:
+    async def work(client: RawClient) -> None:
+        fn = lambda x: jnp.tanh(x) * 2 + 1  # noqa: E731
+        program = lowered(fn, (1,), [WHOLE])
+        about = stablehlo_code.compiled_about(await client.ask(program, [pick]))
+        assert about.output_layouts == ("{1,0}",)
+        number = await client.program(program, [pick], [WHOLE], [WHOLE])
+        (made,) = await client.run(number, await client.put(WHOLE, [pick], ARRAY))
+        np.testing.assert_allclose(await client.get(made), jax.jit(fn)(ARRAY), rtol=1e-6)
+
+    session.run(work)
+
+
+@pytest.mark.parametrize("picks", [(0, 1, 2, 3), (3, 0, 2, 1), (2, 1), (1, 0), (3, 2)])
+def test_a_program_runs_on_any_devices_in_any_order(session: Session, picks: tuple[int, ...]) -> None:
+    async def work(client: RawClient) -> None:
+        program = lowered(psum, (len(picks),), [SPLIT])
+        about = stablehlo_code.compiled_about(await client.ask(program, picks))
+        assert about.output_shardings is not None
+        assert len(about.output_shardings) == 2
+        number = await client.program(program, picks, [SPLIT], [SPLIT, value(())])
+        made, total = await client.run(number, await client.put(SPLIT, picks, ARRAY))
+        ours = await client.get(made), await client.get(total)
+        for mine, theirs in zip(ours, jax.jit(psum)(ARRAY), strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-6)
+
+    session.run(work)
+
+
+def test_a_sharded_matmul_spans_both_hosts(session: Session) -> None:
+    takes, makes = [value((8, 16), ("", "x")), value((16, 8), ("x", ""))], [value((8, 8))]
+    a, b = np.random.default_rng(0).random((2, 8, 16)).astype(np.float32)
+    everywhere = range(DEVICES)
+
+    async def work(client: RawClient) -> None:
+        program = lowered(lambda x, y: x @ y, (DEVICES,), takes, makes)
+        number = await client.program(program, everywhere, takes, makes)
+        x, y = await client.put(takes[0], everywhere, a), await client.put(takes[1], everywhere, b.T)
+        (made,) = await client.run(number, x, y)
+        np.testing.assert_allclose(await client.get(made), a @ b.T, rtol=1e-5)
+
+    session.run(work)
+
+
+def test_an_argument_may_be_given_away_or_kept_by_programs_with_the_same_code(session: Session) -> None:
+    everywhere = range(DEVICES)
+
+    async def work(client: RawClient) -> None:
+        program = lowered(lambda x, y: x + y, (DEVICES,), [SPLIT, SPLIT], [SPLIT], donate_argnums=0)
+        keeping = await client.program(program, everywhere, [SPLIT, SPLIT], [SPLIT], name="keeping")
+        giving = await client.program(
+            program, everywhere, [SPLIT, SPLIT], [SPLIT], donate=(0,), name="giving"
+        )
+        x, y = await client.put(SPLIT, everywhere, ARRAY), await client.put(SPLIT, everywhere, ARRAY + 1)
+        for _ in range(2):
+            (made,) = await client.run(keeping, x, y)
+            np.testing.assert_array_equal(await client.get(made), ARRAY * 2 + 1)
+        np.testing.assert_array_equal(await client.get(x), ARRAY)
+        (made,) = await client.run(giving, x, y)
+        np.testing.assert_array_equal(await client.get(made), ARRAY * 2 + 1)
+        np.testing.assert_array_equal(await client.get(y), ARRAY + 1)
+        with pytest.raises(Exception, match=r"gave|donat|released|holds"):
+            await client.run(keeping, x, y)
+
+    session.run(work)
+
+
+def test_literals_are_arguments(session: Session) -> None:
+    async def work(client: RawClient) -> None:
+        number = await client.program(lowered(lambda x: x + 1, (1,), [WHOLE]), [2], [WHOLE], [WHOLE])
+        (made,) = await client.run(number, ARRAY.tobytes())
+        np.testing.assert_array_equal(await client.get(made), ARRAY + 1)
+
+    session.run(work)
+
+
+TOKEN = """
+module @jit_f attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 1 : i32} {
+  func.func public @main(%x: tensor<4xf32>) -> (tensor<4xf32>, !stablehlo.token) {
+    %t = stablehlo.create_token : !stablehlo.token
+    %y = stablehlo.add %x, %x : tensor<4xf32>
+    return %y, %t : tensor<4xf32>, !stablehlo.token
+  }
+}"""
+
+
+def test_a_program_with_a_token_returns_its_arrays(session: Session) -> None:
+    four, everywhere = value((4,)), range(DEVICES)
+
+    async def work(client: RawClient) -> None:
+        number = await client.program(artifact(TOKEN), everywhere, [four], [four])
+        (made,) = await client.run(number, await client.put(four, everywhere, np.ones(4, np.float32)))
+        np.testing.assert_array_equal(await client.get(made), np.full(4, 2, np.float32))
+
+    session.run(work)
+
+
+def test_an_array_moves_to_other_devices_of_the_same_host_of_another_one_and_in_another_order(
+    session: Session,
+) -> None:
+    async def work(client: RawClient) -> None:
+        for source, target in (
+            ((0,), (1,)),
+            ((0,), (3,)),
+            ((2, 3), (3, 2)),
+            ((0, 1), (1, 2)),
+            ((0, 1, 2, 3), (2, 0)),
+        ):
+            same = lowered(lambda x: x, (len(target),), [SPLIT], [SPLIT])
+            number = await client.moving(same, SPLIT, source, target)
+            x = await client.put(SPLIT, source, ARRAY)
+            (made,) = await client.run(number, x)
+            np.testing.assert_array_equal(await client.get(made), ARRAY)
+            np.testing.assert_array_equal(await client.get(x), ARRAY)
+
+    session.run(work)
+
+
+def test_code_that_is_refused_or_ends_the_compiler_is_told_and_the_agents_live(session: Session) -> None:
+    async def work(client: RawClient) -> None:
+        with pytest.raises(Failed) as caught:
+            await client.ask(calling("never_heard_of"), [0], name="guess")
+        assert "the code of computation 'guess' is refused: it calls 'never_heard_of'" in str(caught.value)
+        with pytest.raises(Failed) as caught:
+            await client.ask(artifact(DEADLY), [3], name="deadly")
+        assert "computation 'deadly' cannot be compiled: the compiler's process was ended by" in str(
+            caught.value
+        )
+        with pytest.raises(Failed, match="is split as"):
+            await client.program(
+                lowered(lambda x: x, (DEVICES,), [SPLIT], [SPLIT]),
+                range(DEVICES),
+                [WHOLE],
+                [WHOLE],
+                name="unlike",
+            )
+        for agent in session.real.agents.values():
+            assert agent.process.poll() is None
+            assert len(children_of(agent.process.pid, "checker")) <= 1
+        number = await client.program(lowered(lambda x: x - 1, (1,), [WHOLE]), [3], [WHOLE], [WHOLE])
+        (made,) = await client.run(number, ARRAY.tobytes())
+        np.testing.assert_array_equal(await client.get(made), ARRAY - 1)
+
+    session.run(work)
+
+
+def test_the_agents_load_what_their_checkers_have_compiled(session: Session) -> None:
+    async def work(client: RawClient) -> None:
+        await client.ask(lowered(lambda x: x * 7, (DEVICES,), [SPLIT]), range(DEVICES))
+
+    folder = session.real.folder / "cache" / "executables"
+    before = len(list(folder.iterdir()))
+    session.run(work)
+    assert len(list(folder.iterdir())) == before + 1
+    for agent in session.real.agents.values():
+        assert "cannot be loaded" not in agent.said()
+
+
+def test_a_program_is_told_as_text_and_what_it_costs(session: Session) -> None:
+    async def work(client: RawClient) -> None:
+        program = lowered(psum, (DEVICES,), [SPLIT])
+        text = stablehlo_code.text_of(await client.ask(program, range(DEVICES), "text"))
+        assert text.startswith("HloModule")
+        assert "all-reduce" in text
+        assert stablehlo_code.costs_of(await client.ask(program, range(DEVICES), "costs"))["flops"] > 0
+
+    session.run(work)
+
+
+def test_a_registered_program_runs_again_when_an_agent_was_lost_and_came_back(session: Session) -> None:
+    """Its code is compiled anew for the next world; what lay on the lost host is lost."""
+
+    async def work(client: RawClient) -> None:
+        everywhere = range(DEVICES)
+        number = await client.program(
+            lowered(psum, (DEVICES,), [SPLIT]), everywhere, [SPLIT], [SPLIT, value(())]
+        )
+        alone = await client.program(lowered(lambda x: x + 4, (1,), [WHOLE]), [3], [WHOLE], [WHOLE])
+        before = await client.run(number, ARRAY.tobytes())
+        session.real.agents[1].kill()
+        session.real.agent(1, "--cache", str(session.real.folder / "cache"), "--verbose")
+        await session.real.ready(epoch=1)
+        with pytest.raises(Failed, match="host"):
+            await client.run(number, before[0])
+        made, total = await client.run(number, ARRAY.tobytes())
+        np.testing.assert_allclose(await client.get(made), ARRAY * ARRAY.sum(), rtol=1e-6)
+        np.testing.assert_allclose(await client.get(total), ARRAY.sum(), rtol=1e-6)
+        (made,) = await client.run(alone, ARRAY.tobytes())
+        np.testing.assert_array_equal(await client.get(made), ARRAY + 4)
+        program = lowered(lambda x: x * 13, (DEVICES,), [SPLIT])
+        assert stablehlo_code.compiled_about(await client.ask(program, everywhere)).fingerprint
+
+    session.run(work)

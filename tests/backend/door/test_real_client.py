@@ -17,6 +17,7 @@ from .minimal_session import MinimalSession
 
 CLIENT = """
 import sys
+import time
 
 import jax
 import numpy
@@ -37,6 +38,7 @@ try:
     jax.device_put(numpy.arange(600_000.0)).block_until_ready()
 except Exception as error:
     print(error)
+time.sleep(0.5)  # contents travel on a stream of their own, and the refusal may have been faster
 """
 
 

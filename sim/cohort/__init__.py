@@ -7,6 +7,7 @@
     commands     what executors command, carried out for all hosts that do the same; contents, host by host
     event_times  when events happened at each host: commands happen after the last of their causes there
     gangs        gangs on devices: arrival, start, end
+    order_times  how long an order takes to each host; stream_names: what the stream calls plans and runs
     members      hosts as their peers see them
     history      what an island remembers, whose hosts will have to be simulated one by one
     climbs       reports of single hosts on their way up, one at a time
@@ -22,6 +23,7 @@ that. The causes of a command say when each host carries it out.
 from __future__ import annotations
 
 from .alike import AlikeHosts
+from .gangs import CohortGang
 from .history import Checkpoint, ContentsCame, Input, OrderLeft, PeerGone, Slowed, ThreadTimes, subject
 from .host_contents import HostContents
 from .island import CohortIsland
@@ -31,6 +33,7 @@ from .stream_names import StreamNames
 __all__ = [
     "AlikeHosts",
     "Checkpoint",
+    "CohortGang",
     "CohortIsland",
     "ContentsCame",
     "HostContents",

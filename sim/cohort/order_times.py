@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 KEPT = 256  # sizes of orders that are remembered
 
 
-class Passage(NamedTuple):
+class OrderPassage(NamedTuple):
     """How an order goes to all hosts that finds all threads free. By host, since it began to be written: when it has
     been read, when the thread that passes it on is free, and when it arrived. `longest`: until all have read it."""
 
@@ -37,7 +37,7 @@ class Passage(NamedTuple):
     last: Ints
     longest: int
 
-    def head_start(self, later: Passage) -> int:
+    def head_start(self, later: OrderPassage) -> int:
         """How long before a later order this one must be written, so that the later one finds all threads free."""
         busy = self.read - later.last, self.last - later.last, self.write - later.read
         return max(map(latest, busy))
@@ -51,10 +51,10 @@ class OrderTimes:
         self._sim, self._island, self._everyone = sim, island, everyone
         self._all = slice(0, island.hosts)
         self._free_all()
-        self._passages: dict[tuple[int, int], Passage] = {}  # by bytes, steps
-        self._apart: dict[tuple[int, int], int] = {}  # by identities of two: `Passage.head_start`
+        self._passages: dict[tuple[int, int], OrderPassage] = {}  # by bytes, steps
+        self._apart: dict[tuple[int, int], int] = {}  # by identities of two: `OrderPassage.head_start`
         # The last order and when it was written, if it has found all threads free.
-        self._before: tuple[Passage, int] | None = None
+        self._before: tuple[OrderPassage, int] | None = None
 
     def _free_all(self) -> None:
         self.read = np.zeros(self._island.hosts, dtype=np.int64)
@@ -92,7 +92,7 @@ class OrderTimes:
         self._before = known, at
         return self.read, at + known.longest
 
-    def _finds_free(self, known: Passage, at: int) -> bool:
+    def _finds_free(self, known: OrderPassage, at: int) -> bool:
         """Whether such an order, written at this time, finds each thread free."""
         if self._before is None:
             return at >= max(map(latest, (self.read, self.write, self.last)))
@@ -103,13 +103,13 @@ class OrderTimes:
             apart = self._apart[key] = before.head_start(known)
         return at - since >= apart
 
-    def _passage(self, route: CohortRoute, nbytes: int, steps: int) -> Passage:
+    def _passage(self, route: CohortRoute, nbytes: int, steps: int) -> OrderPassage:
         times = self.read, self.write, self.last
         self._free_all()
         self._descend(route, 0, nbytes, steps, 0)
         if len(self._passages) >= KEPT:
             self._forget()
-        found = Passage(self.read, self.write, self.last, latest(self.read))
+        found = OrderPassage(self.read, self.write, self.last, latest(self.read))
         self._passages[nbytes, steps] = found
         self.read, self.write, self.last = times
         return found

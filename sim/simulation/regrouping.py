@@ -26,8 +26,7 @@ from core.host import Executor
 from core.model import Plan, Spans, spans
 from core.protocol import messages as m
 
-from ..cohort import CohortIsland, HostContents, StreamNames, ThreadTimes
-from ..cohort.gangs import CohortGang
+from ..cohort import CohortGang, CohortIsland, HostContents, StreamNames, ThreadTimes
 from ..hosts import GangOnDevices, HostProcess
 from ..network import is_quiet
 from .faults import divided

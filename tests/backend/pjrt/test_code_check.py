@@ -189,7 +189,7 @@ def test_truncated_code_is_refused(gate: CodeGate, good: bytes) -> None:
         assert "computation 'cut'" in refusal(gate, good[:size], "cut")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4))
 def test_damaged_code_does_no_harm_here(gate: CodeGate, good: bytes, spoilt: list[tuple[float, int]]) -> None:
     """Some of it ends the child: JAX's reader is not made for such bytes."""

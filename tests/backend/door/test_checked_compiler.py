@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -110,6 +111,9 @@ def test_a_child_that_is_killed_is_replaced_and_its_program_may_be_tried_again(
     os.kill(pid, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(compiler.check, adding(8), OPTIONS, (0,))
+        while compiler._idle:  # until the child has been taken for this program
+            time.sleep(0.005)
+        time.sleep(0.1)
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(StatusError, match="ended by SIGKILL"):
             asked.result()

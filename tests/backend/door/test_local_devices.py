@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -23,9 +24,12 @@ USES: dict[str, Callable[[LocalDevices, Any], Any]] = {
 
 @pytest.fixture(scope="module")
 def devices() -> Any:
+    # A door's process computes with 64 bits, and this one goes on without.
+    wide = jax.config.read("jax_enable_x64")  # type: ignore[no-untyped-call]
     found = LocalDevices(lambda function, *arguments: function(*arguments), count=1, trusted=True)
     yield found
     found.end()
+    jax.config.update("jax_enable_x64", wide)  # type: ignore[no-untyped-call]
 
 
 def deleted(devices: LocalDevices) -> Any:

@@ -167,7 +167,7 @@ class ThreadTurns:
         with self._lock:
             me = self._me()
             if self._holder is not me and self._holder is not None and not self._holder.thread.is_alive():
-                self._parties.pop(self._holder.thread.ident or 0, None)
+                self._drop(self._holder)
                 self._holder = None
             if self._holder is None:
                 self._holder = me
@@ -193,6 +193,12 @@ class ThreadTurns:
         party = self._parties[thread.ident or 0] = TurnThread(self._count, thread)
         self._count += 1
         return party
+
+    def _drop(self, party: TurnThread) -> None:
+        """Forget a thread that has ended, but not a new one to which the system has given its identity."""
+        identity = party.thread.ident or 0
+        if self._parties.get(identity) is party:
+            del self._parties[identity]
 
     # --- the session's own threads ------------------------------------------------------------------------
 
@@ -231,7 +237,7 @@ class ThreadTurns:
         """A spawned thread is done: hand the turn to another one, if there is any."""
         me.ended = True
         with self._lock:
-            self._parties.pop(me.thread.ident or 0, None)
+            self._drop(me)
             if self._holder is me and not self.stopped:
                 self._inside = True
                 self.poke()
@@ -271,7 +277,7 @@ class ThreadTurns:
                     continue
                 seen, self._inside = None, True
                 if not holder.thread.is_alive():
-                    self._parties.pop(holder.thread.ident or 0, None)
+                    self._drop(holder)
                 self._go_on()
                 self._inside = self._holder is not None
 

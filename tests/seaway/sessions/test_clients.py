@@ -269,6 +269,22 @@ def test_threads_that_the_main_thread_joins_work() -> None:
         loop(1)
 
 
+def test_threads_one_after_the_other_work() -> None:
+    """The system gives a new thread the identity of one that has just ended, with the turn."""
+    with small() as s:
+        identities = []
+        for _ in range(8):
+            thread = threading.Thread(target=loop, args=(5,))
+            thread.start()
+            thread.join(20)
+            assert not thread.is_alive()
+            identities.append(thread.ident)
+        if len(set(identities)) == len(identities):
+            pytest.skip("this system gave no identity twice")
+        assert len(s.trace.core) == 40
+        loop(1)
+
+
 def test_a_queue_between_clients_works() -> None:
     """A client waits outside of simulated time for what another client has yet to do: the other client gets the
     turn."""

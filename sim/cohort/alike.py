@@ -46,6 +46,7 @@ from core.transfer import from_client, hosts_of, senders_to_client, to_client
 KEPT = 4096  # answers of each kind that are remembered
 OF_ONE = (LaunchFailed, DeviceLost)  # never of many hosts alike
 WITH_HOSTS = (GangStep, SendStep, RecvStep, SpillStep, RestoreStep)
+OF_CONTENTS = (SendStep, RecvStep)
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -112,7 +113,7 @@ class AlikeHosts:
             if isinstance(step, WITH_HOSTS):
                 if step.hosts not in self._even:
                     self._cut(cuts, step.hosts)
-                if not self._even.get(step.hosts, True) or not isinstance(step, SendStep | RecvStep):
+                if not self._even.get(step.hosts, True) or not isinstance(step, OF_CONTENTS):
                     continue
                 if not self._facts.together(step.transfer):
                     busy.append(self._ends(step, NamesWithMessage(message, self._executor)))

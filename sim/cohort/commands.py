@@ -26,7 +26,7 @@ from core.transfer import Transfer
 from ..engine import Ints, ThreadPool, TieBreak
 from ..hosts import WORDS, is_word
 from .climbs import report_about
-from .event_times import as_vector, at_one
+from .host_times import HostTimes, as_vector, at_one
 from .parts import CohortPart, PartGroup
 from .routes import Rows, rows_of
 
@@ -47,6 +47,9 @@ class Commands:
         # gangs whose host work is done before their data come -> when it is done
         self.prepared: dict[int, Ints] = {}
         self._until = 0  # when all that is still to be done for single hosts will be done
+        self._acts: dict[type, Callable[[Any, CohortPart], None]] = {
+            e.Launch: self._launch, e.Prepare: self._launch, e.ToController: self._report, e.MakeBuffer: self._make,
+        }  # fmt: skip
         self._others: dict[type, Callable[[CohortPart, Any], None]] = {
             e.CompileCode: self._compile, e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy,
             e.OpenSend: self._later, e.OpenRecv: self._later, e.ExpectRecv: self._later,
@@ -71,14 +74,10 @@ class Commands:
             part = parts[0]
             effect: Any
             for effect in part.executor.handle(event, self.sim.now):
-                kind = type(effect)
-                if kind is e.Launch or kind is e.Prepare:
-                    self._launch(effect, part)
-                elif kind is e.ToController:
-                    self._report(effect, part)
-                elif kind is e.MakeBuffer:
-                    self._make(effect, part)
-                elif kind in self._others:
+                act = self._acts.get(type(effect))
+                if act is not None:
+                    act(effect, part)
+                elif type(effect) in self._others:
                     others.append((part, effect))
         else:
             self.island.parts.told(len(parts))
@@ -120,10 +119,10 @@ class Commands:
         for effect, alike in reports.values():
             self._report(effect, together(alike))
 
-    def happen(self, part: CohortPart | PartGroup, cause: e.Cause, when: Ints | int) -> None:
+    def happen(self, part: CohortPart | PartGroup, cause: e.Cause, when: HostTimes | int) -> None:
         self.island.times.put(cause, part.rows, part.number, when, self.sim.now)
 
-    def when(self, part: CohortPart | PartGroup, causes: Sequence[e.Cause]) -> Ints | int:
+    def when(self, part: CohortPart | PartGroup, causes: Sequence[e.Cause]) -> HostTimes | int:
         return self.island.times.latest(causes, part.rows, part.number)
 
     def told_later(self, members: Spans, event: e.Event, cause: e.Cause, when: Ints) -> None:
@@ -138,9 +137,10 @@ class Commands:
     def _launch(self, effect: e.Launch | e.Prepare, hosts: CohortPart | PartGroup) -> None:
         when = self.island.times.latest(effect.causes, hosts.rows, hosts.number)
         if isinstance(effect, e.Prepare):
-            self.prepare(effect.seq, hosts.rows, when + self.sim.profile.prepare)
+            self.prepare(effect.seq, hosts.rows, as_vector(when, hosts.number) + self.sim.profile.prepare)
             return
-        when = as_vector(when, hosts.number)
+        if isinstance(when, int):
+            when = as_vector(when, hosts.number)
         self.island.times.put(("launch", effect.seq), hosts.rows, hosts.number, when, self.sim.now)
         prepared = self.prepared.get(effect.seq) if self.prepared else None
         if prepared is not None:

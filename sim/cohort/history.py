@@ -36,9 +36,8 @@ from core.transfer import Transfer
 
 from ..engine import Ints
 from .climbs import report_about
-from .event_times import as_vector
 from .gangs import NONE, CohortGang, CohortSoloGang
-from .routes import latest
+from .host_times import as_vector, latest
 
 if TYPE_CHECKING:
     from .island import CohortIsland
@@ -144,7 +143,9 @@ def _under_way(island: CohortIsland) -> Iterable[GangUnderWay]:
         for part in [job] if isinstance(job, CohortGang) else job.jobs.values():
             hosts = tuple(everyone[part.where.rows].tolist())
             started = not island.gangs.waits(part)
-            ready = np.zeros(len(hosts), dtype=np.int64) if part.ready is NONE else part.ready.copy()
+            ready = (
+                np.zeros(len(hosts), dtype=np.int64) if part.ready is NONE else as_vector(part.ready).copy()
+            )
             ends = as_vector(part.ends, len(hosts)).copy() if started else None
             yield GangUnderWay(seq, part.plan, part.gang, hosts, ready, ends, slow)
 

@@ -24,19 +24,20 @@ from core.protocol import messages as m
 from ..engine import Ints, Unannounced, Wave
 from ..engine import jitter as noise
 from ..network import CONTROLLER, about, is_quiet, link_of, report_number
-from .alike import AlikeHosts, PlaceFacts
+from .alike import OF_CONTENTS, AlikeHosts, PlaceFacts
 from .client_contents import ClientContents
 from .climbs import Climbs, is_loud, merged, report_about
 from .commands import Commands
 from .controller_reports import ControllerReports
-from .event_times import EventTimes, as_vector
+from .event_times import EventTimes
 from .gangs import CohortGang, CohortSoloGang, Gangs
 from .history import History, ThreadTimes
 from .host_contents import HostContents
+from .host_times import HostTimes, ShiftedTimes, TimePatterns, as_vector, latest
 from .members import Member
 from .order_times import OrderTimes
 from .parts import CohortPart, PartGroup, Parts
-from .routes import CohortRoute, CohortTree, Rows, latest
+from .routes import CohortRoute, CohortTree, Rows
 from .stream_names import StreamNames
 
 if TYPE_CHECKING:
@@ -64,9 +65,10 @@ class CohortIsland:
             for members, executor in executors
         ] or [AlikeHosts(island.host_span, sim.hosts_of, incarnation=1, facts=facts)]
         self.parts = Parts(island, alike, remembers)
-        self.times = EventTimes(hosts)
+        self.patterns = TimePatterns(hosts)
+        self.times = EventTimes(hosts, self.patterns)
         self.commands = Commands(self)
-        self.gangs = Gangs(sim, island, self._over, self._over_at)
+        self.gangs = Gangs(sim, island, self.patterns, self._over, self._over_at)
         self.climbs = Climbs(self)
         self.history = History(self) if remembers else None
         self.gangs.differ_later = remembers
@@ -80,7 +82,7 @@ class CohortIsland:
         self._down = OrderTimes(sim, island, self._everyone)
         # By host: when the thread that enqueues is free, and the one that takes completions; a number if it is the same
         # for all.
-        self._enqueue = np.zeros(hosts, dtype=np.int64)
+        self._enqueue: HostTimes = ShiftedTimes(self.patterns.even, 0)
         self._hear: Ints | int = 0
         self._seen = -1  # the last order that all hosts have read
         self._orders: deque[tuple[int, int]] = deque()  # (number, when all hosts have read it)
@@ -134,8 +136,8 @@ class CohortIsland:
 
     def threads(self) -> ThreadTimes:
         hear = np.full(self.island.hosts, self._hear, dtype=np.int64)
-        down = self._down
-        return ThreadTimes(down.read.copy(), down.write.copy(), self._enqueue.copy(), hear, down.last.copy())
+        read, write, last = self._down.threads()
+        return ThreadTimes(read.copy(), write.copy(), as_vector(self._enqueue).copy(), hear, last.copy())
 
     def resume(self, times: ThreadTimes) -> None:
         """Its hosts have a past, from which their threads are occupied until these times."""
@@ -187,7 +189,8 @@ class CohortIsland:
                 self.jobs[step.seq] = self.enter(step, plan, gang)
                 if not step.ack:
                     continue
-            self.names.step(step)
+            if type(step) is not m.FreeStep:
+                self.names.step(step)
 
     def enter(self, step: m.GangStep, plan: Plan, gang: Gang) -> CohortGang | CohortSoloGang:
         """Adds a gang. Hosts of one part know together when each of them can run it. They take part together in
@@ -212,7 +215,7 @@ class CohortIsland:
     def _divide(self, message: m.Ordered) -> None:
         parts, now = self.parts, self.sim.now
         for step in message.steps:
-            if isinstance(step, m.RecvStep | m.SendStep):
+            if isinstance(step, OF_CONTENTS):
                 self._contents_ordered(step)
         if len(parts.all) > 1 and parts.due:
             parts.merge(self._number, self._settled, lambda cause: self.times.past(cause, now))
@@ -224,11 +227,7 @@ class CohortIsland:
     def _divide_alone(self, message: m.Ordered, alone: Spans) -> None:
         """Makes parts of hosts that run gangs one by one and move contents: else ends of gangs were told too late."""
         for step in message.steps:
-            if (
-                isinstance(step, m.SendStep | m.RecvStep)
-                and not step.client
-                and self.moves.has(step.transfer)
-            ):
+            if isinstance(step, OF_CONTENTS) and not step.client and self.moves.has(step.transfer):
                 hosts = spans.meet(self.moves.hosts_at(step.transfer, isinstance(step, m.SendStep)), alone)
                 self._divided(self.parts.single_out(hosts))
 
@@ -261,26 +260,36 @@ class CohortIsland:
     # --- gangs ----------------------------------------------------------------------------------------------
 
     def launched(
-        self, hosts: CohortPart | PartGroup, launch: e.Launch, when: Ints, prepared: Ints | None
+        self, hosts: CohortPart | PartGroup, launch: e.Launch, when: HostTimes, prepared: Ints | None
     ) -> None:
-        profile, rows, whole = self.sim.profile, hosts.rows, hosts.number == self.island.hosts
-        free = np.maximum(self._enqueue if whole else self._enqueue[rows], when)
+        profile, rows = self.sim.profile, hosts.rows
+        whole = hosts.number == self.island.hosts
+        enqueue = self._enqueue if whole else self._enqueue_each()[rows]
+        free = self.patterns.later(enqueue, when)
         if prepared is None:
             free = free + (profile.prepare + profile.enqueue)
         else:
-            free = np.maximum(free, prepared) + profile.enqueue
+            free = np.maximum(as_vector(free), prepared) + profile.enqueue
         if whole:
             self._enqueue = free
         else:
-            self._enqueue[rows] = free
+            self._enqueue_each()[rows] = as_vector(free)
         ready = free + self.sim.times.pcie_latency
         job = self.jobs[launch.seq]
         if isinstance(job, CohortGang):
-            at = self.gangs.hosts_before(hosts.members, job)
+            at = (
+                self._all if hosts.number == job.where.number else self.gangs.hosts_before(hosts.members, job)
+            )
             self.gangs.enqueued(job, at, hosts.number, ready, launch.placeholders)
             return
+        each = as_vector(ready)
         for index, row in enumerate(np.arange(self.island.hosts)[rows].tolist()):
-            self.gangs.enqueued(job.jobs[row], slice(0, 1), 1, ready[index : index + 1], launch.placeholders)
+            self.gangs.enqueued(job.jobs[row], slice(0, 1), 1, each[index : index + 1], launch.placeholders)
+
+    def _enqueue_each(self) -> Ints:
+        """To be changed for single hosts."""
+        self._enqueue = each = as_vector(self._enqueue)
+        return each
 
     def _over(self, job: CohortGang) -> None:
         """Takes in that a gang ends by `job.ends`: tells its hosts, in the order in which gangs end."""
@@ -290,7 +299,8 @@ class CohortIsland:
         del self.jobs[job.seq]
         self.times.put(("done", job.seq), job.where.rows, job.where.number, heard, sim.now)
         said = self._tell_over(job, self.parts.among(job.where.hosts))
-        self.commands.over(job.seq)
+        if self.commands.prepared:
+            self.commands.over(job.seq)
         if isinstance(heard, int) and not (sim.network.jitter or any(map(is_loud, said))):
             self._send_wave(heard, said, job.where.hosts)
         else:
@@ -352,7 +362,8 @@ class CohortIsland:
     def _tell_over(self, job: CohortGang, parts: list[CohortPart]) -> tuple[m.Done, ...]:
         """Tells these parts that a gang is over; returns their reports."""
         self._ending, said = job.seq, self._done_said
-        self.commands.tell(parts, e.Finished(job.seq, None, self._sizes(job)))
+        sizes = self._sizes(job) if job.gang.irregular else ()
+        self.commands.tell(parts, e.Finished(job.seq, None, sizes))
         self._ending, self._done_said = -1, []
         return merged(said)
 
@@ -365,7 +376,7 @@ class CohortIsland:
 
     # --- up -------------------------------------------------------------------------------------------------
 
-    def report(self, report: Any, hosts: CohortPart | PartGroup, when: Ints | int) -> None:
+    def report(self, report: Any, hosts: CohortPart | PartGroup, when: HostTimes | int) -> None:
         """Takes in what these hosts report at these times."""
         if isinstance(report, m.Done) and report.seq == self._ending:
             mine = report.hosts == hosts.members
@@ -442,8 +453,8 @@ class CohortIsland:
         """A relay and the hosts below it."""
         return self.shape.below(self.island.base_host + row)
 
-    def _send_quiet(self, part: CohortPart | PartGroup, report: Any, when: Ints | int) -> None:
+    def _send_quiet(self, part: CohortPart | PartGroup, report: Any, when: HostTimes | int) -> None:
         """Delivers a report that costs no CPU: it arrives with its last copy."""
-        sim = self.sim
-        at = int((when + self.tree.depths[part.rows] * sim.network.latency).max())
+        sim, times = self.sim, as_vector(when, part.number)
+        at = int((times + self.tree.depths[part.rows] * sim.network.latency).max())
         self.reports.quiet(at, report)

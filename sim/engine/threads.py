@@ -126,8 +126,11 @@ class SimThread:
                 self._clock.at(at, self.put, (source, number), wave.cost, NOTHING)
             return
         swarm = Swarm(base, wave, number)
-        if self._undo is not None and swarm.first <= self._served[0]:  # type: ignore[index]
-            self._take_back()
+        if self._undo is not None:
+            if swarm.first <= self._served[0]:  # type: ignore[index]
+                self._take_back()
+            else:
+                self._undo[1].append((swarm, swarm.at, swarm.first))  # it stays, if the item is put back
         self._swarms.append(swarm)
 
     def recant(self, sources: range) -> None:
@@ -159,7 +162,14 @@ class SimThread:
     def put(self, order: Order, cost: int, what: Any) -> None:
         """Takes in an item that arrives now."""
         self._count += 1
-        item = (self._clock.now, order, self._count, cost, what)
+        now = self._clock.now
+        item = (now, order, self._count, cost, what)
+        if (
+            not self._busy and not self._swarms and cost and self._share is None
+        ):  # nothing can precede it: see `_next`
+            self._busy, self._served, self._undo = True, item, (self.free, [])
+            self._clock.at(max(self.free, now) + cost, self._done, item)
+            return
         heappush(self._waiting, item)
         if not self._busy:
             self._busy = True

@@ -132,19 +132,17 @@ class SimClient(Process):
         sim = self.sim
         for effect in effects:
             match effect:
+                case e.RunEnded():
+                    self.on_effect(effect)
                 case e.Send(peers=to, message=message):
                     for peer in to:
-                        if (
-                            peer == CONTROLLER
-                            and sim.machines.batches
-                            and sim.machines.carries(self.name, peer)
-                        ):
+                        if peer != CONTROLLER:
+                            sim.send_contents(self.name, peer, message, at)
+                        elif sim.machines.batches and sim.machines.carries(self.name, peer):
                             sim.machines.put(self, peer, message, at)
-                        elif peer == CONTROLLER:
+                        else:
                             nbytes = sim.weights.of(message)
                             sim.network.send(self.name, CONTROLLER, message, nbytes, at)
-                        else:
-                            sim.send_contents(self.name, peer, message, at)
                 case e.Close(peer=peer, reason=reason):
                     sim.tell(f"client {self.title!r} closes peer {peer}: {reason}")
                 case e.OpenSend():

@@ -88,14 +88,13 @@ class ClientTurn(Protocol):
 class Machines(Protocol):
     """The machines of processes whose threads may have to wait for a core (`sim.shared_cores`)."""
 
+    batches: bool  # whether any messages are batched
+
     def named(self, client: int, name: str) -> None: ...
 
     def share(self, owner: Process) -> CoreShare | None: ...
 
     def turn(self, client: SimClient) -> ClientTurn | None: ...
-
-    @property
-    def batches(self) -> bool: ...
 
     def carries(self, one: int, other: int) -> bool: ...
 

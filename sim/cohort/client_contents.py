@@ -36,7 +36,7 @@ from .routes import rows_of
 if TYPE_CHECKING:
     from ..hosts import ClientTransfer
     from .island import CohortIsland
-    from .parts import CohortPart
+    from .parts import CohortPart, PartGroup
 
 KEPT = 64  # layouts that are remembered
 NEVER = 1 << 62
@@ -126,10 +126,10 @@ class ClientContents:
 
     # --- both ends --------------------------------------------------------------------------------------------
 
-    def opens(self, part: CohortPart, opening: Opening, when: Ints) -> None:
+    def opens(self, hosts: CohortPart | PartGroup, opening: Opening, when: Ints) -> None:
         """Takes in that these hosts open their ends at these times."""
         known = self._open[opening.transfer]
-        ends = HostEnds(part.members, np.maximum(when, self._sim.now), opening)
+        ends = HostEnds(hosts.members, np.maximum(when, self._sim.now), opening)
         if known.client is None:
             known.waiting.append(ends)
         else:
@@ -234,11 +234,11 @@ class ClientContents:
 
     # --- clients leave ----------------------------------------------------------------------------------------
 
-    def dropped(self, part: CohortPart, transfer: int, blame: Blame, when: Ints) -> None:
+    def dropped(self, hosts: CohortPart | PartGroup, transfer: int, blame: Blame, when: Ints) -> None:
         """These hosts go on no more, because the client has gone. If it has not opened its end by then, their ends are
         over. Otherwise contents come all the same, whether or not they would have come in time."""
         when = np.maximum(when, self._sim.now)
-        self._sim.clock.at(int(when.min()), self._drop, transfer, part.members, blame, when)
+        self._sim.clock.at(int(when.min()), self._drop, transfer, hosts.members, blame, when)
 
     def _drop(self, transfer: int, members: Spans, blame: Blame, when: Ints) -> None:
         known = self._open.get(transfer)

@@ -62,6 +62,8 @@ class Climbs:
         if climb is None:
             route = island.tree.route(hosts)
             climb = self._under_way[key] = Climb(hosts, route, self._awaited(hosts))
+            if island.history is not None:
+                island.history.speaks(key)
         if is_loud(report):
             for row in np.arange(island.island.hosts)[rows].tolist():
                 one = replace(report, hosts=spans.one(island.island.base_host + row))

@@ -37,6 +37,7 @@ from .members import Member
 from .order_times import OrderTimes
 from .parts import CohortPart, PartGroup, Parts
 from .routes import CohortRoute, CohortTree, Rows, latest
+from .slice_parts import PartsBySlice
 from .stream_names import StreamNames
 
 if TYPE_CHECKING:
@@ -57,13 +58,15 @@ class CohortIsland:
         self.contents = ClientContents(self)
         self.reports = ControllerReports(self)
         facts = PlaceFacts(
-            sim.hosts_of, lambda transfer: self.contents_of(transfer) is not None, moves.hosts_at
+            sim.hosts_of, lambda transfer: self.contents_of(transfer) is not None, moves.hosts_at,
+            first_may_send=not remembers,
         )
         alike = [
             AlikeHosts(members, sim.hosts_of, executor=executor, facts=facts)
             for members, executor in executors
         ] or [AlikeHosts(island.host_span, sim.hosts_of, incarnation=1, facts=facts)]
         self.parts = Parts(island, alike, remembers)
+        self.slices = PartsBySlice(island, self.parts, facts, remembers)
         self.times = EventTimes(hosts)
         self.commands = Commands(self)
         self.gangs = Gangs(sim, island, self._over, self._over_at)
@@ -166,7 +169,7 @@ class CohortIsland:
         sim.network.messages += route.number
         nbytes = sim.weights.of(message)
         self.names.learn(message)
-        self._divide(message)  # first: how a gang is entered depends on which hosts are one part
+        told = self._divide(message)  # first: how a gang is entered depends on which hosts are one part
         self._remember(message)
         alone = self.gangs.run_alone
         if alone:
@@ -174,7 +177,7 @@ class CohortIsland:
         read, all_read = self._down.send(message, route, at, nbytes)
         self.times.put(("order", message.number), self._all, self.island.hosts, read, sim.now)
         self._orders.append((message.number, all_read))
-        self.commands.tell(self.parts.among(message.hosts), message)
+        self.commands.tell_each(told)
         return at + sim.profile.writing(nbytes) * route.number
 
     def _remember(self, message: m.Ordered) -> None:
@@ -185,16 +188,25 @@ class CohortIsland:
                 gang = plan.steps[step.step]
                 assert isinstance(gang, Gang)
                 self.jobs[step.seq] = self.enter(step, plan, gang)
+                if self.sim.fabric.failing:
+                    self._see_whether_it_fails(gang)
                 if not step.ack:
                     continue
             self.names.step(step)
+
+    def _see_whether_it_fails(self, gang: Gang) -> None:
+        """A gang that is to fail on one host makes the hosts differ."""
+        hosts = self.island.hosts_of(gang.place)
+        if any(name == gang.name and spans.contains(hosts, host) for host, name in self.sim.fabric.failing):
+            self.sim.clock.at(self.sim.now, self.sim.trouble.go_apart, self.island.index)
 
     def enter(self, step: m.GangStep, plan: Plan, gang: Gang) -> CohortGang | CohortSoloGang:
         """Adds a gang. Hosts of one part know together when each of them can run it. They take part together in
         each gang, so they end gangs in the order of their starts."""
         if gang.collective:
             return self.gangs.enter(step.seq, plan, gang)
-        if len(self.parts.among(step.hosts)) == 1 and self.gangs.in_step(gang.place):
+        together = len(self.parts.among(step.hosts)) == 1 and not self.slices.overlap(step.hosts)
+        if together and self.gangs.in_step(gang.place):
             return self.gangs.enter(step.seq, plan, gang)
         return self.gangs.enter_alone(step.seq, plan, gang)
 
@@ -209,17 +221,26 @@ class CohortIsland:
             sender = self.parts.of_host(step.hosts[0][0])
             self.contents.get_ordered(step, sender.executor.layout_of(step.step))
 
-    def _divide(self, message: m.Ordered) -> None:
+    def _divide(self, message: m.Ordered) -> list[tuple[list[CohortPart], m.Ordered]]:
+        """Divides parts as an order demands; returns who is told what of it."""
         parts, now = self.parts, self.sim.now
+        shares, changed = self.slices.shares(message, self._number, self._settled)
         for step in message.steps:
             if isinstance(step, m.RecvStep | m.SendStep):
                 self._contents_ordered(step)
         if len(parts.all) > 1 and parts.due:
             parts.merge(self._number, self._settled, lambda cause: self.times.past(cause, now))
         self._number, self._settled = message.number, max(self._settled, message.settled)
-        changed = parts.divide(message)
+        told: list[tuple[list[CohortPart], m.Ordered]] = []
+        for owner, share in shares:
+            if owner is None:
+                changed += parts.divide(share)
+                told.append((parts.among(share.hosts), share))
+            else:
+                told.append((owner.parts, share))
         if changed:
             self._divided(changed)
+        return told
 
     def _divide_alone(self, message: m.Ordered, alone: Spans) -> None:
         """Makes parts of hosts that run gangs one by one and move contents: else ends of gangs were told too late."""
@@ -289,8 +310,9 @@ class CohortIsland:
         heard = self._heard(job)
         del self.jobs[job.seq]
         self.times.put(("done", job.seq), job.where.rows, job.where.number, heard, sim.now)
-        said = self._tell_over(job, self.parts.among(job.where.hosts))
+        said = self._tell_over(job, self.slices.of_gang(job.seq, job.where.hosts))
         self.commands.over(job.seq)
+        self.slices.over(job.seq)
         if isinstance(heard, int) and not (sim.network.jitter or any(map(is_loud, said))):
             self._send_wave(heard, said, job.where.hosts)
         else:
@@ -375,6 +397,10 @@ class CohortIsland:
             self._send_quiet(hosts, report, when)
             return
         taking_part = self.names.taking_part[report_about(report)]
+        first = hosts.members[0][0]
+        if hosts.number > 1 and taking_part == ((first, first + 1),):
+            when = as_vector(when, hosts.number)[:1]  # only the first of alike hosts sends what a client gets
+            hosts = self.parts.group(taking_part)
         times = np.maximum(as_vector(when, hosts.number), self.sim.now)
         if taking_part == hosts.members and hosts.number > 1 and not is_loud(report):
             self._send_up(hosts.rows, times, (replace(report, hosts=taking_part),), taking_part)
@@ -445,5 +471,9 @@ class CohortIsland:
     def _send_quiet(self, part: CohortPart | PartGroup, report: Any, when: Ints | int) -> None:
         """Delivers a report that costs no CPU: it arrives with its last copy."""
         sim = self.sim
-        at = int((when + self.tree.depths[part.rows] * sim.network.latency).max())
-        self.reports.quiet(at, report)
+        times = when + self.tree.depths[part.rows] * sim.network.latency
+        at = int(times.max())
+        if isinstance(report, m.Compiled):
+            self.reports.compiled(at, int(np.arange(self.island.hosts)[part.rows][times == at][-1]), report)
+        else:
+            self.reports.quiet(at, report)

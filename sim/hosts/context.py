@@ -64,11 +64,13 @@ class CohortHosts(Protocol):
 
 
 class Hangups(Protocol):
-    """Closes connections and stops hosts."""
+    """Closes connections and stops hosts; has hosts that were together simulated one by one."""
 
     def close(self, name: int, reason: str) -> None: ...
 
     def stopped(self, process: HostProcess, reason: str) -> None: ...
+
+    def go_apart(self, island: int) -> None: ...
 
 
 class ClientTurn(Protocol):

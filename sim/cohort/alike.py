@@ -73,6 +73,7 @@ class AlikeHosts:
 
     def _stand_for(self, members: Spans) -> None:
         self.members, self.host = members, members[0][0]
+        self._first = spans.one(self.host)
         self._alone = spans.count(members) == 1
         self._even: dict[Spans, bool] = {}  # of hosts: whether all members are among them; else none is
         self._same: dict[Place, None] = {}  # every member has the same part of it
@@ -81,12 +82,14 @@ class AlikeHosts:
     def handle(self, event: Any, now: int) -> list[Command]:
         """As each member's executor would. Raises Illegal for what is not each member's alike."""
         if not self._alone:
-            if type(event) is not Ordered:
+            kind = type(event)
+            if kind is Ordered:
+                if event is not self._passed:
+                    self._refuse_if_dividing(event)
+            elif kind is Sent:
+                self._sent_by_first.pop(event.transfer, None)
+            elif kind in OF_ONE or getattr(event, "blame", None) is not None:
                 self._refuse_if_of_one(event)
-                if type(event) is Sent:
-                    self._sent_by_first.pop(event.transfer, None)
-            elif event is not self._passed:
-                self._refuse_if_dividing(event)
         return self._executor.handle(event, now)
 
     def _refuse_if_dividing(self, message: Ordered) -> None:
@@ -110,7 +113,7 @@ class AlikeHosts:
             return ()
         cuts: list[Spans] = []
         busy: list[Spans] = []
-        first = spans.one(self.host)
+        first = self._first
         if message.hosts not in self._even and not (message.hosts == first and _only_gets(message)):
             self._cut(cuts, message.hosts)
         for plan in message.plans:

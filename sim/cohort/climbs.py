@@ -82,6 +82,23 @@ class Climbs:
         if not climb.missing:
             del self._under_way[key]
 
+    def of_one(self, report: Any, row: int, time: int) -> None:
+        """Takes in a report that only this host makes, and no other takes part in: each relay passes it on at once."""
+        island, number = self._island, report_number(report)
+        if island.history is not None:
+            island.history.speaks(report_about(report))
+        extra, jitters = island.report_extra, bool(island.sim.network.jitter)
+        while True:
+            time += extra
+            if jitters:
+                time += int(np.max(island.jitter_up(np.array([row]), about(number))))
+            parent = island.tree.parent(row)
+            if parent < 0:
+                break
+            row, time = parent, time + island.report_take
+        island.sim.network.messages += 1
+        island.sim.clock.at(time, island.reports.take_in, row + island.island.base_host, number, report)
+
     def _awaited(self, hosts: Spans) -> Ints:
         island = self._island
         key = (hosts, island.tree_number)

@@ -87,9 +87,6 @@ class Commands:
 
     def tell_each(self, told: Sequence[tuple[Sequence[CohortPart], m.Ordered]]) -> None:
         """Tells parts of an order, each of what concerns it."""
-        if len(told) == 1:
-            self.tell(*told[0])
-            return
         others: list[tuple[CohortPart, Any]] = []
         self._tell_several([(part, share) for parts, share in told for part in parts], others)
         for part, effect in others:

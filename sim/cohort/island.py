@@ -37,7 +37,7 @@ from .members import Member
 from .order_times import OrderTimes
 from .parts import CohortPart, PartGroup, Parts
 from .routes import CohortRoute, CohortTree, Rows, latest
-from .slice_parts import PartsBySlice
+from .slice_parts import PartsBySlice, SliceParts
 from .stream_names import StreamNames
 
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ class CohortIsland:
         a past; `names`: what they have been told of."""
         self.sim, self.island, self.moves = sim, island, moves
         hosts = island.hosts
+        # Whether contents may go to and from its hosts together. Hosts that will be simulated one by one have transfer
+        # machines of their own: a fault may find contents under way, and spoils those of single hosts.
+        self.contents_together = not remembers and sim.regular
         self.contents = ClientContents(self)
         self.reports = ControllerReports(self)
         facts = PlaceFacts(
@@ -90,15 +93,9 @@ class CohortIsland:
         self._settled = self._number = -1  # as the last order says, and its number
         self._members: dict[int, Member] = {}
 
-    @property
-    def contents_together(self) -> bool:
-        """Whether contents may go to and from its hosts together. Hosts that will be simulated one by one have transfer
-        machines of their own: a fault may find contents under way, and spoils those of single hosts."""
-        return self.history is None and self.sim.regular
-
     def contents_of(self, transfer: int) -> ClientContents | HostContents | None:
         """What carries the contents of a transfer whose hosts go together."""
-        if self.contents.has(transfer):
+        if transfer in self.contents.under_way:
             return self.contents
         return self.moves if self.moves.has(transfer) else None
 
@@ -177,7 +174,10 @@ class CohortIsland:
         read, all_read = self._down.send(message, route, at, nbytes)
         self.times.put(("order", message.number), self._all, self.island.hosts, read, sim.now)
         self._orders.append((message.number, all_read))
-        self.commands.tell_each(told)
+        if len(told) == 1:
+            self.commands.tell(*told[0])
+        else:
+            self.commands.tell_each(told)
         return at + sim.profile.writing(nbytes) * route.number
 
     def _remember(self, message: m.Ordered) -> None:
@@ -223,8 +223,11 @@ class CohortIsland:
 
     def _divide(self, message: m.Ordered) -> list[tuple[list[CohortPart], m.Ordered]]:
         """Divides parts as an order demands; returns who is told what of it."""
-        parts, now = self.parts, self.sim.now
-        shares, changed = self.slices.shares(message, self._number, self._settled)
+        parts, slices, now = self.parts, self.slices, self.sim.now
+        shares: list[tuple[SliceParts | None, m.Ordered]] = [(None, message)]
+        changed: list[CohortPart] = []
+        if slices.known or message.plans:
+            shares, changed = slices.shares(message, self._number, self._settled)
         for step in message.steps:
             if isinstance(step, m.RecvStep | m.SendStep):
                 self._contents_ordered(step)
@@ -235,7 +238,7 @@ class CohortIsland:
         for owner, share in shares:
             if owner is None:
                 changed += parts.divide(share)
-                told.append((parts.among(share.hosts), share))
+                told.append((parts.all if len(parts.all) == 1 else parts.among(share.hosts), share))
             else:
                 told.append((owner.parts, share))
         if changed:
@@ -310,9 +313,9 @@ class CohortIsland:
         heard = self._heard(job)
         del self.jobs[job.seq]
         self.times.put(("done", job.seq), job.where.rows, job.where.number, heard, sim.now)
-        said = self._tell_over(job, self.slices.of_gang(job.seq, job.where.hosts))
+        owner = self.slices.of_gang.pop(job.seq, None)
+        said = self._tell_over(job, self.parts.among(job.where.hosts) if owner is None else owner.parts)
         self.commands.over(job.seq)
-        self.slices.over(job.seq)
         if isinstance(heard, int) and not (sim.network.jitter or any(map(is_loud, said))):
             self._send_wave(heard, said, job.where.hosts)
         else:
@@ -398,9 +401,14 @@ class CohortIsland:
             return
         taking_part = self.names.taking_part[report_about(report)]
         first = hosts.members[0][0]
-        if hosts.number > 1 and taking_part == ((first, first + 1),):
-            when = as_vector(when, hosts.number)[:1]  # only the first of alike hosts sends what a client gets
-            hosts = self.parts.group(taking_part)
+        if taking_part == ((first, first + 1),) and not is_loud(report):
+            # alone, or as the first of alike hosts, which sends what a client gets
+            at = when if isinstance(when, int) else int(when[0])
+            said = report if report.hosts == taking_part else replace(report, hosts=taking_part)
+            self.climbs.of_one(said, first - self.island.base_host, max(at, self.sim.now))
+            return
+        if hosts.number > 1 and spans.count(taking_part) == 1:
+            when, hosts = as_vector(when, hosts.number)[:1], self.parts.group(taking_part)
         times = np.maximum(as_vector(when, hosts.number), self.sim.now)
         if taking_part == hosts.members and hosts.number > 1 and not is_loud(report):
             self._send_up(hosts.rows, times, (replace(report, hosts=taking_part),), taking_part)

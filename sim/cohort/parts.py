@@ -119,7 +119,7 @@ class Parts:
     def divide(self, message: m.Ordered) -> list[CohortPart]:
         """Divides parts as a message demands; returns the new ones, and those that they were part of."""
         changed: list[CohortPart] = []
-        for part in list(self.among(message.hosts)):
+        for part in [*self.all] if len(self.all) == 1 else list(self.among(message.hosts)):
             groups = part.executor.divides(message)
             if groups:
                 changed.append(part)

@@ -58,10 +58,10 @@ class PartsBySlice:
         """`differ_later`: hosts will be simulated one by one. Then all that each knows is in one executor."""
         self._island, self._parts, self._facts = island, parts, facts
         self._differ_later = differ_later
-        self._slices: dict[Place, SliceParts] = {}
+        self.known: dict[Place, SliceParts] = {}  # by place: slices whose programs have executors of their own
         self._of_plan: dict[int, SliceParts] = {}
         self._of_run: dict[int, SliceParts] = {}
-        self._of_gang: dict[int, SliceParts] = {}
+        self.of_gang: dict[int, SliceParts] = {}  # those that are under way
         self._runs: list[RunOfSlice] = []  # by `base`
         self._bases: list[int] = []  # of these
         self._most = KEPT
@@ -70,15 +70,6 @@ class PartsBySlice:
         self._foreign = self._late = -1
 
     # --- who is told ----------------------------------------------------------------------------------------
-
-    def of_gang(self, seq: int, hosts: Spans) -> list[CohortPart]:
-        """The parts that know a gang of these hosts."""
-        owner = self._of_gang.get(seq)
-        return self._parts.among(hosts) if owner is None else owner.parts
-
-    def over(self, seq: int) -> None:
-        """A gang has ended everywhere."""
-        self._of_gang.pop(seq, None)
 
     def of_code(self, plan: int, hosts: Spans) -> list[CohortPart]:
         """The parts among these hosts that know this plan."""
@@ -89,7 +80,7 @@ class PartsBySlice:
 
     def overlap(self, hosts: Spans) -> bool:
         """Whether some of these hosts have programs of a slice."""
-        return any(spans.overlap(each.hosts, hosts) for each in self._slices.values())
+        return any(spans.overlap(each.hosts, hosts) for each in self.known.values())
 
     def shares(
         self, message: m.Ordered, number: int, settled: int
@@ -98,7 +89,7 @@ class PartsBySlice:
         divided meanwhile. `number`, `settled`: of the order before."""
         for plan in () if self._differ_later else message.plans:
             self._learn(plan)
-        if not self._slices:
+        if not self.known:
             return [(None, message)], []
         divided: list[CohortPart] = []
         for owner in self._touched(message):
@@ -120,10 +111,10 @@ class PartsBySlice:
         hosts = self._island.hosts_of(place)
         if hosts == self._parts.everyone or spans.minus(hosts, self._parts.everyone):
             return
-        owner = self._slices.get(place)
+        owner = self.known.get(place)
         if owner is None:
             groups = [group for group in self._facts.patterns(place) if group]
-            owner = self._slices[place] = SliceParts(hosts, [self._blank(group) for group in sorted(groups)])
+            owner = self.known[place] = SliceParts(hosts, [self._blank(group) for group in sorted(groups)])
         owner.plans[plan.id] = len(plan.slots)
         self._of_plan[plan.id] = owner
 
@@ -179,7 +170,7 @@ class PartsBySlice:
                     self._late = step.seq
 
     def _here(self, hosts: Spans) -> list[SliceParts]:
-        return [each for each in self._slices.values() if spans.overlap(each.hosts, hosts)]
+        return [each for each in self.known.values() if spans.overlap(each.hosts, hosts)]
 
     def _named(self, header: m.RunHeader) -> list[Owner]:
         """Of whom the arguments of a run are, that did not come with the call."""
@@ -203,8 +194,8 @@ class PartsBySlice:
         return divided
 
     def _forget(self, owner: SliceParts) -> None:
-        self._slices = {place: each for place, each in self._slices.items() if each is not owner}
-        for table in (self._of_plan, self._of_run, self._of_gang):
+        self.known = {place: each for place, each in self.known.items() if each is not owner}
+        for table in (self._of_plan, self._of_run, self.of_gang):
             for key in [key for key, each in table.items() if each is owner]:
                 del table[key]
         self._keep([each for each in self._runs if each.of is not owner])
@@ -234,7 +225,7 @@ class PartsBySlice:
             elif isinstance(step, m.CompileStep):
                 share(self._of_plan.get(step.plan)).put(at, step)
             elif isinstance(step, m.AskStep):
-                share(self._of_gang.get(step.seq)).put(at, step)
+                share(self.of_gang.get(step.seq)).put(at, step)
             elif isinstance(step, m.ForgetStep):
                 for owner, mine in self._forgotten(step):
                     share(owner).put(at, mine)
@@ -266,7 +257,7 @@ class PartsBySlice:
             self._runs.insert(at, RunOfSlice(header.base, end, header.run, owner))
         for step in message.steps:
             if isinstance(step, m.GangStep) and step.run in self._of_run:
-                self._of_gang[step.seq] = self._of_run[step.run]
+                self.of_gang[step.seq] = self._of_run[step.run]
             elif isinstance(step, m.ForgetStep):
                 for plan in step.plans:
                     owner = self._of_plan.pop(plan, None)
@@ -278,7 +269,7 @@ class PartsBySlice:
     def _tidy(self) -> None:
         """Forgets runs of which nothing is left, and slices of which nothing is."""
         kept: list[RunOfSlice] = []
-        for owner in self._slices.values():
+        for owner in self.known.values():
             buffers, runs = owner.parts[0].executor.knows()
             open_runs, names = set(runs), sorted(buffers)
             for each in self._runs:
@@ -289,7 +280,7 @@ class PartsBySlice:
         self._keep(sorted(kept))
         live = {each.run for each in kept}
         self._of_run = {run: owner for run, owner in self._of_run.items() if run in live}
-        for owner in list(self._slices.values()):
+        for owner in list(self.known.values()):
             if not owner.plans and all(part.executor.idle for part in owner.parts):
                 self._forget(owner)
         self._most = KEPT + 2 * len(self._runs)

@@ -45,7 +45,8 @@ class RareTimes(msgspec.Struct, frozen=True):
 class CohortContents(Protocol):
     """What clients put to such an island, and get from it."""
 
-    def has(self, transfer: int) -> bool: ...
+    @property
+    def under_way(self) -> Mapping[int, object]: ...
 
     def client_end(self, machine: ClientTransfer, opening: e.OpenSend | e.OpenRecv) -> None: ...
 

@@ -113,33 +113,33 @@ class AlikeHosts:
             return ()
         cuts: list[Spans] = []
         busy: list[Spans] = []
-        first = self._first
-        if message.hosts not in self._even and not (message.hosts == first and _only_gets(message)):
+        if message.hosts not in self._even and not (message.hosts == self._first and _only_gets(message)):
             self._cut(cuts, message.hosts)
         for plan in message.plans:
             self._places(cuts, plan)
         for step in message.steps:
-            if isinstance(step, WITH_HOSTS):
-                if step.hosts == first and self._first_sends(step):
-                    continue
-                if isinstance(step, SpillStep | RestoreStep):
-                    cuts += self._sent_by_first.values()
-                if step.hosts not in self._even:
-                    self._cut(cuts, step.hosts)
-                if not self._even.get(step.hosts, True) or not isinstance(step, SendStep | RecvStep):
-                    continue
-                if not self._facts.together(step.transfer):
-                    busy.append(self._ends(step, NamesWithMessage(message, self._executor)))
-                elif step.client:
-                    for same in self._pieces(step, message):
-                        self._cut(cuts, spans.meet(same, step.hosts))
-                else:
-                    self._cut(cuts, self._facts.hosts_at(step.transfer, isinstance(step, SendStep)))
+            if isinstance(step, WITH_HOSTS) and not (step.hosts == self._first and self._first_sends(step)):
+                self._step(cuts, busy, step, message)
         parts = parted(self.members, cuts, spans.union(*busy)) if cuts or any(busy) else ()
         if len(parts) > 1:
             return parts
         self._passed = message
         return ()
+
+    def _step(self, cuts: list[Spans], busy: list[Spans], step: Any, message: Ordered) -> None:
+        if step.hosts not in self._even:
+            self._cut(cuts, step.hosts)
+        if isinstance(step, SpillStep | RestoreStep):
+            cuts += self._sent_by_first.values()
+        if not self._even.get(step.hosts, True) or not isinstance(step, SendStep | RecvStep):
+            return
+        if not self._facts.together(step.transfer):
+            busy.append(self._ends(step, NamesWithMessage(message, self._executor)))
+        elif step.client:
+            for same in self._pieces(step, message):
+                self._cut(cuts, spans.meet(same, step.hosts))
+        else:
+            self._cut(cuts, self._facts.hosts_at(step.transfer, isinstance(step, SendStep)))
 
     def _first_sends(self, step: Any) -> bool:
         """Whether this is a get that the first member sends, and that need not divide it from the others."""
@@ -172,7 +172,9 @@ class AlikeHosts:
 
     def drop_others_sends(self) -> int:
         """After a split: forgets gets that no member sends. Returns how many of them are open."""
-        others = [number for number, host in self._sent_by_first.items() if not spans.within(host, self.members)]
+        others = [
+            number for number, host in self._sent_by_first.items() if not spans.within(host, self.members)
+        ]
         for transfer in others:
             del self._sent_by_first[transfer]
         return sum([self._executor.without_send(transfer) for transfer in others])

@@ -17,7 +17,6 @@ from ..engine import Ints
 from ..hardware import Profile
 from ..network import CARRIED_BYTES
 
-
 KEPT = 64  # lists of pieces that are remembered
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class ControllerReports:
     def __init__(self, island: CohortIsland) -> None:
         self._island, self._sim = island, island.sim
-        # By time: what is said of code then, each with the row of the host that says it, and in which order it was asked.
+        # By time: what is said of code then, with the row of the host that says it, and in which order it was asked.
         self._compiled: dict[int, list[tuple[int, int, int, m.Compiled]]] = {}
 
     def take_in(self, sender: int, number: int, report: m.Report | None) -> None:

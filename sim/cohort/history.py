@@ -17,8 +17,8 @@ processes begin with relays that know of an earlier step only if no host had rep
 when the controller has heard the last report on all others (`Checkpoint.waits`). What takes long, such as a long gang
 or contents that wait for one, does not keep it from that.
 
-If no checkpoint comes to serve for long (`MOST`), hosts are simulated one by one from then on: else what is played again
-when the fault falls due would grow without a bound.
+If no checkpoint comes to serve for long (`MOST`), hosts are simulated one by one from then on: else what is played
+again when the fault falls due would grow without a bound.
 
 Neighbours: `island` and `commands` say what comes; `sim.simulation.takeover` reads it.
 """
@@ -195,7 +195,9 @@ class History:
             elif isinstance(step, ReportedStep):
                 self._await(step)
         if message.number - self._points[0].order > MOST:
-            self._island.sim.clock.at(self._island.sim.now, self._island.sim.trouble.go_apart, self._island.island.index)
+            self._island.sim.clock.at(
+                self._island.sim.now, self._island.sim.trouble.go_apart, self._island.island.index
+            )
 
     def _await(self, step: ReportedStep, acks: bool = True) -> None:
         """Takes in that its hosts will report on it. `acks`: also when they have enqueued it, if that is wanted."""

@@ -61,7 +61,9 @@ class CohortIsland:
         self.contents = ClientContents(self)
         self.reports = ControllerReports(self)
         facts = PlaceFacts(
-            sim.hosts_of, lambda transfer: self.contents_of(transfer) is not None, moves.hosts_at,
+            sim.hosts_of,
+            lambda transfer: self.contents_of(transfer) is not None,
+            moves.hosts_at,
             first_may_send=not remembers,
         )
         alike = [
@@ -69,7 +71,7 @@ class CohortIsland:
             for members, executor in executors
         ] or [AlikeHosts(island.host_span, sim.hosts_of, incarnation=1, facts=facts)]
         self.parts = Parts(island, alike, remembers)
-        self.slices = PartsBySlice(island, self.parts, facts, remembers)
+        self.slices = PartsBySlice(island, self.parts, facts, remembers, bool(executors))
         self.times = EventTimes(hosts)
         self.commands = Commands(self)
         self.gangs = Gangs(sim, island, self._over, self._over_at)
@@ -228,6 +230,8 @@ class CohortIsland:
         changed: list[CohortPart] = []
         if slices.known or message.plans:
             shares, changed = slices.shares(message, self._number, self._settled)
+        elif slices.may_wait(message):
+            slices.see_waits(message)
         for step in message.steps:
             if isinstance(step, m.RecvStep | m.SendStep):
                 self._contents_ordered(step)

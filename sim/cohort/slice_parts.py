@@ -1,7 +1,7 @@
 """Programs of one slice have executors of their own: slices that overlap do not divide the island's parts.
 
-What a program of one slice does on a host has nothing to do with programs of other slices, as long as its gangs wait for
-nothing but the stream: the same launches follow at the same times, whichever other slices the host is in. So such
+What a program of one slice does on a host has nothing to do with programs of other slices, as long as its gangs wait
+for nothing but the stream: the same launches follow at the same times, whichever other slices the host is in. So such
 programs are told to executors that know them alone, and a gang costs the same, however many slices overlap.
 
     PartsBySlice.shares(message)    what of an order concerns which slice, and what concerns the island's parts
@@ -54,11 +54,16 @@ Owner = SliceParts | None  # None: the island's parts
 
 
 class PartsBySlice:
-    def __init__(self, island: Island, parts: Parts, facts: PlaceFacts, differ_later: bool) -> None:
-        """`differ_later`: hosts will be simulated one by one. Then all that each knows is in one executor."""
+    def __init__(
+        self, island: Island, parts: Parts, facts: PlaceFacts, differ_later: bool, past: bool
+    ) -> None:
+        """`differ_later`: hosts will be simulated one by one. Then all that each knows is in one executor. `past`: the
+        hosts have a past, of which nothing is known here."""
         self._island, self._parts, self._facts = island, parts, facts
-        self._differ_later = differ_later
-        self.known: dict[Place, SliceParts] = {}  # by place: slices whose programs have executors of their own
+        self._differ_later, self._past = differ_later, past
+        self.known: dict[
+            Place, SliceParts
+        ] = {}  # by place: slices whose programs have executors of their own
         self._of_plan: dict[int, SliceParts] = {}
         self._of_run: dict[int, SliceParts] = {}
         self.of_gang: dict[int, SliceParts] = {}  # those that are under way
@@ -90,11 +95,12 @@ class PartsBySlice:
         for plan in () if self._differ_later else message.plans:
             self._learn(plan)
         if not self.known:
+            self.see_waits(message)
             return [(None, message)], []
         divided: list[CohortPart] = []
         for owner in self._touched(message):
             divided += self._return(owner, number, settled)
-        self._see_waits(message)
+        self.see_waits(message)
         shares = self._cut(message)
         self._take(message)
         return shares, divided
@@ -126,6 +132,7 @@ class PartsBySlice:
 
     def _touched(self, message: m.Ordered) -> Iterable[SliceParts]:
         """The slices that must not go on by themselves."""
+        self._see_past(message)
         found: dict[int, SliceParts] = {}
 
         def touch(owners: Iterable[Owner]) -> None:
@@ -156,8 +163,22 @@ class PartsBySlice:
             touch(gangs)
         return found.values()
 
-    def _see_waits(self, message: m.Ordered) -> None:
+    def may_wait(self, message: m.Ordered) -> bool:
+        """Whether some of the island's gangs may wait for anything but the stream, as far as this order says."""
+        if self._past or self._foreign >= message.settled or self._late >= message.settled:
+            return True
+        for header in message.runs:
+            if header.after >= 0:
+                return True
+        for step in message.steps:
+            kind = type(step)
+            if kind is m.RecvStep or kind is m.RestoreStep:
+                return True
+        return False
+
+    def see_waits(self, message: m.Ordered) -> None:
         """Takes in which of the island's gangs may wait for anything but the stream."""
+        self._see_past(message)
         runs = {header.run: self._of_plan.get(header.plan) for header in message.runs}
         for header in message.runs:
             self._foreign = max(self._foreign, header.after)
@@ -168,6 +189,15 @@ class PartsBySlice:
                 owner = runs[step.run] if step.run in runs else self._of_run.get(step.run)
                 if owner is None and max(self._foreign, self._late) >= message.settled:
                     self._late = step.seq
+
+    def _see_past(self, message: m.Ordered) -> None:
+        """Any gang of the past may have waited."""
+        if self._past:
+            for step in message.steps:
+                seq: int = getattr(step, "seq", -1)
+                if seq >= 0 and not isinstance(step, m.AskStep):
+                    self._late, self._past = seq - 1, False
+                    return
 
     def _here(self, hosts: Spans) -> list[SliceParts]:
         return [each for each in self.known.values() if spans.overlap(each.hosts, hosts)]
@@ -213,27 +243,31 @@ class PartsBySlice:
 
         for plan in message.plans:
             share(self._of_plan.get(plan.id)).plans.append(plan)
-        runs = {header.run: self._of_plan.get(header.plan) for header in message.runs}
+        runs: dict[int, Owner] = {header.run: self._of_plan.get(header.plan) for header in message.runs}
         for header in message.runs:
             share(runs[header.run]).runs.append(header)
         for at, step in enumerate(message.steps):
-            if isinstance(step, m.GangStep):
-                share(runs[step.run] if step.run in runs else self._of_run.get(step.run)).put(at, step)
-            elif isinstance(step, m.FreeStep):
-                for owner, names in _by_owner([pair for named in step.buffers for pair in self._owners(named)]):
-                    share(owner).put(at, m.FreeStep(names))
-            elif isinstance(step, m.CompileStep):
-                share(self._of_plan.get(step.plan)).put(at, step)
-            elif isinstance(step, m.AskStep):
-                share(self.of_gang.get(step.seq)).put(at, step)
-            elif isinstance(step, m.ForgetStep):
-                for owner, mine in self._forgotten(step):
-                    share(owner).put(at, mine)
-            else:
-                share(None).put(at, step)
+            for owner, mine in self._shared(step, runs):
+                share(owner).put(at, mine)
         if len(shares) > 1:
             return [(each.owner, each.of(message)) for each in shares.values()]
         return [(next(iter(shares.values())).owner if shares else None, message)]
+
+    def _shared(self, step: m.Step, runs: dict[int, Owner]) -> Iterable[tuple[Owner, m.Step]]:
+        """Each one's share of a step. `runs`: of whom the runs are that begin with it."""
+        match step:
+            case m.GangStep():
+                return (((runs if step.run in runs else self._of_run).get(step.run), step),)
+            case m.FreeStep():
+                return _by_owner([pair for named in step.buffers for pair in self._owners(named)])
+            case m.CompileStep():
+                return ((self._of_plan.get(step.plan), step),)
+            case m.AskStep():
+                return ((self.of_gang.get(step.seq), step),)
+            case m.ForgetStep():
+                return self._forgotten(step)
+            case _:
+                return ((None, step),)
 
     def _forgotten(self, step: m.ForgetStep) -> Iterator[tuple[Owner, m.ForgetStep]]:
         owners: dict[int, tuple[Owner, list[int], list[int]]] = {}
@@ -328,7 +362,8 @@ class Share:
 
     def of(self, message: m.Ordered) -> m.Ordered:
         runs = [
-            replace(header, at=bisect_left(self.at, header.at)) if header.at else header for header in self.runs
+            replace(header, at=bisect_left(self.at, header.at)) if header.at else header
+            for header in self.runs
         ]
         return replace(message, plans=tuple(self.plans), runs=tuple(runs), steps=tuple(self.steps))
 
@@ -341,8 +376,8 @@ def _numbered(args: tuple[int | Range, ...]) -> Iterator[tuple[int, int | Range]
         number += 1 if isinstance(named, int) else named.count
 
 
-def _by_owner(pairs: list[tuple[Owner, int | Range]]) -> list[tuple[Owner, tuple[int | Range, ...]]]:
+def _by_owner(pairs: list[tuple[Owner, int | Range]]) -> list[tuple[Owner, m.FreeStep]]:
     found: dict[int, tuple[Owner, list[int | Range]]] = {}
     for owner, named in pairs:
         found.setdefault(id(owner), (owner, []))[1].append(named)
-    return [(owner, tuple(names)) for owner, names in found.values()]
+    return [(owner, m.FreeStep(tuple(names))) for owner, names in found.values()]

@@ -156,7 +156,9 @@ class SimThread:
             for swarm, at, first in swarms:
                 swarm.at, swarm.first = at, first
             self._swarms = list(dict.fromkeys([*[swarm for swarm, _, _ in swarms], *self._swarms]))
-            heappush(self._waiting, (*self._served[:-1], self._served[-1]))  # another tuple, as in `_take_back`
+            heappush(
+                self._waiting, (*self._served[:-1], self._served[-1])
+            )  # another tuple, as in `_take_back`
             self.free, self._served, self._undo = free, None, None
         mine = [swarm for swarm in self._swarms if int(swarm.wave.sources[0]) in sources]
         self._swarms = [swarm for swarm in self._swarms if swarm not in mine]

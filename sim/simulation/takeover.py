@@ -58,7 +58,9 @@ class Replay:
         self._inputs = cohort.history.since(self._point)
         self._heard = cohort.history.heard(self._point)
         self._reported: list[tuple[int, m.Reports]] = []  # by roots
-        self._said: dict[Order, list[m.Report]] = {}  # by root and number: what of it the controller is not told yet
+        self._said: dict[
+            Order, list[m.Report]
+        ] = {}  # by root and number: what of it the controller is not told yet
 
     def play(self) -> None:
         """Makes the hosts, and has them do again what they did."""
@@ -91,7 +93,9 @@ class Replay:
         lane.exchange(lambda order, what: self._from_root(order) if what is NOTHING else what)
         for root, number in list(self._said):  # the controller has taken it in before now
             said = self._from_root((root, number))
-            self._sim.controller_process.carry_out(self._sim.controller.handle(said, self._sim.now), self._sim.now)
+            self._sim.controller_process.carry_out(
+                self._sim.controller.handle(said, self._sim.now), self._sim.now
+            )
         lane.catch_up()
 
     def _one_root(self, order: Order, what: Any) -> Any:

@@ -210,19 +210,19 @@ def test_a_copy_of_a_buffer_that_one_host_sends_divides_them() -> None:
     assert executor.divides(ordered(3, SpillStep(3, 100, ALL))) == (((0, 1),), ((1, 6),))
 
 
-@pytest.mark.parametrize("open", [False, True])
-def test_hosts_that_are_split_from_the_sender_forget_the_get(open: bool) -> None:
-    made, free = [Finished(1)] if open else [], ordered(3, FreeStep((100,)))
+@pytest.mark.parametrize("opened", [False, True])
+def test_hosts_that_are_split_from_the_sender_forget_the_get(opened: bool) -> None:
+    made, free = [Finished(1)] if opened else [], ordered(3, FreeStep((100,)))
     executor, other = told(GET, *made), told(*made)
     other.passed_on(2, 0)
     rest = executor.split(((1, 6),))
     assert executor.drop_others_sends() == 0
-    assert rest.drop_others_sends() == open
+    assert rest.drop_others_sends() == opened
     twin = other.split(((1, 6),))
     assert rest.remembered(nothing_is_past) == twin.remembered(nothing_is_past)
     assert executor.remembered(nothing_is_past) != other.remembered(nothing_is_past)
     assert rest.handle(free, 0) == twin.handle(free, 0)
-    if not open:
+    if not opened:
         assert rest.handle(Finished(1), 0) == twin.handle(Finished(1), 0)
         executor.handle(Finished(1), 0)
     assert ToController in map(type, executor.handle(Sent(7), 0))

@@ -1,4 +1,4 @@
-"""Programs of one slice have executors of their own, until they touch anything else; and all times stay what they are."""
+"""Programs of one slice have executors of their own, until they touch anything else; all times stay what they are."""
 
 from __future__ import annotations
 

@@ -50,7 +50,10 @@ def test_any_checkpoint_will_do(seed: int) -> None:
 @pytest.mark.parametrize(
     ("seed", "after"),
     [
-        (1079, 40),  # reports of an island wait for their turn at the controller, while one of its devices is lost
+        (
+            1079,
+            40,
+        ),  # reports of an island wait for their turn at the controller, while one of its devices is lost
         (3255, 40),  # a checkpoint was made between a report and when the controller heard it
     ],
 )

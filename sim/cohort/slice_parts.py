@@ -73,6 +73,7 @@ class PartsBySlice:
         # Seqs: of the last of the island's contents and copies for which gangs may wait, and of its last gang that may
         # wait for any, or for a gang that does.
         self._foreign = self._late = -1
+        self._waiting: Spans = spans.EMPTY  # the hosts of these, as far as they may still be under way
 
     # --- who is told ----------------------------------------------------------------------------------------
 
@@ -147,12 +148,13 @@ class PartsBySlice:
             if header.after >= 0:
                 touch(self._here(message.hosts))
         gangs: list[Owner] = []
-        foreign = self._foreign
+        foreign, waiting = self._foreign, [self._waiting]
         for step in message.steps:
             if isinstance(step, m.GangStep):
                 gangs.append(own[step.run] if step.run in own else self._of_run.get(step.run))
             elif isinstance(step, m.RecvStep | m.RestoreStep):
                 foreign = step.seq
+                waiting.append(step.hosts)
                 if step.after >= 0:
                     touch(self._here(step.hosts))
             if isinstance(step, m.SendStep):
@@ -160,7 +162,8 @@ class PartsBySlice:
             elif isinstance(step, m.SpillStep | m.RestoreStep):
                 touch([self._of_name(step.buffer)])
         if max(self._late, foreign if None in gangs else -1) >= message.settled:
-            touch(gangs)
+            behind = spans.union(*waiting)
+            touch(owner for owner in gangs if owner is not None and spans.overlap(owner.hosts, behind))
         return found.values()
 
     def may_wait(self, message: m.Ordered) -> bool:
@@ -179,16 +182,23 @@ class PartsBySlice:
     def see_waits(self, message: m.Ordered) -> None:
         """Takes in which of the island's gangs may wait for anything but the stream."""
         self._see_past(message)
+        if max(self._foreign, self._late) < message.settled:
+            self._waiting = spans.EMPTY
         runs = {header.run: self._of_plan.get(header.plan) for header in message.runs}
         for header in message.runs:
-            self._foreign = max(self._foreign, header.after)
+            if header.after >= 0:
+                self._foreign = max(self._foreign, header.after)
+                self._waiting = spans.union(self._waiting, message.hosts)
         for step in message.steps:
             if isinstance(step, m.RecvStep | m.RestoreStep):
                 self._foreign = max(self._foreign, step.seq)
+                self._waiting = spans.union(self._waiting, step.hosts)
             elif isinstance(step, m.GangStep):
                 owner = runs[step.run] if step.run in runs else self._of_run.get(step.run)
-                if owner is None and max(self._foreign, self._late) >= message.settled:
+                waits = max(self._foreign, self._late) >= message.settled
+                if owner is None and waits and spans.overlap(step.hosts, self._waiting):
                     self._late = step.seq
+                    self._waiting = spans.union(self._waiting, step.hosts)
 
     def _see_past(self, message: m.Ordered) -> None:
         """Any gang of the past may have waited."""
@@ -197,6 +207,7 @@ class PartsBySlice:
                 seq: int = getattr(step, "seq", -1)
                 if seq >= 0 and not isinstance(step, m.AskStep):
                     self._late, self._past = seq - 1, False
+                    self._waiting = self._parts.everyone
                     return
 
     def _here(self, hosts: Spans) -> list[SliceParts]:

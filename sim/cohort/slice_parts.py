@@ -98,6 +98,9 @@ class PartsBySlice:
         if not self.known:
             self.see_waits(message)
             return [(None, message)], []
+        if len(self._runs) > self._most:
+            self._tidy()
+        self._name(message)
         divided: list[CohortPart] = []
         for owner in self._touched(message):
             divided += self._return(owner, number, settled)
@@ -139,9 +142,8 @@ class PartsBySlice:
         def touch(owners: Iterable[Owner]) -> None:
             found.update({id(owner): owner for owner in owners if owner is not None})
 
-        own: dict[int, Owner] = {}
         for header in message.runs:
-            owner = own[header.run] = self._of_plan.get(header.plan)
+            owner = self._of_run.get(header.run)
             owners = self._named(header)
             if any(other is not owner for other in owners):
                 touch((owner, *owners))
@@ -151,7 +153,7 @@ class PartsBySlice:
         foreign, waiting = self._foreign, [self._waiting]
         for step in message.steps:
             if isinstance(step, m.GangStep):
-                gangs.append(own[step.run] if step.run in own else self._of_run.get(step.run))
+                gangs.append(self._of_run.get(step.run))
             elif isinstance(step, m.RecvStep | m.RestoreStep):
                 foreign = step.seq
                 waiting.append(step.hosts)
@@ -184,7 +186,6 @@ class PartsBySlice:
         self._see_past(message)
         if max(self._foreign, self._late) < message.settled:
             self._waiting = spans.EMPTY
-        runs = {header.run: self._of_plan.get(header.plan) for header in message.runs}
         for header in message.runs:
             if header.after >= 0:
                 self._foreign = max(self._foreign, header.after)
@@ -194,7 +195,7 @@ class PartsBySlice:
                 self._foreign = max(self._foreign, step.seq)
                 self._waiting = spans.union(self._waiting, step.hosts)
             elif isinstance(step, m.GangStep):
-                owner = runs[step.run] if step.run in runs else self._of_run.get(step.run)
+                owner = self._of_run.get(step.run)
                 waits = max(self._foreign, self._late) >= message.settled
                 if owner is None and waits and spans.overlap(step.hosts, self._waiting):
                     self._late = step.seq
@@ -254,21 +255,20 @@ class PartsBySlice:
 
         for plan in message.plans:
             share(self._of_plan.get(plan.id)).plans.append(plan)
-        runs: dict[int, Owner] = {header.run: self._of_plan.get(header.plan) for header in message.runs}
         for header in message.runs:
-            share(runs[header.run]).runs.append(header)
+            share(self._of_run.get(header.run)).runs.append(header)
         for at, step in enumerate(message.steps):
-            for owner, mine in self._shared(step, runs):
+            for owner, mine in self._shared(step):
                 share(owner).put(at, mine)
         if len(shares) > 1:
             return [(each.owner, each.of(message)) for each in shares.values()]
         return [(next(iter(shares.values())).owner if shares else None, message)]
 
-    def _shared(self, step: m.Step, runs: dict[int, Owner]) -> Iterable[tuple[Owner, m.Step]]:
-        """Each one's share of a step. `runs`: of whom the runs are that begin with it."""
+    def _shared(self, step: m.Step) -> Iterable[tuple[Owner, m.Step]]:
+        """Each one's share of a step."""
         match step:
             case m.GangStep():
-                return (((runs if step.run in runs else self._of_run).get(step.run), step),)
+                return ((self._of_run.get(step.run), step),)
             case m.FreeStep():
                 return _by_owner([pair for named in step.buffers for pair in self._owners(named)])
             case m.CompileStep():
@@ -289,8 +289,8 @@ class PartsBySlice:
         for owner, runs, plans in owners.values():
             yield owner, m.ForgetStep(tuple(runs), tuple(plans))
 
-    def _take(self, message: m.Ordered) -> None:
-        """Takes in what an order has named for slices."""
+    def _name(self, message: m.Ordered) -> None:
+        """Takes in the runs of slices' programs that an order begins, and the names of their buffers."""
         for header in message.runs:
             owner = self._of_plan.get(header.plan)
             if owner is None:
@@ -300,6 +300,9 @@ class PartsBySlice:
             at = bisect_left(self._bases, header.base)
             self._bases.insert(at, header.base)
             self._runs.insert(at, RunOfSlice(header.base, end, header.run, owner))
+
+    def _take(self, message: m.Ordered) -> None:
+        """Takes in what an order does with slices' programs."""
         for step in message.steps:
             if isinstance(step, m.GangStep) and step.run in self._of_run:
                 self.of_gang[step.seq] = self._of_run[step.run]
@@ -308,8 +311,6 @@ class PartsBySlice:
                     owner = self._of_plan.pop(plan, None)
                     if owner is not None:
                         owner.plans.pop(plan, None)
-        if len(self._runs) > self._most:
-            self._tidy()
 
     def _tidy(self) -> None:
         """Forgets runs of which nothing is left, and slices of which nothing is."""

@@ -168,7 +168,7 @@ class CohortIsland:
         sim.network.messages += route.number
         nbytes = sim.weights.of(message)
         self.names.learn(message)
-        told = self._divide(message)  # first: how a gang is entered depends on which hosts are one part
+        shares = self._divide(message)  # first: how a gang is entered depends on which hosts are one part
         self._remember(message)
         alone = self.gangs.run_alone
         if alone:
@@ -176,6 +176,10 @@ class CohortIsland:
         read, all_read = self._down.send(message, route, at, nbytes)
         self.times.put(("order", message.number), self._all, self.island.hosts, read, sim.now)
         self._orders.append((message.number, all_read))
+        parts = self.parts
+        told = [
+            (parts.among(share.hosts) if owner is None else owner.parts, share) for owner, share in shares
+        ]
         if len(told) == 1:
             self.commands.tell(*told[0])
         else:
@@ -223,8 +227,8 @@ class CohortIsland:
             sender = self.parts.of_host(step.hosts[0][0])
             self.contents.get_ordered(step, sender.executor.layout_of(step.step))
 
-    def _divide(self, message: m.Ordered) -> list[tuple[list[CohortPart], m.Ordered]]:
-        """Divides parts as an order demands; returns who is told what of it."""
+    def _divide(self, message: m.Ordered) -> list[tuple[SliceParts | None, m.Ordered]]:
+        """Divides parts as an order demands; returns which slice, or None for the island, has which share of it."""
         parts, slices, now = self.parts, self.slices, self.sim.now
         shares: list[tuple[SliceParts | None, m.Ordered]] = [(None, message)]
         changed: list[CohortPart] = []
@@ -238,16 +242,12 @@ class CohortIsland:
         if len(parts.all) > 1 and parts.due:
             parts.merge(self._number, self._settled, lambda cause: self.times.past(cause, now))
         self._number, self._settled = message.number, max(self._settled, message.settled)
-        told: list[tuple[list[CohortPart], m.Ordered]] = []
         for owner, share in shares:
             if owner is None:
                 changed += parts.divide(share)
-                told.append((parts.all if len(parts.all) == 1 else parts.among(share.hosts), share))
-            else:
-                told.append((owner.parts, share))
         if changed:
             self._divided(changed)
-        return told
+        return shares
 
     def _divide_alone(self, message: m.Ordered, alone: Spans) -> None:
         """Makes parts of hosts that run gangs one by one and move contents: else ends of gangs were told too late."""

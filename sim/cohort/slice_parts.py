@@ -17,7 +17,8 @@ Neighbours: `parts` are the island's; `island` asks what an order concerns; core
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
+from copy import copy
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -53,6 +54,38 @@ class RunOfSlice(NamedTuple):
 Owner = SliceParts | None  # None: the island's parts
 
 
+class Waits:
+    """Which of the island's gangs may wait for anything but the stream: for contents and copies, and for gangs that do.
+    `last`: the last seq of all these; `hosts`: on which they are."""
+
+    def __init__(self) -> None:
+        self.last, self.hosts = -1, spans.EMPTY
+
+    def see(self, message: m.Ordered, owner_of: Callable[[int], Owner]) -> SliceParts | None:
+        """Takes in an order, or stops at a gang of a slice that comes behind one of these, and returns the slice."""
+        if self.last < message.settled:
+            self.hosts = spans.EMPTY
+        for header in message.runs:
+            if header.after >= 0:
+                self._add(header.after, message.hosts)
+        for step in message.steps:
+            if isinstance(step, m.RecvStep | m.RestoreStep):
+                self._add(step.seq, step.hosts)
+            elif (
+                isinstance(step, m.GangStep)
+                and self.last >= message.settled
+                and spans.overlap(step.hosts, self.hosts)
+            ):
+                owner = owner_of(step.run)
+                if owner is not None:
+                    return owner
+                self._add(step.seq, step.hosts)
+        return None
+
+    def _add(self, seq: int, hosts: Spans) -> None:
+        self.last, self.hosts = max(self.last, seq), spans.union(self.hosts, hosts)
+
+
 class PartsBySlice:
     def __init__(
         self, island: Island, parts: Parts, facts: PlaceFacts, differ_later: bool, past: bool
@@ -70,10 +103,7 @@ class PartsBySlice:
         self._runs: list[RunOfSlice] = []  # by `base`
         self._bases: list[int] = []  # of these
         self._most = KEPT
-        # Seqs: of the last of the island's contents and copies for which gangs may wait, and of its last gang that may
-        # wait for any, or for a gang that does.
-        self._foreign = self._late = -1
-        self._waiting: Spans = spans.EMPTY  # the hosts of these, as far as they may still be under way
+        self._waits = Waits()
 
     # --- who is told ----------------------------------------------------------------------------------------
 
@@ -104,7 +134,6 @@ class PartsBySlice:
         divided: list[CohortPart] = []
         for owner in self._touched(message):
             divided += self._return(owner, number, settled)
-        self.see_waits(message)
         shares = self._cut(message)
         self._take(message)
         return shares, divided
@@ -149,28 +178,28 @@ class PartsBySlice:
                 touch((owner, *owners))
             if header.after >= 0:
                 touch(self._here(message.hosts))
-        gangs: list[Owner] = []
-        foreign, waiting = self._foreign, [self._waiting]
         for step in message.steps:
-            if isinstance(step, m.GangStep):
-                gangs.append(self._of_run.get(step.run))
-            elif isinstance(step, m.RecvStep | m.RestoreStep):
-                foreign = step.seq
-                waiting.append(step.hosts)
-                if step.after >= 0:
-                    touch(self._here(step.hosts))
+            if isinstance(step, m.RecvStep | m.RestoreStep) and step.after >= 0:
+                touch(self._here(step.hosts))
             if isinstance(step, m.SendStep):
                 touch([self._of_name(step.step)] if step.client else [self._of_run.get(step.run)])
             elif isinstance(step, m.SpillStep | m.RestoreStep):
                 touch([self._of_name(step.buffer)])
-        if max(self._late, foreign if None in gangs else -1) >= message.settled:
-            behind = spans.union(*waiting)
-            touch(owner for owner in gangs if owner is not None and spans.overlap(owner.hosts, behind))
-        return found.values()
+        while True:  # those behind a gang that may wait, which may be one of those found so far
+            waits = copy(self._waits)
+            late = waits.see(message, lambda run: self._owner(run, found))
+            if late is None:
+                self._waits = waits
+                return found.values()
+            touch((late,))
+
+    def _owner(self, run: int, but: Container[int]) -> Owner:
+        owner = self._of_run.get(run)
+        return None if id(owner) in but else owner
 
     def may_wait(self, message: m.Ordered) -> bool:
         """Whether some of the island's gangs may wait for anything but the stream, as far as this order says."""
-        if self._past or self._foreign >= message.settled or self._late >= message.settled:
+        if self._past or self._waits.last >= message.settled:
             return True
         for header in message.runs:
             if header.after >= 0:
@@ -182,24 +211,9 @@ class PartsBySlice:
         return False
 
     def see_waits(self, message: m.Ordered) -> None:
-        """Takes in which of the island's gangs may wait for anything but the stream."""
+        """Takes in which of the island's gangs may wait for anything but the stream. There are no slices."""
         self._see_past(message)
-        if max(self._foreign, self._late) < message.settled:
-            self._waiting = spans.EMPTY
-        for header in message.runs:
-            if header.after >= 0:
-                self._foreign = max(self._foreign, header.after)
-                self._waiting = spans.union(self._waiting, message.hosts)
-        for step in message.steps:
-            if isinstance(step, m.RecvStep | m.RestoreStep):
-                self._foreign = max(self._foreign, step.seq)
-                self._waiting = spans.union(self._waiting, step.hosts)
-            elif isinstance(step, m.GangStep):
-                owner = self._of_run.get(step.run)
-                waits = max(self._foreign, self._late) >= message.settled
-                if owner is None and waits and spans.overlap(step.hosts, self._waiting):
-                    self._late = step.seq
-                    self._waiting = spans.union(self._waiting, step.hosts)
+        self._waits.see(message, lambda run: None)
 
     def _see_past(self, message: m.Ordered) -> None:
         """Any gang of the past may have waited."""
@@ -207,8 +221,8 @@ class PartsBySlice:
             for step in message.steps:
                 seq: int = getattr(step, "seq", -1)
                 if seq >= 0 and not isinstance(step, m.AskStep):
-                    self._late, self._past = seq - 1, False
-                    self._waiting = self._parts.everyone
+                    self._waits.last, self._waits.hosts = seq - 1, self._parts.everyone
+                    self._past = False
                     return
 
     def _here(self, hosts: Spans) -> list[SliceParts]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.client.client import Client
 from core.model.program import Program, SliceSpec
 from core.protocol import effects as e
 from core.schedule.policy import Fifo
@@ -93,13 +95,15 @@ class Slices:
         build = Build(name)
         build.slices.append(SliceSpec(name, devices))
         made: Program = build.program(build.call("step", name, [build.arg(name, 8)], cost=100_000))
-        return self.client.call(lambda c, now: c.register(made, now))  # type: ignore[no-any-return]
+        number = self.client.call(lambda c, now: c.register(made, now))
+        assert isinstance(number, int)
+        return number
 
     def calls(self, *args: Any, programs: list[int] | None = None) -> list[int]:
         """A call of each program; waits for them, and returns their results."""
         number = len(self.ended)
         made = [
-            self.client.call(lambda c, now, program=program, arg=arg: c.submit(program, (arg,), now))
+            self.client.call(submitting(program, arg))
             for program, arg in zip(programs or self.programs, args or [bytes(32)] * 6, strict=False)
         ]
         self.sim.run(until=lambda: len(self.ended) == number + len(made))
@@ -107,12 +111,20 @@ class Slices:
         return [run.results[0] for run in made]
 
 
+def submitting(program: int, arg: Any) -> Callable[[Client, int], Any]:
+    return lambda client, now: client.submit(program, (arg,), now)
+
+
+def releasing(*results: int) -> Callable[[Client, int], Any]:
+    return lambda client, now: client.release(results, now)
+
+
 def test_slices_that_overlap_do_not_divide_the_island() -> None:
     slices = Slices()
     results = slices.calls()
     for _ in range(3):
         before, results = results, slices.calls(*results)
-        slices.client.call(lambda c, now, before=tuple(before): c.release(before, now))
+        slices.client.call(releasing(*before))
     assert len(slices.island.parts.all) == 1
     assert len(slices.island.slices.known) == 6
 
@@ -143,6 +155,5 @@ def test_where_hosts_will_differ_each_has_one_executor() -> None:
 def test_runs_of_which_nothing_is_left_are_forgotten() -> None:
     slices = Slices()
     for _ in range(2 * slice_parts.KEPT // 6):
-        results = tuple(slices.calls())
-        slices.client.call(lambda c, now, results=results: c.release(results, now))
+        slices.client.call(releasing(*slices.calls()))
     assert len(slices.island.slices._runs) <= slice_parts.KEPT + 6

@@ -185,7 +185,9 @@ def test_what_was_announced_can_be_heard_item_by_item_from_any_moment_on(
     other_clock.run(until=10_000)
     assert log[spans[1] :] == [each for each in other_log if each[0] >= when]
     before = {what for at, what in other_log if at < when and not isinstance(what, int)}
-    assert before == {what for _, what in log[spans[0] : spans[1]]}
+    assert {
+        what for _, what in log[spans[0] : spans[1]]
+    } <= before  # the rest were accounted for when others were served
 
 
 def test_what_has_arrived_can_become_something_else_for_the_same_cost() -> None:

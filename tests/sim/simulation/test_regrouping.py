@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.client.client import Client
 from core.model import spans
+from core.model.program import Program
 from core.schedule.policy import Fifo
 from sim.hardware.profiles import profile
 from sim.hardware.setups import load
@@ -144,6 +147,14 @@ def test_a_gang_that_is_to_fail_may_come_when_hosts_are_together_again() -> None
     assert sim.islands[0].history is not None
 
 
+def registering(program: Program) -> Callable[[Client, int], Any]:
+    return lambda client, now: client.register(program, now)
+
+
+def submitting(program: int) -> Callable[[Client, int], Any]:
+    return lambda client, now: client.submit(program, (bytes(64),), now)
+
+
 def late_gang(fidelity: Any) -> tuple[list[tuple[int, str]], list[bool]]:
     """What a client hears of gangs of which one is to fail, long after the fault fell due; and of each gang, whether
     hosts were together all the time until it was over."""
@@ -159,10 +170,10 @@ def late_gang(fidelity: Any) -> tuple[list[tuple[int, str]], list[bool]]:
             build = Build(name, s=16)
             made = build.program(build.call("f", "s", [build.arg("s", 16)], node=name, cost=200_000))
             yield from client.turn()
-            client.act(lambda c, now, made=made: c.register(made, now))
+            client.act(registering(made))
             yield sim.env.timeout(9 * MS)
             yield from client.turn()
-            client.act(lambda c, now, number=number: c.submit(number, (bytes(64),), now))
+            client.act(submitting(number))
             together.append(True)
             for _ in range(100):
                 yield sim.env.timeout(MS // 100)

@@ -80,20 +80,28 @@ class Commands:
                 elif type(effect) in self._others:
                     others.append((part, effect))
         else:
-            self.island.parts.told(len(parts))
-            self._tell_several(parts, event, others)
+            self._tell_several([(part, event) for part in parts], others)
+        for part, effect in others:
+            self._others[type(effect)](part, effect)
+
+    def tell_each(self, told: Sequence[tuple[Sequence[CohortPart], m.Ordered]]) -> None:
+        """Tells parts of an order, each of what concerns it."""
+        others: list[tuple[CohortPart, Any]] = []
+        self._tell_several([(part, share) for parts, share in told for part in parts], others)
         for part, effect in others:
             self._others[type(effect)](part, effect)
 
     def _tell_several(
-        self, parts: Sequence[CohortPart], event: e.Event | m.Ordered, others: list[tuple[CohortPart, Any]]
+        self, told: Sequence[tuple[CohortPart, e.Event | m.Ordered]], others: list[tuple[CohortPart, Any]]
     ) -> None:
         """Launches come first, in the order of gangs: each host enqueues in that order."""
         now, together = self.sim.now, self.island.parts.together
         launches: dict[Any, tuple[Any, list[CohortPart]]] = {}
         reports: dict[Any, tuple[Any, list[CohortPart]]] = {}
+        alike = 0
         effect: Any
-        for part in parts:
+        for part, event in told:
+            alike += not part.of_slice
             for effect in part.executor.handle(event, now):
                 kind = type(effect)
                 if kind is e.Launch or kind is e.Prepare:
@@ -113,11 +121,13 @@ class Commands:
                     self._make(effect, part)
                 elif kind in self._others:
                     others.append((part, effect))
+        if alike > 1:
+            self.island.parts.told(alike)
         for key in launches if len(launches) == 1 else sorted(launches, key=_first):
-            effect, alike = launches[key]
-            self._launch(effect, together(alike))
-        for effect, alike in reports.values():
-            self._report(effect, together(alike))
+            effect, parts = launches[key]
+            self._launch(effect, together(parts))
+        for effect, parts in reports.values():
+            self._report(effect, together(parts))
 
     def happen(self, part: CohortPart | PartGroup, cause: e.Cause, when: HostTimes | int) -> None:
         self.island.times.put(cause, part.rows, part.number, when, self.sim.now)
@@ -130,7 +140,10 @@ class Commands:
         island = self.island
         rows = rows_of(members, island.island)
         island.times.put(cause, rows, len(when), when, self.sim.now)
-        self.tell(island.parts.among(members), event)
+        if isinstance(event, e.CodeReady):
+            self.tell(island.slices.of_code(event.plan, members), event)
+        else:
+            self.tell(island.parts.among(members), event)
 
     # --- gangs and reports --------------------------------------------------------------------------------
 
@@ -211,13 +224,17 @@ class Commands:
         found = self.island.contents_of(effect.transfer)
         if found is not None and not isinstance(effect, e.ExpectRecv):
             when = as_vector(self.when(part, effect.causes), part.number)
+            sender = part.executor.sender_of(effect.transfer)
+            hosts: CohortPart | PartGroup = part
+            if sender is not None and sender != part.members:
+                hosts, when = self.island.parts.group(sender), when[:1]
             if isinstance(effect, e.DropTransfer):
-                found.dropped(part, effect.transfer, effect.blame, when)
+                found.dropped(hosts, effect.transfer, effect.blame, when)
                 return True
             part.open += 1
             if isinstance(effect, e.OpenSend):
-                self.happen(part, ("sending", effect.transfer), when)
-            found.opens(part, effect, when)
+                self.happen(hosts, ("sending", effect.transfer), when)
+            found.opens(hosts, effect, when)
             return True
         return isinstance(effect, e.DropTransfer) and part.number > 1  # it is over
 

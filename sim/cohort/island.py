@@ -38,6 +38,7 @@ from .members import Member
 from .order_times import OrderTimes
 from .parts import CohortPart, PartGroup, Parts
 from .routes import CohortRoute, CohortTree, Rows
+from .slice_parts import PartsBySlice, SliceParts
 from .stream_names import StreamNames
 
 if TYPE_CHECKING:
@@ -55,16 +56,23 @@ class CohortIsland:
         a past; `names`: what they have been told of."""
         self.sim, self.island, self.moves = sim, island, moves
         hosts = island.hosts
+        # Whether contents may go to and from its hosts together. Hosts that will be simulated one by one have transfer
+        # machines of their own: a fault may find contents under way, and spoils those of single hosts.
+        self.contents_together = not remembers and sim.regular
         self.contents = ClientContents(self)
         self.reports = ControllerReports(self)
         facts = PlaceFacts(
-            sim.hosts_of, lambda transfer: self.contents_of(transfer) is not None, moves.hosts_at
+            sim.hosts_of,
+            lambda transfer: self.contents_of(transfer) is not None,
+            moves.hosts_at,
+            first_may_send=not remembers,
         )
         alike = [
             AlikeHosts(members, sim.hosts_of, executor=executor, facts=facts)
             for members, executor in executors
         ] or [AlikeHosts(island.host_span, sim.hosts_of, incarnation=1, facts=facts)]
         self.parts = Parts(island, alike, remembers)
+        self.slices = PartsBySlice(island, self.parts, facts, remembers, bool(executors))
         self.patterns = TimePatterns(hosts)
         self.times = EventTimes(hosts, self.patterns)
         self.commands = Commands(self)
@@ -89,15 +97,9 @@ class CohortIsland:
         self._settled = self._number = -1  # as the last order says, and its number
         self._members: dict[int, Member] = {}
 
-    @property
-    def contents_together(self) -> bool:
-        """Whether contents may go to and from its hosts together. Hosts that will be simulated one by one have transfer
-        machines of their own: a fault may find contents under way, and spoils those of single hosts."""
-        return self.history is None and self.sim.regular
-
     def contents_of(self, transfer: int) -> ClientContents | HostContents | None:
         """What carries the contents of a transfer whose hosts go together."""
-        if self.contents.has(transfer):
+        if transfer in self.contents.under_way:
             return self.contents
         return self.moves if self.moves.has(transfer) else None
 
@@ -168,7 +170,7 @@ class CohortIsland:
         sim.network.messages += route.number
         nbytes = sim.weights.of(message)
         self.names.learn(message)
-        self._divide(message)  # first: how a gang is entered depends on which hosts are one part
+        shares = self._divide(message)  # first: how a gang is entered depends on which hosts are one part
         self._remember(message)
         alone = self.gangs.run_alone
         if alone:
@@ -176,7 +178,14 @@ class CohortIsland:
         read, all_read = self._down.send(message, route, at, nbytes)
         self.times.put(("order", message.number), self._all, self.island.hosts, read, sim.now)
         self._orders.append((message.number, all_read))
-        self.commands.tell(self.parts.among(message.hosts), message)
+        parts = self.parts
+        told = [
+            (parts.among(share.hosts) if owner is None else owner.parts, share) for owner, share in shares
+        ]
+        if len(told) == 1:
+            self.commands.tell(*told[0])
+        else:
+            self.commands.tell_each(told)
         return at + sim.profile.writing(nbytes) * route.number
 
     def _remember(self, message: m.Ordered) -> None:
@@ -187,17 +196,26 @@ class CohortIsland:
                 gang = plan.steps[step.step]
                 assert isinstance(gang, Gang)
                 self.jobs[step.seq] = self.enter(step, plan, gang)
+                if self.sim.fabric.failing:
+                    self._see_whether_it_fails(gang)
                 if not step.ack:
                     continue
             if type(step) is not m.FreeStep:
                 self.names.step(step)
+
+    def _see_whether_it_fails(self, gang: Gang) -> None:
+        """A gang that is to fail on one host makes the hosts differ."""
+        hosts = self.island.hosts_of(gang.place)
+        if any(name == gang.name and spans.contains(hosts, host) for host, name in self.sim.fabric.failing):
+            self.sim.clock.at(self.sim.now, self.sim.trouble.go_apart, self.island.index)
 
     def enter(self, step: m.GangStep, plan: Plan, gang: Gang) -> CohortGang | CohortSoloGang:
         """Adds a gang. Hosts of one part know together when each of them can run it. They take part together in
         each gang, so they end gangs in the order of their starts."""
         if gang.collective:
             return self.gangs.enter(step.seq, plan, gang)
-        if len(self.parts.among(step.hosts)) == 1 and self.gangs.in_step(gang.place):
+        together = len(self.parts.among(step.hosts)) == 1 and not self.slices.overlap(step.hosts)
+        if together and self.gangs.in_step(gang.place):
             return self.gangs.enter(step.seq, plan, gang)
         return self.gangs.enter_alone(step.seq, plan, gang)
 
@@ -212,17 +230,27 @@ class CohortIsland:
             sender = self.parts.of_host(step.hosts[0][0])
             self.contents.get_ordered(step, sender.executor.layout_of(step.step))
 
-    def _divide(self, message: m.Ordered) -> None:
-        parts, now = self.parts, self.sim.now
+    def _divide(self, message: m.Ordered) -> list[tuple[SliceParts | None, m.Ordered]]:
+        """Divides parts as an order demands; returns which slice, or None for the island, has which share of it."""
+        parts, slices, now = self.parts, self.slices, self.sim.now
+        shares: list[tuple[SliceParts | None, m.Ordered]] = [(None, message)]
+        changed: list[CohortPart] = []
+        if slices.known or message.plans:
+            shares, changed = slices.shares(message, self._number, self._settled)
+        elif slices.may_wait(message):
+            slices.see_waits(message)
         for step in message.steps:
             if isinstance(step, OF_CONTENTS):
                 self._contents_ordered(step)
         if len(parts.all) > 1 and parts.due:
             parts.merge(self._number, self._settled, lambda cause: self.times.past(cause, now))
         self._number, self._settled = message.number, max(self._settled, message.settled)
-        changed = parts.divide(message)
+        for owner, share in shares:
+            if owner is None:
+                changed += parts.divide(share)
         if changed:
             self._divided(changed)
+        return shares
 
     def _divide_alone(self, message: m.Ordered, alone: Spans) -> None:
         """Makes parts of hosts that run gangs one by one and move contents: else ends of gangs were told too late."""
@@ -298,7 +326,8 @@ class CohortIsland:
         heard = self._heard(job)
         del self.jobs[job.seq]
         self.times.put(("done", job.seq), job.where.rows, job.where.number, heard, sim.now)
-        said = self._tell_over(job, self.parts.among(job.where.hosts))
+        owner = self.slices.of_gang.pop(job.seq, None)
+        said = self._tell_over(job, self.parts.among(job.where.hosts) if owner is None else owner.parts)
         if self.commands.prepared:
             self.commands.over(job.seq)
         if isinstance(heard, int) and not (sim.network.jitter or any(map(is_loud, said))):
@@ -386,6 +415,15 @@ class CohortIsland:
             self._send_quiet(hosts, report, when)
             return
         taking_part = self.names.taking_part[report_about(report)]
+        first = hosts.members[0][0]
+        if taking_part == ((first, first + 1),) and not is_loud(report):
+            # alone, or as the first of alike hosts, which sends what a client gets
+            at = when if isinstance(when, int) else int(when[0])
+            said = report if report.hosts == taking_part else replace(report, hosts=taking_part)
+            self.climbs.of_one(said, first - self.island.base_host, max(at, self.sim.now))
+            return
+        if hosts.number > 1 and spans.count(taking_part) == 1:
+            when, hosts = as_vector(when, hosts.number)[:1], self.parts.group(taking_part)
         times = np.maximum(as_vector(when, hosts.number), self.sim.now)
         if taking_part == hosts.members and hosts.number > 1 and not is_loud(report):
             self._send_up(hosts.rows, times, (replace(report, hosts=taking_part),), taking_part)
@@ -455,6 +493,10 @@ class CohortIsland:
 
     def _send_quiet(self, part: CohortPart | PartGroup, report: Any, when: HostTimes | int) -> None:
         """Delivers a report that costs no CPU: it arrives with its last copy."""
-        sim, times = self.sim, as_vector(when, part.number)
-        at = int((times + self.tree.depths[part.rows] * sim.network.latency).max())
-        self.reports.quiet(at, report)
+        sim = self.sim
+        times = as_vector(when, part.number) + self.tree.depths[part.rows] * sim.network.latency
+        at = int(times.max())
+        if isinstance(report, m.Compiled):
+            self.reports.compiled(at, int(np.arange(self.island.hosts)[part.rows][times == at][-1]), report)
+        else:
+            self.reports.quiet(at, report)

@@ -148,6 +148,55 @@ class SimThread:
         self._swarms = [swarm for swarm in self._swarms if swarm.first != NEVER]
         before[:] = [each for each in before if each[0].wave.number > each[1]]
 
+    def unfold(self, sources: range, what: Callable[[Order], Any]) -> None:
+        """Announced items of these sources that have arrived, and are not over, become items by themselves: `what` says
+        which. `catch_up` must follow."""
+        if self._share is not None:
+            return  # they were put in when they arrived
+        if self._undo is not None:  # the item whose cost is being paid may have waited for some of them
+            assert self._served is not None
+            free, swarms = self._undo
+            for swarm, at, first in swarms:
+                swarm.at, swarm.first = at, first
+            self._swarms = list(dict.fromkeys([*[swarm for swarm, _, _ in swarms], *self._swarms]))
+            heappush(
+                self._waiting, (*self._served[:-1], self._served[-1])
+            )  # another tuple, as in `_take_back`
+            self.free, self._served, self._undo = free, None, None
+        mine = [swarm for swarm in self._swarms if int(swarm.wave.sources[0]) in sources]
+        self._swarms = [swarm for swarm in self._swarms if swarm not in mine]
+        for swarm in mine:
+            wave = swarm.wave
+            for at in range(swarm.at, wave.number):
+                self._count += 1
+                order = int(wave.sources[at]), swarm.number
+                arrival = swarm.base + int(wave.offsets[at])
+                heappush(self._waiting, (arrival, order, self._count, wave.cost, what(order)))
+
+    def catch_up(self) -> None:
+        """Serves what it would have served by now, had it been put in when it arrived."""
+        if self._share is not None or self._served is not None:
+            return
+        now = self._clock.now
+        self._clock.drop(lambda call, args: call == self._take)
+        self._busy = bool(self._waiting)
+        while self._waiting:
+            item = self._waiting[0]
+            self._work_off(item[0], item[1])
+            until = max(self.free, item[0]) + item[3]
+            if until >= now:
+                if item[3]:
+                    self._served = heappop(self._waiting)
+                    self._clock.at(until, self._done, item)
+                else:
+                    self._clock.at(until, self._take, priority=LATE)
+                return
+            heappop(self._waiting)
+            what = self._instead.pop(item[2], item[4])
+            free = now if what is NOTHING else self._serve(what, now)
+            self.free = until if free == now else free
+        self._busy = False
+
     def exchange(self, other: Callable[[Order, Any], Any]) -> None:
         """Items that have arrived and are not over become others, for the same cost."""
         items = self._waiting if self._served is None else [*self._waiting, self._served]

@@ -170,7 +170,7 @@ class SimClient(Process):
 
     def _goes_together(self, opening: e.OpenSend | e.OpenRecv) -> bool:
         cohort = self._cohort_of(opening.source or opening.target)
-        return cohort is not None and cohort.contents.has(opening.transfer)
+        return cohort is not None and opening.transfer in cohort.contents.under_way
 
     def _begin(self, opening: e.OpenSend | e.OpenRecv, layout: Layout | None, getting: bool) -> None:
         """A put or a get begins."""

@@ -88,8 +88,7 @@ class CohortIsland:
         self._done_said: list[m.Done] = []
         self._all, self._everyone = slice(0, hosts), self.parts.everyone
         self._down = OrderTimes(sim, island, self._everyone)
-        # By host: when the thread that enqueues is free, and the one that takes completions; a number if it is the same
-        # for all.
+        # when threads that enqueue, and that take completions, are free; a number if it is the same for all
         self._enqueue: HostTimes = ShiftedTimes(self.patterns.even, 0)
         self._hear: Ints | int = 0
         self._seen = -1  # the last order that all hosts have read
@@ -290,8 +289,7 @@ class CohortIsland:
     def launched(
         self, hosts: CohortPart | PartGroup, launch: e.Launch, when: HostTimes, prepared: Ints | None
     ) -> None:
-        profile, rows = self.sim.profile, hosts.rows
-        whole = hosts.number == self.island.hosts
+        profile, rows, whole = self.sim.profile, hosts.rows, hosts.number == self.island.hosts
         enqueue = self._enqueue if whole else self._enqueue_each()[rows]
         free = self.patterns.later(enqueue, when)
         if prepared is None:
@@ -391,8 +389,7 @@ class CohortIsland:
     def _tell_over(self, job: CohortGang, parts: list[CohortPart]) -> tuple[m.Done, ...]:
         """Tells these parts that a gang is over; returns their reports."""
         self._ending, said = job.seq, self._done_said
-        sizes = self._sizes(job) if job.gang.irregular else ()
-        self.commands.tell(parts, e.Finished(job.seq, None, sizes))
+        self.commands.tell(parts, e.Finished(job.seq, None, self._sizes(job)))
         self._ending, self._done_said = -1, []
         return merged(said)
 

@@ -255,6 +255,9 @@ def test_a_cluster_that_is_not_whole_says_why() -> None:
     assert "stalled" in standing({**whole, "islands": [{**island, "stalled": 1}]})
     assert standing({**whole, "buffers": 2}) == ""
     assert standing({**whole, "buffers": 2}, quiet=True) == "2 buffers, and nobody holds any"
+    two = {**whole, "clients": [{"name": "jax-0"}, {"name": "jax-0"}]}
+    assert standing(two, quiet=True, clients=2) == ""
+    assert standing(two, quiet=True, clients=1) == "2 clients (jax-0, jax-0), and 1 have a session"
 
 
 def test_the_table_has_a_line_for_each_kind_and_all_outcomes() -> None:

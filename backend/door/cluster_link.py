@@ -144,7 +144,10 @@ class RemoteLink:
 
     def _lost(self, text: str) -> None:
         if self._closing is None:
-            self.failed(StatusError(StatusCode.UNAVAILABLE, text))
+            try:
+                self.failed(StatusError(StatusCode.UNAVAILABLE, text))
+            except Exception:
+                log.exception("client %r: %s", self.name, text)
 
     def when_closed(self, then: Callable[[], None]) -> None:
         self._then.append(then)

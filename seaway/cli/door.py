@@ -81,6 +81,10 @@ def add(commands: Any) -> None:
         default=0,
         help="with --connect: a higher one goes first, where the policy has these",
     )
+    door.add_argument(
+        "--wait", type=float, default=10.0, metavar="SECONDS",
+        help="with --connect: how long to wait for the controller at the start (%(default)g)",
+    )  # fmt: skip
     door.add_argument("--verbose", action="store_true", help="log what happens, and what programs wait for")
     door.set_defaults(run=_door)
 
@@ -134,14 +138,17 @@ def _door(given: argparse.Namespace) -> int:
 def _cluster(given: argparse.Namespace) -> ServedCluster:
     if given.weight < 1:
         raise SeawayError(f"--weight {given.weight}: a share is a whole number of at least 1")
+    if given.wait <= 0:
+        raise SeawayError(f"--wait {given.wait:g}: a time is more than 0 seconds")
     try:
         place = place_of(given.connect)
         access = read(given.token_file, given.ca, given.cert, given.key)
     except AccessRefused as refused:
         raise SeawayError(f"--connect {given.connect}: {refused}") from None
     return ServedCluster(
-        place, access, given.devices or 0, given.island, given.name or _user(), given.weight, given.priority
-    )
+        place, access, given.devices or 0, given.island, given.name or _user(), given.weight, given.priority,
+        given.wait,
+    )  # fmt: skip
 
 
 def _user() -> str:

@@ -166,8 +166,8 @@ class ClusterRig:
             self.link.say(m.Refused("get", request, blame))
             return
         self.link.contents[request] = np.asarray(contents, np.float32)
-        self.devices._opening(e.OpenRecv(request, 0, request, (), False, ()))
-        self.devices._received(e.Received(request))
+        self.link.heard(e.OpenRecv(request, 0, request, (), False, ()))
+        self.link.heard(e.Received(request))
 
 
 class Told(list[Any]):

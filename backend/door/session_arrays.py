@@ -121,7 +121,7 @@ class ArrayTable:
         self._cut(folded, edges)  # first of all: a handle may be named twice, and its entry cut by the second
         found: list[ArrayValue | ArrayValues] = []
         for each in folded:
-            first, count = _span(each)
+            first, count = ranges.span(each)
             for handle, held in self._held.parts(first, count):
                 if held is None:
                     raise self._unknown(handle)
@@ -132,13 +132,15 @@ class ArrayTable:
         """The same, without those that stand for nothing, or for an error."""
         folded = ranges.folded(handles, few=2)
         self._cut(folded)
-        return [held for each in folded for _, held in self._held.parts(*_span(each)) if held is not None]
+        return [
+            held for each in folded for _, held in self._held.parts(*ranges.span(each)) if held is not None
+        ]
 
     def _cut(self, folded: Iterable[int | Range], edges: Iterable[int] = ()) -> None:
         index, held, following = 0, self._held, iter(edges)
         edge = next(following, None)
         for each in folded:
-            first, count = _span(each)
+            first, count = ranges.span(each)
             held.cut(first)
             held.cut(first + count)
             while edge is not None and edge < index + count:
@@ -150,15 +152,18 @@ class ArrayTable:
 
     def keep(self, handle: int, value: ArrayValue | ArrayValues) -> None:
         """Keeps an array, or several from this handle on. Raises StatusError if there is no room."""
-        if len(self) + value.count > self._most:
-            raise StatusError(
-                StatusCode.RESOURCE_EXHAUSTED, f"a session may have {self._most} arrays at a time"
-            )
+        self.check_room(value.count)
         if isinstance(value, ArrayValues) and value.count == 1:
             value = value.alone()
         self._held.put(handle, value)
         self._number += value.count
         self._seen(handle + value.count - 1)
+
+    def check_room(self, count: int) -> None:
+        if len(self) + count > self._most:
+            raise StatusError(
+                StatusCode.RESOURCE_EXHAUSTED, f"a session may have {self._most} arrays at a time"
+            )
 
     def _seen(self, handle: int) -> None:
         if self._top < handle < SERVER_MADE:
@@ -178,7 +183,7 @@ class ArrayTable:
 
     def forget(self, handles: Sequence[int]) -> None:
         for each in ranges.folded(handles, few=2):
-            first, count = _span(each)
+            first, count = ranges.span(each)
             for handle, held in list(self._held.parts(first, count)):
                 if held is None:
                     self._faults.pop(handle, None)
@@ -190,7 +195,3 @@ class ArrayTable:
         self._held = RangeTable()
         self._number = 0
         self._faults.clear()
-
-
-def _span(names: int | Range) -> tuple[int, int]:
-    return (names, 1) if isinstance(names, int) else (names.first, names.count)

@@ -132,7 +132,7 @@ class SessionState:
         self._next = SERVER_MADE
 
     def new_handle(self, count: int = 1) -> int:
-        """The first of so many."""
+        """The first of so many new handles."""
         self._next += count
         return self._next - count
 
@@ -155,21 +155,27 @@ class SessionState:
         return [self.keep(handle, *each) for handle, each in zip(handles, made, strict=True)]
 
     def keep_row(self, handles: Sequence[int], row: ArrayRow, refs: Sequence[Ref] | Refs) -> Sequence[int]:
-        """Keeps all results of a program; without `handles`, under new ones."""
-        if isinstance(refs, list | tuple):
-            made = zip(row.types, refs, map(self.memory.take, row.sizes), strict=True)
-            return self.keep_all(handles or [0] * len(refs), list(made))
-        count, rest = refs.count, ArrayValues(row, 0, refs, self.memory.take(row.total))
+        """Keeps all results of a program, or none; without `handles`, under new ones."""
+        count = len(row.types)
         if not handles:
-            first = self.new_handle(count)
-            self.arrays.keep(first, rest)
-            return range(first, first + count)
-        for each in ranges.folded(handles, few=2):
-            first, count = (each, 1) if isinstance(each, int) else (each.first, each.count)
-            self._check_new(first, count)
+            handles = range(self.new_handle(count), self.new_handle(0))
+        else:
+            folded = ranges.folded(handles, few=2)
+            if not ranges.once(folded):
+                raise invalid("two results of a program have the same handle")
+            for first, several in map(ranges.span, folded):
+                self._check_new(first, several)
+        self.arrays.check_room(count)
+        if isinstance(refs, list | tuple):
+            made = zip(handles, row.types, refs, row.sizes, strict=True)
+            for handle, array_type, ref, size in made:
+                self.arrays.keep(handle, ArrayValue(array_type, ref, self.memory.take(size)))
+            return handles
+        rest = ArrayValues(row, 0, refs, self.memory.take(row.total))
+        for first, several in map(ranges.span, ranges.folded(handles, few=2)):
             values = rest
-            if count < rest.count:
-                rest = values.part(count)
+            if several < values.count:
+                rest = values.part(several)
             self.arrays.keep(first, values)
         return handles
 

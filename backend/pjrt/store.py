@@ -121,11 +121,10 @@ class Store:
                 gone = self._together.over(first, count)
                 for held in gone:
                     self._together.drop(held.first)
-            for held in gone:
-                assert held.row.place is not None
-                self._account(held.row.place, -held.nbytes)
-                held.clear()
-                left -= held.count
+                    assert held.row.place is not None
+                    self._account(held.row.place, -held.nbytes)
+                    held.clear()
+                    left -= held.count
         if not left or (count > 1 and self._buffers.keys().isdisjoint(range(first, first + count))):
             return
         for number in range(first, first + count):

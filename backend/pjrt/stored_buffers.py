@@ -81,9 +81,9 @@ class OutputRow:
 
 
 class StoredOutputs:
-    """Outputs of a launch, from the one at `at` of its row on; `first` is its name. `family`: all that was made of the outputs of this
-    launch when they were taken apart; spoiling one spoils all, since they have one maker. Call it under the store's
-    `lock`."""
+    """Outputs of a launch, from the one at `at` of its row on; `first` is its name. `family`: all that was made of the
+    outputs of this launch when they were taken apart; spoiling one spoils all, since they have one maker. `lock`: the
+    store's, under which they are taken apart."""
 
     __slots__ = ("_lock", "arrays", "at", "count", "family", "first", "lies", "nbytes", "reason", "row")
 

@@ -48,6 +48,11 @@ def ranged(first: int, count: int) -> int | Range:
     return first if count == 1 else Range(first, count)
 
 
+def span(names: int | Range) -> tuple[int, int]:
+    """(first, how many)."""
+    return (names, 1) if isinstance(names, int) else (names.first, names.count)
+
+
 def each(names: Iterable[Any]) -> list[Any]:
     """All names, one by one. What is no range (a name, or a literal) stays."""
     found: list[Any] = []

@@ -173,7 +173,7 @@ class LocalDevices:
                 )
             )  # fmt: skip
 
-    def delete(self, ref: Ref | Refs) -> None:
+    def delete(self, ref: Ref) -> None:
         for each in ref.arrays if isinstance(ref, LocalRefs) else (ref,):
             if not isinstance(each, TokenRef):
                 each.delete()
@@ -263,7 +263,7 @@ class LocalDevices:
         ]  # fmt: skip
 
     def execute(
-        self, executable: Executable, arguments: Sequence[Ref | Refs], keep: Sequence[int], launch: int
+        self, executable: Executable, arguments: Sequence[Ref], keep: Sequence[int], launch: int
     ) -> list[Ref] | Refs:
         given = _one_by_one(arguments)
         with translated():
@@ -380,7 +380,7 @@ def _aval(kind: int, shape: tuple[int, ...]) -> Any:
     return jax.core.ShapedArray(shape, dtype)
 
 
-def _one_by_one(arguments: Sequence[Ref | Refs]) -> list[Ref]:
+def _one_by_one(arguments: Sequence[Ref]) -> list[Ref]:
     found: list[Ref] = []
     for each in arguments:
         if isinstance(each, LocalRefs):

@@ -178,9 +178,9 @@ class SessionDevices(Protocol):
         its device assignment, replica by replica."""
 
     def execute(
-        self, executable: Any, arguments: Sequence[Ref | Refs], keep: Sequence[int], launch: int
+        self, executable: Any, arguments: Sequence[Ref], keep: Sequence[int], launch: int
     ) -> list[Ref] | Refs:
-        """Runs it on these arguments. Arguments that follow one another may be one `Refs`, which is taken or not as a
+        """Runs it on these arguments. One of them may be a `Refs` that stands for several, which is taken or not as a
         whole. `keep`: indices of arguments that stay usable although it would take them; each of these is alone."""
 
     def fetch(self, ref: Ref, done: Callable[[np.ndarray[Any, Any] | StatusError], None]) -> None:
@@ -188,8 +188,8 @@ class SessionDevices(Protocol):
 
     def when_ready(self, refs: Sequence[Ref], done: Unready) -> None: ...
 
-    def delete(self, ref: Ref | Refs) -> None:
-        """Frees the memory of arrays, although others may have references to them."""
+    def delete(self, ref: Ref) -> None:
+        """Frees an array's memory, or that of a `Refs`, although others may have references to it."""
 
     def is_deleted(self, ref: Ref) -> bool: ...
 

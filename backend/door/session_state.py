@@ -154,7 +154,7 @@ class SessionState:
     def keep_all(self, handles: Sequence[int], made: Sequence[tuple[ArrayType, Ref, Memory]]) -> list[int]:
         return [self.keep(handle, *each) for handle, each in zip(handles, made, strict=True)]
 
-    def keep_row(self, handles: Sequence[int], row: ArrayRow, refs: Sequence[Ref] | Refs) -> Sequence[int]:
+    def keep_row(self, handles: Sequence[int], row: ArrayRow, refs: list[Ref] | Refs) -> Sequence[int]:
         """Keeps all results of a program, or none; without `handles`, under new ones."""
         count = len(row.types)
         if not handles:
@@ -166,7 +166,7 @@ class SessionState:
             for first, several in map(ranges.span, folded):
                 self._check_new(first, several)
         self.arrays.check_room(count)
-        if isinstance(refs, list | tuple):
+        if isinstance(refs, list):
             made = zip(handles, row.types, refs, row.sizes, strict=True)
             for handle, array_type, ref, size in made:
                 self.arrays.keep(handle, ArrayValue(array_type, ref, self.memory.take(size)))

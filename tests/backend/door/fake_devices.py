@@ -172,28 +172,30 @@ class FakeDevices:
         return lambda: done(found, facts)
 
     def execute(
-        self, executable: FakeProgram, given: Sequence[FakeArray | FakeRefs], keep: Sequence[int], launch: int
+        self,
+        executable: FakeProgram,
+        arguments: Sequence[FakeArray | FakeRefs],
+        keep: Sequence[int],
+        launch: int,
     ) -> list[FakeArray] | FakeRefs:
         self.log.append(f"execute{' keeping ' + str(list(keep)) if keep else ''}")
         self.executed += 1
-        arguments: list[FakeArray] = []
-        for each in given:
+        given: list[FakeArray] = []
+        for each in arguments:
             if isinstance(each, FakeRefs):
-                taken = {
-                    at in executable.donated for at in range(len(arguments), len(arguments) + each.count)
-                }
+                taken = {at in executable.donated for at in range(len(given), len(given) + each.count)}
                 assert len(taken) == 1, "some of several arguments that are one are donated"
                 assert not keep
-                arguments += each.arrays
+                given += each.arrays
             else:
-                arguments.append(each)
-        for argument in arguments:
+                given.append(each)
+        for argument in given:
             if argument.deleted:
                 raise invalid("Array has been deleted")
-        shards = zip(*(argument.parts for argument in arguments), strict=True)
+        shards = zip(*(argument.parts for argument in given), strict=True)
         found = [executable.run(*each) for each in shards]
         for at in executable.donated:
-            arguments[at].deleted = at not in keep
+            given[at].deleted = at not in keep
         made = [self.made(parts) for parts in zip(*found, strict=True)]
         return FakeRefs(made) if self.together else made
 

@@ -167,7 +167,7 @@ def test_a_session_says_the_same_whether_its_devices_count_results_as_one(script
     assert play(True, script) == play(False, script)
 
 
-def test_a_step_names_its_last_results_as_one_argument() -> None:
+def test_a_step_names_its_last_results_as_one_argument(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = SessionRig(together=True)
     seen: list[list[int]] = []
     execute = rig.devices.execute
@@ -176,7 +176,7 @@ def test_a_step_names_its_last_results_as_one_argument() -> None:
         seen.append([getattr(each, "count", 1) for each in given])
         return execute(executable, given, *more)
 
-    rig.devices.execute = noted  # type: ignore[method-assign]
+    monkeypatch.setattr(rig.devices, "execute", noted)
     executable = rig.compile(b"row")
     for handle in range(1, 5):
         rig.array(handle)

@@ -1,7 +1,8 @@
 """The buffers that a session has at core's client: what becomes of each, and which are not needed any more.
 
 Buffers that come into being together have consecutive names and share a `BufferOutcome`. Those that were dropped are
-released in one message, with the next call or as soon as the loop has come round. Neighbours: `cluster_arrays`,
+released in one message, with the next call or a little later: a client drops the arrays of a step in several requests,
+and each message is a turn of the controller. Neighbours: `cluster_arrays`,
 `cluster_devices`.
 """
 
@@ -157,12 +158,12 @@ class BufferOutcomes:
 
 
 class SessionBuffers:
-    """`soon(function)`: calls it on the loop's thread, soon, from any thread."""
+    """`later(function)`: calls it on the loop's thread, a little later, from any thread."""
 
-    def __init__(self, link: ClusterLink, soon: Callable[[Callable[[], None]], Any]) -> None:
+    def __init__(self, link: ClusterLink, later: Callable[[Callable[[], None]], Any]) -> None:
         self.outcomes = BufferOutcomes()
         self.over = False  # nothing is released any more
-        self._link, self._soon = link, soon
+        self._link, self._later = link, later
         self._dropped: list[int | Range] = []
         self._reading = 0  # of all outcomes, their `readers`
 
@@ -170,7 +171,7 @@ class SessionBuffers:
         """The last reference to these buffers has gone; called in any thread."""
         self._dropped.append(ranges.ranged(name, count))
         if len(self._dropped) == 1:
-            self._soon(self._flush)
+            self._later(self._flush)
 
     def _flush(self) -> None:
         if self._dropped and not self.over:
@@ -179,19 +180,18 @@ class SessionBuffers:
     def release(self, client: Client, now: int) -> None:
         """Releases what was dropped, in a turn of core's client. What a call will name that has not been made yet, is
         released behind it."""
-        if self._dropped:
-            names, self._dropped = self._dropped, []
-            alone = sorted([name for name in names if isinstance(name, int)])
-            found = [*ranges.folded(alone, few=2), *(name for name in names if isinstance(name, Range))]
-            if self._reading:
-                late = {
-                    name for name in found if any(each.readers for each, _ in self.outcomes.over((name,)))
-                }
-                self._dropped += late
-                found = [name for name in found if name not in late]
-            if found:
-                self.forget(found)
-                client.release(tuple(found), now)
+        names, self._dropped = self._dropped, []
+        if self._reading:
+            self._dropped = [name for name in names if self._will_be_named(name)]
+            late = set(self._dropped)
+            names = [name for name in names if name not in late]
+        if names:
+            found = ranges.joined(names)
+            self.forget(found)
+            client.release(tuple(found), now)
+
+    def _will_be_named(self, name: int | Range) -> bool:
+        return any(outcome.readers for outcome, _ in self.outcomes.over((name,)))
 
     def read(self, outcomes: Iterable[BufferOutcome]) -> None:
         """A call that is still to be made will name some of their buffers."""
@@ -205,7 +205,7 @@ class SessionBuffers:
             each.readers -= 1
             self._reading -= 1
         if self._dropped:
-            self._soon(self._flush)
+            self._later(self._flush)
 
     def forget(self, names: Iterable[int | Range]) -> None:
         """The session does not have these any more."""

@@ -59,17 +59,17 @@ SMALL = 4096  # bytes of an array that stays here; and of all arrays that travel
 
 
 class ClusterDevices:
-    """`soon(function)` calls a function on the loop's thread, from any thread."""
+    """`later(function)` calls a function on the loop's thread, a little later, from any thread."""
 
     def __init__(
         self, link: ClusterLink, platform: Platform, places: Places, programs: ClusterPrograms,
-        soon: Callable[[Callable[[], None]], Any],
+        later: Callable[[Callable[[], None]], Any],
     ) -> None:  # fmt: skip
         self.platform = platform
         self._link, self._places, self._programs = link, places, programs
         self._calls = ClusterCalls(link)
         self._copies = ClusterCopies(places, programs, self._calls.order.go_on)
-        self._buffers = SessionBuffers(link, soon)
+        self._buffers = SessionBuffers(link, later)
         self._answers = ClusterAnswers(link, self._calls, self._buffers, programs)
         programs.default_kind = platform.default_memory_kind()
 

@@ -129,8 +129,8 @@ class ArrayTable:
         return found
 
     def there(self, handles: Sequence[int]) -> list[ArrayValue | ArrayValues]:
-        """The same, without those that stand for nothing, or for an error."""
-        folded = ranges.folded(handles, few=2)
+        """The same in any order, each once, without those that stand for nothing, or for an error."""
+        folded = ranges.ascending(set(handles), few=2)
         self._cut(folded)
         return [
             held for each in folded for _, held in self._held.parts(*ranges.span(each)) if held is not None
@@ -182,7 +182,8 @@ class ArrayTable:
             self._seen(handle)
 
     def forget(self, handles: Sequence[int]) -> None:
-        for each in ranges.folded(handles, few=2):
+        """In any order; a client drops arrays in the opposite order."""
+        for each in ranges.ascending(set(handles), few=2):
             first, count = ranges.span(each)
             for handle, held in list(self._held.parts(first, count)):
                 if held is None:

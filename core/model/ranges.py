@@ -111,6 +111,17 @@ def ascending(names: Iterable[int], few: int = FEW) -> list[int | Range]:
     return found
 
 
+def joined(names: Iterable[int | Range]) -> list[int | Range]:
+    """The same names, none of which is there twice, in order and in as few ranges as can be."""
+    found: list[list[int]] = []
+    for first, count in sorted(map(span, names)):
+        if found and found[-1][0] + found[-1][1] == first:
+            found[-1][1] += count
+        else:
+            found.append([first, count])
+    return [ranged(first, count) for first, count in found]
+
+
 def _end(names: Sequence[Any], at: int) -> int:
     """Where the consecutive names that begin `at` end, if they go on to be consecutive until one is not. Asks for few
     of them: twice as far each time, and half as far from where one is another."""

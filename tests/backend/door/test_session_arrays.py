@@ -200,3 +200,20 @@ def test_results_that_wait_are_waited_for_after_they_are_taken_apart() -> None:
     assert rig.status(waits) == "-"
     rig.devices.ready()
     assert rig.status(waits) == "ok"
+
+
+def test_arrays_are_dropped_together_in_whatever_order_they_are_named(
+    table: ArrayTable, meter: MemoryMeter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuts: list[int] = []
+    part = FakeRefs.part
+
+    def noted(refs: FakeRefs, at: int) -> FakeRefs:
+        cuts.append(at)
+        return part(refs, at)
+
+    monkeypatch.setattr(FakeRefs, "part", noted)
+    table.forget([29, 28, 27, 26])
+    table.forget([25, 24, 23, 22, 21, 20, 20])
+    assert cuts == [6]
+    assert (meter.used, len(table)) == (0, 0)

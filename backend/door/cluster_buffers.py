@@ -182,8 +182,8 @@ class SessionBuffers:
         released behind it."""
         names, self._dropped = self._dropped, []
         if self._reading:
-            self._dropped = [name for name in names if self._will_be_named(name)]
-            late = set(self._dropped)
+            late = {name for name in names if self._will_be_named(name)}
+            self._dropped += late  # others may have been dropped meanwhile
             names = [name for name in names if name not in late]
         if names:
             found = ranges.joined(names)

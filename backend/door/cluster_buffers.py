@@ -169,6 +169,8 @@ class SessionBuffers:
 
     def drop(self, name: int, count: int = 1) -> None:
         """The last reference to these buffers has gone; called in any thread."""
+        if self.over:
+            return
         self._dropped.append(ranges.ranged(name, count))
         if len(self._dropped) == 1:
             self._later(self._flush)

@@ -237,7 +237,7 @@ class ClusterDevices:
         self, executable: ClusterExecutable, arguments: Sequence[Ref | ClusterArrays], keep: Sequence[int],
         launch: int,
     ) -> list[Ref] | ClusterArrays:  # fmt: skip
-        kept = [each for each in executable.results if each.kind != TOKEN]
+        kept = executable.arrays
         outcome, arrays = BufferOutcome(len(kept)), list[ClusterArray]()
         if not executable.together:
             arrays = [ClusterArray(each, self._buffers.drop, outcome=outcome) for each in kept]

@@ -41,11 +41,11 @@ NEAR = 1.25  # by what factor a cost may differ from what was said
 
 class ClusterExecutable:
     """`giving`, `keeping`: its programs by their names at core's client, with donation and without (0: not yet).
-    `together`: its results are counted as one until one of them is used alone."""
+    `arrays`: its results without tokens. `together`: its results are counted as one until one of them is used alone."""
 
     __slots__ = (
-        "__weakref__", "devices", "donated", "giving", "ir", "keeping", "keeping_ir", "parameters", "results", "source",
-        "together",
+        "__weakref__", "arrays", "devices", "donated", "giving", "ir", "keeping", "keeping_ir", "parameters", "results",
+        "source", "together",
     )  # fmt: skip
 
     def __init__(
@@ -57,8 +57,9 @@ class ClusterExecutable:
         self.devices, self.source = facts.devices, source
         self.ir, self.keeping_ir = ir, keeping_ir
         self.giving = self.keeping = 0
-        plain = all(each.kind != TOKEN and each.sharding.shard is None for each in facts.results)
-        self.together = plain and len(facts.results) >= ranges.FEW
+        self.arrays = [each for each in facts.results if each.kind != TOKEN]
+        plain = all(each.sharding.shard is None for each in self.arrays)
+        self.together = plain and len(self.arrays) == len(facts.results) >= ranges.FEW
 
 
 class ClusterPrograms:

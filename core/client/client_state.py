@@ -127,12 +127,11 @@ class ClientState:
     def settle(self, first: int, happened: str, count: int = 1) -> list[int | Range]:
         """Those of these buffers for which that is news. It is not for what was released meanwhile."""
         changed: list[int | Range] = []
-        for name, record in self.buffers.parts(first, count):
-            if record is not None:
-                after = BUFFER[record.state, happened]
-                if after != record.state:
-                    record.state = after
-                    changed.append(ranges.ranged(name, record.count))
+        for name, record in self.buffers.there(first, count):
+            after = BUFFER[record.state, happened]
+            if after != record.state:
+                record.state = after
+                changed.append(ranges.ranged(name, record.count))
         return changed
 
     def check_buffers(self, first: int, count: int = 1) -> None:

@@ -204,11 +204,17 @@ class RangeTable(dict[int, R]):
             return [record]
         if record is None and not self._wide and count == 1:
             return []
+        return [record for _, record in self.there(first, count)]
+
+    def there(self, first: int, count: int) -> list[tuple[int, R]]:
+        """The same, each with its first name."""
         if count <= len(self):
-            return [record for _, record in self.parts(first, count) if record is not None]
+            return [(name, record) for name, record in self.parts(first, count) if record is not None]
         self.cut(first)
         self.cut(first + count)
-        return [self[name] for name in sorted([name for name in self if first <= name < first + count])]
+        return [
+            (name, self[name]) for name in sorted([name for name in self if first <= name < first + count])
+        ]
 
     def parts(self, first: int, count: int) -> Iterator[tuple[int, R | None]]:
         """The same, each with its first name; and None with each name that is not in the table."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from core.controller import Controller
-from core.host import Host
+from core.host import Executor, Host
 from core.model import Plan
 from core.protocol import Chunk, Grant, Landed, Offer, Spoilt
 from core.protocol import effects as e
@@ -376,7 +376,8 @@ class HostProcess(Process):
         return plan  # type: ignore[no-any-return]
 
     def _compile(self, effect: e.CompileCode, at: int) -> int:
-        self.sim.clock.at(at + self.sim.times.compile, self.tell, e.CodeReady(effect.plan, effect.code))
+        ready = code_ready(self.sim, self.machine.executor, effect)
+        self.sim.clock.at(at + self.sim.times.compile, self.tell, ready)
         return at
 
     def _reform(self, effect: e.Reform, at: int) -> int:
@@ -414,6 +415,13 @@ class HostProcess(Process):
     def _close(self, effect: e.Close, at: int) -> int:
         self.sim.tell(f"host {self.name} closes peer {effect.peer}: {effect.reason}")
         return at
+
+
+def code_ready(sim: Context, executor: Executor, asked: e.CompileCode) -> e.CodeReady:
+    """The answer of a host that has compiled code. If it is asked about the code, the simulation's user knows."""
+    plan = executor.plan(asked.plan) if asked.about else None
+    about = b"" if plan is None else sim.about_code(plan.codes[asked.code].key)
+    return e.CodeReady(asked.plan, asked.code, None, about)
 
 
 def is_word(event: e.MessageReceived) -> bool:

@@ -92,6 +92,8 @@ class Simulation:
         self.replaced: list[tuple[int, e.PolicyReplaced]] = []
         self.kernels: dict[str, Kernel] = {}
         self.sizes: Callable[[Plan, Gang, int], tuple[int, ...]] = bounds_of
+        # what hosts say of the code of a computation with this key, to a client that asks; see `CodeReady`
+        self.about_code: Callable[[str], bytes] = nothing_said
         self.rows_of = even_rows
         self.hosts_of = HostsOf(self.cluster)
         self.weights = MessageSizes()
@@ -452,6 +454,10 @@ def _is_of(owner: object, args: tuple[Any, ...], hosts: dict[int, HostProcess]) 
     if isinstance(owner, Network):
         return args[0].sender in hosts or args[0].receiver in hosts
     return isinstance(owner, HostProcess) and hosts.get(owner.name) is owner
+
+
+def nothing_said(key: str) -> bytes:
+    return b""
 
 
 class HostsOf:

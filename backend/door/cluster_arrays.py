@@ -149,7 +149,7 @@ class ShardedContents:
         self.unread.discard(_bounds(box))
         if not self.unread:
             self.contents = None
-        return contents[box]
+        return contents[box].reshape(self.array.type.shard_shape)  # a number is a row of one in a stack
 
 
 def parts_of(array: ClusterArray) -> list[ShardOfArray]:

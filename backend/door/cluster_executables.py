@@ -24,7 +24,7 @@ from core.protocol import Blame
 
 from .cluster_faults import fault_of_blame
 from .cluster_link import ClusterLink
-from .cluster_programs import Places, executable_program, question_program, with_cost
+from .cluster_programs import Places, executable_program, function_of, question_program, with_cost
 from .compiled_facts import compiled_facts, tiles_on
 from .dtypes import TOKEN
 from .ifrt_messages import StatusCode
@@ -105,7 +105,8 @@ class ClusterPrograms:
         about = await loop.run_in_executor(self._pool, read_program, program, self._more)
         positions = [devices.index(each) if each in devices else -1 for each in range(max(devices) + 1)]
         source = StableHLOCode(program, xla.assigned_to(options, positions))
-        asked = await self._asking(source, about.name, devices)
+        name = function_of(about.name)
+        asked = await self._asking(source, name, devices)
         try:
             answer = await self._answer(asked)
             facts = compiled_facts(about, stablehlo_code.compiled_about(answer), devices, self.default_kind)
@@ -115,7 +116,7 @@ class ClusterPrograms:
             temp = facts.memory_stats.get("temp_size_in_bytes", 0)
             cost = self._link.expected(code, len(devices))
             ir, keeping_ir = (
-                executable_program(self._places, about.name, devices, code, temp, given, made, donated, cost)
+                executable_program(self._places, name, devices, code, temp, given, made, donated, cost)
                 for donated in (facts.donated, ())
             )
             executable = ClusterExecutable(facts, given, source, ir, keeping_ir)

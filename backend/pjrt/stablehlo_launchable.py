@@ -142,7 +142,7 @@ class StableHLOLaunchable(LaunchableCode):
             found = None if theirs is None else native.GSPMDSharding(devices, theirs[at])
             if found is None or stablehlo_code.is_stack(layout):
                 part = facts.shape if found is None else found.shard_shape(facts.shape)
-                if tuple(part) != Shards(layout).size:
+                if not _fits(tuple(part), layout):
                     raise Unusable(self._other(what, at, facts, layout))
             elif facts.shape != layout.shape:
                 raise Unusable(self._other(what, at, facts, layout))
@@ -217,6 +217,12 @@ class StableHLOLaunchable(LaunchableCode):
                 f"{stablehlo_code.ABOUT_LIMIT} travel"
             )
         return said
+
+
+def _fits(part: tuple[int, ...], layout: Layout) -> bool:
+    """A single number is a row of one in a stack."""
+    size = Shards(layout).size
+    return part == size or (not part and size == (1,) and stablehlo_code.is_stack(layout))
 
 
 def _aval(layout: Layout) -> Any:

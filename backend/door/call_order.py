@@ -29,6 +29,8 @@ class CallOrder:
     def do(self, call: Call) -> None:
         if self._waiting or self._ahead or self._at_it or not self._made(call):
             self._waiting.append(call)
+        elif self._waiting or self._ahead:  # this call has led to others
+            self.go_on()
 
     def ahead(self, call: Call) -> None:
         """A call that waits for no array: others may wait for what it makes."""

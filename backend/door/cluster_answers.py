@@ -148,7 +148,9 @@ class ClusterAnswers:
                 outcome.end(fault)
             for array in list(self._wanted):
                 self._brought(array, fault)
+            self._programs.lost(fault)
             self._calls.order.go_on()
+            self._link.close()
 
 
 def _came(shard: ShardOfArray, done: WhenRead, found: Contents | StatusError) -> None:

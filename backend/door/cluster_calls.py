@@ -1,7 +1,7 @@
 """How a session's calls get to core's client: in their order, each as soon as it can be made, and none after the end.
 
     order       CallOrder; a call returns False if it is to be tried again
-    attempt     calls the client now; a call that core finds illegal fails alone
+    attempt     calls the client now; a call that cannot be made fails alone, and holds up nothing
     over        why nothing is called any more
 
 Neighbours: `call_order`, `cluster_link`; `cluster_devices` and `cluster_answers` make calls.
@@ -9,6 +9,7 @@ Neighbours: `call_order`, `cluster_link`; `cluster_devices` and `cluster_answers
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from core.client import Client
@@ -21,6 +22,8 @@ from .ifrt_messages import StatusCode
 from .session_devices import StatusError
 
 __all__ = ["ClusterCalls"]
+
+log = logging.getLogger("seaway.door")
 
 
 class ClusterCalls:
@@ -43,6 +46,13 @@ class ClusterCalls:
             return True
         try:
             return self._link.act(act)
+        except StatusError as fault:
+            failed(fault)
         except Illegal as error:
-            failed(StatusError(StatusCode.INTERNAL, str(error)))
-            return True
+            # The client may know already, and this session not yet, that the controller has ended it.
+            closed = self._link.act(lambda client, now: client.state == "closed")
+            failed(StatusError(StatusCode.UNAVAILABLE if closed else StatusCode.INTERNAL, str(error)))
+        except Exception as error:
+            log.exception("a call of a session")
+            failed(StatusError(StatusCode.INTERNAL, f"the door failed: {type(error).__name__}: {error}"))
+        return True

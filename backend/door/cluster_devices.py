@@ -341,8 +341,11 @@ class ClusterDevices:
         done: Callable[[T | StatusError], None],
     ) -> None:  # fmt: skip
         source = StableHLOCode(executable.source.program, executable.source.options, question)
-        work = self._programs.ask(source, executable.ir.name, executable.devices)
-        self._programs.begin(work, done, lambda about: done(read(about)))
+
+        async def answer() -> T:
+            return read(await self._programs.ask(source, executable.ir.name, executable.devices))
+
+        self._programs.begin(answer(), done, done)
 
     def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str:
         return default_layout(kind, len(shape), self.platform.serdes >= PACKS)

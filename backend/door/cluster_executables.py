@@ -11,6 +11,7 @@ code, and the answers to its questions.
 from __future__ import annotations
 
 import asyncio
+import logging
 import weakref
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,7 @@ from .stablehlo_programs import ProgramFacts, read_program
 
 __all__ = ["ClusterExecutable", "ClusterPrograms"]
 
+log = logging.getLogger("seaway.door")
 READING = 2  # programs at a time
 SEEN = 3  # executions, before what they took is believed: the first is often slow
 NEAR = 1.25  # by what factor a cost may differ from what was said
@@ -68,6 +70,7 @@ class ClusterPrograms:
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked: dict[int, asyncio.Future[tuple[bytes, Blame | None]]] = {}  # by program
         self._room: list[asyncio.Future[None]] = []
+        self._over: StatusError | None = None  # why nothing will be compiled any more
         self._executables: weakref.WeakSet[ClusterExecutable] = weakref.WeakSet()
 
     # --- compile -------------------------------------------------------------------------------------------
@@ -82,7 +85,7 @@ class ClusterPrograms:
     def begin(
         self, work: Coroutine[Any, Any, Any], failed: Callable[[StatusError], None], done: Callable[[Any], None]
     ) -> None:  # fmt: skip
-        """Begins something that waits."""
+        """Begins something that waits. It is answered whatever happens, but for the session's end."""
 
         async def run() -> None:
             try:
@@ -91,6 +94,10 @@ class ClusterPrograms:
                 failed(fault)
             except Illegal as error:
                 failed(StatusError(StatusCode.RESOURCE_EXHAUSTED, str(error)))
+            except Exception as error:
+                log.exception("a program of a session")
+                text = f"the door failed: {type(error).__name__}: {error}"
+                failed(StatusError(StatusCode.INTERNAL, text))
             else:
                 done(found)
 
@@ -135,11 +142,8 @@ class ClusterPrograms:
             self.forget(asked)
 
     async def _asking(self, source: StableHLOCode, name: str, devices: tuple[int, ...]) -> int:
-        code = source.encode()
-        await self._link.keep(code)
-        asked = await self._registered(
-            question_program(self._places, name, devices, hash_of(code)), tell=True
-        )
+        code = await self.keep(source)
+        asked = await self._registered(question_program(self._places, name, devices, code), tell=True)
         self._asked[asked] = asyncio.get_running_loop().create_future()
         return asked
 
@@ -154,6 +158,7 @@ class ClusterPrograms:
 
     async def _registered(self, program: Program, tell: bool) -> int:
         while True:
+            self._go_on()
             found = self._link.act(lambda client, now: client.register(program, now, tell=tell))
             if not isinstance(found, Blocked):
                 return found
@@ -162,9 +167,15 @@ class ClusterPrograms:
             await room
 
     async def keep(self, source: StableHLOCode) -> str:
+        self._go_on()
         code = source.encode()
         await self._link.keep(code)
         return hash_of(code)
+
+    def _go_on(self) -> None:
+        """Raises why nothing will be compiled any more."""
+        if self._over is not None:
+            raise StatusError(self._over.code, self._over.text)
 
     def priced(self, seen: Mapping[str, tuple[int, int]]) -> None:
         """How often computations ran, and how long they typically took, by their names. Policies share devices by what
@@ -175,7 +186,10 @@ class ClusterPrograms:
             if count < SEEN or said <= NEAR * cost <= NEAR * NEAR * said:
                 continue
             ir, keeping_ir = (with_cost(ir, max(1, cost)) for ir in (each.ir, each.keeping_ir))
-            found = self._link.act(lambda client, now, ir=ir: client.register(ir, now))  # type: ignore[misc]
+            try:
+                found = self._link.act(lambda client, now, ir=ir: client.register(ir, now))  # type: ignore[misc]
+            except Illegal:  # it has as many programs as it may, or is over
+                return
             if isinstance(found, Blocked):
                 return
             self.forget(each.giving, each.keeping)
@@ -204,6 +218,14 @@ class ClusterPrograms:
         for each in room:
             if not each.done():
                 each.set_result(None)
+
+    def lost(self, fault: StatusError) -> None:
+        """Nothing will be heard any more: whatever waits ends with this fault."""
+        self._over = fault
+        for each in self._asked.values():
+            if not each.done():
+                each.set_exception(StatusError(fault.code, fault.text))
+        self.unblocked()
 
     def close(self) -> None:
         for each in list(self._tasks):

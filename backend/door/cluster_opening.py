@@ -23,6 +23,7 @@ import grpc
 from backend.client import Head
 from backend.contents import StableHLOCode, stablehlo_code
 from backend.node import CallError
+from backend.streams import StreamRefused, dial
 from backend.wire import Described, versions
 from core.protocol import Command
 from core.protocol import effects as e
@@ -32,6 +33,7 @@ from .cluster_executables import ClusterPrograms
 from .cluster_link import RemoteLink, SessionLine
 from .cluster_options import ClusterRefused, ServedCluster, session_devices_of
 from .cluster_programs import Places
+from .ifrt_messages import StatusCode
 from .late_session import LateSession
 from .session_devices import DeviceFacts, MemoryFacts, Platform, SessionDevices, StatusError
 from .session_port import SessionLink, Version
@@ -41,7 +43,7 @@ __all__ = ["ClusterSessions", "RemoteSource", "SessionSource", "find_cluster", "
 
 log = logging.getLogger("seaway.door")
 PRICES = 3.0  # seconds between questions how long programs take
-ANSWER = 10.0  # seconds for the controller to say what there is
+ANSWER = 10.0  # seconds for the controller to say how long programs take
 Serves = Callable[[ClusterDevices], SessionDevices]
 
 
@@ -49,17 +51,14 @@ async def find_cluster(head: Head, options: ServedCluster) -> tuple[Described, S
     """What there is, and the options with the number of devices. Raises ClusterRefused."""
     place = options.address
     try:
-        described = await head.about(versions.mine(), ANSWER)
+        described = await head.about(versions.mine(), options.wait)
     except CallError as wrong:
         if wrong.code == grpc.StatusCode.UNAUTHENTICATED:
             raise ClusterRefused(
                 f"the controller at {place} refused our credentials: {wrong}. Give --token-file, the cluster's token"
             ) from None
         if wrong.code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE):
-            raise ClusterRefused(
-                f"no controller answers at {place} (waited {ANSWER:g} s). Is `python -m seaway controller` running "
-                "there, and is its port open to this machine?"
-            ) from None
+            raise ClusterRefused(await _why_no_answer(options)) from None
         raise ClusterRefused(f"the controller at {place} refused the connection: {wrong}") from None
     if described.platforms == ("timed",):
         raise ClusterRefused(
@@ -89,17 +88,41 @@ class RemoteSource:
     def __init__(self, head: Head, described: Described, options: ServedCluster) -> None:
         self._head, self._described, self._options = head, described, options
         self.name, self.devices, self.island = options.name, options.devices, options.island
+        self._links: set[RemoteLink] = set()
 
     def line(self, name: str) -> tuple[SessionLine, Serves]:
         options = self._options
         link = RemoteLink(self._head, self._described, name, options.weight, options.priority)
+        self._links.add(link)
+        link.when_closed(lambda: self._gone(link))
         return link, lambda devices: devices
+
+    def _gone(self, link: RemoteLink) -> None:
+        self._links.discard(link)
+        self._head.forget(link.codes.difference(*(each.codes for each in self._links)))
 
     async def seen(self) -> Mapping[str, tuple[int, int]]:
         try:
             return await self._head.seen(ANSWER)
         except CallError:  # the controller is busy, or away
             return {}
+
+
+async def _why_no_answer(options: ServedCluster) -> str:
+    """gRPC does not say whether nobody listens, or whether the two do not trust each other; a stream of ours does."""
+    place = options.address
+    try:
+        (await dial(place, options.access, "", "")).close()
+    except (StreamRefused, OSError) as error:
+        if isinstance(error, ConnectionError) and error.errno is None:  # we were connected
+            return (
+                f"something listens at {place}, and no connection to a controller came about: {error}. --ca, --cert "
+                "and --key name certificates of the cluster's CA; leave them out if the cluster has none"
+            )
+    return (
+        f"no controller answers at {place} (waited {options.wait:g} s). Is `python -m seaway controller` running "
+        "there, and is its port open to this machine?"
+    )
 
 
 class ClusterSessions:
@@ -140,15 +163,19 @@ class ClusterSessions:
             if failed.done():
                 failed.result()
             platform = await asking
-        except StatusError as fault:
-            session.fail(fault)
-            programs.close()
-            link.close()
         except asyncio.CancelledError:
             log.info("client %r has gone before it had devices", name)
             programs.close()
             link.close()
             raise
+        except Exception as error:
+            if not isinstance(error, StatusError):
+                log.exception("client %r", name)
+                text = f"the session could not be opened: {type(error).__name__}: {error}"
+                error = StatusError(StatusCode.INTERNAL, text)
+            session.fail(error)
+            programs.close()
+            link.close()
         else:
             log.info("client %r has %d devices", name, source.devices)
             if self._pricing is None:

@@ -16,7 +16,8 @@ class ClusterRefused(Exception):
 
 @dataclass(frozen=True)
 class ServedCluster:
-    """`devices`: of each session, 0: all of the island. `island`: its name, "": any. `name`: of sessions' clients."""
+    """`devices`: of each session, 0: all of the island. `island`: its name, "": any. `name`: of sessions' clients.
+    `wait`: seconds for the controller to answer at the start."""
 
     address: str
     access: Access = field(repr=False)
@@ -25,6 +26,7 @@ class ServedCluster:
     name: str = "jax"
     weight: int = 1
     priority: int = 0
+    wait: float = 10.0
 
 
 def session_devices_of(cluster: Cluster, devices: int, island: str) -> int:

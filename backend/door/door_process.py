@@ -138,10 +138,15 @@ async def _serve_cluster(
 ) -> None:
     from .cluster_opening import ClusterSessions, RemoteSource, find_cluster  # imports JAX, as above
 
-    stop = told_to_stop()
+    loop, stop = asyncio.get_running_loop(), told_to_stop()
     head = Head(options.address, options.access)
     try:
-        described, options = await find_cluster(head, options)
+        finding, stopping = loop.create_task(find_cluster(head, options)), loop.create_task(stop.wait())
+        await asyncio.wait((finding, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if stop.is_set():
+            finding.cancel()
+            return
+        described, options = await finding
         sessions = ClusterSessions(RemoteSource(head, described, options), more)
         server = await listen_for_clients(sessions, address)
         try:

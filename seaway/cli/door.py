@@ -84,6 +84,10 @@ def add(commands: Any) -> None:
         door.add_argument(
             option, type=int, default=least, help=f"with --connect or --simulate: {words} (%(default)s)"
         )
+    door.add_argument(
+        "--wait", type=float, default=10.0, metavar="SECONDS",
+        help="with --connect: how long to wait for the controller at the start (%(default)g)",
+    )  # fmt: skip
     door.add_argument("--verbose", action="store_true", help="log what happens, and what programs wait for")
     door.set_defaults(run=_door)
 
@@ -142,14 +146,17 @@ def _door(given: argparse.Namespace) -> int:
 
 
 def _cluster(given: argparse.Namespace) -> ServedCluster:
+    if given.wait <= 0:
+        raise SeawayError(f"--wait {given.wait:g}: a time is more than 0 seconds")
     try:
         place = place_of(given.connect)
         access = read(given.token_file, given.ca, given.cert, given.key)
     except AccessRefused as refused:
         raise SeawayError(f"--connect {given.connect}: {refused}") from None
     return ServedCluster(
-        place, access, given.devices or 0, given.island, given.name or _user(), given.weight, given.priority
-    )
+        place, access, given.devices or 0, given.island, given.name or _user(), given.weight, given.priority,
+        given.wait,
+    )  # fmt: skip
 
 
 def _user() -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from backend.client import PutOffer
-from backend.contents import shard_io
+from backend.contents import hash_of, shard_io
 from backend.door import StatusCode, StatusError
 from core.client import Client
 from core.model import Value
@@ -38,6 +38,7 @@ PATIENCE = 10.0  # seconds that the runs of a session which ends may take this m
 class SimLink:
     def __init__(self, cluster: SimulatedCluster, client: SimClient) -> None:
         self.name, self.client = client.title, client
+        self.codes: set[str] = set()  # by hash: code of this session
         self.heard: Callable[[Command], None] = lambda command: None
         self.failed: Callable[[StatusError], None] = lambda fault: None
         self._cluster, self._time = cluster, cluster.time
@@ -84,9 +85,11 @@ class SimLink:
         return np.broadcast_to(np.zeros((), shard_io.numpy_dtype(value.dtype)), value.shape)
 
     async def keep(self, blob: bytes) -> None:
+        key = hash_of(blob)
+        self.codes.add(key)
         self.works()
         try:
-            await self._cluster.learn(blob)
+            await self._cluster.learn(key, blob)
         finally:
             self.worked()
 

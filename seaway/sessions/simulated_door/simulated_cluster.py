@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from backend.contents import hash_of, stablehlo_code
+from backend.contents import stablehlo_code
 from backend.door import Describe, ServedSimulation
 from core.model import SliceSpec
 from sim.simulation import Simulation
@@ -40,18 +40,20 @@ class SimulatedCluster:
     def line(self, name: str, weight: int, priority: int) -> SimLink:
         link = SimLink(self, self.simulation.client(name, weight, priority))
         self.time.links[link] = None
-        link.when_closed(self._closed)
+        link.when_closed(lambda: self._closed(link))
         return link
 
-    def _closed(self) -> None:
+    def _closed(self, link: SimLink) -> None:
+        for code in link.codes.difference(*(each.codes for each in self.time.links)):
+            self._answers.pop(code, None)
+            self.simulation.kernels.pop(code, None)
         if not self.time.links:
             self._empty()
 
     # --- code ------------------------------------------------------------------------------------------------
 
-    async def learn(self, blob: bytes) -> None:
+    async def learn(self, key: str, blob: bytes) -> None:
         """Raises StatusError if the code is refused, or cannot be compiled."""
-        key = hash_of(blob)
         if key not in self._answers:
             described = await self._describe(stablehlo_code.decode(blob))
             if described.text:

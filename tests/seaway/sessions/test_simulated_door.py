@@ -99,7 +99,7 @@ def test_a_program_computes_what_it_computes_on_devices_of_its_own(tmp_path: Pat
         assert facts == {"devices": devices, "kind": "tpu-v3", "spec": "PartitionSpec(None, 'model')"}
         (_, wanted) = said(python("-c", TRAIN, str(STEPS), "read", env=local(devices)))
         assert found == pytest.approx(wanted, rel=1e-5, abs=1e-6)
-        assert len(gangs(Trace.load(tmp_path / "trace"), "jit_train_step")) == STEPS
+        assert len(gangs(Trace.load(tmp_path / "trace"), "train_step")) == STEPS
 
 
 def test_many_devices_have_shapes_a_time_and_rows_with_the_functions_names(tmp_path: Path) -> None:
@@ -107,11 +107,11 @@ def test_many_devices_have_shapes_a_time_and_rows_with_the_functions_names(tmp_p
         (facts,) = said(python("-c", TRAIN, str(STEPS), env=door.env))
     assert facts == {"devices": 256, "kind": "tpu-v3", "spec": "PartitionSpec(None, 'model')"}
     trace = Trace.load(tmp_path / "trace")
-    steps = gangs(trace, "jit_train_step")
+    steps = gangs(trace, "train_step")
     assert steps["devices"].tolist() == [256] * STEPS
     assert steps["client"].tolist() == ["ann"] * STEPS
     assert not steps["failed"].any()
-    assert len(gangs(trace, "jit_init")) == 1
+    assert len(gangs(trace, "init")) == 1
     (took,) = set(steps["duration_us"])
     assert took > 1  # a step is priced by what it computes and exchanges: no kernel is shorter than 1 us
 
@@ -121,7 +121,7 @@ def test_the_same_program_takes_the_same_simulated_time(tmp_path: Path) -> None:
     for name in ("one", "two"):
         with simulated(8, tmp_path / name) as door:
             said(python("-c", TRAIN, str(STEPS), env=door.env))
-        starts.append(gangs(Trace.load(tmp_path / name), "jit_train_step")["started_us"].tolist())
+        starts.append(gangs(Trace.load(tmp_path / name), "train_step")["started_us"].tolist())
     assert starts[0] == pytest.approx(starts[1], rel=1e-3)
 
 
@@ -150,7 +150,7 @@ def await_steps(folder: Path, count: int) -> None:
         assert time.monotonic() < until, f"the trace has {found} steps, not {count}"
         time.sleep(0.1)
         with suppress(SeawayError, OSError):  # it is being written
-            found = len(gangs(Trace.load(folder), "jit_train_step"))
+            found = len(gangs(Trace.load(folder), "train_step"))
 
 
 # --- options ------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from .processes import (
     Process,
     code_ready,
     is_word,
+    nothing_said,
 )
 from .worlds import SimWorlds
 
@@ -44,4 +45,5 @@ __all__ = [
     "Takes",
     "code_ready",
     "is_word",
+    "nothing_said",
 ]

@@ -424,6 +424,11 @@ def code_ready(sim: Context, executor: Executor, asked: e.CompileCode) -> e.Code
     return e.CodeReady(asked.plan, asked.code, None, about)
 
 
+def nothing_said(key: str) -> bytes:
+    """Of code, by simulated hosts, if nobody has told them more."""
+    return b""
+
+
 def is_word(event: e.MessageReceived) -> bool:
     """A grant decides only when contents leave: it counts as late if they were ready in the same nanosecond."""
     return type(event.message) in WORDS

@@ -45,6 +45,7 @@ from ..hosts import (
     SimClient,
     SimWorlds,
     Takes,
+    nothing_said,
 )
 from ..network import (
     CARRIED_BYTES,
@@ -454,10 +455,6 @@ def _is_of(owner: object, args: tuple[Any, ...], hosts: dict[int, HostProcess]) 
     if isinstance(owner, Network):
         return args[0].sender in hosts or args[0].receiver in hosts
     return isinstance(owner, HostProcess) and hosts.get(owner.name) is owner
-
-
-def nothing_said(key: str) -> bytes:
-    return b""
 
 
 class HostsOf:

@@ -10,6 +10,8 @@ children compile; `backend.contents.stablehlo_code` has the questions; `simulati
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
@@ -28,6 +30,7 @@ from .simulation_port import DescribedCode
 
 __all__ = ["CodeDescriber"]
 
+log = logging.getLogger("seaway.door")
 COMPILING = 2  # programs at a time
 KEPT = 64  # programs of which the text is kept, for questions that may follow
 RUNTIME = "seaway_simulator"
@@ -76,7 +79,9 @@ class CodeDescriber:
 
     def _ask(self, code: StableHLOCode) -> tuple[str, int, Description]:
         options, devices = xla.safe_options(code.options, self._count)
+        began = time.monotonic()
         about, said = self._compiler.check(code.program, options, devices)
+        log.info("%s: compiled for %d devices in %.1f s", about.name, len(devices), time.monotonic() - began)
         return about.name, len(devices), msgspec.msgpack.decode(said, type=Description)
 
     def _platform(self) -> PlatformAbout:

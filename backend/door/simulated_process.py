@@ -38,6 +38,7 @@ def run_simulated_door(
     """`begin` is called on the loop's thread. `rules`: what programs may call, and what compiling them may take;
     `memory`: bytes of contents that a session may have, None: half of this machine's. Raises ListenRefused."""
     os.environ.update(environment(options.devices if options.computes else 1, os.environ))
+    os.environ["JAX_PLATFORMS"] = "cpu"  # this machine's other devices are for others
     run(_serve(address, options, begin, rules, memory, ready))
 
 

@@ -64,7 +64,7 @@ class AlikeHosts:
         self._executor = executor or Executor(
             members[0][0], hosts, lane=lane, incarnation=incarnation, members=members
         )
-        self.layout_of = self._executor.layout_of
+        self.layout_of, self.plan = self._executor.layout_of, self._executor.plan
         self._stand_for(members)
 
     def _stand_for(self, members: Spans) -> None:

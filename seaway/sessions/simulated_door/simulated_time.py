@@ -12,6 +12,7 @@ Neighbours: `sim_link` says what its program does; `simulated_cluster`.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 from core.protocol import Command
@@ -21,6 +22,7 @@ from sim.simulation import Simulation
 if TYPE_CHECKING:
     from .sim_link import SimLink
 
+log = logging.getLogger("seaway.door")
 PAUSE = 0.001  # seconds of silence, after which a program that has asked for something waits for it
 ABSENT = 0.05  # seconds of silence, after which others do not wait for a program
 
@@ -82,9 +84,15 @@ class SimulatedTime:
             while sim.clock.next_time() == sim.now:
                 sim.clock.step()
         except (Stuck, Unannounced) as trouble:
-            for link in list(self.links):
-                if link.needs_time:
-                    link.fails(f"what the program waits for cannot come: {trouble}")
+            self._fail(f"what the program waits for cannot come: {trouble}")
+        except Exception as error:  # a fault of the simulator's, which programs should not wait for
+            log.exception("the simulation at %d ns", sim.now)
+            self._fail(f"the simulation has failed: {type(error).__name__}: {error}")
+
+    def _fail(self, text: str) -> None:
+        for link in list(self.links):
+            if link.needs_time:
+                link.fails(text)
 
 
 def _patience(link: SimLink) -> float:

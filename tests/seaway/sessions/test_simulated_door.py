@@ -16,7 +16,7 @@ import pytest
 
 from backend.admin.children import environment
 from experiments.bench.frame.door_server import Door, local, opened
-from seaway import Trace
+from seaway.trace import Trace
 from seaway.cli import main
 from seaway.errors import SeawayError
 from tests.backend.door.programs import Ended, python

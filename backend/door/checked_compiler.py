@@ -156,7 +156,7 @@ class CheckedCompiler:
 
     def _start(self) -> CheckerChild:
         """With the lock held."""
-        folder, flags = "", ()
+        folder, flags = "", tuple[str, ...]()
         if self._dumps is not None:
             folder = tempfile.mkdtemp(dir=self._dumps.name)
             flags = (f"--xla_dump_to={folder}", f"--xla_dump_hlo_pass_re={PARTITIONED}")

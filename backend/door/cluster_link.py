@@ -65,7 +65,7 @@ class ClusterLink(Protocol):
 class SessionLine(ClusterLink, Protocol):
     name: str
 
-    def soon(self, function: Callable[[], None]) -> object:
+    def soon(self, function: Callable[[], None]) -> None:
         """Calls a function on the loop's thread, soon; from any thread."""
 
     def when_closed(self, then: Callable[[], None]) -> None: ...
@@ -107,8 +107,8 @@ class RemoteLink:
     def expected(self, code: str, devices: int) -> int:
         return UNKNOWN
 
-    def soon(self, function: Callable[[], None]) -> object:
-        return self.remote.node.soon(function)
+    def soon(self, function: Callable[[], None]) -> None:
+        self.remote.node.soon(function)
 
     async def keep(self, blob: bytes) -> None:
         self.codes.add(hash_of(blob))

@@ -173,7 +173,7 @@ class Commands:
         sim = self.sim
         when = as_vector(self.when(part, effect.causes), part.number) + sim.times.compile
         cause = ("code", effect.plan << 20 | effect.code)
-        ready = code_ready(sim, part.executor, effect)
+        ready = code_ready(sim, part.executor.plan, effect)
         self._until = max(self._until, int(when.max()))
         sim.clock.at(max(sim.now, int(when.max())), self.told_later, part.members, ready, cause, when)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from core.controller import Controller
-from core.host import Executor, Host
+from core.host import Host
 from core.model import Plan
 from core.protocol import Chunk, Grant, Landed, Offer, Spoilt
 from core.protocol import effects as e
@@ -376,7 +376,7 @@ class HostProcess(Process):
         return plan  # type: ignore[no-any-return]
 
     def _compile(self, effect: e.CompileCode, at: int) -> int:
-        ready = code_ready(self.sim, self.machine.executor, effect)
+        ready = code_ready(self.sim, self.machine.executor.plan, effect)
         self.sim.clock.at(at + self.sim.times.compile, self.tell, ready)
         return at
 
@@ -417,9 +417,9 @@ class HostProcess(Process):
         return at
 
 
-def code_ready(sim: Context, executor: Executor, asked: e.CompileCode) -> e.CodeReady:
+def code_ready(sim: Context, plan_of: Callable[[int], Plan | None], asked: e.CompileCode) -> e.CodeReady:
     """The answer of a host that has compiled code. If it is asked about the code, the simulation's user knows."""
-    plan = executor.plan(asked.plan) if asked.about else None
+    plan = plan_of(asked.plan) if asked.about else None
     about = b"" if plan is None else sim.about_code(plan.codes[asked.code].key)
     return e.CodeReady(asked.plan, asked.code, None, about)
 

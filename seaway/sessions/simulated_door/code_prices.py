@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 
+from msgspec.structs import replace
+
 from backend.door import DescribedCode
 from sim.hardware import Chip, Kernel
 
@@ -30,8 +32,4 @@ def kernel_of_code(code: DescribedCode, chip: Chip) -> Kernel:
         return Kernel(code.name, ASSUMED, source="assumed")
     for each in cost.warnings:
         log.info("%s: %s", code.name, each)
-    kernel = cost.kernel
-    return Kernel(
-        kernel.name, max(LAUNCH, kernel.duration), kernel.collectives, kernel.temp, kernel.flops,
-        kernel.hbm_bytes, source=kernel.source,
-    )  # fmt: skip
+    return replace(cost.kernel, duration=max(LAUNCH, cost.kernel.duration))

@@ -78,7 +78,7 @@ def test_more_than_there_is_is_refused_with_what_there_is(options: dict[str, obj
 
 
 def test_without_a_number_a_session_has_all_devices_of_the_largest_island() -> None:
-    assert cluster_opening._devices(small(2, 2, 2), ServedCluster("head:29000", Access())) == 4
+    assert session_devices_of(small(2, 2, 2), 0, "") == 4
 
 
 def test_devices_have_the_numbers_of_the_session_and_not_those_of_their_hosts() -> None:

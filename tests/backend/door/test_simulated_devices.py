@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from backend.door.ifrt_messages import StatusCode
-from backend.door.ifrt_shardings import ShardSpec
+from backend.door.ifrt_shardings import ShardSpec, Tiles
 from backend.door.no_contents import UNREADABLE, NoContents
 from backend.door.session_devices import ArrayType, StatusError
 from backend.door.simulated_devices import SimulatedDevices, SimulatedExecutable
 from core.protocol import messages as m
 
-from .cluster_rig import F32, ROWS, ClusterRig, Told
+from .cluster_rig import F32, ClusterRig, Told
 
 
 class FakeLine:
@@ -97,7 +97,7 @@ def test_small_arrays_of_the_program_s_own_can_be_read(rig: SimulatedRig) -> Non
 
 
 def test_a_copy_and_an_array_of_shards_can_be_read_if_what_they_are_made_of_can(rig: SimulatedRig) -> None:
-    whole = ArrayType(F32, (8,), ShardSpec((0, 1, 2, 3), ROWS._replace(grid=(4,))))
+    whole = ArrayType(F32, (8,), ShardSpec((0, 1, 2, 3), Tiles((4,), (), (4,), (0,))))
     shards = [rig.put((2,), device) for device in range(4)]
     made = rig.devices.assemble(whole, shards)
     (copied,) = rig.devices.copy([(whole, made)], True)

@@ -11,7 +11,7 @@ import pytest
 from backend.auth import Access
 from backend.client import Head
 from backend.contents import stablehlo_code
-from backend.door import ClusterRefused, ServedCluster, cluster_opening, session_devices_of
+from backend.door import ClusterRefused, ServedCluster, session_devices_of
 from backend.door.cluster_opening import find_cluster, platform_of
 from core.model import small
 

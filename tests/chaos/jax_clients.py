@@ -21,6 +21,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .looping import PRIME, LoopingClient, SeenError, Steps, drawn, options, put_sizes, stepped
 
+P: Any = PartitionSpec
 UNREACHABLE = "Unreachable"  # the session is over
 STATUS = re.compile(r"(?:Unable to initialize backend 'proxy': )?([A-Z_]+): ")
 CODE = re.compile(r"\[([a-z]+(?:-[a-z]+)*)\] ")  # of a blame, whose text the door passes on
@@ -39,8 +40,8 @@ class Program:
         if len(found) != devices:
             raise RuntimeError(f"the session has {len(found)} devices, not {devices}")
         self.devices = found
-        self.rows = NamedSharding(Mesh(np.array(found), "data"), PartitionSpec("data"))
-        self.turned = NamedSharding(Mesh(np.array(found[::-1]), "data"), PartitionSpec("data"))
+        self.rows = NamedSharding(Mesh(np.array(found), "data"), P("data"))
+        self.turned = NamedSharding(Mesh(np.array(found[::-1]), "data"), P("data"))
         self.step: Any = jax.jit(lambda x: (x * 3 + x.sum()) % PRIME, donate_argnums=0)
 
     def put(self, values: Any) -> Any:
@@ -74,8 +75,8 @@ class JaxClient(LoopingClient):
     over = (UNREACHABLE,)
 
     def session(self) -> bool:
-        clear_backends()
-        jax.clear_caches()
+        clear_backends()  # type: ignore[no-untyped-call]
+        jax.clear_caches()  # type: ignore[no-untyped-call]
         self._program = Program(self.chosen.devices)
         self.opened()
         self.work()
@@ -87,7 +88,7 @@ class JaxClient(LoopingClient):
 
         def begin() -> bool:
             state[1] = program.put(state[0])
-            jax.block_until_ready(state[1])
+            state[1].block_until_ready()
             return True
 
         yield "put small", begin

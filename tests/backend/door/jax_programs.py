@@ -16,7 +16,7 @@ from typing import Any
 from backend.admin.children import environment
 from experiments.bench.frame.deployed import Deployed
 
-PATIENCE = 60.0  # seconds
+PATIENCE = 120.0  # seconds
 
 
 class JaxProgram:

@@ -33,7 +33,7 @@ def long(x, times):
     return jax.lax.fori_loop(0, times, lambda _, x: jnp.sin(x) + 1, x)
 
 def wide(x):
-    for each in range(600):
+    for each in range(150):
         x = jnp.sin(x @ x) + each
     return x
 

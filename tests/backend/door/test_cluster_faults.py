@@ -83,7 +83,7 @@ def test_a_question_to_hosts_ends_when_the_session_is_over_and_none_begins_after
         assert rig.link.closed
         await asked()
         assert [each.text for each in answers] == [GONE.text] * 2
-        assert rig.calls() == []
+        assert not any(isinstance(call, m.Register) for call in rig.calls())
 
     drive(work())
 

@@ -74,9 +74,12 @@ def recorded(program: str, folder: Path) -> DoorSession:
         served.cluster.controller.process.wait(PATIENCE)
         log = eventlogs.read(log_of(folder))
         seen, commanded = edge.read(log)
-        judge = lambda: forced.compare(commanded, edge.witnessed(folder, HOSTS))  # noqa: E731
-        _until(lambda: judge().equal, strict=False)  # what was said last may still be on its way
-        return DoorSession(ended.out, log, seen, judge())
+
+        def compared() -> Comparison:
+            return forced.compare(commanded, edge.witnessed(folder, HOSTS))
+
+        _until(lambda: compared().equal, strict=False)  # what was said last may still be on its way
+        return DoorSession(ended.out, log, seen, compared())
 
 
 def _until(true: Callable[[], object], strict: bool = True) -> None:

@@ -38,9 +38,21 @@ for step in range({STEPS}):
     w, loss = train_step(w, x)
     print(float(loss))
 
-alone = jax.device_put(w, jax.devices()[3])  # a copy, from all devices to one of the other host
-turned = jax.device_put(w, rows)
-print(float(jax.jit(lambda a: a.sum())(alone)), np.asarray(turned).shape)
+
+@jax.jit
+def total(x):
+    return x.sum()
+
+
+@partial(jax.jit, out_shardings=rows)
+def turn(w):
+    return w * 2
+
+
+turned = turn(w)
+here = jax.device_put(np.ones((64, 64), np.float32), jax.devices()[0])
+there = jax.device_put(here, jax.devices()[3])  # a copy, from one host to the other
+print(float(total(there)), np.asarray(turned).shape)
 w.delete()
 """
 
@@ -58,8 +70,10 @@ def session(folder: Path) -> DoorSession:
 def test_devices_were_told_what_the_controller_had_commanded(session: DoorSession) -> None:
     losses = [float(line) for line in session.printed.splitlines()[:STEPS]]
     assert losses == sorted(losses, reverse=True)
+    assert session.printed.splitlines()[STEPS:] == ["4096.0 (64, 32)"]
     assert session.devices.equal, rig.text(session.devices)
-    assert sum(len(order) for order in session.seen.orders) >= STEPS + 3
+    names = [decision.node for order in session.seen.orders for decision in order]
+    assert names == ["train_step"] * STEPS + ["turn", "copy", "total"]
 
 
 def test_a_simulated_controller_decides_the_same_on_the_same_calls(session: DoorSession) -> None:
@@ -73,7 +87,7 @@ def test_a_simulated_controller_decides_the_same_on_the_same_calls(session: Door
 
 def test_a_call_that_is_left_out_is_noticed(session: DoorSession) -> None:
     calls = session.calls
-    last = max(at for at, call in enumerate(calls) if isinstance(call, m.Get))
+    last = max(at for at, call in enumerate(calls) if isinstance(call, m.Submit))
     found = compare.compare(door_rig.simulated(session.log, [*calls[:last], m.CloseSession()]), session.seen)
     assert not found.equal
 

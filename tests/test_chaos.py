@@ -16,8 +16,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from jax.errors import JaxRuntimeError
 
-from tests.chaos import journal
+from tests.chaos import jax_clients, journal
 from tests.chaos.campaign import Round
 from tests.chaos.inject import Injected
 from tests.chaos.journal import Call
@@ -30,7 +31,7 @@ from tests.chaos.shrink import shrink
 from tests.chaos.watching import standing
 
 ROOT = Path(__file__).parent.parent
-SHAPE = Shape(2, 3, ("train-0", "puts-1"), 3.0, "cpu")
+SHAPE = Shape(2, 3, ("train-0", "puts-1", "jax-0"), 3.0, "cpu")
 BOUNDS = Bounds(lease=3.0, start=4.0)
 CALM = Usage(40, 30, 1, 3, 200)
 
@@ -59,6 +60,7 @@ def test_a_schedule_can_be_written_as_text_and_read_back() -> None:
         ("kill agent", "a target is controller, agent-N"),
         ("kill driver-1", "a target is controller, agent-N"),
         ("cut controller", "what befalls a controller is one of kill, stop"),
+        ("cut client-jax-0", "what befalls a client is one of kill, stop, terminate, pulse"),
         ("kill agent-1 soon=1", "'soon=1' is none of lasts="),
         ("kill agent-1 moment=noon", "'moment=noon' is none of"),
     ],
@@ -85,6 +87,37 @@ def test_all_kinds_of_faults_are_drawn_and_stops_lie_around_the_lease() -> None:
 def test_faults_are_drawn_only_for_processes_that_exist() -> None:
     alone = first(500, 0, Shape(1, 1, (), 3.0, "timed"))
     assert {fault.target for fault in alone} == {"agent-0", "controller"}
+    assert {fault.target for fault in first(500, 0, SHAPE) if fault.role == "door"} == {"door-jax-0"}
+
+
+def test_the_wire_of_a_jax_program_is_its_doors() -> None:
+    kinds = {fault.kind for fault in first(4000, 0, SHAPE) if fault.target == "client-jax-0"}
+    assert kinds == {"kill", "stop", "terminate", "pulse"}
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "ours"),
+    [
+        ("DATA_LOSS: [host-lost] host 1 of island 'i0' was lost: silence (host 1)", "host-lost", True),
+        ("DEADLINE_EXCEEDED: [timeout] hosts 1 did not finish in time (program 'step')", "timeout", True),
+        ("INTERNAL: it broke", "", False),
+        ("FAILED_PRECONDITION: [host-lost] host 1 was lost", "", False),
+        ("KeyError: 7", "", False),
+    ],
+)  # fmt: skip
+def test_an_error_of_a_jax_program_is_named_if_it_has_a_status_and_a_cause(
+    text: str, code: str, ours: bool
+) -> None:
+    found = jax_clients.named(JaxRuntimeError(text))
+    assert (found.kind, found.code, found.ours) == ("JaxRuntimeError", code, ours)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["UNAVAILABLE: Socket closed", "Unable to initialize backend 'proxy': UNAVAILABLE: Connection refused"],
+)
+def test_a_jax_program_whose_session_is_over_is_told_so(text: str) -> None:
+    assert jax_clients.named(RuntimeError(text)) == ("Unreachable", "", True)
 
 
 def test_a_round_ends_where_the_cluster_is_to_recover() -> None:
@@ -223,6 +256,9 @@ def test_a_cluster_that_is_not_whole_says_why() -> None:
     assert "stalled" in standing({**whole, "islands": [{**island, "stalled": 1}]})
     assert standing({**whole, "buffers": 2}) == ""
     assert standing({**whole, "buffers": 2}, quiet=True) == "2 buffers, and nobody holds any"
+    two = {**whole, "clients": [{"name": "jax-0"}, {"name": "jax-0"}]}
+    assert standing(two, quiet=True, clients=2) == ""
+    assert standing(two, quiet=True, clients=1) == "2 clients (jax-0, jax-0), and 1 have a session"
 
 
 def test_the_table_has_a_line_for_each_kind_and_all_outcomes() -> None:

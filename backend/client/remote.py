@@ -20,7 +20,7 @@ import msgspec
 
 from core.client import Client
 from core.link import for_client
-from core.model import Layout
+from core.model import Layout, ranges
 from core.protocol import CONTROLLER, Chunk
 from core.protocol import effects as e
 
@@ -115,6 +115,11 @@ class Head:
                 raise calls.CallError(f"the controller kept code {name[:12]} as {kept.hash[:12]}")
             self._kept[name] = blob
 
+    def forget(self, names: Iterable[str]) -> None:
+        """Nobody in this process will run this code again."""
+        for name in names:
+            self._kept.pop(name, None)
+
     async def keep_again(self) -> None:
         """Leaves code again, after a reconnect: the controller may be a new process that has none of it."""
         if self._checking or not self._kept:
@@ -136,7 +141,8 @@ class Head:
             request = call_messages.Lacks(tuple(names[first : first + call_messages.MOST_HASHES]))
             found: call_messages.Lacking = await calls.ask(self._channel, self.access, request)
             for name in found.hashes:
-                await calls.ask(self._channel, self.access, call_messages.Keep(self._kept[name]))
+                if (blob := self._kept.get(name)) is not None:  # it may have been forgotten meanwhile
+                    await calls.ask(self._channel, self.access, call_messages.Keep(blob))
 
     async def status(self) -> bytes:
         found: call_messages.Report = await calls.ask(self._channel, self.access, call_messages.Status())
@@ -270,7 +276,7 @@ class Remote:
             case e.CallRefused(what="put", name=buffer):
                 self._not_wanted(buffer)
             case e.BuffersReady(buffers=buffers, blame=blame) if blame is not None:
-                for buffer in buffers:
+                for buffer in ranges.each(buffers):
                     self._not_wanted(buffer)
             case e.PutContentsUnneeded(buffers=buffers):
                 for buffer in buffers:

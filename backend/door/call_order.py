@@ -2,7 +2,7 @@
 
 A call is a function that returns whether it could be made. If not, it waits for room at core's client, or for an
 array that is still on its way; and so do those behind it, for one of them may take over what it reads. Whoever brings
-about what a call waits for calls `go_on`. Neighbour: `cluster_devices`.
+about what a call waits for calls `go_on`. Neighbour: `cluster_calls`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class CallOrder:
     def do(self, call: Call) -> None:
         if self._waiting or self._ahead or self._at_it or not self._made(call):
             self._waiting.append(call)
+        elif self._waiting or self._ahead:  # this call has led to others
+            self.go_on()
 
     def ahead(self, call: Call) -> None:
         """A call that waits for no array: others may wait for what it makes."""

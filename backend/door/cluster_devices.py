@@ -5,7 +5,7 @@
     compile      a program that asks, then the one that runs          delete    Release, many in one message
 
 Nothing here waits and nothing is decided: core schedules, shares, and says what has failed. Calls are made in order of
-arrival (`call_order`). Neighbours: `cluster_link` carries calls and what is heard; `cluster_arrays` are the references;
+arrival (`cluster_calls`). Neighbours: `cluster_answers` hears and reads; `cluster_arrays` are the references;
 `cluster_executables` compiles; `cluster_copies` brings arrays to other devices.
 """
 
@@ -19,27 +19,30 @@ import numpy as np
 
 from backend.contents import StableHLOCode, stablehlo_code
 from core.client import Blocked, Client
-from core.model import Illegal, ranges
-from core.protocol import Blame, Command
-from core.protocol import effects as e
+from core.model import Range, ranges
 
-from .call_order import CallOrder
+from .cluster_answers import ClusterAnswers, WhenRead
 from .cluster_arrays import (
+    Argument,
+    Awaited,
+    BufferSpan,
     ClusterArray,
+    ClusterArrays,
     Ref,
     ShardOfArray,
     Token,
     bytes_here,
     given_twice,
+    indexed,
     nbytes_here,
     parts_of,
     relabelled,
     when_known,
 )
 from .cluster_buffers import BufferOutcome, SessionBuffers
+from .cluster_calls import ClusterCalls
 from .cluster_copies import ClusterCopies
 from .cluster_executables import ClusterExecutable, ClusterPrograms
-from .cluster_faults import fault_of_blame
 from .cluster_layouts import default_layout, value_of, whole_of
 from .cluster_link import ClusterLink
 from .cluster_programs import Places
@@ -56,24 +59,19 @@ SMALL = 4096  # bytes of an array that stays here; and of all arrays that travel
 
 
 class ClusterDevices:
-    """`soon(function)` calls a function on the loop's thread, from any thread."""
+    """`later(function)` calls a function on the loop's thread, a little later, from any thread."""
 
     def __init__(
         self, link: ClusterLink, platform: Platform, places: Places, programs: ClusterPrograms,
-        soon: Callable[[Callable[[], None]], Any],
+        later: Callable[[Callable[[], None]], Any],
     ) -> None:  # fmt: skip
         self.platform = platform
         self._link, self._places, self._programs = link, places, programs
-        self._order = CallOrder()
-        self._copies = ClusterCopies(places, programs, self._order.go_on)
-        self._runs: dict[int, BufferOutcome] = {}
-        self._buffers = SessionBuffers(link, soon)
-        self._wanted: dict[ClusterArray, list[Callable[[Contents | StatusError], None]]] = {}
-        self._gets: dict[int, ClusterArray] = {}  # by request
-        self._coming: dict[int, int] = {}  # transfer -> request
-        self._over: StatusError | None = None
+        self._calls = ClusterCalls(link)
+        self._copies = ClusterCopies(places, programs, self._calls.order.go_on)
+        self._buffers = SessionBuffers(link, later)
+        self._answers = ClusterAnswers(link, self._calls, self._buffers, programs)
         programs.default_kind = platform.default_memory_kind()
-        link.heard, link.failed = self._heard, self._fail
 
     # --- arrays --------------------------------------------------------------------------------------------
 
@@ -96,9 +94,9 @@ class ClusterDevices:
             return
         call = partial(self._put, made, contents)
         if ahead:
-            self._order.ahead(call)
+            self._calls.order.ahead(call)
         else:
-            self._order.do(call)
+            self._calls.order.do(call)
 
     def _put(self, array: ClusterArray, contents: Contents) -> bool:
         value, where = value_of(array.type, 0), self._places.of(array.type.sharding.devices)
@@ -113,7 +111,7 @@ class ClusterDevices:
             array.is_buffer(name, outcome)
             return True
 
-        return self._try(act, array.fails)
+        return self._calls.attempt(act, array.fails)
 
     def assemble(self, array_type: ArrayType, shards: Sequence[Ref]) -> Ref:
         whole = relabelled(array_type, shards)
@@ -127,12 +125,12 @@ class ClusterDevices:
                 return
             if isinstance(found, StatusError):
                 made.fails(found)
-                self._order.go_on()
+                self._calls.order.go_on()
                 return
             contents[at] = found
             if all(each is not None for each in contents):
                 self._fill(made, whole_of(array_type, contents), ahead=True)  # type: ignore[arg-type]
-                self._order.go_on()
+                self._calls.order.go_on()
 
         for at, shard in enumerate(shards):
             self.fetch(shard, partial(came, at))
@@ -160,11 +158,11 @@ class ClusterDevices:
             return source
         outcome = BufferOutcome(1)
         made = ClusterArray(array_type, self._buffers.drop, outcome=outcome)
-        self._order.do(partial(self._copied, source, made, outcome))
+        self._calls.order.do(partial(self._copied, source, made, outcome))
         return made
 
     def _copied(self, source: ClusterArray, made: ClusterArray, outcome: BufferOutcome) -> bool:
-        if not self._ready_to_be_read(source):
+        if not self._calls.ready_to_be_read(source):
             return False
         if source.here is not None:
             made.is_here(source.here)
@@ -183,19 +181,22 @@ class ClusterDevices:
             name = self._copies.registered(source.type, made.type, client, now)
             return name != 0 and self._submit(client, now, name, (source.name,), outcome, [made])
 
-        return self._try(act, partial(self._failed, outcome, [made]))
+        return self._calls.attempt(act, partial(self._failed, outcome, [made]))
 
-    def delete(self, ref: Ref) -> None:
-        if isinstance(ref, ClusterArray) and not ref.deleted:
+    def delete(self, ref: Ref | ClusterArrays) -> None:
+        if isinstance(ref, ClusterArrays):
+            ref.delete()
+            self._calls.order.go_on()
+        elif isinstance(ref, ClusterArray) and not ref.gone:
             if ref.name:
                 self._buffers.drop(ref.name)
             ref.deleted, ref.here = True, None
-            self._order.go_on()
+            self._calls.order.go_on()
 
     def is_deleted(self, ref: Ref) -> bool:
         if isinstance(ref, ShardOfArray):
             ref = ref.alone or ref.parts.array
-        return not isinstance(ref, Token) and ref.deleted
+        return isinstance(ref, ClusterArray) and ref.gone
 
     def _alone(self, ref: ClusterArray | ShardOfArray) -> ClusterArray:
         """A shard as an array of its own: it comes here, and small ones stay."""
@@ -218,61 +219,14 @@ class ClusterDevices:
 
     # --- waiting -------------------------------------------------------------------------------------------
 
-    def fetch(self, ref: Ref, done: Callable[[Contents | StatusError], None]) -> None:
-        if isinstance(ref, Token):
-            done(invalid("a token has no contents"))
-        elif isinstance(ref, ClusterArray):
-            self._want(ref, done)
-        elif ref.alone is not None and ref.alone.settled:
-            self._want(ref.alone, done)
-        elif ref.parts.contents is not None:
-            done(ref.parts.read(ref.at))
-        else:
+    def fetch(self, ref: Ref, done: WhenRead) -> None:
+        self._answers.fetch(ref, done)
 
-            def came(found: Contents | StatusError) -> None:
-                if not isinstance(found, StatusError):
-                    if ref.parts.contents is None:
-                        ref.parts.came(found)
-                    found = ref.parts.read(ref.at)
-                done(found)
-
-            self._want(ref.parts.array, came)
-
-    def _want(self, array: ClusterArray, done: Callable[[Contents | StatusError], None]) -> None:
-        if array.here is not None:
-            done(array.here)
-        elif array in self._wanted:
-            self._wanted[array].append(done)
-        else:
-            self._wanted[array] = [done]
-            self._order.do(partial(self._get, array))
-
-    def _get(self, array: ClusterArray) -> bool:
-        if not self._ready_to_be_read(array):
-            return False
-        found = array.wrong or array.here
-        if found is not None:
-            self._brought(array, found)
-            return True
-
-        def act(client: Client, now: int) -> bool:
-            request = client.get(array.name, now)
-            if isinstance(request, Blocked):
-                return False
-            self._gets[request] = array
-            return True
-
-        return self._try(act, partial(self._brought, array))
-
-    def _brought(self, array: ClusterArray, found: Contents | StatusError) -> None:
-        for done in self._wanted.pop(array, ()):
-            done(found)
-
-    def when_ready(self, refs: Sequence[Ref], done: Unready) -> None:
+    def when_ready(self, refs: Sequence[Awaited], done: Unready) -> None:
         when_known(list(refs), done)
 
     def crowded(self, resume: Callable[[], None]) -> bool:
-        return self._order.crowded(resume)
+        return self._calls.order.crowded(resume)
 
     # --- programs ------------------------------------------------------------------------------------------
 
@@ -280,43 +234,68 @@ class ClusterDevices:
         self._programs.compile(program, options, tuple(devices), done)
 
     def execute(
-        self, executable: ClusterExecutable, arguments: Sequence[Ref], keep: Sequence[int], launch: int
-    ) -> list[Ref]:
-        kept = [each for each in executable.results if each.kind != TOKEN]
-        outcome = BufferOutcome(len(kept))
-        arrays = [ClusterArray(each, self._buffers.drop, outcome=outcome) for each in kept]
-        given = [self._alone(each) for each in arguments if not isinstance(each, Token)]
-        for at, each in enumerate(given):
-            if each.type.sharding.shard is not None:
-                given[at] = self._retyped(each, executable.parameters[at])
-        self._order.do(partial(self._launch, executable, given, tuple(keep), outcome, arrays))
+        self, executable: ClusterExecutable, arguments: Sequence[Ref | ClusterArrays], keep: Sequence[int],
+        launch: int,
+    ) -> list[Ref] | ClusterArrays:  # fmt: skip
+        kept = executable.arrays
+        outcome, arrays = BufferOutcome(len(kept)), list[ClusterArray]()
+        if not executable.together:
+            arrays = [ClusterArray(each, self._buffers.drop, outcome=outcome) for each in kept]
+        given = self._given(executable, arguments)
+        reads = [each.outcome for each in given if isinstance(each, BufferSpan)]
+        self._buffers.read(reads)
+        launched = partial(self._launch, executable, given, tuple(keep), outcome, arrays)
+        self._calls.order.do(partial(self._launched, launched, reads) if reads else launched)
+        if executable.together:
+            return ClusterArrays(outcome, 0, len(kept), executable.results, self._buffers.drop)
         if len(kept) == len(executable.results):
             return list(arrays)
         following = iter(arrays)
         return [Token(outcome) if each.kind == TOKEN else next(following) for each in executable.results]
 
+    def _given(
+        self, executable: ClusterExecutable, arguments: Sequence[Ref | ClusterArrays]
+    ) -> list[Argument]:
+        """The arguments as they are now: what the session takes apart later stays together in this call."""
+        given: list[Argument] = []
+        index = 0
+        for each in arguments:
+            if isinstance(each, BufferSpan):
+                given.append(BufferSpan(each.outcome, each.at, each.count))
+                index += each.count
+            elif not isinstance(each, Token):
+                array = self._alone(each)
+                if array.type.sharding.shard is not None:
+                    array = self._retyped(array, executable.parameters[index])
+                given.append(array)
+                index += 1
+        return given
+
+    def _launched(self, launch: Callable[[], bool], reads: list[BufferOutcome]) -> bool:
+        over = launch()
+        if over:
+            self._buffers.unread(reads)
+        return over
+
     def _launch(
-        self, executable: ClusterExecutable, arguments: list[ClusterArray], keep: tuple[int, ...],
-        outcome: BufferOutcome, results: list[ClusterArray],
+        self, executable: ClusterExecutable, arguments: list[Argument], keep: tuple[int, ...], outcome: BufferOutcome,
+        results: list[ClusterArray],
     ) -> bool:  # fmt: skip
         for each in arguments:
-            if not self._ready_to_be_read(each):
+            if not self._calls.ready_to_be_read(each):
                 return False
-            if (
-                each.name
-                and each.here is not None
-                and each.outcome is not None
-                and each.outcome.fault_of(each.name)
-            ):
-                self._buffers.drop(each.name)  # the buffer was lost, and what is here can be sent again
-                each.name, each.outcome = 0, None
+            if isinstance(each, ClusterArray):
+                self._send_again(each)
         fault = next((fault for each in arguments if (fault := each.wrong) is not None), None)
         if fault is not None:
             self._failed(outcome, results, fault)
             return True
-        if not self._travel(arguments):
+        if not self._travel([each for each in arguments if isinstance(each, ClusterArray)]):
             return False
-        sent = tuple([each.name or bytes_here(each.here) for each in arguments])
+        sent = tuple([
+            each.name or bytes_here(each.here) if isinstance(each, ClusterArray) else each.name
+            for each in arguments
+        ])  # fmt: skip
         donated = executable.donated
         giving = not donated or not (donated.intersection(keep) or given_twice(arguments, donated))
 
@@ -329,17 +308,26 @@ class ClusterDevices:
             program = executable.giving if giving else executable.keeping
             return self._submit(client, now, program, sent, outcome, results)
 
-        if not self._try(act, partial(self._failed, outcome, results)):
+        if not self._calls.attempt(act, partial(self._failed, outcome, results)):
             return False
         if giving and donated:
-            self._given_up([arguments[at] for at in donated])
+            self._given_up([each for index, each in indexed(arguments) if index in donated])
         return True
 
-    def _given_up(self, arrays: Sequence[ClusterArray]) -> None:
+    def _send_again(self, array: ClusterArray) -> None:
+        """If its buffer was lost, what is here can be sent again."""
+        if array.name and array.here is not None and array.outcome is not None:
+            if array.outcome.fault_of(array.name):
+                self._buffers.drop(array.name)
+                array.name, array.outcome = 0, None
+
+    def _given_up(self, arrays: Sequence[Argument]) -> None:
         """The memory of these is another's now."""
-        self._buffers.forget(ranges.folded(sorted([array.name for array in arrays if array.name]), few=2))
-        for array in arrays:
-            array.give_up()
+        alone = sorted([each.name for each in arrays if isinstance(each, ClusterArray) and each.name])
+        several = [each.name for each in arrays if isinstance(each, BufferSpan)]
+        self._buffers.forget([*ranges.folded(alone, few=2), *several])
+        for each in arrays:
+            each.give_up()
 
     def _travel(self, arguments: list[ClusterArray]) -> bool:
         """Whether those that are here fit into a call; the largest are put until they do."""
@@ -355,25 +343,32 @@ class ClusterDevices:
         return True
 
     def _submit(
-        self, client: Client, now: int, program: int, sent: tuple[int | bytes, ...], outcome: BufferOutcome,
+        self, client: Client, now: int, program: int, sent: tuple[int | bytes | Range, ...], outcome: BufferOutcome,
         results: list[ClusterArray],
     ) -> bool:  # fmt: skip
         made = client.submit(program, sent, now)
         if isinstance(made, Blocked):
             return False
-        self._runs[made.run] = outcome
-        if results:
+        self._answers.began(made.run, outcome)
+        if outcome.count:
             self._buffers.outcomes.add(outcome, made.results[0])
-            for array, name in zip(results, made.results, strict=True):
-                array.is_buffer(name, outcome)
+        for array, name in zip(
+            results, made.results, strict=False
+        ):  # none of them, if they are counted as one
+            array.is_buffer(name, outcome)
         self._buffers.release(client, now)
         return True
 
+    def _failed(self, outcome: BufferOutcome, results: Sequence[ClusterArray], fault: StatusError) -> None:
+        for each in results:
+            each.fails(fault)
+        outcome.end(fault)
+
     def unload(self, executable: ClusterExecutable) -> None:
-        self._order.do(partial(self._unload, executable))  # behind the calls of it that wait
+        self._calls.order.do(partial(self._unload, executable))  # behind the calls of it that wait
 
     def _unload(self, executable: ClusterExecutable) -> bool:
-        if self._over is None:
+        if self._calls.over is None:
             self._programs.forget(executable.giving, executable.keeping)
         return True
 
@@ -390,110 +385,21 @@ class ClusterDevices:
         done: Callable[[T | StatusError], None],
     ) -> None:  # fmt: skip
         source = StableHLOCode(executable.source.program, executable.source.options, question)
-        work = self._programs.ask(source, executable.ir.name, executable.devices)
-        self._programs.begin(work, done, lambda about: done(read(about)))
+
+        async def answer() -> T:
+            return read(await self._programs.ask(source, executable.ir.name, executable.devices))
+
+        self._programs.begin(answer(), done, done)
 
     def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str:
         return default_layout(kind, len(shape), self.platform.serdes >= PACKS)
 
-    # --- calls ---------------------------------------------------------------------------------------------
-
-    def _ready_to_be_read(self, array: ClusterArray) -> bool:
-        """Whether it is settled; if not, calls go on when it is."""
-        if array.settled or array.wrong is not None:
-            return True
-        array.when_settled(self._order.go_on)
-        return False
-
-    def _try(self, act: Callable[[Client, int], bool], failed: Callable[[StatusError], None]) -> bool:
-        """Whether the call is over: it was made, or cannot be."""
-        if self._over is not None:
-            failed(self._over)
-            return True
-        try:
-            return self._link.act(act)
-        except Illegal as error:
-            failed(StatusError(StatusCode.INTERNAL, str(error)))
-            return True
-
-    def _failed(self, outcome: BufferOutcome, results: Sequence[ClusterArray], fault: StatusError) -> None:
-        for each in results:
-            each.fails(fault)
-        outcome.end(fault)
-
-    # --- what is heard -------------------------------------------------------------------------------------
-
-    def _heard(self, command: Command) -> None:
-        act = HEARD.get(type(command))
-        if act is not None:
-            act(self, command)
-
-    def _ended(self, said: e.RunEnded) -> None:
-        outcome = self._runs.pop(said.run, None)
-        if outcome is not None:
-            outcome.end(None if said.blame is None else fault_of_blame(said.blame))
-
-    def _settled(self, said: e.BuffersReady) -> None:
-        fault = None if said.blame is None else fault_of_blame(said.blame)
-        for outcome, names in self._buffers.outcomes.over(ranges.folded(said.buffers, few=2)):
-            outcome.settle(names, fault)
-
-    def _opening(self, said: e.OpenRecv) -> None:
-        self._coming[said.transfer] = said.buffer
-
-    def _again(self, said: e.GetAgain) -> None:
-        self._coming.pop(said.transfer, None)
-
-    def _received(self, said: e.Received) -> None:
-        request = self._coming.pop(said.transfer, 0)
-        self._got(request, said.blame)
-
-    def _refused(self, said: e.CallRefused) -> None:
-        if said.what in ("get", "sending"):
-            self._got(said.name, said.blame)
-        elif said.what == "program":
-            self._programs.refused(said.name, said.blame)
-
-    def _got(self, request: int, blame: Blame | None) -> None:
-        array = self._gets.pop(request, None)
-        if array is not None:
-            self._brought(array, self._link.taken(request) if blame is None else fault_of_blame(blame))
-
-    def _told(self, said: e.ProgramTold) -> None:
-        self._programs.told(said.program, said.about, said.blame)
-
-    def _unblocked(self, said: e.Unblocked) -> None:
-        self._programs.unblocked()
-        self._order.go_on()
-
-    def _fail(self, fault: StatusError) -> None:
-        """The session's client is lost: nothing will be heard any more."""
-        if self._over is None:
-            self._over, self._buffers.over = fault, True
-            for outcome in [*self._runs.values(), *self._buffers.outcomes]:
-                outcome.end(fault)
-            for array in list(self._wanted):
-                self._brought(array, fault)
-            self._order.go_on()
-
     # --- the end -------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        if self._over is None:
-            self._over = StatusError(StatusCode.CANCELLED, "the session is over")
+        if self._calls.over is None:
+            self._calls.over = StatusError(StatusCode.CANCELLED, "the session is over")
         self._buffers.over = True
-        self._order.clear()
+        self._calls.order.clear()
         self._programs.close()
         self._link.close()
-
-
-HEARD: Mapping[type, Callable[[ClusterDevices, Any], None]] = {
-    e.RunEnded: ClusterDevices._ended,
-    e.BuffersReady: ClusterDevices._settled,
-    e.OpenRecv: ClusterDevices._opening,
-    e.GetAgain: ClusterDevices._again,
-    e.Received: ClusterDevices._received,
-    e.CallRefused: ClusterDevices._refused,
-    e.ProgramTold: ClusterDevices._told,
-    e.Unblocked: ClusterDevices._unblocked,
-}

@@ -11,6 +11,7 @@ code, and the answers to its questions.
 from __future__ import annotations
 
 import asyncio
+import logging
 import weakref
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,12 +20,12 @@ from typing import Any
 from backend import xla
 from backend.contents import StableHLOCode, hash_of, stablehlo_code
 from core.client import Blocked
-from core.model import Illegal, Program
+from core.model import Illegal, Program, ranges
 from core.protocol import Blame
 
 from .cluster_faults import fault_of_blame
 from .cluster_link import ClusterLink
-from .cluster_programs import Places, executable_program, question_program, with_cost
+from .cluster_programs import Places, executable_program, function_of, question_program, with_cost
 from .compiled_facts import compiled_facts, tiles_on
 from .dtypes import TOKEN
 from .ifrt_messages import StatusCode
@@ -34,16 +35,19 @@ from .stablehlo_programs import ProgramFacts, read_program
 
 __all__ = ["ClusterExecutable", "ClusterPrograms"]
 
+log = logging.getLogger("seaway.door")
 READING = 2  # programs at a time
 SEEN = 3  # executions, before what they took is believed: the first is often slow
 NEAR = 1.25  # by what factor a cost may differ from what was said
 
 
 class ClusterExecutable:
-    """`giving`, `keeping`: its programs by their names at core's client, with donation and without (0: not yet)."""
+    """`giving`, `keeping`: its programs by their names at core's client, with donation and without (0: not yet).
+    `arrays`: its results without tokens. `together`: its results are counted as one until one of them is used alone."""
 
     __slots__ = (
-        "__weakref__", "devices", "donated", "giving", "ir", "keeping", "keeping_ir", "parameters", "results", "source",
+        "__weakref__", "arrays", "devices", "donated", "giving", "ir", "keeping", "keeping_ir", "parameters", "results",
+        "source", "together",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +59,9 @@ class ClusterExecutable:
         self.devices, self.source = facts.devices, source
         self.ir, self.keeping_ir = ir, keeping_ir
         self.giving = self.keeping = 0
+        self.arrays = [each for each in facts.results if each.kind != TOKEN]
+        plain = all(each.sharding.shard is None for each in self.arrays)
+        self.together = plain and len(self.arrays) == len(facts.results) >= ranges.FEW
 
 
 class ClusterPrograms:
@@ -68,6 +75,7 @@ class ClusterPrograms:
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked: dict[int, asyncio.Future[tuple[bytes, Blame | None]]] = {}  # by program
         self._room: list[asyncio.Future[None]] = []
+        self._over: StatusError | None = None  # why nothing will be compiled any more
         self._executables: weakref.WeakSet[ClusterExecutable] = weakref.WeakSet()
 
     # --- compile -------------------------------------------------------------------------------------------
@@ -82,7 +90,7 @@ class ClusterPrograms:
     def begin(
         self, work: Coroutine[Any, Any, Any], failed: Callable[[StatusError], None], done: Callable[[Any], None]
     ) -> None:  # fmt: skip
-        """Begins something that waits."""
+        """Begins something that waits. It is answered whatever happens, but for the session's end."""
 
         async def run() -> None:
             try:
@@ -91,6 +99,10 @@ class ClusterPrograms:
                 failed(fault)
             except Illegal as error:
                 failed(StatusError(StatusCode.RESOURCE_EXHAUSTED, str(error)))
+            except Exception as error:
+                log.exception("a program of a session")
+                text = f"the door failed: {type(error).__name__}: {error}"
+                failed(StatusError(StatusCode.INTERNAL, text))
             else:
                 done(found)
 
@@ -105,7 +117,8 @@ class ClusterPrograms:
         about = await loop.run_in_executor(self._pool, read_program, program, self._more)
         positions = [devices.index(each) if each in devices else -1 for each in range(max(devices) + 1)]
         source = StableHLOCode(program, xla.assigned_to(options, positions))
-        asked = await self._asking(source, about.name, devices)
+        name = function_of(about.name)
+        asked = await self._asking(source, name, devices)
         try:
             answer = await self._answer(asked)
             facts = compiled_facts(about, stablehlo_code.compiled_about(answer), devices, self.default_kind)
@@ -113,8 +126,9 @@ class ClusterPrograms:
             code = hash_of(source.encode())
             made = [each for each in facts.results if each.kind != TOKEN]
             temp = facts.memory_stats.get("temp_size_in_bytes", 0)
+            cost = self._link.expected(code, len(devices))
             ir, keeping_ir = (
-                executable_program(self._places, about.name, devices, code, temp, given, made, donated)
+                executable_program(self._places, name, devices, code, temp, given, made, donated, cost)
                 for donated in (facts.donated, ())
             )
             executable = ClusterExecutable(facts, given, source, ir, keeping_ir)
@@ -133,11 +147,8 @@ class ClusterPrograms:
             self.forget(asked)
 
     async def _asking(self, source: StableHLOCode, name: str, devices: tuple[int, ...]) -> int:
-        code = source.encode()
-        await self._link.keep(code)
-        asked = await self._registered(
-            question_program(self._places, name, devices, hash_of(code)), tell=True
-        )
+        code = await self.keep(source)
+        asked = await self._registered(question_program(self._places, name, devices, code), tell=True)
         self._asked[asked] = asyncio.get_running_loop().create_future()
         return asked
 
@@ -152,6 +163,7 @@ class ClusterPrograms:
 
     async def _registered(self, program: Program, tell: bool) -> int:
         while True:
+            self._go_on()
             found = self._link.act(lambda client, now: client.register(program, now, tell=tell))
             if not isinstance(found, Blocked):
                 return found
@@ -160,9 +172,15 @@ class ClusterPrograms:
             await room
 
     async def keep(self, source: StableHLOCode) -> str:
+        self._go_on()
         code = source.encode()
         await self._link.keep(code)
         return hash_of(code)
+
+    def _go_on(self) -> None:
+        """Raises why nothing will be compiled any more."""
+        if self._over is not None:
+            raise StatusError(self._over.code, self._over.text)
 
     def priced(self, seen: Mapping[str, tuple[int, int]]) -> None:
         """How often computations ran, and how long they typically took, by their names. Policies share devices by what
@@ -173,7 +191,10 @@ class ClusterPrograms:
             if count < SEEN or said <= NEAR * cost <= NEAR * NEAR * said:
                 continue
             ir, keeping_ir = (with_cost(ir, max(1, cost)) for ir in (each.ir, each.keeping_ir))
-            found = self._link.act(lambda client, now, ir=ir: client.register(ir, now))  # type: ignore[misc]
+            try:
+                found = self._link.act(lambda client, now, ir=ir: client.register(ir, now))  # type: ignore[misc]
+            except Illegal:  # it has as many programs as it may, or is over
+                return
             if isinstance(found, Blocked):
                 return
             self.forget(each.giving, each.keeping)
@@ -202,6 +223,14 @@ class ClusterPrograms:
         for each in room:
             if not each.done():
                 each.set_result(None)
+
+    def lost(self, fault: StatusError) -> None:
+        """Nothing will be heard any more: whatever waits ends with this fault."""
+        self._over = fault
+        for each in self._asked.values():
+            if not each.done():
+                each.set_exception(StatusError(fault.code, fault.text))
+        self.unblocked()
 
     def close(self) -> None:
         for each in list(self._tasks):

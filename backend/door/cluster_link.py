@@ -3,7 +3,9 @@
     session --act--> core's client --> controller, hosts
     session <--heard, one after the other, on the loop's thread-- core's client, in any thread
 
-Neighbours: `cluster_devices` uses it, and tests put another in its place; `backend.client`.
+`ClusterLink` is what devices need of it, `SessionLine` what those need who open and end sessions. Implementations:
+`RemoteLink` here; `seaway.sessions.simulated_door`, whose client is simulated; tests have a fake. Neighbours:
+`cluster_devices`, `cluster_opening`; `backend.client`.
 """
 
 from __future__ import annotations
@@ -11,19 +13,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+import grpc
+
 from backend.client import Head, PutOffer, Remote
+from backend.contents import hash_of
 from backend.node import CallError
 from backend.wire import Described
 from core.client import Client
+from core.model import Value
 from core.protocol import Command, LogLine
 
+from .cluster_programs import UNKNOWN
 from .ifrt_messages import StatusCode
 from .session_devices import StatusError
 
-__all__ = ["ClusterLink", "RemoteLink"]
+__all__ = ["ClusterLink", "RemoteLink", "SessionLine"]
 
 log = logging.getLogger("seaway.door")
 T = TypeVar("T")
@@ -42,8 +49,11 @@ class ClusterLink(Protocol):
     def offer(self, buffer: int) -> PutOffer:
         """Promises the contents of a buffer that is put in this call of `act`."""
 
-    def taken(self, request: int) -> Any:
-        """The contents that a get has brought."""
+    def taken(self, request: int, value: Value) -> Any:
+        """The contents that a get has brought, of an array of this type."""
+
+    def expected(self, code: str, devices: int) -> int:
+        """The nanoseconds that a computation with this code is taken to last, as long as nobody has seen it run."""
 
     async def keep(self, blob: bytes) -> None:
         """Leaves code with the controller. Raises StatusError."""
@@ -52,11 +62,24 @@ class ClusterLink(Protocol):
         """The session is over: all that it has there is given back."""
 
 
+class SessionLine(ClusterLink, Protocol):
+    name: str
+
+    def soon(self, function: Callable[[], None]) -> None:
+        """Calls a function on the loop's thread, soon; from any thread."""
+
+    def when_closed(self, then: Callable[[], None]) -> None: ...
+
+    async def closed(self) -> None:
+        """Closes it, and waits until that is done."""
+
+
 class RemoteLink:
     """Make it on the loop's thread. One `head` serves all links of a door."""
 
     def __init__(self, head: Head, described: Described, name: str, weight: int, priority: int) -> None:
         self.name, self._head = name, head
+        self.codes: set[str] = set()  # by hash: code of this session that the controller is to have
         self._loop = asyncio.get_running_loop()
         self._said: deque[Command | BaseException] = deque()
         self.heard: Callable[[Command], None] = lambda command: None
@@ -78,20 +101,40 @@ class RemoteLink:
     def offer(self, buffer: int) -> PutOffer:
         return self.remote.offer(buffer)
 
-    def taken(self, request: int) -> Any:
+    def taken(self, request: int, value: Value) -> Any:
         return self.remote.taken(request)
 
+    def expected(self, code: str, devices: int) -> int:
+        return UNKNOWN
+
+    def soon(self, function: Callable[[], None]) -> None:
+        self.remote.node.soon(function)
+
     async def keep(self, blob: bytes) -> None:
-        await kept(self._head, (blob,))
+        self.codes.add(hash_of(blob))
+        until = self._loop.time() + PATIENCE
+        while True:
+            try:
+                await self._head.keep((blob,))
+                return
+            except CallError as wrong:
+                away = wrong.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+                if not away or self._loop.time() > until:
+                    text = f"the controller did not take the program's code: {wrong}"
+                    raise StatusError(wrong.code.value[0], text) from None
+            await asyncio.sleep(LOOK)
 
     def _note(self, said: Command | BaseException) -> None:
         """Called in any thread."""
+        if isinstance(said, LogLine):
+            self._last = said.text
         self._said.append(said)
         if len(self._said) == 1:
             self.remote.node.soon(self._tell)
 
     def _tell(self) -> None:
         said = self._said
+        self._look_whether_closed()  # before what else is over for that reason
         while said:
             each = said[0]
             try:
@@ -100,12 +143,13 @@ class RemoteLink:
                     code = StatusCode.UNAUTHENTICATED if refused else StatusCode.INTERNAL
                     self.failed(StatusError(code, f"the controller is lost to this session: {each}"))
                 else:
-                    if isinstance(each, LogLine):
-                        self._last = each.text
                     self.heard(each)
             except Exception:
                 log.exception("client %r: %s", self.name, type(each).__name__)
             said.popleft()
+        self._look_whether_closed()
+
+    def _look_whether_closed(self) -> None:
         if self.client.state == "closed":
             self._lost(f"the session with the controller is over: {self._last or 'it was closed'}")
 
@@ -115,7 +159,9 @@ class RemoteLink:
         if self.client.state in ("new", "away"):
             self._away_since = self._away_since or now
             if now - self._away_since >= PATIENCE:
-                self._lost(f"the controller has been out of reach for {PATIENCE:.0f} s: {self._last}")
+                self._lost(
+                    f"the controller has been out of reach for {PATIENCE:.0f} s. {self._last}".rstrip()
+                )
                 return
         else:
             self._away_since = 0.0
@@ -123,7 +169,10 @@ class RemoteLink:
 
     def _lost(self, text: str) -> None:
         if self._closing is None:
-            self.failed(StatusError(StatusCode.UNAVAILABLE, text))
+            try:
+                self.failed(StatusError(StatusCode.UNAVAILABLE, text))
+            except Exception:
+                log.exception("client %r: %s", self.name, text)
 
     def when_closed(self, then: Callable[[], None]) -> None:
         self._then.append(then)
@@ -148,12 +197,3 @@ class RemoteLink:
         await self.remote.stop()
         for then in self._then:
             then()
-
-
-async def kept(head: Head, blobs: Iterable[bytes]) -> None:
-    try:
-        await head.keep(blobs)
-    except CallError as wrong:
-        raise StatusError(
-            wrong.code.value[0], f"the controller did not take the program's code: {wrong}"
-        ) from None

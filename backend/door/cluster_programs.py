@@ -2,6 +2,7 @@
 
     Places(count).of(devices)                       the slice of an ordered set of the session's devices
     question_program, executable_program, copy_program     -> core's Program
+    function_of("jit_train_step")                   "train_step", the name of a program in status and traces
 
 A session has one slice, `devices`, and a sub-slice of it for each row of devices that a program or an array is on.
 Neighbours: `cluster_layouts`, `cluster_executables`; `backend.contents` has what the code is.
@@ -19,12 +20,21 @@ from core.model import Arg, Computation, Node, Out, Program, SliceSpec, Value
 from .cluster_layouts import value_of
 from .session_devices import ArrayType
 
-__all__ = ["Places", "copy_program", "executable_program", "question_program", "with_cost"]
+__all__ = [
+    "UNKNOWN",
+    "Places",
+    "copy_program",
+    "executable_program",
+    "function_of",
+    "question_program",
+    "with_cost",
+]
 
 ROOT = "devices"
 UNKNOWN = 1_000_000  # nanoseconds that a computation is taken to last, as long as nothing is known
 COPYING = 1_000  # nanoseconds that a copy is taken to last
 LONGEST_NAME = 200
+PREFIXES = ("jit_", "pmap_")  # what JAX writes before a function's name, to name what it has lowered
 
 
 class Places:
@@ -50,6 +60,14 @@ class Places:
         return tuple(dict.fromkeys((self.root, *map(self.of, rows))))
 
 
+def function_of(module: str) -> str:
+    """The function's own name, which users know."""
+    for prefix in PREFIXES:
+        if len(module) > len(prefix) and module.startswith(prefix):
+            return module[len(prefix) :]
+    return module
+
+
 def question_program(places: Places, name: str, devices: tuple[int, ...], code: str) -> Program:
     """Nothing of it runs: it is registered so that a host answers what its code asks."""
     slices = places.slices(devices)
@@ -62,7 +80,7 @@ def question_program(places: Places, name: str, devices: tuple[int, ...], code: 
 
 def executable_program(
     places: Places, name: str, devices: tuple[int, ...], code: str, temp: int,
-    parameters: Sequence[ArrayType], results: Sequence[ArrayType], donated: Sequence[int],
+    parameters: Sequence[ArrayType], results: Sequence[ArrayType], donated: Sequence[int], cost: int = UNKNOWN,
 ) -> Program:  # fmt: skip
     slices = places.slices(devices)
     at = slices.index(places.of(devices))
@@ -70,7 +88,7 @@ def executable_program(
     outputs = tuple(value_of(each, at) for each in results)
     return Program(
         name=name, slices=slices,
-        computations=(Computation(name, code, UNKNOWN, temp, len(devices) > 1, code),), args=inputs,
+        computations=(Computation(name, code, cost, temp, len(devices) > 1, code),), args=inputs,
         nodes=(Node(name, 0, at, tuple(map(Arg, range(len(inputs)))), inputs, outputs, tuple(donated)),),
         results=tuple(Out(0, number) for number in range(len(outputs))), donate_args=tuple(donated),
     )  # fmt: skip

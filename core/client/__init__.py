@@ -20,5 +20,6 @@ from __future__ import annotations
 
 from .client import Client
 from .client_limits import Blocked, Limits, Submitted
+from .retries import infrastructure
 
-__all__ = ["Blocked", "Client", "Limits", "Submitted"]
+__all__ = ["Blocked", "Client", "Limits", "Submitted", "infrastructure"]

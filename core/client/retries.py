@@ -47,6 +47,7 @@ MOST = 10_000_000_000  # ... and no longer than this
 
 
 def infrastructure(blame: Blame) -> bool:
+    """Whether something of the cluster was lost, so that the same again may succeed."""
     return blame.code in INFRASTRUCTURE
 
 

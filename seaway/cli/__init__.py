@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
+
+# gRPC reads this when it is imported. What goes wrong with a connection is said once, by us.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 from .. import __version__
 from ..errors import SeawayError

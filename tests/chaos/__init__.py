@@ -4,7 +4,9 @@ schedule     the faults, their targets and times, as plain data: drawn from a se
 processes    a process and its supervisor, which restarts it; what each holds (threads, fds, children, ports)
 cluster      controller, agents and clients, as docs/deployment.md starts them
 proxy        a TCP proxy between processes: cut, hold, one direction held, delay
-clients      what a client does in its loop, as a process of its own, and the journal that it writes
+looping      what all clients do, as processes of their own: call in a loop, and write a journal of it
+clients      clients of Seaway
+jax_clients  JAX programs that know nothing of Seaway, each with a door to the cluster
 journal      the journal of a client: each call with its beginning, its end and its error
 watching     the controller's status, asked again and again
 inject       carries out a fault of the schedule

@@ -24,7 +24,7 @@ from .campaign import Campaign, NotReady, Round, last_words
 from .cluster import clients_of
 from .processes import adopt_orphans
 from .report import table
-from .schedule import Fault, Schedule, Shape, draw, parse, rounds, text
+from .schedule import JAX_ROLE, Fault, Schedule, Shape, draw, parse, rounds, text
 from .shrink import shrink
 
 
@@ -61,7 +61,8 @@ def main() -> int:
 class Run:
     def __init__(self, chosen: argparse.Namespace, schedule: Schedule, folder: Path) -> None:
         self.chosen, self.schedule, self.folder = chosen, schedule, folder
-        self.clients = clients_of(chosen.islands, tuple(chosen.roles.split(",")))
+        roles = [each for each in chosen.roles.split(",") if each != JAX_ROLE or chosen.platform == "cpu"]
+        self.clients = clients_of(chosen.islands, tuple(roles))
         self.shape = Shape(chosen.islands, chosen.hosts, tuple(self.clients), chosen.lease, chosen.platform)
         self.rounds: list[Round] = []
         self.played: list[Fault] = []  # on the cluster that runs now
@@ -218,7 +219,10 @@ def _options() -> argparse.ArgumentParser:
     add("--islands", type=int, default=2)
     add("--devices", type=int, default=2, help="of each host")
     add("--lease", type=float, default=3.0, help="seconds")
-    add("--roles", default="train,puts,retry,transfer", help="what clients do; also: small")
+    add(
+        "--roles", default="train,puts,retry,transfer,jax",
+        help="what clients do; also: small. Without devices that compute there is no jax",
+    )  # fmt: skip
     add("--slack", type=float, default=1.0, help="all bounds are multiplied by it")
     add("--forgive", default="", help="outcomes that are told and fail nothing, as leak,late")
     add("--go-on", action="store_true", help="after a failure, on another cluster")

@@ -182,10 +182,10 @@ class Campaign:
                 return "not all clients came to rest"
             asked = time.monotonic()
 
-            def rests() -> bool:
-                return cluster.watch.at > asked and not standing(cluster.watch.status, quiet=True)
+            def left() -> str:
+                return standing(cluster.watch.status, quiet=True, clients=len(cluster.clients))
 
-            return "" if cluster.until(rests, QUIET) else standing(cluster.watch.status, quiet=True)
+            return "" if cluster.until(lambda: cluster.watch.at > asked and not left(), QUIET) else left()
         finally:
             cluster.pause(False)
 

@@ -1,19 +1,14 @@
-"""What a client does: `python -m tests.chaos.clients --role train --controller ... --journal FILE`, until it is ended.
+"""Seaway's own clients: `python -m tests.chaos.clients --role train --controller ... --journal FILE`, until ended.
 
-Each call is checked against numpy, and the journal has its end. What is lost is made anew from the start. While the
-file `--pause` exists, the client calls nothing and holds nothing, so that leftovers can be counted.
+Each call is checked against numpy. Neighbours: `looping`, which has the loop and the journal; `cluster` starts them.
 """
 
 from __future__ import annotations
 
-import argparse
-import faulthandler
-import gc
 import os
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,13 +18,9 @@ from jax.sharding import PartitionSpec
 
 import seaway as sw
 
-from .journal import Writer
+from .looping import PRIME, LoopingClient, SeenError, Steps, drawn, options, put_sizes, stepped
 
-LOOK = 0.05  # seconds
-PRIME = 65_537
-LARGE = 1 << 26  # bytes
 P: Any = PartitionSpec
-Steps = Iterator[tuple[str, Callable[[], bool]]]  # a call's name, and the call: whether its numbers are right
 
 
 class Program:
@@ -55,12 +46,7 @@ class Program:
         return np.array_equal(np.asarray(array), wanted)
 
     def values(self, count: int, seed: int) -> Any:
-        return np.random.default_rng(seed).integers(0, PRIME, count // self.devices * self.devices, np.int32)
-
-
-def stepped(values: Any) -> Any:
-    """The state after a step, by numpy, in the same 32 bits."""
-    return (values * 3 + values.sum(dtype=np.int32)) % PRIME
+        return drawn(count, self.devices, seed)
 
 
 def train(program: Program, seed: int) -> Steps:
@@ -103,10 +89,8 @@ def _save(program: Program, array: Any, values: Any, name: str) -> bool:
 
 def puts(program: Program, seed: int) -> Steps:
     """Put arrays and get them back, of 32 KiB to 64 MiB."""
-    sizes = [1 << 15, 1 << 20, 1 << 15, 1 << 22, 1 << 15, 1 << 20, 1 << 15, LARGE]
-    for number in range(10**9):
-        size = sizes[number % len(sizes)]
-        yield "put 64MB" if size == LARGE else "put", partial(_put, program, size // 4, seed + number)
+    for number, (what, size) in enumerate(put_sizes()):
+        yield what, partial(_put, program, size // 4, seed + number)
 
 
 def _put(program: Program, count: int, seed: int) -> bool:
@@ -161,19 +145,10 @@ LOOPS: dict[str, Callable[[Program, int], Steps]] = {
 }  # fmt: skip
 
 
-class Client:
-    def __init__(self, chosen: argparse.Namespace) -> None:
-        self.chosen = chosen
-        self.journal = Writer(Path(chosen.journal), os.getpid())
-        self.seed = os.getpid()
-
-    def run(self) -> None:
-        while True:
-            self.call("connect", self.session)
+class Client(LoopingClient):
+    over = ("Unreachable", "SessionClosed", "client-lost")
 
     def session(self) -> bool:
-        """Work until the session cannot go on. A connection is a call too, which ends as soon as the session is
-        open."""
         chosen = self.chosen
         with sw.connect(
             f"grpc://{chosen.controller}",
@@ -181,61 +156,28 @@ class Client:
             timeout=chosen.patience,
             patience=chosen.patience,
         ) as session:
-            self.journal.end("ok")
-            while self.loop():
-                self.seed += 1
-                self.rest(session)
-            self.journal.begin("leave")
+            self._session = session
+            self.opened()
+            self.work()
         return True
 
-    def loop(self) -> bool:
-        """Work with one state, as long as nothing fails. Returns False if the session is to be opened again."""
+    def flush(self) -> None:
+        self._session.main.flush()
+
+    def steps(self) -> Steps:
         chosen = self.chosen
         program = Program(chosen.islands.split(","), chosen.devices, Path(chosen.folder), chosen.timed)
-        for what, call in LOOPS[chosen.role](program, self.seed):
-            if self.paused:
-                return True
-            if (ended := self.call(what, call)) != "ok":
-                return ended not in ("Unreachable", "SessionClosed", "client-lost")
-        return True
+        return LOOPS[chosen.role](program, self.seed)
 
-    def call(self, what: str, call: Callable[[], bool]) -> str:
-        """Make a call. Returns how it ended: "ok", or a code, or a class."""
-        self.journal.begin(what)
-        try:
-            right = call()
-        except Exception as error:
-            code = str(getattr(error, "code", ""))
-            self.journal.end(
-                "error", kind=type(error).__name__, ours=isinstance(error, sw.errors.SeawayError), code=code,
-                text=str(error)[:600],
-            )  # fmt: skip
-            time.sleep(LOOK)
-            return code or type(error).__name__
-        self.journal.end("ok" if right else "wrong")
-        return "ok"
-
-    @property
-    def paused(self) -> bool:
-        return Path(self.chosen.pause).exists()
-
-    def rest(self, session: sw.Session) -> None:
-        """Write that everything held has been released, and wait until the client is to go on."""
-        while self.paused:
-            gc.collect()
-            session.main.flush()
-            self.journal.paused()
-            time.sleep(LOOK)
+    def named(self, error: Exception) -> SeenError:
+        ours = isinstance(error, sw.errors.SeawayError)
+        return SeenError(type(error).__name__, str(getattr(error, "code", "")), ours)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("role", "name", "controller", "journal", "pause", "islands", "folder"):
-        parser.add_argument(f"--{name}", required=True)
-    parser.add_argument("--devices", type=int, required=True)
+    parser = options(str(__doc__), ("role", "controller", "islands", "folder"))
     parser.add_argument("--patience", type=float, default=60.0)
     parser.add_argument("--timed", action="store_true")
-    faulthandler.register(signal.SIGUSR1)
     Client(parser.parse_args()).run()
     return 0
 

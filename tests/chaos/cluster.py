@@ -1,7 +1,8 @@
 """Controller, agents and clients as docs/deployment.md starts them, each under a supervisor, on fixed ports.
 
 Clients and agents reach the controller through proxies, one each. Clients and other agents reach an agent through
-another proxy (`--advertise`). Collectives between hosts do not pass through a proxy.
+another proxy (`--advertise`). Collectives between hosts do not pass through a proxy. A JAX program has a door of its
+own, as docs/door.md says: to the cluster, the door is the client.
 """
 
 from __future__ import annotations
@@ -15,20 +16,22 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from backend.door import variables
+
 from .journal import Reader
 from .processes import Process, ProcessEnd, Usage, children_of, is_coordination, said_into, strays, usage
-from .schedule import Shape
+from .schedule import JAX_ROLE, Shape
 from .watching import Watch
 
 Named = tuple[str, tuple[int, ...]]  # a client's role, and the islands that it calls
 
 
 def clients_of(
-    islands: int, roles: tuple[str, ...] = ("train", "puts", "retry", "transfer")
+    islands: int, roles: tuple[str, ...] = ("train", "puts", "retry", "transfer", JAX_ROLE)
 ) -> dict[str, Named]:
     found: dict[str, Named] = {}
     for role in roles:
-        if role in ("train", "puts", "small"):
+        if role in ("train", "puts", "small", JAX_ROLE):
             found |= {f"{role}-{island}": (role, (island,)) for island in range(islands)}
         elif role == "retry":
             found["retry-0"] = (role, (0,))
@@ -71,10 +74,15 @@ class Cluster:
             name = f"agent-{number}"
             through = self.watch.proxy(name, self.port)
             self._add(name, self._agent(number, through), free_port())
-        for name in self.clients:
-            through = self.watch.proxy(f"client-{name}", self.port)
+        for name, (role, _) in self.clients.items():
             self.readers[name] = Reader(name, self.folder / f"client-{name}.jsonl")
-            self._add(f"client-{name}", self._client(name, through), env={"JAX_PLATFORMS": "cpu"})
+            if role == JAX_ROLE:
+                self._add(f"door-{name}", self._door(name, self.watch.proxy(f"door-{name}", self.port)))
+                env = variables(self._socket(name)) | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+                self._add(f"client-{name}", lambda port, name=name: self._jax(name), env=env)  # type: ignore[misc]
+            else:
+                through = self.watch.proxy(f"client-{name}", self.port)
+                self._add(f"client-{name}", self._client(name, through), env={"JAX_PLATFORMS": "cpu"})
         self.watch.begin(f"127.0.0.1:{self.port}")
 
     def _add(
@@ -104,12 +112,30 @@ class Cluster:
     def _client(self, name: str, through: int) -> Callable[[int], list[str]]:
         role, islands = self.clients[name]
         return lambda port: [
-            "tests.chaos.clients", "--role", role, "--name", name, "--controller", f"127.0.0.1:{through}",
-            "--journal", str(self.folder / f"client-{name}.jsonl"), "--pause", str(self.pause_file),
+            "tests.chaos.clients", *self._loop(name), "--role", role, "--controller", f"127.0.0.1:{through}",
             "--islands", ",".join(f"i{island}" for island in islands), "--folder", str(self.folder / "saved"),
-            "--devices", str(self.shape.hosts * self.devices), "--patience", str(self.patience),
-            *(["--timed"] if self.shape.platform == "timed" else []),
+            "--patience", str(self.patience), *(["--timed"] if self.shape.platform == "timed" else []),
         ]  # fmt: skip
+
+    def _loop(self, name: str) -> list[str]:
+        """What all clients are told."""
+        return [
+            "--name", name, "--journal", str(self.folder / f"client-{name}.jsonl"), "--pause", str(self.pause_file),
+            "--devices", str(self.shape.hosts * self.devices),
+        ]  # fmt: skip
+
+    def _socket(self, name: str) -> str:
+        return f"unix:{self.folder / f'door-{name}.sock'}"
+
+    def _door(self, name: str, through: int) -> Callable[[int], list[str]]:
+        (island,) = self.clients[name][1]
+        return lambda port: [
+            "seaway", "door", "--connect", f"127.0.0.1:{through}", "--listen", self._socket(name), "--name", name,
+            "--island", f"i{island}", "--wait", str(self.patience), "--verbose",
+        ]  # fmt: skip
+
+    def _jax(self, name: str) -> list[str]:
+        return ["tests.chaos.jax_clients", *self._loop(name)]
 
     def coordination(self, island: int) -> int:
         """The coordination process of the island's last epoch, or 0 if there is none."""
@@ -128,7 +154,7 @@ class Cluster:
             return {int(rest) // self.shape.hosts}
         if role == "coordination":
             return {int(rest)}
-        return set() if role == "client" else set(range(self.shape.islands))
+        return set() if role in ("client", "door") else set(range(self.shape.islands))
 
     # --- regular work -----------------------------------------------------------------------------------------
 

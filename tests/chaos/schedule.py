@@ -22,9 +22,11 @@ KINDS: dict[str, dict[str, int]] = {
     "controller": PROCESS | {"full": 4},
     "coordination": {"kill": 60, "stop": 20, "terminate": 20},
     "client": PROCESS | WIRE,
+    "door": PROCESS | WIRE,
     "peers": WIRE,
 }
-TARGETS = {"agent": 45, "controller": 28, "coordination": 10, "client": 17, "peers": 8}
+TARGETS = {"agent": 45, "controller": 28, "coordination": 10, "client": 17, "door": 17, "peers": 8}
+JAX_ROLE = "jax"  # the role of clients that have a door: a wire of theirs is the door's
 LONGEST = 60.0  # seconds that a process is stopped, at most
 RARE = 0.04  # part of the stops that are drawn up to that; all others are around the lease
 
@@ -38,10 +40,16 @@ class Shape(msgspec.Struct, frozen=True):
     lease: float = 3.0
     platform: str = "cpu"
 
+    @property
+    def doors(self) -> tuple[str, ...]:
+        """The clients that have one."""
+        return tuple(name for name in self.clients if _behind_door(name))
+
 
 class Fault(msgspec.Struct, frozen=True):
     kind: str
-    # "agent-3", "controller", "coordination-0" (of an island), "client-NAME", "peers-3" (all that dial that agent)
+    # "agent-3", "controller", "coordination-0" (of an island), "client-NAME", "door-NAME" (that client's), "peers-3"
+    # (all that dial that agent)
     target: str
     lasts: float = 0.0  # seconds, of a fault that has a length
     restart: float = 0.0  # seconds after its end in which the supervisor starts a process again
@@ -100,10 +108,10 @@ def _fault(words: list[str], line: str) -> Fault:
     role = target.partition("-")[0]
     if role not in KINDS or (role != "controller" and not target.partition("-")[2]):
         raise ValueError(
-            f"{line!r}: a target is controller, agent-N, peers-N, coordination-ISLAND or client-NAME"
+            f"{line!r}: a target is controller, agent-N, peers-N, coordination-ISLAND, client-NAME or door-NAME"
         )
-    if kind not in KINDS[role]:
-        raise ValueError(f"{line!r}: what befalls a {role} is one of {', '.join(KINDS[role])}")
+    if kind not in (kinds := _kinds(target)):
+        raise ValueError(f"{line!r}: what befalls a {role} is one of {', '.join(kinds)}")
     options: dict[str, object] = {}
     for word in words[2:]:
         name, _, value = word.partition("=")
@@ -146,7 +154,7 @@ def rounds(faults: Iterator[Fault] | Sequence[Fault]) -> Iterator[Schedule]:
 def _draw(chance: random.Random, shape: Shape, before: Fault | None) -> Fault:
     role = _weighted(chance, {name: weight for name, weight in TARGETS.items() if _has(shape, name)})
     target = _target(chance, shape, role)
-    kind = _weighted(chance, KINDS[role])
+    kind = _weighted(chance, _kinds(target))
     restart = round(chance.uniform(0.0, 0.5), 2) if chance.random() < 0.6 else 3.0
     port = "other" if role == "agent" and chance.random() < 0.2 else "same"
     lasts = _lasts(chance, kind, shape.lease)
@@ -161,6 +169,8 @@ def _draw(chance: random.Random, shape: Shape, before: Fault | None) -> Fault:
 def _has(shape: Shape, role: str) -> bool:
     if role == "client":
         return bool(shape.clients)
+    if role == "door":
+        return bool(shape.doors)
     if role == "peers":
         return bool(shape.clients) or shape.hosts > 1
     return role != "coordination" or (shape.platform == "cpu" and shape.hosts > 1)
@@ -171,7 +181,19 @@ def _target(chance: random.Random, shape: Shape, role: str) -> str:
         return f"{role}-{chance.randrange(shape.islands * shape.hosts)}"
     if role == "coordination":
         return f"coordination-{chance.randrange(shape.islands)}"
+    if role == "door":
+        return f"door-{chance.choice(shape.doors)}"
     return f"client-{chance.choice(shape.clients)}" if role == "client" else role
+
+
+def _behind_door(client: str) -> bool:
+    return client.partition("-")[0] == JAX_ROLE
+
+
+def _kinds(target: str) -> dict[str, int]:
+    """What may befall this target."""
+    role, _, name = target.partition("-")
+    return PROCESS if role == "client" and _behind_door(name) else KINDS[role]
 
 
 def _lasts(chance: random.Random, kind: str, lease: float) -> float:

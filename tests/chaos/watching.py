@@ -81,8 +81,9 @@ class Watch:
         self._loop.close()
 
 
-def standing(status: dict[str, Any] | None, quiet: bool = False) -> str:
-    """What keeps the cluster from being whole; "" if it is. `quiet`: clients hold nothing and call nothing."""
+def standing(status: dict[str, Any] | None, quiet: bool = False, clients: int | None = None) -> str:
+    """What keeps the cluster from being whole; "" if it is. `quiet`: clients hold nothing and call nothing; `clients`:
+    how many there are then."""
     if status is None:
         return "the controller does not answer"
     for island in status["islands"]:
@@ -100,4 +101,7 @@ def standing(status: dict[str, Any] | None, quiet: bool = False) -> str:
     for name in ("runs", "buffers") if quiet else ():
         if status[name]:
             return f"{status[name]} {name}, and nobody holds any"
+    if quiet and clients is not None and len(status["clients"]) > clients:
+        names = ", ".join(sorted(each["name"] for each in status["clients"]))
+        return f"{len(status['clients'])} clients ({names}), and {clients} have a session"
     return ""

@@ -35,11 +35,16 @@ class Deployed:
         self.children = Children(folder)
         self.agents: list[Child] = []
         self._words: list[list[str]] = []  # of their command lines
-        words = ["--bind", "127.0.0.1:0", "--hosts", str(hosts), "--with-parent", "--lease", "60", *options]
+        self._options = ["--hosts", str(hosts), "--with-parent", "--lease", "60", *options]
+        self.address = "127.0.0.1:0"
+        self.controller_again()
+
+    def controller_again(self) -> None:
+        """Start the controller, also at the same address after it has ended. With `--state` it knows its agents."""
         self.controller = self.children.start(
             "controller",
             "backend.server.controller_cli",
-            words,
+            ["--bind", self.address, *self._options],
             {"PYTHONWARNINGS": "ignore"},
             stdout=subprocess.PIPE,
         )

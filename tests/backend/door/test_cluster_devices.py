@@ -211,7 +211,7 @@ def test_a_failed_run_spoils_its_results_with_the_code_of_its_blame(
     rig.link.say(m.Ended(run, Blame(code, "it went wrong", "step")))
     assert StatusCode.Name(told[0].code) == status
     assert "it went wrong" in told[0].text
-    assert (status in told[0].text) == (status == "DATA_LOSS")
+    assert status not in told[0].text  # JAX's client puts it in front
     assert fetched(rig, y)[0].code == told[0].code
     (z,) = rig.run(step, y)
     assert fetched(rig, z)[0].code == told[0].code

@@ -1,0 +1,174 @@
+"""What a session hears from core's client, and contents that it reads.
+
+    fetch       Get of the whole array, once for all who read it or its shards
+    began       a run, which is over when that is heard
+    HEARD       what is done for each command of core's client
+
+Neighbours: `cluster_calls` makes the calls; `cluster_buffers` has what becomes of buffers; `cluster_devices`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from core.client import Blocked, Client
+from core.model import ranges
+from core.protocol import Blame, Command
+from core.protocol import effects as e
+
+from .cluster_arrays import ClusterArray, Ref, ShardOfArray, Token
+from .cluster_buffers import BufferOutcome, SessionBuffers
+from .cluster_calls import ClusterCalls
+from .cluster_executables import ClusterPrograms
+from .cluster_faults import fault_of_blame
+from .cluster_layouts import value_of
+from .cluster_link import ClusterLink
+from .session_devices import StatusError, invalid
+
+__all__ = ["ClusterAnswers", "WhenRead"]
+
+Contents = np.ndarray[Any, Any]
+WhenRead = Callable[[Contents | StatusError], None]
+
+
+class ClusterAnswers:
+    def __init__(
+        self, link: ClusterLink, calls: ClusterCalls, buffers: SessionBuffers, programs: ClusterPrograms
+    ) -> None:
+        self._link, self._calls, self._buffers, self._programs = link, calls, buffers, programs
+        self._runs: dict[int, BufferOutcome] = {}
+        self._wanted: dict[ClusterArray, list[WhenRead]] = {}
+        self._gets: dict[int, ClusterArray] = {}  # by request
+        self._coming: dict[int, int] = {}  # transfer -> request
+        link.heard, link.failed = self._heard, self._fail
+
+    def began(self, run: int, outcome: BufferOutcome) -> None:
+        self._runs[run] = outcome
+
+    # --- reading -------------------------------------------------------------------------------------------
+
+    def fetch(self, ref: Ref, done: WhenRead) -> None:
+        if isinstance(ref, Token):
+            done(invalid("a token has no contents"))
+        elif isinstance(ref, ClusterArray):
+            self._want(ref, done)
+        elif ref.alone is not None and ref.alone.settled:
+            self._want(ref.alone, done)
+        elif ref.parts.contents is not None:
+            done(ref.parts.read(ref.at))
+        else:
+            self._want(ref.parts.array, partial(_came, ref, done))
+
+    def _want(self, array: ClusterArray, done: WhenRead) -> None:
+        if array.here is not None:
+            done(array.here)
+        elif array in self._wanted:
+            self._wanted[array].append(done)
+        else:
+            self._wanted[array] = [done]
+            self._calls.order.do(partial(self._get, array))
+
+    def _get(self, array: ClusterArray) -> bool:
+        if not self._calls.ready_to_be_read(array):
+            return False
+        found = array.wrong or array.here
+        if found is not None:
+            self._brought(array, found)
+            return True
+
+        def act(client: Client, now: int) -> bool:
+            request = client.get(array.name, now)
+            if isinstance(request, Blocked):
+                return False
+            self._gets[request] = array
+            return True
+
+        return self._calls.attempt(act, partial(self._brought, array))
+
+    def _brought(self, array: ClusterArray, found: Contents | StatusError) -> None:
+        for done in self._wanted.pop(array, ()):
+            done(found)
+
+    # --- what is heard -------------------------------------------------------------------------------------
+
+    def _heard(self, command: Command) -> None:
+        act = HEARD.get(type(command))
+        if act is not None:
+            act(self, command)
+
+    def _ended(self, said: e.RunEnded) -> None:
+        outcome = self._runs.pop(said.run, None)
+        if outcome is not None:
+            outcome.end(None if said.blame is None else fault_of_blame(said.blame))
+
+    def _settled(self, said: e.BuffersReady) -> None:
+        fault = None if said.blame is None else fault_of_blame(said.blame)
+        for outcome, names in self._buffers.outcomes.over(ranges.folded(said.buffers, few=2)):
+            outcome.settle(names, fault)
+
+    def _opening(self, said: e.OpenRecv) -> None:
+        self._coming[said.transfer] = said.buffer
+
+    def _again(self, said: e.GetAgain) -> None:
+        self._coming.pop(said.transfer, None)
+
+    def _received(self, said: e.Received) -> None:
+        request = self._coming.pop(said.transfer, 0)
+        self._got(request, said.blame)
+
+    def _refused(self, said: e.CallRefused) -> None:
+        if said.what in ("get", "sending"):
+            self._got(said.name, said.blame)
+        elif said.what == "program":
+            self._programs.refused(said.name, said.blame)
+
+    def _got(self, request: int, blame: Blame | None) -> None:
+        array = self._gets.pop(request, None)
+        if array is not None and blame is None:
+            self._brought(array, self._link.taken(request, value_of(array.type, 0)))
+        elif array is not None and blame is not None:
+            self._brought(array, fault_of_blame(blame))
+
+    def _told(self, said: e.ProgramTold) -> None:
+        self._programs.told(said.program, said.about, said.blame)
+
+    def _unblocked(self, said: e.Unblocked) -> None:
+        self._programs.unblocked()
+        self._calls.order.go_on()
+
+    def _fail(self, fault: StatusError) -> None:
+        """The session's client is lost: nothing will be heard any more."""
+        if self._calls.over is None:
+            self._calls.over, self._buffers.over = fault, True
+            for outcome in [*self._runs.values(), *self._buffers.outcomes]:
+                outcome.end(fault)
+            for array in list(self._wanted):
+                self._brought(array, fault)
+            self._programs.lost(fault)
+            self._calls.order.go_on()
+            self._link.close()
+
+
+def _came(shard: ShardOfArray, done: WhenRead, found: Contents | StatusError) -> None:
+    """The array has been read of which this is a shard."""
+    if not isinstance(found, StatusError):
+        if shard.parts.contents is None:
+            shard.parts.came(found)
+        found = shard.parts.read(shard.at)
+    done(found)
+
+
+HEARD: Mapping[type, Callable[[ClusterAnswers, Any], None]] = {
+    e.RunEnded: ClusterAnswers._ended,
+    e.BuffersReady: ClusterAnswers._settled,
+    e.OpenRecv: ClusterAnswers._opening,
+    e.GetAgain: ClusterAnswers._again,
+    e.Received: ClusterAnswers._received,
+    e.CallRefused: ClusterAnswers._refused,
+    e.ProgramTold: ClusterAnswers._told,
+    e.Unblocked: ClusterAnswers._unblocked,
+}

@@ -33,7 +33,7 @@ from .event_times import EventTimes
 from .gangs import CohortGang, CohortSoloGang, Gangs
 from .history import History, ThreadTimes
 from .host_contents import HostContents
-from .host_times import HostTimes, ShiftedTimes, TimePatterns, as_vector, latest
+from .host_times import HostTimes, ShiftedTimes, TimePatterns, as_vector, at_one, latest
 from .members import Member
 from .order_times import OrderTimes
 from .parts import CohortPart, PartGroup, Parts
@@ -415,7 +415,7 @@ class CohortIsland:
         first = hosts.members[0][0]
         if taking_part == ((first, first + 1),) and not is_loud(report):
             # alone, or as the first of alike hosts, which sends what a client gets
-            at = when if isinstance(when, int) else int(when[0])
+            at = at_one(when)
             said = report if report.hosts == taking_part else replace(report, hosts=taking_part)
             self.climbs.of_one(said, first - self.island.base_host, max(at, self.sim.now))
             return

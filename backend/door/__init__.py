@@ -13,27 +13,39 @@ All but `door_server` are without sockets and clocks.
 
 from __future__ import annotations
 
-from .cluster_options import ClusterRefused, ServedCluster
+from .cluster_options import ClusterRefused, ServedCluster, session_devices_of
 from .door_process import run_cluster_door, run_door, variables
 from .door_server import ListenRefused, listen_for_clients
 from .grpc_calls import PREFIX
-from .ifrt_messages import GrpcIfrtSessionMetadata, IfrtProxyVersion
+from .ifrt_messages import GrpcIfrtSessionMetadata, IfrtProxyVersion, StatusCode
 from .ifrt_service import SERVICE, SESSION_METADATA
+from .session_devices import StatusError
 from .session_port import SessionLink, Version
+from .simulated_process import run_simulated_door
+from .simulation_port import Describe, DescribedCode, ServedSimulation, SimulatedLine, SimulationPort
 
 __all__ = [
     "PREFIX",
     "SERVICE",
     "SESSION_METADATA",
     "ClusterRefused",
+    "Describe",
+    "DescribedCode",
     "GrpcIfrtSessionMetadata",
     "IfrtProxyVersion",
     "ListenRefused",
     "ServedCluster",
+    "ServedSimulation",
     "SessionLink",
+    "SimulatedLine",
+    "SimulationPort",
+    "StatusCode",
+    "StatusError",
     "Version",
     "listen_for_clients",
     "run_cluster_door",
     "run_door",
+    "run_simulated_door",
+    "session_devices_of",
     "variables",
 ]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import tempfile
 import threading
 from collections.abc import Sequence
 
@@ -21,7 +22,7 @@ from backend.pjrt import CheckerChild, Died, Late
 
 from ..auth import Rules
 from .ifrt_messages import StatusCode
-from .program_checker import Answer, ProgramCheckerSettings, Question
+from .program_checker import PARTITIONED, Answer, ProgramCheckerSettings, Question
 from .session_devices import StatusError
 from .stablehlo_programs import ProgramFacts
 
@@ -38,12 +39,12 @@ CRASHES = tuple(
 
 class CheckedCompiler:
     """`rules`: what programs may call and take; `devices`: how many CPU devices a child has; `compiles`: whether
-    they are like the door's. Thread-safe."""
+    they are like the door's; `describes`: executables are described, and not returned. Thread-safe."""
 
-    def __init__(self, rules: Rules, *, devices: int, compiles: bool) -> None:
-        room = rules.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        settings = ProgramCheckerSettings(os.getpid(), rules.more, compiles, rules.seconds, room)
-        self._settings, self._rules, self._devices = msgspec.json.encode(settings), rules, devices
+    def __init__(self, rules: Rules, *, devices: int, compiles: bool, describes: bool = False) -> None:
+        self._room = rules.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self._rules, self._devices, self._compiles = rules, devices, compiles
+        self._dumps = tempfile.TemporaryDirectory(prefix="seaway-door-") if describes else None
         self._lock = threading.Lock()
         self._idle: list[CheckerChild] = []
         self._children: set[CheckerChild] = set()
@@ -65,8 +66,8 @@ class CheckedCompiler:
                 self._idle.append(child)
 
     def check(self, program: bytes, options: bytes, devices: Sequence[int]) -> tuple[ProgramFacts, bytes]:
-        """What the program says of itself, and its executable; no bytes: it is harmless, but to be compiled here.
-        Raises StatusError."""
+        """What the program says of itself, and its executable, or its Description; no bytes: it is harmless, but to be
+        compiled here. Raises StatusError."""
         question = msgspec.msgpack.encode(Question(program, options, tuple(devices)))
         key = hashlib.sha256(question).digest()
         if (known := self._crashed.get(key)) is not None:
@@ -85,6 +86,8 @@ class CheckedCompiler:
             self._idle.clear()
         for child in children:
             child.end()
+        if self._dumps is not None:
+            self._dumps.cleanup()
 
     # --- children ------------------------------------------------------------------------------------------
 
@@ -153,7 +156,15 @@ class CheckedCompiler:
 
     def _start(self) -> CheckerChild:
         """With the lock held."""
-        child = CheckerChild(CHILD, self._settings, self._devices, LARGEST)
+        folder, flags = "", tuple[str, ...]()
+        if self._dumps is not None:
+            folder = tempfile.mkdtemp(dir=self._dumps.name)
+            flags = (f"--xla_dump_to={folder}", f"--xla_dump_hlo_pass_re={PARTITIONED}")
+        rules = self._rules
+        settings = ProgramCheckerSettings(
+            os.getpid(), rules.more, self._compiles, rules.seconds, self._room, folder
+        )
+        child = CheckerChild(CHILD, msgspec.json.encode(settings), self._devices, LARGEST, flags)
         self._children.add(child)
         self._starting.add(child)
         return child

@@ -25,6 +25,7 @@ from .cluster_buffers import BufferOutcome, SessionBuffers
 from .cluster_calls import ClusterCalls
 from .cluster_executables import ClusterPrograms
 from .cluster_faults import fault_of_blame
+from .cluster_layouts import value_of
 from .cluster_link import ClusterLink
 from .session_devices import StatusError, invalid
 
@@ -127,8 +128,10 @@ class ClusterAnswers:
 
     def _got(self, request: int, blame: Blame | None) -> None:
         array = self._gets.pop(request, None)
-        if array is not None:
-            self._brought(array, self._link.taken(request) if blame is None else fault_of_blame(blame))
+        if array is not None and blame is None:
+            self._brought(array, self._link.taken(request, value_of(array.type, 0)))
+        elif array is not None and blame is not None:
+            self._brought(array, fault_of_blame(blame))
 
     def _told(self, said: e.ProgramTold) -> None:
         self._programs.told(said.program, said.about, said.blame)

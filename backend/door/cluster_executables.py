@@ -126,8 +126,9 @@ class ClusterPrograms:
             code = hash_of(source.encode())
             made = [each for each in facts.results if each.kind != TOKEN]
             temp = facts.memory_stats.get("temp_size_in_bytes", 0)
+            cost = self._link.expected(code, len(devices))
             ir, keeping_ir = (
-                executable_program(self._places, name, devices, code, temp, given, made, donated)
+                executable_program(self._places, name, devices, code, temp, given, made, donated, cost)
                 for donated in (facts.donated, ())
             )
             executable = ClusterExecutable(facts, given, source, ir, keeping_ir)

@@ -3,7 +3,9 @@
     session --act--> core's client --> controller, hosts
     session <--heard, one after the other, on the loop's thread-- core's client, in any thread
 
-Neighbours: `cluster_devices` uses it, and tests put another in its place; `backend.client`.
+`ClusterLink` is what devices need of it, `SessionLine` what those need who open and end sessions. Implementations:
+`RemoteLink` here; `seaway.sessions.simulated_door`, whose client is simulated; tests have a fake. Neighbours:
+`cluster_devices`, `cluster_opening`; `backend.client`.
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ from backend.contents import hash_of
 from backend.node import CallError
 from backend.wire import Described
 from core.client import Client
+from core.model import Value
 from core.protocol import Command, LogLine
 
+from .cluster_programs import UNKNOWN
 from .ifrt_messages import StatusCode
 from .session_devices import StatusError
 
-__all__ = ["ClusterLink", "RemoteLink"]
+__all__ = ["ClusterLink", "RemoteLink", "SessionLine"]
 
 log = logging.getLogger("seaway.door")
 T = TypeVar("T")
@@ -45,14 +49,29 @@ class ClusterLink(Protocol):
     def offer(self, buffer: int) -> PutOffer:
         """Promises the contents of a buffer that is put in this call of `act`."""
 
-    def taken(self, request: int) -> Any:
-        """The contents that a get has brought."""
+    def taken(self, request: int, value: Value) -> Any:
+        """The contents that a get has brought, of an array of this type."""
+
+    def expected(self, code: str, devices: int) -> int:
+        """The nanoseconds that a computation with this code is taken to last, as long as nobody has seen it run."""
 
     async def keep(self, blob: bytes) -> None:
         """Leaves code with the controller. Raises StatusError."""
 
     def close(self) -> None:
         """The session is over: all that it has there is given back."""
+
+
+class SessionLine(ClusterLink, Protocol):
+    name: str
+
+    def soon(self, function: Callable[[], None]) -> None:
+        """Calls a function on the loop's thread, soon; from any thread."""
+
+    def when_closed(self, then: Callable[[], None]) -> None: ...
+
+    async def closed(self) -> None:
+        """Closes it, and waits until that is done."""
 
 
 class RemoteLink:
@@ -82,8 +101,14 @@ class RemoteLink:
     def offer(self, buffer: int) -> PutOffer:
         return self.remote.offer(buffer)
 
-    def taken(self, request: int) -> Any:
+    def taken(self, request: int, value: Value) -> Any:
         return self.remote.taken(request)
+
+    def expected(self, code: str, devices: int) -> int:
+        return UNKNOWN
+
+    def soon(self, function: Callable[[], None]) -> None:
+        self.remote.node.soon(function)
 
     async def keep(self, blob: bytes) -> None:
         self.codes.add(hash_of(blob))

@@ -4,7 +4,8 @@
     --> ClusterDevices --> the client's first request is answered
 
 Until then the log says what the session waits for. `find_cluster` says at the start what is wrong: no controller, a
-token that is refused, more devices than there are. Neighbours: `late_session`, `cluster_link`, `cluster_devices`.
+token that is refused, more devices than there are. The cluster is a `SessionSource`, which makes clients: a real one's
+`RemoteSource`, or a simulated one. Neighbours: `late_session`, `cluster_link`, `cluster_devices`, `simulated_process`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Protocol
 
 import grpc
 
@@ -24,27 +25,26 @@ from backend.contents import StableHLOCode, stablehlo_code
 from backend.node import CallError
 from backend.streams import StreamRefused, dial
 from backend.wire import Described, versions
-from core.model import Cluster
 from core.protocol import Command
 from core.protocol import effects as e
 
 from .cluster_devices import ClusterDevices
 from .cluster_executables import ClusterPrograms
-from .cluster_link import RemoteLink
-from .cluster_options import ClusterRefused, ServedCluster
+from .cluster_link import RemoteLink, SessionLine
+from .cluster_options import ClusterRefused, ServedCluster, session_devices_of
 from .cluster_programs import Places
 from .ifrt_messages import StatusCode
 from .late_session import LateSession
-from .session_devices import DeviceFacts, MemoryFacts, Platform, StatusError
+from .session_devices import DeviceFacts, MemoryFacts, Platform, SessionDevices, StatusError
 from .session_port import SessionLink, Version
 from .session_state import SessionLimits
 
-__all__ = ["ClusterSessions", "find_cluster", "platform_of"]
+__all__ = ["ClusterSessions", "RemoteSource", "SessionSource", "find_cluster", "platform_of"]
 
 log = logging.getLogger("seaway.door")
-LATER = 0.01  # seconds until what was dropped is released, if no call takes it along
 PRICES = 3.0  # seconds between questions how long programs take
 ANSWER = 10.0  # seconds for the controller to say how long programs take
+Serves = Callable[[ClusterDevices], SessionDevices]
 
 
 async def find_cluster(head: Head, options: ServedCluster) -> tuple[Described, ServedCluster]:
@@ -64,7 +64,48 @@ async def find_cluster(head: Head, options: ServedCluster) -> tuple[Described, S
         raise ClusterRefused(
             f"the devices of the cluster at {place} only take time: a JAX program needs devices that compute"
         )
-    return described, replace(options, devices=_devices(described.cluster, options))
+    devices = session_devices_of(described.cluster, options.devices, options.island)
+    return described, replace(options, devices=devices)
+
+
+class SessionSource(Protocol):
+    """The cluster, as those see it who open sessions on it. `devices`: of each session, on this island ("": any)."""
+
+    name: str  # of the first session's client
+    devices: int
+    island: str
+
+    def line(self, name: str) -> tuple[SessionLine, Serves]:
+        """A client of core for a new session, and what makes the session's devices of the client's."""
+
+    async def seen(self) -> Mapping[str, tuple[int, int]]:
+        """How often computations ran, and how long they typically took, by their names."""
+
+
+class RemoteSource:
+    """A cluster on its controller's terms."""
+
+    def __init__(self, head: Head, described: Described, options: ServedCluster) -> None:
+        self._head, self._described, self._options = head, described, options
+        self.name, self.devices, self.island = options.name, options.devices, options.island
+        self._links: set[RemoteLink] = set()
+
+    def line(self, name: str) -> tuple[SessionLine, Serves]:
+        options = self._options
+        link = RemoteLink(self._head, self._described, name, options.weight, options.priority)
+        self._links.add(link)
+        link.when_closed(lambda: self._gone(link))
+        return link, lambda devices: devices
+
+    def _gone(self, link: RemoteLink) -> None:
+        self._links.discard(link)
+        self._head.forget(link.codes.difference(*(each.codes for each in self._links)))
+
+    async def seen(self) -> Mapping[str, tuple[int, int]]:
+        try:
+            return await self._head.seen(ANSWER)
+        except CallError:  # the controller is busy, or away
+            return {}
 
 
 async def _why_no_answer(options: ServedCluster) -> str:
@@ -84,31 +125,17 @@ async def _why_no_answer(options: ServedCluster) -> str:
     )
 
 
-def _devices(cluster: Cluster, options: ServedCluster) -> int:
-    there = {each.name: each.devices for each in cluster.islands}
-    told = ", ".join(f"{count} on island {name!r}" for name, count in there.items())
-    if options.island and options.island not in there:
-        raise ClusterRefused(f"--island {options.island}: the cluster has no such island; there are {told}")
-    most = there[options.island] if options.island else max(there.values())
-    if options.devices > most:
-        raise ClusterRefused(
-            f"--devices {options.devices}: the devices of a session are on one island, and there are {told}"
-        )
-    return options.devices or most
-
-
 class ClusterSessions:
     """Implements `session_port.Opening`. `more`: foreign functions that programs may call besides the built-in list."""
 
     def __init__(
-        self, head: Head, described: Described, options: ServedCluster, more: Collection[str],
-        limits: SessionLimits | None = None,
-    ) -> None:  # fmt: skip
-        self._head, self._described, self._options = head, described, options
+        self, source: SessionSource, more: Collection[str], limits: SessionLimits | None = None
+    ) -> None:
+        self._source = source
         self._more, self._limits = frozenset(more), limits or SessionLimits()
         self._names: set[str] = set()
-        self._links: set[RemoteLink] = set()
-        self._programs: dict[RemoteLink, ClusterPrograms] = {}
+        self._links: set[SessionLine] = set()
+        self._programs: dict[SessionLine, ClusterPrograms] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._pricing: asyncio.Task[None] | None = None
 
@@ -121,17 +148,16 @@ class ClusterSessions:
         return session
 
     async def _open(self, session: LateSession) -> None:
-        options = self._options
-        name = self._name()
-        link = RemoteLink(self._head, self._described, name, options.weight, options.priority)
+        source, name = self._source, self._name()
+        link, serves = source.line(name)
         self._links.add(link)
         link.when_closed(lambda: self._gone(link))
-        places = Places(options.devices, options.island)
+        places = Places(source.devices, source.island)
         programs = self._programs[link] = ClusterPrograms(link, places, self._more)
         link.heard = partial(_hear, programs, name)
         failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         link.failed = partial(_lost, failed)
-        asking = asyncio.ensure_future(_platform(programs, options.devices))
+        asking = asyncio.ensure_future(_platform(programs, source.devices))
         try:
             await asyncio.wait((asking, failed), return_when=asyncio.FIRST_COMPLETED)
             if failed.done():
@@ -151,38 +177,36 @@ class ClusterSessions:
             programs.close()
             link.close()
         else:
-            log.info("client %r has %d devices", name, options.devices)
+            log.info("client %r has %d devices", name, source.devices)
             if self._pricing is None:
                 self._pricing = asyncio.get_running_loop().create_task(self._price())
-            session.begin(ClusterDevices(link, platform, places, programs, partial(_later, link)))
+            session.begin(serves(ClusterDevices(link, platform, places, programs, link.soon)))
         finally:
             asking.cancel()
             failed.cancel()
 
     def _name(self) -> str:
         """The first session that is open has the door's name, others have a number behind it."""
-        name, number = self._options.name, 1
+        name, number = self._source.name, 1
         while name in self._names:
             number += 1
-            name = f"{self._options.name}-{number}"
+            name = f"{self._source.name}-{number}"
         self._names.add(name)
         return name
 
-    def _gone(self, link: RemoteLink) -> None:
+    def _gone(self, link: SessionLine) -> None:
         self._names.discard(link.name)
         self._links.discard(link)
         self._programs.pop(link, None)
-        self._head.forget(link.codes.difference(*(each.codes for each in self._links)))
 
     async def _price(self) -> None:
         """Tells sessions now and then how long their programs take."""
         while True:
             await asyncio.sleep(PRICES)
             if self._programs:
-                with suppress(CallError):  # the controller is busy, or away
-                    seen = await self._head.seen(ANSWER)
-                    for programs in list(self._programs.values()):
-                        programs.priced(seen)
+                seen = await self._source.seen()
+                for programs in list(self._programs.values()):
+                    programs.priced(seen)
 
     async def end(self) -> None:
         if self._pricing is not None:
@@ -191,12 +215,6 @@ class ClusterSessions:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(link.closed() for link in list(self._links)), return_exceptions=True)
-
-
-def _later(link: RemoteLink, function: Callable[[], None]) -> None:
-    """Calls it on the loop's thread."""
-    node = link.remote.node
-    node.soon(lambda: node.loop.call_later(LATER, function))
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

@@ -1,12 +1,13 @@
-"""What a door is told of the cluster whose devices it serves."""
+"""What a door is told of the cluster whose devices it serves, and how many devices each session gets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from backend.auth import Access
+from core.model import Cluster
 
-__all__ = ["ClusterRefused", "ServedCluster"]
+__all__ = ["ClusterRefused", "ServedCluster", "session_devices_of"]
 
 
 class ClusterRefused(Exception):
@@ -26,3 +27,17 @@ class ServedCluster:
     weight: int = 1
     priority: int = 0
     wait: float = 10.0
+
+
+def session_devices_of(cluster: Cluster, devices: int, island: str) -> int:
+    """How many devices a session has, if it is to have so many (0: all that can be had). Raises ClusterRefused."""
+    there = {each.name: each.devices for each in cluster.islands}
+    told = ", ".join(f"{count} on island {name!r}" for name, count in there.items())
+    if island and island not in there:
+        raise ClusterRefused(f"--island {island}: the cluster has no such island; there are {told}")
+    most = there[island] if island else max(there.values())
+    if devices > most:
+        raise ClusterRefused(
+            f"--devices {devices}: the devices of a session are on one island, and there are {told}"
+        )
+    return devices or most

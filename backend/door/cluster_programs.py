@@ -20,7 +20,15 @@ from core.model import Arg, Computation, Node, Out, Program, SliceSpec, Value
 from .cluster_layouts import value_of
 from .session_devices import ArrayType
 
-__all__ = ["Places", "copy_program", "executable_program", "function_of", "question_program", "with_cost"]
+__all__ = [
+    "UNKNOWN",
+    "Places",
+    "copy_program",
+    "executable_program",
+    "function_of",
+    "question_program",
+    "with_cost",
+]
 
 ROOT = "devices"
 UNKNOWN = 1_000_000  # nanoseconds that a computation is taken to last, as long as nothing is known
@@ -72,7 +80,7 @@ def question_program(places: Places, name: str, devices: tuple[int, ...], code: 
 
 def executable_program(
     places: Places, name: str, devices: tuple[int, ...], code: str, temp: int,
-    parameters: Sequence[ArrayType], results: Sequence[ArrayType], donated: Sequence[int],
+    parameters: Sequence[ArrayType], results: Sequence[ArrayType], donated: Sequence[int], cost: int = UNKNOWN,
 ) -> Program:  # fmt: skip
     slices = places.slices(devices)
     at = slices.index(places.of(devices))
@@ -80,7 +88,7 @@ def executable_program(
     outputs = tuple(value_of(each, at) for each in results)
     return Program(
         name=name, slices=slices,
-        computations=(Computation(name, code, UNKNOWN, temp, len(devices) > 1, code),), args=inputs,
+        computations=(Computation(name, code, cost, temp, len(devices) > 1, code),), args=inputs,
         nodes=(Node(name, 0, at, tuple(map(Arg, range(len(inputs)))), inputs, outputs, tuple(donated)),),
         results=tuple(Out(0, number) for number in range(len(outputs))), donate_args=tuple(donated),
     )  # fmt: skip

@@ -4,7 +4,7 @@
     run_cluster_door(address, ServedCluster("head:29000", access))
 
 How many CPU devices there are is set in the environment before JAX is imported: `environment`. Neighbours:
-`door_server`, `door_session`, `local_devices`, `cluster_opening`.
+`door_server`, `door_session`, `local_devices`, `cluster_opening`; `simulated_process`, for devices that do not exist.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .ifrt_service import TransportLimits
 from .session_devices import SessionDevices
 from .session_state import SessionLimits
 
-__all__ = ["environment", "run_cluster_door", "run_door", "variables"]
+__all__ = ["environment", "machine_bytes", "run_cluster_door", "run_door", "told_to_stop", "variables"]
 
 log = logging.getLogger("seaway.door")
 THREADS = (
@@ -101,7 +101,7 @@ async def _serve(
 ) -> None:
     from .local_devices import LocalDevices  # imports JAX, for which the environment is now set
 
-    loop, stop = asyncio.get_running_loop(), _told_to_stop()
+    loop, stop = asyncio.get_running_loop(), told_to_stop()
 
     def post(function: Callable[..., object], *arguments: object) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody waits for this any more
@@ -136,9 +136,9 @@ def run_cluster_door(
 async def _serve_cluster(
     address: str, options: ServedCluster, more: Collection[str], ready: Callable[[str], None]
 ) -> None:
-    from .cluster_opening import ClusterSessions, find_cluster  # imports JAX, as above
+    from .cluster_opening import ClusterSessions, RemoteSource, find_cluster  # imports JAX, as above
 
-    loop, stop = asyncio.get_running_loop(), _told_to_stop()
+    loop, stop = asyncio.get_running_loop(), told_to_stop()
     head = Head(options.address, options.access)
     try:
         finding, stopping = loop.create_task(find_cluster(head, options)), loop.create_task(stop.wait())
@@ -147,7 +147,7 @@ async def _serve_cluster(
             finding.cancel()
             return
         described, options = await finding
-        sessions = ClusterSessions(head, described, options, more)
+        sessions = ClusterSessions(RemoteSource(head, described, options), more)
         server = await listen_for_clients(sessions, address)
         try:
             collect_rarely()
@@ -160,7 +160,8 @@ async def _serve_cluster(
         await head.close()
 
 
-def _told_to_stop() -> asyncio.Event:
+def told_to_stop() -> asyncio.Event:
+    """Set by SIGTERM and Ctrl-C."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)

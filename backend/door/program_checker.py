@@ -4,7 +4,8 @@
     door <--Answer---- checker     what it says of itself, and the executable as bytes, which the door loads
 
 It has the door's number of CPU devices, and never an accelerator, which only the door may use: programs for others
-are read and not compiled. Neighbours: `checked_compiler`, which asks; `backend.pjrt.checker_pipes`.
+are read and not compiled. For devices that are only simulated it describes the executable instead (`Description`).
+Neighbours: `checked_compiler`, which asks; `backend.pjrt.checker_pipes`.
 `python -m backend.door.program_checker SETTINGS`.
 """
 
@@ -13,11 +14,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
 import msgspec
 
+from backend.contents import CompiledAbout
 from backend.pjrt import checker_pipes, stablehlo_executables, wake_lapack
 from backend.process_title import show_as
 
@@ -26,7 +29,11 @@ from .local_errors import translated
 from .session_devices import StatusError
 from .stablehlo_programs import ProgramFacts, read_program
 
-__all__ = ["Answer", "ProgramCheckerSettings", "Question"]
+__all__ = ["PARTITIONED", "Answer", "Description", "ProgramCheckerSettings", "Question"]
+
+PARTITIONED = (
+    "all-reduce-promotion"  # XLA's first pass that changes programs for CPUs: it turns bf16 into f32
+)
 
 
 class ProgramCheckerSettings(msgspec.Struct, frozen=True):
@@ -35,6 +42,7 @@ class ProgramCheckerSettings(msgspec.Struct, frozen=True):
     compiles: bool  # whether its devices are like the door's
     seconds: float  # longest compilation
     memory: int  # bytes that a compilation may take; 0: no limit
+    dumps: str = ""  # where XLA leaves its texts; if given, executables are described, and not returned
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -45,8 +53,18 @@ class Question(msgspec.Struct, frozen=True):
     devices: tuple[int, ...]
 
 
+class Description(msgspec.Struct, frozen=True):
+    """An executable that nobody will run. `text`: the HLO of one device as compiled, and `partitioned`: as it was
+    before passes that are only for CPUs; empty if XLA did not leave it."""
+
+    about: CompiledAbout
+    text: str
+    partitioned: str
+    costs: dict[str, float]  # what `cost_analysis` says
+
+
 class Answer(msgspec.Struct, frozen=True):
-    """`code`: 0, or what is wrong. `executable`: empty if the door has to compile it."""
+    """`code`: 0, or what is wrong. `executable`: empty if the door has to compile it; or its encoded Description."""
 
     code: int
     text: str = ""
@@ -71,7 +89,9 @@ def main() -> None:
             checker_pipes.write(answers, checker_pipes.COMPILING)
             executable = b""
             if settings.compiles:
-                executable = _compiled(question, [devices[number] for number in question.devices])
+                executable = _compiled(
+                    question, [devices[number] for number in question.devices], settings.dumps
+                )
             answer = Answer(0, about=about, executable=executable)
         except StatusError as fault:
             answer = Answer(fault.code, fault.text)
@@ -81,11 +101,24 @@ def main() -> None:
     os._exit(0)
 
 
-def _compiled(question: Question, devices: Sequence[Any]) -> bytes:
+def _compiled(question: Question, devices: Sequence[Any], dumps: str) -> bytes:
     client = devices[0].client
     with translated():
         made = stablehlo_executables.compile_program(client, question.program, question.options, devices)
-        return stablehlo_executables.serialized(client, made)
+        return _described(made, Path(dumps)) if dumps else stablehlo_executables.serialized(client, made)
+
+
+def _described(made: Any, dumps: Path) -> bytes:
+    texts = sorted(dumps.glob(f"*before_{PARTITIONED}*.txt"))
+    partitioned = texts[-1].read_text(encoding="utf-8", errors="replace") if texts else ""
+    for each in dumps.iterdir():
+        each.unlink()
+    try:
+        costs = stablehlo_executables.costs_of(made)
+    except Exception:  # an executable without them
+        costs = {}
+    about = stablehlo_executables.about_executable(made)
+    return msgspec.msgpack.encode(Description(about, str(made.get_hlo_text()), partitioned, costs))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 
 from ..admin import ROOT
 from .checker_pipes import COMPILING, LENGTH, READY, TIRED
@@ -43,14 +44,17 @@ class Late(Exception):
 
 class CheckerChild:
     """One checker: `python -m PROGRAM SETTINGS`. Its output goes into an unnamed file. `largest`: bytes of an
-    answer."""
+    answer; `flags`: XLA's, besides those of this process."""
 
-    def __init__(self, program: str, settings: bytes, devices: int, largest: int = LONGEST) -> None:
+    def __init__(
+        self, program: str, settings: bytes, devices: int, largest: int = LONGEST, flags: Sequence[str] = ()
+    ) -> None:
         self.devices, self._largest = devices, largest
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the child)
         self._process = subprocess.Popen(
             [sys.executable, "-m", program, settings.decode()],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, env=environment(devices), cwd="/",
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, env=environment(devices, flags),
+            cwd="/",
             start_new_session=True,
         )  # fmt: skip
         assert self._process.stdin is not None
@@ -168,13 +172,13 @@ class CheckerChild:
             raise Late
 
 
-def environment(devices: int) -> dict[str, str]:
-    """A child's environment: the harmless part of ours, and `devices` CPU devices."""
+def environment(devices: int, more: Sequence[str] = ()) -> dict[str, str]:
+    """A child's environment: the harmless part of ours, and `devices` CPU devices. `more`: flags of XLA."""
     found = {name: value for name, value in os.environ.items() if PASSES.fullmatch(name)}
     flags = [flag for flag in found.get("XLA_FLAGS", "").split() if flag.partition("=")[0] != DEVICES]
     path = found.get("PYTHONPATH")
     return found | {
-        "XLA_FLAGS": " ".join([*flags, f"{DEVICES}={devices}"]),
+        "XLA_FLAGS": " ".join([*flags, *more, f"{DEVICES}={devices}"]),
         "JAX_PLATFORMS": "cpu",
         "PYTHONPATH": str(ROOT) if not path else f"{path}{os.pathsep}{ROOT}",
     }

@@ -73,6 +73,17 @@ class Client:
         """By which the controller knows this client; 0 if it has not said."""
         return self._state.number
 
+    @property
+    def unfinished(self) -> int:
+        """How many runs have not ended."""
+        return len(self._state.runs) + len(self._retries.waiting)
+
+    @property
+    def expecting(self) -> bool:
+        """Whether the user was promised news besides those of runs and contents: that there is room for calls again, or
+        that a program is compiled."""
+        return self._state.blocked or bool(self._state.untold)
+
     # --- runs ---------------------------------------------------------------------------------------------
 
     def submit(
@@ -96,7 +107,7 @@ class Client:
         few = len(sent) < self.limits.together and type(sent) is tuple
         named = sent if few else ranges.folded(sent, self.limits.together)
         self._check(known, named, keep, dispatch)
-        under_way = len(state.runs) + len(again.waiting)
+        under_way = self.unfinished
         if under_way >= self.limits.max_runs:
             return self._block(f"{under_way} runs have not ended")
         waited: tuple[int, ...] = ()

@@ -17,6 +17,7 @@ from backend.process_title import show_as
 
 from ..errors import SeawayError
 from ..units import nbytes
+from . import door_simulation
 
 ALLOWED_TO_ONESELF = ("AllocateBuffer",)  # jnp.empty: shows what this process's user left in its memory
 
@@ -33,8 +34,8 @@ def add(commands: Any) -> None:
     )  # fmt: skip
     door.add_argument(
         "--devices", type=int, metavar="N",
-        help="make N CPU devices (default: the devices there are); with --connect, give each program N devices of the "
-        "cluster (default: all of an island)",
+        help="make N CPU devices (default: the devices there are); with --connect or --simulate, give each program N "
+        "devices of the cluster (default: all of an island)",
     )  # fmt: skip
     door.add_argument(
         "--allow-custom-call", action="append", default=[], metavar="NAME",
@@ -61,26 +62,28 @@ def add(commands: Any) -> None:
         "--connect", default="", metavar="CONTROLLER",
         help="serve the devices of the cluster whose controller has this address, as grpc://head:29000",
     )  # fmt: skip
-    for option, default, words in (
-        ("--island", "", "the island whose devices programs get (default: any that has enough)"),
-        ("--name", "", "what programs are called in the cluster's status (default: this user's name)"),
-        ("--token-file", "", "a file with the cluster's token"),
-        ("--ca", "", "PEM file, for mutual TLS"),
-        ("--cert", "", "PEM file, for mutual TLS"),
-        ("--key", "", "PEM file, for mutual TLS"),
+    for option, words in (
+        ("--token-file", "a file with the cluster's token"),
+        ("--ca", "PEM file, for mutual TLS"),
+        ("--cert", "PEM file, for mutual TLS"),
+        ("--key", "PEM file, for mutual TLS"),
+    ):
+        door.add_argument(option, default="", metavar=option[2:].upper(), help=f"with --connect: {words}")
+    door_simulation.add(door)
+    for option, words in (
+        ("--island", "the island whose devices programs get (default: any that has enough)"),
+        ("--name", "what programs are called in the cluster's status and traces (default: this user's name)"),
     ):
         door.add_argument(
-            option, default=default, metavar=option[2:].upper(), help=f"with --connect: {words}"
+            option, default="", metavar=option[2:].upper(), help=f"with --connect or --simulate: {words}"
         )
-    door.add_argument(
-        "--weight", type=int, default=1, help="with --connect: their share, where the policy has shares"
-    )
-    door.add_argument(
-        "--priority",
-        type=int,
-        default=0,
-        help="with --connect: a higher one goes first, where the policy has these",
-    )
+    for option, least, words in (
+        ("--weight", 1, "their share, where the policy has shares"),
+        ("--priority", 0, "a higher one goes first, where the policy has these"),
+    ):
+        door.add_argument(
+            option, type=int, default=least, help=f"with --connect or --simulate: {words} (%(default)s)"
+        )
     door.add_argument(
         "--wait", type=float, default=10.0, metavar="SECONDS",
         help="with --connect: how long to wait for the controller at the start (%(default)g)",
@@ -90,15 +93,19 @@ def add(commands: Any) -> None:
 
 
 def _door(given: argparse.Namespace) -> int:
-    if given.devices is not None and not 0 < given.devices <= 1024:
-        raise SeawayError(f"--devices {given.devices}: give a number from 1 to 1024")
-    if not given.connect:
-        _alone(given)
+    most = door_simulation.MOST if given.simulate else 1024
+    if given.devices is not None and not 0 < given.devices <= most:
+        raise SeawayError(f"--devices {given.devices}: give a number from 1 to {most}")
+    _check_belonging(given)
     if given.check_seconds <= 0 or given.check_memory < 0:
         raise SeawayError("--check-seconds must be more than 0, and --check-memory at least 0")
     memory = None
     if given.memory_per_session is not None:
         memory = nbytes(given.memory_per_session, "--memory-per-session")
+    try:
+        simulated = door_simulation.prepared(given, given.name or _user()) if given.simulate else None
+    except ClusterRefused as refused:
+        raise SeawayError(f"--simulate {given.simulate}: {refused}") from None
     folder = None
     address = given.listen
     if not address:
@@ -118,13 +125,16 @@ def _door(given: argparse.Namespace) -> int:
     logging.basicConfig(
         level=logging.INFO if given.verbose else logging.WARNING, format="%(asctime)s %(name)s: %(message)s"
     )
+    rules = Rules(more, given.check_seconds, given.check_memory)
     try:
         if given.connect:
             run_cluster_door(address, _cluster(given), more=more, ready=_say)
+        elif simulated is not None:
+            door_simulation.serve(simulated, given.trace, address, rules, memory, _say)
         else:
             run_door(
-                address, devices=given.devices, rules=Rules(more, given.check_seconds, given.check_memory),
-                trusted=given.trust_programs, memory=memory, ready=_say,
+                address, devices=given.devices, rules=rules, trusted=given.trust_programs, memory=memory,
+                ready=_say,
             )  # fmt: skip
     except (ListenRefused, ClusterRefused) as refused:
         raise SeawayError(str(refused)) from None
@@ -136,8 +146,6 @@ def _door(given: argparse.Namespace) -> int:
 
 
 def _cluster(given: argparse.Namespace) -> ServedCluster:
-    if given.weight < 1:
-        raise SeawayError(f"--weight {given.weight}: a share is a whole number of at least 1")
     if given.wait <= 0:
         raise SeawayError(f"--wait {given.wait:g}: a time is more than 0 seconds")
     try:
@@ -158,11 +166,25 @@ def _user() -> str:
         return "jax"
 
 
-def _alone(given: argparse.Namespace) -> None:
-    """Refuses options that only mean something on a cluster."""
-    for option in ("island", "name", "token_file", "ca", "cert", "key"):
-        if getattr(given, option):
-            raise SeawayError(f"--{option.replace('_', '-')} is for a door to a cluster: give --connect, too")
+def _check_belonging(given: argparse.Namespace) -> None:
+    """Refuses options that mean something only with others that are not given."""
+    if given.connect and given.simulate:
+        raise SeawayError(
+            f"--connect {given.connect} --simulate {given.simulate}: a door has one cluster; leave one of them out"
+        )
+    for options, needed, here in (
+        (("token_file", "ca", "cert", "key"), "a door to a cluster: give --connect", given.connect),
+        (door_simulation.OPTIONS, "a door that simulates: give --simulate", given.simulate),
+        (
+            ("island", "name"), "a door to a cluster, or one that simulates: give --connect or --simulate",
+            given.connect or given.simulate,
+        ),
+    ):  # fmt: skip
+        for option in options:
+            if getattr(given, option) and not here:
+                raise SeawayError(f"--{option.replace('_', '-')} is for {needed}, too")
+    if given.weight < 1:
+        raise SeawayError(f"--weight {given.weight}: a share is a whole number of at least 1")
 
 
 def _socket_path() -> tuple[tempfile.TemporaryDirectory[str] | None, Path]:

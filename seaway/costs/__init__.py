@@ -13,7 +13,7 @@ from ..units import duration
 from .choice import costs
 from .cost import Cost, MemoryUse
 from .estimate import work_of
-from .roofline import roofline_costs
+from .roofline import roofline_costs, text_costs
 from .synthetic import synthetic
 from .tpu import tpu_costs
 
@@ -24,6 +24,7 @@ __all__ = [
     "duration",
     "roofline_costs",
     "synthetic",
+    "text_costs",
     "tpu_costs",
     "units",
     "work_of",

@@ -7,7 +7,7 @@ partitioner inserts, before a compiler merges or hides them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -98,6 +98,20 @@ def _compile(lowered: Lowered, where: PricedPlace, timeout: float) -> Cost:
     except Failed as failed:
         raise CostError(f"XLA refused {lowered.name!r}: {failed.kind}: {failed}") from None
     return cost_of(compiled, lowered, where)
+
+
+def text_costs(
+    text: str, name: str, devices: int, *, chip: Chip, partitioned: bool, memory: Mapping[str, int],
+    efficiency: float = 1.0,
+) -> Cost:  # fmt: skip
+    """Like `roofline_costs`, of HLO for one device that XLA has written for so many CPU devices.
+
+    `partitioned`: it is as it was before the CPU's own passes. `memory`: by XLA's names, as "temp_size_in_bytes".
+    """
+    sizes = {key.removesuffix("_in_bytes").removesuffix("_size"): size for key, size in memory.items()}
+    lowered = Lowered(name, b"", (("devices", devices, "Auto"),), (), "")
+    compiled = CompiledHlo(text, 0.0, text if partitioned else "", {}, sizes)
+    return cost_of(compiled, lowered, PricedPlace(chip.name, chip, efficiency))
 
 
 def cost_of(compiled: CompiledHlo, lowered: Lowered, where: PricedPlace) -> Cost:

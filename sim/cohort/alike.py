@@ -66,7 +66,7 @@ class AlikeHosts:
         self._executor = executor or Executor(
             members[0][0], hosts, lane=lane, incarnation=incarnation, members=members
         )
-        self.layout_of = self._executor.layout_of
+        self.layout_of, self.plan = self._executor.layout_of, self._executor.plan
         # Gets that only the first member sends, by transfer. To the others it makes no difference that their executor
         # sends it, too: only copies of the buffer would wait for that.
         self._sent_by_first: dict[int, Spans] = {}

@@ -24,7 +24,7 @@ from core.protocol import messages as m
 from core.transfer import Transfer
 
 from ..engine import Ints, ThreadPool, TieBreak
-from ..hosts import WORDS, is_word
+from ..hosts import WORDS, code_ready, is_word
 from .climbs import report_about
 from .host_times import HostTimes, as_vector, at_one
 from .parts import CohortPart, PartGroup
@@ -186,7 +186,7 @@ class Commands:
         sim = self.sim
         when = as_vector(self.when(part, effect.causes), part.number) + sim.times.compile
         cause = ("code", effect.plan << 20 | effect.code)
-        ready = e.CodeReady(effect.plan, effect.code)
+        ready = code_ready(sim, part.executor.plan, effect)
         self._until = max(self._until, int(when.max()))
         sim.clock.at(max(sim.now, int(when.max())), self.told_later, part.members, ready, cause, when)
 

@@ -82,8 +82,10 @@ def as_vector(when: HostTimes | int, number: int = 0) -> Ints:
 
 
 def at_one(when: HostTimes | int) -> int:
-    """The time at the only host."""
-    return when if isinstance(when, int) else int(as_vector(when)[0])
+    """The time at the only host, or the first."""
+    if isinstance(when, ShiftedTimes):
+        return when.at + int(when.pattern.vector[0])
+    return when if isinstance(when, int) else int(when[0])
 
 
 def earliest(when: HostTimes) -> int:

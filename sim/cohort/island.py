@@ -33,7 +33,7 @@ from .event_times import EventTimes
 from .gangs import CohortGang, CohortSoloGang, Gangs
 from .history import History, ThreadTimes
 from .host_contents import HostContents
-from .host_times import HostTimes, ShiftedTimes, TimePatterns, as_vector, latest
+from .host_times import HostTimes, ShiftedTimes, TimePatterns, as_vector, at_one, latest
 from .members import Member
 from .order_times import OrderTimes
 from .parts import CohortPart, PartGroup, Parts
@@ -88,8 +88,7 @@ class CohortIsland:
         self._done_said: list[m.Done] = []
         self._all, self._everyone = slice(0, hosts), self.parts.everyone
         self._down = OrderTimes(sim, island, self._everyone)
-        # By host: when the thread that enqueues is free, and the one that takes completions; a number if it is the same
-        # for all.
+        # when threads that enqueue, and that take completions, are free; a number if it is the same for all
         self._enqueue: HostTimes = ShiftedTimes(self.patterns.even, 0)
         self._hear: Ints | int = 0
         self._seen = -1  # the last order that all hosts have read
@@ -290,8 +289,7 @@ class CohortIsland:
     def launched(
         self, hosts: CohortPart | PartGroup, launch: e.Launch, when: HostTimes, prepared: Ints | None
     ) -> None:
-        profile, rows = self.sim.profile, hosts.rows
-        whole = hosts.number == self.island.hosts
+        profile, rows, whole = self.sim.profile, hosts.rows, hosts.number == self.island.hosts
         enqueue = self._enqueue if whole else self._enqueue_each()[rows]
         free = self.patterns.later(enqueue, when)
         if prepared is None:
@@ -391,8 +389,7 @@ class CohortIsland:
     def _tell_over(self, job: CohortGang, parts: list[CohortPart]) -> tuple[m.Done, ...]:
         """Tells these parts that a gang is over; returns their reports."""
         self._ending, said = job.seq, self._done_said
-        sizes = self._sizes(job) if job.gang.irregular else ()
-        self.commands.tell(parts, e.Finished(job.seq, None, sizes))
+        self.commands.tell(parts, e.Finished(job.seq, None, self._sizes(job)))
         self._ending, self._done_said = -1, []
         return merged(said)
 
@@ -418,7 +415,7 @@ class CohortIsland:
         first = hosts.members[0][0]
         if taking_part == ((first, first + 1),) and not is_loud(report):
             # alone, or as the first of alike hosts, which sends what a client gets
-            at = when if isinstance(when, int) else int(when[0])
+            at = at_one(when)
             said = report if report.hosts == taking_part else replace(report, hosts=taking_part)
             self.climbs.of_one(said, first - self.island.base_host, max(at, self.sim.now))
             return

@@ -259,12 +259,12 @@ class PartsBySlice:
     # --- what concerns whom ---------------------------------------------------------------------------------
 
     def _cut(self, message: m.Ordered) -> list[tuple[Owner, m.Ordered]]:
-        shares: dict[int, Share] = {}
+        shares: dict[int, OrderShare] = {}
 
-        def share(owner: Owner) -> Share:
+        def share(owner: Owner) -> OrderShare:
             key = id(owner)
             if key not in shares:
-                shares[key] = Share(owner)
+                shares[key] = OrderShare(owner)
             return shares[key]
 
         for plan in message.plans:
@@ -372,7 +372,7 @@ class PartsBySlice:
             first = end
 
 
-class Share:
+class OrderShare:
     """What of an order concerns one owner. `at`: where its steps are in the order."""
 
     def __init__(self, owner: Owner) -> None:

@@ -13,7 +13,18 @@ from .client_process import SimClient
 from .client_transfer import ClientTransfer
 from .context import Context, RareTimes
 from .device_queues import Fabric, GangOnDevices, Takes
-from .processes import CARRIED, DATA, KEPT, WORDS, ControllerProcess, HostProcess, Process, is_word
+from .processes import (
+    CARRIED,
+    DATA,
+    KEPT,
+    WORDS,
+    ControllerProcess,
+    HostProcess,
+    Process,
+    code_ready,
+    is_word,
+    nothing_said,
+)
 from .worlds import SimWorlds
 
 __all__ = [
@@ -32,5 +43,7 @@ __all__ = [
     "SimClient",
     "SimWorlds",
     "Takes",
+    "code_ready",
     "is_word",
+    "nothing_said",
 ]

@@ -376,7 +376,8 @@ class HostProcess(Process):
         return plan  # type: ignore[no-any-return]
 
     def _compile(self, effect: e.CompileCode, at: int) -> int:
-        self.sim.clock.at(at + self.sim.times.compile, self.tell, e.CodeReady(effect.plan, effect.code))
+        ready = code_ready(self.sim, self.machine.executor.plan, effect)
+        self.sim.clock.at(at + self.sim.times.compile, self.tell, ready)
         return at
 
     def _reform(self, effect: e.Reform, at: int) -> int:
@@ -414,6 +415,18 @@ class HostProcess(Process):
     def _close(self, effect: e.Close, at: int) -> int:
         self.sim.tell(f"host {self.name} closes peer {effect.peer}: {effect.reason}")
         return at
+
+
+def code_ready(sim: Context, plan_of: Callable[[int], Plan | None], asked: e.CompileCode) -> e.CodeReady:
+    """The answer of a host that has compiled code. If it is asked about the code, the simulation's user knows."""
+    plan = plan_of(asked.plan) if asked.about else None
+    about = b"" if plan is None else sim.about_code(plan.codes[asked.code].key)
+    return e.CodeReady(asked.plan, asked.code, None, about)
+
+
+def nothing_said(key: str) -> bytes:
+    """Of code, by simulated hosts, if nobody has told them more."""
+    return b""
 
 
 def is_word(event: e.MessageReceived) -> bool:

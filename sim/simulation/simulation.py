@@ -45,6 +45,7 @@ from ..hosts import (
     SimClient,
     SimWorlds,
     Takes,
+    nothing_said,
 )
 from ..network import (
     CARRIED_BYTES,
@@ -92,6 +93,8 @@ class Simulation:
         self.replaced: list[tuple[int, e.PolicyReplaced]] = []
         self.kernels: dict[str, Kernel] = {}
         self.sizes: Callable[[Plan, Gang, int], tuple[int, ...]] = bounds_of
+        # what hosts say of the code of a computation with this key, to a client that asks; see `CodeReady`
+        self.about_code: Callable[[str], bytes] = nothing_said
         self.rows_of = even_rows
         self.hosts_of = HostsOf(self.cluster)
         self.weights = MessageSizes()

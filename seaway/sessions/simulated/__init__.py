@@ -1,9 +1,13 @@
 """Simulated sessions: the user code of many clients runs on one machine, one thread at a time, in simulated time."""
 
+from .driver import SimDriver
+from .idle_cluster import IdleCluster
 from .simulating import Policies, checked_config, policy_of, simulate, struct_of
 
 __all__ = [
+    "IdleCluster",
     "Policies",
+    "SimDriver",
     "checked_config",
     "policy_of",
     "simulate",

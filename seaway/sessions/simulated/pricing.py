@@ -11,14 +11,14 @@ from typing import Any
 
 import msgspec
 
-from core.model import Computation, Impossible, Place, SliceSpec
-from core.slices import BoundSlice, Resources
-from sim.hardware import Chip, Kernel, kernel_time, setups
+from core.model import Computation, Impossible, SliceSpec
+from sim.hardware import Kernel, setups
 from sim.simulation import Simulation
 
 from ...errors import nearest
 from ...graph import Cost, Signature, kernel_of
 from ...specs import Slice, partition_spec
+from .idle_cluster import IdleCluster
 
 SECOND = 1e9
 LAUNCH = 1_000  # nanoseconds: no kernel is shorter
@@ -36,8 +36,7 @@ class SimulatedPricing:
     def __init__(self, costs: Costs, simulation: Simulation) -> None:
         self._costs, self._sim = costs, simulation
         self._stated: Kernel | None = None
-        self._places: dict[SliceSpec, tuple[Place, int] | None] = {}
-        self._scratch: Resources | None = None
+        self._idle = IdleCluster(simulation)
         self.kernels: dict[Signature, Kernel] = {}
         if not (isinstance(costs, Mapping) or callable(costs) or costs in ("estimate", "roofline")):
             try:
@@ -54,7 +53,7 @@ class SimulatedPricing:
         self.kernels[signature] = kernel
         key = signature.key if kernel is signature.kernel else f"{signature.key}@{kernel.duration}"
         self._sim.kernels[key] = kernel
-        cost = max(1, self._expected(kernel, signature.slice))
+        cost = max(1, self._idle.time(kernel, _spec(signature.slice)))
         return Computation(signature.name, key, cost, kernel.temp, signature.collective)
 
     def _kernel(self, signature: Signature) -> Kernel:
@@ -90,7 +89,7 @@ class SimulatedPricing:
 
     def _setup_of(self, home: Slice) -> str:
         """The name of a hardware set-up with the slice's chip."""
-        chip, name = self._chip(home), self._sim.setup.name
+        chip, name = self._idle.chip(_spec(home)), self._sim.setup.name
         for known in (name, f"{chip.name.removeprefix('tpu-')}-{home.devices}", "A"):
             try:
                 if setups.load(known).chips[0].name == chip.name:
@@ -102,7 +101,7 @@ class SimulatedPricing:
         )
 
     def _estimate(self, signature: Signature) -> Kernel:
-        chip = self._chip(signature.slice)
+        chip = self._idle.chip(_spec(signature.slice))
         work = signature.work() if signature.work is not None else None
         if work is None or not (chip.peak_flops and chip.hbm_bandwidth):
             warnings.warn(
@@ -115,43 +114,9 @@ class SimulatedPricing:
             flops=work.flops, hbm_bytes=work.hbm_bytes, source="estimate",
         )  # fmt: skip
 
-    # --- where it will run, as far as can be known before its slice is bound -------------------------------------
 
-    def _chip(self, home: Slice) -> Chip:
-        return self._sim.setup.chips[self._island(home)]
-
-    def _island(self, home: Slice) -> int:
-        spec = home.spec(home.name)
-        for island in self._sim.cluster.islands:
-            if spec.island in ("", island.name) and spec.kind in ("", island.kind):
-                return island.index
-        return 0
-
-    def _expected(self, kernel: Kernel, home: Slice) -> int:
-        """The time that policies and bounds use: that of the slice placed on an idle cluster."""
-        if not kernel.collectives:
-            return kernel.duration
-        found = self._place(home.spec(""))
-        if found is None:
-            return kernel.duration
-        place, index = found
-        return kernel_time(kernel, place, self._sim.cluster.islands[index], self._sim.setup.chips[index])
-
-    def _place(self, spec: SliceSpec) -> tuple[Place, int] | None:
-        if spec not in self._places:
-            self._places[spec] = None
-            if self._scratch is None:
-                self._scratch = Resources(self._sim.cluster)
-                for host in range(self._sim.cluster.hosts):
-                    self._scratch.host_joined(host)
-            try:
-                bound = self._scratch.bind(0, spec)
-            except Impossible:
-                return None  # core reports it when the program runs
-            if isinstance(bound, BoundSlice):
-                self._places[spec] = bound.place, bound.place.island
-            self._scratch.release(0, spec.name)
-        return self._places[spec]
+def _spec(home: Slice) -> SliceSpec:
+    return home.spec("")
 
 
 def table(kernels: Mapping[Signature, Kernel]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from backend.contents import StableHLOCode
 from backend.door.cluster_devices import ClusterDevices
 from backend.door.cluster_executables import ClusterExecutable, ClusterPrograms
 from backend.door.cluster_layouts import boxes_of
-from backend.door.cluster_programs import Places, executable_program
+from backend.door.cluster_programs import UNKNOWN, Places, executable_program
 from backend.door.dtypes import kind_of
 from backend.door.ifrt_shardings import ShardSpec, Tiles
 from backend.door.session_devices import (
@@ -28,7 +28,7 @@ from backend.door.session_devices import (
     StatusError,
 )
 from core.client import Client, Limits
-from core.model import small
+from core.model import Value, small
 from core.protocol import (
     CONTROLLER,
     Blame,
@@ -79,8 +79,11 @@ class FakeLink:
         offer = self.offers[buffer] = PutOffer(False)
         return offer
 
-    def taken(self, request: int) -> Any:
+    def taken(self, request: int, value: Value) -> Any:
         return self.contents[request]
+
+    def expected(self, code: str, devices: int) -> int:
+        return UNKNOWN
 
     async def keep(self, blob: bytes) -> None:
         self.kept.append(blob)

@@ -16,7 +16,7 @@ from backend.door import ServedCluster, cluster_link
 from backend.door.call_order import CallOrder
 from backend.door.cluster_faults import fault_of_blame
 from backend.door.cluster_link import RemoteLink
-from backend.door.cluster_opening import ClusterSessions
+from backend.door.cluster_opening import ClusterSessions, RemoteSource
 from backend.door.ifrt_messages import StatusCode
 from backend.door.session_devices import StatusError
 from backend.door.session_port import Version
@@ -229,17 +229,21 @@ def test_code_is_left_with_a_controller_that_comes_back(monkeypatch: pytest.Monk
     drive(work())
 
 
+def source_of(head: Any) -> RemoteSource:
+    return RemoteSource(head, DESCRIBED, ServedCluster("127.0.0.1:1", Access(), 2))
+
+
 def test_a_door_forgets_code_with_the_last_session_that_has_it() -> None:
     async def work() -> None:
         head = HeadOfNobody()
-        sessions = ClusterSessions(head, DESCRIBED, ServedCluster("127.0.0.1:1", Access(), 2), ())
+        source = source_of(head)
         first, second = (link_of(head, name) for name in ("ann", "bob"))
-        sessions._links |= {first, second}
+        source._links |= {first, second}
         for link, code in ((first, b"both"), (second, b"both"), (first, b"ann's")):
             await link.keep(code)
-        sessions._gone(first)
+        source._gone(first)
         assert set(head._kept) == {hash_of(b"both")}
-        sessions._gone(second)
+        source._gone(second)
         assert not head._kept
         for link in (first, second):
             await link.closed()
@@ -266,7 +270,7 @@ def test_a_session_that_cannot_be_opened_says_why_and_leaves_nothing(wrong: Exce
             raise wrong
 
         head.keep = refused  # type: ignore[method-assign]
-        sessions = ClusterSessions(head, DESCRIBED, ServedCluster("127.0.0.1:1", Access(), 2), ())
+        sessions = ClusterSessions(source_of(head), ())
         rig.session = sessions(Version(25, 6), b"", rig)  # type: ignore[assignment]
         init = rig.ask("init")
         await until(lambda: rig.sent)

@@ -11,7 +11,7 @@ import pytest
 from backend.auth import Access
 from backend.client import Head
 from backend.contents import stablehlo_code
-from backend.door import ClusterRefused, ServedCluster, cluster_opening
+from backend.door import ClusterRefused, ServedCluster, session_devices_of
 from backend.door.cluster_opening import find_cluster, platform_of
 from core.model import small
 
@@ -72,13 +72,13 @@ def test_devices_that_only_take_time_are_no_devices_for_jax(tmp_path: Path) -> N
 )
 def test_more_than_there_is_is_refused_with_what_there_is(options: dict[str, object], says: str) -> None:
     with pytest.raises(ClusterRefused) as refused:
-        cluster_opening._devices(small(2, 2, 2), ServedCluster("head:29000", Access(), **options))  # type: ignore[arg-type]
+        session_devices_of(small(2, 2, 2), **{"devices": 0, "island": ""} | options)  # type: ignore[arg-type]
     assert says in str(refused.value)
     assert "4 on island 'i1'" in str(refused.value)
 
 
 def test_without_a_number_a_session_has_all_devices_of_the_largest_island() -> None:
-    assert cluster_opening._devices(small(2, 2, 2), ServedCluster("head:29000", Access())) == 4
+    assert session_devices_of(small(2, 2, 2), 0, "") == 4
 
 
 def test_devices_have_the_numbers_of_the_session_and_not_those_of_their_hosts() -> None:

@@ -47,6 +47,7 @@ def on_the_last_device(fidelity: Any) -> list[tuple[str, int]]:
         load("B", hosts=64, devices_per_host=4), profile=profile("seaway"), fidelity=fidelity,
         config=Config(fanout=3),
     )  # fmt: skip
+    sim.about_code = lambda key: f"what is known of {key}".encode()
     client = sim.client("c")
     heard: list[tuple[str, int]] = []
     client.on_effect = lambda effect: heard.append((repr(effect), sim.now))
@@ -59,7 +60,8 @@ def on_the_last_device(fidelity: Any) -> list[tuple[str, int]]:
     return heard
 
 
-def test_a_program_on_one_device_of_an_island_takes_the_same_time() -> None:
+def test_a_program_on_one_device_of_an_island_takes_the_same_time_and_its_client_hears_of_its_code() -> None:
     exact = on_the_last_device("exact")
     assert on_the_last_device("cohort") == exact
-    assert repr(ProgramTold(1)) in [text for text, _ in exact]
+    (told,) = [text for text, _ in exact if text.startswith("ProgramTold")]
+    assert told == repr(ProgramTold(1, b"what is known of key-f"))

@@ -1,0 +1,110 @@
+"""A door to a simulated cluster, as a process: `run_simulated_door`, until SIGTERM or Ctrl-C.
+
+    JAX programs --> sessions --> SimulatedDevices --> clients of core in a simulation, which `begin` makes
+                                                   --> contents: computed by devices of this process, or none
+
+Neighbours: `door_process`, the same for devices that exist; `cluster_opening` opens sessions; `simulation_port`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ..auth import Rules
+from ..streams import collect_rarely, run
+from .door_process import environment, machine_bytes, told_to_stop
+from .door_server import listen_for_clients
+from .no_contents import NoContents
+from .session_devices import SessionDevices
+from .session_state import SessionLimits
+from .simulation_port import Describe, ServedSimulation, SimulationPort
+
+if TYPE_CHECKING:
+    from .cluster_devices import ClusterDevices
+    from .cluster_link import SessionLine
+    from .simulated_devices import Contents
+
+__all__ = ["run_simulated_door"]
+
+
+def run_simulated_door(
+    address: str, options: ServedSimulation, begin: Callable[[Describe], SimulationPort], *, rules: Rules,
+    memory: int | None = None, ready: Callable[[str], None],
+) -> None:  # fmt: skip
+    """`begin` is called on the loop's thread. `rules`: what programs may call, and what compiling them may take;
+    `memory`: bytes of contents that a session may have, None: half of this machine's. Raises ListenRefused."""
+    os.environ.update(environment(options.devices if options.computes else 1, os.environ))
+    os.environ["JAX_PLATFORMS"] = "cpu"  # this machine's other devices are for others
+    run(_serve(address, options, begin, rules, memory, ready))
+
+
+async def _serve(
+    address: str, options: ServedSimulation, begin: Callable[[Describe], SimulationPort], rules: Rules,
+    memory: int | None, ready: Callable[[str], None],
+) -> None:  # fmt: skip
+    from .cluster_opening import ClusterSessions  # these import JAX, for which the environment is now set
+    from .described_code import CodeDescriber
+
+    stop = told_to_stop()
+    describer = CodeDescriber(options.devices, options.kind, rules)
+    describer.warm()
+    contents: Contents = NoContents()
+    end, limits = _nothing, SessionLimits()
+    if options.computes:
+        contents, end = _computed(options.devices, rules)
+        limits = SessionLimits(array_bytes=memory or machine_bytes() // 2)
+    source = SimulationSource(options, begin(describer.of), contents)
+    sessions = ClusterSessions(source, rules.more, limits)
+    try:
+        server = await listen_for_clients(sessions, address)
+        try:
+            collect_rarely()
+            ready(server.address)
+            await stop.wait()
+        finally:
+            server.close()
+            await sessions.end()
+    finally:
+        describer.end()
+        end()
+
+
+def _computed(count: int, rules: Rules) -> tuple[Contents, Callable[[], None]]:
+    """Contents that this process's CPU devices compute, and what ends them. Programs have been read and compiled by a
+    describer's child before they come here."""
+    from .local_devices import LocalDevices
+
+    loop = asyncio.get_running_loop()
+
+    def post(function: Callable[..., object], *arguments: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits for this any more
+            loop.call_soon_threadsafe(function, *arguments)
+
+    local = LocalDevices(post, count=count, rules=rules, trusted=True, threads=int(os.environ["NPROC"]))
+    return local, local.end
+
+
+def _nothing() -> None:
+    pass
+
+
+class SimulationSource:
+    """Implements `cluster_opening.SessionSource`."""
+
+    def __init__(self, options: ServedSimulation, simulation: SimulationPort, contents: Contents) -> None:
+        self._options, self._simulation, self._contents = options, simulation, contents
+        self.name, self.devices, self.island = options.name, options.devices, options.island
+
+    def line(self, name: str) -> tuple[SessionLine, Callable[[ClusterDevices], SessionDevices]]:
+        from .simulated_devices import SimulatedDevices
+
+        line = self._simulation.line(name, self._options.weight, self._options.priority)
+        return line, lambda devices: SimulatedDevices(devices, self._contents, line)
+
+    async def seen(self) -> Mapping[str, tuple[int, int]]:
+        """Nothing: what programs take was known before they ran."""
+        return {}

@@ -1,0 +1,71 @@
+"""The cluster behind a door that simulates: one simulation, whose clients are the door's sessions.
+
+    line      a client for a new session
+    learn     code that a session leaves: what hosts will say of it, and what it takes on their devices
+    expected  what policies are told that it takes
+
+Hosts answer what the door has found out before they are asked: reading and compiling take real time, and no simulated
+time. Neighbours: `sim_link`, `simulated_time`, `code_prices`; `serving` makes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from backend.contents import stablehlo_code
+from backend.door import Describe, ServedSimulation
+from core.model import SliceSpec
+from sim.simulation import Simulation
+
+from ..simulated import IdleCluster
+from .code_prices import ASSUMED, kernel_of_code
+from .sim_link import SimLink
+from .simulated_time import SimulatedTime
+
+
+class SimulatedCluster:
+    """Implements `backend.door.SimulationPort`. `empty()` is called when the last session has closed."""
+
+    def __init__(
+        self, simulation: Simulation, options: ServedSimulation, describe: Describe, empty: Callable[[], None]
+    ) -> None:
+        self.simulation, self._options = simulation, options
+        self._describe, self._empty = describe, empty
+        self.time = SimulatedTime(simulation)
+        self._idle = IdleCluster(simulation)
+        self._answers: dict[str, bytes] = {}  # by the code's hash
+        simulation.about_code = lambda key: self._answers.get(key, b"")
+
+    def line(self, name: str, weight: int, priority: int) -> SimLink:
+        link = SimLink(self, self.simulation.client(name, weight, priority))
+        self.time.links[link] = None
+        link.when_closed(lambda: self._closed(link))
+        return link
+
+    def _closed(self, link: SimLink) -> None:
+        for code in link.codes.difference(*(each.codes for each in self.time.links)):
+            self._answers.pop(code, None)
+            self.simulation.kernels.pop(code, None)
+        if not self.time.links:
+            self._empty()
+
+    # --- code ------------------------------------------------------------------------------------------------
+
+    async def learn(self, key: str, blob: bytes) -> None:
+        """Raises StatusError if the code is refused, or cannot be compiled."""
+        if key not in self._answers:
+            described = await self._describe(stablehlo_code.decode(blob))
+            if described.text:
+                chip = self._idle.chip(self._slice(described.devices))
+                loop = asyncio.get_running_loop()
+                kernel = await loop.run_in_executor(None, kernel_of_code, described, chip)
+                self.simulation.kernels[key] = kernel
+            self._answers[key] = described.answer
+
+    def expected(self, code: str, devices: int) -> int:
+        kernel = self.simulation.kernels.get(code)
+        return ASSUMED if kernel is None else max(1, self._idle.time(kernel, self._slice(devices)))
+
+    def _slice(self, devices: int) -> SliceSpec:
+        return SliceSpec("", devices, island=self._options.island)

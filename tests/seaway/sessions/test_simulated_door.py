@@ -1,0 +1,180 @@
+"""Unmodified JAX programs in the simulator: each is a child process, behind a door that simulates."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.admin.children import environment
+from experiments.bench.frame.door_server import Door, local, opened
+from seaway.cli import main
+from seaway.errors import SeawayError
+from seaway.trace import Trace
+from tests.backend.door.programs import Ended, python
+
+STEPS = 4
+PATIENCE = 60.0  # seconds
+
+TRAIN = """
+import json, sys
+from functools import partial
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+mesh = Mesh(np.array(jax.devices()).reshape(-1, 2), ("data", "model"))
+on = lambda *spec: NamedSharding(mesh, P(*spec))
+rows = max(64, len(jax.devices()))
+
+
+@partial(jax.jit, out_shardings=on(None, "model"))
+def init(key):
+    return jax.random.normal(key, (64, 64)) / 8
+
+
+@partial(jax.jit, donate_argnums=0)
+def train_step(w, x):
+    loss, grad = jax.value_and_grad(lambda w: jnp.mean((jnp.tanh(x @ w) - x) ** 2))(w)
+    return w - grad, loss
+
+
+w = init(jax.random.key(0))
+x = jax.device_put(np.sin(np.arange(rows * 64, dtype=np.float32)).reshape(rows, 64), on("data"))
+losses = []
+for _ in range(int(sys.argv[1])):
+    w, loss = train_step(w, x)
+    losses.append(loss)
+w.block_until_ready()
+print(json.dumps({"devices": len(jax.devices()), "kind": jax.devices()[0].device_kind, "spec": list(w.sharding.spec)}))
+if len(sys.argv) > 2:
+    print(json.dumps([float(loss) for loss in losses] + np.asarray(w).reshape(-1)[:100].tolist()))
+"""
+
+READS = """
+import jax, jax.numpy as jnp, numpy as np
+x = jax.device_put(np.arange(3.0))
+print(np.asarray(x).tolist())
+total = jax.jit(lambda x: (x * 2).sum())(x)
+total.block_until_ready()
+print(total.shape, total.dtype)
+try:
+    float(total)
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+@contextmanager
+def simulated(devices: int, trace: Path, *words: str) -> Iterator[Door]:
+    """With the door's trace on disk when it has ended."""
+    with opened(devices, ["--simulate", "B", "--trace", str(trace), "--name", "ann", *words]) as door:
+        yield door
+        door.child.process.send_signal(signal.SIGTERM)
+        assert door.child.process.wait(60) == 0
+
+
+def said(ended: Ended) -> list[Any]:
+    assert ended.code == 0, f"{ended.out}\n{ended.err[-4000:]}"
+    return [json.loads(line) for line in ended.out.splitlines()]
+
+
+def gangs(trace: Trace, name: str) -> Any:
+    found = trace.gangs()
+    return found[found["program"] == name]
+
+
+@pytest.mark.parametrize("devices", [8, pytest.param(16, marks=pytest.mark.full)])
+def test_a_program_computes_what_it_computes_on_devices_of_its_own(devices: int, tmp_path: Path) -> None:
+    with simulated(devices, tmp_path / "trace", "--values", "compute") as door:
+        (facts, found) = said(python("-c", TRAIN, str(STEPS), "read", env=door.env))
+    assert facts == {"devices": devices, "kind": "tpu-v3", "spec": [None, "model"]}
+    (_, wanted) = said(python("-c", TRAIN, str(STEPS), "read", env=local(devices)))
+    assert found == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+    assert len(gangs(Trace.load(tmp_path / "trace"), "train_step")) == STEPS
+
+
+def test_many_devices_have_shapes_a_time_and_rows_with_the_functions_names(tmp_path: Path) -> None:
+    with simulated(256, tmp_path / "trace") as door:
+        (facts,) = said(python("-c", TRAIN, str(STEPS), env=door.env))
+    assert facts == {"devices": 256, "kind": "tpu-v3", "spec": [None, "model"]}
+    trace = Trace.load(tmp_path / "trace")
+    steps = gangs(trace, "train_step")
+    assert steps["devices"].tolist() == [256] * STEPS
+    assert steps["client"].tolist() == ["ann"] * STEPS
+    assert not steps["failed"].any()
+    assert len(gangs(trace, "init")) == 1
+    (took,) = set(steps["duration_us"])
+    assert took > 1  # a step is priced by what it computes and exchanges: no kernel is shorter than 1 us
+
+
+def test_contents_are_refused_and_times_are_the_same_for_the_next_program(tmp_path: Path) -> None:
+    """The trace is written when the last program has ended, and has all of them."""
+    with simulated(8, tmp_path / "trace") as door:
+        ended = python("-c", READS, env=door.env)
+        for count in (1, 2):
+            said(python("-c", TRAIN, str(STEPS), env=door.env))
+            await_steps(tmp_path / "trace", count * STEPS)
+    own, shape, error = ended.out.splitlines()
+    assert (own, shape) == ("[0.0, 1.0, 2.0]", "() float32")
+    assert "simulates shapes only" in error
+    assert "--values compute" in error
+    starts = gangs(Trace.load(tmp_path / "trace"), "train_step")["started_us"].to_numpy()
+    first, second = starts[:STEPS] - starts[0], starts[STEPS:] - starts[STEPS]
+    assert second.tolist() == pytest.approx(first.tolist(), rel=1e-3)
+    assert first[-1] > 0
+
+
+def await_steps(folder: Path, count: int) -> None:
+    """Until a running door has written so many steps of training."""
+    until, found = time.monotonic() + PATIENCE, -1
+    while found != count:
+        assert time.monotonic() < until, f"the trace has {found} steps, not {count}"
+        time.sleep(0.1)
+        with suppress(SeawayError, OSError):  # it is being written
+            found = len(gangs(Trace.load(folder), "train_step"))
+
+
+# --- options ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--simulate", "Q"), "'Q'"),
+        (("--simulate", "B", "--connect", "grpc://head:29000"), "a door has one cluster"),
+        (("--simulate", "B", "--devices", "513"), "there are 512 on island"),
+        (("--simulate", "B", "--island", "west"), "the cluster has no such island"),
+        (("--simulate", "v5p-16384"), "a door simulates at most 4,096"),
+        (("--simulate", "B", "--values", "compute"), "--values compute: this machine's CPU stands for each"),
+        (("--simulate", "B", "--token-file", "x"), "--token-file is for a door to a cluster"),
+        (("--simulate", "B", "--policy", "strid"), "did you mean 'stride'"),
+        (("--simulate", "B", "--weight", "0"), "--weight 0"),
+        (("--values", "compute"), "--values is for a door that simulates: give --simulate, too"),
+        (("--trace", "x"), "--trace is for a door that simulates"),
+    ],
+)
+def test_options_that_cannot_be_are_one_clear_error(
+    options: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["door", *options]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("seaway: ")
+    assert says in error
+
+
+def test_a_folder_of_something_else_takes_no_trace(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").touch()
+    done = subprocess.run(
+        [sys.executable, "-m", "seaway", "door", "--simulate", "B", "--trace", str(tmp_path)],
+        env=environment({}), text=True, capture_output=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert f"--trace {tmp_path}: {tmp_path} is there already and is no trace" in done.stderr

@@ -85,15 +85,6 @@ def test_an_entry_of_another_version_expects_nothing() -> None:
     assert [each.test for each in found.unexpected] == ["T::test_odd"]
 
 
-def test_an_entry_of_clusters_expects_nothing_of_a_door_to_local_devices() -> None:
-    groups = {
-        "sums": Group("made in another order", (Entry("digits", ("a_test.py::T::test_sum",), cluster=True),))
-    }
-    for cluster in (False, True):
-        patterns = outcomes.patterns_of(groups, "0.12", cluster)
-        assert [pattern for pattern, _, _ in patterns] == ["a_test.py::T::test_sum"] * cluster
-
-
 def test_a_pattern_of_which_all_tests_pass_is_idle() -> None:
     passes = Outcome("T::test_call_1", "passed"), Outcome("T::test_call_2", "passed")
     assert judged(*passes).idle == ["a_test.py::T::test_call*"]

@@ -56,7 +56,7 @@ def run(
     )
     open_ = [each.test for each in through if each.kind != "passed"]
     local = files.run(file, through=False, wanted=open_, told=lambda one: told("local", one)) if open_ else []
-    patterns = outcomes.patterns_of(outcomes.entries(), jax.__version__, cluster)
+    patterns = outcomes.patterns_of(outcomes.entries(), jax.__version__)
     return outcomes.judge(file.name, through, local, patterns, complete=every == 1)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from backend import xla
 from backend.contents import StableHLOCode, hash_of, stablehlo_code
 from core.client import Blocked
-from core.model import Illegal, Program
+from core.model import Illegal, Program, ranges
 from core.protocol import Blame
 
 from .cluster_faults import fault_of_blame
@@ -42,10 +42,12 @@ NEAR = 1.25  # by what factor a cost may differ from what was said
 
 
 class ClusterExecutable:
-    """`giving`, `keeping`: its programs by their names at core's client, with donation and without (0: not yet)."""
+    """`giving`, `keeping`: its programs by their names at core's client, with donation and without (0: not yet).
+    `arrays`: its results without tokens. `together`: its results are counted as one until one of them is used alone."""
 
     __slots__ = (
-        "__weakref__", "devices", "donated", "giving", "ir", "keeping", "keeping_ir", "parameters", "results", "source",
+        "__weakref__", "arrays", "devices", "donated", "giving", "ir", "keeping", "keeping_ir", "parameters", "results",
+        "source", "together",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +59,9 @@ class ClusterExecutable:
         self.devices, self.source = facts.devices, source
         self.ir, self.keeping_ir = ir, keeping_ir
         self.giving = self.keeping = 0
+        self.arrays = [each for each in facts.results if each.kind != TOKEN]
+        plain = all(each.sharding.shard is None for each in self.arrays)
+        self.together = plain and len(self.arrays) == len(facts.results) >= ranges.FEW
 
 
 class ClusterPrograms:

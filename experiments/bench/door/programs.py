@@ -8,8 +8,9 @@ the devices of all; of what a process does on a device of its own, it has nothin
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -20,6 +21,9 @@ from backend.admin import cpu_of
 from ..frame import processes
 
 COUNTS = (50, 500, 1000)  # arrays in and out of a call
+WARM = 2  # calls before a loop is measured
+HERE = "the program"  # whose CPU time is told beside that of other processes
+Pids = Mapping[str, Sequence[int]]
 
 
 class Sizes(NamedTuple):
@@ -29,15 +33,19 @@ class Sizes(NamedTuple):
     mib: int
 
 
-def measured(calls: int, mib: int, server: int) -> dict[str, float]:
-    """All figures, each once. server: the process with the devices; 0: this one."""
+def measured(calls: int, mib: int, server: int, pids: Pids) -> dict[str, float]:
+    """All figures, each once. server: the process with the devices; 0: this one. pids: processes whose CPU time is
+    told, for calls of the most arrays."""
     import jax
 
     sizes, one = Sizes(calls, mib), jax.local_devices()[0]
     found = scalars(jax, sizes, server)
     for count in COUNTS:
         given = [jax.device_put(np.zeros(4, np.float32), one) for _ in range(count)]
-        found[f"call of {count} arrays"] = many(jax, given, sizes.calls // count + 5)
+        times, told = 10 * sizes.calls // count + 5, pids if count == COUNTS[-1] else {}
+        found |= many(jax, f"call of {count} arrays", given, times, told)
+        if count == COUNTS[-1]:
+            found |= many(jax, f"step that donates {count}", given, times, told, donate_argnums=0)
     found |= contents(jax, sizes, "one device", one)
     found |= on_all_devices(jax, sizes)
     return found | compiling(jax)
@@ -58,7 +66,7 @@ def on_all_devices(jax: Any, sizes: Sizes) -> dict[str, float]:
     found = {"call on all devices": looped(jax.jit(lambda x: x + 1), x, sizes.calls // 10)}
     for count in COUNTS:
         given = [put(jax, np.zeros((devices, 4), np.float32), place) for _ in range(count)]
-        found[f"call of {count}, on all devices"] = many(jax, given, sizes.calls // count // 2 + 5)
+        found |= many(jax, f"call of {count}, on all devices", given, sizes.calls // count // 2 + 5, {})
     return found | contents(jax, sizes, "all devices", place)
 
 
@@ -74,7 +82,9 @@ def looped(call: Callable[[Any], Any], first: Any, times: int) -> float:
     """Microseconds of a call with the last one's result, until the last is done."""
     import jax
 
-    x = call(call(first))
+    x = first
+    for _ in range(WARM):
+        x = call(x)
     jax.block_until_ready(x)
     begun = time.perf_counter()
     for _ in range(times):
@@ -96,8 +106,16 @@ def scalars(jax: Any, sizes: Sizes, server: int) -> dict[str, float]:
     return found
 
 
-def many(jax: Any, given: list[Any], calls: int) -> float:
-    return looped(jax.jit(lambda xs: [x + 1 for x in xs]), given, calls)
+def many(jax: Any, name: str, given: list[Any], times: int, pids: Pids, **options: Any) -> dict[str, float]:
+    """Microseconds of a call, and the CPU microseconds that each of these processes took for it, and the program."""
+    call = jax.jit(lambda xs: [x + 1 for x in xs], **options)
+    x = jax.block_until_ready(call(call(given)))
+    both = {HERE: [os.getpid()], **pids} if pids else {}
+    before = {who: sum(map(cpu_of, each)) for who, each in both.items()}
+    found = {name: looped(call, x, times)}
+    for who, each in both.items():
+        found[f"{name}, CPU of {who}"] = (sum(map(cpu_of, each)) - before[who]) / 1e3 / (times + WARM)
+    return found
 
 
 def rows(jax: Any) -> Any:

@@ -12,7 +12,7 @@ from backend.door.ifrt_messages import StatusCode
 from backend.door.ifrt_shardings import ShardSpec, Tiles
 from backend.door.no_contents import UNREADABLE, NoContents
 from backend.door.session_devices import ArrayType, StatusError
-from backend.door.simulated_devices import SimulatedDevices, SimulatedExecutable
+from backend.door.simulated_devices import SimulatedDevices, SimulatedExecutable, SimulatedRefs
 from core.protocol import messages as m
 
 from .cluster_rig import F32, ClusterRig, Told
@@ -105,6 +105,20 @@ def test_a_copy_and_an_array_of_shards_can_be_read_if_what_they_are_made_of_can(
         assert [rig.read(each)[0].tolist() for each in rig.devices.shards(found)] == [[0, 1]] * 4
     of_results = NoContents().assemble(whole, [shards[0].contents, None, None, None])
     assert of_results is None
+
+
+def test_several_results_are_one_until_one_of_them_is_used_alone(rig: SimulatedRig) -> None:
+    shape = (128, 64)
+    many = SimulatedExecutable(rig.cluster.executable([shape], [shape] * 8), None)
+    results = rig.devices.execute(many, [rig.put(shape)], (), 0)
+    assert isinstance(results, SimulatedRefs)
+    rest = results.part(3)
+    assert (results.count, rest.count) == (3, 5)
+    again = SimulatedExecutable(rig.cluster.executable([shape] * 5, [shape]), None)
+    (made,) = rig.devices.execute(again, [rest], (), 0)
+    assert unreadable(rig.read(made))
+    results.part(1)
+    assert unreadable(rig.read(results.alone()))
 
 
 # --- waiting ------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """SessionDevices that are simulated: a client of core says when, and contents are somebody else's.
 
     session --> ClusterDevices     when a simulated cluster has done it, and whether
-            --> Contents           what comes of it: computed by `local_devices`, or `no_contents`
+            --> SessionContents    what comes of it: computed by `local_devices`, or `shapes_only`
 
 Each reference is a pair, and each operation goes to both. Simulated time passes only while somebody waits for it; so
 everything that the program waits for is told to the `WaitingLine`. Neighbours: `cluster_devices`, `simulation_port`,
@@ -21,13 +21,13 @@ from .cluster_devices import ClusterDevices
 from .session_devices import ArrayType, Platform, Ref, Refs, StatusError, Unready, WhenCompiled
 from .simulation_port import WaitingLine
 
-__all__ = ["Contents", "SimulatedDevices", "SimulatedExecutable", "SimulatedRef", "SimulatedRefs"]
+__all__ = ["SessionContents", "SimulatedDevices", "SimulatedExecutable", "SimulatedRef", "SimulatedRefs"]
 
 T = TypeVar("T")
 Read = Callable[[np.ndarray[Any, Any] | StatusError], None]
 
 
-class Contents(Protocol):
+class SessionContents(Protocol):
     """The part of `SessionDevices` that has contents. Results may be more than are asked for, if all are alike."""
 
     def put(self, array_type: ArrayType, shards: Sequence[np.ndarray[Any, Any]]) -> Ref: ...
@@ -92,7 +92,7 @@ class SimulatedExecutable(NamedTuple):
 class SimulatedDevices:
     """Implements `session_devices.SessionDevices`."""
 
-    def __init__(self, timed: ClusterDevices, contents: Contents, line: WaitingLine) -> None:
+    def __init__(self, timed: ClusterDevices, contents: SessionContents, line: WaitingLine) -> None:
         self._timed, self._contents, self._line = timed, contents, line
 
     @property

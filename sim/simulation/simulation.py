@@ -93,8 +93,7 @@ class Simulation:
         self.replaced: list[tuple[int, e.PolicyReplaced]] = []
         self.kernels: dict[str, Kernel] = {}
         self.sizes: Callable[[Plan, Gang, int], tuple[int, ...]] = bounds_of
-        # what hosts say of the code of a computation with this key, to a client that asks; see `CodeReady`
-        self.about_code: Callable[[str], bytes] = nothing_said
+        self.about_code: Callable[[str], bytes] = nothing_said  # by a computation's key; see `CodeReady`
         self.rows_of = even_rows
         self.hosts_of = HostsOf(self.cluster)
         self.weights = MessageSizes()

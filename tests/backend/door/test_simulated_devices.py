@@ -10,8 +10,8 @@ import pytest
 
 from backend.door.ifrt_messages import StatusCode
 from backend.door.ifrt_shardings import ShardSpec, Tiles
-from backend.door.no_contents import UNREADABLE, NoContents
 from backend.door.session_devices import ArrayType, StatusError
+from backend.door.shapes_only import UNREADABLE, ShapesOnly
 from backend.door.simulated_devices import SimulatedDevices, SimulatedExecutable, SimulatedRefs
 from core.protocol import messages as m
 
@@ -49,7 +49,7 @@ class FakeLine:
 class SimulatedRig:
     def __init__(self) -> None:
         self.cluster, self.line = ClusterRig(), FakeLine()
-        self.devices = SimulatedDevices(self.cluster.devices, NoContents(), self.line)
+        self.devices = SimulatedDevices(self.cluster.devices, ShapesOnly(), self.line)
         self.step = SimulatedExecutable(self.cluster.executable(), None)
 
     def put(self, shape: tuple[int, ...], device: int = 0) -> Any:
@@ -103,7 +103,7 @@ def test_a_copy_and_an_array_of_shards_can_be_read_if_what_they_are_made_of_can(
     (copied,) = rig.devices.copy([(whole, made)], True)
     for found in (made, copied):
         assert [rig.read(each)[0].tolist() for each in rig.devices.shards(found)] == [[0, 1]] * 4
-    of_results = NoContents().assemble(whole, [shards[0].contents, None, None, None])
+    of_results = ShapesOnly().assemble(whole, [shards[0].contents, None, None, None])
     assert of_results is None
 
 

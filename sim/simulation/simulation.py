@@ -380,7 +380,8 @@ class Simulation:
         own = sum(kernel.duration for kernel in known)
         links = sum(kernel_time(kernel, gang.place, island, chip) for kernel in known) - own
         inline = any(kernel.inline for kernel in known)
-        return Takes(own, links, inline)
+        busy = sum(kernel.duration * kernel.cores for kernel in known)
+        return Takes(own, links, inline, busy / own if own else 1.0)
 
     def by_host(self, sender: int, receiver: int) -> bool:
         """Whether contents between these processes go through the hosts' CPUs, and not over a torus."""

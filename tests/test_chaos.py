@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from jax.errors import JaxRuntimeError
 
 from tests.chaos import jax_clients, journal
 from tests.chaos.campaign import Round
@@ -107,7 +108,7 @@ def test_the_wire_of_a_jax_program_is_its_doors() -> None:
 def test_an_error_of_a_jax_program_is_named_if_it_has_a_status_and_a_cause(
     text: str, code: str, ours: bool
 ) -> None:
-    found = jax_clients.named(jax_clients.JaxRuntimeError(text))
+    found = jax_clients.named(JaxRuntimeError(text))
     assert (found.kind, found.code, found.ours) == ("JaxRuntimeError", code, ours)
 
 

@@ -65,12 +65,12 @@ class SimulatedRefs:
 
     __slots__ = ("contents", "timed")
 
-    def __init__(self, timed: Refs, contents: list[Any]) -> None:
+    def __init__(self, timed: Any, contents: list[Any]) -> None:
         self.timed, self.contents = timed, contents
 
     @property
     def count(self) -> int:
-        return self.timed.count
+        return int(self.timed.count)
 
     def part(self, at: int) -> SimulatedRefs:
         rest = SimulatedRefs(self.timed.part(at), self.contents[at:])

@@ -57,8 +57,10 @@ class SimulatedRig:
         return self.devices.put(ArrayType(F32, shape, ShardSpec((device,))), [contents])
 
     def run(self) -> Any:
-        (found,) = self.devices.execute(self.step, [self.put((128, 64))], (), 0)
-        return found
+        return self.results(self.step, self.put((128, 64)))[0]
+
+    def results(self, executable: SimulatedExecutable, argument: Any) -> Any:
+        return self.devices.execute(executable, [argument], (), 0)
 
     def read(self, ref: Any) -> Any:
         told = Told()
@@ -110,12 +112,12 @@ def test_a_copy_and_an_array_of_shards_can_be_read_if_what_they_are_made_of_can(
 def test_several_results_are_one_until_one_of_them_is_used_alone(rig: SimulatedRig) -> None:
     shape = (128, 64)
     many = SimulatedExecutable(rig.cluster.executable([shape], [shape] * 8), None)
-    results = rig.devices.execute(many, [rig.put(shape)], (), 0)
+    results = rig.results(many, rig.put(shape))
     assert isinstance(results, SimulatedRefs)
     rest = results.part(3)
     assert (results.count, rest.count) == (3, 5)
     again = SimulatedExecutable(rig.cluster.executable([shape] * 5, [shape]), None)
-    (made,) = rig.devices.execute(again, [rest], (), 0)
+    (made,) = rig.results(again, rest)
     assert unreadable(rig.read(made))
     results.part(1)
     assert unreadable(rig.read(results.alone()))

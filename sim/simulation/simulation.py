@@ -223,7 +223,8 @@ class Simulation:
             else:
                 while not until:
                     clock.steps(until, self.last_seen + QUIET)
-                    self._see_whether_stuck()
+                    if not until:
+                        self._see_whether_stuck()
         except EmptySchedule:
             raise Stuck(self.why_stuck()) from None
 
@@ -304,9 +305,14 @@ class Simulation:
             self.last_seen = self.clock.now
         if isinstance(message, Together):
             self.cargo.come(message.messages)
-        if receiver >= 0 and is_client(sender):
-            self.meet(sender, receiver)
-        process = self.process(receiver)
+        if receiver == CONTROLLER:
+            process: Any = self.controller_process
+        elif receiver < 0:
+            process = self.clients[-receiver - 2]
+        else:
+            if is_client(sender):
+                self.meet(sender, receiver)
+            process = self.process(receiver)
         if process.alive:
             process.come(sender, number, message)
 

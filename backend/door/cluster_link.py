@@ -36,6 +36,7 @@ log = logging.getLogger("seaway.door")
 T = TypeVar("T")
 GOODBYE = 2.0  # seconds for the controller to acknowledge that a session ends
 PATIENCE = 60.0  # seconds for a controller that is out of reach to come back
+LATER = 0.01  # seconds until what was dropped is released, if no call takes it along
 LOOK = 1.0  # seconds between looks at whether it is
 
 
@@ -66,7 +67,7 @@ class SessionLine(ClusterLink, Protocol):
     name: str
 
     def soon(self, function: Callable[[], None]) -> None:
-        """Calls a function on the loop's thread, soon; from any thread."""
+        """Calls what releases dropped arrays, if no call takes them along: soon, on the loop's thread; from any."""
 
     def when_closed(self, then: Callable[[], None]) -> None: ...
 
@@ -108,7 +109,7 @@ class RemoteLink:
         return UNKNOWN
 
     def soon(self, function: Callable[[], None]) -> None:
-        self.remote.node.soon(function)
+        self.remote.node.soon(lambda: self._loop.call_later(LATER, function))
 
     async def keep(self, blob: bytes) -> None:
         self.codes.add(hash_of(blob))

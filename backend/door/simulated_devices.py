@@ -1,7 +1,7 @@
 """SessionDevices that are simulated: a client of core says when, and contents are somebody else's.
 
     session --> ClusterDevices     when a simulated cluster has done it, and whether
-            --> Contents           what comes of it: computed by `local_devices`, or `no_contents`
+            --> SessionContents    what comes of it: computed by `local_devices`, or `shapes_only`
 
 Each reference is a pair, and each operation goes to both. Simulated time passes only while somebody waits for it; so
 everything that the program waits for is told to the `WaitingLine`. Neighbours: `cluster_devices`, `simulation_port`,
@@ -12,21 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from .cluster_devices import ClusterDevices
-from .session_devices import ArrayType, Platform, Ref, StatusError, Unready, WhenCompiled
+from .session_devices import ArrayType, Platform, Ref, Refs, StatusError, Unready, WhenCompiled
 from .simulation_port import WaitingLine
 
-__all__ = ["Contents", "SimulatedDevices", "SimulatedRef"]
+__all__ = ["SessionContents", "SimulatedDevices", "SimulatedExecutable", "SimulatedRef", "SimulatedRefs"]
 
 T = TypeVar("T")
 Read = Callable[[np.ndarray[Any, Any] | StatusError], None]
 
 
-class Contents(Protocol):
+class SessionContents(Protocol):
     """The part of `SessionDevices` that has contents. Results may be more than are asked for, if all are alike."""
 
     def put(self, array_type: ArrayType, shards: Sequence[np.ndarray[Any, Any]]) -> Ref: ...
@@ -43,7 +44,7 @@ class Contents(Protocol):
 
     def execute(
         self, executable: Any, arguments: Sequence[Ref], keep: Sequence[int], launch: int
-    ) -> Iterable[Ref]: ...
+    ) -> Iterable[Ref] | Refs: ...
 
     def fetch(self, ref: Ref, done: Read) -> None: ...
 
@@ -59,6 +60,30 @@ class SimulatedRef(NamedTuple):
     contents: Any
 
 
+class SimulatedRefs:
+    """Implements `session_devices.Refs`: several results of one program, whose contents are one by one."""
+
+    __slots__ = ("contents", "timed")
+
+    def __init__(self, timed: Any, contents: list[Any]) -> None:
+        self.timed, self.contents = timed, contents
+
+    @property
+    def count(self) -> int:
+        return int(self.timed.count)
+
+    def part(self, at: int) -> SimulatedRefs:
+        rest = SimulatedRefs(self.timed.part(at), self.contents[at:])
+        del self.contents[at:]
+        return rest
+
+    def alone(self) -> Ref:
+        return SimulatedRef(self.timed.alone(), self.contents[0])
+
+    def waits(self) -> Sequence[Ref]:
+        return [SimulatedRef(each, None) for each in self.timed.waits()]
+
+
 class SimulatedExecutable(NamedTuple):
     timed: Any
     contents: Any
@@ -67,7 +92,7 @@ class SimulatedExecutable(NamedTuple):
 class SimulatedDevices:
     """Implements `session_devices.SessionDevices`."""
 
-    def __init__(self, timed: ClusterDevices, contents: Contents, line: WaitingLine) -> None:
+    def __init__(self, timed: ClusterDevices, contents: SessionContents, line: WaitingLine) -> None:
         self._timed, self._contents, self._line = timed, contents, line
 
     @property
@@ -96,9 +121,10 @@ class SimulatedDevices:
         contents = self._contents.copy([(array_type, ref.contents) for array_type, ref in arrays], always)
         return _pairs(timed, contents)
 
-    def delete(self, ref: SimulatedRef) -> None:
+    def delete(self, ref: SimulatedRef | SimulatedRefs) -> None:
         self._timed.delete(ref.timed)
-        self._contents.delete(ref.contents)
+        for each in _contents_of(ref):
+            self._contents.delete(each)
 
     def is_deleted(self, ref: SimulatedRef) -> bool:
         return self._timed.is_deleted(ref.timed)
@@ -169,12 +195,15 @@ class SimulatedDevices:
         self._timed.compile(program, options, devices, made)
 
     def execute(
-        self, executable: SimulatedExecutable, arguments: Sequence[SimulatedRef], keep: Sequence[int],
-        launch: int,
-    ) -> list[Ref]:  # fmt: skip
-        timed, contents = _apart(arguments)
-        found = self._contents.execute(executable.contents, contents, keep, launch)
-        return _pairs(self._timed.execute(executable.timed, timed, keep, launch), found)
+        self, executable: SimulatedExecutable, arguments: Sequence[SimulatedRef | SimulatedRefs],
+        keep: Sequence[int], launch: int,
+    ) -> list[Ref] | Refs:  # fmt: skip
+        given = [each for argument in arguments for each in _contents_of(argument)]
+        contents = self._contents.execute(executable.contents, given, keep, launch)
+        found = self._timed.execute(executable.timed, [each.timed for each in arguments], keep, launch)
+        if isinstance(found, list):
+            return _pairs(found, _one_by_one(contents, len(found)))
+        return SimulatedRefs(found, _one_by_one(contents, found.count))
 
     def unload(self, executable: SimulatedExecutable) -> None:
         self._timed.unload(executable.timed)
@@ -199,6 +228,22 @@ class SimulatedDevices:
 
 def _apart(refs: Sequence[SimulatedRef]) -> tuple[list[Any], list[Any]]:
     return [ref.timed for ref in refs], [ref.contents for ref in refs]
+
+
+def _contents_of(ref: SimulatedRef | SimulatedRefs) -> list[Any]:
+    return ref.contents if isinstance(ref, SimulatedRefs) else [ref.contents]
+
+
+def _one_by_one(contents: Iterable[Ref] | Refs, count: int) -> list[Ref]:
+    """The contents of so many results."""
+    if isinstance(contents, Iterable):
+        return list(islice(contents, count))
+    found = []
+    while contents.count > 1:
+        rest = contents.part(1)
+        found.append(contents.alone())
+        contents = rest
+    return [*found, contents.alone()]
 
 
 def _pairs(timed: Sequence[Any], contents: Iterable[Any]) -> list[Ref]:

@@ -18,15 +18,15 @@ from ..auth import Rules
 from ..streams import collect_rarely, run
 from .door_process import environment, machine_bytes, told_to_stop
 from .door_server import listen_for_clients
-from .no_contents import NoContents
 from .session_devices import SessionDevices
 from .session_state import SessionLimits
+from .shapes_only import ShapesOnly
 from .simulation_port import Describe, ServedSimulation, SimulationPort
 
 if TYPE_CHECKING:
     from .cluster_devices import ClusterDevices
     from .cluster_link import SessionLine
-    from .simulated_devices import Contents
+    from .simulated_devices import SessionContents
 
 __all__ = ["run_simulated_door"]
 
@@ -52,7 +52,7 @@ async def _serve(
     stop = told_to_stop()
     describer = CodeDescriber(options.devices, options.kind, rules)
     describer.warm()
-    contents: Contents = NoContents()
+    contents: SessionContents = ShapesOnly()
     end, limits = _nothing, SessionLimits()
     if options.computes:
         contents, end = _computed(options.devices, rules)
@@ -73,9 +73,9 @@ async def _serve(
         end()
 
 
-def _computed(count: int, rules: Rules) -> tuple[Contents, Callable[[], None]]:
-    """Contents that this process's CPU devices compute, and what ends them. Programs have been read and compiled by a
-    describer's child before they come here."""
+def _computed(count: int, rules: Rules) -> tuple[SessionContents, Callable[[], None]]:
+    """What this process's CPU devices compute, and what ends them. Programs have been read and compiled by a child of
+    the describer's before they come here."""
     from .local_devices import LocalDevices
 
     loop = asyncio.get_running_loop()
@@ -95,7 +95,9 @@ def _nothing() -> None:
 class SimulationSource:
     """Implements `cluster_opening.SessionSource`."""
 
-    def __init__(self, options: ServedSimulation, simulation: SimulationPort, contents: Contents) -> None:
+    def __init__(
+        self, options: ServedSimulation, simulation: SimulationPort, contents: SessionContents
+    ) -> None:
         self._options, self._simulation, self._contents = options, simulation, contents
         self.name, self.devices, self.island = options.name, options.devices, options.island
 

@@ -64,6 +64,7 @@ from ..shared_cores import SharedMachines
 from .boot import boot
 from .fault_injection import FaultInjection
 from .faults import Fault, divided
+from .hosts_of import HostsOf
 from .regrouping import Regrouping
 from .takeover import take_over
 
@@ -93,8 +94,7 @@ class Simulation:
         self.replaced: list[tuple[int, e.PolicyReplaced]] = []
         self.kernels: dict[str, Kernel] = {}
         self.sizes: Callable[[Plan, Gang, int], tuple[int, ...]] = bounds_of
-        # what hosts say of the code of a computation with this key, to a client that asks; see `CodeReady`
-        self.about_code: Callable[[str], bytes] = nothing_said
+        self.about_code: Callable[[str], bytes] = nothing_said  # by a computation's key; see `CodeReady`
         self.rows_of = even_rows
         self.hosts_of = HostsOf(self.cluster)
         self.weights = MessageSizes()
@@ -462,19 +462,6 @@ def _is_of(owner: object, args: tuple[Any, ...], hosts: dict[int, HostProcess]) 
     if isinstance(owner, Network):
         return args[0].sender in hosts or args[0].receiver in hosts
     return isinstance(owner, HostProcess) and hosts.get(owner.name) is owner
-
-
-class HostsOf:
-    """Which devices each host has."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-
-    def host_of(self, device: int) -> int:
-        return self._cluster.host_of(device)
-
-    def devices_of(self, host: int) -> range:
-        return self._cluster.devices_of(host)
 
 
 def bounds_of(plan: Plan, gang: Gang, seq: int) -> tuple[int, ...]:

@@ -5,7 +5,7 @@
     expected  what policies are told that it takes
 
 Hosts answer what the door has found out before they are asked: reading and compiling take real time, and no simulated
-time. Neighbours: `sim_link`, `simulated_time`, `code_prices`; `serving` makes it.
+time. Neighbours: `simulated_link`, `simulated_time`, `code_prices`; `serving` makes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sim.simulation import Simulation
 
 from ..simulated import IdleCluster
 from .code_prices import ASSUMED, kernel_of_code
-from .sim_link import SimLink
+from .simulated_link import SimulatedLink
 from .simulated_time import SimulatedTime
 
 
@@ -37,13 +37,13 @@ class SimulatedCluster:
         self._answers: dict[str, bytes] = {}  # by the code's hash
         simulation.about_code = lambda key: self._answers.get(key, b"")
 
-    def line(self, name: str, weight: int, priority: int) -> SimLink:
-        link = SimLink(self, self.simulation.client(name, weight, priority))
+    def line(self, name: str, weight: int, priority: int) -> SimulatedLink:
+        link = SimulatedLink(self, self.simulation.client(name, weight, priority))
         self.time.links[link] = None
         link.when_closed(lambda: self._closed(link))
         return link
 
-    def _closed(self, link: SimLink) -> None:
+    def _closed(self, link: SimulatedLink) -> None:
         for code in link.codes.difference(*(each.codes for each in self.time.links)):
             self._answers.pop(code, None)
             self.simulation.kernels.pop(code, None)

@@ -6,7 +6,7 @@ asked for may be wanted later (`copy_to_host_async`), and meanwhile it calls. It
 several programs are there, time passes when all of them wait; one that has been silent for longer is not awaited, for
 it may be idle. So the time of a single program does not depend on how fast this machine is, but for such moments.
 
-Neighbours: `sim_link` says what its program does; `simulated_cluster`.
+Neighbours: `simulated_link` says what its program does; `simulated_cluster`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sim.engine import Stuck, Unannounced
 from sim.simulation import Simulation
 
 if TYPE_CHECKING:
-    from .sim_link import SimLink
+    from .simulated_link import SimulatedLink
 
 log = logging.getLogger("seaway.door")
 PAUSE = 0.001  # seconds of silence, after which a program that has asked for something waits for it
@@ -32,8 +32,8 @@ class SimulatedTime:
 
     def __init__(self, simulation: Simulation) -> None:
         self._sim, self._loop = simulation, asyncio.get_running_loop()
-        self.links: dict[SimLink, None] = {}
-        self.news: list[tuple[SimLink, Command | None]] = []
+        self.links: dict[SimulatedLink, None] = {}
+        self.news: list[tuple[SimulatedLink, Command | None]] = []
         self._turn: asyncio.Handle | None = None
 
     def poke(self) -> None:
@@ -95,7 +95,7 @@ class SimulatedTime:
                 link.fails(text)
 
 
-def _patience(link: SimLink) -> float:
+def _patience(link: SimulatedLink) -> float:
     if link.in_call or link.leaving:
         return 0.0
     return PAUSE if link.needs_time else ABSENT

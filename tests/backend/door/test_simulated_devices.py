@@ -10,9 +10,9 @@ import pytest
 
 from backend.door.ifrt_messages import StatusCode
 from backend.door.ifrt_shardings import ShardSpec, Tiles
-from backend.door.no_contents import UNREADABLE, NoContents
 from backend.door.session_devices import ArrayType, StatusError
-from backend.door.simulated_devices import SimulatedDevices, SimulatedExecutable
+from backend.door.shapes_only import UNREADABLE, ShapesOnly
+from backend.door.simulated_devices import SimulatedDevices, SimulatedExecutable, SimulatedRefs
 from core.protocol import messages as m
 
 from .cluster_rig import F32, ClusterRig, Told
@@ -49,7 +49,7 @@ class FakeLine:
 class SimulatedRig:
     def __init__(self) -> None:
         self.cluster, self.line = ClusterRig(), FakeLine()
-        self.devices = SimulatedDevices(self.cluster.devices, NoContents(), self.line)
+        self.devices = SimulatedDevices(self.cluster.devices, ShapesOnly(), self.line)
         self.step = SimulatedExecutable(self.cluster.executable(), None)
 
     def put(self, shape: tuple[int, ...], device: int = 0) -> Any:
@@ -57,8 +57,10 @@ class SimulatedRig:
         return self.devices.put(ArrayType(F32, shape, ShardSpec((device,))), [contents])
 
     def run(self) -> Any:
-        (found,) = self.devices.execute(self.step, [self.put((128, 64))], (), 0)
-        return found
+        return self.results(self.step, self.put((128, 64)))[0]
+
+    def results(self, executable: SimulatedExecutable, argument: Any) -> Any:
+        return self.devices.execute(executable, [argument], (), 0)
 
     def read(self, ref: Any) -> Any:
         told = Told()
@@ -103,8 +105,22 @@ def test_a_copy_and_an_array_of_shards_can_be_read_if_what_they_are_made_of_can(
     (copied,) = rig.devices.copy([(whole, made)], True)
     for found in (made, copied):
         assert [rig.read(each)[0].tolist() for each in rig.devices.shards(found)] == [[0, 1]] * 4
-    of_results = NoContents().assemble(whole, [shards[0].contents, None, None, None])
+    of_results = ShapesOnly().assemble(whole, [shards[0].contents, None, None, None])
     assert of_results is None
+
+
+def test_several_results_are_one_until_one_of_them_is_used_alone(rig: SimulatedRig) -> None:
+    shape = (128, 64)
+    many = SimulatedExecutable(rig.cluster.executable([shape], [shape] * 8), None)
+    results = rig.results(many, rig.put(shape))
+    assert isinstance(results, SimulatedRefs)
+    rest = results.part(3)
+    assert (results.count, rest.count) == (3, 5)
+    again = SimulatedExecutable(rig.cluster.executable([shape] * 5, [shape]), None)
+    (made,) = rig.results(again, rest)
+    assert unreadable(rig.read(made))
+    results.part(1)
+    assert unreadable(rig.read(results.alone()))
 
 
 # --- waiting ------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from core.protocol.messages import GangStep, Ordered, RunHeader, Seat
 from sim.cohort import AlikeHosts
 from sim.cohort.parts import FIRST, Parts
 from sim.hardware import load
-from sim.simulation.simulation import HostsOf
+from sim.simulation.hosts_of import HostsOf
 from tests.core.hostworld import SAME, gang, layout, plan
 from tests.sim.cohort.alike_hosts import nothing_is_past, ordered
 

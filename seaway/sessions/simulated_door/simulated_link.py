@@ -1,7 +1,7 @@
 """What one session of a door has of a simulated cluster: core's client, in a simulated process.
 
-    devices --act--> SimLink --> sim's client, after the time that a call takes --> simulated controller, hosts
-    devices <--heard-- SimLink <--news-- sim's client
+    devices --act--> SimulatedLink --> sim's client, after the time that a call takes --> simulated controller, hosts
+    devices <--heard-- SimulatedLink <--news-- sim's client
 
 It implements `backend.door.SimulatedLine`, as `RemoteLink` does for a cluster that exists. A session that ends lets its
 runs end first: a program need not wait for its last step to have it in the trace. Neighbours: `simulated_time`, which
@@ -35,7 +35,7 @@ T = TypeVar("T")
 PATIENCE = 10.0  # seconds that the runs of a session which ends may take this machine
 
 
-class SimLink:
+class SimulatedLink:
     def __init__(self, cluster: SimulatedCluster, client: SimClient) -> None:
         self.name, self.client = client.title, client
         self.codes: set[str] = set()  # by hash: code of this session

@@ -14,7 +14,7 @@ import numpy as np
 
 from .session_devices import ArrayType, StatusError, unsupported
 
-__all__ = ["UNREADABLE", "NoContents"]
+__all__ = ["UNREADABLE", "ShapesOnly"]
 
 SMALL = 4096  # bytes of an array whose contents are kept
 UNREADABLE = (
@@ -24,8 +24,8 @@ UNREADABLE = (
 Shards = tuple[np.ndarray[Any, Any], ...]  # the contents of an array, for each device
 
 
-class NoContents:
-    """Implements `simulated_devices.Contents`. A reference is an array's shards, or None if it has no contents."""
+class ShapesOnly:
+    """Implements `simulated_devices.SessionContents`. A reference is an array's shards; None: it has no contents."""
 
     def put(self, array_type: ArrayType, shards: Sequence[np.ndarray[Any, Any]]) -> Shards | None:
         if sum(each.nbytes for each in shards) > SMALL:

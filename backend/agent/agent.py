@@ -200,8 +200,7 @@ class Agent:
         self.devices.launch(command, self._plan_of(command.run))
 
     def _free(self, command: e.FreeBuffer) -> None:
-        for buffer in command.buffers:
-            self.devices.free(buffer)
+        self.devices.free(command.buffer, command.count)
 
     def _abandon(self, command: e.Abandon) -> None:
         self._ends.abandoned(command.seqs)

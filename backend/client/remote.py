@@ -20,7 +20,7 @@ import msgspec
 
 from core.client import Client
 from core.link import for_client
-from core.model import Layout
+from core.model import Layout, ranges
 from core.protocol import CONTROLLER, Chunk
 from core.protocol import effects as e
 
@@ -276,7 +276,7 @@ class Remote:
             case e.CallRefused(what="put", name=buffer):
                 self._not_wanted(buffer)
             case e.BuffersReady(buffers=buffers, blame=blame) if blame is not None:
-                for buffer in buffers:
+                for buffer in ranges.each(buffers):
                     self._not_wanted(buffer)
             case e.PutContentsUnneeded(buffers=buffers):
                 for buffer in buffers:

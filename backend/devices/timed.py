@@ -98,8 +98,9 @@ class TimedDevices:
     def make(self, command: e.MakeBuffer) -> None:
         self._layouts[command.buffer] = command.layout
 
-    def free(self, buffer: int) -> None:
-        self._layouts.pop(buffer, None)
+    def free(self, first: int, count: int) -> None:
+        for buffer in range(first, first + count):
+            self._layouts.pop(buffer, None)
 
     def spill(self, command: e.SpillBuffer) -> None:
         self._loop.call_soon(self.post, e.Copied(command.seq))

@@ -5,16 +5,20 @@ session, by the name that core's client gave it, or neither yet: what makes it w
 soon as it is one of these, or will never be. When the last reference to one goes, its name is `dropped`.
 
 A shard of an array is a `ShardOfArray`: a name for a part, for which nothing is sent until it is read or used.
+Many results of one run are `ClusterArrays`, of which one becomes a `ClusterArray` when it is used alone.
 Neighbours: `cluster_buffers`, `cluster_devices`.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+
+from core.model import Range, ranged
 
 from .cluster_buffers import BufferOutcome
 from .cluster_layouts import boxes_of, value_of
@@ -22,13 +26,18 @@ from .ifrt_shardings import ShardSpec
 from .session_devices import ArrayType, StatusError, Unready, invalid
 
 __all__ = [
+    "Argument",
+    "Awaited",
+    "BufferSpan",
     "ClusterArray",
+    "ClusterArrays",
     "Ref",
     "ShardOfArray",
     "ShardedContents",
     "Token",
     "bytes_here",
     "given_twice",
+    "indexed",
     "is_known",
     "nbytes_here",
     "parts_of",
@@ -69,8 +78,15 @@ class ClusterArray:
         self.waits: list[Callable[[], None]] | None = None  # told when it is settled
 
     def __del__(self) -> None:
-        if self.name and not self.deleted:
+        if self.name and not self.gone:
             self._drop(self.name)
+
+    @property
+    def gone(self) -> bool:
+        """Whether it was deleted or donated."""
+        if self.deleted or not self.name or self.outcome is None:
+            return self.deleted
+        return self.outcome.has_gone(self.name - self.outcome.first)
 
     @property
     def settled(self) -> bool:
@@ -79,7 +95,7 @@ class ClusterArray:
     @property
     def wrong(self) -> StatusError | None:
         """Why it cannot be used, as far as is known."""
-        if self.deleted:
+        if self.gone:
             return invalid(GONE)
         if self.outcome is not None and self.here is None:
             return self.outcome.fault_of(self.name)
@@ -117,6 +133,93 @@ class ClusterArray:
             each()
 
 
+class BufferSpan:
+    """Results of a run, from the one at `at` on. There are names for them when the run is submitted."""
+
+    __slots__ = ("at", "count", "outcome")
+
+    def __init__(self, outcome: BufferOutcome, at: int, count: int) -> None:
+        self.outcome, self.at, self.count = outcome, at, count
+
+    @property
+    def name(self) -> int | Range:
+        return ranged(self.outcome.first + self.at, self.count)
+
+    @property
+    def known(self) -> bool:
+        return self.outcome.all_known(self.at, self.count) or self.outcome.has_gone(self.at)
+
+    @property
+    def settled(self) -> bool:
+        return bool(self.outcome.first) or self.outcome.fault is not None
+
+    @property
+    def wrong(self) -> StatusError | None:
+        if self.outcome.has_gone(self.at):
+            return invalid(GONE)
+        return self.outcome.first_fault(self.at, self.count)
+
+    def when_settled(self, then: Callable[[], None]) -> None:
+        self.outcome.when_named(then)
+
+    def give_up(self) -> None:
+        """Their memory is another's now. Their names are not dropped."""
+        self.outcome.goes(self.at, self.count)
+
+
+class ClusterArrays(BufferSpan):
+    """Results of a run as one, which somebody has: `Refs` of the session. `types`: of all results. When nobody has
+    them any more, their names are dropped."""
+
+    __slots__ = ("_drop", "_types")
+
+    def __init__(
+        self, outcome: BufferOutcome, at: int, count: int, types: Sequence[ArrayType], drop: Callable[..., None]
+    ) -> None:  # fmt: skip
+        super().__init__(outcome, at, count)
+        self._types, self._drop = types, drop
+
+    def __del__(self) -> None:
+        if self.count and not self.outcome.has_gone(self.at):
+            _drop_named(self.outcome, self.at, self.count, self._drop)
+
+    def part(self, at: int) -> ClusterArrays:
+        rest = ClusterArrays(self.outcome, self.at + at, self.count - at, self._types, self._drop)
+        self.count = at
+        return rest
+
+    def alone(self) -> ClusterArray:
+        outcome, at = self.outcome, self.at
+        found = ClusterArray(self._types[at], self._drop, outcome=outcome)
+        outcome.when_named(partial(_named, found, outcome, at))
+        self.count = 0
+        return found
+
+    def waits(self) -> Sequence[BufferSpan]:
+        return (BufferSpan(self.outcome, self.at, self.count),)
+
+    def delete(self) -> None:
+        """Frees them, although others may have references to them."""
+        if not self.outcome.has_gone(self.at):
+            _drop_named(self.outcome, self.at, self.count, self._drop)
+            self.give_up()
+
+
+def _named(array: ClusterArray, outcome: BufferOutcome, at: int) -> None:
+    if outcome.first:
+        array.is_buffer(outcome.first + at, outcome)
+    elif outcome.fault is not None:
+        array.fails(outcome.fault)
+
+
+def _drop_named(outcome: BufferOutcome, at: int, count: int, drop: Callable[..., None]) -> None:
+    """As soon as they have names. If they never get any, there is nothing to drop."""
+    if outcome.first:
+        drop(outcome.first + at, count)
+    else:
+        outcome.when_named(lambda: drop(outcome.first + at, count) if outcome.first else None)
+
+
 class Token:
     """A result that has no contents: it is ready when its run has ended."""
 
@@ -149,7 +252,7 @@ class ShardedContents:
         self.unread.discard(_bounds(box))
         if not self.unread:
             self.contents = None
-        return contents[box]
+        return contents[box].reshape(self.array.type.shard_shape)  # a number is a row of one in a stack
 
 
 def parts_of(array: ClusterArray) -> list[ShardOfArray]:
@@ -182,28 +285,34 @@ class ShardOfArray:
 
 
 Ref = ClusterArray | ShardOfArray | Token
+Argument = ClusterArray | BufferSpan
+Awaited = Ref | BufferSpan
 
 
-def is_known(ref: Ref) -> bool:
+def is_known(ref: Awaited) -> bool:
     """Whether it is ready, or will never be."""
     if isinstance(ref, ShardOfArray):
         ref = ref.alone or ref.parts.array
     if isinstance(ref, Token):
         return ref.outcome.over
-    if ref.here is not None or ref.fault is not None or ref.deleted:
+    if isinstance(ref, BufferSpan):
+        return ref.known
+    if ref.here is not None or ref.fault is not None or ref.gone:
         return True
     return ref.outcome is not None and ref.outcome.known(ref.name)
 
 
-def _fault(ref: Ref) -> StatusError | None:
+def _fault(ref: Awaited) -> StatusError | None:
     if isinstance(ref, ShardOfArray):
         ref = ref.alone or ref.parts.array
     if isinstance(ref, Token):
         return ref.outcome.fault
-    return None if ref.deleted else ref.wrong
+    if isinstance(ref, BufferSpan):
+        return None if ref.outcome.has_gone(ref.at) else ref.wrong
+    return None if ref.gone else ref.wrong
 
 
-def when_known(refs: list[Ref], done: Unready) -> None:
+def when_known(refs: list[Awaited], done: Unready) -> None:
     """Tells, when all are ready or will never be, what is wrong with the first that is."""
     while refs and is_known(refs[-1]):
         fault = _fault(refs.pop())
@@ -251,6 +360,20 @@ def nbytes_here(array: ClusterArray) -> int:
     return 0 if array.here is None else array.here.nbytes
 
 
-def given_twice(arguments: Sequence[ClusterArray], donated: Collection[int]) -> bool:
-    names = [id(each) for each in arguments]
-    return any(names.count(names[at]) > 1 for at in donated) if len(set(names)) < len(names) else False
+def indexed(arguments: Sequence[Argument]) -> Iterator[tuple[int, Argument]]:
+    """Each with the index of the first argument that it is."""
+    index = 0
+    for each in arguments:
+        yield index, each
+        index += 1 if isinstance(each, ClusterArray) else each.count
+
+
+def given_twice(arguments: Sequence[Argument], donated: Collection[int]) -> bool:
+    """Whether one that is donated is given as another argument, too."""
+    keys = [id(each) if isinstance(each, ClusterArray) else (id(each.outcome), each.at) for each in arguments]
+    if len(set(keys)) == len(keys):
+        return False
+    return any(
+        index in donated and keys.count(key) > 1
+        for (index, _), key in zip(indexed(arguments), keys, strict=True)
+    )

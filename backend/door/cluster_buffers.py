@@ -1,7 +1,8 @@
 """The buffers that a session has at core's client: what becomes of each, and which are not needed any more.
 
 Buffers that come into being together have consecutive names and share a `BufferOutcome`. Those that were dropped are
-released in one message, with the next call or as soon as the loop has come round. Neighbours: `cluster_arrays`,
+released in one message, with the next call or a little later: a client drops the arrays of a step in several requests,
+and each message is a turn of the controller. Neighbours: `cluster_arrays`,
 `cluster_devices`.
 """
 
@@ -23,21 +24,64 @@ __all__ = ["BufferOutcome", "BufferOutcomes", "SessionBuffers"]
 class BufferOutcome:
     """What becomes of a run or a put, and of its buffers, which have consecutive names. `over`: the run has ended."""
 
-    __slots__ = ("_apart", "count", "fault", "first", "left", "over", "ready", "waits")
+    __slots__ = (
+        "_apart", "_gone", "_unnamed", "count", "fault", "first", "left", "over", "readers", "ready", "waits",
+    )  # fmt: skip
 
     def __init__(self, count: int) -> None:
         self.first, self.count = 0, count  # names, as soon as there are some
         self.left = count  # names that have not been dropped or given up
         self.over = self.ready = False
         self.fault: StatusError | None = None  # of the run, and of all buffers that were not ready before
+        self.readers = 0  # calls that have not been made, and will name some of its buffers
         self._apart: dict[int, StatusError | None] = {}  # buffers of which we have heard alone
+        self._gone: list[range] = []  # buffers that were deleted or given up, as places among them
         self.waits: list[Callable[[], None]] = []
+        self._unnamed: list[Callable[[], None]] = []  # told when there are names, or will never be
+
+    def named(self, first: int) -> None:
+        self.first = first
+        self._tell_named()
+
+    def when_named(self, then: Callable[[], None]) -> None:
+        if self.first or self.fault is not None:
+            then()
+        else:
+            self._unnamed.append(then)
+
+    def _tell_named(self) -> None:
+        if self._unnamed:
+            unnamed, self._unnamed = self._unnamed, []
+            for each in unnamed:
+                each()
 
     def known(self, name: int) -> bool:
         return self.ready or self.fault is not None or name in self._apart
 
     def fault_of(self, name: int) -> StatusError | None:
         return self._apart.get(name, None if self.ready else self.fault)
+
+    def all_known(self, at: int, count: int) -> bool:
+        """Whether so many of its buffers are known, from this place on."""
+        if self.ready or self.fault is not None:
+            return True
+        return len(self._apart) >= count and all(
+            name in self._apart for name in range(self.first + at, self.first + at + count)
+        )
+
+    def first_fault(self, at: int, count: int) -> StatusError | None:
+        """Of the first of these that is spoilt."""
+        if not self._apart:
+            return None if self.ready else self.fault
+        names = range(self.first + at, self.first + at + count)
+        return next((fault for name in names if (fault := self.fault_of(name)) is not None), None)
+
+    def goes(self, at: int, count: int) -> None:
+        """They are deleted, or given up."""
+        self._gone.append(range(at, at + count))
+
+    def has_gone(self, at: int) -> bool:
+        return any(at in each for each in self._gone) if self._gone else False
 
     def settle(self, names: range, fault: StatusError | None) -> None:
         """The controller has told of these buffers. One that was ready may be lost later."""
@@ -54,6 +98,7 @@ class BufferOutcome:
             self.ready = True
         elif self.fault is None:
             self.fault = fault
+        self._tell_named()
         self._tell()
 
     def forgotten(self) -> None:
@@ -80,10 +125,10 @@ class BufferOutcomes:
         return iter(self._by_first.values())
 
     def add(self, outcome: BufferOutcome, first: int) -> None:
-        outcome.first = first
         self._by_first[first] = outcome
         if outcome.count > 1:
             self._several.append(first)
+        outcome.named(first)
 
     def drop(self, outcome: BufferOutcome) -> None:
         del self._by_first[outcome.first]
@@ -113,31 +158,56 @@ class BufferOutcomes:
 
 
 class SessionBuffers:
-    """`soon(function)`: calls it on the loop's thread, soon, from any thread."""
+    """`later(function)`: calls it on the loop's thread, a little later, from any thread."""
 
-    def __init__(self, link: ClusterLink, soon: Callable[[Callable[[], None]], Any]) -> None:
+    def __init__(self, link: ClusterLink, later: Callable[[Callable[[], None]], Any]) -> None:
         self.outcomes = BufferOutcomes()
         self.over = False  # nothing is released any more
-        self._link, self._soon = link, soon
-        self._dropped: list[int] = []
+        self._link, self._later = link, later
+        self._dropped: list[int | Range] = []
+        self._reading = 0  # of all outcomes, their `readers`
 
-    def drop(self, name: int) -> None:
-        """The last reference to this buffer has gone; called in any thread."""
-        self._dropped.append(name)
+    def drop(self, name: int, count: int = 1) -> None:
+        """The last reference to these buffers has gone; called in any thread."""
+        if self.over:
+            return
+        self._dropped.append(ranges.ranged(name, count))
         if len(self._dropped) == 1:
-            self._soon(self._flush)
+            self._later(self._flush)
 
     def _flush(self) -> None:
         if self._dropped and not self.over:
             self._link.act(self.release)
 
     def release(self, client: Client, now: int) -> None:
-        """Releases what was dropped, in a turn of core's client."""
-        if self._dropped:
-            names, self._dropped = self._dropped, []
-            found = ranges.folded(sorted(names), few=2)
+        """Releases what was dropped, in a turn of core's client. What a call will name that has not been made yet, is
+        released behind it."""
+        names, self._dropped = self._dropped, []
+        if self._reading:
+            late = {name for name in names if self._will_be_named(name)}
+            self._dropped += late  # others may have been dropped meanwhile
+            names = [name for name in names if name not in late]
+        if names:
+            found = ranges.joined(names)
             self.forget(found)
-            client.release(found, now)
+            client.release(tuple(found), now)
+
+    def _will_be_named(self, name: int | Range) -> bool:
+        return any(outcome.readers for outcome, _ in self.outcomes.over((name,)))
+
+    def read(self, outcomes: Iterable[BufferOutcome]) -> None:
+        """A call that is still to be made will name some of their buffers."""
+        for each in outcomes:
+            each.readers += 1
+            self._reading += 1
+
+    def unread(self, outcomes: Iterable[BufferOutcome]) -> None:
+        """That call has been made, or never will be."""
+        for each in outcomes:
+            each.readers -= 1
+            self._reading -= 1
+        if self._dropped:
+            self._later(self._flush)
 
     def forget(self, names: Iterable[int | Range]) -> None:
         """The session does not have these any more."""

@@ -16,7 +16,7 @@ from core.client import Client
 from core.model import Illegal
 
 from .call_order import CallOrder
-from .cluster_arrays import ClusterArray
+from .cluster_arrays import Argument
 from .cluster_link import ClusterLink
 from .ifrt_messages import StatusCode
 from .session_devices import StatusError
@@ -32,7 +32,7 @@ class ClusterCalls:
         self.over: StatusError | None = None
         self._link = link
 
-    def ready_to_be_read(self, array: ClusterArray) -> bool:
+    def ready_to_be_read(self, array: Argument) -> bool:
         """Whether it is settled; if not, calls go on when it is."""
         if array.settled or array.wrong is not None:
             return True

@@ -19,16 +19,21 @@ import numpy as np
 
 from backend.contents import StableHLOCode, stablehlo_code
 from core.client import Blocked, Client
-from core.model import ranges
+from core.model import Range, ranges
 
 from .cluster_answers import ClusterAnswers, WhenRead
 from .cluster_arrays import (
+    Argument,
+    Awaited,
+    BufferSpan,
     ClusterArray,
+    ClusterArrays,
     Ref,
     ShardOfArray,
     Token,
     bytes_here,
     given_twice,
+    indexed,
     nbytes_here,
     parts_of,
     relabelled,
@@ -54,17 +59,17 @@ SMALL = 4096  # bytes of an array that stays here; and of all arrays that travel
 
 
 class ClusterDevices:
-    """`soon(function)` calls a function on the loop's thread, from any thread."""
+    """`later(function)` calls a function on the loop's thread, a little later, from any thread."""
 
     def __init__(
         self, link: ClusterLink, platform: Platform, places: Places, programs: ClusterPrograms,
-        soon: Callable[[Callable[[], None]], Any],
+        later: Callable[[Callable[[], None]], Any],
     ) -> None:  # fmt: skip
         self.platform = platform
         self._link, self._places, self._programs = link, places, programs
         self._calls = ClusterCalls(link)
         self._copies = ClusterCopies(places, programs, self._calls.order.go_on)
-        self._buffers = SessionBuffers(link, soon)
+        self._buffers = SessionBuffers(link, later)
         self._answers = ClusterAnswers(link, self._calls, self._buffers, programs)
         programs.default_kind = platform.default_memory_kind()
 
@@ -178,8 +183,11 @@ class ClusterDevices:
 
         return self._calls.attempt(act, partial(self._failed, outcome, [made]))
 
-    def delete(self, ref: Ref) -> None:
-        if isinstance(ref, ClusterArray) and not ref.deleted:
+    def delete(self, ref: Ref | ClusterArrays) -> None:
+        if isinstance(ref, ClusterArrays):
+            ref.delete()
+            self._calls.order.go_on()
+        elif isinstance(ref, ClusterArray) and not ref.gone:
             if ref.name:
                 self._buffers.drop(ref.name)
             ref.deleted, ref.here = True, None
@@ -188,7 +196,7 @@ class ClusterDevices:
     def is_deleted(self, ref: Ref) -> bool:
         if isinstance(ref, ShardOfArray):
             ref = ref.alone or ref.parts.array
-        return not isinstance(ref, Token) and ref.deleted
+        return isinstance(ref, ClusterArray) and ref.gone
 
     def _alone(self, ref: ClusterArray | ShardOfArray) -> ClusterArray:
         """A shard as an array of its own: it comes here, and small ones stay."""
@@ -214,7 +222,7 @@ class ClusterDevices:
     def fetch(self, ref: Ref, done: WhenRead) -> None:
         self._answers.fetch(ref, done)
 
-    def when_ready(self, refs: Sequence[Ref], done: Unready) -> None:
+    def when_ready(self, refs: Sequence[Awaited], done: Unready) -> None:
         when_known(list(refs), done)
 
     def crowded(self, resume: Callable[[], None]) -> bool:
@@ -226,43 +234,68 @@ class ClusterDevices:
         self._programs.compile(program, options, tuple(devices), done)
 
     def execute(
-        self, executable: ClusterExecutable, arguments: Sequence[Ref], keep: Sequence[int], launch: int
-    ) -> list[Ref]:
-        kept = [each for each in executable.results if each.kind != TOKEN]
-        outcome = BufferOutcome(len(kept))
-        arrays = [ClusterArray(each, self._buffers.drop, outcome=outcome) for each in kept]
-        given = [self._alone(each) for each in arguments if not isinstance(each, Token)]
-        for at, each in enumerate(given):
-            if each.type.sharding.shard is not None:
-                given[at] = self._retyped(each, executable.parameters[at])
-        self._calls.order.do(partial(self._launch, executable, given, tuple(keep), outcome, arrays))
+        self, executable: ClusterExecutable, arguments: Sequence[Ref | ClusterArrays], keep: Sequence[int],
+        launch: int,
+    ) -> list[Ref] | ClusterArrays:  # fmt: skip
+        kept = executable.arrays
+        outcome, arrays = BufferOutcome(len(kept)), list[ClusterArray]()
+        if not executable.together:
+            arrays = [ClusterArray(each, self._buffers.drop, outcome=outcome) for each in kept]
+        given = self._given(executable, arguments)
+        reads = [each.outcome for each in given if isinstance(each, BufferSpan)]
+        self._buffers.read(reads)
+        launched = partial(self._launch, executable, given, tuple(keep), outcome, arrays)
+        self._calls.order.do(partial(self._launched, launched, reads) if reads else launched)
+        if executable.together:
+            return ClusterArrays(outcome, 0, len(kept), executable.results, self._buffers.drop)
         if len(kept) == len(executable.results):
             return list(arrays)
         following = iter(arrays)
         return [Token(outcome) if each.kind == TOKEN else next(following) for each in executable.results]
 
+    def _given(
+        self, executable: ClusterExecutable, arguments: Sequence[Ref | ClusterArrays]
+    ) -> list[Argument]:
+        """The arguments as they are now: what the session takes apart later stays together in this call."""
+        given: list[Argument] = []
+        index = 0
+        for each in arguments:
+            if isinstance(each, BufferSpan):
+                given.append(BufferSpan(each.outcome, each.at, each.count))
+                index += each.count
+            elif not isinstance(each, Token):
+                array = self._alone(each)
+                if array.type.sharding.shard is not None:
+                    array = self._retyped(array, executable.parameters[index])
+                given.append(array)
+                index += 1
+        return given
+
+    def _launched(self, launch: Callable[[], bool], reads: list[BufferOutcome]) -> bool:
+        over = launch()
+        if over:
+            self._buffers.unread(reads)
+        return over
+
     def _launch(
-        self, executable: ClusterExecutable, arguments: list[ClusterArray], keep: tuple[int, ...],
-        outcome: BufferOutcome, results: list[ClusterArray],
+        self, executable: ClusterExecutable, arguments: list[Argument], keep: tuple[int, ...], outcome: BufferOutcome,
+        results: list[ClusterArray],
     ) -> bool:  # fmt: skip
         for each in arguments:
             if not self._calls.ready_to_be_read(each):
                 return False
-            if (
-                each.name
-                and each.here is not None
-                and each.outcome is not None
-                and each.outcome.fault_of(each.name)
-            ):
-                self._buffers.drop(each.name)  # the buffer was lost, and what is here can be sent again
-                each.name, each.outcome = 0, None
+            if isinstance(each, ClusterArray):
+                self._send_again(each)
         fault = next((fault for each in arguments if (fault := each.wrong) is not None), None)
         if fault is not None:
             self._failed(outcome, results, fault)
             return True
-        if not self._travel(arguments):
+        if not self._travel([each for each in arguments if isinstance(each, ClusterArray)]):
             return False
-        sent = tuple([each.name or bytes_here(each.here) for each in arguments])
+        sent = tuple([
+            each.name or bytes_here(each.here) if isinstance(each, ClusterArray) else each.name
+            for each in arguments
+        ])  # fmt: skip
         donated = executable.donated
         giving = not donated or not (donated.intersection(keep) or given_twice(arguments, donated))
 
@@ -278,14 +311,23 @@ class ClusterDevices:
         if not self._calls.attempt(act, partial(self._failed, outcome, results)):
             return False
         if giving and donated:
-            self._given_up([arguments[at] for at in donated])
+            self._given_up([each for index, each in indexed(arguments) if index in donated])
         return True
 
-    def _given_up(self, arrays: Sequence[ClusterArray]) -> None:
+    def _send_again(self, array: ClusterArray) -> None:
+        """If its buffer was lost, what is here can be sent again."""
+        if array.name and array.here is not None and array.outcome is not None:
+            if array.outcome.fault_of(array.name):
+                self._buffers.drop(array.name)
+                array.name, array.outcome = 0, None
+
+    def _given_up(self, arrays: Sequence[Argument]) -> None:
         """The memory of these is another's now."""
-        self._buffers.forget(ranges.folded(sorted([array.name for array in arrays if array.name]), few=2))
-        for array in arrays:
-            array.give_up()
+        alone = sorted([each.name for each in arrays if isinstance(each, ClusterArray) and each.name])
+        several = [each.name for each in arrays if isinstance(each, BufferSpan)]
+        self._buffers.forget([*ranges.folded(alone, few=2), *several])
+        for each in arrays:
+            each.give_up()
 
     def _travel(self, arguments: list[ClusterArray]) -> bool:
         """Whether those that are here fit into a call; the largest are put until they do."""
@@ -301,17 +343,19 @@ class ClusterDevices:
         return True
 
     def _submit(
-        self, client: Client, now: int, program: int, sent: tuple[int | bytes, ...], outcome: BufferOutcome,
+        self, client: Client, now: int, program: int, sent: tuple[int | bytes | Range, ...], outcome: BufferOutcome,
         results: list[ClusterArray],
     ) -> bool:  # fmt: skip
         made = client.submit(program, sent, now)
         if isinstance(made, Blocked):
             return False
         self._answers.began(made.run, outcome)
-        if results:
+        if outcome.count:
             self._buffers.outcomes.add(outcome, made.results[0])
-            for array, name in zip(results, made.results, strict=True):
-                array.is_buffer(name, outcome)
+        for array, name in zip(
+            results, made.results, strict=False
+        ):  # none of them, if they are counted as one
+            array.is_buffer(name, outcome)
         self._buffers.release(client, now)
         return True
 

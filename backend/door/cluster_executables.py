@@ -20,12 +20,12 @@ from typing import Any
 from backend import xla
 from backend.contents import StableHLOCode, hash_of, stablehlo_code
 from core.client import Blocked
-from core.model import Illegal, Program
+from core.model import Illegal, Program, ranges
 from core.protocol import Blame
 
 from .cluster_faults import fault_of_blame
 from .cluster_link import ClusterLink
-from .cluster_programs import Places, executable_program, question_program, with_cost
+from .cluster_programs import Places, executable_program, function_of, question_program, with_cost
 from .compiled_facts import compiled_facts, tiles_on
 from .dtypes import TOKEN
 from .ifrt_messages import StatusCode
@@ -42,10 +42,12 @@ NEAR = 1.25  # by what factor a cost may differ from what was said
 
 
 class ClusterExecutable:
-    """`giving`, `keeping`: its programs by their names at core's client, with donation and without (0: not yet)."""
+    """`giving`, `keeping`: its programs by their names at core's client, with donation and without (0: not yet).
+    `arrays`: its results without tokens. `together`: its results are counted as one until one of them is used alone."""
 
     __slots__ = (
-        "__weakref__", "devices", "donated", "giving", "ir", "keeping", "keeping_ir", "parameters", "results", "source",
+        "__weakref__", "arrays", "devices", "donated", "giving", "ir", "keeping", "keeping_ir", "parameters", "results",
+        "source", "together",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +59,9 @@ class ClusterExecutable:
         self.devices, self.source = facts.devices, source
         self.ir, self.keeping_ir = ir, keeping_ir
         self.giving = self.keeping = 0
+        self.arrays = [each for each in facts.results if each.kind != TOKEN]
+        plain = all(each.sharding.shard is None for each in self.arrays)
+        self.together = plain and len(self.arrays) == len(facts.results) >= ranges.FEW
 
 
 class ClusterPrograms:
@@ -112,7 +117,8 @@ class ClusterPrograms:
         about = await loop.run_in_executor(self._pool, read_program, program, self._more)
         positions = [devices.index(each) if each in devices else -1 for each in range(max(devices) + 1)]
         source = StableHLOCode(program, xla.assigned_to(options, positions))
-        asked = await self._asking(source, about.name, devices)
+        name = function_of(about.name)
+        asked = await self._asking(source, name, devices)
         try:
             answer = await self._answer(asked)
             facts = compiled_facts(about, stablehlo_code.compiled_about(answer), devices, self.default_kind)
@@ -121,7 +127,7 @@ class ClusterPrograms:
             made = [each for each in facts.results if each.kind != TOKEN]
             temp = facts.memory_stats.get("temp_size_in_bytes", 0)
             ir, keeping_ir = (
-                executable_program(self._places, about.name, devices, code, temp, given, made, donated)
+                executable_program(self._places, name, devices, code, temp, given, made, donated)
                 for donated in (facts.donated, ())
             )
             executable = ClusterExecutable(facts, given, source, ir, keeping_ir)

@@ -56,7 +56,7 @@ def boxes_of(array_type: ArrayType) -> tuple[Box, ...]:
     spec, count = array_type.sharding, len(array_type.sharding.devices)
     if _sharding_of(array_type) is not None:
         return _boxes(spec.tiles, array_type.shape, count)
-    rows, *rest = array_type.shard_shape
+    rows, *rest = _shard_in_stack(array_type)
     others = tuple(slice(0, dim) for dim in rest)
     return tuple((slice(at * rows, (at + 1) * rows), *others) for at in range(count))
 
@@ -85,12 +85,13 @@ def default_layout(kind: int, rank: int, packs: bool) -> str:
 
 def _stack(array_type: ArrayType) -> tuple[tuple[int, ...], Sharding]:
     """The shape and the sharding of all shards, one after the other."""
-    shard, count = array_type.shard_shape, len(array_type.sharding.devices)
-    if not shard:
-        raise unsupported(
-            "numbers that are parts of a sum which is still to be made are not known to the cluster"
-        )
+    shard, count = _shard_in_stack(array_type), len(array_type.sharding.devices)
     return (shard[0] * count, *shard[1:]), stablehlo_code.stacked(len(shard), count)
+
+
+def _shard_in_stack(array_type: ArrayType) -> tuple[int, ...]:
+    """A single number is a row of one there."""
+    return array_type.shard_shape or (1,)
 
 
 def _key(box: Box) -> tuple[tuple[int, int], ...]:

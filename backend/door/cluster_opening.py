@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -42,6 +42,7 @@ from .session_state import SessionLimits
 __all__ = ["ClusterSessions", "find_cluster", "platform_of"]
 
 log = logging.getLogger("seaway.door")
+LATER = 0.01  # seconds until what was dropped is released, if no call takes it along
 PRICES = 3.0  # seconds between questions how long programs take
 ANSWER = 10.0  # seconds for the controller to say how long programs take
 
@@ -153,7 +154,7 @@ class ClusterSessions:
             log.info("client %r has %d devices", name, options.devices)
             if self._pricing is None:
                 self._pricing = asyncio.get_running_loop().create_task(self._price())
-            session.begin(ClusterDevices(link, platform, places, programs, link.remote.node.soon))
+            session.begin(ClusterDevices(link, platform, places, programs, partial(_later, link)))
         finally:
             asking.cancel()
             failed.cancel()
@@ -190,6 +191,12 @@ class ClusterSessions:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(link.closed() for link in list(self._links)), return_exceptions=True)
+
+
+def _later(link: RemoteLink, function: Callable[[], None]) -> None:
+    """Calls it on the loop's thread."""
+    node = link.remote.node
+    node.soon(lambda: node.loop.call_later(LATER, function))
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

@@ -2,6 +2,7 @@
 
     Places(count).of(devices)                       the slice of an ordered set of the session's devices
     question_program, executable_program, copy_program     -> core's Program
+    function_of("jit_train_step")                   "train_step", the name of a program in status and traces
 
 A session has one slice, `devices`, and a sub-slice of it for each row of devices that a program or an array is on.
 Neighbours: `cluster_layouts`, `cluster_executables`; `backend.contents` has what the code is.
@@ -19,12 +20,13 @@ from core.model import Arg, Computation, Node, Out, Program, SliceSpec, Value
 from .cluster_layouts import value_of
 from .session_devices import ArrayType
 
-__all__ = ["Places", "copy_program", "executable_program", "question_program", "with_cost"]
+__all__ = ["Places", "copy_program", "executable_program", "function_of", "question_program", "with_cost"]
 
 ROOT = "devices"
 UNKNOWN = 1_000_000  # nanoseconds that a computation is taken to last, as long as nothing is known
 COPYING = 1_000  # nanoseconds that a copy is taken to last
 LONGEST_NAME = 200
+PREFIXES = ("jit_", "pmap_")  # what JAX writes before a function's name, to name what it has lowered
 
 
 class Places:
@@ -48,6 +50,14 @@ class Places:
     def slices(self, *rows: tuple[int, ...]) -> tuple[SliceSpec, ...]:
         """Those of a program: each row's, and before them the one that they are parts of."""
         return tuple(dict.fromkeys((self.root, *map(self.of, rows))))
+
+
+def function_of(module: str) -> str:
+    """The function's own name, which users know."""
+    for prefix in PREFIXES:
+        if len(module) > len(prefix) and module.startswith(prefix):
+            return module[len(prefix) :]
+    return module
 
 
 def question_program(places: Places, name: str, devices: tuple[int, ...], code: str) -> Program:

@@ -25,6 +25,7 @@ from jaxlib import _jax
 
 from backend.pjrt import stablehlo_executables, wake_lapack
 from backend.xla import assigned_to
+from core.model import ranges
 
 from ..auth import Rules
 from .checked_compiler import CheckedCompiler
@@ -38,6 +39,7 @@ from .session_devices import (
     ArrayType,
     CompiledFacts,
     Ref,
+    Refs,
     StatusError,
     Unready,
     WhenCompiled,
@@ -67,6 +69,30 @@ class Executable:
     def __init__(self, loaded: Any, facts: CompiledFacts, handlers: list[Any] | None) -> None:
         self.loaded, self.handlers = loaded, handlers
         self.devices, self.results, self.donated = len(facts.devices), facts.results, frozenset(facts.donated)
+
+
+class LocalRefs:
+    """Results of one program, as one."""
+
+    __slots__ = ("arrays",)
+
+    def __init__(self, arrays: list[Any]) -> None:
+        self.arrays = arrays
+
+    @property
+    def count(self) -> int:
+        return len(self.arrays)
+
+    def part(self, at: int) -> LocalRefs:
+        rest = LocalRefs(self.arrays[at:])
+        del self.arrays[at:]
+        return rest
+
+    def alone(self) -> Ref:
+        return self.arrays[0]
+
+    def waits(self) -> Sequence[Ref]:
+        return tuple(self.arrays)
 
 
 class TokenRef:
@@ -148,8 +174,9 @@ class LocalDevices:
             )  # fmt: skip
 
     def delete(self, ref: Ref) -> None:
-        if not isinstance(ref, TokenRef):
-            ref.delete()
+        for each in ref.arrays if isinstance(ref, LocalRefs) else (ref,):
+            if not isinstance(each, TokenRef):
+                each.delete()
 
     def is_deleted(self, ref: Ref) -> bool:
         return not isinstance(ref, TokenRef) and bool(ref.is_deleted())
@@ -237,23 +264,22 @@ class LocalDevices:
 
     def execute(
         self, executable: Executable, arguments: Sequence[Ref], keep: Sequence[int], launch: int
-    ) -> list[Ref]:
+    ) -> list[Ref] | Refs:
+        given = _one_by_one(arguments)
         with translated():
-            if keep:
-                arguments = list(arguments)
-                for at in executable.donated.intersection(keep):
-                    arguments[at] = self._duplicate(arguments[at])
-            results = executable.loaded.execute_sharded(arguments)
+            for at in executable.donated.intersection(keep):
+                given[at] = self._duplicate(given[at])
+            results = executable.loaded.execute_sharded(given)
             handlers = executable.handlers
-            found = (
-                results.consume_with_handlers(handlers)
+            found: list[Ref] = (
+                list(results.consume_with_handlers(handlers))
                 if handlers is not None
                 else self._mixed(executable, results)
             )
         if found:
             line = self._under_way if executable.devices == 1 else self._under_way_multi
             line.append(found[0])
-        return found
+        return found if handlers is None or len(found) < ranges.FEW else LocalRefs(found)
 
     def _duplicate(self, array: Any) -> Any:
         _check_there([array])
@@ -352,6 +378,16 @@ def _aval(kind: int, shape: tuple[int, ...]) -> Any:
     if dtype is None:
         raise unsupported(f"arrays of {name_of(kind)} are not known here")
     return jax.core.ShapedArray(shape, dtype)
+
+
+def _one_by_one(arguments: Sequence[Ref]) -> list[Ref]:
+    found: list[Ref] = []
+    for each in arguments:
+        if isinstance(each, LocalRefs):
+            found += each.arrays
+        else:
+            found.append(each)
+    return found
 
 
 # --- waiting, and errors ----------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
     meter.take(bytes) -> Allocation       raises StatusError if that is too much; counted until nobody refers to it
     allocation.split(n)                   memory of an array that is taken apart: its shards live on their own
+    allocation.cut(bytes)                 memory of several arrays: some of them live on their own
     release(memory)                       donated or deleted: free, although handles still name it
 
 Several handles may name the same memory: an array and its shards, or the same array relabelled. Each refers to the
@@ -56,6 +57,12 @@ class Allocation:
 
     def __del__(self) -> None:
         self.meter.used -= self.nbytes
+
+    def cut(self, nbytes: int) -> Allocation:
+        """So many bytes of it as an allocation of their own; none if it was released. It has not been split."""
+        nbytes = min(nbytes, self.nbytes)
+        self.nbytes -= nbytes
+        return Allocation(self.meter, nbytes)
 
     def split(self, count: int) -> tuple[Allocation, ...]:
         """The same for each caller. `count` is always the same for an allocation: the number of shards."""

@@ -28,6 +28,7 @@ __all__ = [
     "MemoryFacts",
     "Platform",
     "Ref",
+    "Refs",
     "SessionDevices",
     "StatusError",
     "Unready",
@@ -139,6 +140,23 @@ class WhenCompiled(Protocol):
     def __call__(self, executable: Any, facts: CompiledFacts | StatusError, /) -> None: ...
 
 
+class Refs(Protocol):
+    """Several results of one program, as one. Which are taken apart from the others is the session's affair; whoever
+    has some of them drops them when it is gone."""
+
+    @property
+    def count(self) -> int: ...
+
+    def part(self, at: int) -> Refs:
+        """Keep the first `at`, return the others."""
+
+    def alone(self) -> Ref:
+        """The array that is left, if it is one. Nothing else is done with this object afterwards."""
+
+    def waits(self) -> Sequence[Ref]:
+        """For `when_ready`: all that they are now, whatever is taken from them later."""
+
+
 class SessionDevices(Protocol):
     @property
     def platform(self) -> Platform: ...
@@ -161,8 +179,9 @@ class SessionDevices(Protocol):
 
     def execute(
         self, executable: Any, arguments: Sequence[Ref], keep: Sequence[int], launch: int
-    ) -> list[Ref]:
-        """Runs it on these arguments. `keep`: indices of arguments that stay usable although it would take them."""
+    ) -> list[Ref] | Refs:
+        """Runs it on these arguments. One of them may be a `Refs` that stands for several, which is taken or not as a
+        whole. `keep`: indices of arguments that stay usable although it would take them; each of these is alone."""
 
     def fetch(self, ref: Ref, done: Callable[[np.ndarray[Any, Any] | StatusError], None]) -> None:
         """The contents of an array on one device."""
@@ -170,7 +189,7 @@ class SessionDevices(Protocol):
     def when_ready(self, refs: Sequence[Ref], done: Unready) -> None: ...
 
     def delete(self, ref: Ref) -> None:
-        """Frees an array's memory, although others may have references to it."""
+        """Frees an array's memory, or that of a `Refs`, although others may have references to it."""
 
     def is_deleted(self, ref: Ref) -> bool: ...
 

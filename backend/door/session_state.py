@@ -11,22 +11,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.model import ranges
+
 from .ifrt_messages import StatusCode
-from .memory_meter import Memory, MemoryMeter, bytes_of
-from .session_devices import ArrayType, CompiledFacts, Ref, SessionDevices, StatusError, invalid
+from .memory_meter import Memory, MemoryMeter
+from .session_arrays import SERVER_MADE, ArrayRow, ArrayTable, ArrayValue, ArrayValues
+from .session_devices import ArrayType, CompiledFacts, Ref, Refs, SessionDevices, StatusError, invalid
 from .session_port import Version
 
 __all__ = [
-    "SERVER_MADE",
-    "ArrayValue",
     "ExecutableValue",
     "FutureValue",
     "HostBufferTable",
     "SessionLimits",
     "SessionState",
 ]
-
-SERVER_MADE = 1 << 48  # the first handle that the server makes; the client's are below
 
 
 @dataclass(frozen=True)
@@ -44,22 +43,19 @@ class SessionLimits:
     waits: int = 1 << 14  # answers that wait for arrays
 
 
-class ArrayValue:
-    __slots__ = ("memory", "ref", "type")
-
-    def __init__(self, array_type: ArrayType, ref: Ref, memory: Memory) -> None:
-        self.type, self.ref, self.memory = array_type, ref, memory
-
-
 class ExecutableValue:
-    """`sizes`: bytes of its results; `total`: of all of them."""
+    """`row`: its results. `fits`: arguments that were found to have the types of its parameters, as entries of their
+    row, with the index of the first."""
 
-    __slots__ = ("executable", "facts", "sizes", "total")
+    __slots__ = ("donated", "edges", "executable", "facts", "fits", "row")
 
     def __init__(self, executable: Any, facts: CompiledFacts) -> None:
         self.executable, self.facts = executable, facts
-        self.sizes = tuple(map(bytes_of, facts.results))
-        self.total = sum(self.sizes)
+        self.row = ArrayRow(facts.results)
+        self.donated = frozenset(facts.donated)
+        # arguments of which just one of itself and the one before it is donated
+        self.edges = sorted(self.donated.symmetric_difference(at + 1 for at in self.donated))
+        self.fits: dict[tuple[int, int, int, int], ArrayRow] = {}
 
 
 @dataclass(frozen=True)
@@ -125,7 +121,7 @@ class SessionState:
         self.devices, self.version, self.session_id, self.limits = devices, version, session_id, limits
         self.count = len(devices.platform.devices)
         self.exact = version.serdes_version == devices.platform.serdes
-        self.arrays: dict[int, ArrayValue | StatusError] = {}
+        self.arrays = ArrayTable(limits.arrays)
         self.executables: dict[int, ExecutableValue] = {}
         self.futures: dict[int, FutureValue] = {}
         self.statuses: dict[int, list[Ref] | StatusError] = {}
@@ -135,42 +131,66 @@ class SessionState:
         self.over = False  # what comes late is dropped
         self._next = SERVER_MADE
 
-    def new_handle(self) -> int:
-        self._next += 1
-        return self._next - 1
+    def new_handle(self, count: int = 1) -> int:
+        """The first of so many new handles."""
+        self._next += count
+        return self._next - count
 
     # --- arrays --------------------------------------------------------------------------------------------
 
     def array(self, handle: int) -> ArrayValue:
         """Raises the fault that made it unusable."""
-        value = self.arrays.get(handle)
-        if isinstance(value, ArrayValue):
-            return value
-        raise invalid(f"there is no array {handle}") if value is None else value
+        return self.arrays.get(handle)
 
     def keep(self, handle: int, array_type: ArrayType, ref: Ref, memory: Memory) -> int:
         """Keeps an array under the client's handle, or under a new one if that is 0; returns the handle."""
         if not handle:
             handle = self.new_handle()
-        elif handle >= SERVER_MADE or handle in self.arrays:
-            raise invalid(
-                f"{handle} is not a handle for a new array: it is in use, or not the client's to choose"
-            )
-        if len(self.arrays) >= self.limits.arrays:
-            raise StatusError(
-                StatusCode.RESOURCE_EXHAUSTED, f"a session may have {self.limits.arrays} arrays at a time"
-            )
-        self.arrays[handle] = ArrayValue(array_type, ref, memory)
+        else:
+            self._check_new(handle, 1)
+        self.arrays.keep(handle, ArrayValue(array_type, ref, memory))
         return handle
 
     def keep_all(self, handles: Sequence[int], made: Sequence[tuple[ArrayType, Ref, Memory]]) -> list[int]:
         return [self.keep(handle, *each) for handle, each in zip(handles, made, strict=True)]
 
+    def keep_row(self, handles: Sequence[int], row: ArrayRow, refs: list[Ref] | Refs) -> Sequence[int]:
+        """Keeps all results of a program, or none; without `handles`, under new ones."""
+        count = len(row.types)
+        if not handles:
+            handles = range(self.new_handle(count), self.new_handle(0))
+        else:
+            folded = ranges.folded(handles, few=2)
+            if not ranges.once(folded):
+                raise invalid("two results of a program have the same handle")
+            for first, several in map(ranges.span, folded):
+                self._check_new(first, several)
+        self.arrays.check_room(count)
+        if isinstance(refs, list):
+            made = zip(handles, row.types, refs, row.sizes, strict=True)
+            for handle, array_type, ref, size in made:
+                self.arrays.keep(handle, ArrayValue(array_type, ref, self.memory.take(size)))
+            return handles
+        rest = ArrayValues(row, 0, refs, self.memory.take(row.total))
+        for first, several in map(ranges.span, ranges.folded(handles, few=2)):
+            values = rest
+            if several < values.count:
+                rest = values.part(several)
+            self.arrays.keep(first, values)
+        return handles
+
+    def _check_new(self, first: int, count: int) -> None:
+        wrong = self.arrays.taken(first, count) if 0 < first <= SERVER_MADE - count else first
+        if wrong is not None:
+            raise invalid(
+                f"{wrong} is not a handle for a new array: it is in use, or not the client's to choose"
+            )
+
     def poison(self, handles: Iterable[int], fault: StatusError) -> None:
         """Whatever uses these handles will end with this fault. Handles that are in use stay what they are."""
         for handle in handles:
-            if 0 < handle < SERVER_MADE and len(self.arrays) < self.limits.arrays:
-                self.arrays.setdefault(handle, fault)
+            if 0 < handle < SERVER_MADE:
+                self.arrays.poison(handle, fault)
 
     # --- others --------------------------------------------------------------------------------------------
 
@@ -191,7 +211,8 @@ class SessionState:
         self.over = True
         for each in self.executables.values():
             self.devices.unload(each.executable)
-        for held in (self.arrays, self.executables, self.futures, self.statuses):
+        self.arrays.clear()
+        for held in (self.executables, self.futures, self.statuses):
             held.clear()
         self.incoming.clear()
         self.outgoing.clear()

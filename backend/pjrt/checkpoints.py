@@ -42,7 +42,8 @@ from ..contents import shard_io
 from ..devices import Array
 from . import device_arrays, jax_errors
 from .completions import Completions, Flight
-from .store import Store, StoredBuffer, is_there
+from .store import Store, is_there
+from .stored_buffers import StoredBuffer
 from .worker_thread import WorkerThread
 from .world import WorldMembership
 

@@ -19,7 +19,8 @@ from core.protocol import effects as e
 
 from ..devices import GangTimes
 from . import jax_errors
-from .store import StoredBuffer, is_there, ready
+from .store import is_there, ready
+from .stored_buffers import StoredBuffer, StoredOutputs
 from .worker_thread import show_name
 
 OUTSTANDING = 31  # most programs of several devices in one process
@@ -34,8 +35,9 @@ class Flight:
     )  # fmt: skip
 
     def __init__(
-        self, seq: int, token: Any, outputs: Sequence[StoredBuffer], *, multi: bool, together: bool, name: str,
-        blame: Blame | None = None, bounds: Sequence[tuple[int, int]] | None = None,
+        self, seq: int, token: Any, outputs: Sequence[StoredBuffer | StoredOutputs], *, multi: bool,
+        together: bool, name: str, blame: Blame | None = None,
+        bounds: Sequence[tuple[int, int]] | None = None,
         run: int = -1, enqueued: int = -1, collective: bool = True,
     ) -> None:  # fmt: skip
         self.seq, self.token, self.outputs = seq, token, outputs
@@ -141,7 +143,7 @@ class Completions:
 
     def _leave_behind(self, flight: Flight) -> None:
         for buffer in flight.outputs:
-            buffer.array, buffer.reason = None, "its maker was abandoned"
+            buffer.spoil("its maker was abandoned")
         flight.outputs = ()
         self._outstanding -= flight.multi
         self._left = [
@@ -174,6 +176,7 @@ class Completions:
         if flight.enqueued >= 0:
             self.stamps.took(flight.seq, flight.run, flight.enqueued, ended, flight.collective)
         for buffer, rows in zip(flight.outputs, outcome.sizes, strict=False):
+            assert isinstance(buffer, StoredBuffer)  # those of irregular gangs are
             self._pack(buffer, rows)
         self._post(outcome)
 
@@ -204,7 +207,7 @@ def _outcome(flight: Flight) -> e.Finished:
         blame = blame or jax_errors.of(error, together=flight.together)
     if blame is not None:
         for buffer in flight.outputs:  # gangs that are launched with these from now on take placeholders
-            buffer.array, buffer.reason = None, blame.cause
+            buffer.spoil(blame.cause)
     return e.Finished(flight.seq, blame, sizes if blame is None else ())
 
 

@@ -66,6 +66,7 @@ def to_host(
     which may be memory of CPU devices."""
     by_number = {world.number_of(part.device): part.data for part in array.addressable_shards}
     found = {}
+    size = Shards(layout).size
     for index, numbers in own_shards(world, layout).items():
         part = by_number[numbers[0]]
         held = np.asarray(jax.random.key_data(part) if layout.dtype == KEYS else part)
@@ -75,7 +76,7 @@ def to_host(
             room = shard_io.empty(held.shape, layout.dtype)
             room[...] = held
             held = room
-        found[index] = held
+        found[index] = held.reshape(size) if held.shape != size else held  # numbers in a stack
     return found
 
 

@@ -18,6 +18,7 @@ from core.model import Code, Gang, Layout, Sharding, Shards
 from core.protocol import effects as e
 
 from . import blobs
+from .stored_buffers import OutputRow
 from .world import WorldMembership
 
 log = logging.getLogger("seaway.pjrt")
@@ -26,7 +27,9 @@ log = logging.getLogger("seaway.pjrt")
 class LaunchableCode:
     """What a launch needs of a code."""
 
-    __slots__ = ("bounds", "given", "giving", "inputs", "keeping", "local", "multi", "name", "shardings")
+    __slots__ = (
+        "bounds", "given", "giving", "inputs", "keeping", "local", "multi", "name", "outputs", "shardings",
+    )  # fmt: skip
 
     def __init__(
         self, world: WorldMembership, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout]
@@ -34,7 +37,7 @@ class LaunchableCode:
         self.name = gang.name
         self.keeping: Any = None  # the executable that takes over nothing
         self.giving: Any = None  # the executable that takes over what the gang donates
-        self.inputs = tuple(inputs)
+        self.inputs, self.outputs = tuple(inputs), OutputRow(outputs, world.sharding)
         self.given = given(gang)
         self.shardings = tuple(world.sharding(layout) for layout in inputs)
         self.multi = gang.place.size > 1

@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 
-from core.model import Gang, Plan
+from core.model import Gang, Plan, Range, ranges
 from core.protocol import Blame
 from core.protocol import effects as e
 
@@ -23,6 +23,7 @@ from .compiled_codes import Codes
 from .completions import Completions, Flight
 from .launchable_code import LaunchableCode
 from .store import Store
+from .stored_buffers import OutputRow, StoredBuffer, StoredOutputs
 
 
 class Launcher:
@@ -69,7 +70,7 @@ class Launcher:
         try:
             inputs, missing = self._inputs(command, gang, code)
             giving = (
-                bool(command.donated) and code.takes and not (missing or command.placeholders)
+                bool(command.gives) and code.takes and not (missing or command.placeholders)
                 and self._checkpoints.may_take(command.seq, command.donated)
             )  # fmt: skip
             begun = self._completions.stamps.now()
@@ -91,12 +92,8 @@ class Launcher:
         self, command: e.Launch, plan: Plan, gang: Gang, code: LaunchableCode, outputs: Sequence[Any], token: Any,
         missing: str, begun: int,
     ) -> None:  # fmt: skip
-        for buffer in command.donated:
-            self._store.free(buffer)
-        made = [
-            self._store.made(buffer, plan.slots[slot].layout, output)
-            for buffer, slot, output in zip(command.outputs, gang.outputs, outputs, strict=True)
-        ]
+        self._free(command)
+        made = self._made(command, plan, gang, code.outputs, outputs)
         blame = Blame("lost", missing) if missing and not command.placeholders else None
         flight = Flight(
             command.seq, token, made, multi=code.multi, together=not code.local, name=gang.name, blame=blame,
@@ -104,10 +101,53 @@ class Launcher:
         )  # fmt: skip
         self._completions.add(flight)
 
+    def _free(self, command: e.Launch) -> None:
+        """What it has taken over."""
+        for given in command.gives:
+            if isinstance(given, Range):
+                self._store.free(given.first, given.count)
+            else:
+                self._store.free(given)
+
+    def _made(
+        self, command: e.Launch, plan: Plan, gang: Gang, row: OutputRow, outputs: Sequence[Any]
+    ) -> list[StoredBuffer | StoredOutputs]:
+        """The outputs as they are stored: those that core counts as one, as one."""
+        if len(outputs) != len(gang.outputs):
+            raise ValueError(
+                f"{gang.name!r} made {len(outputs)} outputs, and the plan has {len(gang.outputs)}"
+            )
+        made: list[StoredBuffer | StoredOutputs] = []
+        at, together = 0, row.place is not None and not gang.irregular
+        for each in command.makes:
+            if isinstance(each, Range) and together:
+                arrays = list(outputs[at : at + each.count])
+                made.append(self._store.made_together(each.first, row, at, arrays))
+                at += each.count
+                continue
+            for buffer in ranges.each((each,)):
+                made.append(self._store.made(buffer, plan.slots[gang.outputs[at]].layout, outputs[at]))
+                at += 1
+        return made
+
     def _inputs(self, command: e.Launch, gang: Gang, code: LaunchableCode) -> tuple[list[Any], str]:
         """The inputs, with placeholders for missing ones; and what is missing, as text."""
-        found, missing = [], ""
-        for number, buffer in enumerate(command.inputs):
+        found, missing = list[Any](), ""
+        for each in command.reads:
+            if isinstance(each, Range):
+                at = len(found)
+                arrays = self._store.arrays(each.first, each.count, code.shardings[at : at + each.count])
+                if arrays is not None:
+                    found += arrays
+                    continue
+            missing = self._look_at(ranges.each((each,)), found, missing, gang, code)
+        return found, missing
+
+    def _look_at(
+        self, buffers: Sequence[int], found: list[Any], missing: str, gang: Gang, code: LaunchableCode
+    ) -> str:
+        """Adds each of these inputs to those that were found; returns what is missing first."""
+        for number, buffer in enumerate(buffers, len(found)):
             held = self._store.get(buffer)
             array = None if held is None else held.array
             if held is None or array is None:
@@ -118,7 +158,7 @@ class Launcher:
             elif held.lies is not code.shardings[number]:
                 array = _seen_as(array, code.shardings[number])
             found.append(array)
-        return found, missing
+        return missing
 
     # --- gangs that are not launched ------------------------------------------------------------------------------
 
@@ -131,8 +171,7 @@ class Launcher:
         """Skips a gang: its outputs count as made, its donated inputs as gone."""
         for buffer, slot in zip(command.outputs, gang.outputs, strict=True):
             self._store.made(buffer, plan.slots[slot].layout, None).reason = why
-        for buffer in command.donated:
-            self._store.free(buffer)
+        self._free(command)
 
     def abandon(self, seqs: Sequence[int]) -> None:
         """Ends a failure; launches that were held behind it go on."""

@@ -132,8 +132,8 @@ class PjrtDevices:
         else:
             self._line.do(self._literal, command)
 
-    def free(self, buffer: int) -> None:
-        self._line.do(self._store.free, buffer)
+    def free(self, first: int, count: int) -> None:
+        self._line.do(self._store.free, first, count)
 
     def shards(self, buffer: int) -> Mapping[Index, Array]:
         return self._store.shards(buffer)

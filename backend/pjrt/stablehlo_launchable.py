@@ -58,7 +58,7 @@ class StableHLOLaunchable(LaunchableCode):
     """`question`: what its client asks. `compiled`: None if it asks something that needs no program."""
 
     __slots__ = (
-        "_asked", "_donated", "_handlers", "_layouts", "_takes", "_tokens", "_unfit", "compiled", "devices"
+        "_asked", "_donated", "_handlers", "_tokens", "_unfit", "compiled", "devices"
     )  # fmt: skip
 
     def __init__(
@@ -67,9 +67,8 @@ class StableHLOLaunchable(LaunchableCode):
     ) -> None:  # fmt: skip
         super().__init__(world, gang, inputs, outputs)
         self.compiled: CompiledProgram | None = None
-        self._asked, self._layouts = asked, tuple(outputs)
+        self._asked = asked
         self.devices = world.devices_of(gang.place)
-        self._takes = tuple(map(world.sharding, outputs))  # where results lie
         self._donated: tuple[int, ...] = ()
         self._handlers: list[Any] | None = None
         self._tokens: frozenset[int] = frozenset()  # which results are none
@@ -83,18 +82,18 @@ class StableHLOLaunchable(LaunchableCode):
         self._tokens = frozenset(at for at, facts in enumerate(main.results) if facts is None)
         self._donated = main.donated
         arrays = [facts for facts in main.results if facts is not None]
-        if self.inputs or self._layouts or not main.parameters:
+        if self.inputs or self.outputs.layouts or not main.parameters:
             self._check("input", main.parameters, self.inputs)
             self._unfit = ""
         else:
             self._unfit = f"{self.name!r} was compiled without its arguments, to be asked about"
-        if self._layouts:
-            self._check("result", arrays, self._layouts)
+        if self.outputs.layouts:
+            self._check("result", arrays, self.outputs.layouts)
         self._check_shardings(compiled)
-        if self._layouts and not self._tokens:
+        if self.outputs.layouts and not self._tokens:
             self._handlers = [
                 native.array_result_handler(_aval(layout), sharding, committed=True, **UNCHECKED)
-                for layout, sharding in zip(self._layouts, self._takes, strict=True)
+                for layout, sharding in zip(self.outputs.layouts, self.outputs.lies, strict=True)
             ]
 
     def _check(self, what: str, wanted: Sequence[ArrayFacts | None], layouts: Sequence[Layout]) -> None:
@@ -123,12 +122,12 @@ class StableHLOLaunchable(LaunchableCode):
         if self.inputs:
             given = executable.get_parameter_shardings()
             self._check_same("input", given, main.parameters, self.inputs, self.shardings)
-        if self._layouts:
+        if self.outputs.layouts:
             kept = None if results is None else [
                 each for at, each in enumerate(results) if at not in self._tokens
             ]  # fmt: skip
             arrays = [facts for facts in main.results if facts is not None]
-            self._check_same("result", kept, arrays, self._layouts, self._takes)
+            self._check_same("result", kept, arrays, self.outputs.layouts, self.outputs.lies)
 
     def _check_same(
         self, what: str, theirs: Sequence[Any] | None, wanted: Sequence[ArrayFacts | None],
@@ -142,7 +141,7 @@ class StableHLOLaunchable(LaunchableCode):
             found = None if theirs is None else native.GSPMDSharding(devices, theirs[at])
             if found is None or stablehlo_code.is_stack(layout):
                 part = facts.shape if found is None else found.shard_shape(facts.shape)
-                if tuple(part) != Shards(layout).size:
+                if not _fits(tuple(part), layout):
                     raise Unusable(self._other(what, at, facts, layout))
             elif facts.shape != layout.shape:
                 raise Unusable(self._other(what, at, facts, layout))
@@ -173,7 +172,7 @@ class StableHLOLaunchable(LaunchableCode):
         outputs: Sequence[Any] = ()
         if self._handlers is not None:
             outputs = results.consume_with_handlers(self._handlers)
-        elif self._layouts:
+        elif self.outputs.layouts:
             outputs = self._assembled(results.disassemble_into_single_device_arrays())
         return outputs, ExecutionToken(token, outputs[0] if outputs else None)
 
@@ -188,7 +187,7 @@ class StableHLOLaunchable(LaunchableCode):
         arrays = [shards for at, shards in enumerate(results) if at not in self._tokens]
         return [
             native.ArrayImpl(_aval(layout), sharding, list(shards), committed=True, _skip_checks=True)
-            for layout, sharding, shards in zip(self._layouts, self._takes, arrays, strict=True)
+            for layout, sharding, shards in zip(self.outputs.layouts, self.outputs.lies, arrays, strict=True)
         ]
 
     # --- answering ----------------------------------------------------------------------------------------------
@@ -217,6 +216,12 @@ class StableHLOLaunchable(LaunchableCode):
                 f"{stablehlo_code.ABOUT_LIMIT} travel"
             )
         return said
+
+
+def _fits(part: tuple[int, ...], layout: Layout) -> bool:
+    """A single number is a row of one in a stack."""
+    size = Shards(layout).size
+    return part == size or (not part and size == (1,) and stablehlo_code.is_stack(layout))
 
 
 def _aval(layout: Layout) -> Any:

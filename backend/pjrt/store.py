@@ -1,21 +1,23 @@
 """A host's buffers: the arrays on its devices, those that were moved to host memory, and how much memory they take.
 
 Buffers are made, read, donated and freed in the enqueueing thread, in the order of core's commands. So a buffer is
-freed after everything that was enqueued with it. Contents for other hosts are read in any thread.
-Neighbours: `launcher`, `completions`, `arrays`.
+freed after everything that was enqueued with it. Contents for other hosts are read in any thread. What one launch made
+is one record (`made_together`) as long as it is read, donated and freed together; any other use of one takes it out.
+Neighbours: `stored_buffers`, `launcher`, `completions`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+import operator
+import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core.model import Index, Layout, shard_bytes
+from core.model import Index, Layout, Place, RangeTable, shard_bytes
 
 from ..devices import Array
 from . import device_arrays
-from .buckets import Packed, packed
+from .stored_buffers import OutputRow, StoredBuffer, StoredOutputs
 from .worker_thread import WorkerThread
 from .world import WorldMembership
 
@@ -24,59 +26,18 @@ class MissingBuffer(LookupError):
     """A buffer that is not on this host, or that is empty."""
 
 
-class StoredBuffer:
-    """A buffer. Its contents are in `array` (on devices) or in `host` (spilled, or between two worlds). If
-    neither, it is void because its maker failed, or reserved for contents that will come."""
-
-    __slots__ = ("_array", "_packed", "beside", "host", "layout", "lies", "nbytes", "reason", "spilled")
-
-    def __init__(self, layout: Layout, lies: Any, array: Any = None) -> None:
-        self.layout = layout
-        self.lies = lies  # its sharding in this world; equal shardings are the same object
-        self._packed: Packed | None = None
-        self._array: Any = array
-        self.host: Mapping[Index, Array] | None = None
-        self.nbytes = shard_bytes(layout)  # on each device of its place
-        self.reason = ""  # why it is void
-        self.spilled = False  # core has moved it to `host`
-        # if it is a token: what was read of a checkpoint, until it is copied to devices
-        self.beside: Any = None
-
-    @property
-    def array(self) -> Any:
-        return self._array if self._packed is None else self._packed.whole()
-
-    @array.setter
-    def array(self, array: Any) -> None:
-        self._array, self._packed = array, None
-
-    @property
-    def whole(self) -> Any:
-        """The array, if there is one and nothing has to be made for it."""
-        return self._array
-
-    @property
-    def on_devices(self) -> bool:
-        return self._array is not None or self._packed is not None
-
-    def pack(self, rows: int) -> None:
-        """Keeps only a bucket of rows; `rows`: valid rows of each shard."""
-        found = packed(self._array, rows) if self._array is not None else None
-        if found is not None:
-            self._array, self._packed = None, found
-            self.nbytes = math.ceil(shard_bytes(self.layout) * found.share)
-
-
 class Store:
     def __init__(self, world: WorldMembership, line: WorkerThread) -> None:
         self._world, self._line = world, line
         self._buffers: dict[int, StoredBuffer] = {}
+        self._together: RangeTable[StoredOutputs] = RangeTable()
+        self._lock = threading.RLock()  # of these two, where several may be taken apart
         self.bytes: dict[int, int] = {}  # by device, in buffers
         self.peak = 0
         self.spilled = 0
 
     def __len__(self) -> int:
-        return len(self._buffers)
+        return len(self._buffers) + self._together.names()
 
     # --- in the enqueueing thread ---------------------------------------------------------------------------
 
@@ -89,14 +50,14 @@ class Store:
         self._keep(number, StoredBuffer(layout, self._world.sharding(layout), array))
 
     def fill(self, number: int, layout: Layout, shards: Mapping[Index, Array]) -> None:
-        buffer = self._buffers.get(number)
+        buffer = self.get(number)
         if buffer is not None:  # else it has been freed
             buffer.array = device_arrays.to_devices(self._world, layout, shards)
 
     def spoil(self, number: int, reason: str) -> None:
-        buffer = self._buffers.get(number)
+        buffer = self.get(number)
         if buffer is not None:
-            buffer.reason, buffer.array = reason, None
+            buffer.spoil(reason)
 
     def made(self, number: int, layout: Layout, array: Any) -> StoredBuffer:
         """Stores an output of a launch; its contents are a future. None: the gang could not be launched."""
@@ -106,35 +67,88 @@ class Store:
         self._keep(number, buffer)
         return buffer
 
+    def made_together(self, first: int, row: OutputRow, at: int, arrays: list[Any]) -> StoredOutputs:
+        """Stores several outputs of a launch, from the one at `at` of its row on."""
+        found = StoredOutputs(first, row, at, arrays, [], self._lock)
+        self.free(first, found.count)
+        with self._lock:
+            self._together.put(first, found)
+        assert row.place is not None
+        self._account(row.place, found.nbytes)
+        return found
+
+    def arrays(self, first: int, count: int, lies: Sequence[Any]) -> list[Any] | None:
+        """The arrays of several buffers, if all are here and lie so. None: look at each by itself."""
+        found: list[Any] = []
+        with self._lock:
+            for name, held in self._together.parts(first, count):
+                if held is None:
+                    one = self._buffers.get(name)
+                    array = None if one is None or one.lies is not lies[len(found)] else one.array
+                    if array is None:
+                        return None
+                    found.append(array)
+                else:
+                    wanted = lies[len(found) : len(found) + held.count]
+                    if held.reason or not all(map(operator.is_, held.lies, wanted)):
+                        return None
+                    found += held.arrays
+        return found
+
+    # --- in any thread -------------------------------------------------------------------------------------
+
     def get(self, number: int) -> StoredBuffer | None:
-        return self._buffers.get(number)
+        found = self._buffers.get(number)
+        if found is None and self._together:
+            with self._lock:
+                held = self._together.alone(number)
+                if held is None:
+                    return self._buffers.get(number)
+                self._together.drop(number)
+                found = self._buffers[number] = held.alone()
+        return found
+
+    # --- in the enqueueing thread ---------------------------------------------------------------------------
 
     def placeholder(self, layout: Layout) -> Any:
         return device_arrays.zeros(self._world, layout)
 
-    def free(self, number: int) -> None:
-        """Frees a buffer. The devices keep its memory until what was enqueued with it has ended."""
-        buffer = self._buffers.pop(number, None)
-        if buffer is not None:
-            self._account(buffer, -1)
-            buffer.array = buffer.host = buffer.beside = None
+    def free(self, first: int, count: int = 1) -> None:
+        """Frees buffers. The devices keep their memory until what was enqueued with it has ended."""
+        left = count
+        if self._together:
+            with self._lock:
+                gone = self._together.over(first, count)
+                for held in gone:
+                    self._together.drop(held.first)
+                    assert held.row.place is not None
+                    self._account(held.row.place, -held.nbytes)
+                    held.clear()
+                    left -= held.count
+        if not left or (count > 1 and self._buffers.keys().isdisjoint(range(first, first + count))):
+            return
+        for number in range(first, first + count):
+            buffer = self._buffers.pop(number, None)
+            if buffer is not None:
+                self._count(buffer, -1)
+                buffer.array = buffer.host = buffer.beside = None
 
     def pack(self, buffer: StoredBuffer, rows: int) -> None:
         """Packs an output whose maker has ended, and made `rows` rows in its largest shard."""
         if buffer.on_devices:  # and not freed or spilled meanwhile
-            self._account(buffer, -1)
+            self._count(buffer, -1)
             buffer.pack(rows)
-            self._account(buffer, 1)
+            self._count(buffer, 1)
 
     def _unpack(self, buffer: StoredBuffer) -> None:
         if buffer.on_devices:
-            self._account(buffer, -1)
+            self._count(buffer, -1)
             buffer.array, buffer.nbytes = buffer.array, shard_bytes(buffer.layout)
-            self._account(buffer, 1)
+            self._count(buffer, 1)
 
     def spill(self, number: int) -> tuple[StoredBuffer, Any]:
         """The array that is to be copied; `spilled_to` takes the copy."""
-        buffer = self._buffers.get(number)
+        buffer = self.get(number)
         if buffer is None or not buffer.on_devices:
             raise MissingBuffer(f"buffer {number} is not on this host's devices")
         self._unpack(buffer)
@@ -143,24 +157,25 @@ class Store:
     def spilled_to(self, number: int, shards: Mapping[Index, Array]) -> None:
         buffer = self._buffers.get(number)
         if buffer is not None:
-            self._account(buffer, -1)
+            self._count(buffer, -1)
             buffer.host, buffer.array, buffer.spilled = shards, None, True
-            self._account(buffer, 1)
+            self._count(buffer, 1)
 
     def restore(self, number: int) -> Any:
         buffer = self._buffers.get(number)
         if buffer is None or buffer.host is None or not buffer.spilled:
             raise MissingBuffer(f"buffer {number} is not in this host's memory")
         buffer.array = device_arrays.to_devices(self._world, buffer.layout, buffer.host)
-        self._account(buffer, -1)
+        self._count(buffer, -1)
         buffer.host, buffer.spilled = None, False
-        self._account(buffer, 1)
+        self._count(buffer, 1)
         return buffer.array
 
     # --- change of the world --------------------------------------------------------------------------------
 
     def to_host(self) -> None:
         """Copies all arrays to host memory, before the backend is dropped. Arrays that are not ready are lost."""
+        self._take_apart()
         for buffer in self._buffers.values():
             if not buffer.on_devices:
                 continue
@@ -173,6 +188,12 @@ class Store:
             else:
                 buffer.reason = "it was not done when its world ended"
             buffer.array = None
+
+    def _take_apart(self) -> None:
+        for name in [
+            name for first, held in self._together.items() for name in range(first, first + held.count)
+        ]:
+            self.get(name)
 
     def to_devices(self) -> None:
         """Copies all buffers to the devices of the new world. Buffers that lie on other devices, too, are lost."""
@@ -190,10 +211,10 @@ class Store:
 
     def shards(self, number: int) -> Mapping[Index, Array]:
         """A buffer's contents; blocks until they exist. Raises MissingBuffer, or its maker's error."""
-        buffer = self._buffers.get(number)
+        buffer = self.get(number)
         if buffer is None or (not buffer.on_devices and buffer.host is None and not buffer.reason):
             self._line.ask(lambda: None)  # all earlier commands are done now
-            buffer = self._buffers.get(number)
+            buffer = self.get(number)
         if buffer is None:
             raise MissingBuffer(f"buffer {number} is not on this host")
         array, host = buffer.array, buffer.host
@@ -207,7 +228,7 @@ class Store:
 
     def at_hand(self, number: int, here: bool) -> bool:
         """Whether `shards` would not wait: the contents are in host memory. `here`: those on devices are, too."""
-        buffer = self._buffers.get(number)
+        buffer = self.get(number)
         if buffer is None:
             return False
         array = buffer.whole
@@ -218,15 +239,19 @@ class Store:
     def _keep(self, number: int, buffer: StoredBuffer) -> None:
         self.free(number)
         self._buffers[number] = buffer
-        self._account(buffer, 1)
+        self._count(buffer, 1)
 
-    def _account(self, buffer: StoredBuffer, sign: int) -> None:
-        here = self._world.here(buffer.layout.place)
+    def _count(self, buffer: StoredBuffer, sign: int) -> None:
+        place = buffer.layout.place
         if buffer.spilled:
-            self.spilled += sign * buffer.nbytes * len(here)
-            return
-        for device in here:
-            self.bytes[device] = self.bytes.get(device, 0) + sign * buffer.nbytes
+            self.spilled += sign * buffer.nbytes * len(self._world.here(place))
+        else:
+            self._account(place, sign * buffer.nbytes)
+
+    def _account(self, place: Place, nbytes: int) -> None:
+        """So many more bytes are on each device of this place."""
+        for device in self._world.here(place):
+            self.bytes[device] = self.bytes.get(device, 0) + nbytes
             self.peak = max(self.peak, self.bytes[device])
 
 

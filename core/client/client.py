@@ -93,7 +93,8 @@ class Client:
             if why:
                 return self._block(why)
             sent = again.sent_args(each)
-        named = ranges.folded(sent, self.limits.together)
+        few = len(sent) < self.limits.together and type(sent) is tuple
+        named = sent if few else ranges.folded(sent, self.limits.together)
         self._check(known, named, keep, dispatch)
         under_way = len(state.runs) + len(again.waiting)
         if under_way >= self.limits.max_runs:
@@ -224,11 +225,14 @@ class Client:
     def release(self, buffers: tuple[int | Range, ...], now: int) -> None:
         """Names, or ranges of them."""
         self._may_call()
-        if not ranges.once(buffers):
+        if len(buffers) > 1 and not ranges.once(buffers):
             raise Illegal(f"a buffer is named twice in {buffers}; release it once")
         sent = self._retries.releasable(tuple(ranges.each(buffers))) if self._retries.buffers else buffers
-        alone = ranges.folded(sorted([each for each in sent if isinstance(each, int)]), self.limits.together)
-        named = alone + tuple([each for each in sent if isinstance(each, Range)])
+        named = sent
+        if len(sent) > 1:
+            alone = sorted([each for each in sent if isinstance(each, int)])
+            wide = tuple([each for each in sent if isinstance(each, Range)])
+            named = ranges.folded(alone, self.limits.together) + wide
         for each in named:
             self._state.check_buffers(*((each, 1) if isinstance(each, int) else (each.first, each.count)))
         self._calls.release(named, now)

@@ -10,12 +10,12 @@ of contents.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from ..model import spans
+from ..model import Range, ranges, spans
 from ..protocol import (
     CONTROLLER,
     Blame,
@@ -212,9 +212,9 @@ class ClientSession:
             self._tell_buffers(changed, note.blame)
         return ""
 
-    def _tell_buffers(self, buffers: list[int], blame: Blame | None) -> None:
+    def _tell_buffers(self, buffers: Sequence[int | Range], blame: Blame | None) -> None:
         if self._retries.buffers:
-            buffers = self._retries.told(buffers, blame)
+            buffers = self._retries.told(ranges.each(buffers), blame)
         if buffers:
             told = BuffersReady(tuple(buffers), blame)
             self._out.append(told)

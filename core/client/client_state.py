@@ -124,15 +124,14 @@ class ClientState:
         found = self.buffers.find(buffer)
         return "" if found is None else found.state
 
-    def settle(self, first: int, happened: str, count: int = 1) -> list[int]:
+    def settle(self, first: int, happened: str, count: int = 1) -> list[int | Range]:
         """Those of these buffers for which that is news. It is not for what was released meanwhile."""
-        changed: list[int] = []
-        for name, record in self.buffers.parts(first, count):
-            if record is not None:
-                after = BUFFER[record.state, happened]
-                if after != record.state:
-                    record.state = after
-                    changed += range(name, name + record.count)
+        changed: list[int | Range] = []
+        for name, record in self.buffers.there(first, count):
+            after = BUFFER[record.state, happened]
+            if after != record.state:
+                record.state = after
+                changed.append(ranges.ranged(name, record.count))
         return changed
 
     def check_buffers(self, first: int, count: int = 1) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..model import Hosts, Layout
+from ..model import Hosts, Layout, ranges
 from ..protocol import (
     Blame,
     BuffersReady,
@@ -143,7 +143,7 @@ class ContentTransfers:
 
     def _spoilt(self, told: BuffersReady, now: int) -> None:
         if told.blame is not None:
-            self._drop_puts(told.buffers, told.blame, now)
+            self._drop_puts(tuple(ranges.each(told.buffers)), told.blame, now)
 
     def _drop_puts(self, buffers: tuple[int, ...], blame: Blame, now: int) -> None:
         """They have failed, or go anew, so no host wants the rest of what was on its way."""

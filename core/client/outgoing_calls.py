@@ -37,11 +37,11 @@ class OutgoingCalls:
         self, program: int, known: RegisteredProgram, args: tuple[int | bytes | Range, ...], keep: tuple[bool, ...],
         dispatch: Any, deadline: int, waited: tuple[int, ...], think: int, now: int,
     ) -> Submitted:  # fmt: skip
+        """`args`: those with consecutive names as one."""
         state = self._state
         state.last_run = run = state.last_run + 1
-        sent = ranges.folded(args, self._few)
         if known.donates:
-            self._give_up(sent, known, donated_to(run, known.ir))
+            self._give_up(args, known, donated_to(run, known.ir))
         results = known.no_names
         made: tuple[int | Range, ...] = results
         if keep == known.keep_all and len(keep) >= self._few:
@@ -50,9 +50,9 @@ class OutgoingCalls:
             made = (Range(first, len(keep)),)
         elif True in keep:
             results = tuple([state.promise() if wanted else 0 for wanted in keep])
-            made = ranges.folded(results, self._few)
+            made = results if len(results) < self._few else ranges.folded(results, self._few)
         state.runs[run] = made
-        self.call(Submit(run, program, sent, made, dispatch, deadline, waited, think), now)
+        self.call(Submit(run, program, args, made, dispatch, deadline, waited, think), now)
         return Submitted(run, results)
 
     def _give_up(self, sent: tuple[int | bytes | Range, ...], known: RegisteredProgram, why: str) -> None:

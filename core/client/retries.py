@@ -362,7 +362,7 @@ class Retries:
         old = [self.sent(name) for name in held.results if name]
         calls.release(tuple([name for name in old if state.state_of(name)]), now)
         keep = tuple([bool(name) for name in held.results])
-        args = self.sent_args(held.args)
+        args = ranges.folded(self.sent_args(held.args), state.limits.together)
         made = calls.submit(
             program, state.programs[program], args, keep, held.dispatch, held.deadline, (), 0, now
         )

@@ -55,6 +55,7 @@ class Waiter(msgspec.Struct, eq=False):
     watched: bool = False  # its wait has bounds
     passes: int = 0
     atoms: frozenset[int] = frozenset()
+    spills: int = 0  # what `Admission.spills` was when its arguments were last found to be there
 
 
 class Admission:
@@ -93,6 +94,9 @@ class Admission:
         self.for_buffer: dict[
             int, dict[int, RunRecord]
         ] = {}  # buffer -> runs that need it to have been ordered
+        self.spills = (
+            0  # buffers that have been spilled; an argument of a run that waits may be among the last
+        )
         self.eased = -1  # as of when the line was last tried
         self.fresh = False
 
@@ -116,7 +120,7 @@ class Admission:
         if not run.in_line and (not run.held or self._arguments_there(run)):
             assert run.rows is not None
             self._count = run.in_line = number = self._count + 1
-            self.line[number] = Waiter(run, run.rows.all_islands)
+            self.line[number] = Waiter(run, run.rows.all_islands, spills=self.spills)
             self.fresh = True
 
     def join(self, waiter: Waiter) -> int:
@@ -179,12 +183,12 @@ class Admission:
             return False
         if self._state.changing and not self._open(waiter):
             return False
-        if (
-            run is not None and run.held and not self._arguments_there(run)
-        ):  # one of them has been spilled meanwhile
-            self.leave(number)
-            run.in_line = 0
-            return False
+        if run is not None and waiter.spills != self.spills:
+            if run.held and not self._arguments_there(run):
+                self.leave(number)
+                run.in_line = 0
+                return False
+            waiter.spills = self.spills
         footprint, arrivals, there = self._demand(waiter)
         others = len(self.line) > 1
         if others:
@@ -275,14 +279,16 @@ class Admission:
         self.dispatch.start(run, now)
 
     def _use_arguments(self, run: RunRecord, now: int) -> None:
+        spilled: dict[int, None] = {}
         for index in run.held:
             for buffer in self._refs.argument(run, index):
                 self._buffers.use(buffer.id)
                 if index in run.donated:
                     self._buffers.consumed(buffer.id)
-        for ident in dict.fromkeys([buffer.id for buffer in self._buffers.held(run.held, run.width)]):
-            if self._buffers.all[ident].state == "spilled":
-                self._bring_back(ident, now)
+                if buffer.state == "spilled":
+                    spilled[buffer.id] = None
+        for ident in spilled:
+            self._bring_back(ident, now)
 
     # --- making room ----------------------------------------------------------------------------------------------
 
@@ -294,6 +300,7 @@ class Admission:
 
     def _spill_idle(self, victims: tuple[Buffer, ...], now: int) -> None:
         for buffer in victims:
+            self.spills += 1
             self._spill.begin(buffer)
             seq = self._state.next_seq
             self._copy(buffer, "spill", SpillStep(seq, buffer.id, buffer.hosts), now)

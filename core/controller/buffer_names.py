@@ -26,6 +26,9 @@ class BufferNames:
         """What these names stand for, and no others: what is called alone is counted alone from here on. None if one of
         them stands for nothing."""
         names = session.names
+        whole = names.get(first)
+        if whole is not None and whole.count == count:
+            return [whole]
         for name in (first, first + count):
             wide = names.find(name)
             if wide is not None and wide.name < name:

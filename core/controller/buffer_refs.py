@@ -85,9 +85,7 @@ class BufferRefs:
     def read(self, run: RunRecord, index: int, named: BufferName) -> None:
         """This run reads it, now or when it has been promised; so it stays until the run is through with it."""
         named.readers[run.id] = run
-        if (
-            named.buffer in self._buffers.all
-        ):  # one that is spoilt may be gone: then its blame is all there is
+        if named.buffer in self._buffers.all:  # if it is spoilt and gone, its blame is all there is
             self._take(run, index, named)
 
     def _take(self, run: RunRecord, index: int, named: BufferName) -> None:
@@ -113,12 +111,14 @@ class BufferRefs:
         for buffer in self.argument(run, index):
             self._buffers.touch(buffer.id, seq)
 
-    def let_go(self, run: RunRecord, index: int) -> None:
-        """The run is through with this argument."""
+    def let_go(self, run: RunRecord, index: int, seq: int | None = None) -> None:
+        """The run is through with this argument; `seq` was the last to touch it."""
         records = self.argument(run, index)
         del run.held[index]
         for record in records:
             buffer = record.id
+            if seq is not None:
+                self._buffers.touch(buffer, seq)
             if self._state.watched:
                 self._let_go(buffer, "run", run.id, record.count)
             gone = self._buffers.let_go((buffer,), used=run.using)
@@ -432,9 +432,12 @@ class BufferRefs:
         if named.gets:
             late = Blame("user", f"buffer {named.name} was released before it had contents to get")
             self.contents.refuse_gets(named, late)
-        if named.alias and named.blame is None:
-            self._drop_alias(named.buffer, named)
-        elif not named.alias and named.buffer in self._buffers and self._buffers[named.buffer].handle:
+        if named.alias:
+            if named.blame is None:
+                self._drop_alias(named.buffer, named)
+            return
+        record = self._buffers.all.get(named.buffer)
+        if record is not None and record.handle:
             self._drop_handle(named)
 
     def _drop_alias(self, buffer: int, named: BufferName) -> None:
@@ -454,7 +457,8 @@ class BufferRefs:
             primary.read_on = [*(each for each in primary.read_on if each.readers), named]
 
     def _drop_handle(self, named: BufferName) -> None:
-        self._let_go(named.buffer, "client", named.session.number, named.count)
+        if self._state.watched:
+            self._let_go(named.buffer, "client", named.session.number, named.count)
         self._free(self._buffers.release(named.session.number, named.name))
 
     def adopt(self, named: BufferName, ident: int, layout: Layout, nbytes: int, key: int) -> None:

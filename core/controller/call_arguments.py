@@ -67,6 +67,8 @@ def _miscounted(session: ClientRecord, program: ProgramRecord, call: Submit, con
 
 def _in_use(session: ClientRecord, call: Submit) -> bool:
     names = session.names
+    if len(call.results) == 1 and type(call.results[0]) is int and call.results[0] > session.top:
+        return False
     given = [each for each in call.results if each]
     taken = [
         (each, each + 1) if isinstance(each, int) else (each.first, each.first + each.count) for each in given

@@ -10,6 +10,7 @@ The controller's modules are made, and handed each other by name, in `_make` and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -83,6 +84,7 @@ from .watch import Watchdog
 DEFAULT = Config()
 OF_HOSTS = (Join, Seated, Leave, Reports)
 CHANGES = (Join, Open, Seated, Leave)  # they may change who there is
+LIVE = attrgetter("scheduler.live")  # of an island: not empty if a gang may enter
 
 
 class Controller:
@@ -276,7 +278,7 @@ class Controller:
                     and (admission.fresh or admission.eased != ledger.eased)
                     and admission.work(now)
                 )
-                or self.dispatch.pump(now)
+                or (any(map(LIVE, state.islands)) and self.dispatch.pump(now))
                 or (state.changing and self.membership.settle(now))
             ):
                 break

@@ -163,8 +163,7 @@ class Dispatch:
     def argument_over(self, run: RunRecord, argument: int, seq: int) -> None:
         """Behind `seq` nothing of this run reads the argument any more."""
         if argument in run.held:
-            self._refs.touch_argument(run, argument, seq)
-            self._refs.let_go(run, argument)
+            self._refs.let_go(run, argument, seq)
         else:
             self.literal_over(run, argument, seq)
 

@@ -45,9 +45,11 @@ class Tracing:
         self._trace.ended(run.id, self._state.now, blame)
 
     def entered(self, entry: InFlight, run: RunRecord, key: int, ready: int) -> None:
-        step = run.plan.steps[entry.step]
+        assert run.rows is not None
+        step = run.rows.plan.steps[entry.step]
         if isinstance(step, Gang):
-            self._place(key, step.place)
+            if key not in self._trace.places:
+                self._place(key, step.place)
             self._trace.gang(
                 entry.seq, run.id, step.name, entry.island, key, ready=ready, entered=entry.entered
             )

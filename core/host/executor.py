@@ -158,11 +158,45 @@ class Executor:
 
     def twin(self, members: Spans) -> Executor:
         """Another executor, with the same past, that stands for these hosts."""
-        lane = "device" if self._by_device else "host"
-        twin = Executor(members[0][0], self._hosts, lane=lane, incarnation=self._incarnation, members=members)
-        parts = (twin, twin._queue, twin._moves, twin._buffers, twin._codes)
-        standing.Copying({type(part): part for part in parts}).state(self._state, twin._state)
+        twin = self._another(members)
+        twin._copying().state(self._state, twin._state)
         return twin
+
+    def blank(self, members: Spans) -> Executor:
+        """Another executor, for the same seats, that knows of no program."""
+        other = self._another(members)
+        standing.sit(other._state, self._state)
+        return other
+
+    def take_in(self, other: Executor) -> None:
+        """Knows from now on what the other knows, too, which stands for all these hosts, and knows other programs.
+        Neither has gangs, or memory, that wait for anything of the other."""
+        known = HostState(self._state.host, self._state.members, self._state.devices)
+        self._copying().state(other._state, known)
+        standing.take_in(self._state, known)
+
+    def without_send(self, transfer: int) -> bool:
+        """As if this get had not been ordered. Returns whether it is open."""
+        return standing.without_send(self._state, self._causes, transfer)
+
+    def _another(self, members: Spans) -> Executor:
+        lane = "device" if self._by_device else "host"
+        return Executor(members[0][0], self._hosts, lane=lane, incarnation=self._incarnation, members=members)
+
+    def _copying(self) -> standing.Copying:
+        """Copies what another executor knows, for this one."""
+        parts = (self, self._queue, self._moves, self._buffers, self._codes)
+        return standing.Copying({type(part): part for part in parts})
+
+    def knows(self) -> tuple[list[int], list[int]]:
+        """(buffers on these hosts, those that follow one another by the first; runs of which steps are to come)."""
+        return list(self._state.buffers), list(self._state.runs)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing of what it was told is on these hosts, or under way."""
+        state = self._state
+        return not (state.plans or state.runs or state.buffers or state.records or state.pending)
 
     def stand_for(self, members: Spans) -> None:
         standing.stand_for(self._state, members, self._hosts)

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from ..model import Hosts, Spans, spans
 from ..protocol import Cause
 from ..transfer import from_client, to_client
+from .causes import PendingCauses
 from .host_state import OVER, Causes, HeldEffect, HostGang, HostMove, HostRun, HostState, LocalBuffer
 
 Past = Callable[[Cause], bool]  # whether an event has happened on all hosts, and decides nothing any more
@@ -133,6 +134,55 @@ class Copying:
         if isinstance(subject, tuple):
             return tuple([self._subject(each) for each in subject])
         return subject
+
+
+# --- executors that know different programs ----------------------------------------------------------------
+
+
+def sit(state: HostState, other: HostState) -> None:
+    """Take the other's seat, and know nothing else."""
+    state.epoch, state.tree, state.last, state.settled = other.epoch, other.tree, other.last, other.settled
+
+
+def take_in(state: HostState, other: HostState) -> None:
+    """Know all that the other knows, too. It knows other programs of the same hosts, and nothing of one waits for
+    anything of the other."""
+    state.last, state.settled = max(state.last, other.last), max(state.settled, other.settled)
+    state.plans.update(other.plans)
+    state.runs.update(other.runs)
+    state.ended_runs = deque(sorted([*state.ended_runs, *other.ended_runs]))
+    for first, buffer in other.buffers.items():
+        state.buffers.put(first, buffer)
+    state.codes.update(other.codes)
+    state.codes_asked.update(other.codes_asked)
+    state.records = deque(sorted([*state.records, *other.records], key=_seq))
+    state.gangs = dict(sorted([*state.gangs.items(), *other.gangs.items()]))
+    state.pending.update(other.pending)
+    for lane, gang in other.tails.items():
+        mine = state.tails.get(lane)
+        if mine is None or mine.seq < gang.seq:
+            state.tails[lane] = gang
+
+
+def _seq(record: HostGang | HostMove) -> int:
+    return record.seq
+
+
+def without_send(state: HostState, causes: PendingCauses, transfer: int) -> bool:
+    """As if a get had not been ordered, which only another of the hosts sends. Returns whether it is open."""
+    half = state.sends.pop(transfer, None)
+    if half is None or half.state == "over":
+        return False
+    state.records.remove(half)
+    if half.buffer is not None:
+        half.buffer.uses = tuple([use for use in half.buffer.uses if use[1] != ("sent", transfer)])
+    for waiting in state.pending.values():
+        if waiting:
+            waiting[:] = [held for held in waiting if held.subject is not half]
+    state.out = []  # what follows is that memory is free
+    causes.happen(("sending", transfer))
+    causes.happen(("sent", transfer))
+    return half.state == "open"
 
 
 # --- a state that can be looked up -------------------------------------------------------------------------

@@ -48,6 +48,11 @@ def ranged(first: int, count: int) -> int | Range:
     return first if count == 1 else Range(first, count)
 
 
+def span(names: int | Range) -> tuple[int, int]:
+    """(first, how many)."""
+    return (names, 1) if isinstance(names, int) else (names.first, names.count)
+
+
 def each(names: Iterable[Any]) -> list[Any]:
     """All names, one by one. What is no range (a name, or a literal) stays."""
     found: list[Any] = []
@@ -104,6 +109,17 @@ def ascending(names: Iterable[int], few: int = FEW) -> list[int | Range]:
             found.extend(ordered[at:end])
         at = end
     return found
+
+
+def joined(names: Iterable[int | Range]) -> list[int | Range]:
+    """The same names, none of which is there twice, in order and in as few ranges as can be."""
+    found: list[list[int]] = []
+    for first, count in sorted(map(span, names)):
+        if found and found[-1][0] + found[-1][1] == first:
+            found[-1][1] += count
+        else:
+            found.append([first, count])
+    return [ranged(first, count) for first, count in found]
 
 
 def _end(names: Sequence[Any], at: int) -> int:
@@ -188,11 +204,17 @@ class RangeTable(dict[int, R]):
             return [record]
         if record is None and not self._wide and count == 1:
             return []
+        return [record for _, record in self.there(first, count)]
+
+    def there(self, first: int, count: int) -> list[tuple[int, R]]:
+        """The same, each with its first name."""
         if count <= len(self):
-            return [record for _, record in self.parts(first, count) if record is not None]
+            return [(name, record) for name, record in self.parts(first, count) if record is not None]
         self.cut(first)
         self.cut(first + count)
-        return [self[name] for name in sorted([name for name in self if first <= name < first + count])]
+        return [
+            (name, self[name]) for name in sorted([name for name in self if first <= name < first + count])
+        ]
 
     def parts(self, first: int, count: int) -> Iterator[tuple[int, R | None]]:
         """The same, each with its first name; and None with each name that is not in the table."""

@@ -5,7 +5,7 @@ Start with `effects`, which has the words. Neighbours: `core.client`; the driver
 
 from __future__ import annotations
 
-from ..model import Layout
+from ..model import Layout, Range
 from .effect_base import Command, Event
 from .wire import Blame
 
@@ -53,9 +53,9 @@ class PutContentsUnneeded(Command, frozen=True):
 
 
 class BuffersReady(Command, frozen=True):
-    """These buffers have contents now; or, with a blame, they never will."""
+    """These buffers have contents now; or, with a blame, they never will. Names, or ranges of them."""
 
-    buffers: tuple[int, ...]
+    buffers: tuple[int | Range, ...]
     blame: Blame | None = None
 
 

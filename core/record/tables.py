@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from struct import Struct, pack, unpack_from
 from typing import Any, Protocol
 
+APPEND: Callable[[array[int], int], None] = array.append
 Bytes = bytes | bytearray | memoryview | array  # type: ignore[type-arg]
 
 
@@ -22,25 +23,56 @@ class Vector(Protocol):
     def __len__(self) -> int: ...
 
 
+class NumberPattern(Protocol):
+    """A vector that never changes. Each is one object, as which it is known again."""
+
+    @property
+    def vector(self) -> Any: ...
+
+
+class ShiftedNumbers(Protocol):
+    """The numbers of a pattern, and `at` more."""
+
+    @property
+    def pattern(self) -> NumberPattern: ...
+    @property
+    def at(self) -> int: ...
+
+
+Numbers = Sequence[int] | Vector | ShiftedNumbers
+
+
 class Strings:
-    """Keeps each string once; rows hold its number."""
+    """Keeps each string once; rows hold its number, which `numbers` gives by the string."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
-        self._numbers: dict[str, int] = {}
+        self.numbers = StringNumbers(self)
         self.nbytes = 0  # letters of all strings
 
     def add(self, word: str) -> int:
-        number = self._numbers.get(word)
-        if number is None:
-            number = self._numbers[word] = len(self.words)
-            self.words.append(word)
-            self.nbytes += len(word)
-        return number
+        return self.numbers[word]
 
     def take(self, other: Strings) -> None:
         """Replace the contents of this object by those of another."""
-        self.words[:], self._numbers, self.nbytes = other.words, dict(other._numbers), other.nbytes
+        self.words[:], self.nbytes = other.words, other.nbytes
+        self.numbers.clear()
+        self.numbers.update(other.numbers)
+
+
+class StringNumbers(dict[str, int]):
+    """A string that is looked up for the first time is added. The others are found without a call of Python's."""
+
+    def __init__(self, strings: Strings) -> None:
+        super().__init__()
+        self._strings = strings
+
+    def __missing__(self, word: str) -> int:
+        strings = self._strings
+        number = self[word] = len(strings.words)
+        strings.words.append(word)
+        strings.nbytes += len(word)
+        return number
 
 
 class Table:
@@ -66,9 +98,11 @@ class Table:
         """Append a row, given in the order of the columns. Return its number."""
         if self._shared:
             self._copy()
-        for column, value in zip(self._all, values, strict=True):
-            column.append(value)
-        return len(self._all[0]) - 1
+        columns = self._all
+        if len(values) != len(columns):
+            raise ValueError(f"a row of {len(values)} numbers for a table of {len(columns)} columns")
+        any(map(APPEND, columns, values))  # in C; none of them returns anything
+        return len(columns[0]) - 1
 
     def append_all(self, rows: Sequence[Sequence[int]]) -> None:
         """Append many rows, each given in the order of the columns."""
@@ -92,6 +126,12 @@ class Table:
         if len({len(column) for column in self._all}) > 1:
             lengths = {name: len(column) for name, column in self._columns.items()}
             raise ValueError(f"columns of different lengths: {lengths}")
+
+    def put_one(self, row: int, name: str, value: int) -> None:
+        """Change one value of a row."""
+        if self._shared:
+            self._copy()
+        self._columns[name][row] = value
 
     def put(self, row: int, **values: int) -> None:
         """Change values of a row."""
@@ -163,21 +203,38 @@ class Lists:
     HEAD, OF_STEPS, STEPS = Struct("<BI"), Struct("<qq"), 0x80
     LATELY = 64  # number of lists that are remembered, to store each once
     LARGEST = 4096  # numbers in a vector whose packed bytes are remembered as well
+    PATTERNS = 16  # number of patterns whose packed bytes are remembered
 
     def __init__(self, column: Table, name: str) -> None:
         self._table, self._name = column, name
         self._lately: dict[bytes, int] = {}  # bytes of a list -> row where it begins
         # differences from the first number -> the smallest difference, and the bytes of the list
         self._vectors: dict[bytes, tuple[int, bytes]] = {}
+        # the same of patterns: the smallest number, and the bytes of the list
+        self._patterns: dict[NumberPattern, tuple[int, bytes]] = {}
 
-    def add(self, numbers: Sequence[int] | Vector) -> tuple[int, int]:
+    def add(self, numbers: Numbers) -> tuple[int, int]:
         """Store a list. Return (its smallest number, the row where it begins)."""
-        if hasattr(numbers, "astype"):
-            numbers = numbers.astype("<i8")
-            if len(numbers) <= self.LARGEST:
-                return self._add_vector(numbers)
-        smallest, packed = self._pack(numbers)
+        given: Any = numbers
+        if hasattr(given, "pattern"):
+            return self._add_shifted(given)
+        if hasattr(given, "astype"):
+            given = given.astype("<i8")
+            if len(given) <= self.LARGEST:
+                return self._add_vector(given)
+        smallest, packed = self._pack(given)
         return smallest, self._store(packed)
+
+    def _add_shifted(self, numbers: ShiftedNumbers) -> tuple[int, int]:
+        """Store the numbers of a pattern, which is packed once, whatever is added to it."""
+        pattern = numbers.pattern
+        known = self._patterns.get(pattern)
+        if known is None:
+            if len(self._patterns) >= self.PATTERNS:
+                self._patterns.clear()
+            known = self._patterns[pattern] = self._pack(pattern.vector.astype("<i8"))
+        smallest, packed = known
+        return numbers.at + smallest, self._store(packed)
 
     def _add_vector(self, numbers: Any) -> tuple[int, int]:
         """Store a vector. One that differs by a constant from an earlier one is not packed again."""

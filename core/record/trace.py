@@ -22,7 +22,7 @@ import msgspec
 
 from ..model import Spans, spans
 from ..protocol import Blame
-from .tables import Bytes, Lists, Strings, Table, Vector
+from .tables import Bytes, Lists, Numbers, Strings, Table, Vector
 from .trimming import NAMES, positions, trim
 
 READY, ENTERED, ENQUEUED, STARTED, ENDED, SKEW = (
@@ -109,28 +109,35 @@ class Trace:
         """Add a run. `run` is the controller's number of it, `call` the client's own. `deadline` 0 means none."""
         if self.limit:
             self._trim_if_large()
-        word = self.strings.add(program)
-        self._append("runs", run, client, call, word, now, deadline or -1, -1, -1, -1, -1, -1, -1)
+        word = self.strings.numbers[program]
+        row = self.runs.append(run, client, call, word, now, deadline or -1, -1, -1, -1, -1, -1, -1)
+        self._open["runs"][run] = row
 
     def admitted(self, run: int, now: int) -> None:
-        self._set("runs", run, admitted=now)
+        row = self._open["runs"].get(run)
+        if row is not None:
+            self.runs.put_one(row, "admitted", now)
 
     def ended(self, run: int, now: int, blame: Blame | None = None) -> None:
         if blame is not None:
             add = self.strings.add
             code, cause, node = add(blame.code), add(blame.cause), add(blame.node)
             self._set("runs", run, code=code, cause=cause, node=node, host=blame.host)
-        self._set("runs", run, over=True, ended=now)
+        row = self._open["runs"].pop(run, None)
+        if row is not None:
+            self.runs.put_one(row, "ended", now)
 
     def gang(
         self, seq: int, run: int, step: str, island: int, place: int, *, ready: int = -1, entered: int = -1,
         enqueued: int = -1, started: int = -1, ended: int = -1, skew: int = -1, flags: int = 0,
     ) -> None:  # fmt: skip
         """Add a gang that is in its island's order, or that has ended and is known completely."""
-        self._append(
-            "gangs", seq, self._open["runs"].get(run, -1), self.strings.add(step), island, place, ready,
-            entered, enqueued, started, ended, skew, flags, -1, -1, over=ended >= 0,
+        row = self.gangs.append(
+            seq, self._open["runs"].get(run, -1), self.strings.numbers[step], island, place, ready,
+            entered, enqueued, started, ended, skew, flags, -1, -1,
         )  # fmt: skip
+        if ended < 0:
+            self._open["gangs"][seq] = row
 
     def transfer(
         self, seq: int, run: int, step: str, source: int, target: int, *, nbytes: int, client: int = -1,
@@ -158,8 +165,9 @@ class Trace:
         `flags` are bits to set. An inferred time does not replace a measured one. A row that is complete, or that this
         trace does not have, is not changed.
         """
-        name = "gangs" if seq in self._open["gangs"] else "transfers"
-        row = self._open[name].get(seq)
+        open_rows = self._open
+        name = "gangs" if seq in open_rows["gangs"] else "transfers"
+        row = open_rows[name].get(seq)
         if row is None:
             return
         over = "ended" in known
@@ -171,9 +179,9 @@ class Trace:
             known["flags"] = table.column("flags")[row] | flags
         self.tables[name].put(row, **known)
         if over:
-            del self._open[name][seq]
+            del open_rows[name][seq]
 
-    def started(self, seq: int, enqueued: Sequence[int] | Vector, started: int, flags: int = 0) -> None:
+    def started(self, seq: int, enqueued: Numbers, started: int, flags: int = 0) -> None:
         """Add when each host of an open collective gang, in order, enqueued it, and when it then started."""
         row = self._open["gangs"].get(seq)
         if row is not None:

@@ -117,7 +117,7 @@ class Scheduler:
         self._offers += 1
         ticket.number, ticket.since = self._offers, now
         ticket.devices = lane.size
-        if not self._runs and self._indifferent and ticket.ripe and not lane.full and lane.barred is None:
+        if not self._runs and self._may_skip_queue and ticket.ripe and not lane.full and lane.barred is None:
             self._runs[ticket.run] = [ticket]
             domain = lane.domain or self._lanes.rouse(lane)
             self.live[domain.id] = domain
@@ -290,7 +290,11 @@ class Scheduler:
         self._alone = None
         self._runs.clear()
         self.live.clear()
+        if "joined" in self._hooks:
+            self._tell("joined", ticket.client, domain.id)
         self._lanes.enter(lane, ticket.cost)
+        if "left" in self._hooks:
+            self._tell("left", ticket.client, domain.id)
         if "entered" in self._hooks:
             self._tell("entered", ticket, domain.id, now)
         return ticket
@@ -397,8 +401,7 @@ class Scheduler:
         self._hooks = frozenset(name for name in HOOKS if _does(policy, name))
         self._ranks = _does(policy, "rank")
         self._undivided = any(vars(kind).get("takes_the_only_one") for kind in _definers(policy, "pick"))
-        # Whether it neither is asked about the only gang that waits, nor hears that one waits.
-        self._indifferent = self._undivided and not self._ranks and self._hooks.isdisjoint(("joined", "left"))
+        self._may_skip_queue = self._undivided and not self._ranks  # a gang that waits alone
 
     def _tell(self, event: str, *about: object) -> None:
         if event not in self._hooks:

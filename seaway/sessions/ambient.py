@@ -66,7 +66,8 @@ def current(what: str) -> Caller | Session:
 
 def caller(what: str) -> Caller:
     """The client that makes a call here."""
-    return current(what).main
+    callers = _here.callers
+    return (callers[-1] if callers else current(what)).main
 
 
 def session(what: str) -> Session:

@@ -60,7 +60,10 @@ class Settling:
     @property
     def known(self) -> bool:
         """Whether it is ready, or never will be."""
-        return self.ready_at >= 0 or self.blame is not None
+        run = self.run
+        if self.settled or run is None:
+            return self.own_ready_at >= 0 or self.own_blame is not None
+        return run.ended_at >= 0 or run.blame is not None or self.own_ready_at >= 0
 
     def ready(self, now: int) -> None:
         self.settled, self.own_ready_at, self.own_blame = True, now, None

@@ -117,7 +117,8 @@ class Array(Operand, msgspec.Struct, eq=False, gc=False):
 
     @property
     def _buffer(self) -> ClientBuffer:
-        return self._group.buffer(self._name)
+        group = self._group
+        return group.own.get(self._name) or group.buffer(self._name)
 
     @property
     def _outcome(self) -> ArrayGroup | ClientBuffer:
@@ -148,9 +149,12 @@ class Array(Operand, msgspec.Struct, eq=False, gc=False):
         return self._outcome.known
 
     def block_until_ready(self) -> Array:
-        self._check_usable("wait for")
-        self._group.caller.wait_ready([self._group], [self])
-        self._outcome.fail()
+        group = self._group
+        if group.gone:
+            self._check_usable("wait for")
+        group.caller.wait_ready([group], [self])
+        if group.own or group.blame is not None:
+            self._outcome.fail()
         return self
 
     @property
@@ -180,7 +184,8 @@ class Array(Operand, msgspec.Struct, eq=False, gc=False):
     def _needs(self, does: str) -> np.ndarray[Any, Any]:
         buffer = self._buffer
         if buffer.host is None:
-            self._check_usable("read")
+            if self._group.gone:
+                self._check_usable("read")
             buffer.caller.fetch([buffer])
         return buffer.host  # type: ignore[no-any-return]
 

@@ -85,9 +85,8 @@ class Caller:
         self._transfers: dict[int, int] = {}  # incoming transfer -> the get it answers
         self._dropped = DroppedArrays(self._no_longer_held)
         self.given_up = self._dropped.given_up  # takes names of arrays that the user has given up
-        self._waited: dict[
-            int, tuple[Run, int]
-        ] = {}  # runs that were waited for since the last call, and until when
+        # runs that were waited for since the last call, and until when
+        self._waited: dict[int, tuple[Run, int]] = {}
         self.failed: list[Run] = []
         self.closed = False
 
@@ -140,7 +139,8 @@ class Caller:
 
     def submit(self, graph: Graph, leaves: Sequence[Any], retries: int | None = None) -> list[Any]:
         """Submit one run and return its results, a flat list. `retries`: None means the session's."""
-        self._may_call()
+        if self.closed:
+            self._may_call()
         if not graph.nodes:
             return [leaves[ref.index] for ref in graph.results if isinstance(ref, Given)]
         bound = self._programs.get(id(graph)) or self._bind(graph)
@@ -177,7 +177,7 @@ class Caller:
         again: int,
         donated: Sequence[int],
     ) -> tuple[Run, list[Array], list[HeldNames]] | Blocked:
-        self._dropped.release_many(client, now)
+        self._dropped.release_with_call(client, now)
         if not bound.number:
             if len(self._programs) > PROGRAMS:
                 self._forget_first(client, now)
@@ -245,7 +245,7 @@ class Caller:
         value = Value(aval.shape, aval.dtype, 0, sharding)
 
         def act(client: Client, now: int) -> Array | Blocked:
-            self._dropped.release_many(client, now)
+            self._dropped.release_with_call(client, now)
             name = client.put(value, spec, now, again=again)
             if isinstance(name, Blocked):
                 return name
@@ -269,8 +269,7 @@ class Caller:
         for fetch in fetches:
             self._get(fetch)
         for fetch in fetches:
-            label = fetch.buffer.label
-            self._wait(partial(getattr, fetch, "over"), f"the contents of {label}")
+            self._wait(partial(getattr, fetch, "over"), f"the contents of {fetch.buffer.about.label}")
         for fetch in fetches:
             if fetch.blame is not None:
                 fetch.buffer.spoil(fetch.blame)
@@ -280,7 +279,8 @@ class Caller:
             self._waited_until(fetch.buffer.run, fetch.at)
 
     def _get(self, fetch: Fetch) -> None:
-        self._may_call()
+        if self.closed:
+            self._may_call()
 
         def act(client: Client, now: int) -> int | Blocked:
             request = client.get(fetch.buffer.name, now)
@@ -294,7 +294,7 @@ class Caller:
         self._port.call(act)
 
     def _unreadable(self, buffer: ClientBuffer) -> Exception | None:
-        if buffer.aval.dtype == avals.KEY:
+        if buffer.about.aval.dtype == avals.KEY:
             return TypeError(
                 f"{buffer.label} is a random key, which numpy has no type for; in a computation, jax.random.key_data "
                 f"turns it into numbers"
@@ -373,9 +373,11 @@ class Caller:
         A recorded session needs this to be simulated under another policy: it shows which calls depend on which runs.
         It is sent with the next call, so it needs no message and no lock of its own.
         """
-        ahead = now - self.now()  # core's clock may have started before the session's
+        if not self._waited:
+            return
+        ahead = now - self._port.now()  # core's clock may have started before the session's
         for number, (run, at) in list(self._waited.items()):
-            if run.done:
+            if run.ended_at >= 0:
                 del self._waited[number]
                 client.waited(number, ahead + max(at, run.ended_at))
 
@@ -385,6 +387,7 @@ class Caller:
         """Release all unreferenced buffers. Done before a wait, since the awaited run may need their memory."""
         if self._dropped and not self.closed:
             self._port.note(self._dropped.release_all)
+        self._dropped.waits()
 
     def cancel(self, run: Run) -> None:
         if not run.done:

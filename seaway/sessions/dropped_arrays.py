@@ -2,7 +2,9 @@
 
 A finaliser may run at any moment, so it only leaves a name (`names`). So does a user who gives up an array
 (`given_up`), whose finaliser comes later. The names are looked at within a call, where those that were held are
-counted; they are released when they are many, or before a wait, since the awaited run may need their memory.
+counted. They are released with a call when they are many, or before a wait, since the awaited run may need their
+memory. A program that waits will wait again, and a release by itself costs as much as a call. So the calls that follow
+a wait take along whatever was dropped before them.
 Neighbours: `array_groups`, whose finalisers leave names; `caller`.
 """
 
@@ -17,6 +19,7 @@ from .array_groups import HeldNames
 
 MANY = 32  # dropped arrays that the next call releases ...
 MANY_BYTES = 1 << 20  # ... or this many bytes of them, whichever comes first
+AFTER_WAIT = 32  # calls that release all that was dropped before them
 
 
 class DroppedArrays:
@@ -28,33 +31,43 @@ class DroppedArrays:
         self._no_longer_held = no_longer_held
         self._held: list[int | Range] = []  # those of them that were held, until they are released
         self._count = self._bytes = 0
+        self._after_wait = 0  # how many of these calls are still to come
 
     def __bool__(self) -> bool:
         return bool(self.names or self.given_up or self._held)
 
-    def release_many(self, client: Client, now: int) -> None:
-        """Releases them if they are many."""
+    def release_with_call(self, client: Client, now: int) -> None:
+        """A call is about to be made, which they may go with."""
+        every = self._after_wait > 0
+        if every:
+            self._after_wait -= 1
         if self.names or self.given_up:
-            self._take()
-            if self._count >= MANY or self._bytes >= MANY_BYTES:
-                self._release(client, now)
+            self._take(weigh=not every)
+        if every or self._count >= MANY or self._bytes >= MANY_BYTES:
+            self._release(client, now)
 
     def release_all(self, client: Client, now: int) -> None:
-        self._take()
+        self._take(weigh=False)
         self._release(client, now)
 
-    def _take(self) -> None:
-        """Takes the names that were left. Finalisers leave those of arrays that were given up before, too."""
-        taken = ranges.ascending(_emptied(self.names))
+    def waits(self) -> None:
+        """The user waits; `release_all` comes first."""
+        self._after_wait = AFTER_WAIT
+
+    def _take(self, weigh: bool) -> None:
+        """Takes the names that were left. Finalisers leave those of arrays that were given up before, too. `weigh`: to
+        find out whether they are many."""
+        one = len(self.names) == 1 and not self.given_up
+        taken: list[int | Range] = [self.names.pop()] if one else ranges.ascending(_emptied(self.names))
         if self.given_up:
             taken += ranges.ascending(set(_emptied(self.given_up)))
         for names in taken:
             held = self._no_longer_held(names)
             count = sum([each.count for each in held])
             self._count += count
-            if count < MANY:  # else they are enough, whatever their sizes
+            if weigh and count < MANY:  # else they are enough, whatever their sizes
                 self._bytes += sum([each.nbytes() for each in held])
-            if count == ranges.number((names,)):
+            if count == (1 if isinstance(names, int) else names.count):
                 self._held.append(names)
             else:
                 self._held += [ranges.ranged(each.first, each.count) for each in held]
@@ -63,7 +76,8 @@ class DroppedArrays:
         names = tuple(self._held)
         self._held.clear()
         self._count = self._bytes = 0
-        client.release(names, now)
+        if names:
+            client.release(names, now)
 
 
 def _emptied(names: list[int]) -> list[int]:

@@ -4,8 +4,10 @@
     routes       the island's tree as index arrays: which hosts a message passes, and in which order it is written
     alike        one executor for many hosts that behave alike; which orders divide them
     parts        which hosts share an executor now: parts are divided by orders, and merge when their states are equal
+    slice_parts  programs of one slice have executors of their own, so that slices that overlap divide nothing
     commands     what executors command, carried out for all hosts that do the same; contents, host by host
     event_times  when events happened at each host: commands happen after the last of their causes there
+    host_times   such times as one number, a vector, or a pattern that is shifted
     gangs        gangs on devices: arrival, start, end
     order_times  how long an order takes to each host; stream_names: what the stream calls plans and runs
     members      hosts as their peers see them

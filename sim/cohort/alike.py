@@ -39,6 +39,7 @@ from core.protocol import (
     RecvStep,
     RestoreStep,
     SendStep,
+    Sent,
     SpillStep,
 )
 from core.transfer import from_client, hosts_of, senders_to_client, to_client
@@ -46,6 +47,7 @@ from core.transfer import from_client, hosts_of, senders_to_client, to_client
 KEPT = 4096  # answers of each kind that are remembered
 OF_ONE = (LaunchFailed, DeviceLost)  # never of many hosts alike
 WITH_HOSTS = (GangStep, SendStep, RecvStep, SpillStep, RestoreStep)
+OF_CONTENTS = (SendStep, RecvStep)
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -65,10 +67,14 @@ class AlikeHosts:
             members[0][0], hosts, lane=lane, incarnation=incarnation, members=members
         )
         self.layout_of = self._executor.layout_of
+        # Gets that only the first member sends, by transfer. To the others it makes no difference that their executor
+        # sends it, too: only copies of the buffer would wait for that.
+        self._sent_by_first: dict[int, Spans] = {}
         self._stand_for(members)
 
     def _stand_for(self, members: Spans) -> None:
         self.members, self.host = members, members[0][0]
+        self._first = spans.one(self.host)
         self._alone = spans.count(members) == 1
         self._even: dict[Spans, bool] = {}  # of hosts: whether all members are among them; else none is
         self._same: dict[Place, None] = {}  # every member has the same part of it
@@ -77,10 +83,14 @@ class AlikeHosts:
     def handle(self, event: Any, now: int) -> list[Command]:
         """As each member's executor would. Raises Illegal for what is not each member's alike."""
         if not self._alone:
-            if type(event) is not Ordered:
+            kind = type(event)
+            if kind is Ordered:
+                if event is not self._passed:
+                    self._refuse_if_dividing(event)
+            elif kind is Sent:
+                self._sent_by_first.pop(event.transfer, None)
+            elif kind in OF_ONE or getattr(event, "blame", None) is not None:
                 self._refuse_if_of_one(event)
-            elif event is not self._passed:
-                self._refuse_if_dividing(event)
         return self._executor.handle(event, now)
 
     def _refuse_if_dividing(self, message: Ordered) -> None:
@@ -104,28 +114,46 @@ class AlikeHosts:
             return ()
         cuts: list[Spans] = []
         busy: list[Spans] = []
-        if message.hosts not in self._even:
+        if message.hosts not in self._even and not (message.hosts == self._first and _only_gets(message)):
             self._cut(cuts, message.hosts)
         for plan in message.plans:
             self._places(cuts, plan)
         for step in message.steps:
-            if isinstance(step, WITH_HOSTS):
-                if step.hosts not in self._even:
-                    self._cut(cuts, step.hosts)
-                if not self._even.get(step.hosts, True) or not isinstance(step, SendStep | RecvStep):
-                    continue
-                if not self._facts.together(step.transfer):
-                    busy.append(self._ends(step, NamesWithMessage(message, self._executor)))
-                elif step.client:
-                    for same in self._pieces(step, message):
-                        self._cut(cuts, spans.meet(same, step.hosts))
-                else:
-                    self._cut(cuts, self._facts.hosts_at(step.transfer, isinstance(step, SendStep)))
+            if isinstance(step, WITH_HOSTS) and not (step.hosts == self._first and self._first_sends(step)):
+                self._step(cuts, busy, step, message)
         parts = parted(self.members, cuts, spans.union(*busy)) if cuts or any(busy) else ()
         if len(parts) > 1:
             return parts
         self._passed = message
         return ()
+
+    def _step(self, cuts: list[Spans], busy: list[Spans], step: Any, message: Ordered) -> None:
+        if step.hosts not in self._even:
+            self._cut(cuts, step.hosts)
+        if isinstance(step, SpillStep | RestoreStep):
+            cuts += self._sent_by_first.values()
+        if not self._even.get(step.hosts, True) or not isinstance(step, SendStep | RecvStep):
+            return
+        if not self._facts.together(step.transfer):
+            busy.append(self._ends(step, NamesWithMessage(message, self._executor)))
+        elif step.client:
+            for same in self._pieces(step, message):
+                self._cut(cuts, spans.meet(same, step.hosts))
+        else:
+            self._cut(cuts, self._facts.hosts_at(step.transfer, isinstance(step, SendStep)))
+
+    def _first_sends(self, step: Any) -> bool:
+        """Whether this is a get that the first member sends, and that need not divide it from the others."""
+        if not (isinstance(step, SendStep) and step.client and self._facts.first_may_send):
+            return False
+        if not self._facts.together(step.transfer):
+            return False
+        self._sent_by_first[step.transfer] = step.hosts
+        return True
+
+    def sender_of(self, transfer: int) -> Spans | None:
+        """The only member that sends this get, if the others do not."""
+        return self._sent_by_first.get(transfer)
 
     # --- split and join -----------------------------------------------------------------------------------
 
@@ -140,7 +168,36 @@ class AlikeHosts:
         twin = AlikeHosts(part, self._hosts, executor=self._executor.twin(part), facts=self._facts)
         self._executor.stand_for(rest)
         self._stand_for(rest)
+        twin._sent_by_first = self._sent_by_first.copy()
         return twin
+
+    def drop_others_sends(self) -> int:
+        """After a split: forgets gets that no member sends. Returns how many of them are open."""
+        others = [
+            number for number, host in self._sent_by_first.items() if not spans.within(host, self.members)
+        ]
+        for transfer in others:
+            del self._sent_by_first[transfer]
+        return sum([self._executor.without_send(transfer) for transfer in others])
+
+    def blank(self, members: Spans) -> AlikeHosts:
+        """Of some of the members, one that knows of no program."""
+        return AlikeHosts(members, self._hosts, executor=self._executor.blank(members), facts=self._facts)
+
+    def take_in(self, other: AlikeHosts) -> None:
+        """Knows from now on what the other knows, too: other programs of all these members."""
+        if spans.minus(self.members, other.members):
+            raise Illegal(f"hosts {spans.text(self.members)} know nothing of {spans.text(other.members)}")
+        self._executor.take_in(other._executor)
+        self._passed = None
+
+    def knows(self) -> tuple[list[int], list[int]]:
+        """(buffers, runs of which steps are to come)."""
+        return self._executor.knows()
+
+    @property
+    def idle(self) -> bool:
+        return self._executor.idle
 
     def copied(self) -> Executor:
         """An executor with the same past."""
@@ -212,13 +269,16 @@ class AlikeHosts:
 class PlaceFacts:
     """What has been found about places and moves: the same for all executors of an island.
 
-    `together`: whether the hosts of a transfer go together. `hosts_at`: which hosts then send in a move, or receive."""
+    `together`: whether the hosts of a transfer go together. `hosts_at`: which hosts then send in a move, or receive.
+    `first_may_send`: whether a get that the first of alike hosts sends may leave them together."""
 
     def __init__(
         self, hosts: Hosts, together: Callable[[int], bool] = lambda transfer: False,
         hosts_at: Callable[[int, bool], Spans] = lambda transfer, sending: spans.EMPTY,
+        first_may_send: bool = False,
     ) -> None:  # fmt: skip
         self._hosts, self.together, self.hosts_at = hosts, together, hosts_at
+        self.first_may_send = first_may_send
         self._pieces: dict[tuple[Layout, bool], tuple[Spans, ...]] = {}
         self._patterns: dict[Place, tuple[Spans, ...]] = {}
         self._ends: dict[tuple[bool, Layout, Layout], Spans] = {}
@@ -329,6 +389,10 @@ def patterns(place: Place, hosts: Hosts) -> tuple[Spans, ...]:
     for host, parts in partly.items():
         alike.setdefault(tuple(parts), []).append(host)
     return (spans.normal(whole), *map(spans.of, alike.values()))
+
+
+def _only_gets(message: Ordered) -> bool:
+    return not message.runs and all(type(step) is SendStep and step.client for step in message.steps)
 
 
 def _remember(answers: dict[Key, Any], key: Key, answer: Any) -> None:

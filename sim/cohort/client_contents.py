@@ -36,7 +36,7 @@ from .routes import rows_of
 if TYPE_CHECKING:
     from ..hosts import ClientTransfer
     from .island import CohortIsland
-    from .parts import CohortPart
+    from .parts import CohortPart, PartGroup
 
 KEPT = 64  # layouts that are remembered
 NEVER = 1 << 62
@@ -85,9 +85,14 @@ class Passage(NamedTuple):
 class ClientContents:
     def __init__(self, island: CohortIsland) -> None:
         self._island, self._sim = island, island.sim
+        sim = island.sim
+        self._costs = ClientCosts(
+            sim.profile, sim.network.latency, sim.cargo.way, sim.cargo.taking, sim.chunk
+        )
         self._most_put = at_once(island.sim.pool, island.sim.chunk)  # bytes for a host
         self._most_got = at_once(POOL, island.sim.chunk)  # bytes
-        self._open: dict[int, PutOrGet] = {}  # by transfer
+        # by transfer: puts and gets whose hosts go together, and of which some are not over
+        self.under_way: dict[int, PutOrGet] = {}
         self._connected: dict[int, Ints] = {}  # by client: from when on it is connected to each host
         self._passages: dict[tuple[Layout, bool], Passage] = {}
         self._sizes: dict[Layout, int] = {}  # of what is got
@@ -99,7 +104,7 @@ class ClientContents:
         if step.client and step.layout is not None and self._island.contents_together:
             nbytes = self._island.island.devices_per_host * shard_bytes(step.layout)
             if nbytes <= self._most_put:
-                self._open[step.transfer] = PutOrGet(False, step.hosts)
+                self.under_way[step.transfer] = PutOrGet(False, step.hosts)
 
     def get_ordered(self, step: SendStep, layout: Layout | None) -> None:
         """Takes in an order to send a buffer of this layout, and decides as for a put."""
@@ -109,7 +114,7 @@ class ClientContents:
             and self._island.contents_together
             and self._size(layout) <= self._most_got
         ):
-            self._open[step.transfer] = PutOrGet(True, step.hosts)
+            self.under_way[step.transfer] = PutOrGet(True, step.hosts)
 
     def _size(self, layout: Layout) -> int:
         found = self._sizes.get(layout)
@@ -120,16 +125,12 @@ class ClientContents:
             self._sizes[layout] = found
         return found
 
-    def has(self, transfer: int) -> bool:
-        """Whether it is a put or get whose hosts go together, and of which some are not over."""
-        return transfer in self._open
-
     # --- both ends --------------------------------------------------------------------------------------------
 
-    def opens(self, part: CohortPart, opening: Opening, when: Ints) -> None:
+    def opens(self, hosts: CohortPart | PartGroup, opening: Opening, when: Ints) -> None:
         """Takes in that these hosts open their ends at these times."""
-        known = self._open[opening.transfer]
-        ends = HostEnds(part.members, np.maximum(when, self._sim.now), opening)
+        known = self.under_way[opening.transfer]
+        ends = HostEnds(hosts.members, np.maximum(when, self._sim.now), opening)
         if known.client is None:
             known.waiting.append(ends)
         else:
@@ -137,7 +138,7 @@ class ClientContents:
 
     def client_end(self, machine: ClientTransfer, opening: Opening) -> None:
         """Takes in that the client opens its end now."""
-        sim, known = self._sim, self._open[opening.transfer]
+        sim, known = self._sim, self.under_way[opening.transfer]
         passage = self._passage(opening)
         sim.cargo.moved += passage.nbytes
         turns = passage.before + sim.cargo.card(machine.client, known.getting).take(passage.took, sim.now)
@@ -188,13 +189,10 @@ class ClientContents:
     def _come(self, known: PutOrGet, client: ClientEnd, ends: HostEnds) -> None:
         """Works out when the contents come."""
         sim, transfer, rows = self._sim, ends.opening.transfer, rows_of(ends.members, self._island.island)
-        costs = ClientCosts(sim.profile, sim.network.latency, sim.cargo.way, sim.cargo.taking, sim.chunk)
-        connected, sizes = (
-            self._connected[client.machine.client][rows],
-            [n for _, _, n in ends.opening.pieces],
-        )
+        connected = self._connected[client.machine.client][rows]
+        sizes = tuple([nbytes for _, _, nbytes in ends.opening.pieces])
         times = (get_times if known.getting else put_times)(
-            costs, ends.when, connected, client.opened, client.turns[rows], sizes
+            self._costs, ends.when, connected, client.opened, client.turns[rows], sizes
         )
         sim.clock.at(times.left, self._left, transfer)
         sim.clock.at(times.came, self._came, transfer)
@@ -209,7 +207,7 @@ class ClientContents:
             known.heard, known.last = int(heard[last]), spans.at(members, last)
         known.missing = spans.minus(known.missing, members)
         if not known.missing:
-            del self._open[transfer]
+            del self.under_way[transfer]
             if known.client is not None:
                 self._sim.clock.at(known.heard, known.client.machine.last_word, known.last, transfer)
 
@@ -234,14 +232,14 @@ class ClientContents:
 
     # --- clients leave ----------------------------------------------------------------------------------------
 
-    def dropped(self, part: CohortPart, transfer: int, blame: Blame, when: Ints) -> None:
+    def dropped(self, hosts: CohortPart | PartGroup, transfer: int, blame: Blame, when: Ints) -> None:
         """These hosts go on no more, because the client has gone. If it has not opened its end by then, their ends are
         over. Otherwise contents come all the same, whether or not they would have come in time."""
         when = np.maximum(when, self._sim.now)
-        self._sim.clock.at(int(when.min()), self._drop, transfer, part.members, blame, when)
+        self._sim.clock.at(int(when.min()), self._drop, transfer, hosts.members, blame, when)
 
     def _drop(self, transfer: int, members: Spans, blame: Blame, when: Ints) -> None:
-        known = self._open.get(transfer)
+        known = self.under_way.get(transfer)
         if known is None or not known.waiting:
             return
         known.waiting, waiting = [], known.waiting

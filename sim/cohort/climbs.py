@@ -62,6 +62,8 @@ class Climbs:
         if climb is None:
             route = island.tree.route(hosts)
             climb = self._under_way[key] = Climb(hosts, route, self._awaited(hosts))
+            if island.history is not None:
+                island.history.speaks(key)
         if is_loud(report):
             for row in np.arange(island.island.hosts)[rows].tolist():
                 one = replace(report, hosts=spans.one(island.island.base_host + row))
@@ -79,6 +81,23 @@ class Climbs:
             self._deliver(climb, report, *found)
         if not climb.missing:
             del self._under_way[key]
+
+    def of_one(self, report: Any, row: int, time: int) -> None:
+        """Takes in a report that only this host makes, and no other takes part in: each relay passes it on at once."""
+        island, number = self._island, report_number(report)
+        if island.history is not None:
+            island.history.speaks(report_about(report))
+        extra, jitters = island.report_extra, bool(island.sim.network.jitter)
+        while True:
+            time += extra
+            if jitters:
+                time += int(np.max(island.jitter_up(np.array([row]), about(number))))
+            parent = island.tree.parent(row)
+            if parent < 0:
+                break
+            row, time = parent, time + island.report_take
+        island.sim.network.messages += 1
+        island.sim.clock.at(time, island.reports.take_in, row + island.island.base_host, number, report)
 
     def _awaited(self, hosts: Spans) -> Ints:
         island = self._island

@@ -26,7 +26,7 @@ from core.transfer import Transfer
 from ..engine import Ints, ThreadPool, TieBreak
 from ..hosts import WORDS, is_word
 from .climbs import report_about
-from .event_times import as_vector, at_one
+from .host_times import HostTimes, as_vector, at_one
 from .parts import CohortPart, PartGroup
 from .routes import Rows, rows_of
 
@@ -47,6 +47,9 @@ class Commands:
         # gangs whose host work is done before their data come -> when it is done
         self.prepared: dict[int, Ints] = {}
         self._until = 0  # when all that is still to be done for single hosts will be done
+        self._acts: dict[type, Callable[[Any, CohortPart], None]] = {
+            e.Launch: self._launch, e.Prepare: self._launch, e.ToController: self._report, e.MakeBuffer: self._make,
+        }  # fmt: skip
         self._others: dict[type, Callable[[CohortPart, Any], None]] = {
             e.CompileCode: self._compile, e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy,
             e.OpenSend: self._later, e.OpenRecv: self._later, e.ExpectRecv: self._later,
@@ -71,30 +74,34 @@ class Commands:
             part = parts[0]
             effect: Any
             for effect in part.executor.handle(event, self.sim.now):
-                kind = type(effect)
-                if kind is e.Launch or kind is e.Prepare:
-                    self._launch(effect, part)
-                elif kind is e.ToController:
-                    self._report(effect, part)
-                elif kind is e.MakeBuffer:
-                    self._make(effect, part)
-                elif kind in self._others:
+                act = self._acts.get(type(effect))
+                if act is not None:
+                    act(effect, part)
+                elif type(effect) in self._others:
                     others.append((part, effect))
         else:
-            self.island.parts.told(len(parts))
-            self._tell_several(parts, event, others)
+            self._tell_several([(part, event) for part in parts], others)
+        for part, effect in others:
+            self._others[type(effect)](part, effect)
+
+    def tell_each(self, told: Sequence[tuple[Sequence[CohortPart], m.Ordered]]) -> None:
+        """Tells parts of an order, each of what concerns it."""
+        others: list[tuple[CohortPart, Any]] = []
+        self._tell_several([(part, share) for parts, share in told for part in parts], others)
         for part, effect in others:
             self._others[type(effect)](part, effect)
 
     def _tell_several(
-        self, parts: Sequence[CohortPart], event: e.Event | m.Ordered, others: list[tuple[CohortPart, Any]]
+        self, told: Sequence[tuple[CohortPart, e.Event | m.Ordered]], others: list[tuple[CohortPart, Any]]
     ) -> None:
         """Launches come first, in the order of gangs: each host enqueues in that order."""
         now, together = self.sim.now, self.island.parts.together
         launches: dict[Any, tuple[Any, list[CohortPart]]] = {}
         reports: dict[Any, tuple[Any, list[CohortPart]]] = {}
+        alike = 0
         effect: Any
-        for part in parts:
+        for part, event in told:
+            alike += not part.of_slice
             for effect in part.executor.handle(event, now):
                 kind = type(effect)
                 if kind is e.Launch or kind is e.Prepare:
@@ -114,16 +121,18 @@ class Commands:
                     self._make(effect, part)
                 elif kind in self._others:
                     others.append((part, effect))
+        if alike > 1:
+            self.island.parts.told(alike)
         for key in launches if len(launches) == 1 else sorted(launches, key=_first):
-            effect, alike = launches[key]
-            self._launch(effect, together(alike))
-        for effect, alike in reports.values():
-            self._report(effect, together(alike))
+            effect, parts = launches[key]
+            self._launch(effect, together(parts))
+        for effect, parts in reports.values():
+            self._report(effect, together(parts))
 
-    def happen(self, part: CohortPart | PartGroup, cause: e.Cause, when: Ints | int) -> None:
+    def happen(self, part: CohortPart | PartGroup, cause: e.Cause, when: HostTimes | int) -> None:
         self.island.times.put(cause, part.rows, part.number, when, self.sim.now)
 
-    def when(self, part: CohortPart | PartGroup, causes: Sequence[e.Cause]) -> Ints | int:
+    def when(self, part: CohortPart | PartGroup, causes: Sequence[e.Cause]) -> HostTimes | int:
         return self.island.times.latest(causes, part.rows, part.number)
 
     def told_later(self, members: Spans, event: e.Event, cause: e.Cause, when: Ints) -> None:
@@ -131,16 +140,20 @@ class Commands:
         island = self.island
         rows = rows_of(members, island.island)
         island.times.put(cause, rows, len(when), when, self.sim.now)
-        self.tell(island.parts.among(members), event)
+        if isinstance(event, e.CodeReady):
+            self.tell(island.slices.of_code(event.plan, members), event)
+        else:
+            self.tell(island.parts.among(members), event)
 
     # --- gangs and reports --------------------------------------------------------------------------------
 
     def _launch(self, effect: e.Launch | e.Prepare, hosts: CohortPart | PartGroup) -> None:
         when = self.island.times.latest(effect.causes, hosts.rows, hosts.number)
         if isinstance(effect, e.Prepare):
-            self.prepare(effect.seq, hosts.rows, when + self.sim.profile.prepare)
+            self.prepare(effect.seq, hosts.rows, as_vector(when, hosts.number) + self.sim.profile.prepare)
             return
-        when = as_vector(when, hosts.number)
+        if isinstance(when, int):
+            when = as_vector(when, hosts.number)
         self.island.times.put(("launch", effect.seq), hosts.rows, hosts.number, when, self.sim.now)
         prepared = self.prepared.get(effect.seq) if self.prepared else None
         if prepared is not None:
@@ -211,13 +224,17 @@ class Commands:
         found = self.island.contents_of(effect.transfer)
         if found is not None and not isinstance(effect, e.ExpectRecv):
             when = as_vector(self.when(part, effect.causes), part.number)
+            sender = part.executor.sender_of(effect.transfer)
+            hosts: CohortPart | PartGroup = part
+            if sender is not None and sender != part.members:
+                hosts, when = self.island.parts.group(sender), when[:1]
             if isinstance(effect, e.DropTransfer):
-                found.dropped(part, effect.transfer, effect.blame, when)
+                found.dropped(hosts, effect.transfer, effect.blame, when)
                 return True
             part.open += 1
             if isinstance(effect, e.OpenSend):
-                self.happen(part, ("sending", effect.transfer), when)
-            found.opens(part, effect, when)
+                self.happen(hosts, ("sending", effect.transfer), when)
+            found.opens(hosts, effect, when)
             return True
         return isinstance(effect, e.DropTransfer) and part.number > 1  # it is over
 

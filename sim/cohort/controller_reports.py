@@ -1,7 +1,7 @@
 """Reports of a cohort's hosts as they reach the controller, which knows the island as a tree with one root.
 
     take_in     one report, now                 from_roots  the same report of all roots: a wave, and then the last one
-    reach       one root's report, now          quiet       one that costs no CPU
+    reach       one root's report, now          quiet, compiled  one that costs no CPU
 
 Neighbours: `island` and `climbs` say when reports come; `history` remembers them.
 """
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class ControllerReports:
     def __init__(self, island: CohortIsland) -> None:
         self._island, self._sim = island, island.sim
+        # By time: what is said of code then, with the row of the host that says it, and in which order it was asked.
+        self._compiled: dict[int, list[tuple[int, int, int, m.Compiled]]] = {}
 
     def take_in(self, sender: int, number: int, report: m.Report | None) -> None:
         """Delivers a report that comes now; None: one that only takes the controller's time."""
@@ -48,6 +50,21 @@ class ControllerReports:
     def quiet(self, at: int, report: Any) -> None:
         """Delivers a report that costs no CPU."""
         self._sim.clock.at(max(at, self._sim.now), self._serve, report)
+
+    def compiled(self, at: int, last: int, report: m.Compiled) -> None:
+        """The same for code, of which the host with this row says it last. A host speaks of plans in the order in which
+        it was told of them, whichever part it is in."""
+        at = max(at, self._sim.now)
+        said = self._compiled.get(at)
+        if said is None:
+            said = self._compiled[at] = []
+            self._sim.clock.at(at, self._serve_compiled)
+        asked = self._island.names.codes.get((report.plan, report.code), -1)
+        said.append((last, asked, len(said), report))
+
+    def _serve_compiled(self) -> None:
+        for *_, report in sorted(self._compiled.pop(self._sim.now)):
+            self._serve(report)
 
     def _serve(self, report: Any) -> None:
         self._sim.controller_process.serve(self._said((report,), self._sim.now), self._sim.now)

@@ -1,4 +1,4 @@
-"""When events happened at the hosts of an island: one table of vectors, whichever hosts are one part now.
+"""When events happened at the hosts of an island: one table for all hosts, whichever of them are one part now.
 
 A host carries a command out when the last of its causes has happened there. Entries whose times are past at all hosts
 are dropped: what follows from an event of now is not sooner than now, so they decide nothing any more.
@@ -14,21 +14,21 @@ import numpy as np
 
 from core.protocol import Cause
 
-from ..engine import Ints
+from .host_times import HostTimes, TimePatterns, as_vector, latest
 from .routes import Rows
 
 KEPT = 512  # causes of each kind that are kept, past or not
 
 
 class EventTimes:
-    """By cause: a vector with an entry for each host of the island, or one number if the time was the same for all."""
+    """By cause: the times at all hosts of the island, or one number if it was the same for all."""
 
-    def __init__(self, hosts: int) -> None:
-        self._hosts = hosts
-        self._kinds: dict[str, dict[int, Ints | int]] = {}
+    def __init__(self, hosts: int, patterns: TimePatterns) -> None:
+        self._hosts, self._patterns = hosts, patterns
+        self._kinds: dict[str, dict[int, HostTimes | int]] = {}
 
-    def put(self, cause: Cause, rows: Rows, number: int, when: Ints | int, now: int) -> None:
-        """`number`: of rows. An event happens once at each host."""
+    def put(self, cause: Cause, rows: Rows, number: int, when: HostTimes | int, now: int) -> None:
+        """`number`: of rows; times of fewer than all are no pattern. An event happens once at each host."""
         times = self._kinds.setdefault(cause[0], {})
         if number == self._hosts:
             times[cause[1]] = when
@@ -36,24 +36,24 @@ class EventTimes:
             vector = times.get(cause[1])
             if not isinstance(vector, np.ndarray):
                 vector = times[cause[1]] = np.zeros(self._hosts, dtype=np.int64)
-            vector[rows] = when
+            vector[rows] = when if isinstance(when, int) else as_vector(when)
         if len(times) > KEPT:
             oldest = next(iter(times))
             if _latest(times[oldest]) <= now:
                 del times[oldest]
 
-    def latest(self, causes: Sequence[Cause], rows: Rows, number: int) -> Ints | int:
+    def latest(self, causes: Sequence[Cause], rows: Rows, number: int) -> HostTimes | int:
         """When the last of these causes has happened at these hosts."""
-        latest: Ints | int = 0
+        found: HostTimes | int = 0
         for kind, which in causes:
             when = self._kinds.get(kind, {}).get(which, 0)
             if isinstance(when, int):
-                latest = max(latest, when) if isinstance(latest, int) else np.maximum(latest, when)
+                found = max(found, when) if isinstance(found, int) else self._patterns.later(found, when)
                 continue
             if number != self._hosts:
-                when = when[rows]
-            latest = when if isinstance(latest, int) and not latest else np.maximum(latest, when)
-        return latest
+                when = as_vector(when)[rows]
+            found = when if isinstance(found, int) and not found else self._patterns.later(when, found)
+        return found
 
     def past(self, cause: Cause, now: int) -> bool:
         """Whether an event that happens at no host any more is past at all of them."""
@@ -61,14 +61,5 @@ class EventTimes:
         return _latest(when) <= now
 
 
-def _latest(when: Ints | int) -> int:
-    return when if isinstance(when, int) else int(when.max())
-
-
-def as_vector(when: Ints | int, number: int) -> Ints:
-    return np.full(number, when, dtype=np.int64) if isinstance(when, int) else when
-
-
-def at_one(when: Ints | int) -> int:
-    """The time at the only host."""
-    return when if isinstance(when, int) else int(when[0])
+def _latest(when: HostTimes | int) -> int:
+    return when if isinstance(when, int) else latest(when)

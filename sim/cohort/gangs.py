@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +18,7 @@ from core.model import Gang, Island, Place, Plan, Spans, device_spans, spans
 from core.record import PLACEHOLDER
 
 from ..engine import LATE, Ints
+from .host_times import HostTimes, TimePatterns, as_vector, earliest, latest
 from .routes import Rows, rows_of
 
 if TYPE_CHECKING:
@@ -60,21 +62,19 @@ class CohortSoloGang:
         self.slow: NDArray[np.float64] | None = None  # as it was when the first job started
 
 
-class CohortGang:
-    __slots__ = (
-        "alone", "arrived", "before", "behind", "ends", "flags", "gang", "missing", "plan", "ready", "seq", "where",
-    )  # fmt: skip
-
-    def __init__(self, seq: int, plan: Plan, gang: Gang, where: PlaceIndices) -> None:
-        self.seq, self.plan, self.gang, self.where = seq, plan, gang, where
-        self.missing = where.number  # hosts that have not enqueued it
-        self.ready: Ints = NONE  # when each host had enqueued it
-        self.arrived: Ints = NONE  # when its turn had come at each host
-        self.before = 0  # gangs ahead of it whose ends are not known
-        self.behind: list[CohortGang] = []
-        self.ends: Ints | int = 0
-        self.flags = 0
-        self.alone: CohortSoloGang | None = None  # the gang of which this is one host's job
+class CohortGang(msgspec.Struct, eq=False):
+    seq: int
+    plan: Plan
+    gang: Gang
+    where: PlaceIndices
+    missing: int  # hosts that have not enqueued it
+    ready: HostTimes = NONE  # when each host had enqueued it
+    arrived: HostTimes = NONE  # when its turn had come at each host
+    before: int = 0  # gangs ahead of it whose ends are not known
+    behind: list[CohortGang] = []
+    ends: Ints | int = 0
+    flags: int = 0
+    alone: CohortSoloGang | None = None  # the gang of which this is one host's job
 
 
 class Gangs:
@@ -85,10 +85,12 @@ class Gangs:
         self,
         sim: Context,
         island: Island,
+        patterns: TimePatterns,
         over: Callable[[CohortGang], None],
         over_at: Callable[[CohortGang, int], None],
     ) -> None:
         self._sim, self._island, self._over, self._over_at = sim, island, over, over_at
+        self._patterns = patterns
         self.differ_later = False  # hosts will be simulated one by one
         # when the devices of each host are free; a number if it is the same for all; used while all places are whole
         self._free: Ints | int = 0
@@ -165,7 +167,7 @@ class Gangs:
                     other.before += 1
         if job.ready is not NONE:
             assert not job.missing
-            for each, ready in zip(mine, np.asarray(job.ready), strict=True):
+            for each, ready in zip(mine, as_vector(job.ready), strict=True):
                 each.ready, each.missing = np.array([ready], dtype=np.int64), 0
                 if not each.before:
                     self._turn(each)
@@ -191,7 +193,8 @@ class Gangs:
 
     def enter(self, seq: int, plan: Plan, gang: Gang) -> CohortGang:
         """Adds a gang to the island's order, behind all gangs that share a device with it."""
-        return self._enter(CohortGang(seq, plan, gang, self.where(gang.place)))
+        where = self.where(gang.place)
+        return self._enter(CohortGang(seq, plan, gang, where, where.number))
 
     def enter_alone(self, seq: int, plan: Plan, gang: Gang) -> CohortSoloGang:
         """Adds a gang that is no collective: each of its hosts runs it when it can."""
@@ -204,7 +207,7 @@ class Gangs:
                 host = spans.one(island.base_host + row)
                 mine = spans.meet(where.devices, island.devices_of(island.base_host + row))
                 here = self._shares[key] = self._seen(PlaceIndices(mine, host, island))
-            job = alone.jobs[row] = self._enter(CohortGang(seq, plan, gang, here))
+            job = alone.jobs[row] = self._enter(CohortGang(seq, plan, gang, here, here.number))
             job.alone = alone
         return alone
 
@@ -235,15 +238,15 @@ class Gangs:
             found = self._overlaps[key] = spans.overlap(one.devices, other.devices)
         return found
 
-    def enqueued(self, job: CohortGang, at: Rows, number: int, ready: Ints, placeholders: bool) -> None:
+    def enqueued(self, job: CohortGang, at: Rows, number: int, ready: HostTimes, placeholders: bool) -> None:
         """Takes in when these hosts (indices among the job's hosts) enqueue the gang, in the past or in the
         future."""
         if number == job.where.number:
             job.ready = ready
         else:
-            if job.ready is NONE:
-                job.ready = np.zeros(job.where.number, dtype=np.int64)
-            job.ready[at] = ready
+            each = np.zeros(job.where.number, dtype=np.int64) if job.ready is NONE else as_vector(job.ready)
+            each[at] = as_vector(ready)
+            job.ready = each
         job.missing -= number
         if placeholders:
             job.flags |= PLACEHOLDER
@@ -253,9 +256,8 @@ class Gangs:
     def _turn(self, job: CohortGang) -> None:
         """Schedules the start: all hosts have enqueued the gang, and all ends before it are known."""
         where = job.where
-        job.arrived = np.maximum(job.ready, self._free_at(where))
-        last_or_first = np.maximum if job.gang.collective else np.minimum
-        start = int(last_or_first.reduce(job.arrived))
+        job.arrived = arrived = self._patterns.later(job.ready, self._free_at(where))
+        start = latest(arrived) if job.gang.collective else earliest(arrived)
         assert start >= self._sim.now, f"gang {job.seq} starts before its turn is known"
         self._sim.clock.at(start, self._start, job)
 
@@ -292,6 +294,7 @@ class Gangs:
             if self.slow is not None:
                 slows = self.slow[where.rows]
                 each = np.where(slows == 1.0, took, (took * slows).astype(np.int64))
+            job.arrived = as_vector(job.arrived)
             job.ends = job.arrived + each
             end = int(job.ends.min())
             sim.trace.update(job.seq, job.flags, started=now)
@@ -309,7 +312,7 @@ class Gangs:
         if not alone.arrived:
             alone.slow = None if self.slow is None else self.slow.copy()
             self._sim.trace.update(job.seq, job.flags, started=now)
-        alone.arrived[row] = int(job.arrived[0])
+        alone.arrived[row] = earliest(job.arrived)
         slow = 1.0 if alone.slow is None else float(alone.slow[row])
         return took if slow == 1.0 else int(took * slow)
 
@@ -333,7 +336,9 @@ class Gangs:
         self.ending.append(job)
 
     def _all_ended(self) -> None:
-        ending, self.ending = sorted(self.ending, key=_seq), []
+        ending, self.ending = self.ending, []
+        if len(ending) > 1:
+            ending.sort(key=_seq)
         for job in ending:
             if job.alone is None:
                 self._traced(job)
@@ -349,7 +354,7 @@ class Gangs:
                 self._sim.clock.at(last, self._traced, job)
                 return
         if not job.gang.collective:
-            trace.hosts(job.seq, job.arrived)
+            trace.hosts(job.seq, as_vector(job.arrived))
         if isinstance(job.ends, int):
             trace.update(job.seq, ended=job.ends)
         else:
@@ -367,8 +372,6 @@ class Gangs:
 
     def hosts_before(self, hosts: Spans, job: CohortGang) -> Rows:
         """The indices of these hosts among the job's hosts."""
-        if hosts == job.where.hosts:
-            return slice(0, job.where.number)
         mine = np.arange(self._island.hosts)[job.where.rows]
         wanted = np.arange(self._island.hosts)[rows_of(hosts, self._island)]
         return np.searchsorted(mine, wanted)

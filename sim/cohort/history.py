@@ -13,9 +13,12 @@ follows from earlier orders may be under way, or still to come. It consists of
 Executors of a cohort are told of events as soon as these are certain. So no checkpoint is made while one has been told
 of what comes later than the next order can at some host, or while a host's thread has contents in hand (`_may_cut`).
 Contents that are on their way are no part of it: they come later, and are remembered as what comes from outside. And
-processes
-begin with relays that know no earlier steps: a checkpoint serves from when the controller has heard the last report on
-what was ordered before it.
+processes begin with relays that know of an earlier step only if no host had reported on it. So a checkpoint serves from
+when the controller has heard the last report on all others (`Checkpoint.waits`). What takes long, such as a long gang
+or contents that wait for one, does not keep it from that.
+
+If no checkpoint comes to serve for long (`MOST`), hosts are simulated one by one from then on: else what is played
+again when the fault falls due would grow without a bound.
 
 Neighbours: `island` and `commands` say what comes; `sim.simulation.takeover` reads it.
 """
@@ -36,15 +39,16 @@ from core.transfer import Transfer
 
 from ..engine import Ints
 from .climbs import report_about
-from .event_times import as_vector
 from .gangs import NONE, CohortGang, CohortSoloGang
-from .routes import latest
+from .host_times import as_vector, latest
 
 if TYPE_CHECKING:
     from .island import CohortIsland
 
 SPACING = 16  # orders between two checkpoints, at least
+MOST = 1024  # orders since a checkpoint: then hosts are simulated one by one, until a quieter moment
 Subject = tuple[Any, ...]
+ReportedStep = m.GangStep | m.SendStep | m.RecvStep | m.SpillStep | m.RestoreStep
 
 
 # --- what comes from outside, and when ------------------------------------------------------------------------
@@ -128,7 +132,7 @@ class Checkpoint:
             for host in range(base, base + island.island.hosts)
             if host in sim.fabric.slow
         }
-        self.under_way: tuple[m.GangStep, ...] = ()  # gangs on which relays wait for reports
+        self.under_way: tuple[ReportedStep, ...] = ()  # steps on which no host has reported
         self.waits: dict[Subject, None] = {}  # for reports on this, before it serves
         self.serves = self.at  # after this time
 
@@ -144,7 +148,9 @@ def _under_way(island: CohortIsland) -> Iterable[GangUnderWay]:
         for part in [job] if isinstance(job, CohortGang) else job.jobs.values():
             hosts = tuple(everyone[part.where.rows].tolist())
             started = not island.gangs.waits(part)
-            ready = np.zeros(len(hosts), dtype=np.int64) if part.ready is NONE else part.ready.copy()
+            ready = (
+                np.zeros(len(hosts), dtype=np.int64) if part.ready is NONE else as_vector(part.ready).copy()
+            )
             ends = as_vector(part.ends, len(hosts)).copy() if started else None
             yield GangUnderWay(seq, part.plan, part.gang, hosts, ready, ends, slow)
 
@@ -155,9 +161,12 @@ class History:
         self._points: list[Checkpoint] = []
         self._inputs: list[Input] = []
         self._told: list[tuple[int, m.Report]] = []  # what the controller hears, and when
+        self._heard_by = 0  # when it has heard all of that
         self._gone = [0, 0]  # how many of both were forgotten
         self._sent: Ints = np.zeros(island.island.hosts, dtype=np.int64)
         self._open: dict[Subject, Spans] = {}  # hosts whose reports the controller has not heard
+        self._steps: dict[Subject, ReportedStep] = {}  # about which these are
+        self._spoken: dict[Subject, None] = {}  # what some hosts have reported on
         self._order = -1
         self._since = 0  # orders since the last checkpoint
 
@@ -166,9 +175,9 @@ class History:
     def seated(self, seat: m.Seat, under_way: Sequence[m.GangStep] = ()) -> None:
         """`under_way`: gangs that were ordered before, on which no host has reported."""
         self._order = seat.last
+        for step in under_way:
+            self._await(step, acks=False)
         self._cut()
-        self._points[0].under_way = tuple(under_way)
-        self._open = {(m.Done, step.seq): step.hosts for step in under_way}
 
     def ordered(self, message: m.Ordered, departs: int) -> None:
         """Takes in an order before the island does."""
@@ -184,8 +193,18 @@ class History:
             if isinstance(step, m.CompileStep):
                 for code, hosts in zip(step.codes, step.hosts or repeat(message.hosts), strict=False):
                     self._open[m.Compiled, step.plan, code] = hosts
-            elif isinstance(step, m.GangStep | m.SendStep | m.RecvStep | m.SpillStep | m.RestoreStep):
-                self._open[m.Done, step.seq] = step.hosts
+            elif isinstance(step, ReportedStep):
+                self._await(step)
+        if message.number - self._points[0].order > MOST:
+            self._island.sim.clock.at(
+                self._island.sim.now, self._island.sim.trouble.go_apart, self._island.island.index
+            )
+
+    def _await(self, step: ReportedStep, acks: bool = True) -> None:
+        """Takes in that its hosts will report on it. `acks`: also when they have enqueued it, if that is wanted."""
+        self._open[m.Done, step.seq], self._steps[m.Done, step.seq] = step.hosts, step
+        if acks and isinstance(step, m.GangStep) and step.ack:
+            self._open[m.Enqueued, step.seq] = step.hosts
 
     def came(self, host: int, sender: int, number: int, message: Any) -> None:
         self._inputs.append(ContentsCame(self._island.sim.now, host, sender, number, message))
@@ -197,7 +216,8 @@ class History:
         self._inputs.append(Slowed(self._island.sim.now, host, factor))
 
     def told(self, reports: Iterable[m.Report], at: int) -> None:
-        """The controller hears these reports at this time."""
+        """The controller hears these reports at this time, which may be later than now."""
+        self._heard_by = max(self._heard_by, at)
         for report in reports:
             self._told.append((at, report))
             key = subject(report)
@@ -209,10 +229,18 @@ class History:
                 self._open[key] = left
                 continue
             del self._open[key]
+            step = self._steps.pop(key, None)
+            self._spoken.pop(key, None)
+            if isinstance(step, m.SendStep):
+                self._spoken.pop((m.PieceCounts, step.transfer), None)
             for point in self._points:
                 if key in point.waits:
                     del point.waits[key]
                     point.serves = max(point.serves, at)
+
+    def speaks(self, about: Subject) -> None:
+        """Some hosts have made a report on this, which may be under way for long."""
+        self._spoken[about] = None
 
     # --- checkpoints ------------------------------------------------------------------------------------------
 
@@ -234,13 +262,21 @@ class History:
     def _cut(self) -> None:
         inputs, told = len(self._inputs) + self._gone[0], len(self._told) + self._gone[1]
         point = Checkpoint(self._island, self._order, inputs, told, self._sent)
-        point.waits = dict.fromkeys(self._open)
+        silent = {key: step for key, step in self._steps.items() if self._is_silent(key, step)}
+        point.under_way = tuple(silent.values())
+        point.waits = {key: None for key in self._open if key not in silent}
+        point.serves = max(point.at, self._heard_by)
         self._points.append(point)
         self._since = 0
         first = self.latest()
         self._points = self._points[self._points.index(first) :]
         del self._inputs[: first.inputs - self._gone[0]], self._told[: first.told - self._gone[1]]
         self._gone = [first.inputs, first.told]
+
+    def _is_silent(self, key: Subject, step: ReportedStep) -> bool:
+        """Whether none of its hosts has reported on it."""
+        counted = isinstance(step, m.SendStep) and (m.PieceCounts, step.transfer) in self._spoken
+        return self._open[key] == step.hosts and key not in self._spoken and not counted
 
     def latest(self) -> Checkpoint:
         """The last checkpoint that serves now."""

@@ -38,7 +38,7 @@ from .move_patterns import ChunkWave, Edges, End, MoveCosts, Pattern
 if TYPE_CHECKING:
     from ..hosts import Context
     from .island import CohortIsland
-    from .parts import CohortPart
+    from .parts import CohortPart, PartGroup
 
 KEPT = 1024  # patterns that are remembered
 NEVER = 1 << 62
@@ -156,16 +156,16 @@ class HostContents:
 
     # --- both ends --------------------------------------------------------------------------------------------
 
-    def opens(self, part: CohortPart, opening: OpenSend | OpenRecv, when: Ints) -> None:
+    def opens(self, hosts: CohortPart | PartGroup, opening: OpenSend | OpenRecv, when: Ints) -> None:
         """Takes in that these hosts open their ends at these times, none of them past."""
         known = self._open[opening.transfer]
         if isinstance(opening, OpenRecv):
-            edges, at = known.pattern.receivers.edges_of(part.members)
+            edges, at = known.pattern.receivers.edges_of(hosts.members)
             known.granted[edges] = when[at] + known.pattern.word[edges]
             self._sim.network.messages += int(np.count_nonzero(known.pattern.word[edges]))
             self._void(known, self._both(known, edges, known.opened))
             return
-        edges, at = known.pattern.senders.edges_of(part.members)
+        edges, at = known.pattern.senders.edges_of(hosts.members)
         refused = np.isin(edges, list(known.void)) if known.void else NOBODY
         if len(refused) and refused.any():
             gone = edges[refused]
@@ -363,11 +363,11 @@ class HostContents:
 
     # --- contents that do not come ----------------------------------------------------------------------------
 
-    def dropped(self, part: CohortPart, transfer: int, blame: Blame, when: Ints) -> None:
+    def dropped(self, hosts: CohortPart | PartGroup, transfer: int, blame: Blame, when: Ints) -> None:
         """These hosts give up their halves then, as far as the other end is not open yet. Otherwise contents come all
         the same, whether or not they would have come in time."""
         at = max(self._sim.now, int(when.min()))
-        self._sim.clock.at(at, self._drop, transfer, part.members, blame)
+        self._sim.clock.at(at, self._drop, transfer, hosts.members, blame)
 
     def _drop(self, transfer: int, members: Spans, blame: Blame) -> None:
         known = self._open.get(transfer)

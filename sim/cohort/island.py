@@ -24,19 +24,21 @@ from core.protocol import messages as m
 from ..engine import Ints, Unannounced, Wave
 from ..engine import jitter as noise
 from ..network import CONTROLLER, about, is_quiet, link_of, report_number
-from .alike import AlikeHosts, PlaceFacts
+from .alike import OF_CONTENTS, AlikeHosts, PlaceFacts
 from .client_contents import ClientContents
 from .climbs import Climbs, is_loud, merged, report_about
 from .commands import Commands
 from .controller_reports import ControllerReports
-from .event_times import EventTimes, as_vector
+from .event_times import EventTimes
 from .gangs import CohortGang, CohortSoloGang, Gangs
 from .history import History, ThreadTimes
 from .host_contents import HostContents
+from .host_times import HostTimes, ShiftedTimes, TimePatterns, as_vector, latest
 from .members import Member
 from .order_times import OrderTimes
 from .parts import CohortPart, PartGroup, Parts
-from .routes import CohortRoute, CohortTree, Rows, latest
+from .routes import CohortRoute, CohortTree, Rows
+from .slice_parts import PartsBySlice, SliceParts
 from .stream_names import StreamNames
 
 if TYPE_CHECKING:
@@ -54,19 +56,27 @@ class CohortIsland:
         a past; `names`: what they have been told of."""
         self.sim, self.island, self.moves = sim, island, moves
         hosts = island.hosts
+        # Whether contents may go to and from its hosts together. Hosts that will be simulated one by one have transfer
+        # machines of their own: a fault may find contents under way, and spoils those of single hosts.
+        self.contents_together = not remembers and sim.regular
         self.contents = ClientContents(self)
         self.reports = ControllerReports(self)
         facts = PlaceFacts(
-            sim.hosts_of, lambda transfer: self.contents_of(transfer) is not None, moves.hosts_at
+            sim.hosts_of,
+            lambda transfer: self.contents_of(transfer) is not None,
+            moves.hosts_at,
+            first_may_send=not remembers,
         )
         alike = [
             AlikeHosts(members, sim.hosts_of, executor=executor, facts=facts)
             for members, executor in executors
         ] or [AlikeHosts(island.host_span, sim.hosts_of, incarnation=1, facts=facts)]
         self.parts = Parts(island, alike, remembers)
-        self.times = EventTimes(hosts)
+        self.slices = PartsBySlice(island, self.parts, facts, remembers, bool(executors))
+        self.patterns = TimePatterns(hosts)
+        self.times = EventTimes(hosts, self.patterns)
         self.commands = Commands(self)
-        self.gangs = Gangs(sim, island, self._over, self._over_at)
+        self.gangs = Gangs(sim, island, self.patterns, self._over, self._over_at)
         self.climbs = Climbs(self)
         self.history = History(self) if remembers else None
         self.gangs.differ_later = remembers
@@ -80,22 +90,16 @@ class CohortIsland:
         self._down = OrderTimes(sim, island, self._everyone)
         # By host: when the thread that enqueues is free, and the one that takes completions; a number if it is the same
         # for all.
-        self._enqueue = np.zeros(hosts, dtype=np.int64)
+        self._enqueue: HostTimes = ShiftedTimes(self.patterns.even, 0)
         self._hear: Ints | int = 0
         self._seen = -1  # the last order that all hosts have read
         self._orders: deque[tuple[int, int]] = deque()  # (number, when all hosts have read it)
         self._settled = self._number = -1  # as the last order says, and its number
         self._members: dict[int, Member] = {}
 
-    @property
-    def contents_together(self) -> bool:
-        """Whether contents may go to and from its hosts together. Hosts that will be simulated one by one have transfer
-        machines of their own: a fault may find contents under way, and spoils those of single hosts."""
-        return self.history is None and self.sim.regular
-
     def contents_of(self, transfer: int) -> ClientContents | HostContents | None:
         """What carries the contents of a transfer whose hosts go together."""
-        if self.contents.has(transfer):
+        if transfer in self.contents.under_way:
             return self.contents
         return self.moves if self.moves.has(transfer) else None
 
@@ -134,8 +138,8 @@ class CohortIsland:
 
     def threads(self) -> ThreadTimes:
         hear = np.full(self.island.hosts, self._hear, dtype=np.int64)
-        down = self._down
-        return ThreadTimes(down.read.copy(), down.write.copy(), self._enqueue.copy(), hear, down.last.copy())
+        read, write, last = self._down.threads()
+        return ThreadTimes(read.copy(), write.copy(), as_vector(self._enqueue).copy(), hear, last.copy())
 
     def resume(self, times: ThreadTimes) -> None:
         """Its hosts have a past, from which their threads are occupied until these times."""
@@ -166,7 +170,7 @@ class CohortIsland:
         sim.network.messages += route.number
         nbytes = sim.weights.of(message)
         self.names.learn(message)
-        self._divide(message)  # first: how a gang is entered depends on which hosts are one part
+        shares = self._divide(message)  # first: how a gang is entered depends on which hosts are one part
         self._remember(message)
         alone = self.gangs.run_alone
         if alone:
@@ -174,7 +178,14 @@ class CohortIsland:
         read, all_read = self._down.send(message, route, at, nbytes)
         self.times.put(("order", message.number), self._all, self.island.hosts, read, sim.now)
         self._orders.append((message.number, all_read))
-        self.commands.tell(self.parts.among(message.hosts), message)
+        parts = self.parts
+        told = [
+            (parts.among(share.hosts) if owner is None else owner.parts, share) for owner, share in shares
+        ]
+        if len(told) == 1:
+            self.commands.tell(*told[0])
+        else:
+            self.commands.tell_each(told)
         return at + sim.profile.writing(nbytes) * route.number
 
     def _remember(self, message: m.Ordered) -> None:
@@ -185,16 +196,26 @@ class CohortIsland:
                 gang = plan.steps[step.step]
                 assert isinstance(gang, Gang)
                 self.jobs[step.seq] = self.enter(step, plan, gang)
+                if self.sim.fabric.failing:
+                    self._see_whether_it_fails(gang)
                 if not step.ack:
                     continue
-            self.names.step(step)
+            if type(step) is not m.FreeStep:
+                self.names.step(step)
+
+    def _see_whether_it_fails(self, gang: Gang) -> None:
+        """A gang that is to fail on one host makes the hosts differ."""
+        hosts = self.island.hosts_of(gang.place)
+        if any(name == gang.name and spans.contains(hosts, host) for host, name in self.sim.fabric.failing):
+            self.sim.clock.at(self.sim.now, self.sim.trouble.go_apart, self.island.index)
 
     def enter(self, step: m.GangStep, plan: Plan, gang: Gang) -> CohortGang | CohortSoloGang:
         """Adds a gang. Hosts of one part know together when each of them can run it. They take part together in
         each gang, so they end gangs in the order of their starts."""
         if gang.collective:
             return self.gangs.enter(step.seq, plan, gang)
-        if len(self.parts.among(step.hosts)) == 1 and self.gangs.in_step(gang.place):
+        together = len(self.parts.among(step.hosts)) == 1 and not self.slices.overlap(step.hosts)
+        if together and self.gangs.in_step(gang.place):
             return self.gangs.enter(step.seq, plan, gang)
         return self.gangs.enter_alone(step.seq, plan, gang)
 
@@ -209,26 +230,32 @@ class CohortIsland:
             sender = self.parts.of_host(step.hosts[0][0])
             self.contents.get_ordered(step, sender.executor.layout_of(step.step))
 
-    def _divide(self, message: m.Ordered) -> None:
-        parts, now = self.parts, self.sim.now
+    def _divide(self, message: m.Ordered) -> list[tuple[SliceParts | None, m.Ordered]]:
+        """Divides parts as an order demands; returns which slice, or None for the island, has which share of it."""
+        parts, slices, now = self.parts, self.slices, self.sim.now
+        shares: list[tuple[SliceParts | None, m.Ordered]] = [(None, message)]
+        changed: list[CohortPart] = []
+        if slices.known or message.plans:
+            shares, changed = slices.shares(message, self._number, self._settled)
+        elif slices.may_wait(message):
+            slices.see_waits(message)
         for step in message.steps:
-            if isinstance(step, m.RecvStep | m.SendStep):
+            if isinstance(step, OF_CONTENTS):
                 self._contents_ordered(step)
         if len(parts.all) > 1 and parts.due:
             parts.merge(self._number, self._settled, lambda cause: self.times.past(cause, now))
         self._number, self._settled = message.number, max(self._settled, message.settled)
-        changed = parts.divide(message)
+        for owner, share in shares:
+            if owner is None:
+                changed += parts.divide(share)
         if changed:
             self._divided(changed)
+        return shares
 
     def _divide_alone(self, message: m.Ordered, alone: Spans) -> None:
         """Makes parts of hosts that run gangs one by one and move contents: else ends of gangs were told too late."""
         for step in message.steps:
-            if (
-                isinstance(step, m.SendStep | m.RecvStep)
-                and not step.client
-                and self.moves.has(step.transfer)
-            ):
+            if isinstance(step, OF_CONTENTS) and not step.client and self.moves.has(step.transfer):
                 hosts = spans.meet(self.moves.hosts_at(step.transfer, isinstance(step, m.SendStep)), alone)
                 self._divided(self.parts.single_out(hosts))
 
@@ -261,26 +288,36 @@ class CohortIsland:
     # --- gangs ----------------------------------------------------------------------------------------------
 
     def launched(
-        self, hosts: CohortPart | PartGroup, launch: e.Launch, when: Ints, prepared: Ints | None
+        self, hosts: CohortPart | PartGroup, launch: e.Launch, when: HostTimes, prepared: Ints | None
     ) -> None:
-        profile, rows, whole = self.sim.profile, hosts.rows, hosts.number == self.island.hosts
-        free = np.maximum(self._enqueue if whole else self._enqueue[rows], when)
+        profile, rows = self.sim.profile, hosts.rows
+        whole = hosts.number == self.island.hosts
+        enqueue = self._enqueue if whole else self._enqueue_each()[rows]
+        free = self.patterns.later(enqueue, when)
         if prepared is None:
             free = free + (profile.prepare + profile.enqueue)
         else:
-            free = np.maximum(free, prepared) + profile.enqueue
+            free = np.maximum(as_vector(free), prepared) + profile.enqueue
         if whole:
             self._enqueue = free
         else:
-            self._enqueue[rows] = free
+            self._enqueue_each()[rows] = as_vector(free)
         ready = free + self.sim.times.pcie_latency
         job = self.jobs[launch.seq]
         if isinstance(job, CohortGang):
-            at = self.gangs.hosts_before(hosts.members, job)
+            at = (
+                self._all if hosts.number == job.where.number else self.gangs.hosts_before(hosts.members, job)
+            )
             self.gangs.enqueued(job, at, hosts.number, ready, launch.placeholders)
             return
+        each = as_vector(ready)
         for index, row in enumerate(np.arange(self.island.hosts)[rows].tolist()):
-            self.gangs.enqueued(job.jobs[row], slice(0, 1), 1, ready[index : index + 1], launch.placeholders)
+            self.gangs.enqueued(job.jobs[row], slice(0, 1), 1, each[index : index + 1], launch.placeholders)
+
+    def _enqueue_each(self) -> Ints:
+        """To be changed for single hosts."""
+        self._enqueue = each = as_vector(self._enqueue)
+        return each
 
     def _over(self, job: CohortGang) -> None:
         """Takes in that a gang ends by `job.ends`: tells its hosts, in the order in which gangs end."""
@@ -289,8 +326,10 @@ class CohortIsland:
         heard = self._heard(job)
         del self.jobs[job.seq]
         self.times.put(("done", job.seq), job.where.rows, job.where.number, heard, sim.now)
-        said = self._tell_over(job, self.parts.among(job.where.hosts))
-        self.commands.over(job.seq)
+        owner = self.slices.of_gang.pop(job.seq, None)
+        said = self._tell_over(job, self.parts.among(job.where.hosts) if owner is None else owner.parts)
+        if self.commands.prepared:
+            self.commands.over(job.seq)
         if isinstance(heard, int) and not (sim.network.jitter or any(map(is_loud, said))):
             self._send_wave(heard, said, job.where.hosts)
         else:
@@ -352,7 +391,8 @@ class CohortIsland:
     def _tell_over(self, job: CohortGang, parts: list[CohortPart]) -> tuple[m.Done, ...]:
         """Tells these parts that a gang is over; returns their reports."""
         self._ending, said = job.seq, self._done_said
-        self.commands.tell(parts, e.Finished(job.seq, None, self._sizes(job)))
+        sizes = self._sizes(job) if job.gang.irregular else ()
+        self.commands.tell(parts, e.Finished(job.seq, None, sizes))
         self._ending, self._done_said = -1, []
         return merged(said)
 
@@ -365,7 +405,7 @@ class CohortIsland:
 
     # --- up -------------------------------------------------------------------------------------------------
 
-    def report(self, report: Any, hosts: CohortPart | PartGroup, when: Ints | int) -> None:
+    def report(self, report: Any, hosts: CohortPart | PartGroup, when: HostTimes | int) -> None:
         """Takes in what these hosts report at these times."""
         if isinstance(report, m.Done) and report.seq == self._ending:
             mine = report.hosts == hosts.members
@@ -375,6 +415,15 @@ class CohortIsland:
             self._send_quiet(hosts, report, when)
             return
         taking_part = self.names.taking_part[report_about(report)]
+        first = hosts.members[0][0]
+        if taking_part == ((first, first + 1),) and not is_loud(report):
+            # alone, or as the first of alike hosts, which sends what a client gets
+            at = when if isinstance(when, int) else int(when[0])
+            said = report if report.hosts == taking_part else replace(report, hosts=taking_part)
+            self.climbs.of_one(said, first - self.island.base_host, max(at, self.sim.now))
+            return
+        if hosts.number > 1 and spans.count(taking_part) == 1:
+            when, hosts = as_vector(when, hosts.number)[:1], self.parts.group(taking_part)
         times = np.maximum(as_vector(when, hosts.number), self.sim.now)
         if taking_part == hosts.members and hosts.number > 1 and not is_loud(report):
             self._send_up(hosts.rows, times, (replace(report, hosts=taking_part),), taking_part)
@@ -442,8 +491,12 @@ class CohortIsland:
         """A relay and the hosts below it."""
         return self.shape.below(self.island.base_host + row)
 
-    def _send_quiet(self, part: CohortPart | PartGroup, report: Any, when: Ints | int) -> None:
+    def _send_quiet(self, part: CohortPart | PartGroup, report: Any, when: HostTimes | int) -> None:
         """Delivers a report that costs no CPU: it arrives with its last copy."""
         sim = self.sim
-        at = int((when + self.tree.depths[part.rows] * sim.network.latency).max())
-        self.reports.quiet(at, report)
+        times = as_vector(when, part.number) + self.tree.depths[part.rows] * sim.network.latency
+        at = int(times.max())
+        if isinstance(report, m.Compiled):
+            self.reports.compiled(at, int(np.arange(self.island.hosts)[part.rows][times == at][-1]), report)
+        else:
+            self.reports.quiet(at, report)

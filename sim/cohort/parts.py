@@ -27,12 +27,12 @@ FIRST, MOST = 8, 256
 
 
 class CohortPart:
-    """An executor and the hosts for which it stands."""
+    """An executor and the hosts for which it stands. `of_slice`: it knows programs of one slice alone."""
 
-    __slots__ = ("_island", "executor", "host", "members", "number", "open", "rows")
+    __slots__ = ("_island", "executor", "host", "members", "number", "of_slice", "open", "rows")
 
-    def __init__(self, island: Island, executor: AlikeHosts) -> None:
-        self._island, self.executor = island, executor
+    def __init__(self, island: Island, executor: AlikeHosts, of_slice: bool = False) -> None:
+        self._island, self.executor, self.of_slice = island, executor, of_slice
         self.open = 0  # halves of transfers that have not ended
         self.stand()
 
@@ -69,7 +69,8 @@ class Parts:
             self._owns(part)
         # what follows from `all`; forgotten when that changes
         self._among: dict[Spans, list[CohortPart]] = {}
-        self._together: dict[tuple[int, ...], PartGroup] = {}
+        self._together: dict[tuple[CohortPart, ...], PartGroup] = {}
+        self._groups: dict[Spans, PartGroup] = {}
         self._told = 0  # how often one part more was told an event, since parts were last compared
         self._price = FIRST
         self._merged = -1  # the order at which parts were merged; -1: parts have been divided since
@@ -97,14 +98,20 @@ class Parts:
     def together(self, parts: Sequence[CohortPart]) -> CohortPart | PartGroup:
         if len(parts) == 1:
             return parts[0]
-        key = tuple([part.host for part in parts])
+        key = tuple(parts)
         found = self._together.get(key)
         if found is None:
-            members = (
-                self.everyone if len(parts) == len(self.all) else spans.union(*(p.members for p in parts))
-            )
+            members = spans.union(*(part.members for part in parts))
             _bound(self._together)
             found = self._together[key] = PartGroup(members, self._island)
+        return found
+
+    def group(self, members: Spans) -> PartGroup:
+        """Some hosts, of whatever parts."""
+        found = self._groups.get(members)
+        if found is None:
+            _bound(self._groups)
+            found = self._groups[members] = PartGroup(members, self._island)
         return found
 
     # --- divide -------------------------------------------------------------------------------------------
@@ -112,7 +119,7 @@ class Parts:
     def divide(self, message: m.Ordered) -> list[CohortPart]:
         """Divides parts as a message demands; returns the new ones, and those that they were part of."""
         changed: list[CohortPart] = []
-        for part in list(self.among(message.hosts)):
+        for part in [*self.all] if len(self.all) == 1 else list(self.among(message.hosts)):
             groups = part.executor.divides(message)
             if groups:
                 changed.append(part)
@@ -154,6 +161,8 @@ class Parts:
             self.all.append(other)
             self._owns(other)
         part.stand()
+        for each in (part, *made):
+            each.open -= each.executor.drop_others_sends()
         return made
 
     def _owns(self, part: CohortPart) -> None:
@@ -169,7 +178,7 @@ class Parts:
     # --- merge --------------------------------------------------------------------------------------------
 
     def told(self, parts: int) -> None:
-        """So many parts were told the same event."""
+        """So many of these parts were told the same event."""
         self._told += parts - 1
 
     @property

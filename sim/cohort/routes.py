@@ -29,10 +29,6 @@ def one_root(members: Spans, fanout: int = 0, apart: Spans = spans.EMPTY) -> Tre
                 {first: tuple(rest), **alone})  # fmt: skip
 
 
-def latest(times: Ints) -> int:
-    return int(np.maximum.reduce(times))
-
-
 def rows_of(hosts: Spans, island: Island) -> Rows:
     base = island.base_host
     if len(hosts) == 1:

@@ -9,86 +9,88 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sized
 from heapq import heapify, heappop, heappush
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import simpy
+from simpy.core import EmptySchedule
 
 NORMAL, LATE, LATER = 1, 2, 3
+FIRST = -2  # before all others of its nanosecond
 
 
 class SimClock(simpy.Environment):
     """The environment. Calls need none of what SimPy's events have: no value, and no process waits for them. So a call
-    stands in the queue by itself, in an entry that is longer by one than those of events."""
+    stands in the queue by itself; and one of SimPy's events does as a call that processes it."""
+
+    __slots__ = ("now",)  # SimPy's is a property, and this is asked for some 70 times for each gang
+    now: int
 
     def __init__(self) -> None:
         super().__init__(initial_time=0)
+        self.now = 0
         self._entries: list[Any] = self._queue
-
-    if TYPE_CHECKING:  # SimPy's types know only float
-
-        @property
-        def now(self) -> int: ...
-    else:
-        now = property(attrgetter("_now"))  # in C, since it is asked for some 70 times for each gang
 
     def at(self, when: int, call: Callable[..., object], *args: Any, priority: int = NORMAL) -> None:
         heappush(self._entries, (when, priority, next(self._eid), args, call))
 
+    def schedule(self, event: simpy.Event, priority: Any = NORMAL, delay: Any = 0) -> None:
+        """SimPy puts its events here."""
+        heappush(self._entries, (self._now + delay, priority, next(self._eid), (event,), self._process_event))
+
+    def _process_event(self, event: simpy.Event) -> None:
+        """Lets SimPy find it in front, as in a queue of its own."""
+        heappush(self._entries, (self._now, FIRST, 0, event))
+        super().step()
+
     def step(self) -> None:
         """Processes the next event or call."""
-        entries = self._entries
-        if not entries or len(entries[0]) == 4:
-            super().step()
-            return
-        self._now, _, _, args, call = heappop(entries)
+        if not self._entries:
+            raise EmptySchedule
+        self.now, _, _, args, call = heappop(self._entries)
+        self._now = self.now
         call(*args)
 
     def steps(self, until: Sized, latest: int) -> None:
         """Processes what happens until a collection is not empty, or something is later than this time."""
         entries = self._entries
-        while not until and self._now <= latest:
-            if not entries or len(entries[0]) == 4:
-                super().step()
-                continue
-            self._now, _, _, args, call = heappop(entries)
+        while not until and self.now <= latest:
+            if not entries:
+                raise EmptySchedule
+            self.now, _, _, args, call = heappop(entries)
+            self._now = self.now
             call(*args)
 
     def run_to(self, when: int) -> None:
         """Processes all that happens up to this time."""
         entries = self._entries
         while entries and entries[0][0] <= when:
-            if len(entries[0]) == 4:
-                super().step()
-                continue
-            self._now, _, _, args, call = heappop(entries)
+            self.now, _, _, args, call = heappop(entries)
+            self._now = self.now
             call(*args)
-        self._now = max(self._now, when)
+        self.now = self._now = max(self.now, when)
 
     def replay(self, since: int, play: Callable[[], None]) -> None:
         """Sets the clock back to `since` and calls `play`; then processes what this leads to before now. What it leads
         to from now on stays to come, with all that was to come before."""
-        now, entries = self._now, self._entries
+        now, entries = self.now, self._entries
         others = entries.copy()
         entries.clear()
-        self._now = since
+        self.now = self._now = since
         play()
         while entries and entries[0][0] < now:
             self.step()
-        self._now = now
+        self.now = self._now = now
         entries += others
         heapify(entries)
 
     def drop(self, unwanted: Callable[[Any, Any], bool]) -> None:
         """Drops calls that were to come. `unwanted` gets what is called, and with which arguments."""
-        self._entries[:] = [
-            entry for entry in self._entries if len(entry) == 4 or not unwanted(entry[4], entry[3])
-        ]
+        self._entries[:] = [entry for entry in self._entries if not unwanted(entry[4], entry[3])]
         heapify(self._entries)
 
     def calls(self) -> list[tuple[Callable[..., object], tuple[Any, ...]]]:
-        """The calls that are to come, with their arguments, in no order."""
-        return [(entry[4], entry[3]) for entry in self._entries if len(entry) > 4]
+        """The calls that are to come, with their arguments, in no order; none of SimPy's events."""
+        return [(entry[4], entry[3]) for entry in self._entries if entry[4] != self._process_event]
 
     def next_time(self) -> int | None:
         """The time of the next event; None if nothing is scheduled."""

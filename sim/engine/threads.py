@@ -126,8 +126,11 @@ class SimThread:
                 self._clock.at(at, self.put, (source, number), wave.cost, NOTHING)
             return
         swarm = Swarm(base, wave, number)
-        if self._undo is not None and swarm.first <= self._served[0]:  # type: ignore[index]
-            self._take_back()
+        if self._undo is not None:
+            if swarm.first <= self._served[0]:  # type: ignore[index]
+                self._take_back()
+            else:
+                self._undo[1].append((swarm, swarm.at, swarm.first))  # it stays, if the item is put back
         self._swarms.append(swarm)
 
     def recant(self, sources: range) -> None:
@@ -145,6 +148,55 @@ class SimThread:
         self._swarms = [swarm for swarm in self._swarms if swarm.first != NEVER]
         before[:] = [each for each in before if each[0].wave.number > each[1]]
 
+    def unfold(self, sources: range, what: Callable[[Order], Any]) -> None:
+        """Announced items of these sources that have arrived, and are not over, become items by themselves: `what` says
+        which. `catch_up` must follow."""
+        if self._share is not None:
+            return  # they were put in when they arrived
+        if self._undo is not None:  # the item whose cost is being paid may have waited for some of them
+            assert self._served is not None
+            free, swarms = self._undo
+            for swarm, at, first in swarms:
+                swarm.at, swarm.first = at, first
+            self._swarms = list(dict.fromkeys([*[swarm for swarm, _, _ in swarms], *self._swarms]))
+            heappush(
+                self._waiting, (*self._served[:-1], self._served[-1])
+            )  # another tuple, as in `_take_back`
+            self.free, self._served, self._undo = free, None, None
+        mine = [swarm for swarm in self._swarms if int(swarm.wave.sources[0]) in sources]
+        self._swarms = [swarm for swarm in self._swarms if swarm not in mine]
+        for swarm in mine:
+            wave = swarm.wave
+            for at in range(swarm.at, wave.number):
+                self._count += 1
+                order = int(wave.sources[at]), swarm.number
+                arrival = swarm.base + int(wave.offsets[at])
+                heappush(self._waiting, (arrival, order, self._count, wave.cost, what(order)))
+
+    def catch_up(self) -> None:
+        """Serves what it would have served by now, had it been put in when it arrived."""
+        if self._share is not None or self._served is not None:
+            return
+        now = self._clock.now
+        self._clock.drop(lambda call, args: call == self._take)
+        self._busy = bool(self._waiting)
+        while self._waiting:
+            item = self._waiting[0]
+            self._work_off(item[0], item[1])
+            until = max(self.free, item[0]) + item[3]
+            if until >= now:
+                if item[3]:
+                    self._served = heappop(self._waiting)
+                    self._clock.at(until, self._done, item)
+                else:
+                    self._clock.at(until, self._take, priority=LATE)
+                return
+            heappop(self._waiting)
+            what = self._instead.pop(item[2], item[4])
+            free = now if what is NOTHING else self._serve(what, now)
+            self.free = until if free == now else free
+        self._busy = False
+
     def exchange(self, other: Callable[[Order, Any], Any]) -> None:
         """Items that have arrived and are not over become others, for the same cost."""
         items = self._waiting if self._served is None else [*self._waiting, self._served]
@@ -159,7 +211,14 @@ class SimThread:
     def put(self, order: Order, cost: int, what: Any) -> None:
         """Takes in an item that arrives now."""
         self._count += 1
-        item = (self._clock.now, order, self._count, cost, what)
+        now = self._clock.now
+        item = (now, order, self._count, cost, what)
+        if (
+            not self._busy and not self._swarms and cost and self._share is None
+        ):  # nothing can precede it: see `_next`
+            self._busy, self._served, self._undo = True, item, (self.free, [])
+            self._clock.at(max(self.free, now) + cost, self._done, item)
+            return
         heappush(self._waiting, item)
         if not self._busy:
             self._busy = True

@@ -43,4 +43,5 @@ class Kernel(msgspec.Struct, frozen=True):
     hbm_bytes: float = 0.0
     # where a device computes on its host's cores: the enqueuing thread computes it, and enqueues nothing meanwhile
     inline: bool = False
+    cores: float = 1.0  # where a device computes on its host's cores: how many it keeps busy, on average
     source: str = "stated"  # "tpu-compiler", "roofline", "stated", "recorded"

@@ -132,19 +132,17 @@ class SimClient(Process):
         sim = self.sim
         for effect in effects:
             match effect:
+                case e.RunEnded():
+                    self.on_effect(effect)
                 case e.Send(peers=to, message=message):
                     for peer in to:
-                        if (
-                            peer == CONTROLLER
-                            and sim.machines.batches
-                            and sim.machines.carries(self.name, peer)
-                        ):
+                        if peer != CONTROLLER:
+                            sim.send_contents(self.name, peer, message, at)
+                        elif sim.machines.batches and sim.machines.carries(self.name, peer):
                             sim.machines.put(self, peer, message, at)
-                        elif peer == CONTROLLER:
+                        else:
                             nbytes = sim.weights.of(message)
                             sim.network.send(self.name, CONTROLLER, message, nbytes, at)
-                        else:
-                            sim.send_contents(self.name, peer, message, at)
                 case e.Close(peer=peer, reason=reason):
                     sim.tell(f"client {self.title!r} closes peer {peer}: {reason}")
                 case e.OpenSend():
@@ -172,7 +170,7 @@ class SimClient(Process):
 
     def _goes_together(self, opening: e.OpenSend | e.OpenRecv) -> bool:
         cohort = self._cohort_of(opening.source or opening.target)
-        return cohort is not None and cohort.contents.has(opening.transfer)
+        return cohort is not None and opening.transfer in cohort.contents.under_way
 
     def _begin(self, opening: e.OpenSend | e.OpenRecv, layout: Layout | None, getting: bool) -> None:
         """A put or a get begins."""

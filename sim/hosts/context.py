@@ -45,7 +45,8 @@ class RareTimes(msgspec.Struct, frozen=True):
 class CohortContents(Protocol):
     """What clients put to such an island, and get from it."""
 
-    def has(self, transfer: int) -> bool: ...
+    @property
+    def under_way(self) -> Mapping[int, object]: ...
 
     def client_end(self, machine: ClientTransfer, opening: e.OpenSend | e.OpenRecv) -> None: ...
 
@@ -64,11 +65,13 @@ class CohortHosts(Protocol):
 
 
 class Hangups(Protocol):
-    """Closes connections and stops hosts."""
+    """Closes connections and stops hosts; has hosts that were together simulated one by one."""
 
     def close(self, name: int, reason: str) -> None: ...
 
     def stopped(self, process: HostProcess, reason: str) -> None: ...
+
+    def go_apart(self, island: int) -> None: ...
 
 
 class ClientTurn(Protocol):
@@ -88,14 +91,13 @@ class ClientTurn(Protocol):
 class Machines(Protocol):
     """The machines of processes whose threads may have to wait for a core (`sim.shared_cores`)."""
 
+    batches: bool  # whether any messages are batched
+
     def named(self, client: int, name: str) -> None: ...
 
     def share(self, owner: Process) -> CoreShare | None: ...
 
     def turn(self, client: SimClient) -> ClientTurn | None: ...
-
-    @property
-    def batches(self) -> bool: ...
 
     def carries(self, one: int, other: int) -> bool: ...
 

@@ -26,12 +26,13 @@ class Takes(NamedTuple):
     """What a gang takes.
 
     own: nanoseconds that each device computes. links: nanoseconds that it waits for links. inline: whether the thread
-    that enqueues the gang computes it.
+    that enqueues the gang computes it. cores: how many of its host's cores it keeps busy, on average.
     """
 
     own: int
     links: int
     inline: bool = False
+    cores: float = 1.0
 
 
 class OnCores(Protocol):

@@ -24,13 +24,15 @@ class MessageSizes:
     def __init__(self) -> None:
         self._plans: dict[int, int] = {}  # by identity; `_kept` keeps the plan alive
         self._kept: list[Plan] = []
+        # The last call that was weighed, and its bytes: it is so where it is written, and where it is taken.
+        self._last_call: tuple[Any, int] = (None, 0)
         self._contents: dict[type, Callable[[Any], int]] = {
             m.Ordered: self._ordered,
             m.Reports: lambda message: REPORT * len(message.reports),
             m.ClientMessages: lambda message: NOTE * len(message.notes),
-            m.Calls: self._calls,
-            m.Register: self._call,
-            m.Submit: self._call,
+            m.Calls: self._once,
+            m.Register: self._once,
+            m.Submit: self._once,
         }  # looked up several times for each gang
 
     def of(self, message: Any) -> int:
@@ -47,8 +49,13 @@ class MessageSizes:
             nbytes += self._plan(plan)
         return nbytes
 
-    def _calls(self, message: m.Calls) -> int:
-        return sum([self._call(call) if type(call) in LONG else CALL for call in message.calls])
+    def _once(self, message: Any) -> int:
+        last, nbytes = self._last_call
+        if message is not last:
+            calls = message.calls if type(message) is m.Calls else (message,)
+            nbytes = sum([self._call(call) if type(call) in LONG else CALL for call in calls])
+            self._last_call = message, nbytes
+        return nbytes
 
     def _call(self, call: m.Call) -> int:
         if type(call) is m.Submit:

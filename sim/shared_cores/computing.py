@@ -5,12 +5,16 @@
 A device computes in short slices, because the operating system gives a core to a thread that wakes up before one that
 goes on computing. A collective's time on the links is waiting, and needs no core.
 
+A computation that keeps several cores busy has as many threads: one works all the time that it takes by itself, the
+others share what is computed beside it. It ends when all its threads have worked.
+
 Neighbours: `hosts.device_queues` calls `run` for gangs at the head of its queues; `cores` hands out cores.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import ceil
 from typing import TYPE_CHECKING
 
 from ..hosts import Takes
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from ..hosts import Process
 
 SLICE = 100_000  # nanoseconds
+NEGLIGIBLE = 0.05  # of a core
 
 
 class Computing:
@@ -37,7 +42,8 @@ class Computing:
 
     def run(self, devices: Mapping[int, int], takes: Takes, then: Callable[[], None]) -> None:
         """Calls `then` when the given number of devices of each host have computed, and then waited for the links."""
-        left = sum(number if self.here(host) else 1 for host, number in devices.items())
+        threads = threads_of(takes)
+        left = sum(number * len(threads) if self.here(host) else 1 for host, number in devices.items())
 
         def over() -> None:
             nonlocal left
@@ -51,7 +57,8 @@ class Computing:
                 continue
             share = self._cores[host].share(self._process_of(host), DEVICE)
             for _ in range(number):
-                self._ask(share, takes.own, over)
+                for own in threads:
+                    self._ask(share, own, over)
 
     def _ask(self, share: Share, left: int, then: Callable[[], None]) -> None:
         self._turns += 1
@@ -67,3 +74,11 @@ class Computing:
             self._ask(share, left, then)
         else:
             then()
+
+
+def threads_of(takes: Takes) -> tuple[int, ...]:
+    """Nanoseconds that each of a computation's threads works."""
+    others = ceil(takes.cores - NEGLIGIBLE) - 1
+    if others < 1:
+        return (takes.own,)
+    return (takes.own, *(round(takes.own * min(1.0, (takes.cores - 1.0) / others)),) * others)

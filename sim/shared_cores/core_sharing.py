@@ -34,7 +34,7 @@ class SharedMachines:
         self._stalls = (
             CoreStalls(profile.stall_every, profile.stall, sim.seed) if profile.stall_every else None
         )
-        self._python = any(shared.python for shared in setup.shared)
+        self.batches = any(shared.python for shared in setup.shared)  # whether any messages are batched
         # hosts on shared machines, and other hosts whose machines have too few cores
         self._hosts: dict[int, Cores | None] = {}
         self._clients: dict[str, Cores | None] = {}
@@ -93,7 +93,7 @@ class SharedMachines:
 
     def is_python(self, name: int) -> bool:
         """Whether its threads work one at a time, and its messages are batched."""
-        if not self._python:
+        if not self.batches:
             return False
         cores = self.of_process(name)
         return cores is not None and cores.process_of is not None
@@ -119,11 +119,6 @@ class SharedMachines:
         if cores is None or not self._sim.profile.client_call:
             return None
         return ThreadTurn(client, cores.share(client, CALL))
-
-    @property
-    def batches(self) -> bool:
-        """Whether any messages are batched."""
-        return bool(self._python)
 
     def carries(self, one: int, other: int) -> bool:
         """Whether messages between these two are batched."""

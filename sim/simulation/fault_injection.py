@@ -61,9 +61,17 @@ class FaultInjection:
             cohort.slow(host - cohort.island.base_host, factor)
 
     def fail_gang(self, host: int, name: str, cause: str = "it divided by zero") -> None:
-        """Makes the next gang of this name fail on this host."""
-        self._single_host(host)
+        """Makes the next gang of this name fail on this host. Hosts are alike until there is one (`go_apart`)."""
+        cohort = self._sim.islands.get(self._sim.island_of(host))
+        if cohort is None or cohort.history is None or cohort.names.has_gang(name):
+            self._single_host(host)
         self._sim.fabric.failing[host, name] = m.Blame("user", cause)
+
+    def go_apart(self, island: int) -> None:
+        """Hosts of this island are simulated one by one from now on: a gang has been ordered that is to fail on one of
+        them, or they have been together for too long without a checkpoint."""
+        if island in self._sim.islands:
+            self._sim.take_over(island)
 
     def lose_device(self, device: int) -> None:
         host = self._single_host(self._sim.cluster.host_of(device)).name

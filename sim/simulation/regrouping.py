@@ -9,7 +9,8 @@ was ordered before has been read everywhere by then, and what was reported has b
 less and less often, until it is so. Hosts that are not members, because they are lost, stay as they are.
 
 Executors whose states are equal are one part of the cohort. What gangs are in the devices' queues goes on there. If
-another fault is announced, the cohort keeps checkpoints from here on; if not, contents go to its hosts together, too.
+another fault is announced, or a gang that will be ordered is to fail, the cohort keeps checkpoints from here on; if
+not, contents go to its hosts together, too.
 
 Neighbours: `takeover` is the other way round; `sim.hosts.processes` and `device_queues` say what is under way.
 """
@@ -70,11 +71,11 @@ class Regrouping:
         if standing is None:
             return False
         seat, shape = standing
-        still = StillHosts(sim, index, seat.members)
+        still = StillHosts(sim, index, seat.members, names)
         gangs = still.gangs()
         if gangs is None:
             return False
-        remembers = index in divided(still.announced, sim.cluster)
+        remembers = index in divided(still.announced, sim.cluster) or still.will_fail
         begin = Beginning(sim, index, still.hosts, gangs)
         island = begin.island(self._moves, names, remembers, replace(seat, last=message.number - 1), shape)
         sim.together(island, still.hosts)
@@ -107,8 +108,8 @@ class Attempts:
 class StillHosts:
     """The members of an island, and whether only gangs are under way on them."""
 
-    def __init__(self, sim: Simulation, island: int, members: Spans) -> None:
-        self._sim, self._island, self._members = sim, island, members
+    def __init__(self, sim: Simulation, island: int, members: Spans, names: StreamNames) -> None:
+        self._sim, self._island, self._members, self._names = sim, island, members, names
         self.hosts = {host: sim.lone_hosts[host] for host in spans.items(members)}
         self.announced: list[Any] = []  # faults that are still to come
 
@@ -135,13 +136,23 @@ class StillHosts:
         return [host for host in spans.items(island.host_span) if host not in self.hosts]
 
     def _damaged(self) -> bool:
-        """Whether a gang is still to fail here, or a device is lost to which gangs may be given."""
+        """Whether a gang that is to fail is under way here, or a device is lost to which gangs may be given."""
         sim = self._sim
-        failing = any(host in self.hosts for host, _ in sim.fabric.failing)
-        return failing or any(
+        fails = any(host in self.hosts and name in self._under_way(host) for host, name in sim.fabric.failing)
+        return fails or any(
             sim.cluster.host_of(device) in self.hosts and sim.controller.resources.usable(device)
             for device in sim.fabric.dead
         )
+
+    def _under_way(self, host: int) -> set[str]:
+        """The names of gangs that are under way on this host."""
+        steps = [step for step, _ in self.hosts[host].machine.executor.gangs_under_way().values()]
+        return {self._names.runs[step.run].steps[step.step].name for step in steps}
+
+    @property
+    def will_fail(self) -> bool:
+        """Whether a gang that is still to come is to fail on this island."""
+        return any(self._is_here(host) for host, _ in self._sim.fabric.failing)
 
     def _nothing_comes(self) -> bool:
         """Whether nothing is under way to these hosts or from them, but heartbeats."""

@@ -221,7 +221,8 @@ class Simulation:
             else:
                 while not until:
                     clock.steps(until, self.last_seen + QUIET)
-                    self._see_whether_stuck()
+                    if not until:
+                        self._see_whether_stuck()
         except EmptySchedule:
             raise Stuck(self.why_stuck()) from None
 
@@ -302,9 +303,14 @@ class Simulation:
             self.last_seen = self.clock.now
         if isinstance(message, Together):
             self.cargo.come(message.messages)
-        if receiver >= 0 and is_client(sender):
-            self.meet(sender, receiver)
-        process = self.process(receiver)
+        if receiver == CONTROLLER:
+            process: Any = self.controller_process
+        elif receiver < 0:
+            process = self.clients[-receiver - 2]
+        else:
+            if is_client(sender):
+                self.meet(sender, receiver)
+            process = self.process(receiver)
         if process.alive:
             process.come(sender, number, message)
 
@@ -378,7 +384,8 @@ class Simulation:
         own = sum(kernel.duration for kernel in known)
         links = sum(kernel_time(kernel, gang.place, island, chip) for kernel in known) - own
         inline = any(kernel.inline for kernel in known)
-        return Takes(own, links, inline)
+        busy = sum(kernel.duration * kernel.cores for kernel in known)
+        return Takes(own, links, inline, busy / own if own else 1.0)
 
     def by_host(self, sender: int, receiver: int) -> bool:
         """Whether contents between these processes go through the hosts' CPUs, and not over a torus."""

@@ -32,7 +32,7 @@ from core.record import Trace
 from ..cohort import CohortIsland, ContentsCame, Input, OrderLeft, PeerGone, subject
 from ..engine import NOTHING, Order
 from ..hosts import HostProcess
-from ..network import CONTROLLER
+from ..network import CONTROLLER, report_number
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -58,6 +58,9 @@ class Replay:
         self._inputs = cohort.history.since(self._point)
         self._heard = cohort.history.heard(self._point)
         self._reported: list[tuple[int, m.Reports]] = []  # by roots
+        self._said: dict[
+            Order, list[m.Report]
+        ] = {}  # by root and number: what of it the controller is not told yet
 
     def play(self) -> None:
         """Makes the hosts, and has them do again what they did."""
@@ -66,8 +69,10 @@ class Replay:
         trace, fabric.trace = fabric.trace, Trace()
         arrive, network.arrive = network.arrive, self._arrive
         slow, sim.replaying = fabric.slow.copy(), True
+        failing, fabric.failing = fabric.failing, {}  # no gang that is over has been found to fail
         sim.clock.replay(self._point.at, self._begin)
         fabric.slow.update(slow)
+        fabric.failing = failing
         fabric.trace, network.arrive, sim.replaying = trace, arrive, False
         sim.last_seen, network.messages = before[0], before[1]
         del sim.told[before[2] :]
@@ -75,14 +80,23 @@ class Replay:
     # --- what the controller hears ----------------------------------------------------------------------------
 
     def tell(self) -> None:
-        """Tells the controller what each root has reported by now."""
-        self._sim.controller_process.lane.exchange(self._one_root)
+        """Tells the controller what each root has reported by now. What still waits for its turn there, waits on."""
+        lane, island = self._sim.controller_process.lane, self._cohort.island
+        lane.exchange(self._one_root)
         for root, message in self._reported:
             (report,) = message.reports
             hosts: Spans = getattr(report, "hosts", spans.EMPTY)
             unheard = spans.minus(hosts, self._heard.get(subject(report), spans.EMPTY))
             if unheard and not isinstance(report, m.Heartbeat):
-                self._tell(root, replace(report, hosts=unheard))
+                self._say(root, replace(report, hosts=unheard))
+        lane.unfold(range(island.base_host, island.base_host + island.hosts), self._from_root)
+        lane.exchange(lambda order, what: self._from_root(order) if what is NOTHING else what)
+        for root, number in list(self._said):  # the controller has taken it in before now
+            said = self._from_root((root, number))
+            self._sim.controller_process.carry_out(
+                self._sim.controller.handle(said, self._sim.now), self._sim.now
+            )
+        lane.catch_up()
 
     def _one_root(self, order: Order, what: Any) -> Any:
         """What the cohort has said, and the controller has not taken in, costs what it did. But it comes from one root,
@@ -98,19 +112,22 @@ class Replay:
                 if root == order[0]:
                     own.append(part)
                 else:
-                    self._tell(root, part)
-        sim = self._sim
-        return (
-            e.MessageReceived(sim.connection(order[0]), replace(message, reports=tuple(own)))
-            if own
-            else NOTHING
-        )
+                    self._say(root, part)
+        return self._message(order[0], own) if own else NOTHING
 
-    def _tell(self, root: int, report: m.Report) -> None:
-        sim, cohort = self._sim, self._cohort
-        message = m.Reports(cohort.island.index, cohort.epoch, cohort.tree_number, (report,))
-        event = e.MessageReceived(sim.connection(root), message)
-        sim.controller_process.carry_out(sim.controller.handle(event, sim.now), sim.now)
+    def _say(self, root: int, report: m.Report) -> None:
+        """This root has reported it, which is another message than those of other roots."""
+        self._said.setdefault((root, report_number(report)), []).append(report)
+
+    def _from_root(self, order: Order) -> Any:
+        """What the root says in the message of this number."""
+        reports = self._said.pop(order, None)
+        return NOTHING if reports is None else self._message(order[0], reports)
+
+    def _message(self, root: int, reports: list[m.Report]) -> e.MessageReceived:
+        cohort = self._cohort
+        message = m.Reports(cohort.island.index, cohort.epoch, cohort.tree_number, tuple(reports))
+        return e.MessageReceived(self._sim.connection(root), message)
 
     # --- the checkpoint ---------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from core.client.client import Client
 from core.client.client_limits import Blocked, Limits
 from core.invariants import observations as o
 from core.link.endpoint import for_client
+from core.model import ranges
 from core.model.plan import Layout
 from core.model.program import Program, SliceSpec, Value
 from core.protocol import dataplane
@@ -123,7 +124,7 @@ class ClientActor(Actor):
             case e.RunEnded():
                 script.run_ended(effect)
             case e.BuffersReady(buffers=buffers, blame=blame):
-                for name in buffers:
+                for name in ranges.each(buffers):
                     script.buffers[name].ready = blame is None
                     script.buffers[name].blame = blame
             case e.CallRefused():

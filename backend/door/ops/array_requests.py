@@ -18,8 +18,9 @@ from ..ifrt_messages import (
 )
 from ..memory_meter import Memory, bytes_of, nbytes_of, release
 from ..reply import Reply
+from ..session_arrays import ArrayValue
 from ..session_devices import ArrayType, StatusError, invalid
-from ..session_state import ArrayValue, SessionState
+from ..session_state import SessionState
 from .array_arguments import check_layout, host_view, strides_of, type_of
 from .operation import Operation
 
@@ -155,11 +156,9 @@ def _memory_of_copy(state: SessionState, value: ArrayValue, target: ArrayType, a
 
 
 def delete(state: SessionState, body: Any, reply: Reply) -> None:
-    for handle in body.array_handle:
-        value = state.arrays.get(handle)
-        if isinstance(value, ArrayValue):
-            state.devices.delete(value.ref)
-            release(value.memory)
+    for held in state.arrays.there(list(body.array_handle)):
+        state.devices.delete(held.ref)
+        release(held.memory)
     response = IfrtResponse()
     response.delete_array_response.deletion_future_handle = state.keep_future(counted=False)
     reply.ok(response)
@@ -174,8 +173,7 @@ def is_deleted(state: SessionState, body: Any, reply: Reply) -> None:
 
 
 def destruct(state: SessionState, body: Any, reply: Reply) -> None:
-    for handle in body.array_handle:
-        state.arrays.pop(handle, None)
+    state.arrays.forget(list(body.array_handle))
     reply.empty("destruct_array_response")
 
 

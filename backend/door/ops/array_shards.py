@@ -13,8 +13,9 @@ from ..ifrt_messages import IfrtResponse
 from ..ifrt_shardings import ShardSpec
 from ..memory_meter import Allocation, shards_of
 from ..reply import Reply
+from ..session_arrays import ArrayValue
 from ..session_devices import ArrayType, Ref, invalid
-from ..session_state import ArrayValue, SessionState
+from ..session_state import SessionState
 from .array_arguments import type_of
 from .operation import Operation
 

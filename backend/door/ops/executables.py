@@ -16,8 +16,9 @@ from ..ifrt_shardings import ShardSpec
 from ..memory_meter import Memory, nbytes_of, release
 from ..options import safe_options
 from ..reply import Reply
-from ..session_devices import CompiledFacts, Ref, StatusError, invalid, unsupported
-from ..session_state import ArrayValue, ExecutableValue, SessionState
+from ..session_arrays import ArrayValue, ArrayValues
+from ..session_devices import ArrayType, CompiledFacts, StatusError, invalid, unsupported
+from ..session_state import ExecutableValue, SessionState
 from .layouts import layout_proto
 from .operation import Operation
 from .reading import _ready
@@ -33,6 +34,7 @@ REFUSED = {
     "IfrtIRProgram": "MPMD programs are not implemented: run one program for each mesh",
 }
 COMPILING = 256  # programs of a session that may wait for the compiler
+FITS = 64  # rows of arguments for which an executable remembers that they have the right types
 
 
 # --- compile ----------------------------------------------------------------------------------------------
@@ -206,68 +208,85 @@ def execute(state: SessionState, body: Any, reply: Reply) -> None:
     value = state.executables.get(body.loaded_executable_handle)
     if value is None:
         raise invalid(f"there is no executable {body.loaded_executable_handle}")
-    facts, options = value.facts, body.execute_options
-    handles = body.result_array_handle
+    facts, options, handles = value.facts, body.execute_options, list(body.result_array_handle)
     if handles and len(handles) != len(facts.results):
         raise invalid(f"{len(handles)} handles for the {len(facts.results)} results of {facts.name}")
-    arguments = _arguments(state, facts, body.args_handles)
     keep: Sequence[int] = tuple(given) if (given := options.non_donatable_input_indices) else ()
-    meter, donated = state.memory, _donated(facts, arguments, keep) if facts.donated else ()
-    if meter.used + value.total > meter.most:
-        meter.check(value.total - sum(nbytes_of(each) for each in donated))
+    arguments = _arguments(state, value, list(body.args_handles), keep)
+    meter, donated = state.memory, _donated(value, arguments, keep) if facts.donated else ()
+    if meter.used + value.row.total > meter.most:
+        meter.check(value.row.total - sum(nbytes_of(each) for each in donated))
     refs = state.devices.execute(value.executable, [each.ref for each in arguments], keep, options.launch_id)
     for each in donated:
         release(each)
     response = IfrtResponse()
     found = response.loaded_executable_execute_response
     found.SetInParent()
-    if handles:
-        for handle, array_type, ref, size in zip(handles, facts.results, refs, value.sizes, strict=True):
-            state.keep(handle, array_type, ref, meter.take(size))
-    else:
-        _first_outputs(state, value, refs, found)
     if options.fill_status:
         status = body.result_status_handle or state.new_handle()
-        state.statuses[status] = list(refs)
+        state.statuses[status] = list(refs if isinstance(refs, list) else refs.waits())
         found.status_handle = status
+    kept = state.keep_row(handles, value.row, refs)
+    if not handles:
+        _first_outputs(state, value, kept, found)
     reply.ok(response)
 
 
-def _arguments(state: SessionState, facts: CompiledFacts, handles: Any) -> list[ArrayValue]:
-    parameters, devices = facts.parameters, facts.devices
-    if len(handles) != len(parameters):
-        raise invalid(f"{facts.name} has {len(parameters)} parameters, not {len(handles)}")
-    arrays, found = state.arrays, []
-    for handle, parameter in zip(handles, parameters, strict=True):
-        value = arrays.get(handle)
-        if not isinstance(value, ArrayValue):
-            value = state.array(handle)  # raises what is wrong with it
-        array_type = value.type
-        if array_type.sharding.devices != devices:
-            raise invalid(
-                f"an argument of {facts.name} is on devices {array_type.sharding.devices}, not on {devices}"
-            )
-        if parameter is not None and (array_type.kind != parameter[0] or array_type.shape != parameter[1]):
-            raise invalid(
-                f"an argument of {facts.name} is {name_of(array_type.kind)}{list(array_type.shape)}, not "
-                f"{name_of(parameter[0])}{list(parameter[1])}"
-            )
-        found.append(value)
+def _arguments(
+    state: SessionState, value: ExecutableValue, handles: Sequence[int], keep: Sequence[int]
+) -> list[ArrayValue | ArrayValues]:
+    """Those that are one for the session are one here, as far as all of them are donated or none."""
+    facts = value.facts
+    if len(handles) != len(facts.parameters):
+        raise invalid(f"{facts.name} has {len(facts.parameters)} parameters, not {len(handles)}")
+    found = state.arrays.named(handles, range(len(handles)) if keep else value.edges)
+    index = 0
+    for held in found:
+        if isinstance(held, ArrayValue):
+            _check_argument(facts, index, held.type)
+        else:
+            key = index, id(held.row), held.at, held.count
+            if key not in value.fits:
+                for at, array_type in enumerate(held.types, index):
+                    _check_argument(facts, at, array_type)
+                if len(value.fits) >= FITS:
+                    value.fits.clear()
+                value.fits[key] = held.row  # which must live for as long as its id stands for it
+        index += held.count
     return found
 
 
+def _check_argument(facts: CompiledFacts, index: int, array_type: ArrayType) -> None:
+    devices, parameter = facts.devices, facts.parameters[index]
+    if array_type.sharding.devices != devices:
+        raise invalid(
+            f"an argument of {facts.name} is on devices {array_type.sharding.devices}, not on {devices}"
+        )
+    if parameter is not None and (array_type.kind != parameter[0] or array_type.shape != parameter[1]):
+        raise invalid(
+            f"an argument of {facts.name} is {name_of(array_type.kind)}{list(array_type.shape)}, not "
+            f"{name_of(parameter[0])}{list(parameter[1])}"
+        )
+
+
 def _donated(
-    facts: CompiledFacts, arguments: Sequence[ArrayValue], keep: Sequence[int]
+    value: ExecutableValue, arguments: Sequence[ArrayValue | ArrayValues], keep: Sequence[int]
 ) -> tuple[Memory, ...]:
     """The memory that results may take over."""
-    return tuple(arguments[at].memory for at in set(facts.donated).difference(keep) if at < len(arguments))
+    found: list[Memory] = []
+    index, donated = 0, value.donated.difference(keep) if keep else value.donated
+    for held in arguments:
+        if index in donated:
+            found.append(held.memory)
+        index += held.count
+    return tuple(found)
 
 
-def _first_outputs(state: SessionState, value: ExecutableValue, refs: list[Ref], found: Any) -> None:
+def _first_outputs(state: SessionState, value: ExecutableValue, handles: Sequence[int], found: Any) -> None:
     default = state.devices.platform.default_memory_kind()
     named = state.version.serdes_version < NAMELESS
-    for array_type, ref, size in zip(value.facts.results, refs, value.sizes, strict=True):
-        output = found.outputs.add(array_handle=state.keep(0, array_type, ref, state.memory.take(size)))
+    for handle, array_type in zip(handles, value.facts.results, strict=True):
+        output = found.outputs.add(array_handle=handle)
         output.dtype.kind = array_type.kind
         output.shape.SetInParent()
         output.shape.dims.extend(array_type.shape)

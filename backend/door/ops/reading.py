@@ -18,7 +18,7 @@ __all__ = ["OPERATIONS"]
 
 
 def check_value_ready(state: SessionState, body: Any, reply: Reply) -> None:
-    refs = [state.array(handle).ref for handle in body.value_handles]
+    refs = [ref for held in state.arrays.named(list(body.value_handles)) for ref in held.waits()]
     state.devices.when_ready(refs, partial(_ready, reply, "check_value_ready_response"))
 
 

@@ -4,8 +4,9 @@
 (whose result is the next one's argument, and which is waited for at the end), calls with 50 to 1,000 arrays in and out,
 contents of arrays put and read, and compilation. "ratio" is how many times as long it takes through the door, or, of
 MB a second, how many times as much goes locally. With `--hosts 2`, the same program runs through a door to a cluster of
-so many agents too, which share the devices; a second table compares that with the local door. `messages` has the
-transport alone, with grpcio beside it.
+so many agents too, which share the devices, and as multi-controller JAX in so many processes. A second table compares
+the cluster with the local door, and says what a call of 1,000 arrays costs each process; a third compares it with
+multi-controller JAX, of whose processes the slowest counts. `messages` has the transport alone, with grpcio beside it.
 """
 
 from __future__ import annotations
@@ -18,13 +19,21 @@ from ..frame import options, processes
 from ..frame.door_server import local, on_cluster, opened
 from ..frame.measuring import in_turns
 from ..frame.table import Table
-from .programs import measured
+from .programs import measured, member
 
 CALLS, MIB = 3_000, 64
 BOUND = 600.0  # seconds for a process
-AIMS = {"scalar call": 100.0}  # microseconds through the door
+# Microseconds, by what a program goes through.
+AIMS: dict[str, dict[str, float]] = {
+    "door": {"scalar call": 100.0},
+    "cluster": {
+        "call of 1000 arrays, CPU of the controller": 1_000.0,
+        "step that donates 1000, CPU of the controller": 1_000.0,
+    },
+}
 NO_COPY = 50_000.0  # MB/s: more than memory can copy, so a local array was read where it is
 MORE_IS_BETTER = ("put to", "read of")
+MULTI = "multi JAX"
 UNITS = {"compile": "ms", "put to": "MB/s", "read of": "MB/s"}
 
 
@@ -32,11 +41,18 @@ def unit_of(name: str) -> str:
     return next((unit for begins, unit in UNITS.items() if name.startswith(begins)), "us")
 
 
+def slowest(processes: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {
+        name: (min if name.startswith(MORE_IS_BETTER) else max)(each[name] for each in processes)
+        for name in processes[0]
+    }
+
+
 def show(
     here: Mapping[str, float], there: Mapping[str, float], names: tuple[str, str] = ("local", "door")
 ) -> None:
     table = Table(
-        "a JAX program's <30", f"{names[0]} >12,.1f", f"{names[1]} >12,.1f", "  <6", "ratio >9.1fx", "  <12"
+        "a JAX program's <46", f"{names[0]} >12,.1f", f"{names[1]} >12,.1f", "  <6", "ratio >9.1fx", "  <12"
     )
     table.begin()
     for name, through in there.items():
@@ -46,7 +62,7 @@ def show(
             alone, ratio = None, "no copy"
         elif alone:
             ratio = alone / through if name.startswith(MORE_IS_BETTER) else through / alone
-        aim = AIMS.get(name) if names[1] == "door" else None
+        aim = AIMS.get(names[1], {}).get(name)
         verdict = "" if aim is None else f"  aim {aim:g}" + ("  MISSED" if through > aim else "")
         table.row(name, alone, through, f"  {unit_of(name)}", ratio, verdict)
 
@@ -57,29 +73,39 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.number("--devices", 8, "CPU devices", at_least=2)
     parser.number("--calls", CALLS, "scalar calls in a loop", at_least=20)
     parser.number("--mib", MIB, "MiB of an array that is put and read")
-    parser.number("--hosts", 0, "agents of a cluster that is measured too; 0: no cluster", at_least=0)
+    parser.number(
+        "--hosts", 0, "agents of a cluster, and processes of JAX, that are measured too; 0: none", at_least=0
+    )
     chosen = parser.read(arguments)
     with ExitStack() as stack:
         door = stack.enter_context(opened(chosen.devices))
-        sizes = chosen.calls, chosen.mib
+        sizes, own = (chosen.calls, chosen.mib), door.child.pid
+        alone = {"the door": [own]}
         quiet = {"TF_CPP_MIN_LOG_LEVEL": "3"}
         works = {
             "local": lambda: processes.answer(
-                measured, *sizes, 0, env=local(chosen.devices) | quiet, bound=BOUND
+                measured, *sizes, 0, {}, env=local(chosen.devices) | quiet, bound=BOUND
             ),
-            "door": lambda: processes.answer(
-                measured, *sizes, door.child.pid, env=door.env | quiet, bound=BOUND
-            ),
+            "door": lambda: processes.answer(measured, *sizes, own, alone, env=door.env | quiet, bound=BOUND),
         }
         if chosen.hosts:
             cluster = stack.enter_context(on_cluster(chosen.hosts, chosen.devices // chosen.hosts))
             server, env = cluster.door.child.pid, cluster.door.env | quiet
-            works["cluster"] = lambda: processes.answer(measured, *sizes, server, env=env, bound=BOUND)
+            pids = {
+                "the door": [server],
+                "the controller": [cluster.cluster.controller.pid],
+                "the agents": [agent.pid for agent in cluster.cluster.agents],
+            }
+            works["cluster"] = lambda: processes.answer(measured, *sizes, server, pids, env=env, bound=BOUND)
+            each = processes.environment(chosen.devices // chosen.hosts) | quiet
+            works[MULTI] = lambda: slowest(processes.answers(member, chosen.hosts, each, sizes, bound=BOUND))
         found = in_turns(chosen.rounds, works)
     medians = {
         where: {name: median(each[name] for each in rounds) for name in rounds[0]}
         for where, rounds in found.items()
     }
     show(medians["local"], medians["door"])
-    if "cluster" in medians:
+    if chosen.hosts:
         show(medians["door"], medians["cluster"], ("door", "cluster"))
+        both = {name: found for name, found in medians["cluster"].items() if name in medians[MULTI]}
+        show(medians[MULTI], both, (MULTI, "cluster"))

@@ -1,17 +1,29 @@
-"""What `door` measures of a JAX program, in a process whose environment chooses the devices. Nothing here is ours."""
+"""What `door` measures of a JAX program, in a process whose environment chooses the devices. Nothing here is ours.
+
+`measured` is all of it. `member` is one process of multi-controller JAX, in which all processes make the same calls on
+the devices of all; of what a process does on a device of its own, it has nothing to measure.
+"""
 
 # mypy: disable-error-code="no-untyped-call"
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from backend.admin import cpu_of
+
+from ..frame import processes
+
+COUNTS = (50, 500, 1000)  # arrays in and out of a call
+WARM = 2  # calls before a loop is measured
+HERE = "the program"  # whose CPU time is told beside that of other processes
+Pids = Mapping[str, Sequence[int]]
 
 
 class Sizes(NamedTuple):
@@ -21,17 +33,41 @@ class Sizes(NamedTuple):
     mib: int
 
 
-def measured(calls: int, mib: int, server: int) -> dict[str, float]:
-    """All figures, each once. server: the process with the devices; 0: this one."""
+def measured(calls: int, mib: int, server: int, pids: Pids) -> dict[str, float]:
+    """All figures, each once. server: the process with the devices; 0: this one. pids: processes whose CPU time is
+    told, for calls of the most arrays."""
     import jax
 
-    sizes = Sizes(calls, mib)
+    sizes, one = Sizes(calls, mib), jax.local_devices()[0]
     found = scalars(jax, sizes, server)
-    for count in (50, 500, 1000):
-        found |= {f"call of {count} arrays": many(jax, sizes.calls // count + 5, count)}
-    found |= on_a_mesh(jax, sizes)
-    found |= contents(jax, sizes)
+    for count in COUNTS:
+        given = [jax.device_put(np.zeros(4, np.float32), one) for _ in range(count)]
+        times, told = 10 * sizes.calls // count + 5, pids if count == COUNTS[-1] else {}
+        found |= many(jax, f"call of {count} arrays", given, times, told)
+        if count == COUNTS[-1]:
+            found |= many(jax, f"step that donates {count}", given, times, told, donate_argnums=0)
+    found |= contents(jax, sizes, "one device", one)
+    found |= on_all_devices(jax, sizes)
     return found | compiling(jax)
+
+
+def member(address: str, rank: int, count: int, calls: int, mib: int) -> None:
+    import jax
+
+    if count > 1:
+        jax.distributed.initialize(address, count, rank)
+    processes.say(on_all_devices(jax, Sizes(calls, mib)))
+    processes.leave()
+
+
+def on_all_devices(jax: Any, sizes: Sizes) -> dict[str, float]:
+    place, devices = rows(jax), len(jax.devices())
+    x = put(jax, np.zeros((64, 16), np.float32), place)
+    found = {"call on all devices": looped(jax.jit(lambda x: x + 1), x, sizes.calls // 10)}
+    for count in COUNTS:
+        given = [put(jax, np.zeros((devices, 4), np.float32), place) for _ in range(count)]
+        found |= many(jax, f"call of {count}, on all devices", given, sizes.calls // count // 2 + 5, {})
+    return found | contents(jax, sizes, "all devices", place)
 
 
 def took(work: Callable[[], Any], times: int) -> float:
@@ -46,7 +82,9 @@ def looped(call: Callable[[Any], Any], first: Any, times: int) -> float:
     """Microseconds of a call with the last one's result, until the last is done."""
     import jax
 
-    x = call(call(first))
+    x = first
+    for _ in range(WARM):
+        x = call(x)
     jax.block_until_ready(x)
     begun = time.perf_counter()
     for _ in range(times):
@@ -68,9 +106,16 @@ def scalars(jax: Any, sizes: Sizes, server: int) -> dict[str, float]:
     return found
 
 
-def many(jax: Any, calls: int, count: int) -> float:
-    f = jax.jit(lambda xs: [x + 1 for x in xs])
-    return looped(f, [jax.device_put(np.zeros(4, np.float32)) for _ in range(count)], calls)
+def many(jax: Any, name: str, given: list[Any], times: int, pids: Pids, **options: Any) -> dict[str, float]:
+    """Microseconds of a call, and the CPU microseconds that each of these processes took for it, and the program."""
+    call = jax.jit(lambda xs: [x + 1 for x in xs], **options)
+    x = jax.block_until_ready(call(call(given)))
+    both = {HERE: [os.getpid()], **pids} if pids else {}
+    before = {who: sum(map(cpu_of, each)) for who, each in both.items()}
+    found = {name: looped(call, x, times)}
+    for who, each in both.items():
+        found[f"{name}, CPU of {who}"] = (sum(map(cpu_of, each)) - before[who]) / 1e3 / (times + WARM)
+    return found
 
 
 def rows(jax: Any) -> Any:
@@ -78,26 +123,36 @@ def rows(jax: Any) -> Any:
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
 
 
-def on_a_mesh(jax: Any, sizes: Sizes) -> dict[str, float]:
-    x = jax.device_put(np.zeros((64, 16), np.float32), rows(jax))
-    return {"call on all devices": looped(jax.jit(lambda x: x + 1), x, sizes.calls // 10)}
-
-
-def contents(jax: Any, sizes: Sizes) -> dict[str, float]:
+def contents(jax: Any, sizes: Sizes, name: str, place: Any) -> dict[str, float]:
     """MB a second, of arrays that nothing has cached."""
     x = np.arange(sizes.mib << 18, dtype=np.float32)
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[float]] = {f"put to {name}": [], f"read of {name}": []}
     again = jax.jit(lambda x: x + 1)
-    for name, place in (("one device", jax.devices()[0]), ("all devices", rows(jax))):
-        for _ in range(4):
-            begun = time.perf_counter()
-            put = jax.block_until_ready(jax.device_put(x, place))
-            found.setdefault(f"put to {name}", []).append(x.nbytes / 1e6 / (time.perf_counter() - begun))
-            fresh = jax.block_until_ready(again(put))
-            begun = time.perf_counter()
-            np.asarray(fresh)
-            found.setdefault(f"read of {name}", []).append(x.nbytes / 1e6 / (time.perf_counter() - begun))
+    for _ in range(4):
+        begun = time.perf_counter()
+        there = jax.block_until_ready(put(jax, x, place))
+        found[f"put to {name}"].append(x.nbytes / 1e6 / (time.perf_counter() - begun))
+        fresh = jax.block_until_ready(again(there))
+        begun = time.perf_counter()
+        read(fresh)
+        found[f"read of {name}"].append(x.nbytes / 1e6 / (time.perf_counter() - begun))
     return {name: median(each[1:]) for name, each in found.items()}
+
+
+def put(jax: Any, x: Any, place: Any) -> Any:
+    """In multi-controller JAX, each process puts what its devices have of the array."""
+    if getattr(place, "is_fully_addressable", True):
+        return jax.device_put(x, place)
+    return jax.make_array_from_callback(x.shape, place, lambda index: x[index])
+
+
+def read(x: Any) -> Any:
+    """The whole array, in multi-controller JAX in each process."""
+    if x.is_fully_addressable:
+        return np.asarray(x)
+    from jax.experimental import multihost_utils
+
+    return multihost_utils.process_allgather(x, tiled=True)
 
 
 def compiling(jax: Any) -> dict[str, float]:

@@ -111,7 +111,7 @@ def kernel(work: Work, devices: int, alone: Alone, times: int) -> Kernel:
     taken, name = taken_by(work, devices, alone, times), name_of(work, times)
     if work.op != "reduce" or devices == 1:
         lasts = alone_ns(work, devices, alone, times)
-        return Kernel(name, max(1, lasts), inline=taken.inline)
+        return Kernel(name, max(1, lasts), inline=taken.inline, cores=max(1.0, taken.cores))
     own = own_ns(taken)
     first = max(own, own_ns(taken_by(work, devices, alone, 1)))
     moved = Collective("all-reduce", 4, count=times, hidden=own)

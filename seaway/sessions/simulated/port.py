@@ -43,7 +43,9 @@ class SimPort:
                 return answer
             self._unblocked = False
             turns.wait(
-                lambda: self._unblocked, f"client {client.title!r} waits for room to call: {answer.reason}"
+                lambda: self._unblocked,
+                f"client {client.title!r} waits for room to call: {answer.reason}",
+                self,
             )
 
     def note(self, act: Callable[[Client, int], object]) -> None:
@@ -51,7 +53,7 @@ class SimPort:
             self._client.act(act)
 
     def wait(self, over: Callable[[], bool], what: str) -> None:
-        self._turns.wait(over, what)
+        self._turns.wait(over, what, self)
 
     def sleep(self, nanoseconds: int) -> None:
         self._turns.until(self._client.sim.now + nanoseconds, f"client {self._client.title!r} sleeps")
@@ -60,7 +62,7 @@ class SimPort:
         if isinstance(effect, Unblocked):
             self._unblocked = True
         self.tell(effect)
-        self._turns.poke()
+        self._turns.poke(self)
 
     # --- contents: the simulation moves none; `Values` has them ----------------------------------------------
 

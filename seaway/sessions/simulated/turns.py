@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from sim.engine import LATE, Stuck, Unannounced
@@ -37,16 +38,18 @@ PATIENCE = 20.0  # seconds before a message that a thread waits for its turn in 
 
 
 class TurnThread:
-    """A user's thread. `ready`: it has the turn or is in line for it; if not, it waits, for a time or for `over()`."""
+    """A user's thread. `ready`: it has the turn or is in line for it; if not, it waits, for a time or for `over()`,
+    which only changes when `source` pokes."""
 
-    __slots__ = ("baton", "ended", "number", "over", "ready", "thread", "what")
+    __slots__ = ("ended", "number", "over", "ready", "source", "thread", "turns", "what")
 
     def __init__(self, number: int, thread: threading.Thread) -> None:
         self.number, self.thread = number, thread
-        self.baton = threading.Event()
+        self.turns: SimpleQueue[None] = SimpleQueue()  # one for each time that it is handed the turn
         self.ready = True
         self.ended = False
         self.over: Callable[[], bool] | None = None
+        self.source: object = None
         self.what = ""
 
 
@@ -77,9 +80,11 @@ class ThreadTurns:
             self._wait(me, None, what, when)
         self._inside = False
 
-    def wait(self, over: Callable[[], bool], what: str) -> None:
+    def wait(self, over: Callable[[], bool], what: str, source: object = None) -> None:
+        """Until `over()`. `source`: who pokes when that may have changed."""
         me = self._enter()
         if not over():
+            me.source = source
             self._wait(me, over, what)
         self._inside = False
 
@@ -92,10 +97,10 @@ class ThreadTurns:
         finally:
             self._inside = False
 
-    def poke(self) -> None:
-        """Make ready all threads whose condition now holds."""
+    def poke(self, source: object = None) -> None:
+        """Make ready all threads that wait for this source, and whose condition now holds."""
         for party in self._parties.values():
-            if party.over is not None and party.over():
+            if party.over is not None and party.source is source and party.over():
                 self._rouse(party)
 
     def _rouse(self, party: TurnThread) -> None:
@@ -141,19 +146,25 @@ class ThreadTurns:
 
     def _next(self) -> TurnThread:
         with self._lock:
-            found = min(self._line, key=lambda party: party.number)
-            self._line.remove(found)
+            line = self._line
+            if len(line) == 1:
+                return line.pop()
+            found = min(line, key=lambda party: party.number)
+            line.remove(found)
             return found
 
     def _hand_to(self, party: TurnThread) -> None:
         self._switches += 1
         self._holder = party
-        party.baton.set()
+        party.turns.put(None)
 
     def _pause(self, me: TurnThread) -> None:
-        while not me.baton.wait(PATIENCE):
-            self._complain(me)
-        me.baton.clear()
+        while True:
+            try:
+                me.turns.get(timeout=PATIENCE)  # in C: half as dear as an Event
+                break
+            except Empty:
+                self._complain(me)
         self._check()
 
     def _check(self) -> None:
@@ -165,7 +176,7 @@ class ThreadTurns:
         if self.stopped:
             self._check()
         with self._lock:
-            me = self._me()
+            me: TurnThread = getattr(self._mine, "party", None) or self._me()
             if self._holder is not me and self._holder is not None and not self._holder.thread.is_alive():
                 self._drop(self._holder)
                 self._holder = None
@@ -180,13 +191,12 @@ class ThreadTurns:
         return me
 
     def _me(self) -> TurnThread:
-        found: TurnThread | None = getattr(self._mine, "party", None)
-        if found is None:
-            thread = threading.current_thread()
-            found = self._parties.get(threading.get_ident())
-            if found is None or found.thread is not thread:
-                found = self._add(thread)
-            self._mine.party = found
+        """Of a thread that has not called before."""
+        thread = threading.current_thread()
+        found = self._parties.get(threading.get_ident())
+        if found is None or found.thread is not thread:
+            found = self._add(thread)
+        self._mine.party = found
         return found
 
     def _add(self, thread: threading.Thread) -> TurnThread:
@@ -295,7 +305,7 @@ class ThreadTurns:
         self.stopped = True
         for party in list(self._parties.values()):
             self._line.append(party)  # the one that lets time pass, whichever that is, looks up
-            party.baton.set()
+            party.turns.put(None)
 
     def end(self) -> None:
         """Join the session's own threads, briefly: one may be busy in the user's code."""

@@ -142,7 +142,7 @@ class ClusterRig:
         self.programs._executables.add(found)
         return found
 
-    def run(self, executable: ClusterExecutable, *arguments: Any, keep: Sequence[int] = ()) -> list[Any]:
+    def run(self, executable: ClusterExecutable, *arguments: Any, keep: Sequence[int] = ()) -> Any:
         return self.devices.execute(executable, arguments, keep, 0)
 
     # --- what comes of it ----------------------------------------------------------------------------------

@@ -38,6 +38,29 @@ class FakeArray:
     deleted: bool = False
 
 
+@dataclass(eq=False)
+class FakeRefs:
+    """Results of one program, as one."""
+
+    arrays: list[FakeArray]
+
+    @property
+    def count(self) -> int:
+        return len(self.arrays)
+
+    def part(self, at: int) -> FakeRefs:
+        rest = FakeRefs(self.arrays[at:])
+        del self.arrays[at:]
+        return rest
+
+    def alone(self) -> FakeArray:
+        (array,) = self.arrays
+        return array
+
+    def waits(self) -> Sequence[FakeArray]:
+        return tuple(self.arrays)
+
+
 @dataclass
 class FakeProgram:
     """`results`: shapes of f32 results on one device; `donated`: arguments that it takes."""
@@ -57,16 +80,19 @@ PROGRAMS = {
     b"one_more": FakeProgram(one_more, ((2,),), ((2,),)),
     b"taking": FakeProgram(one_more, ((2,),), ((2,),), donated=(0,)),
     b"two": FakeProgram(lambda x: [x + 1, x * 2], ((2,),), ((2,), (2,))),
+    b"row": FakeProgram(lambda *xs: [x + 1 for x in xs], ((2,),) * 4, ((2,),) * 4, donated=(1, 2)),
     b"wrong": FakeProgram(one_more, (), (), fault=invalid("it does not compile")),
 }
 
 
 @dataclass
 class FakeDevices:
-    """`held`: whether results wait for `ready()`, and programs for `compiled()`."""
+    """`held`: whether results wait for `ready()`, and programs for `compiled()`. `together`: whether results of a
+    program are one."""
 
     count: int = 4
     held: bool = False
+    together: bool = False
     most: int = 1000  # executions before it is crowded
     log: list[str] = field(default_factory=list)
     waits: list[tuple[list[FakeArray], Callable[[], None]]] = field(default_factory=list)
@@ -146,18 +172,32 @@ class FakeDevices:
         return lambda: done(found, facts)
 
     def execute(
-        self, executable: FakeProgram, arguments: Sequence[FakeArray], keep: Sequence[int], launch: int
-    ) -> list[FakeArray]:
+        self,
+        executable: FakeProgram,
+        arguments: Sequence[FakeArray | FakeRefs],
+        keep: Sequence[int],
+        launch: int,
+    ) -> list[FakeArray] | FakeRefs:
         self.log.append(f"execute{' keeping ' + str(list(keep)) if keep else ''}")
         self.executed += 1
-        for argument in arguments:
+        given: list[FakeArray] = []
+        for each in arguments:
+            if isinstance(each, FakeRefs):
+                taken = {at in executable.donated for at in range(len(given), len(given) + each.count)}
+                assert len(taken) == 1, "some of several arguments that are one are donated"
+                assert not keep
+                given += each.arrays
+            else:
+                given.append(each)
+        for argument in given:
             if argument.deleted:
                 raise invalid("Array has been deleted")
-        shards = zip(*(argument.parts for argument in arguments), strict=True)
+        shards = zip(*(argument.parts for argument in given), strict=True)
         found = [executable.run(*each) for each in shards]
         for at in executable.donated:
-            arguments[at].deleted = at not in keep
-        return [self.made(parts) for parts in zip(*found, strict=True)]
+            given[at].deleted = at not in keep
+        made = [self.made(parts) for parts in zip(*found, strict=True)]
+        return FakeRefs(made) if self.together else made
 
     def fetch(self, ref: FakeArray, done: Callable[[Shard | StatusError], None]) -> None:
         self.when_ready([ref], lambda fault: done(ref.parts[0] if fault is None else fault))
@@ -171,8 +211,9 @@ class FakeDevices:
         else:
             self.waits.append((list(refs), answer))
 
-    def delete(self, ref: FakeArray) -> None:
-        ref.deleted = True
+    def delete(self, ref: FakeArray | FakeRefs) -> None:
+        for each in ref.arrays if isinstance(ref, FakeRefs) else (ref,):
+            each.deleted = True
 
     def is_deleted(self, ref: FakeArray) -> bool:
         return ref.deleted

@@ -1,7 +1,8 @@
-"""Runs a program in another process, with its output to compare."""
+"""Runs a program in another process, with its output to compare; and the programs of examples/door/."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -11,6 +12,8 @@ from typing import IO, NamedTuple
 from backend.admin.children import environment
 
 ROOT = Path(__file__).parents[3]
+EXAMPLES = ROOT / "examples" / "door"
+PROGRAMS = ("flax_mesh.py", "scan_transformer.py", "orbax_restore.py", "data_pipeline.py")
 DEVICES = 8
 LONGEST = 300.0  # seconds
 
@@ -28,3 +31,15 @@ def python(*words: str, env: Mapping[str, str], stdin: IO[str] | None = None, fo
         capture_output=True, text=True, timeout=LONGEST, check=False,
     )  # fmt: skip
     return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def output(ended: Ended) -> str:
+    assert ended.code == 0, f"{ended.out}\n{ended.err[-4000:]}"
+    return ended.out
+
+
+def typed(env: Mapping[str, str], folder: Path) -> tuple[str, list[str]]:
+    """What a person sees who types examples/door/interactive.py into a session: the output, and the errors."""
+    with (EXAMPLES / "interactive.py").open() as lines:
+        ended = python("-i", "-q", env=env, stdin=lines, folder=folder)
+    return output(ended), re.findall(r"^\w*Error: .*", ended.err, re.MULTILINE)

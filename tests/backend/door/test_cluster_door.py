@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,14 +15,15 @@ from typing import Any
 
 import pytest
 
+import seaway as sw
 from backend.admin.children import environment
 from experiments.bench.frame.deployed import controller_only
 from experiments.bench.frame.door_server import Door, Served, local, on_cluster, opened
+from seaway.cli.status import table
 
-from .programs import DEVICES, Ended, python
+from .programs import DEVICES, EXAMPLES, PROGRAMS, output, python, typed
 
 CHECKS = "tests.backend.door.checks"
-EXAMPLES = Path(__file__).parents[3] / "examples" / "door"
 LOSS = re.compile(r"loss ([\d.e-]+)")
 PATIENCE = 60.0  # seconds
 
@@ -47,7 +49,11 @@ import jax, numpy as np, sys
 from jax.sharding import NamedSharding, PartitionSpec as P
 rows = NamedSharding(jax.sharding.Mesh(np.array(jax.devices()), "x"), P("x"))
 x = jax.device_put(np.ones((64, 512), np.float32), rows)
-step = jax.jit(lambda x: x + x.mean())
+
+def train_step(x):
+    return x + x.mean()
+
+step = jax.jit(train_step)
 print("begun", float(step(x)[0, 0]), flush=True)
 while True:
     try:
@@ -64,13 +70,18 @@ print("again", float(step(x)[0, 0]), flush=True)
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    with on_cluster(door=["--name", "jax"]) as found:
+    with on_cluster(controller=["--metrics-port", "0"], door=["--name", "alice", "--weight", "2"]) as found:
         yield found
 
 
-def output(ended: Ended) -> str:
-    assert ended.code == 0, f"{ended.out}\n{ended.err[-4000:]}"
-    return ended.out
+@pytest.fixture(scope="module")
+def metrics(served: Served) -> str:
+    """Where they are."""
+    said = served.cluster.controller.process.stdout
+    assert said is not None
+    found = re.search(r"http://\S+", said.readline().decode())
+    assert found is not None
+    return found[0]
 
 
 def until(true: Callable[[], Any], what: str) -> Any:
@@ -123,9 +134,7 @@ def test_all_checks_pass_on_a_cluster(served: Served) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "name", ["flax_mesh.py", "scan_transformer.py", "orbax_restore.py", "data_pipeline.py"]
-)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_the_examples_lose_on_a_cluster_what_they_lose_here(
     name: str, served: Served, tmp_path: Path
 ) -> None:
@@ -148,14 +157,43 @@ def test_on_one_host_they_lose_the_same_to_the_last_digit(name: str, tmp_path: P
         assert output(python(path, env=found.door.env, folder=tmp_path)) == here
 
 
-def test_clients_are_seen_by_name_with_their_programs(served: Served) -> None:
+@pytest.mark.full
+def test_a_session_at_a_terminal_shows_the_same_on_a_cluster(served: Served, tmp_path: Path) -> None:
+    assert typed(served.door.env, tmp_path) == typed(local(DEVICES), tmp_path)
+
+
+# --- what is seen ----------------------------------------------------------------------------------------------
+
+
+def test_clients_are_seen_by_name_with_their_functions(served: Served, metrics: str) -> None:
+    names = ["alice", "alice-2"]
     with running(LOOPS, served.door) as first, running(LOOPS, served.door) as second:
         assert line(first).startswith("begun")
         assert line(second).startswith("begun")
-        clients = served.cluster.status()["clients"]
-        assert sorted(each["name"] for each in clients) == ["jax", "jax-2"]
-        assert all(each["programs"] for each in clients)
+        status = served.cluster.status()
+        assert sorted(each["name"] for each in status["clients"]) == names
+        assert all(each["programs"] and each["weight"] == 2 for each in status["clients"])
+        assert re.findall(r"^\d+ +(\S+) +2 +[1-9]", table(status), re.MULTILINE) == names
+        figures = read(metrics)
+        for what in ("runs", "programs"):
+            found = re.findall(
+                rf'^seaway_client_{what}{{client="\d+",name="(.+)"}} \d', figures, re.MULTILINE
+            )
+            assert found == names
+        with sw.connect(f"grpc://{served.cluster.address}") as operator:
+            trace = operator.trace
+    for rows, column in ((trace.runs(), "program"), (trace.gangs(), "step")):
+        who = rows[rows[column] == "train_step"]["client"].astype(str)
+        assert {each.partition(" (")[0] for each in who} == set(
+            names
+        )  # earlier sessions had these names, too
     until(lambda: is_empty(served), "killed programs left something in the controller")
+
+
+def read(place: str) -> str:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(place, timeout=PATIENCE) as answer:
+        found: str = answer.read().decode()
+    return found
 
 
 # --- ends -------------------------------------------------------------------------------------------------------

@@ -136,8 +136,14 @@ def test_parts_of_a_sum_that_is_still_to_be_made_are_a_stack() -> None:
     parts = [np.full((2, 3), at) for at in range(4)]
     stack = whole_of(summed, parts)
     assert [stack[box].tolist() for box in boxes_of(summed)] == [part.tolist() for part in parts]
-    with pytest.raises(StatusError, match="numbers that are parts of a sum"):
-        value_of(typed((), Tiles(unreduced=True), 4), 0)
+
+
+def test_single_numbers_that_are_parts_of_a_sum_are_rows_of_a_stack() -> None:
+    summed = typed((), Tiles(unreduced=True), 4)
+    assert value_of(summed, 0).shape == (4,)
+    assert value_of(summed, 0).sharding == Sharding(((1,),), (1, 4))
+    stack = whole_of(summed, [np.array(at) for at in range(4)])
+    assert [stack[box].tolist() for box in boxes_of(summed)] == [[0], [1], [2], [3]]
 
 
 def test_tokens_have_no_value() -> None:

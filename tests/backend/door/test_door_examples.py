@@ -11,10 +11,8 @@ import pytest
 
 from experiments.bench.frame.door_server import Door, local, opened
 
-from .programs import DEVICES, ROOT, Ended, python
+from .programs import DEVICES, EXAMPLES, PROGRAMS, output, python, typed
 
-EXAMPLES = ROOT / "examples" / "door"
-PROGRAMS = ("flax_mesh.py", "scan_transformer.py", "orbax_restore.py", "data_pipeline.py")
 LOSS = re.compile(r"loss ([\d.e-]+)")
 
 
@@ -22,11 +20,6 @@ LOSS = re.compile(r"loss ([\d.e-]+)")
 def door() -> Iterator[Door]:
     with opened(DEVICES) as found:
         yield found
-
-
-def output(ended: Ended) -> str:
-    assert ended.code == 0, f"{ended.out}\n{ended.err[-4000:]}"
-    return ended.out
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -40,13 +33,8 @@ def test_a_program_prints_the_same_through_the_door(name: str, door: Door, tmp_p
 
 
 def test_a_session_at_a_terminal_shows_the_same_through_the_door(door: Door, tmp_path: Path) -> None:
-    found = []
-    for env in (local(DEVICES), door.env):
-        with (EXAMPLES / "interactive.py").open() as typed:
-            ended = python("-i", "-q", env=env, stdin=typed, folder=tmp_path)
-        found.append((output(ended), re.findall(r"^\w*Error: .*", ended.err, re.MULTILINE)))
-    here, there = found
-    assert there == here
+    here = typed(local(DEVICES), tmp_path)
+    assert typed(door.env, tmp_path) == here
     text, errors = here
     assert text.startswith(f"{DEVICES}\n")
     assert "Array([28., 29., 30., 31., 32., 33., 34., 35.], dtype=float32)" in text

@@ -85,6 +85,15 @@ def test_an_entry_of_another_version_expects_nothing() -> None:
     assert [each.test for each in found.unexpected] == ["T::test_odd"]
 
 
+def test_an_entry_of_clusters_expects_nothing_of_a_door_to_local_devices() -> None:
+    groups = {
+        "sums": Group("made in another order", (Entry("digits", ("a_test.py::T::test_sum",), cluster=True),))
+    }
+    for cluster in (False, True):
+        patterns = outcomes.patterns_of(groups, "0.12", cluster)
+        assert [pattern for pattern, _, _ in patterns] == ["a_test.py::T::test_sum"] * cluster
+
+
 def test_a_pattern_of_which_all_tests_pass_is_idle() -> None:
     passes = Outcome("T::test_call_1", "passed"), Outcome("T::test_call_2", "passed")
     assert judged(*passes).idle == ["a_test.py::T::test_call*"]
@@ -145,6 +154,8 @@ def test_a_test_that_dies_or_hangs_is_an_outcome_and_the_rest_goes_on(file: Path
 def test_each_kth_test_or_those_that_are_named(file: Path) -> None:
     every = files.run(file, through=False, every=6, told=lambda _: None)
     assert [each.test for each in every] == ["T::test_a", "T::test_g"]
+    others = files.run(file, through=False, every=6, first=2, told=lambda _: None)
+    assert [each.test for each in others] == ["T::test_c"]
     named = files.run(file, through=False, wanted=["T::test_c"], told=lambda _: None)
     assert [(each.test, each.kind) for each in named] == [("T::test_c", "skipped")]
 

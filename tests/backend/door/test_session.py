@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from backend.door.ifrt_messages import ArraySpecProto, IfrtRequest, StatusCode, StatusProto
+from backend.door.session_arrays import SERVER_MADE
 from backend.door.session_devices import StatusError
-from backend.door.session_state import SERVER_MADE, SessionLimits
+from backend.door.session_state import SessionLimits
 
 from .session_rig import SessionRig, single
 

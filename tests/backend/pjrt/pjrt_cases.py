@@ -199,7 +199,7 @@ def test_the_unused_rest_of_an_irregular_output_is_freed_soon(rig: Rig) -> None:
     assert rig.wait(e.Copied, seq=901).blame is None
     np.testing.assert_array_equal(rig.array(few, layout(bound)), want)
     for buffer in (few, twice, given):
-        rig.devices.free(buffer)
+        rig.devices.free(buffer, 1)
     rig.settle()
     usage = rig.devices.usage()
     assert (usage["bytes"], usage["spilled_bytes"]) == (before - 256 * 4, 0)
@@ -268,12 +268,12 @@ def test_a_freed_buffer_is_freed_after_the_launches_that_were_enqueued_before(ri
     plan = rig.ready(adding(), Out(0), ident=73)
     x = rig.literal(layout(ROWS), ARRAY)
     (made,) = rig.run(plan, x)
-    rig.devices.free(x)
+    rig.devices.free(x, 1)
     rig.wait(e.Finished)
     np.testing.assert_array_equal(rig.array(made, layout(ROWS)), ARRAY + ARRAY.sum())
     rig.settle()  # a thread frees x after the step that read it
     held = rig.devices.usage()
-    rig.devices.free(made)
+    rig.devices.free(made, 1)
     rig.settle()
     with pytest.raises(LookupError):
         rig.devices.shards(made)

@@ -75,7 +75,7 @@ def test_nothing_is_launched_behind_a_failed_launch_until_it_is_abandoned(rig: R
     assert not [said for said in rig.seen if getattr(said, "seq", -1) in (gone, failed)]
     with pytest.raises(LookupError, match=f"buffer {void} holds nothing"):
         rig.devices.shards(void)
-    rig.devices.free(void)
+    rig.devices.free(void, 1)
 
 
 def test_a_program_that_raises_is_blamed_in_the_users_words_and_its_readers_go_on(rig: Rig) -> None:

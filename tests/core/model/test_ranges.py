@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain, pairwise
+from random import Random
 from typing import Any
 
 from hypothesis import given
@@ -57,3 +58,12 @@ def test_ascending_names_are_in_order(names: list[int]) -> None:
 def test_a_name_that_is_said_twice_is_noticed_in_whichever_form(names: list[int | Range]) -> None:
     every = ranges.each(names)
     assert ranges.once(names) == (len(set(every)) == len(every))
+
+
+@given(st.sets(st.integers(1, 60)), st.randoms(use_true_random=False))
+def test_names_are_joined_into_as_few_ranges_as_can_be(names: set[int], order: Random) -> None:
+    several = ranges.ascending(names, few=1 + len(names) % 3)
+    order.shuffle(several)
+    found = ranges.joined(several)
+    assert ranges.each(found) == sorted(names)
+    assert found == ranges.ascending(names, few=2)

@@ -134,7 +134,7 @@ def test_recording_goes_on_while_a_view_is_held_and_the_view_keeps_what_it_showe
 
 
 def test_a_row_must_be_whole() -> None:
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(ValueError, match="2 columns"):
         Table(a="q", b="q").append(1)
 
 
@@ -239,6 +239,49 @@ def test_numpy_and_python_write_the_same_bytes(numbers: list[int]) -> None:
     assert other.add(np.array(numbers)) == (smallest, at)
     assert table.columns() == others.columns()
     assert [smallest + each for each in kept.get(at)] == numbers
+
+
+class Pattern:
+    def __init__(self, numbers: list[int]) -> None:
+        self.vector = np.array(numbers)
+
+
+class Shifted:
+    def __init__(self, pattern: Pattern, at: int) -> None:
+        self.pattern, self.at = pattern, at
+
+
+NUMBERS = st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=10)
+
+
+@given(
+    st.lists(NUMBERS, min_size=1, max_size=3), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2**40)))
+)
+def test_a_pattern_that_is_shifted_is_written_as_the_numbers_that_it_stands_for(
+    patterns: list[list[int]], added: list[tuple[int, int]]
+) -> None:
+    kept, table = lists()
+    other, others = lists()
+    known = [Pattern(numbers) for numbers in patterns]
+    for which, at in added:
+        pattern = known[which % len(known)]
+        assert kept.add(Shifted(pattern, at)) == other.add((pattern.vector + at).tolist())
+    assert table.columns() == others.columns()
+
+
+def test_a_pattern_is_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, _ = lists()
+    pattern = Pattern([0, 300, 5])
+    assert kept.add(Shifted(pattern, 10)) == (10, 0)
+    monkeypatch.setattr(kept, "_pack", None)
+    assert kept.add(Shifted(pattern, 20)) == (20, 0)
+
+
+def test_only_so_many_patterns_are_remembered() -> None:
+    kept, _ = lists()
+    for number in range(3 * Lists.PATTERNS):
+        kept.add(Shifted(Pattern([0, number]), number))
+    assert len(kept._patterns) <= Lists.PATTERNS
 
 
 def test_a_list_that_was_seen_recently_takes_no_memory() -> None:

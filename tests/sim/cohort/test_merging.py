@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 import pytest
 
@@ -11,20 +12,36 @@ from core.host.host_state import HostState
 from core.model import spans
 from core.model.errors import Illegal
 from core.model.spans import Spans
-from core.protocol.effects import CodeReady, Copied, Finished, Reform, Reformed, ToController
+from core.protocol.effects import (
+    CodeReady,
+    Copied,
+    Finished,
+    OpenSend,
+    Reform,
+    Reformed,
+    Sent,
+    ToController,
+)
 from core.protocol.messages import (
     Blame,
     CompileStep,
     Done,
     ForgetStep,
+    FreeStep,
     GangStep,
+    Ordered,
+    PoisonStep,
     RecvStep,
     RestoreStep,
     RunHeader,
     Seat,
     Seated,
+    SendStep,
     SpillStep,
 )
+from sim.cohort import AlikeHosts
+from sim.cohort.alike import PlaceFacts
+from tests.core.hostworld import SAME, Cluster, gang, layout, plan
 
 from .alike_hosts import ALL, BAD, SOME, WHOLE, nothing_is_past, ordered, plan_and_run, same, seat, seated
 
@@ -148,6 +165,111 @@ def test_hosts_that_will_be_told_something_one_by_one_are_not_compared() -> None
     assert executor.outline() is not None
     executor.handle(ordered(3, SpillStep(2, 100, ALL)), 0)
     assert executor.outline() is None
+
+
+# --- gets that one of the hosts sends -----------------------------------------------------------------------
+
+
+FIRST = ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE))
+GET = ordered(2, SendStep(2, -1, 100, spans.one(0), 7, 9), hosts=spans.one(0))
+
+
+def told(*messages: Any) -> AlikeHosts:
+    """Six hosts whose contents go together, and of which the first may send for all."""
+    facts = PlaceFacts(Cluster(), lambda transfer: True, first_may_send=True)
+    executor = AlikeHosts(ALL, Cluster(), facts=facts)
+    for event in (seat(0), Reformed(0), FIRST, *messages):
+        executor.handle(event, 0)
+    return executor
+
+
+def test_a_get_that_the_first_host_sends_does_not_divide_it_from_the_others() -> None:
+    executor = told()
+    assert executor.divides(GET) == ()
+    assert executor.handle(GET, 0) == []
+    assert executor.sender_of(7) == spans.one(0)
+    assert OpenSend in map(type, executor.handle(Finished(1), 0))
+    assert ToController in map(type, executor.handle(Sent(7), 0))
+    assert executor.sender_of(7) is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        ordered(2, SendStep(2, -1, 100, spans.one(3), 7, 9), hosts=spans.one(3)),
+        ordered(2, SendStep(2, 1, 1, spans.one(0), 7), hosts=ALL),
+        ordered(2, PoisonStep(7, BAD), hosts=spans.one(0)),
+    ],
+)
+def test_other_steps_of_one_host_do(message: Ordered) -> None:
+    assert len(told().divides(message)) == 2
+
+
+def test_a_copy_of_a_buffer_that_one_host_sends_divides_them() -> None:
+    executor = told(GET)
+    assert executor.divides(ordered(3, SpillStep(3, 100, ALL))) == (((0, 1),), ((1, 6),))
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_hosts_that_are_split_from_the_sender_forget_the_get(opened: bool) -> None:
+    made, free = [Finished(1)] if opened else [], ordered(3, FreeStep((100,)))
+    executor, other = told(GET, *made), told(*made)
+    other.passed_on(2, 0)
+    rest = executor.split(((1, 6),))
+    assert executor.drop_others_sends() == 0
+    assert rest.drop_others_sends() == opened
+    twin = other.split(((1, 6),))
+    assert rest.remembered(nothing_is_past) == twin.remembered(nothing_is_past)
+    assert executor.remembered(nothing_is_past) != other.remembered(nothing_is_past)
+    assert rest.handle(free, 0) == twin.handle(free, 0)
+    if not opened:
+        assert rest.handle(Finished(1), 0) == twin.handle(Finished(1), 0)
+        executor.handle(Finished(1), 0)
+    assert ToController in map(type, executor.handle(Sent(7), 0))
+
+
+# --- executors that know different programs -----------------------------------------------------------------
+
+
+def second(*, program: int = 2, run: int = 2, seq: int = 2) -> dict[str, Any]:
+    made = plan(program, [layout(WHOLE, 24, SAME)], [gang("h", WHOLE, (), (0,))], keep=(0,))
+    return {"plans": (made,), "runs": (RunHeader(run, program, 200, ()),)}
+
+
+@pytest.mark.parametrize("ended", [(), (1,), (2,), (1, 2)])
+def test_one_that_takes_in_what_another_knows_knows_what_one_for_both_would(ended: tuple[int, ...]) -> None:
+    one, both = seated(), seated()
+    blank = one.blank(ALL)
+    first = ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE))
+    other = ordered(2, GangStep(2, 2, 0, ALL), FreeStep((200,)), **second())
+    for executor, message in ((one, first), (blank, other), (both, first), (both, other)):
+        executor.handle(message, 0)
+    for seq in ended:
+        (one if seq == 1 else blank).handle(Finished(seq), 0)
+        both.handle(Finished(seq), 0)
+    one.passed_on(2, 0)
+    one.take_in(blank)
+    assert one.remembered(nothing_is_past) == both.remembered(nothing_is_past)
+    for seq in (1, 2):
+        if seq not in ended:
+            assert one.handle(Finished(seq), 0) == both.handle(Finished(seq), 0)
+
+
+def test_what_one_takes_in_is_of_all_its_hosts() -> None:
+    executor = seated()
+    with pytest.raises(Illegal, match="0-5 know nothing of 1-2"):
+        executor.take_in(executor.blank(((1, 3),)))
+
+
+def test_one_that_knows_nothing_has_the_same_seat() -> None:
+    executor = seated()
+    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
+    blank = executor.blank(((2, 4),))
+    assert blank.idle
+    assert not executor.idle
+    assert blank.members == ((2, 4),)
+    assert blank.handle(ordered(2, GangStep(2, 2, 0, ALL), **second()), 0) != []
+    assert blank.knows() == ([200], [2])
 
 
 def test_cohorts_are_looked_at_buffer_by_buffer_only_if_their_outlines_are_equal(

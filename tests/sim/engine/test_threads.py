@@ -145,6 +145,51 @@ def test_what_is_recanted_takes_no_time_and_what_had_arrived_before_takes_as_lon
     assert logs[0] == logs[1]
 
 
+@given(
+    swarms=st.lists(
+        st.tuples(st.integers(1, 9), st.lists(st.integers(1, 60), min_size=1, max_size=12)), max_size=3
+    ),
+    events=st.lists(st.tuples(st.integers(1, 80), st.integers(0, 9), st.integers(0, 6)), max_size=6),
+    when=st.integers(1, 90),
+)
+def test_what_was_announced_can_be_heard_item_by_item_from_any_moment_on(
+    swarms: list[tuple[int, list[int]]], events: list[tuple[int, int, int]], when: int
+) -> None:
+    """Compared with a lane that gets all items one by one from the beginning."""
+    clock, lane, log = served()
+    other_clock, other, other_log = served()
+    lane._serve = lambda what, now: _log(log, what, now) - (0 if isinstance(what, int) else 2)
+    other._serve = lambda what, now: _log(other_log, what, now) - (0 if isinstance(what, int) else 2)
+    spans = [0, 0]
+
+    def hear() -> None:
+        spans[0] = len(log)
+        lane.recant(range(100, 400))
+        lane.unfold(range(100, 400), lambda order: order)
+        lane.catch_up()
+        spans[1] = len(log)
+
+    clock.at(when, hear)
+    for first, (cost, times) in enumerate(swarms):
+        ordered = np.array(sorted(times), dtype=np.int64)
+        sources = 100 + 100 * first + np.arange(len(ordered))
+        lane.absorb(ordered, sources, cost, first)
+        for at, source in zip(ordered.tolist(), sources.tolist(), strict=True):
+            other_clock.at(at, other.put, (source, first), cost, (source, first))
+            if at >= when:
+                clock.at(at, lane.put, (source, first), cost, (source, first))
+    for number, (at, cost, source) in enumerate(events):
+        clock.at(at, lane.put, (source, number), cost, number)
+        other_clock.at(at, other.put, (source, number), cost, number)
+    clock.run(until=10_000)
+    other_clock.run(until=10_000)
+    assert log[spans[1] :] == [each for each in other_log if each[0] >= when]
+    before = {what for at, what in other_log if at < when and not isinstance(what, int)}
+    assert {
+        what for _, what in log[spans[0] : spans[1]]
+    } <= before  # the rest were accounted for when others were served
+
+
 def test_what_has_arrived_can_become_something_else_for_the_same_cost() -> None:
     clock, lane, log = served()
     for number, what in enumerate(("one", "two", "three")):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sim.engine.clock import SimClock
 from sim.hosts import Takes
-from sim.shared_cores.computing import SLICE, Computing
+from sim.shared_cores.computing import NEGLIGIBLE, SLICE, Computing
 from sim.shared_cores.cores import DEVICE, READ, Cores
 
 US = 1000
@@ -71,6 +71,27 @@ def test_hosts_that_are_more_than_cores_wait_for_each_other() -> None:
     rig = Rig(1, 2)
     rig.run(Takes(80 * US, 20 * US))
     assert rig.lasted() == 2 * 80 * US + 20 * US
+
+
+@given(st.integers(1000, 10**6), st.floats(1, 8), st.integers(1, 4))
+def test_a_computation_that_keeps_several_cores_busy_uses_as_much_of_them_in_its_own_time(
+    own: int, cores: float, hosts: int
+) -> None:
+    rig = Rig(64, hosts)
+    rig.run(Takes(own, 0, cores=cores))
+    assert rig.lasted() == own
+    used = rig.cores.spent[0, DEVICE] / own
+    assert abs(used - cores) <= max(NEGLIGIBLE, 0.01)
+
+
+@given(st.floats(1.1, 2), st.integers(2, 4))
+def test_hosts_whose_computations_want_all_cores_share_them(cores: float, hosts: int) -> None:
+    """Together they take as long as their work needs on these cores, and not less."""
+    own = 50 * SLICE
+    rig = Rig(2, hosts)
+    rig.run(Takes(own, 0, cores=cores))
+    least = hosts * own * cores / 2
+    assert least - SLICE <= rig.lasted() <= max(own, least) + 2 * SLICE
 
 
 def test_whoever_wakes_up_waits_no_longer_than_a_slice() -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.client.client import Client
 from core.model import spans
+from core.model.program import Program
 from core.schedule.policy import Fifo
 from sim.hardware.profiles import profile
 from sim.hardware.setups import load
 from sim.hosts import RareTimes
 from sim.simulation.faults import Fault
 from sim.simulation.simulation import Simulation
-from tests.core.build import chain
+from tests.core.build import Build, chain
 from tests.sim import fault_scene
 from tests.sim.simulation.test_takeover import assert_equal
 
@@ -127,7 +130,62 @@ def test_checkpoints_are_kept_only_while_another_fault_is_announced() -> None:
     assert second.contents_together
 
 
-def test_while_a_fault_is_still_to_befall_a_gang_hosts_stay_processes() -> None:
+def test_hosts_are_together_until_a_gang_comes_that_is_to_fail() -> None:
     sim = simulation(Fault(50 * MS, "fail_gang", 2, name="of another program"))
     sim.run(until=100 * MS)
-    assert not sim.islands
+    (island,) = sim.islands.values()
+    assert island.history is not None
+
+
+def test_a_gang_that_is_to_fail_may_come_when_hosts_are_together_again() -> None:
+    """The fault falls due while gangs of that name are known, but none is under way."""
+    sim = simulation(
+        Fault(50 * MS, "cut", 2, duration=MS), Fault(60 * MS, "fail_gang", 2, name="of another program")
+    )
+    sim.run(until=150 * MS)
+    assert list(sim.islands) == [0]
+    assert sim.islands[0].history is not None
+
+
+def registering(program: Program) -> Callable[[Client, int], Any]:
+    return lambda client, now: client.register(program, now)
+
+
+def submitting(program: int) -> Callable[[Client, int], Any]:
+    return lambda client, now: client.submit(program, (bytes(64),), now)
+
+
+def late_gang(fidelity: Any) -> tuple[list[tuple[int, str]], list[bool]]:
+    """What a client hears of gangs of which one is to fail, long after the fault fell due; and of each gang, whether
+    hosts were together all the time until it was over."""
+    sim = Simulation(
+        load("B", hosts=4, devices_per_host=4), policy=Fifo, profile=profile("seaway"), fidelity=fidelity,
+        faults=[Fault(5 * MS, "fail_gang", 2, name="late")], times=QUICK,
+    )  # fmt: skip
+    client, heard, together = sim.client("a"), list[tuple[int, str]](), list[bool]()
+    client.on_effect = lambda effect: heard.append((sim.now, repr(effect)))
+
+    def calls() -> Any:
+        for number, name in enumerate(["early", "late"] + ["early"] * 20, 1):
+            build = Build(name, s=16)
+            made = build.program(build.call("f", "s", [build.arg("s", 16)], node=name, cost=200_000))
+            yield from client.turn()
+            client.act(registering(made))
+            yield sim.env.timeout(9 * MS)
+            yield from client.turn()
+            client.act(submitting(number))
+            together.append(True)
+            for _ in range(100):
+                yield sim.env.timeout(MS // 100)
+                together[-1] &= bool(sim.islands)
+
+    sim.env.process(calls())
+    sim.run(until=250 * MS)
+    return heard, together
+
+
+def test_a_gang_that_fails_long_after_its_fault_fell_due_takes_the_same_time() -> None:
+    (exact, _), (cohort, together) = late_gang("exact"), late_gang("cohort")
+    assert cohort == exact
+    assert sum("user" in text for _, text in exact) == 1
+    assert together == [True, False, *[True] * 20]

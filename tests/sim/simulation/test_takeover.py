@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from core.model.program import SliceSpec
 from core.schedule.policy import Fifo
 from sim.cohort import history
 from sim.cohort.history import OrderLeft
@@ -16,7 +17,7 @@ from sim.hardware.setups import load
 from sim.simulation import takeover
 from sim.simulation.faults import Fault
 from sim.simulation.simulation import Simulation
-from tests.core.build import chain
+from tests.core.build import Build, chain
 from tests.sim import fault_scene, scene
 
 MS = 1_000_000
@@ -44,6 +45,20 @@ def test_faults_of_all_kinds_take_the_same_time_in_both_fidelities(seed: int) ->
 @settings(max_examples=8, deadline=None)
 def test_any_checkpoint_will_do(seed: int) -> None:
     assert_equal(fault_scene.draw(seed))
+
+
+@pytest.mark.parametrize(
+    ("seed", "after"),
+    [
+        (
+            1079,
+            40,
+        ),  # reports of an island wait for their turn at the controller, while one of its devices is lost
+        (3255, 40),  # a checkpoint was made between a report and when the controller heard it
+    ],
+)
+def test_scenes_that_took_another_time_once(seed: int, after: int) -> None:
+    assert_equal(fault_scene.draw(seed, after=after))
 
 
 @pytest.mark.parametrize("hosts", [16, 64])
@@ -109,15 +124,81 @@ def test_what_is_played_again_does_not_grow_with_what_was_before(
     assert 0 < played[0] <= 4 * history.SPACING
 
 
-def test_nobody_hears_again_what_is_played_again() -> None:
-    sim, _ = simulation(Fault(60 * MS, "fail_gang", 2, name="nothing"))
-    other, _ = simulation()
+def test_what_is_played_again_does_not_grow_while_one_gang_is_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    played: list[int] = []
+    play = takeover.Replay.play
+
+    def counted(self: takeover.Replay) -> None:
+        played.append(sum(isinstance(each, OrderLeft) for each in self._inputs))
+        play(self)
+
+    monkeypatch.setattr(takeover.Replay, "play", counted)
     ended = []
-    for each in (sim, other):
-        each.run(until=90 * MS)
-        ended.append([(row["seq"], row["started"], row["ended"]) for row in each.trace.rows("gangs")])
-    assert not sim.islands
+    for fidelity in ("exact", "cohort"):
+        sim = beside_a_long_gang(Fault(160 * MS, "crash_host", 3), fidelity=fidelity)
+        sim.run(until=200 * MS)
+        ended.append([(row["seq"], row["started"], row["ended"]) for row in sim.trace.rows("gangs")])
     assert ended[0] == ended[1]
+    assert len(ended[0]) > 160
+    assert 0 < played[0] <= 4 * history.SPACING
+
+
+def beside_a_long_gang(*faults: Fault, fidelity: Any) -> Simulation:
+    """Half of an island's hosts run one gang all the time, and the other half many."""
+    sim = Simulation(
+        load("B", hosts=4, devices_per_host=4), policy=Fifo, profile=profile("seaway"), faults=faults,
+        fidelity=fidelity,
+    )  # fmt: skip
+    client = sim.client("a")
+    for name, cost in (("long", 10_000 * MS), ("short", MS // 10)):
+        build = Build(name)
+        build.slices.append(SliceSpec(name, 8))
+        made = build.program(build.call(name, name, [build.arg(name, 8)], cost=cost))
+        client.call(lambda c, now, made=made: c.register(made, now))  # type: ignore[misc]
+    client.call(lambda c, now: c.submit(1, (bytes(32),), now))
+
+    def calls() -> Any:
+        while True:
+            yield from client.turn()
+            client.act(lambda c, now: c.submit(2, (bytes(32),), now))
+            yield sim.env.timeout(MS // 2)
+
+    sim.env.process(calls())
+    return sim
+
+
+def ended_gangs(sim: Simulation) -> list[tuple[int, int, int]]:
+    sim.run(until=90 * MS)
+    return [(row["seq"], row["started"], row["ended"]) for row in sim.trace.rows("gangs")]
+
+
+def test_nobody_hears_again_what_is_played_again() -> None:
+    (sim, _), (other, _) = simulation(Fault(500 * MS, "crash_host", 2)), simulation()
+    sim.clock.at(60 * MS, sim.take_over, 0)
+    sim.run(until=60 * MS)
+    assert not sim.islands
+    assert ended_gangs(sim) == ended_gangs(other)
+
+
+def test_where_no_checkpoint_can_be_made_hosts_are_simulated_one_by_one_before_it_is_too_much_to_play_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(history, "MOST", 40)
+    monkeypatch.setattr(history.History, "_may_cut", lambda self: False)
+    moments: list[int] = []
+    take_over = Simulation.take_over
+
+    def noted(self: Simulation, island: int) -> None:
+        moments.append(self.now)
+        take_over(self, island)
+
+    monkeypatch.setattr(Simulation, "take_over", noted)
+    (sim, _), (other, _) = simulation(Fault(500 * MS, "crash_host", 2)), simulation()
+    assert ended_gangs(sim) == ended_gangs(other)
+    assert moments
+    assert moments[0] < 60 * MS
 
 
 def test_a_fault_that_comes_unannounced_to_an_island_with_announced_faults_is_taken_in() -> None:

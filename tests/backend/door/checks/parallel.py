@@ -46,6 +46,23 @@ def collectives() -> None:
 
 
 @check
+def sums_that_are_still_to_be_made() -> None:
+    """Each device has a part of the sum, of an array and of a single number."""
+    jax_now: Any = jax
+    kinds = (jax.sharding.AxisType.Explicit,)
+    mesh = jax.make_mesh((len(jax.devices()),), ("x",), axis_types=kinds)
+    x = numbers(2 * len(jax.devices()), 3)
+    with jax_now.set_mesh(mesh):
+        there = jax.device_put(x, P("x", None))
+        for axes in ([0], [0, 1]):
+            later: Any = P(unreduced={"x"})
+            parts = lax.reduce_sum(there, axes, out_sharding=later)
+            assert "nreduced" in str(parts.sharding)
+            same(jax_now.reshard(parts, P()), x.sum(tuple(axes)))
+            same(jax_now.reshard(parts + parts, P()), 2 * x.sum(tuple(axes)))
+
+
+@check
 def collectives_on_a_permuted_grid() -> None:
     count = len(jax.devices())
     mesh = grid(np.random.default_rng(5).permutation(count))

@@ -40,8 +40,9 @@ def folder(version: str = jax.__version__) -> Path:
 
 
 def run(
-    file: Path, every: int, out: Path | None = None, lock: threading.Lock | None = None, cluster: bool = False
-) -> outcomes.Judged:
+    file: Path, every: int, out: Path | None = None, lock: threading.Lock | None = None, cluster: bool = False,
+    first: int = 0,
+) -> outcomes.Judged:  # fmt: skip
     """Run the tests of a file through a door (cluster: to a cluster), and locally those that did not pass there."""
 
     def told(where: str, one: Outcome) -> None:
@@ -50,10 +51,12 @@ def run(
             with lock, out.open("a", encoding="utf-8") as lines:
                 lines.write(json.dumps(said) + "\n")
 
-    through = files.run(file, through=True, cluster=cluster, every=every, told=lambda one: told("door", one))
+    through = files.run(
+        file, through=True, cluster=cluster, every=every, first=first, told=lambda one: told("door", one)
+    )
     open_ = [each.test for each in through if each.kind != "passed"]
     local = files.run(file, through=False, wanted=open_, told=lambda one: told("local", one)) if open_ else []
-    patterns = outcomes.patterns_of(outcomes.entries(), jax.__version__)
+    patterns = outcomes.patterns_of(outcomes.entries(), jax.__version__, cluster)
     return outcomes.judge(file.name, through, local, patterns, complete=every == 1)
 
 
@@ -61,6 +64,9 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.backend.door.jax_suite", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="FILE", help="files to run, such as array_test.py (all)")
     parser.add_argument("--every", type=int, default=1, help="run every k-th test (%(default)s)")
+    parser.add_argument(
+        "--first", type=int, default=0, help="how many tests are left out before the first (%(default)s)"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="files at a time (%(default)s)")
     parser.add_argument(
         "--out", type=Path, help="append each outcome to this file at once, as a line of JSON"
@@ -78,7 +84,8 @@ def main(words: Sequence[str]) -> int:
         judged, lock = [], threading.Lock()
         with ThreadPoolExecutor(chosen.jobs) as pool:
             started = [
-                pool.submit(run, path, chosen.every, chosen.out, lock, chosen.cluster) for path in paths
+                pool.submit(run, path, chosen.every, chosen.out, lock, chosen.cluster, chosen.first)
+                for path in paths
             ]
             for each in started:
                 judged.append(each.result())

@@ -39,24 +39,25 @@ class Unusable(Exception):
 
 
 def run(
-    file: Path, *, through: bool, cluster: bool = False, every: int = 1, wanted: Sequence[str] = (),
+    file: Path, *, through: bool, cluster: bool = False, every: int = 1, first: int = 0, wanted: Sequence[str] = (),
     told: Callable[[Outcome], None],
 ) -> list[Outcome]:  # fmt: skip
-    """Run a file's tests. through: through a door, not on local devices; cluster: to a cluster of two hosts. every: of
-    k tests, the first. wanted: only these. told: called with each outcome at once."""
+    """Run a file's tests. through: through a door, not on local devices; cluster: to a cluster of two hosts. every,
+    first: of k tests one, from this one on. wanted: only these. told: called with each outcome at once."""
     found: list[Outcome] = []
     left: Sequence[str] | None = wanted or None
     with ExitStack() as stack, tempfile.TemporaryDirectory() as place:
         door: Door | None = None
         while left is None or left:
             if through and (door is None or not door.child.alive):
+                stack.close()
                 if cluster:
                     door = stack.enter_context(on_cluster(2, DEVICES // 2)).door
                 else:
                     door = stack.enter_context(opened(DEVICES))
             env = door.env if door else local(DEVICES)
             chosen = None
-            for each in one_process(file, env, every, left or (), Path(place)):
+            for each in one_process(file, env, (first, every), left or (), Path(place)):
                 if isinstance(each, Outcome):
                     found.append(each)
                     told(each)
@@ -75,7 +76,7 @@ def run(
 
 
 def one_process(
-    file: Path, env: dict[str, str], every: int, wanted: Sequence[str], place: Path
+    file: Path, env: dict[str, str], which: tuple[int, int], wanted: Sequence[str], place: Path
 ) -> Iterator[Outcome | list[str]]:
     """The names of the tests that are chosen, and then what comes of each, until the process ends."""
     out, names = place / "out", place / "wanted"
@@ -83,7 +84,8 @@ def one_process(
     names.write_text("\n".join(wanted), encoding="utf-8")
     words = ["-m", "pytest", "-c", "/dev/null", "--rootdir", str(file.parent), "-p", "no:cacheprovider"]
     words += ["-p", "no:xdist", "-p", "tests.backend.door.jax_suite.plugin", "-q", "--tb=short", str(file)]
-    own = {"DOOR_OUT": str(out), "DOOR_WANTED": str(names), "DOOR_EVERY": str(every)}
+    own = {"DOOR_OUT": str(out), "DOOR_WANTED": str(names)}
+    own |= {"DOOR_FIRST": str(which[0]), "DOOR_EVERY": str(which[1])}
     own |= {"JAX_SKIP_SLOW_TESTS": "true", "JAX_NUM_GENERATED_CASES": "3", "TF_CPP_MIN_LOG_LEVEL": "3"}
     own |= {"PYTHONDONTWRITEBYTECODE": "1"}
     with (place / "said").open("wb") as said:

@@ -22,11 +22,13 @@ EXPECTED = Path(__file__).parent / "expected_failures.toml"
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """tests: patterns of names, "array_test.py::JaxArrayTest::test_x*". jax: only these versions' tests; else all.
-    sometimes: also passes, for a reason that is said, so it is never idle."""
+    cluster: only with a cluster behind the door. sometimes: also passes, for a reason that is said, so it is never
+    idle."""
 
     reason: str
     tests: tuple[str, ...]
     jax: str = ""
+    cluster: bool = False
     sometimes: bool = False
 
 
@@ -54,13 +56,15 @@ def entries(path: Path = EXPECTED) -> dict[str, Group]:
     return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), dict[str, Group])
 
 
-def patterns_of(groups: Mapping[str, Group], version: str) -> list[tuple[str, str, bool]]:
-    """(pattern, group, whether it can be idle) of all entries for this version of JAX."""
+def patterns_of(
+    groups: Mapping[str, Group], version: str, cluster: bool = False
+) -> list[tuple[str, str, bool]]:
+    """(pattern, group, whether it can be idle) of all entries for this version of JAX, and what is behind the door."""
     return [
         (pattern, name, not entry.sometimes)
         for name, group in groups.items()
         for entry in group.entries
-        if version.startswith(entry.jax)
+        if version.startswith(entry.jax) and (cluster or not entry.cluster)
         for pattern in entry.tests
     ]
 

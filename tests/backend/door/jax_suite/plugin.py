@@ -5,7 +5,7 @@
     {"ended": "ArrayTest::test_x", "outcome": "passed", "text": "", "seconds": 0.2}
 
 `DOOR_OUT` is that file, and `DOOR_WANTED` one with the names of the tests to run; if it is empty, `DOOR_EVERY` = k
-chooses every k-th.
+chooses every k-th, from number `DOOR_FIRST` on.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ MOST = 4000  # characters of an error's text
 
 
 class Writer:
-    def __init__(self, out: Path, wanted: Path, every: int) -> None:
-        self._out, self._wanted, self._every = out, wanted, every
+    def __init__(self, out: Path, wanted: Path, which: slice) -> None:
+        self._out, self._wanted, self._which = out, wanted, which
         self._begun = 0.0
         self._worst: tuple[str, str] = ("passed", "")
 
@@ -37,7 +37,7 @@ class Writer:
         if names:
             items[:] = [item for item in items if name_of(item.nodeid) in names]
         else:
-            items[:] = items[:: self._every]
+            items[:] = items[self._which]
         self.say(chosen=[name_of(item.nodeid) for item in items])
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -64,7 +64,6 @@ def name_of(nodeid: str) -> str:
 
 
 def pytest_configure(config: Any) -> None:
-    written = Writer(
-        Path(os.environ["DOOR_OUT"]), Path(os.environ["DOOR_WANTED"]), int(os.environ["DOOR_EVERY"])
-    )
+    which = slice(int(os.environ["DOOR_FIRST"]), None, int(os.environ["DOOR_EVERY"]))
+    written = Writer(Path(os.environ["DOOR_OUT"]), Path(os.environ["DOOR_WANTED"]), which)
     config.pluginmanager.register(written)

@@ -23,7 +23,7 @@ HOSTS, SIZES = (
     (16, 64),
 )  # the number of hosts where a row varies something else; the numbers where it varies hosts
 MOST_GANGS = 40  # counted, unless a row needs more
-STEP = SimClock.step.__code__
+AT = SimClock.at.__code__
 SIZES_OF = {
     "calls-ahead": (1, 16), "clients": (1, 8), "read-10": (32, 128), "disjoint-slices": (16, 64),
     "overlapping-slices": (8, 32), "small-slices": (4, 16), "arrays": (1, 64), "model": (4, 16), "transfers": (8, 32),
@@ -34,7 +34,8 @@ HOSTS_VARY = [name for name in NAMES if name not in SIZES_OF or name == "read-10
 
 
 class Counts(NamedTuple):
-    """For each gang: calls of Python functions, and SimPy's events. Of all: the most parts that an island had."""
+    """For each gang: calls of Python functions, and events: what was put into the clock. Of all: the most parts that an
+    island had."""
 
     calls: float
     events: float
@@ -66,7 +67,7 @@ class Counter:
     def see(self, frame: FrameType, event: str, argument: object) -> None:
         if event == "call":
             self.calls += 1
-            self.events += frame.f_code is STEP
+            self.events += frame.f_code is AT
 
 
 def count(row: Row, size: int, hosts: int, fidelity: Literal["exact", "cohort"] = "cohort") -> Counts:
@@ -86,10 +87,6 @@ def count(row: Row, size: int, hosts: int, fidelity: Literal["exact", "cohort"] 
 @cache
 def counted(name: str, size: int) -> Counts:
     return count(ROWS[name], size, HOSTS)
-
-
-# What still grows faster than it should, and how fast: the more slices cut an island, the more parts a gang meets.
-BEYOND = {"overlapping-slices": 0.28}
 
 
 @cache
@@ -116,7 +113,7 @@ def test_calls_grow_no_faster_than_linearly(name: str) -> None:
     """Where a row varies slices, nodes, clients or the hosts of a stage, each gang makes as many calls as before."""
     less, more = sizes(name)
     grown = exponent(less, counted(name, less).calls, more, counted(name, more).calls)
-    assert grown <= BEYOND.get(name, ROWS[name].law + TOLERANCE)
+    assert grown <= ROWS[name].law + TOLERANCE
 
 
 @pytest.mark.parametrize("name", HOSTS_VARY)
@@ -134,7 +131,7 @@ def test_alike_hosts_stay_together(name: str) -> None:
 def test_a_gang_of_the_plain_case_costs_the_same_on_any_number_of_hosts() -> None:
     few, many = count(PLAIN, 0, 8), count(PLAIN, 0, 512)
     assert many.calls <= 1.2 * few.calls  # the tree of hosts is deeper by a level
-    assert many.events <= 1.2 * few.events
+    assert 5 <= many.events <= 1.2 * few.events
     assert (few.parts, many.parts) == (1, 1)
 
 

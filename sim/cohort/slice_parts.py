@@ -1,0 +1,409 @@
+"""Programs of one slice have executors of their own: slices that overlap do not divide the island's parts.
+
+What a program of one slice does on a host has nothing to do with programs of other slices, as long as its gangs wait
+for nothing but the stream: the same launches follow at the same times, whichever other slices the host is in. So such
+programs are told to executors that know them alone, and a gang costs the same, however many slices overlap.
+
+    PartsBySlice.shares(message)    what of an order concerns which slice, and what concerns the island's parts
+
+That ends for a slice as soon as it touches anything else: its arrays are read, moved or given to other programs; memory
+is short, so that something waits for gangs of others; or a gang of other programs before it on these hosts may wait for
+contents, and a host launches gangs in their order. Then the island's parts take in what the slice's executors know
+(`_return`), and have its programs from there on. This may be earlier than it must be: what either knows is the same.
+
+Neighbours: `parts` are the island's; `island` asks what an order concerns; core's `standing` joins executors.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Container, Iterable, Iterator
+from copy import copy
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from core.model import Gang, Island, Place, Plan, Range, Spans, ranged, spans
+from core.protocol import messages as m
+
+from .alike import PlaceFacts
+from .parts import CohortPart, Parts
+
+KEPT = 256  # runs whose names are remembered, whether or not anything of them is left
+
+
+class SliceParts:
+    """The parts of one slice: of the hosts that have the same of their devices in it."""
+
+    __slots__ = ("hosts", "parts", "plans")
+
+    def __init__(self, hosts: Spans, parts: list[CohortPart]) -> None:
+        self.hosts, self.parts = hosts, parts
+        self.plans: dict[int, int] = {}  # each with the number of its slots
+
+
+class RunOfSlice(NamedTuple):
+    """A run of a slice's program, and the names of its buffers: from `base` on, before `end`."""
+
+    base: int
+    end: int
+    run: int
+    of: SliceParts
+
+
+Owner = SliceParts | None  # None: the island's parts
+
+
+class Waits:
+    """Which of the island's gangs may wait for anything but the stream: for contents and copies, and for gangs that do.
+    `last`: the last seq of all these; `hosts`: on which they are."""
+
+    def __init__(self) -> None:
+        self.last, self.hosts = -1, spans.EMPTY
+
+    def see(self, message: m.Ordered, owner_of: Callable[[int], Owner]) -> SliceParts | None:
+        """Takes in an order, or stops at a gang of a slice that comes behind one of these, and returns the slice."""
+        if self.last < message.settled:
+            self.hosts = spans.EMPTY
+        for header in message.runs:
+            if header.after >= 0:
+                self._add(header.after, message.hosts)
+        for step in message.steps:
+            if isinstance(step, m.RecvStep | m.RestoreStep):
+                self._add(step.seq, step.hosts)
+            elif (
+                isinstance(step, m.GangStep)
+                and self.last >= message.settled
+                and spans.overlap(step.hosts, self.hosts)
+            ):
+                owner = owner_of(step.run)
+                if owner is not None:
+                    return owner
+                self._add(step.seq, step.hosts)
+        return None
+
+    def _add(self, seq: int, hosts: Spans) -> None:
+        self.last, self.hosts = max(self.last, seq), spans.union(self.hosts, hosts)
+
+
+class PartsBySlice:
+    def __init__(
+        self, island: Island, parts: Parts, facts: PlaceFacts, differ_later: bool, past: bool
+    ) -> None:
+        """`differ_later`: hosts will be simulated one by one. Then all that each knows is in one executor. `past`: the
+        hosts have a past, of which nothing is known here."""
+        self._island, self._parts, self._facts = island, parts, facts
+        self._differ_later, self._past = differ_later, past
+        self.known: dict[
+            Place, SliceParts
+        ] = {}  # by place: slices whose programs have executors of their own
+        self._of_plan: dict[int, SliceParts] = {}
+        self._of_run: dict[int, SliceParts] = {}
+        self.of_gang: dict[int, SliceParts] = {}  # those that are under way
+        self._runs: list[RunOfSlice] = []  # by `base`
+        self._bases: list[int] = []  # of these
+        self._most = KEPT
+        self._waits = Waits()
+
+    # --- who is told ----------------------------------------------------------------------------------------
+
+    def of_code(self, plan: int, hosts: Spans) -> list[CohortPart]:
+        """The parts among these hosts that know this plan."""
+        owner = self._of_plan.get(plan)
+        if owner is None:
+            return self._parts.among(hosts)
+        return [part for part in owner.parts if spans.overlap(part.members, hosts)]
+
+    def overlap(self, hosts: Spans) -> bool:
+        """Whether some of these hosts have programs of a slice."""
+        return any(spans.overlap(each.hosts, hosts) for each in self.known.values())
+
+    def shares(
+        self, message: m.Ordered, number: int, settled: int
+    ) -> tuple[list[tuple[Owner, m.Ordered]], list[CohortPart]]:
+        """What of an order concerns which slice, and what concerns the island's parts; and which of these have been
+        divided meanwhile. `number`, `settled`: of the order before."""
+        for plan in () if self._differ_later else message.plans:
+            self._learn(plan)
+        if not self.known:
+            self.see_waits(message)
+            return [(None, message)], []
+        if len(self._runs) > self._most:
+            self._tidy()
+        self._name(message)
+        divided: list[CohortPart] = []
+        for owner in self._touched(message):
+            divided += self._return(owner, number, settled)
+        shares = self._cut(message)
+        self._take(message)
+        return shares, divided
+
+    def _learn(self, plan: Plan) -> None:
+        """Takes in a plan, which has executors of its own if it is of one slice."""
+        places = {step.place for step in plan.steps if isinstance(step, Gang) and step.collective}
+        places |= {slot.layout.place for slot in plan.slots}
+        if len(places) != 1 or not all(isinstance(step, Gang) and step.collective for step in plan.steps):
+            return
+        (place,) = places
+        if not place.grids or place.island != self._island.index:
+            return
+        hosts = self._island.hosts_of(place)
+        if hosts == self._parts.everyone or spans.minus(hosts, self._parts.everyone):
+            return
+        owner = self.known.get(place)
+        if owner is None:
+            groups = [group for group in self._facts.patterns(place) if group]
+            owner = self.known[place] = SliceParts(hosts, [self._blank(group) for group in sorted(groups)])
+        owner.plans[plan.id] = len(plan.slots)
+        self._of_plan[plan.id] = owner
+
+    def _blank(self, hosts: Spans) -> CohortPart:
+        known = self._parts.of_host(hosts[0][0]).executor
+        return CohortPart(self._island, known.blank(hosts), of_slice=True)
+
+    # --- what touches anything else -------------------------------------------------------------------------
+
+    def _touched(self, message: m.Ordered) -> Iterable[SliceParts]:
+        """The slices that must not go on by themselves."""
+        self._see_past(message)
+        found: dict[int, SliceParts] = {}
+
+        def touch(owners: Iterable[Owner]) -> None:
+            found.update({id(owner): owner for owner in owners if owner is not None})
+
+        for header in message.runs:
+            owner = self._of_run.get(header.run)
+            owners = self._named(header)
+            if any(other is not owner for other in owners):
+                touch((owner, *owners))
+            if header.after >= 0:
+                touch(self._here(message.hosts))
+        for step in message.steps:
+            if isinstance(step, m.RecvStep | m.RestoreStep) and step.after >= 0:
+                touch(self._here(step.hosts))
+            if isinstance(step, m.SendStep):
+                touch([self._of_name(step.step)] if step.client else [self._of_run.get(step.run)])
+            elif isinstance(step, m.SpillStep | m.RestoreStep):
+                touch([self._of_name(step.buffer)])
+        while True:  # those behind a gang that may wait, which may be one of those found so far
+            waits = copy(self._waits)
+            late = waits.see(message, lambda run: self._owner(run, found))
+            if late is None:
+                self._waits = waits
+                return found.values()
+            touch((late,))
+
+    def _owner(self, run: int, but: Container[int]) -> Owner:
+        owner = self._of_run.get(run)
+        return None if id(owner) in but else owner
+
+    def may_wait(self, message: m.Ordered) -> bool:
+        """Whether some of the island's gangs may wait for anything but the stream, as far as this order says."""
+        if self._past or self._waits.last >= message.settled:
+            return True
+        for header in message.runs:
+            if header.after >= 0:
+                return True
+        for step in message.steps:
+            kind = type(step)
+            if kind is m.RecvStep or kind is m.RestoreStep:
+                return True
+        return False
+
+    def see_waits(self, message: m.Ordered) -> None:
+        """Takes in which of the island's gangs may wait for anything but the stream. There are no slices."""
+        self._see_past(message)
+        self._waits.see(message, lambda run: None)
+
+    def _see_past(self, message: m.Ordered) -> None:
+        """Any gang of the past may have waited."""
+        if self._past:
+            for step in message.steps:
+                seq: int = getattr(step, "seq", -1)
+                if seq >= 0 and not isinstance(step, m.AskStep):
+                    self._waits.last, self._waits.hosts = seq - 1, self._parts.everyone
+                    self._past = False
+                    return
+
+    def _here(self, hosts: Spans) -> list[SliceParts]:
+        return [each for each in self.known.values() if spans.overlap(each.hosts, hosts)]
+
+    def _named(self, header: m.RunHeader) -> list[Owner]:
+        """Of whom the arguments of a run are, that did not come with the call."""
+        literals = {number for number, _ in header.literals}
+        found: list[Owner] = []
+        for number, named in _numbered(header.args):
+            if number not in literals:
+                found += [owner for owner, _ in self._owners(named)]
+        return found
+
+    def _return(self, owner: SliceParts, number: int, settled: int) -> list[CohortPart]:
+        """The island's parts take in what this slice's know; returns those that were divided for that."""
+        divided: list[CohortPart] = []
+        for own in owner.parts:
+            own.executor.passed_on(number, settled)
+            divided += self._parts.set_apart(own.members)
+            for part in self._parts.among(own.members):
+                part.executor.passed_on(number, settled)
+                part.executor.take_in(own.executor)
+        self._forget(owner)
+        return divided
+
+    def _forget(self, owner: SliceParts) -> None:
+        self.known = {place: each for place, each in self.known.items() if each is not owner}
+        for table in (self._of_plan, self._of_run, self.of_gang):
+            for key in [key for key, each in table.items() if each is owner]:
+                del table[key]
+        self._keep([each for each in self._runs if each.of is not owner])
+
+    # --- what concerns whom ---------------------------------------------------------------------------------
+
+    def _cut(self, message: m.Ordered) -> list[tuple[Owner, m.Ordered]]:
+        shares: dict[int, Share] = {}
+
+        def share(owner: Owner) -> Share:
+            key = id(owner)
+            if key not in shares:
+                shares[key] = Share(owner)
+            return shares[key]
+
+        for plan in message.plans:
+            share(self._of_plan.get(plan.id)).plans.append(plan)
+        for header in message.runs:
+            share(self._of_run.get(header.run)).runs.append(header)
+        for at, step in enumerate(message.steps):
+            for owner, mine in self._shared(step):
+                share(owner).put(at, mine)
+        if len(shares) > 1:
+            return [(each.owner, each.of(message)) for each in shares.values()]
+        return [(next(iter(shares.values())).owner if shares else None, message)]
+
+    def _shared(self, step: m.Step) -> Iterable[tuple[Owner, m.Step]]:
+        """Each one's share of a step."""
+        match step:
+            case m.GangStep():
+                return ((self._of_run.get(step.run), step),)
+            case m.FreeStep():
+                return _by_owner([pair for named in step.buffers for pair in self._owners(named)])
+            case m.CompileStep():
+                return ((self._of_plan.get(step.plan), step),)
+            case m.AskStep():
+                return ((self.of_gang.get(step.seq), step),)
+            case m.ForgetStep():
+                return self._forgotten(step)
+            case _:
+                return ((None, step),)
+
+    def _forgotten(self, step: m.ForgetStep) -> Iterator[tuple[Owner, m.ForgetStep]]:
+        owners: dict[int, tuple[Owner, list[int], list[int]]] = {}
+        for numbers, table, which in ((step.runs, self._of_run, 1), (step.plans, self._of_plan, 2)):
+            for number in numbers:
+                owner = table.get(number)
+                owners.setdefault(id(owner), (owner, [], []))[which].append(number)  # type: ignore[union-attr]
+        for owner, runs, plans in owners.values():
+            yield owner, m.ForgetStep(tuple(runs), tuple(plans))
+
+    def _name(self, message: m.Ordered) -> None:
+        """Takes in the runs of slices' programs that an order begins, and the names of their buffers."""
+        for header in message.runs:
+            owner = self._of_plan.get(header.plan)
+            if owner is None:
+                continue
+            self._of_run[header.run] = owner
+            end = header.base + owner.plans[header.plan]
+            at = bisect_left(self._bases, header.base)
+            self._bases.insert(at, header.base)
+            self._runs.insert(at, RunOfSlice(header.base, end, header.run, owner))
+
+    def _take(self, message: m.Ordered) -> None:
+        """Takes in what an order does with slices' programs."""
+        for step in message.steps:
+            if isinstance(step, m.GangStep) and step.run in self._of_run:
+                self.of_gang[step.seq] = self._of_run[step.run]
+            elif isinstance(step, m.ForgetStep):
+                for plan in step.plans:
+                    owner = self._of_plan.pop(plan, None)
+                    if owner is not None:
+                        owner.plans.pop(plan, None)
+
+    def _tidy(self) -> None:
+        """Forgets runs of which nothing is left, and slices of which nothing is."""
+        kept: list[RunOfSlice] = []
+        for owner in self.known.values():
+            buffers, runs = owner.parts[0].executor.knows()
+            open_runs, names = set(runs), sorted(buffers)
+            for each in self._runs:
+                if each.of is owner:
+                    at = bisect_left(names, each.base)
+                    if each.run in open_runs or (at < len(names) and names[at] < each.end):
+                        kept.append(each)
+        self._keep(sorted(kept))
+        live = {each.run for each in kept}
+        self._of_run = {run: owner for run, owner in self._of_run.items() if run in live}
+        for owner in list(self.known.values()):
+            if not owner.plans and all(part.executor.idle for part in owner.parts):
+                self._forget(owner)
+        self._most = KEPT + 2 * len(self._runs)
+
+    # --- names ----------------------------------------------------------------------------------------------
+
+    def _keep(self, runs: list[RunOfSlice]) -> None:
+        self._runs, self._bases = runs, [each.base for each in runs]
+
+    def _of_name(self, name: int) -> Owner:
+        at = bisect_right(self._bases, name) - 1
+        return self._runs[at].of if at >= 0 and name < self._runs[at].end else None
+
+    def _owners(self, named: int | Range) -> Iterator[tuple[Owner, int | Range]]:
+        """Whose these names are, those together that are one's."""
+        if isinstance(named, int):
+            yield self._of_name(named), named
+            return
+        first, stop = named.first, named.first + named.count
+        while first < stop:
+            at = bisect_right(self._bases, first) - 1
+            if at >= 0 and first < self._runs[at].end:
+                owner: Owner = self._runs[at].of
+                end = min(stop, self._runs[at].end)
+            else:
+                owner = None
+                end = min(stop, self._runs[at + 1].base) if at + 1 < len(self._runs) else stop
+            yield owner, ranged(first, end - first)
+            first = end
+
+
+class Share:
+    """What of an order concerns one owner. `at`: where its steps are in the order."""
+
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
+        self.plans: list[Plan] = []
+        self.runs: list[m.RunHeader] = []
+        self.at: list[int] = []
+        self.steps: list[Any] = []
+
+    def put(self, at: int, step: Any) -> None:
+        self.at.append(at)
+        self.steps.append(step)
+
+    def of(self, message: m.Ordered) -> m.Ordered:
+        runs = [
+            replace(header, at=bisect_left(self.at, header.at)) if header.at else header
+            for header in self.runs
+        ]
+        return replace(message, plans=tuple(self.plans), runs=tuple(runs), steps=tuple(self.steps))
+
+
+def _numbered(args: tuple[int | Range, ...]) -> Iterator[tuple[int, int | Range]]:
+    """Arguments, each with its index; of a range, the first one's."""
+    number = 0
+    for named in args:
+        yield number, named
+        number += 1 if isinstance(named, int) else named.count
+
+
+def _by_owner(pairs: list[tuple[Owner, int | Range]]) -> list[tuple[Owner, m.FreeStep]]:
+    found: dict[int, tuple[Owner, list[int | Range]]] = {}
+    for owner, named in pairs:
+        found.setdefault(id(owner), (owner, []))[1].append(named)
+    return [(owner, m.FreeStep(tuple(names))) for owner, names in found.values()]

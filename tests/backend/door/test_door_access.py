@@ -54,7 +54,7 @@ def protected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Protected]:
 
 def refusal(address: str, options: Sequence[str]) -> str:
     """What a door says that does not start."""
-    words = ["-m", "seaway", "door", "--connect", address, "--wait", "3", *options]
+    words = ["-m", "seaway", "door", "--connect", address, "--wait", "1", *options]
     done = subprocess.run(
         [sys.executable, *words], env=environment({}), capture_output=True, text=True, timeout=60, check=False
     )

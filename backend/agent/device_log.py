@@ -50,7 +50,7 @@ class DeviceLog:
             _wrap(devices, "free", self._freed)
         else:
             _wrap(devices._launcher, "launch", self._launched)
-            _wrap(devices, "free", lambda buffer: line.do(self._freed, buffer))
+            _wrap(devices, "free", lambda first, count: line.do(self._freed, first, count))
         start, stop, contents = agent.start, agent.stop, agent._contents
 
         async def started() -> int:
@@ -80,8 +80,9 @@ class DeviceLog:
     def _launched(self, command: e.Launch, plan: Plan) -> None:
         self._say(LAUNCH, command.seq, command.run, command.step)
 
-    def _freed(self, buffer: int) -> None:
-        self._say(FREE, buffer)
+    def _freed(self, first: int, count: int) -> None:
+        for buffer in range(first, first + count):
+            self._say(FREE, buffer)
 
     def _wrote(self, write: Write) -> None:
         """Records a chunk that is written. After a lost connection or a gap, a link sends a message again as a new

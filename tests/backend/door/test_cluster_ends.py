@@ -50,7 +50,7 @@ def begin_long(times=int(sys.argv[1])):
 def begin_wide():
     return jax.jit(wide)(held[0][:, :64])
 """
-TIMES = "30000"  # of the long call
+TIMES = "12000"  # of the long call
 
 WARM = PARTS + "say(float(step(held[1])[0, 0]), float(long(held[0], 1)[0, 0]) > 0)\nheard()\n"
 CALL = WARM + "x = begin_long()\nsay('begun')\nx.block_until_ready()\nsay('over')\nheard()\n"

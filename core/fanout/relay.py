@@ -55,7 +55,6 @@ from ..protocol import (
     Send,
     SendStep,
     SpillStep,
-    Step,
 )
 from .reduce import Combined, Participants, Reduction
 
@@ -307,11 +306,11 @@ class Relay:
         notes = (*self._steps.values(), *self._compiles.values())
         return not any(note.reductions for note in notes)
 
-    def expect(self, steps: Sequence[Step], seen_by: Spans) -> None:
+    def expect(self, steps: Sequence[GangStep], seen_by: Spans) -> None:
         """Take in that these hosts know these steps, and that none has reported on them. Only a simulator needs this:
         its hosts may begin in the middle of what is under way."""
         for step in steps if self._children else ():
-            self._notes[type(step)](step, seen_by)
+            self._note_step(step, seen_by)
 
     def beside(self, host: int) -> bool:
         """Whether that host is this host's parent in the tree, or one of its children."""

@@ -62,8 +62,6 @@ class Climbs:
         if climb is None:
             route = island.tree.route(hosts)
             climb = self._under_way[key] = Climb(hosts, route, self._awaited(hosts))
-            if island.history is not None:
-                island.history.speaks(key)
         if is_loud(report):
             for row in np.arange(island.island.hosts)[rows].tolist():
                 one = replace(report, hosts=spans.one(island.island.base_host + row))
@@ -85,8 +83,6 @@ class Climbs:
     def of_one(self, report: Any, row: int, time: int) -> None:
         """Takes in a report that only this host makes, and no other takes part in: each relay passes it on at once."""
         island, number = self._island, report_number(report)
-        if island.history is not None:
-            island.history.speaks(report_about(report))
         extra, jitters = island.report_extra, bool(island.sim.network.jitter)
         while True:
             time += extra

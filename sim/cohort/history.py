@@ -13,9 +13,8 @@ follows from earlier orders may be under way, or still to come. It consists of
 Executors of a cohort are told of events as soon as these are certain. So no checkpoint is made while one has been told
 of what comes later than the next order can at some host, or while a host's thread has contents in hand (`_may_cut`).
 Contents that are on their way are no part of it: they come later, and are remembered as what comes from outside. And
-processes begin with relays that know of an earlier step only if no host had reported on it. So a checkpoint serves from
-when the controller has heard the last report on all others (`Checkpoint.waits`). What takes long, such as a long gang
-or contents that wait for one, does not keep it from that.
+processes begin with relays that know no earlier steps: a checkpoint serves from when the controller has heard the last
+report on what was ordered before it (`Checkpoint.waits`).
 
 If no checkpoint comes to serve for long (`MOST`), hosts are simulated one by one from then on: else what is played
 again when the fault falls due would grow without a bound.
@@ -132,7 +131,7 @@ class Checkpoint:
             for host in range(base, base + island.island.hosts)
             if host in sim.fabric.slow
         }
-        self.under_way: tuple[ReportedStep, ...] = ()  # steps on which no host has reported
+        self.under_way: tuple[m.GangStep, ...] = ()  # gangs on which relays wait for reports
         self.waits: dict[Subject, None] = {}  # for reports on this, before it serves
         self.serves = self.at  # after this time
 
@@ -165,8 +164,6 @@ class History:
         self._gone = [0, 0]  # how many of both were forgotten
         self._sent: Ints = np.zeros(island.island.hosts, dtype=np.int64)
         self._open: dict[Subject, Spans] = {}  # hosts whose reports the controller has not heard
-        self._steps: dict[Subject, ReportedStep] = {}  # about which these are
-        self._spoken: dict[Subject, None] = {}  # what some hosts have reported on
         self._order = -1
         self._since = 0  # orders since the last checkpoint
 
@@ -175,9 +172,9 @@ class History:
     def seated(self, seat: m.Seat, under_way: Sequence[m.GangStep] = ()) -> None:
         """`under_way`: gangs that were ordered before, on which no host has reported."""
         self._order = seat.last
-        for step in under_way:
-            self._await(step, acks=False)
         self._cut()
+        self._points[0].under_way = tuple(under_way)
+        self._open = {(m.Done, step.seq): step.hosts for step in under_way}
 
     def ordered(self, message: m.Ordered, departs: int) -> None:
         """Takes in an order before the island does."""
@@ -200,10 +197,10 @@ class History:
                 self._island.sim.now, self._island.sim.trouble.go_apart, self._island.island.index
             )
 
-    def _await(self, step: ReportedStep, acks: bool = True) -> None:
-        """Takes in that its hosts will report on it. `acks`: also when they have enqueued it, if that is wanted."""
-        self._open[m.Done, step.seq], self._steps[m.Done, step.seq] = step.hosts, step
-        if acks and isinstance(step, m.GangStep) and step.ack:
+    def _await(self, step: ReportedStep) -> None:
+        """Takes in that its hosts will report on it."""
+        self._open[m.Done, step.seq] = step.hosts
+        if isinstance(step, m.GangStep) and step.ack:
             self._open[m.Enqueued, step.seq] = step.hosts
 
     def came(self, host: int, sender: int, number: int, message: Any) -> None:
@@ -229,18 +226,10 @@ class History:
                 self._open[key] = left
                 continue
             del self._open[key]
-            step = self._steps.pop(key, None)
-            self._spoken.pop(key, None)
-            if isinstance(step, m.SendStep):
-                self._spoken.pop((m.PieceCounts, step.transfer), None)
             for point in self._points:
                 if key in point.waits:
                     del point.waits[key]
                     point.serves = max(point.serves, at)
-
-    def speaks(self, about: Subject) -> None:
-        """Some hosts have made a report on this, which may be under way for long."""
-        self._spoken[about] = None
 
     # --- checkpoints ------------------------------------------------------------------------------------------
 
@@ -262,9 +251,7 @@ class History:
     def _cut(self) -> None:
         inputs, told = len(self._inputs) + self._gone[0], len(self._told) + self._gone[1]
         point = Checkpoint(self._island, self._order, inputs, told, self._sent)
-        silent = {key: step for key, step in self._steps.items() if self._is_silent(key, step)}
-        point.under_way = tuple(silent.values())
-        point.waits = {key: None for key in self._open if key not in silent}
+        point.waits = dict.fromkeys(self._open)
         point.serves = max(point.at, self._heard_by)
         self._points.append(point)
         self._since = 0
@@ -272,11 +259,6 @@ class History:
         self._points = self._points[self._points.index(first) :]
         del self._inputs[: first.inputs - self._gone[0]], self._told[: first.told - self._gone[1]]
         self._gone = [first.inputs, first.told]
-
-    def _is_silent(self, key: Subject, step: ReportedStep) -> bool:
-        """Whether none of its hosts has reported on it."""
-        counted = isinstance(step, m.SendStep) and (m.PieceCounts, step.transfer) in self._spoken
-        return self._open[key] == step.hosts and key not in self._spoken and not counted
 
     def latest(self) -> Checkpoint:
         """The last checkpoint that serves now."""

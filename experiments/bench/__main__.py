@@ -87,6 +87,9 @@ def _run(name: str, options: list[str], alone: bool) -> int:
             raise
         return _refused(f"benchmark {name!r} needs tests/, which is not installed: run it in a checkout")
     given = [word for word in options if alone or takes(bench, word)]
+    if given in (["-h"], ["--help"]) and not takes(bench, given[0]):
+        print(f"{name}: {BENCHES[name]}\n\n{bench.__doc__}\nIt has no options.")
+        return 0
     if given and not takes(bench, given[0]):
         return _refused(f"{given[0]}: benchmark {name!r} has no options")
     print(f"== {name}: {BENCHES[name]}", flush=True)

@@ -51,7 +51,7 @@ MODULES = {
         Cancelled Unreachable NotReady CostError NoCompiler TooBig NotATrace
     """,
     "policies": "Policy Ready Ticket Fifo Stride RoundRobin Priority Shortest Deadline named",
-    "costs": "Cost MemoryUse costs duration roofline_costs synthetic tpu_costs units work_of",
+    "costs": "Cost MemoryUse costs duration roofline_costs synthetic text_costs tpu_costs units work_of",
     "trace": "Overlay Trace joined of_setup times",
 }
 

@@ -43,6 +43,8 @@ def test_an_option_belongs_to_one_benchmark(capsys: pytest.CaptureFixture[str]) 
 def test_a_benchmark_without_options_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert bench.main(["traces", "--full"]) == 2
     assert capsys.readouterr().err == "--full: benchmark 'traces' has no options\n"
+    assert bench.main(["traces", "--help"]) == 0
+    assert capsys.readouterr().out.endswith("It has no options.\n")
 
 
 def test_help_names_all_benchmarks(capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,6 +68,7 @@ def test_a_cluster_is_compared_with_the_local_door_and_with_multi_controller_jax
     assert {"call on all devices", "call of 1000, on all devices", "read of all devices"} <= names[2]
 
 
+@pytest.mark.full
 def test_all_figures_are_measured_on_both_sides(capsys: pytest.CaptureFixture[str]) -> None:
     door.main(["--rounds", "1", "--devices", "2", "--calls", "40", "--mib", "1"])
     rows = {row[0]: row[1:] for row in shown(capsys)[1:]}

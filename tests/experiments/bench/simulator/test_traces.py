@@ -2,9 +2,12 @@
 
 import re
 
+import pytest
+
 from experiments.bench.simulator import traces
 
 
+@pytest.mark.full
 def test_the_report_has_its_figures() -> None:
     report = traces.report(hosts=16, gangs=80)
     number = r"[\d,.]+"

@@ -16,6 +16,7 @@ import signal
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..auth import Rules
 from ..client import Head
@@ -27,7 +28,18 @@ from .ifrt_service import TransportLimits
 from .session_devices import SessionDevices
 from .session_state import SessionLimits
 
-__all__ = ["environment", "machine_bytes", "run_cluster_door", "run_door", "told_to_stop", "variables"]
+if TYPE_CHECKING:
+    from .cluster_opening import ClusterSessions
+
+__all__ = [
+    "environment",
+    "machine_bytes",
+    "run_cluster_door",
+    "run_door",
+    "serve_until",
+    "told_to_stop",
+    "variables",
+]
 
 log = logging.getLogger("seaway.door")
 THREADS = (
@@ -148,16 +160,23 @@ async def _serve_cluster(
             return
         described, options = await finding
         sessions = ClusterSessions(RemoteSource(head, described, options), more)
-        server = await listen_for_clients(sessions, address)
-        try:
-            collect_rarely()
-            ready(server.address)
-            await stop.wait()
-        finally:
-            server.close()
-            await sessions.end()
+        await serve_until(stop, sessions, address, ready)
     finally:
         await head.close()
+
+
+async def serve_until(
+    stop: asyncio.Event, sessions: ClusterSessions, address: str, ready: Callable[[str], None]
+) -> None:
+    """Serves programs until `stop` is set, and ends their sessions. Raises ListenRefused."""
+    server = await listen_for_clients(sessions, address)
+    try:
+        collect_rarely()
+        ready(server.address)
+        await stop.wait()
+    finally:
+        server.close()
+        await sessions.end()
 
 
 def told_to_stop() -> asyncio.Event:

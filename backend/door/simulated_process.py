@@ -15,9 +15,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..auth import Rules
-from ..streams import collect_rarely, run
-from .door_process import environment, machine_bytes, told_to_stop
-from .door_server import listen_for_clients
+from ..streams import run
+from .door_process import environment, machine_bytes, serve_until, told_to_stop
 from .session_devices import SessionDevices
 from .session_state import SessionLimits
 from .shapes_only import ShapesOnly
@@ -60,14 +59,7 @@ async def _serve(
     source = SimulationSource(options, begin(describer.of), contents)
     sessions = ClusterSessions(source, rules.more, limits)
     try:
-        server = await listen_for_clients(sessions, address)
-        try:
-            collect_rarely()
-            ready(server.address)
-            await stop.wait()
-        finally:
-            server.close()
-            await sessions.end()
+        await serve_until(stop, sessions, address, ready)
     finally:
         describer.end()
         end()

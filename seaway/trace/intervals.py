@@ -51,9 +51,10 @@ def blocks(facts: Facts, devices: Ints | None, window: tuple[int, int], rows: in
 
 
 def rows_in(facts: Facts, pick: Chosen, window: tuple[int, int]) -> Ints:
-    """Indices of the group's gangs that overlap the window."""
-    rows = pick.group.rows
-    return np.flatnonzero((facts.start[rows] < window[1]) & (facts.end[rows] > window[0]))
+    """Indices of the group's gangs that overlap the window, or are seen to have taken no time in it."""
+    start, end = facts.start[pick.group.rows], facts.end[pick.group.rows]
+    instant = (start == end) & (window[0] <= start) & (end <= window[1])
+    return np.flatnonzero(((start < window[1]) & (end > window[0])) | instant)
 
 
 class Expanded(NamedTuple):

@@ -224,6 +224,17 @@ def test_a_gang_that_is_early_starts_when_the_one_before_it_leaves_its_devices()
     assert frame["skew_us"].tolist() == [0, pytest.approx(0.02), 0, 0]
 
 
+def test_a_gang_that_seems_to_have_taken_no_time_is_there() -> None:
+    """Starts of real gangs are inferred: one that was enqueued by the last host when it had ended takes no time."""
+    core = CoreTrace()
+    core.place(0, 0, ((0, 2),), devices_per_host=1)
+    for seq, (start, ended) in enumerate([(10, 10), (10, 50), (50, 50)]):
+        core.gang(seq, -1, "a", 0, 0, started=start, ended=ended)
+    trace = Trace(core)
+    assert trace.intervals()["ended_us"].tolist() == [0.01, 0.05, 0.05] * 2
+    assert trace.intervals(window=(20, 40))["ended_us"].tolist() == [0.05] * 2
+
+
 def test_without_times_of_hosts_skew_is_unknown_and_not_zero() -> None:
     core = CoreTrace()
     core.place(0, 0, ((0, 4),), devices_per_host=2)

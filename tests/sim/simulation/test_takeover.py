@@ -107,10 +107,8 @@ def test_an_island_is_a_cohort_until_its_fault_falls_due() -> None:
     assert [sim.lone_hosts[host].alive for host in range(4)] == [True, True, False, True]
 
 
-@pytest.mark.parametrize("at", [40, 160])
-def test_what_is_played_again_does_not_grow_with_what_was_before(
-    at: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def orders_played(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many orders each takeover plays again."""
     played: list[int] = []
     play = takeover.Replay.play
 
@@ -119,6 +117,14 @@ def test_what_is_played_again_does_not_grow_with_what_was_before(
         play(self)
 
     monkeypatch.setattr(takeover.Replay, "play", counted)
+    return played
+
+
+@pytest.mark.parametrize("at", [40, 160])
+def test_what_is_played_again_does_not_grow_with_what_was_before(
+    at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = orders_played(monkeypatch)
     sim, _ = simulation(Fault(at * MS, "crash_host", 2))
     sim.run(until=at * MS)
     assert len(sim.trace) > at
@@ -128,14 +134,7 @@ def test_what_is_played_again_does_not_grow_with_what_was_before(
 def test_what_is_played_again_does_not_grow_while_one_gang_is_under_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    played: list[int] = []
-    play = takeover.Replay.play
-
-    def counted(self: takeover.Replay) -> None:
-        played.append(sum(isinstance(each, OrderLeft) for each in self._inputs))
-        play(self)
-
-    monkeypatch.setattr(takeover.Replay, "play", counted)
+    played = orders_played(monkeypatch)
     monkeypatch.setattr(history, "MOST", 40)
     ended = []
     for fidelity in ("exact", "cohort"):

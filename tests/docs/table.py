@@ -73,7 +73,7 @@ SECTIONS = ("README.md", "docs/deployment.md")
 NEEDS = {"docs/deployment.md: Certificates": "openssl"}
 
 # Units that take long, by name. Others do most of the same.
-FULL = {"docs/calibration.md", "docs/figures.md", "docs/parity.md", "docs/whatif.md"}
+FULL = {"docs/calibration.md", "docs/door.md", "docs/figures.md", "docs/parity.md", "docs/whatif.md"}
 
 RECORD = """
 import numpy as np, seaway as sw

@@ -13,6 +13,9 @@ from experiments.bench.frame.door_server import Door, local, opened
 
 from .programs import DEVICES, EXAMPLES, PROGRAMS, output, python, typed
 
+FULL = dict.fromkeys(
+    ("flax_mesh.py", "scan_transformer.py"), pytest.mark.full
+)  # each takes a quarter of a minute
 LOSS = re.compile(r"loss ([\d.e-]+)")
 
 
@@ -22,7 +25,7 @@ def door() -> Iterator[Door]:
         yield found
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=FULL.get(name, ())) for name in PROGRAMS])
 def test_a_program_prints_the_same_through_the_door(name: str, door: Door, tmp_path: Path) -> None:
     path = str(EXAMPLES / name)
     here = output(python(path, env=local(DEVICES), folder=tmp_path))

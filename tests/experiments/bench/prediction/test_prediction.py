@@ -388,6 +388,7 @@ def test_the_speed_of_the_machine_is_read_from_the_note_of_the_calibration(tmp_p
 # --- for real ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_two_cases_are_predicted_and_measured_by_the_same_code(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,6 +32,7 @@ def test_medians_and_ratios_are_right() -> None:
     assert most.endswith("90,000 MB given back, 7 MB kept")
 
 
+@pytest.mark.full
 def test_everything_is_measured_on_real_hosts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

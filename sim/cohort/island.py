@@ -171,9 +171,8 @@ class CohortIsland:
         self.names.learn(message)
         shares = self._divide(message)  # first: how a gang is entered depends on which hosts are one part
         self._remember(message)
-        alone = self.gangs.run_alone
-        if alone:
-            self._divide_alone(message, alone)
+        if self.gangs.alone:
+            self._divide_alone(message, self.gangs.run_alone)
         read, all_read = self._down.send(message, route, at, nbytes)
         self.times.put(("order", message.number), self._all, self.island.hosts, read, sim.now)
         self._orders.append((message.number, all_read))
@@ -391,7 +390,7 @@ class CohortIsland:
         self._ending, said = job.seq, self._done_said
         self.commands.tell(parts, e.Finished(job.seq, None, self._sizes(job)))
         self._ending, self._done_said = -1, []
-        return merged(said)
+        return merged(said) if len(said) > 1 else tuple(said)
 
     def slow(self, row: int, factor: float) -> None:
         if self.gangs.slow is None:

@@ -358,3 +358,24 @@ def grouped(arrays: Sequence[Array], what: str) -> tuple[Sequence[Array], Sequen
         for array in arrays:
             array._check_usable(what)
     return arrays, groups
+
+
+class CallResults(list[Array]):
+    """All results of one call, in order, as arguments of another."""
+
+    __slots__ = ("group",)
+    group: ArrayGroup
+
+
+def all_of_one_call(leaves: Sequence[Any]) -> CallResults | None:
+    """These leaves, if they are all results of one call, in order."""
+    try:
+        groups = [leaf._group for leaf in leaves]
+    except AttributeError:  # not all of them are arrays
+        return None
+    group = groups[0]
+    if groups.count(group) < len(groups) or tuple([leaf._name for leaf in leaves]) != group.names:
+        return None
+    found = CallResults(leaves)
+    found.group = group
+    return found

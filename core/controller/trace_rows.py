@@ -26,6 +26,8 @@ class Tracing:
             int, tuple[int, list[int]]
         ] = {}  # by atom: the place it was last recorded as, and its level
         self._own = 0  # places that are nobody's slice
+        self._mine: dict[Spans, int] = {}  # the keys of these
+        self._reserved: dict[tuple[Spans, int], int] = {}  # (devices, client) -> number of the row
 
     def client(self, session: ClientRecord) -> None:
         self._trace.client(session.number, session.name, session.weight, session.priority, self._state.now)
@@ -81,6 +83,13 @@ class Tracing:
             entered=entry.entered,
         )  # fmt: skip
 
+    def reserved(self, devices: Spans, client: int) -> None:
+        """The policy keeps these devices free from now on, for a client or (-1) for nobody in particular."""
+        self._reserved[devices, client] = self._trace.reserved(self._key_of(devices), client, self._state.now)
+
+    def unreserved(self, devices: Spans, client: int) -> None:
+        self._trace.reserved_until(self._reserved.pop((devices, client)), self._state.now)
+
     def landed(self, entry: InFlight) -> None:
         if entry.kind != "send":
             failed = FAILED if entry.blame is not None else 0
@@ -110,8 +119,10 @@ class Tracing:
         """The key of the place with just these devices; a key made here if there is no such place."""
         key = self._atoms.known(devices)
         if key is None:
+            key = self._mine.get(devices)
+        if key is None:
             self._own += 1
-            key = _NOWHERE - self._own
+            key = self._mine[devices] = _NOWHERE - self._own
         if key not in self._trace.places:
             island = self._state.cluster.island_of_device(devices[0][0])
             self._trace.place(key, island.index, devices, island.devices_per_host, island.base_device)

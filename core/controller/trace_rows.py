@@ -26,6 +26,8 @@ class Tracing:
             int, tuple[int, list[int]]
         ] = {}  # by atom: the place it was last recorded as, and its level
         self._own = 0  # places that are nobody's slice
+        self._mine: dict[Spans, int] = {}  # the keys of these
+        self._reserved: dict[tuple[Spans, int], int] = {}  # (devices, client) -> number of the row
 
     def entered(self, entry: InFlight, run: RunRecord, key: int, ready: int) -> None:
         assert run.rows is not None
@@ -64,6 +66,13 @@ class Tracing:
             entered=entry.entered,
         )  # fmt: skip
 
+    def reserved(self, devices: Spans, client: int) -> None:
+        """The policy keeps these devices free from now on, for a client or (-1) for nobody in particular."""
+        self._reserved[devices, client] = self.trace.reserved(self._key_of(devices), client, self._state.now)
+
+    def unreserved(self, devices: Spans, client: int) -> None:
+        self.trace.reserved_until(self._reserved.pop((devices, client)), self._state.now)
+
     def landed(self, entry: InFlight) -> None:
         if entry.kind != "send":
             failed = FAILED if entry.blame is not None else 0
@@ -93,8 +102,10 @@ class Tracing:
         """The key of the place with just these devices; a key made here if there is no such place."""
         key = self._atoms.known(devices)
         if key is None:
+            key = self._mine.get(devices)
+        if key is None:
             self._own += 1
-            key = _NOWHERE - self._own
+            key = self._mine[devices] = _NOWHERE - self._own
         if key not in self.trace.places:
             island = self._state.cluster.island_of_device(devices[0][0])
             self.trace.place(key, island.index, devices, island.devices_per_host, island.base_device)

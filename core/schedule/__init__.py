@@ -8,10 +8,11 @@ policy/      fifo, stride, priority, ...: picks one of the gangs that may enter
 from __future__ import annotations
 
 from .contention import Window
-from .scheduler import EarlyEntry, Scheduler, Ticket, WaitingGang
+from .scheduler import EarlyEntry, GangQueue, Scheduler, Ticket, WaitingGang
 
 __all__ = [
     "EarlyEntry",
+    "GangQueue",
     "Scheduler",
     "Ticket",
     "WaitingGang",

@@ -47,11 +47,11 @@ from typing import Literal
 
 import msgspec
 
-from ..model import Atoms, Illegal, spans
+from ..model import Atoms, Illegal, Spans, spans
 from .contention import Contention, Domain, PlaceQueue, Window, connected
 from .policy import Board, Fifo, Policy, Ready, Ticket
 
-__all__ = ["Scheduler", "Ticket", "WaitingGang"]
+__all__ = ["GangQueue", "Scheduler", "Ticket", "WaitingGang"]
 
 EarlyEntry = Literal["always", "idle", "never"]
 Why = Literal["paused", "window", "passed", "inputs", "policy"]
@@ -74,6 +74,16 @@ class WaitingGang(msgspec.Struct, frozen=True):
     """A gang that waits, and why: for people, and for the watchdog."""
 
     ticket: Ticket
+    why: Why
+    text: str
+
+
+class GangQueue(msgspec.Struct, frozen=True):
+    """The gangs of one client that wait for one place, and why the first of them does."""
+
+    first: Ticket
+    devices: Spans
+    count: int
     why: Why
     text: str
 
@@ -201,6 +211,17 @@ class Scheduler:
         """Return all gangs that wait, with the reason for each, the oldest run first."""
         tickets = [ticket for run in self._runs.values() for ticket in run]
         return [WaitingGang(each, *self._why(each)) for each in sorted(tickets, key=lambda each: each.age)]
+
+    def queues(self) -> list[GangQueue]:
+        """Return what waits by client and place, with the reason for each, the oldest run first."""
+        found: dict[tuple[int, int, bool], list[Ticket]] = {}
+        for run in self._runs.values():
+            for ticket in run:
+                found.setdefault((ticket.client, ticket.place, ticket.ripe), []).append(ticket)
+        firsts = [(min(tickets, key=lambda each: each.age), len(tickets)) for tickets in found.values()]
+        firsts.sort(key=lambda each: each[0].age)
+        devices = self._atoms.devices_of_key
+        return [GangQueue(first, devices(first.place), count, *self._why(first)) for first, count in firsts]
 
     # --- choosing
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from sim.engine import LATE, Stuck, Unannounced
 from sim.simulation import Simulation
@@ -34,7 +34,11 @@ WAITING = tuple(  # where Python's own library blocks
     for name in ("threading.py", "queue.py", "selectors.py", "concurrent", "asyncio", "multiprocessing")
 )
 GRACE = 1.0  # seconds that a thread has to end with its session
+LAST = sys.maxsize  # the number of a visitor: others that are ready go first
 PATIENCE = 20.0  # seconds before a message that a thread waits for its turn in vain
+
+
+T = TypeVar("T")
 
 
 class TurnThread:
@@ -68,13 +72,14 @@ class ThreadTurns:
         self._mine = threading.local()  # each thread's `party`
         self._watcher: threading.Thread | None = None
         self.stopped = False
+        self.visited = False  # visitors may come while one thread sleeps
 
     # --- waiting ------------------------------------------------------------------------------------------
 
     def until(self, when: int, what: str) -> None:
         """Sleep until this time."""
         me = self._enter()
-        if len(self._parties) == 1:
+        if len(self._parties) == 1 and not self.visited:
             self._sim.run(until=when)
         else:
             self._wait(me, None, what, when)
@@ -209,6 +214,28 @@ class ThreadTurns:
         identity = party.thread.ident or 0
         if self._parties.get(identity) is party:
             del self._parties[identity]
+
+    def visit(self, look: Callable[[], T]) -> T:
+        """Look at the simulation from a thread that takes no part in it: at once while users' code runs, else between
+        two events. The visitor comes behind all threads that are ready, so that it changes no turn of theirs."""
+        with self._lock:
+            if self.stopped or not self._inside:
+                return look()
+            me = TurnThread(LAST, threading.current_thread())
+            self._line.append(me)
+        while True:
+            try:
+                me.turns.get(timeout=GRACE)
+                break
+            except Empty:
+                if self.stopped:
+                    return look()
+        try:
+            return look()
+        finally:
+            with self._lock:
+                if self._holder is me and not self.stopped:
+                    self._go_on()
 
     # --- the session's own threads ------------------------------------------------------------------------
 

@@ -29,8 +29,8 @@ async def fetch_look(channel: grpc.aio.Channel, access: Access, request: Look, t
     found: Looked = await calls.ask(channel, access, request, timeout)
     if found.version != versions.mine():
         raise CallError(
-            f"Seaway {found.version} answers there, and Seaway {versions.mine()} asks: a page of what goes on needs the "
-            f"same version; `seaway status` works with any",
+            f"Seaway {found.version} answers there, and Seaway {versions.mine()} asks: it must be the same; "
+            f"`seaway status` works with any",
             versions.OTHER,
         )
     return msgspec.msgpack.decode(found.packed, type=LiveLook)

@@ -63,6 +63,6 @@ def _queue(island: IslandState, queue: GangQueue) -> QueueLine:
 def _wait(group: StallGroup) -> WaitLine:
     found = group.first
     return WaitLine(
-        found.island, found.client, found.program, found.node, found.hosts, found.reason, group.count,
+        found.island, found.client, found.program, found.node, found.hosts, found.reason, group.number,
         found.since, group.stalled,
     )  # fmt: skip

@@ -48,7 +48,7 @@ class StallGroup(NamedTuple):
     """Runs of one program that wait for the same, or one other thing that waits; `first` has waited longest."""
 
     first: Stall
-    count: int
+    number: int
     stalled: bool
 
 

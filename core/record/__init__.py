@@ -69,6 +69,8 @@ __all__ = [
     "durations",
     "fingerprint",
     "increment",
+    "increments",
+    "looks",
     "replayed",
     "taken",
     "token",

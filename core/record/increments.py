@@ -83,7 +83,7 @@ def increment(trace: Trace, cursor: TraceCursor) -> Increment:
             for column in table.names
             if column not in LEFT_OUT
         }
-    places = dict(islice(trace.places.items(), cursor.places, None))
+    places = dict(islice(trace.places.items(), max(0, cursor.places), None))
     return Increment(words.words, places, tables, after, len(trace.places), skipped)
 
 
@@ -100,7 +100,7 @@ def _rows(trace: Trace, name: str, table: Table, cursor: TraceCursor) -> NewRows
     keys, size = table.keys(), len(table)
     if name in BY_COUNT:
         last = trace.counted(name)
-        first = max(0, size - (last - cursor.after.get(name, 0)))
+        first = min(size, max(0, size - (last - cursor.after.get(name, 0))))
     else:
         first = bisect_right(keys, cursor.after.get(name, -1))
         last = keys[-1] if size else cursor.after.get(name, -1)

@@ -103,7 +103,7 @@ class HostLine(msgspec.Struct, frozen=True):
 
 
 class LiveLook(msgspec.Struct, frozen=True):
-    """identity: of the trace; if it is not the one that was asked for, `trace` begins anew. All times are by the trace's
+    """identity: of the trace; if it is not the one that was asked for, `trace` begins anew. Times are by the trace's
     clock. hosts: all of the cluster, in order, if asked for. said: the controller's last words to its operator."""
 
     identity: str

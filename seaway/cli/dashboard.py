@@ -33,8 +33,10 @@ def add(commands: Any) -> None:
         help="where the page is (127.0.0.1:29100, or another port if that is taken)",
     )  # fmt: skip
     parser.add_argument("--partial", action="store_true", help="accept an event log that was cut short")
-    parser.add_argument("--policy", default="", metavar="POLICY",
-                        help="an event log's policy, if it was a program's own: FILE.py:NAME or module:NAME")  # fmt: skip
+    parser.add_argument(
+        "--policy", default="", metavar="POLICY",
+        help="an event log's policy, if it was a program's own: FILE.py:NAME or module:NAME",
+    )  # fmt: skip
     add_access(parser)
     parser.set_defaults(run=run)
 

@@ -7,8 +7,8 @@ page_server    a small web server: the page's files for all, numbers for those w
 live_page      the page of a session, or of a trace in a notebook
 static/        the page: HTML, CSS and JavaScript modules, and uPlot, which draws its lines
 
-The server is thin. A browser says what it has of the trace, and gets what is new (`core.record.increments`). All that is
-shown follows from that in the browser, so a saved trace and a running cluster are drawn by the same code.
+The server is thin. A browser says what it has of the trace, and gets what is new (`core.record.increments`). All that
+is shown follows from that in the browser, so a saved trace and a running cluster are drawn by the same code.
 """
 
 from __future__ import annotations

@@ -18,8 +18,11 @@ from core.record import LiveLook, LiveView
 from .looking import LiveSource
 
 TIMES = frozenset(
-    "opened closed submitted deadline admitted ready entered enqueued started ended at since".split()
-)
+    (
+        "opened", "closed", "submitted", "deadline", "admitted", "ready", "entered", "enqueued", "started", "ended",
+        "at",
+    )
+)  # fmt: skip
 ALIGN = 8
 
 

@@ -1,4 +1,4 @@
-"""A controller that runs elsewhere, as the source of a page. It is asked as `seaway status` asks it, with the same access.
+"""A controller elsewhere, as the source of a page. It is asked as `seaway status` asks it, with the same access.
 
 Neighbours: `looking`, what a source does; `backend.admin.live_looks`, the call.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
 import grpc
@@ -37,6 +38,7 @@ class ControllerSource:
     def __init__(self, address: str, access: Access) -> None:
         """Raises SeawayError if no controller answers, or one of another version."""
         self._address, self._access = address, access
+        self._lock, self._closed = threading.Lock(), False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._turn, name="seaway-dashboard", daemon=True)
         self._thread.start()
@@ -54,7 +56,15 @@ class ControllerSource:
         self._loop.run_forever()
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        with self._lock:
+            if self._closed:
+                work.close()
+                raise Unavailable("this page has ended")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise Unavailable("this page has ended") from None
 
     async def _open(self) -> grpc.aio.Channel:
         return self._access.channel(self._address)
@@ -81,19 +91,29 @@ class ControllerSource:
         return None
 
     def close(self) -> None:
-        if self._loop.is_running():
-            channel: grpc.aio.Channel | None = getattr(self, "_channel", None)
-            if channel is not None:
-                self._do(channel.close())
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(PATIENCE)
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(PATIENCE)
         self._loop.close()
+
+    async def _end(self) -> None:
+        """Cancel what is under way, so that nobody waits for it."""
+        mine = asyncio.current_task()
+        left = [task for task in asyncio.all_tasks() if task is not mine]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await self._channel.close()
 
 
 def _why(address: str, wrong: CallError) -> str:
     if wrong.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
         return (
-            f"no controller answers at {address}. Is `seaway controller` or `seaway up` running there, is its port open "
-            f"to this machine, and has it certificates that --ca, --cert and --key should name here?"
+            f"no controller answers at {address}. Is `seaway controller` or `seaway up` running there, is its port "
+            f"open to this machine, and has it certificates that --ca, --cert and --key should name here?"
         )
     return f"the controller at {address} says: {wrong}"

@@ -36,7 +36,7 @@ FILES = {
     ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }  # fmt: skip
-# Only files from here are loaded, nothing is sent elsewhere, and notebooks of this machine may show the page in a frame.
+# Only files from here are loaded, nothing is sent elsewhere, and notebooks of this machine may frame the page.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'self' http://localhost:* http://127.0.0.1:*"
@@ -60,9 +60,8 @@ class PageServer:
     def __init__(self, source: LiveSource, bind: str = "", key: str = "") -> None:
         self.source, self.key = source, key or secrets.token_urlsafe(18)
         self._http = _listening(bind, self)
-        host, port = self._http.server_address[:2]
-        shown = f"[{host}]" if ":" in str(host) else host
-        self.address = f"{shown}:{port}"
+        host, port = str(self._http.server_address[0]), self._http.server_address[1]
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._thread = threading.Thread(
             target=self._http.serve_forever, args=(0.2,), name="seaway-page", daemon=True
         )
@@ -177,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *about: Any) -> None:
+    def log_message(self, format: str, *about: Any) -> None:  # noqa: A002 - its name in the standard library
         log.debug(format, *about)
 
 

@@ -251,7 +251,7 @@ class Session:
         return self.driver.trace()
 
     def live(self, bind: str = "") -> LivePage:
-        """Serve a page for the browser that shows what goes on here, until this process ends. A notebook shows it at once.
+        """Serve a page for the browser that shows what goes on here, until this process ends. Notebooks show it.
 
         `bind`: its address, as "127.0.0.1:29100"; without it, a free port of this machine. The link has a key, which
         the page needs to get any number.

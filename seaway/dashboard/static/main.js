@@ -263,5 +263,6 @@ function play(before) {
 dress(options.get("theme") ?? theme(), false);
 if (options.has("framed")) document.body.classList.add("framed");
 if (options.get("rows")) timeline.kind = find("rows").value = options.get("rows");
+globalThis.seaway = { store, view, timeline }; // for the browser's console, and tests
 listen();
 turn();

@@ -219,7 +219,7 @@ class ThreadTurns:
         """Look at the simulation from a thread that takes no part in it: at once while users' code runs, else between
         two events. The visitor comes behind all threads that are ready, so that it changes no turn of theirs."""
         with self._lock:
-            if self.stopped or not self._inside:
+            if self.stopped or not self._inside or self._holder is None:
                 return look()
             me = TurnThread(LAST, threading.current_thread())
             self._line.append(me)
@@ -228,14 +228,17 @@ class ThreadTurns:
                 me.turns.get(timeout=GRACE)
                 break
             except Empty:
-                if self.stopped:
+                if self._over():
                     return look()
         try:
             return look()
         finally:
             with self._lock:
-                if self._holder is me and not self.stopped:
+                if self._holder is me and not self._over():
                     self._go_on()
+
+    def _over(self) -> bool:
+        return self.stopped
 
     # --- the session's own threads ------------------------------------------------------------------------
 

@@ -1,10 +1,10 @@
 """A headless Chromium for tests, driven by its DevTools protocol over two pipes: nothing but Chromium is needed.
 
-    with Browser() as browser:
-        page = browser.page("http://127.0.0.1:29100/#key=...", width=1280, height=900)
-        page.until("document.querySelector('.tile') !== null")
-        page.wheel(600, 300, -500)
-        page.screenshot(path)
+with Browser() as browser:
+    page = browser.page("http://127.0.0.1:29100/#key=...", width=1280, height=900)
+    page.until("document.querySelector('.tile') !== null")
+    page.wheel(600, 300, -500)
+    page.screenshot(path)
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Browser:
     def page(self, link: str, width: int = 1280, height: int = 900, dark: bool = False) -> Page:
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        return Page(self, session, link, width, height, dark)
+        return Page(self, target, session, link, width, height, dark)
 
     def call(self, method: str, session: str = "", **parameters: Any) -> dict[str, Any]:
         self._count += 1
@@ -113,8 +113,10 @@ class Browser:
 
 
 class Page:
-    def __init__(self, browser: Browser, session: str, link: str, width: int, height: int, dark: bool) -> None:
-        self._browser, self._session = browser, session
+    def __init__(
+        self, browser: Browser, target: str, session: str, link: str, width: int, height: int, dark: bool
+    ) -> None:  # fmt: skip
+        self._browser, self._target, self._session = browser, target, session
         self.call("Page.enable")
         self.call("Runtime.enable")
         self.call("Log.enable")
@@ -123,12 +125,19 @@ class Page:
         self.call("Emulation.setEmulatedMedia", features=media)
         self.call("Page.navigate", url=link)
 
+    def close(self) -> None:
+        self._browser.call("Target.closeTarget", targetId=self._target)
+
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         return self._browser.call(method, self._session, **parameters)
 
     def size(self, width: int, height: int) -> None:
         self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
         )
 
     def value(self, expression: str) -> Any:

@@ -63,6 +63,6 @@ def source_of(given: argparse.Namespace) -> LiveSource:
     if path.is_file():
         print(f"replaying {path} ...", file=sys.stderr, flush=True)
         return LogSource(path, partial=given.partial, policy=given.policy)
-    if path.suffix or "/" in given.what.removeprefix("grpc://"):
+    if "/" in given.what.removeprefix("grpc://") or (path.suffix and ":" not in given.what):
         raise SeawayError(f"dashboard {given.what!r}: there is no such folder or file, and it is no address")
     return ControllerSource(address_of(given.what, "dashboard"), access_of(given))

@@ -14,7 +14,7 @@ is shown follows from that in the browser, so a saved trace and a running cluste
 from __future__ import annotations
 
 from .live_page import LivePage
-from .looking import LiveSource, SessionSource, Unavailable
+from .looking import LiveSource, RunningSession, Unavailable
 from .page_server import PageServer
 from .recorded import LogSource, SavedSource
 
@@ -23,7 +23,7 @@ __all__ = [
     "LiveSource",
     "LogSource",
     "PageServer",
+    "RunningSession",
     "SavedSource",
-    "SessionSource",
     "Unavailable",
 ]

@@ -42,7 +42,7 @@ class LiveSource(Protocol):
     def close(self) -> None: ...
 
 
-class SessionSource:
+class RunningSession:
     """A session of this process. `look` is called when the session is between two events: `visit` sees to that."""
 
     def __init__(

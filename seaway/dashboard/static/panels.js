@@ -26,16 +26,26 @@ export class Panels {
 
   #queues(waits, moment, theme) {
     const rows = waits.slice(0, WAITS);
-    const key = JSON.stringify([theme, rows.map((each) => [each.client, each.program, each.step, each.reason, each.count, about(moment - each.since)])]);
+    const key = JSON.stringify([theme, rows.map((each) => [each.client, each.program, each.step, each.reason, each.count, each.ahead, about(moment - each.since)])]);
     show(this.places.queues, key, () => {
       if (!rows.length) return el("div", { class: "empty" }, "Nothing waits.");
       return table([["client"], ["what"], ["why"], ["", "n"], ["for", "n"]], rows.map((each) => el("tr", {},
         cell(each.client ? named(each.client, this.colourOf(each.client)) : ""),
         cell(`${each.program}${each.step && each.step !== each.program ? ` · ${each.step}` : ""}`),
-        cell(el("span", {}, each.reason, each.where && this.store.groups.islands.length > 1 ? el("span", { class: "quiet" }, ` (${each.where})`) : "")),
+        cell(el("span", {}, each.reason, this.#ahead(each), each.where && this.store.groups.islands.length > 1 ? el("span", { class: "quiet" }, ` (${each.where})`) : "")),
         cell(each.count > 1 ? `×${each.count.toLocaleString("en")}` : "", "n"),
         cell(duration(moment - each.since), "n"))));
     });
+  }
+
+  // Whose gangs those are that are ahead.
+  #ahead({ ahead }) {
+    if (!ahead.length) return "";
+    const shown = ahead.slice(0, 6).flatMap(([client, count]) => {
+      const name = this.store.clientName(client);
+      return [" ", named(`${name} ${count}`, this.colourOf(name))];
+    });
+    return el("div", { class: "quiet" }, ...shown);
   }
 
   #failures(stalls, controller, moment, theme) {

@@ -79,11 +79,16 @@ export class Timeline {
       pen.fillRect(LABELS, y, this.pixels, height - gap);
       pen.fillStyle = style("--faint");
       for (const { x } of marks) if (x >= LABELS) pen.fillRect(Math.round(x), y, 1, height - gap);
+      pen.save();
+      pen.beginPath();
+      pen.rect(LABELS, y, this.pixels, height);
+      pen.clip();
       for (const { group, part } of row.lanes) {
         const tall = (height - gap) * part;
         this.#lane(pen, group, y, tall);
         y += tall;
       }
+      pen.restore();
     }
     pen.restore();
     this.#axis(pen);

@@ -25,10 +25,11 @@ export function usage(store, t0, t1, count) {
   return { bins, used, total, wide };
 }
 
-// How many bins a span is cut into: so many that each has some gangs, or shares would seem to jump.
+// How many bins a span is cut into: several for each gang, or several gangs for each bin. With about one, whether a gang
+// falls into one bin or two would look like a change of shares.
 export function binsOf(store, t0, t1, most = 160) {
-  const gangs = store.enteredAfter(t1) - store.enteredAfter(t0), lanes = Math.max(1, Math.min(64, store.placeRows.size));
-  return Math.max(24, Math.min(most, Math.round(gangs / lanes / 2)));
+  const gangs = store.enteredAfter(t1) - store.enteredAfter(t0), each = gangs / Math.max(1, Math.min(64, store.placeRows.size));
+  return 3 * each < most ? most : Math.max(40, Math.min(most, Math.round(each / 4)));
 }
 
 // By group of devices, the part of a span in which it was busy.

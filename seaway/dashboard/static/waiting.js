@@ -6,6 +6,7 @@ const LOOK = 20_000; // gangs that entered later, of which some may have been re
 // [{client, program, step, where, why, count, since, stalled}], the longest wait first
 export function waitsOf(store, view, controller) {
   const found = controller ? fromController(controller) : fromTrace(store, view.moment);
+  for (const each of found) each.ahead = each.devices.length ? aheadOf(store, each.devices, view.moment) : [];
   return found.sort((a, b) => a.since - b.since);
 }
 
@@ -36,7 +37,10 @@ function fromTrace(store, moment) {
       devices, reason: "", place: place[row],
     }, ready[row]);
   }
-  for (const each of found.values()) each.reason = ahead(store, each.place, moment);
+  for (const each of found.values()) {
+    const most = aheadOf(store, each.devices, moment).reduce((sum, [, count]) => sum + count, 0);
+    each.reason = most ? `${most === 1 ? "1 gang is" : `${most} gangs are`} ahead on its devices` : "it may enter, and others go first";
+  }
   const runs = store.tables.runs, { submitted, admitted, ended } = runs.columns;
   for (let row = 0; row < runs.n; row++) {
     if (submitted[row] > moment || (ended[row] >= 0 && ended[row] <= moment)) continue;
@@ -49,19 +53,24 @@ function fromTrace(store, moment) {
   return [...found.values()];
 }
 
-// How many gangs were in the order ahead of it, on some of its devices.
-function ahead(store, place, moment) {
-  const { entered, finish } = store.tables.gangs.columns;
-  let most = 0;
-  for (const group of store.groups.ofPlace(place)) {
+// Whose gangs are in the order ahead, on the one of these devices that has most: [[client's number, how many]]
+function aheadOf(store, devices, moment) {
+  const { entered, finish, client } = store.tables.gangs.columns;
+  let most = new Map(), size = 0;
+  for (const group of store.groups.all) {
+    if (!group.devices.some(([low, high]) => devices.some(([from, to]) => from < high && low < to))) continue;
+    const found = new Map();
     let count = 0;
-    for (const each of store.groups.all[group].places) {
+    for (const each of group.places) {
       const rows = store.placeRows.get(each) ?? [];
-      for (let at = lowerEnd(rows, finish, moment); at < rows.length && entered[rows[at]] <= moment; at++) count += 1;
+      for (let at = lowerEnd(rows, finish, moment); at < rows.length && entered[rows[at]] <= moment; at++) {
+        found.set(client[rows[at]], (found.get(client[rows[at]]) ?? 0) + 1);
+        count += 1;
+      }
     }
-    most = Math.max(most, count);
+    if (count > size) [most, size] = [found, count];
   }
-  return most ? `${most === 1 ? "1 gang is" : `${most} gangs are`} ahead on its devices` : "it may enter, and others go first";
+  return [...most].sort((a, b) => b[1] - a[1]);
 }
 
 function lowerEnd(rows, finish, moment) {

@@ -252,9 +252,9 @@ class LocalDriver(RealDriver):
 
     def live_source(self, over: Callable[[], bool]) -> LiveSource:
         """The controller is in this process: it is looked at without a call."""
-        from ...dashboard import SessionSource
+        from ...dashboard import RunningSession
 
-        return SessionSource(
+        return RunningSession(
             "cluster", self.title, self.cluster.cluster, visit=self.cluster.visit, over=over,
             look=lambda request: looked(self.server, request),
         )  # fmt: skip

@@ -94,11 +94,11 @@ class SimDriver:
         return Trace(self.simulation.trace, self.simulation.setup)
 
     def live_source(self, over: Callable[[], bool]) -> LiveSource:
-        from ...dashboard import SessionSource
+        from ...dashboard import RunningSession
 
         self.turns.visited = True
         setup = self.simulation.setup
-        return SessionSource(
+        return RunningSession(
             "simulation", self.title, setup, visit=self.turns.visit, look=self._looked, over=over
         )
 

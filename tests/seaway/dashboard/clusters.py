@@ -32,7 +32,7 @@ class LoopThread:
         self._loop.close()
 
     def begin(self, context: AbstractAsyncContextManager[Cluster]) -> Cluster:
-        found = self.run(context.__aenter__()).result(PATIENCE)
+        found: Cluster = self.run(context.__aenter__()).result(PATIENCE)
         self._open[id(found)] = context
         return found
 

@@ -203,9 +203,7 @@ def test_without_the_key_the_page_says_what_to_do(browser: Browser, session: sw.
 def test_an_event_log_is_replayed_to_the_moment_that_is_shown(browser: Browser, tmp_path: Path) -> None:
     step = sw.synthetic("step", devices=2, duration="2ms")
     with sw.local(hosts=1, devices_per_host=2, platform="timed", record=tmp_path / "run.log"):
-        for _ in range(30):
-            last = step(np.float32(0))
-        last.block_until_ready()
+        sw.block_until_ready([step(np.float32(0)) for _ in range(30)])
     source = LogSource(tmp_path / "run.log")
     server = PageServer(source, "127.0.0.1:0")
     page = browser.page(server.link)

@@ -121,8 +121,7 @@ def test_it_can_be_looked_at_while_the_users_own_code_is_busy_and_when_it_is_ove
         thread.start()
         thread.join(10)  # this thread has the turn and gives it to nobody
         assert seen
-        assert not source.over
-        assert len(seen[0].trace.column("gangs", "seq")) == 1
+        assert (source.over, len(seen[0].trace.column("gangs", "seq"))) == (False, 1)
     assert source.over
     assert len(source.look(Look()).trace.column("gangs", "seq")) == 1
     cursor = TraceCursor(seen[0].trace.after, {}, seen[0].trace.known_places)

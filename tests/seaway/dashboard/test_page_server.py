@@ -60,7 +60,8 @@ def head_of(body: bytes) -> Any:
 def columns_of(body: bytes) -> dict[str, dict[str, list[float]]]:
     """The tables of an answer, read as the page reads them."""
     (size,) = struct.unpack_from("<I", body)
-    at, found = 4 + size, {}
+    at = 4 + size
+    found: dict[str, dict[str, list[float]]] = {}
     assert at % 8 == 0, "doubles must lie where a browser can read them in place"
     for name, table in head_of(body)["tables"].items():
         found[name] = {}

@@ -126,6 +126,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"  wrote {path}")
     folder = trace.save(given.out / "trace")
     print(f"  wrote {folder}: python -m seaway dashboard {folder} shows it in the browser")
+    session.live().close()
     print("  next: notebooks/, examples/, python -m experiments --list")
     return 0
 

@@ -39,7 +39,7 @@ INSTEAD = [
     Substitute(r"(seaway status .*) --watch", r"\1", "it goes on until Ctrl-C"),
     Substitute(r"ssh -L .*", r"seaway dashboard --help", "there is no other machine"),
     Substitute(
-        r"(seaway dashboard)", r"\1 127.0.0.1:29000 --bind 127.0.0.1:29100", "to be put on a port that is free"
+        r"(seaway dashboard)", r"\1 127.0.0.1:29000 --bind 127.0.0.1:0", "to be put on ports that are free"
     ),
     Substitute(r"sbatch .*(docs/deploy/slurm\.sh)", r"bash -n \1", "there is no Slurm here; test_deploy.py reads it"),
     Substitute(r"kubectl apply -f (\S+)", r"python -m json.tool \1", "nor Kubernetes; so does test_deploy.py"),

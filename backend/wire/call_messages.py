@@ -6,6 +6,7 @@ Keep     a client leaves code with the controller's process, before the message 
 Find     a host fetches that code by the hash of its contents
 Lacks    a client that has reached a new controller asks which of its code that controller lacks
 Status   any authorised process asks for the cluster's status
+Look     any authorised process asks what goes on now, and what has happened since it last looked
 Recorded any authorised process asks for the controller's trace, page by page
 Seen     any authorised process asks how long computations took lately
 Cancel   any authorised process asks that runs of a client end
@@ -21,6 +22,7 @@ from typing import Annotated
 import msgspec
 
 from core.model import Cluster
+from core.record import Look
 
 MOST = 1 << 62  # largest number on the wire; the sum of two of them still fits 64 bits
 MOST_HASHES = 4096  # most hashes in one request
@@ -100,6 +102,13 @@ class Report(msgspec.Struct, frozen=True):
     """The cluster's status as JSON, for people and scripts."""
 
     json: bytes
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """version: of the controller's process. packed: a `LiveLook`, which only a process of that version reads."""
+
+    version: str
+    packed: bytes
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -193,7 +202,7 @@ class Stamped(msgspec.Struct, frozen=True):
 
 PAIRS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
     Enrol: Enrolled, AboutReply: Described, Keep: KeepReply, Find: FindReply, Lacks: Lacking, Status: Report,
-    Recorded: RecordedPage, SeenReply: StepTimes, CancelCall: CancelReply, Tick: Tock, Permit: Permitted,
+    Look: Looked, Recorded: RecordedPage, SeenReply: StepTimes, CancelCall: CancelReply, Tick: Tock, Permit: Permitted,
 }  # fmt: skip
 # What hosts are asked, on a stream of its own (`streams.ask`); the controller answers all others, by gRPC.
 OF_HOSTS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {GangTimesReply: Stamped}

@@ -281,6 +281,10 @@ class Trace:
         """Return the number of rows of a table, with those that were dropped."""
         return len(self.tables[table]) + self.dropped[table]
 
+    def unfinished(self, table: str) -> list[int]:
+        """Return the rows of a table of which more will be known, in order."""
+        return sorted(self._open[table].values())
+
     @classmethod
     def restored(
         cls,

@@ -51,9 +51,9 @@ from ..model import Atoms, Illegal
 from .contention import Contention, Domain, PlaceQueue, Window, connected
 from .policy import HOOKS, Board, Fifo, Policy, Ready, Reserve, Ticket, definers, writes
 from .reservations import PATIENT, RESERVES, Reservations, WrongAnswer
-from .waits import WaitingGang, waiting_gang
+from .waits import GangQueue, WaitingGang, waiting_gang
 
-__all__ = ["Scheduler", "Ticket", "WaitingGang"]
+__all__ = ["Scheduler", "Ticket"]
 
 EarlyEntry = Literal["always", "idle", "never"]
 
@@ -231,11 +231,25 @@ class Scheduler:
     def waiting(self) -> list[WaitingGang]:
         """Return all gangs that wait, with the reason for each, the oldest run first."""
         tickets = [ticket for run in self._runs.values() for ticket in run]
-        found = []
-        for ticket in sorted(tickets, key=lambda each: each.age):
-            lane = self._lanes.known[ticket.place]
-            found.append(waiting_gang(ticket, lane, self._lanes, self.reserved, self.paused))
-        return found
+        return [self._waiting(each) for each in sorted(tickets, key=lambda each: each.age)]
+
+    def queues(self) -> list[GangQueue]:
+        """Return what waits by client and place, with the reason for each, the oldest run first."""
+        found: dict[tuple[int, int, bool], list[Ticket]] = {}
+        for run in self._runs.values():
+            for ticket in run:
+                found.setdefault((ticket.client, ticket.place, ticket.ripe), []).append(ticket)
+        firsts = [(min(tickets, key=lambda each: each.age), len(tickets)) for tickets in found.values()]
+        firsts.sort(key=lambda each: each[0].age)
+        return [self._queue(first, count) for first, count in firsts]
+
+    def _waiting(self, ticket: Ticket) -> WaitingGang:
+        lane = self._lanes.known[ticket.place]
+        return waiting_gang(ticket, lane, self._lanes, self.reserved, self.paused)
+
+    def _queue(self, first: Ticket, count: int) -> GangQueue:
+        waits = self._waiting(first)
+        return GangQueue(first, self._atoms.devices_of_key(first.place), count, waits.why, waits.text)
 
     # --- choosing
 

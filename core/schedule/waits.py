@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from ..model import spans
+from ..model import Spans, spans
 from .contention import Contention, PlaceQueue
 from .policy import Ticket
 from .reservations import Reservation
@@ -19,6 +19,16 @@ class WaitingGang(msgspec.Struct, frozen=True):
     """A gang that waits, and why."""
 
     ticket: Ticket
+    why: Why
+    text: str
+
+
+class GangQueue(msgspec.Struct, frozen=True):
+    """The gangs of one client that wait for one place, and why the first of them does."""
+
+    first: Ticket
+    devices: Spans
+    count: int
     why: Why
     text: str
 

@@ -127,6 +127,14 @@ def _check_own(caller: Caller, arrays: Sequence[Array]) -> None:
             )
 
 
+def checked_live(function: str, live: object) -> None:
+    """A page is asked for by True, or by its address."""
+    if not isinstance(live, bool | str):
+        raise TypeError(
+            f"{function}(live={live!r}): True, or the address of the page, such as '127.0.0.1:29100'"
+        )
+
+
 def checked_session(who: str, dispatch: object, retries: object) -> None:
     """What all kinds of sessions are given."""
     if dispatch not in ("parallel", "sequential"):

@@ -5,10 +5,11 @@ The class is the same for simulated and real devices; its driver differs.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import SessionClosed
 from ..specs import Slice, whole
@@ -18,6 +19,9 @@ from .arguments import checked_session
 from .caller import Caller
 from .deadlines import Time, host_time, within
 from .port import Driver
+
+if TYPE_CHECKING:
+    from ..dashboard import LivePage
 
 Dispatch = Literal["parallel", "sequential"]
 
@@ -81,6 +85,7 @@ class Session:
         self._tasks: list[Task] = []
         self._spawned = 0
         self.closed = False
+        self._page: LivePage | None = None
         ambient.made(self)
 
     # --- in and out ---------------------------------------------------------------------------------------
@@ -245,6 +250,18 @@ class Session:
             self._settle()
         return self.driver.trace()
 
+    def live(self, bind: str = "") -> LivePage:
+        """Serve a page for the browser that shows what goes on here, until this process ends. Notebooks show it.
+
+        `bind`: its address, as "127.0.0.1:29100"; without it, a free port of this machine. The link has a key, which
+        the page needs to get any number.
+        """
+        if self._page is None:
+            from ..dashboard import LivePage
+
+            self._page = LivePage(self.driver.live_source(lambda: self.closed), bind)
+        return self._page
+
     def costs(self) -> Any:
         """A data frame with one row a computation: its assumed cost, and the source of that."""
         import pandas as pd
@@ -272,6 +289,14 @@ class Session:
                 return found
             raise AttributeError(f"only a simulated session has .{name}; this is {self.driver.title}")
         raise AttributeError(f"a session has no attribute {name!r}")
+
+
+def opened_live(session: Session, live: bool | str) -> Session:
+    """The session, with its page if that was asked for; the link is printed."""
+    if live:
+        page = session.live(live if isinstance(live, str) else "")
+        print(f"seaway: live at {page.link}", file=sys.stderr, flush=True)
+    return session
 
 
 def current_session() -> Session:

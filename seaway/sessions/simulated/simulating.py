@@ -22,8 +22,8 @@ from sim.simulation import MIB, Fault, Simulation, fanout_of
 
 from ...errors import Impossible, nearest
 from ...units import duration
-from ..arguments import checked_session
-from ..session import Dispatch, Session
+from ..arguments import checked_live, checked_session
+from ..session import Dispatch, Session, opened_live
 from .driver import SimDriver
 from .pricing import Costs
 
@@ -46,6 +46,7 @@ def simulate(
     config: Config | Mapping[str, Any] | None = None,
     retries: int = 0,
     progress: bool | None = None,
+    live: bool | str = False,
     **hardware_overrides: Any,
 ) -> Session:
     """Open a session on a simulated cluster. It runs the same scheduler as a real one, in simulated time.
@@ -62,6 +63,7 @@ def simulate(
     fidelity: "cohort", or "exact" for the reference. dispatch: "parallel", or "sequential" for the baseline.
     config: settings of the controller. retries: how often a run that the cluster failed is submitted again, unless its
     program says otherwise. progress: a line on the terminal after two seconds; None: if somebody can see it.
+    live: serve a page that shows what goes on, and print its link; or the address for it, such as "127.0.0.1:29100".
 
         >>> step = sw.synthetic("step", devices=512, duration="1ms", allreduce="4B")
         >>> with sw.simulate("B", policy="stride") as s:
@@ -70,6 +72,7 @@ def simulate(
         <sw.Session, simulated cluster B: 64 hosts, 512 devices; profile paper (fitted)>
     """
     checked_session("sw.simulate", dispatch, retries)
+    checked_live("sw.simulate", live)
     setup = cluster if isinstance(cluster, Setup) else _setup(cluster, hardware_overrides)
     if isinstance(cluster, Setup) and hardware_overrides:
         raise ValueError(
@@ -90,7 +93,7 @@ def simulate(
         chunk=16 * MIB if setup.profile is None else CHUNK,
     )  # fmt: skip
     driver = SimDriver(simulation, values=values, sizes=sizes, costs=costs, seed=seed, progress=progress)
-    return Session(driver, dispatch=dispatch, retries=retries)
+    return opened_live(Session(driver, dispatch=dispatch, retries=retries), live)
 
 
 def policy_of(policy: Policies) -> Callable[[], Policy]:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty
-from typing import Any
+from typing import Any, TypeVar
 
 from sim.engine import LATE, Stuck, Unannounced
 from sim.simulation import Simulation
@@ -35,7 +35,11 @@ WAITING = tuple(  # where Python's own library blocks
     for name in ("threading.py", "queue.py", "selectors.py", "concurrent", "asyncio", "multiprocessing")
 )
 GRACE = 1.0  # seconds that a thread has to end with its session
+LAST = sys.maxsize  # the number of a visitor: others that are ready go first
 PATIENCE = 20.0  # seconds before a message that a thread waits for its turn in vain
+
+
+T = TypeVar("T")
 
 
 class TurnThread:
@@ -72,13 +76,14 @@ class ThreadTurns:
         self._mine = threading.local()  # each thread's `party`
         self._watcher: threading.Thread | None = None
         self.stopped = False
+        self.visited = False  # visitors may come while one thread sleeps
 
     # --- waiting ------------------------------------------------------------------------------------------
 
     def until(self, when: int, what: str) -> None:
         """Sleep until this time."""
         me = self._enter()
-        if self._line or self._timed:
+        if self._line or self._timed or self.visited:
             self._wait(me, None, what, when)
         else:  # no other thread can go on meanwhile
             self._sim.clock.run_to(when)
@@ -216,6 +221,31 @@ class ThreadTurns:
         identity = party.thread.ident or 0
         if self._parties.get(identity) is party:
             del self._parties[identity]
+
+    def visit(self, look: Callable[[], T]) -> T:
+        """Look at the simulation from a thread that takes no part in it: at once while users' code runs, else between
+        two events. The visitor comes behind all threads that are ready, so that it changes no turn of theirs."""
+        with self._lock:
+            if self.stopped or not self._inside or self._holder is None:
+                return look()
+            me = TurnThread(LAST, threading.current_thread())
+            self._line.append(me)
+        while True:
+            try:
+                me.turns.get(timeout=GRACE)
+                break
+            except Empty:
+                if self._over():
+                    return look()
+        try:
+            return look()
+        finally:
+            with self._lock:
+                if self._holder is me and not self._over():
+                    self._go_on()
+
+    def _over(self) -> bool:
+        return self.stopped
 
     # --- the session's own threads ------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -154,6 +154,15 @@ class Head:
             self._channel, self.access, call_messages.SeenReply(), timeout
         )
         return found.seen
+
+    async def seen_of(
+        self, clients: Iterable[int], timeout: float
+    ) -> Mapping[int, Mapping[str, tuple[int, int]]]:
+        """The same for each of these clients, by the controller's numbers of them."""
+        found: call_messages.StepTimes = await calls.ask(
+            self._channel, self.access, call_messages.SeenReply(tuple(clients)), timeout
+        )
+        return found.by_client
 
     async def permit(self, clients: Iterable[tuple[int, str]], timeout: float) -> call_messages.Permitted:
         """A permit that proves to hosts which runs belong to these clients."""

@@ -2,6 +2,7 @@
 
     fetch       Get of the whole array, once for all who read it or its shards
     began       a run, which is over when that is heard
+    noted       waits of the program for runs, of which `tell_waited` tells core with the next call
     HEARD       what is done for each command of core's client
 
 Neighbours: `cluster_calls` makes the calls; `cluster_buffers` has what becomes of buffers; `cluster_devices`.
@@ -9,9 +10,9 @@ Neighbours: `cluster_calls` makes the calls; `cluster_buffers` has what becomes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from core.model import ranges
 from core.protocol import Blame, Command
 from core.protocol import effects as e
 
-from .cluster_arrays import ClusterArray, Ref, ShardOfArray, Token
+from .cluster_arrays import Awaited, ClusterArray, Ref, ShardOfArray, Token, outcome_of
 from .cluster_buffers import BufferOutcome, SessionBuffers
 from .cluster_calls import ClusterCalls
 from .cluster_executables import ClusterPrograms
@@ -31,6 +32,7 @@ from .session_devices import StatusError, invalid
 
 __all__ = ["ClusterAnswers", "WhenRead"]
 
+T = TypeVar("T")
 Contents = np.ndarray[Any, Any]
 WhenRead = Callable[[Contents | StatusError], None]
 
@@ -41,13 +43,36 @@ class ClusterAnswers:
     ) -> None:
         self._link, self._calls, self._buffers, self._programs = link, calls, buffers, programs
         self._runs: dict[int, BufferOutcome] = {}
+        self.called = 0  # how often the program has called
+        self._waited: dict[BufferOutcome, None] = {}  # runs for which it has waited since its last call
         self._wanted: dict[ClusterArray, list[WhenRead]] = {}
         self._gets: dict[int, ClusterArray] = {}  # by request
         self._coming: dict[int, int] = {}  # transfer -> request
         link.heard, link.failed = self._heard, self._fail
 
     def began(self, run: int, outcome: BufferOutcome) -> None:
-        self._runs[run] = outcome
+        self._runs[run], outcome.run = outcome, run
+
+    # --- what the program waits for ------------------------------------------------------------------------
+
+    def noted(self, refs: Sequence[Awaited], done: Callable[[T], None]) -> Callable[[T], None]:
+        """`done`, for which the program waits; unless it calls meanwhile, for then it goes on without."""
+        called = self.called
+
+        def over(found: T) -> None:
+            if self.called == called:
+                made_by = map(outcome_of, refs)
+                self._waited.update((each, None) for each in made_by if each is not None and each.run)
+            done(found)
+
+        return over
+
+    def tell_waited(self, client: Client) -> None:
+        """A recorded session can be simulated under other settings only if its log says which calls wait for which
+        runs."""
+        for outcome in [each for each in self._waited if each.over]:
+            del self._waited[outcome]
+            client.waited(outcome.run, outcome.ended_at)
 
     # --- reading -------------------------------------------------------------------------------------------
 
@@ -103,6 +128,7 @@ class ClusterAnswers:
     def _ended(self, said: e.RunEnded) -> None:
         outcome = self._runs.pop(said.run, None)
         if outcome is not None:
+            outcome.ended_at = self._link.now()
             outcome.end(None if said.blame is None else fault_of_blame(said.blame))
 
     def _settled(self, said: e.BuffersReady) -> None:

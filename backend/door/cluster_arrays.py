@@ -40,6 +40,7 @@ __all__ = [
     "indexed",
     "is_known",
     "nbytes_here",
+    "outcome_of",
     "parts_of",
     "relabelled",
     "when_known",
@@ -310,6 +311,11 @@ def _fault(ref: Awaited) -> StatusError | None:
     if isinstance(ref, BufferSpan):
         return None if ref.outcome.has_gone(ref.at) else ref.wrong
     return None if ref.gone else ref.wrong
+
+
+def outcome_of(ref: Awaited) -> BufferOutcome | None:
+    """Of the run or put that makes it."""
+    return (ref.alone or ref.parts.array).outcome if isinstance(ref, ShardOfArray) else ref.outcome
 
 
 def when_known(refs: list[Awaited], done: Unready) -> None:

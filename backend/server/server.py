@@ -28,7 +28,7 @@ from core.protocol import peers
 from core.record import Trace
 from core.schedule.policy import Fifo, Policy
 
-from ..admin import Children, SnapshotShelf, TraceSnapshot, durations, health
+from ..admin import Children, SnapshotShelf, TraceSnapshot, durations, durations_of, health
 from ..auth import Access, RefusalLogger, TurnGate, access
 from ..contents import LIMIT, Blobs
 from ..devices import gang_times
@@ -268,6 +268,8 @@ class Server:
 
     async def _seen(self, request: call_messages.SeenReply) -> call_messages.StepTimes:
         with self.node.lock:
+            if request.clients:
+                return call_messages.StepTimes(by_client=durations_of(self.trace, frozenset(request.clients)))
             return call_messages.StepTimes(durations(self.trace))
 
     async def _permit(self, request: call_messages.Permit) -> call_messages.Permitted:

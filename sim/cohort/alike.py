@@ -199,6 +199,10 @@ class AlikeHosts:
     def idle(self) -> bool:
         return self._executor.idle
 
+    @property
+    def may_merge(self) -> bool:
+        return self._executor.may_merge
+
     def copied(self) -> Executor:
         """An executor with the same past."""
         return self._executor.twin(self.members)

@@ -166,12 +166,12 @@ class Actor:
     def _act(self, made: RecordedCall) -> Callable[[Client, int], Any]:
         """The same call, with the names of this simulation."""
         match made.call:
-            case m.Register(ir=ir):
+            case m.Register(ir=ir, tell=tell):
                 program = told_apart(ir)
                 if self._settings.free:
                     slices = tuple(anywhere(spec) for spec in ir.slices)
                     program = msgspec.structs.replace(program, slices=slices)
-                return lambda client, now: client.register(program, now)
+                return lambda client, now: client.register(program, now, tell=tell)
             case m.Unregister(program=name):
                 return lambda client, now: client.unregister(self._programs[name], now)
             case m.Submit():

@@ -190,6 +190,53 @@ def test_a_program_that_takes_another_time_than_was_said_is_registered_anew(rig:
     assert submit.program == register.program
 
 
+def test_two_programs_of_one_name_have_steps_of_their_own_by_which_each_is_priced(rig: ClusterRig) -> None:
+    assert [rig.programs._step_of("step", code) for code in ("c0de", "f00d", "c0de")] == [
+        "step",
+        "step.2",
+        "step",
+    ]
+    first, second = rig.executable(), rig.executable(step="step.2")
+    rig.programs.priced({"step": (9, 3_000_000), "step.2": (9, 8_000_000)})
+    assert [each.ir.computations[0].cost for each in (first, second)] == [3_000_000, 8_000_000]
+
+
+# --- what the program waits for ----------------------------------------------------------------------------------
+
+
+def test_a_call_says_for_which_runs_the_program_had_waited_and_how_long_it_then_took(rig: ClusterRig) -> None:
+    step, told = rig.executable(), Told()
+    (first,) = rig.run(step, rig.large())
+    rig.devices.when_ready([first], told)
+    rig.link.clock = 500
+    rig.link.say(m.Ended(1))
+    assert told == [None]
+    rig.link.clock = 700
+    rig.calls()
+    rig.run(step, first)
+    (submit, *_) = rig.calls()
+    assert (submit.waited, submit.think) == ((1,), 200)
+    rig.run(step, first)
+    assert rig.calls()[0].waited == ()
+
+
+def test_a_program_that_calls_meanwhile_does_not_wait_and_contents_that_are_there_are_no_wait(
+    rig: ClusterRig,
+) -> None:
+    step, told = rig.executable(), Told()
+    x = rig.large()
+    (first,) = rig.run(step, x)
+    rig.devices.when_ready([first], told)
+    rig.run(step, x)
+    rig.link.say(m.Ended(1))
+    rig.devices.when_ready([x], told)  # it was put, and no run has made it
+    rig.ready(x.name)
+    assert told == [None, None]
+    rig.calls()
+    rig.run(step, x)
+    assert rig.calls()[0].waited == ()
+
+
 # --- faults ---------------------------------------------------------------------------------------------------
 
 

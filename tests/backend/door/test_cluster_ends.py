@@ -127,6 +127,43 @@ def test_a_program_that_is_ended_in_the_middle_leaves_nothing(
         watched.is_as_before()
 
 
+ENDLESS = """
+def wide(x):
+    for each in range(6000):
+        x = jnp.sin(x @ x) + each
+    return x
+
+say("begun")
+jax.jit(wide).lower(held[0][:, :64]).compile()
+say("over")
+"""
+OTHER = """
+def other(x):
+    return jnp.cos(x) * int(sys.argv[2])
+
+say("begun")
+say(float(jax.jit(other)(held[0] * 0)[0, 0]))
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("agents", [["--trust-clients"], []], ids=["in the agent", "in its checker"])
+def test_what_a_dead_program_wanted_compiled_does_not_hold_up_others(agents: list[str]) -> None:
+    """It would take much longer than anybody waits here."""
+    with on_cluster(controller=LEASE, agents=agents) as (cluster, door):
+        with program(PARTS + ENDLESS, door.env, TIMES) as found:
+            assert found.line() == "begun", found.errors()
+            until(lambda: compiling(cluster), "nothing is compiled")
+            with program(PARTS + OTHER, door.env, TIMES, "3") as other:
+                assert other.line() == "begun", other.errors()
+                with pytest.raises(AssertionError, match="the program says nothing"):
+                    other.line(3)  # its code waits
+                assert found.process.poll() is None
+                found.end()
+                assert other.line() == "3.0", other.errors()
+        until(lambda: not any(held(cluster).values()), lambda: f"{held(cluster)}")
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("what", UNDER_WAY)
 def test_an_interrupted_wait_ends_and_the_session_goes_on(watched: Watched, what: str) -> None:

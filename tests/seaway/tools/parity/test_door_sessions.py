@@ -104,3 +104,17 @@ def test_the_log_replays_to_the_same_commands_and_its_trace_has_the_functions_na
     assert set(trace.runs()["client"].astype(str)) == {NAME}
     (client,) = trace.clients().itertuples()
     assert (client.client, client.weight) == (NAME, WEIGHT)
+
+
+def test_the_log_can_be_run_under_another_policy_and_says_for_what_the_program_waited(
+    session: DoorSession, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submits = [call for call in session.calls if isinstance(call, m.Submit)]
+    waited = [call.waited for call in submits]
+    assert waited[1:STEPS] == [
+        (call.run,) for call in submits[: STEPS - 1]
+    ]  # for the loss of the step before
+    assert main(["whatif", str(log_of(folder)), "--policy", "stride"]) == 0
+    said = capsys.readouterr().out
+    assert f"{len(submits)} runs of 1 client under fifo" in said
+    assert "the model's own error" in said

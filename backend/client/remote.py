@@ -196,6 +196,7 @@ class Remote:
         self._offered: dict[int, PutOffer] = {}  # by buffer
         self._sources: dict[int, SentOffer] = {}  # by transfer
         self._sinks: dict[int, ArraySink] = {}  # by request
+        self._shards: dict[int, int] = {}  # by request: the only shard that it wants, until its contents come
         self._coming: dict[int, int] = {}  # transfer -> request
         self._arrived: dict[int, Array] = {}  # by request
 
@@ -262,10 +263,12 @@ class Remote:
                 self._not_wanted(buffer)
             case e.Sent(transfer=transfer):
                 self._sources.pop(transfer, None)
+            case e.GetStarted(request=request, shard=shard):
+                self._shards[request] = shard
             case e.OpenRecv(transfer=transfer, buffer=request, target=layout):
                 assert layout is not None
                 self._coming[transfer] = request
-                self._sinks[request] = ArraySink(layout)
+                self._sinks[request] = ArraySink(layout, self._shards.pop(request))
             case e.Fill(buffer=request, chunk=chunk):
                 self._sinks[request].fill(chunk, self.node.cargo)
             case e.Received(transfer=transfer, blame=blame):

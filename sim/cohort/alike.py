@@ -259,7 +259,9 @@ class AlikeHosts:
         taking = spans.meet(self.members, step.hosts)
         if not taking or step.client:
             layout = names.layout(step.step) if taking and isinstance(step, SendStep) else None
-            return taking if layout is None else spans.meet(taking, senders_to_client(layout, self._hosts))
+            if layout is None or not isinstance(step, SendStep):
+                return taking
+            return spans.meet(taking, senders_to_client(layout, self._hosts, step.shard))
         plan = names.plan_of(step.run)
         move = plan.steps[step.step] if plan is not None and 0 <= step.step < len(plan.steps) else None
         if plan is None or move is None or isinstance(move, Gang):

@@ -179,8 +179,8 @@ class Actor:
             case m.Put(value=value, slice=spec):
                 where = anywhere(spec) if self._settings.free else spec
                 return lambda client, now: client.put(value, where, now)
-            case m.Get(buffer=buffer):
-                return lambda client, now: client.get(self._buffers[buffer], now)
+            case m.Get(buffer=buffer, shard=shard):
+                return lambda client, now: client.get(self._buffers[buffer], now, shard)
             case m.Release(buffers=buffers):
                 return lambda client, now: client.release(
                     tuple(self._buffers[each] for each in ranges.each(buffers)), now

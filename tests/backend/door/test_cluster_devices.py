@@ -386,7 +386,7 @@ def test_devices_that_have_the_same_shard_read_the_same(
     """Two columns, each on two devices."""
     monkeypatch.setattr(cluster_answers, "SAVED", 0)
     halves = Tiles((1, 2), ((2, 0),), (4,), (0,))
-    shards = rig.devices.shards(rig.large(devices=(0, 1, 2, 3), tiles=halves))
+    shards: Any = rig.devices.shards(rig.large(devices=(0, 1, 2, 3), tiles=halves))
     rig.calls()
     assert [shard.parts.number(shard.at) for shard in shards] == [0, 0, 1, 1]
     told = [fetched(rig, shard) for shard in shards]

@@ -20,12 +20,13 @@ from .jax_programs import JaxProgram, compiling, held, program, running, until
 from .programs import DEVICES
 
 LEASE = ["--lease", "3"]
-PARTS = """
+HELD = 5  # arrays that each program keeps
+PARTS = f"""
 import sys, jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 rows = NamedSharding(Mesh(np.array(jax.devices()), "x"), P("x"))
-held = [jax.device_put(np.full((64, 512), each, np.float32), rows) for each in range(5)]
+held = [jax.device_put(np.full((64, 512), each, np.float32), rows) for each in range({HELD})]
 step = jax.jit(lambda x: x + x.mean())
 
 @jax.jit
@@ -99,6 +100,7 @@ def watched() -> Iterator[Watched]:
     with on_cluster(controller=LEASE) as (cluster, door), program(WARM, door.env, TIMES) as bystander:
         assert bystander.line() == "2.0 True", bystander.errors()
         until(lambda: not running(cluster), "the first program's calls do not end")
+        until(lambda: held(cluster)["buffers"] == HELD, "what the first program has dropped is not freed")
         yield Watched(cluster, door, bystander, held(cluster))
         assert bystander.process.poll() is None
 

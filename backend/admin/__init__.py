@@ -14,7 +14,7 @@ from .children import ROOT, Child, Children, become, end_with_parent
 from .cpu_times import cpu_of, threads_of, waits_of
 from .health import HEALTH
 from .live_looks import fetch_look, packed
-from .measured_durations import durations
+from .measured_durations import durations, durations_of
 from .supervising import Supervisor
 from .trace_export import SnapshotShelf, TraceSnapshot, fetched
 
@@ -29,6 +29,7 @@ __all__ = [
     "become",
     "cpu_of",
     "durations",
+    "durations_of",
     "end_with_parent",
     "fetch_look",
     "fetched",

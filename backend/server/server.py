@@ -28,7 +28,7 @@ from core.protocol import peers
 from core.record import Look, Trace
 from core.schedule.policy import Fifo, Policy
 
-from ..admin import Children, SnapshotShelf, TraceSnapshot, durations, health, packed
+from ..admin import Children, SnapshotShelf, TraceSnapshot, durations, durations_of, health, packed
 from ..auth import Access, RefusalLogger, TurnGate, access
 from ..contents import LIMIT, Blobs
 from ..devices import gang_times
@@ -275,6 +275,8 @@ class Server:
 
     async def _seen(self, request: call_messages.SeenReply) -> call_messages.StepTimes:
         with self.node.lock:
+            if request.clients:
+                return call_messages.StepTimes(by_client=durations_of(self.trace, frozenset(request.clients)))
             return call_messages.StepTimes(durations(self.trace))
 
     async def _permit(self, request: call_messages.Permit) -> call_messages.Permitted:

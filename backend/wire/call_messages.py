@@ -119,13 +119,17 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 class SeenReply(msgspec.Struct, frozen=True):
-    pass
+    """`clients`: by the controller's numbers of them, if the times of each are wanted; (): those of all together."""
+
+    clients: tuple[int, ...] = ()
 
 
 class StepTimes(msgspec.Struct, frozen=True):
-    """By the name of a step: the number of executions, and their typical time in nanoseconds."""
+    """By the name of a step: the number of executions, and their typical time in nanoseconds. `by_client`: of each
+    client that was asked about."""
 
-    seen: dict[str, tuple[int, int]]
+    seen: dict[str, tuple[int, int]] = {}
+    by_client: dict[int, dict[str, tuple[int, int]]] = {}
 
 
 class RecordedPage(msgspec.Struct, frozen=True):

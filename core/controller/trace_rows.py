@@ -53,14 +53,17 @@ class Tracing:
         name, nbytes = run.plan.steps[entry.step].name, target.nbytes * target.layout.place.size
         self.trace.transfer(entry.transfer, run.id, name, *keys, nbytes=nbytes, entered=entry.entered)
 
-    def with_client(self, entry: InFlight, session: ClientRecord, layout: Layout) -> None:
+    def with_client(
+        self, entry: InFlight, session: ClientRecord, layout: Layout, one_shard: bool = False
+    ) -> None:
         """A put, or a get: contents come from a client, or go to one."""
         key = self._atoms.intern(layout.place)
         self._place(key, layout.place)
         if entry.kind == "put":
             source, target, nbytes = -1, key, shard_bytes(layout) * layout.place.size
         else:
-            source, target, nbytes = key, -1, Value(layout.shape, layout.dtype).nbytes
+            whole = Value(layout.shape, layout.dtype).nbytes
+            source, target, nbytes = key, -1, shard_bytes(layout) if one_shard else whole
         self.trace.transfer(
             entry.transfer, -1, entry.kind, source, target, nbytes=nbytes, client=session.number,
             entered=entry.entered,

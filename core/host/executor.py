@@ -195,8 +195,8 @@ class Executor:
     @property
     def idle(self) -> bool:
         """Whether nothing of what it was told is on these hosts, or under way."""
-        state = self._state
-        return not (state.plans or state.runs or state.buffers or state.records or state.pending)
+        now = self._state
+        return not (now.plans or now.runs or now.buffers or now.records or now.pending or now.codes_asked)
 
     def stand_for(self, members: Spans) -> None:
         standing.stand_for(self._state, members, self._hosts)
@@ -427,8 +427,8 @@ class Executor:
         for run in step.runs:
             self._state.runs.pop(run, None)
         for plan in step.plans:
-            self._state.plans.pop(plan, None)
-            self._codes.forget(plan)
+            if self._state.plans.pop(plan, None) is not None:
+                self._codes.forget(plan)
 
     # --- the host's own -----------------------------------------------------------------------------------
 

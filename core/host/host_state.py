@@ -125,6 +125,7 @@ class HostMove(msgspec.Struct, eq=False, gc=False):
     target: Layout | None = None  # None: it goes to a client
     sparse: bool = False
     empty: bool = False  # nothing travels to or from this host
+    shard: int = -1  # of a send to a client: the only one that it wants; -1: all
     program: str = ""
     node: str = ""
 

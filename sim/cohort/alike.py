@@ -201,6 +201,10 @@ class AlikeHosts:
     def idle(self) -> bool:
         return self._executor.idle
 
+    @property
+    def may_merge(self) -> bool:
+        return self._executor.may_merge
+
     def copied(self) -> Executor:
         """An executor with the same past."""
         return self._executor.twin(self.members)
@@ -257,7 +261,9 @@ class AlikeHosts:
         taking = spans.meet(self.members, step.hosts)
         if not taking or step.client:
             layout = names.layout(step.step) if taking and isinstance(step, SendStep) else None
-            return taking if layout is None else spans.meet(taking, senders_to_client(layout, self._hosts))
+            if layout is None or not isinstance(step, SendStep):
+                return taking
+            return spans.meet(taking, senders_to_client(layout, self._hosts, step.shard))
         plan = names.plan_of(step.run)
         move = plan.steps[step.step] if plan is not None and 0 <= step.step < len(plan.steps) else None
         if plan is None or move is None or isinstance(move, Gang):

@@ -115,6 +115,7 @@ class ClientContents:
         """Takes in an order to send a buffer of this layout, and decides as for a put."""
         if (
             step.client
+            and step.shard < 0
             and layout is not None
             and self._island.contents_together
             and self._size(layout) <= self._most_got

@@ -20,18 +20,19 @@ MANY = 8  # arguments
 
 
 class LastCall(NamedTuple):
-    """A call whose arguments were all results of another call, in order. `abouts`: what was known of these."""
+    """A call whose only argument was a list or tuple (`kind`) of all results of another call, in order. `abouts`: what
+    was known of these."""
 
-    tree: trees.Treedef
-    statics: tuple[tuple[int | str, Any], ...]
+    kind: type
     abouts: Sequence[DescribedArray]
     signature: Signature
 
-    def results(self, tree: Any) -> CallResults | None:
-        """The arguments of another call, if they are such results again. So a loop that passes on a thousand arrays
-        need not look at the type of each."""
-        leaves = trees.flatten_as(self.tree, tree)
-        found = all_of_one_call(leaves) if leaves is not None else None
+    def results(self, arg: Any) -> CallResults | None:
+        """The arguments of another call, if it is like this one. So a loop that passes on a thousand arrays need not
+        look for leaves in a tree, or at the type of each."""
+        if type(arg) is not self.kind or len(arg) != len(self.abouts):
+            return None
+        found = all_of_one_call(arg)
         return found if found is not None and found.group.abouts is self.abouts else None
 
 
@@ -81,9 +82,10 @@ class Computation(ABC):
 
     def match_trees(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Signature, list[Any]]:
         statics, dynamic, named = self._split_static(args, kwargs)
-        last = self._last
-        if last is not None and last.statics == statics:
-            results = last.results((dynamic, named))
+        alone = not statics and not named and len(dynamic) == 1
+        if alone and self._last is not None:
+            last = self._last
+            results = last.results(dynamic[0])
             if results is not None:
                 return last.signature, results
         leaves, tree = trees.flatten_arrays((dynamic, named))
@@ -106,9 +108,9 @@ class Computation(ABC):
                 dict(statics),
             )
             found = self._known[key] = self.trace(shape)
-        if len(leaves) >= MANY:
-            results = all_of_one_call(leaves)
-            self._last = results and LastCall(tree, statics, results.group.abouts, found)
+        if alone and len(leaves) >= MANY and type(dynamic[0]) in (list, tuple):
+            results = all_of_one_call(dynamic[0])
+            self._last = results and LastCall(type(dynamic[0]), results.group.abouts, found)
         return found, leaves
 
     @abstractmethod

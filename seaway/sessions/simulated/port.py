@@ -25,6 +25,7 @@ class SimPort:
     def __init__(self, client: SimClient, turns: ThreadTurns, values: Values) -> None:
         self._client, self._turns, self._values = client, turns, values
         self._unblocked = True
+        self._to_call = f"client {client.title!r} waits to call"
         self.tell: Callable[[Command], None] = lambda effect: None
         client.on_effect = self._heard
 
@@ -35,9 +36,9 @@ class SimPort:
         client, turns = self._client, self._turns
         while True:
             due = client.due
-            turns.until(due, f"client {client.title!r} waits to call")
+            turns.until(due, self._to_call)
             while client.sim.now < client.free_at:  # another thread has called as this client meanwhile
-                turns.until(client.free_at, f"client {client.title!r} waits to call")
+                turns.until(client.free_at, self._to_call)
             answer = client.act(act)
             if not isinstance(answer, Blocked):
                 return answer

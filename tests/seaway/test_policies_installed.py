@@ -99,7 +99,7 @@ def test_what_is_wrong_with_it_is_one_clear_error(name: str, error: str) -> None
 
 def test_two_packages_with_one_name_are_refused_only_if_it_is_asked_for(site: Path) -> None:
     install(site, "other", {"acme-newest": "Newest", "other-newest": "Newest"})
-    with pytest.raises(Impossible, match="several policies 'acme_newest': .*_policies:Newest.*module:NAME"):
+    with pytest.raises(Impossible, match=r"several policies 'acme_newest': .*_policies:Newest.*module:NAME"):
         sw.policies.named("acme-newest")
     assert type(sw.policies.named("other-newest")).__name__ == "Newest"
 

@@ -42,9 +42,8 @@ def calls() -> None:
 
 
 def test_a_simulation_wakes_up_when_the_policy_said() -> None:
-    with small(policy=Pauses) as s:
-        with s.client("ann"):
-            calls()
+    with small(policy=Pauses) as s, s.client("ann"):
+        calls()
     gangs = s.trace.gangs()
     assert ((gangs["entered_us"] - gangs["ready_us"]).round() == 30_000).all()
     kept = s.trace.reservations()
@@ -76,9 +75,8 @@ def test_a_replay_shows_what_was_reserved_at_any_event(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = tmp_path / "run.log"
-    with sw.local(hosts=1, devices_per_host=2, platform="timed", policy=Pauses, record=log) as s:
-        with s.client("ann"):
-            step(ZERO).block_until_ready()
+    with sw.local(hosts=1, devices_per_host=2, platform="timed", policy=Pauses, record=log) as s, s.client("ann"):
+        step(ZERO).block_until_ready()
     wakeup = next(
         index for index, entry in enumerate(eventlogs.read(log).entries) if "Wakeup" in str(entry.event)
     )
@@ -100,14 +98,13 @@ def test_status_shows_what_is_reserved_and_for_whom() -> None:
         def pick(self, ready: Any, now: int) -> Any:
             return sw.policies.Reserve(ready.best())
 
-    with small(policy=Forever, config={"max_reserved": 50 * MS}) as s:
-        with s.client("ann"):
-            result = step(ZERO)
-            sw.sleep(0.02)
-            (island,) = s.simulation.controller.snapshot().islands
-            (kept,) = island.reserved
-            assert (kept.client_name, kept.program, kept.devices) == ("ann", "step", ((0, 2),))
-            result.block_until_ready()
+    with small(policy=Forever, config={"max_reserved": 50 * MS}) as s, s.client("ann"):
+        result = step(ZERO)
+        sw.sleep(0.02)
+        (island,) = s.simulation.controller.snapshot().islands
+        (kept,) = island.reserved
+        assert (kept.client_name, kept.program, kept.devices) == ("ann", "step", ((0, 2),))
+        result.block_until_ready()
     (_, told), *_ = [each for each in s.simulation.told if "kept devices" in each[1]]
     assert told.startswith("island 'i0': policy Forever kept devices 0-1 for too long: run ")
 

@@ -494,3 +494,4 @@ class Controller:
             held[buffer] = held.get(buffer, 0) + number
         for record in self.buffers:
             yield f"references of buffer {record.id}", record.holds, held.get(record.id, 0)
+        yield from self.policy_news.audit()

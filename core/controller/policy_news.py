@@ -10,6 +10,7 @@ it. The function that matters: `look`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 import msgspec
@@ -67,6 +68,19 @@ class PolicyNews:
 
     def kept(self, island: int) -> tuple[KeptDevices, ...]:
         return tuple(self._kept[island].values())
+
+    def audit(self) -> Iterator[tuple[str, int, int]]:
+        """(what, as it is kept, counted anew): what is reserved is known here, and its end will come."""
+        for island, kept, due in zip(self._state.islands, self._kept, self._due, strict=True):
+            name, scheduler = island.island.name, island.scheduler
+            reserved, closed = scheduler.reserved, scheduler.closed_queues()
+            yield (
+                f"reservations on island {name!r}",
+                len(kept),
+                len({(e.devices, e.client) for e in reserved}),
+            )
+            yield f"closed queues of island {name!r}", closed, sum(len(each.lanes) for each in reserved)
+            yield f"the end of reservations on island {name!r}", due or -1, scheduler.next_wakeup() or -1
 
     def _described(self, each: Reservation, now: int) -> KeptDevices:
         session = self._state.sessions.get(each.client)

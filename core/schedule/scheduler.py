@@ -183,6 +183,10 @@ class Scheduler:
     def next_wakeup(self) -> int | None:
         return self._reservations.next_wakeup()
 
+    def closed_queues(self) -> int:
+        """How many queues the policy has closed, counted anew."""
+        return sum(lane.kept for lane in self._lanes.known.values())
+
     def overruns(self) -> list[str]:
         """Return, once, what the policy has kept for too long."""
         found = self._reservations.overruns[:]

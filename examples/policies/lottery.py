@@ -4,7 +4,8 @@
 
 Shares follow weights in the long run (Waldspurger and Weihl 1994): of n draws among clients that always have work, a
 client of share p wins n p, give or take a few times the square root of n p (1 - p). The generator has a seed, so a run
-repeats exactly. The number for the next draw is made when a gang enters, since `pick` must change nothing.
+repeats exactly. The number for the next draw is made when a gang enters, since `pick` must change nothing. No gang
+waits for ever, but there is no bound on how long one may wait, above all one that needs many devices at once.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ controller_source   a controller elsewhere;  recorded: a saved trace, and an eve
 columns        numbers as the page takes them: a JSON head and columns of doubles
 page_server    a small web server: the page's files for all, numbers for those who have the key
 live_page      the page of a session, or of a trace in a notebook
+following, recent, terminal   what `seaway top` shows: a reader of a trace, the last seconds, tables (with rich)
 static/        the page: HTML, CSS and JavaScript modules, and uPlot, which draws its lines
 
 The server is thin. A browser says what it has of the trace, and gets what is new (`core.record.increments`). All that

@@ -51,7 +51,7 @@ from ..model import Atoms, Illegal
 from .contention import Contention, Domain, PlaceQueue, Window, connected
 from .policy import HOOKS, Board, Fifo, Policy, Ready, Reserve, Ticket, definers, writes
 from .reservations import PATIENT, RESERVES, Reservations, WrongAnswer
-from .waits import GangQueue, WaitingGang, waiting_gang
+from .waits import GangQueue, WaitingGang, first_of_each_queue, waiting_gang
 
 __all__ = ["Scheduler", "Ticket"]
 
@@ -239,21 +239,13 @@ class Scheduler:
 
     def queues(self) -> list[GangQueue]:
         """Return what waits by client and place, with the reason for each, the oldest run first."""
-        found: dict[tuple[int, int, bool], list[Ticket]] = {}
-        for run in self._runs.values():
-            for ticket in run:
-                found.setdefault((ticket.client, ticket.place, ticket.ripe), []).append(ticket)
-        firsts = [(min(tickets, key=lambda each: each.age), len(tickets)) for tickets in found.values()]
-        firsts.sort(key=lambda each: each[0].age)
-        return [self._queue(first, count) for first, count in firsts]
+        queues = first_of_each_queue(ticket for run in self._runs.values() for ticket in run)
+        devices = self._atoms.devices_of_key
+        return [GangQueue(self._waiting(first), devices(first.place), count) for first, count in queues]
 
     def _waiting(self, ticket: Ticket) -> WaitingGang:
         lane = self._lanes.known[ticket.place]
         return waiting_gang(ticket, lane, self._lanes, self.reserved, self.paused)
-
-    def _queue(self, first: Ticket, count: int) -> GangQueue:
-        waits = self._waiting(first)
-        return GangQueue(first, self._atoms.devices_of_key(first.place), count, waits.why, waits.text)
 
     # --- choosing
 

@@ -232,7 +232,7 @@ class ThreadTurns:
             self._line.append(me)
         while True:
             try:
-                me.turns.get(timeout=GRACE)
+                me.signal.wait(GRACE)
                 break
             except Empty:
                 if self._over():

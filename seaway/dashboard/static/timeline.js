@@ -6,6 +6,7 @@ import { stepOf } from "./view.js";
 import { duration, el, moment, plural, spans } from "./words.js";
 
 const AXIS = 22, LABELS = 128, LEAST = 4, MOST = 46, TALL = 440;
+const FAILED = 128; // a gang's flag, as in core/record/trace.py
 const DENSE = 1.5; // gangs a pixel above which colours are mixed
 
 export class Timeline {
@@ -180,6 +181,10 @@ export class Timeline {
         pen.roundRect(x, y, shown, tall, Math.min(3, tall / 3));
         pen.fill();
       } else pen.fillRect(x, y, shown, tall);
+      if (this.store.tables.gangs.columns.flags[row] & FAILED) {
+        pen.fillStyle = style("--bad");
+        pen.fillRect(x, y + tall - Math.min(4, tall / 2), shown, Math.min(4, tall / 2));
+      }
       if (width > 46 && tall > 12) this.#inscribe(pen, row, colour, x, y, shown, tall);
     }
   }
@@ -269,6 +274,7 @@ export class Timeline {
     say(over ? "computed" : "has computed", duration((over ? columns.finish[gang] : this.view.high) - columns.begin[gang]));
     say("from", `${moment(columns.begin[gang], this.view.width / 1000)}`);
     if (columns.ready[gang] >= 0) say("waited", `${duration(columns.entered[gang] - columns.ready[gang])} to enter`);
+    if (columns.flags[gang] & FAILED) say("failed", run === undefined ? "" : this.store.word(runs.columns.cause[run]));
     if (columns.skew[gang] > 0) say("waits for peers", duration(columns.skew[gang]));
     const place = this.store.groups.places.get(columns.place[gang]);
     if (place) say("on", `${plural(place.size, "device")}: ${spans(place.devices)}`);

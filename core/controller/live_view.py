@@ -50,12 +50,12 @@ def _client(session: ClientRecord) -> ClientLine:
 
 
 def _queue(island: IslandState, queue: GangQueue) -> QueueLine:
-    first = queue.first
+    first = queue.first.ticket
     run = first.owner
     assert type(run) is RunRecord
     program, step = run.describe(first.step)
     return QueueLine(
-        island.island.name, run.session.name, program, step, queue.devices, queue.why, queue.text,
+        island.island.name, run.session.name, program, step, queue.devices, queue.first.why, queue.first.text,
         queue.count, first.since,
     )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -26,11 +26,18 @@ class WaitingGang(msgspec.Struct, frozen=True):
 class GangQueue(msgspec.Struct, frozen=True):
     """The gangs of one client that wait for one place, and why the first of them does."""
 
-    first: Ticket
+    first: WaitingGang
     devices: Spans
     count: int
-    why: Why
-    text: str
+
+
+def first_of_each_queue(tickets: Iterable[Ticket]) -> list[tuple[Ticket, int]]:
+    """The first gang of each client and place, and how many wait there, the oldest run first."""
+    found: dict[tuple[int, int, bool], list[Ticket]] = {}
+    for ticket in tickets:
+        found.setdefault((ticket.client, ticket.place, ticket.ripe), []).append(ticket)
+    firsts = [(min(queue, key=lambda each: each.age), len(queue)) for queue in found.values()]
+    return sorted(firsts, key=lambda each: each[0].age)
 
 
 def waiting_gang(

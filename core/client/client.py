@@ -107,7 +107,7 @@ class Client:
         few = len(sent) < self.limits.together and type(sent) is tuple
         named = sent if few else ranges.folded(sent, self.limits.together)
         self._check(known, named, keep, dispatch)
-        under_way = self.unfinished
+        under_way = len(state.runs) + len(again.waiting)
         if under_way >= self.limits.max_runs:
             return self._block(f"{under_way} runs have not ended")
         waited: tuple[int, ...] = ()

@@ -16,6 +16,7 @@ recovery       what a restarted controller rebuilds from the hosts and clients t
 stalls         what runs wait for, since when, and what stalls now
 watch          every wait has a soft and a hard bound
 report_checks  what hosts may report, and what many report at once
+policy_news    that a policy failed, and which devices it keeps free
 tracing        what is recorded for the trace
 outbox         what one turn says
 state          the tables;  records: their rows;  plan_rows: what is derived from a plan;  config: what may be set
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 from .config import ON_DEVICES, Config
 from .controller import Controller
+from .policy_news import KeptDevices
 from .snapshot import ClientView, IslandView, OperationView, RunView, Snapshot
 from .stalls import Stall
 from .watch import Bounds
@@ -37,6 +39,7 @@ __all__ = [
     "Config",
     "Controller",
     "IslandView",
+    "KeptDevices",
     "OperationView",
     "RunView",
     "Snapshot",

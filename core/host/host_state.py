@@ -175,7 +175,7 @@ class HostState:
     host: int
     members: Spans  # the hosts that reports are about: this one, or all for which it stands
     devices: Spans
-    among: Spans = ()  # the last set of hosts that was found to have this one in it
+    among: tuple[Spans, ...] = ()  # the last two sets of hosts that were found to have this one in them
     # How far the stream has come.
     epoch: int = -1
     tree: int = -1

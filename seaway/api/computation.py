@@ -8,13 +8,31 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..graph import Signature, leaf_aval, tracing
-from ..sessions import Array, ambient
+from ..sessions import Array, CallResults, DescribedArray, all_of_one_call, ambient
 from ..specs import Aval, Operand, Slice, avals, trees
+
+MANY = 8  # arguments
+
+
+class LastCall(NamedTuple):
+    """A call whose arguments were all results of another call, in order. `abouts`: what was known of these."""
+
+    tree: trees.Treedef
+    statics: tuple[tuple[int | str, Any], ...]
+    abouts: Sequence[DescribedArray]
+    signature: Signature
+
+    def results(self, tree: Any) -> CallResults | None:
+        """The arguments of another call, if they are such results again. So a loop that passes on a thousand arrays
+        need not look at the type of each."""
+        leaves = trees.flatten_as(self.tree, tree)
+        found = all_of_one_call(leaves) if leaves is not None else None
+        return found if found is not None and found.group.abouts is self.abouts else None
 
 
 class Computation(ABC):
@@ -30,6 +48,7 @@ class Computation(ABC):
         self._static, self._static_names = tuple(static), tuple(static_names)
         self._donate, self._donate_names = frozenset(donate), frozenset(donate_names)
         self._known: dict[Any, Signature] = {}
+        self._last: LastCall | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         signature, leaves = self.match(args, kwargs)
@@ -62,6 +81,11 @@ class Computation(ABC):
 
     def match_trees(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Signature, list[Any]]:
         statics, dynamic, named = self._split_static(args, kwargs)
+        last = self._last
+        if last is not None and last.statics == statics:
+            results = last.results((dynamic, named))
+            if results is not None:
+                return last.signature, results
         leaves, tree = trees.flatten_arrays((dynamic, named))
         try:
             types = tuple([leaf._abstract for leaf in leaves])
@@ -82,6 +106,9 @@ class Computation(ABC):
                 dict(statics),
             )
             found = self._known[key] = self.trace(shape)
+        if len(leaves) >= MANY:
+            results = all_of_one_call(leaves)
+            self._last = results and LastCall(tree, statics, results.group.abouts, found)
         return found, leaves
 
     @abstractmethod

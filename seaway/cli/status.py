@@ -115,6 +115,7 @@ def _ask(address: str, access: Access, request: msgspec.Struct) -> Any:
 def table(found: dict[str, Any]) -> str:
     lines = [f"{'island':<12}{'phase':<10}{'epoch':>6}{'hosts':>9}{'devices':>9}{'under way':>11}  late"]
     lines += [_island(island) for island in found["islands"]]
+    lines += _reserved(found["islands"])
     lines += _stalls(found)
     lines += _clocks(found["islands"])
     lines.append(f"{'client':<8}{'name':<16}{'weight':>7}{'programs':>10}{'runs':>7}")
@@ -132,6 +133,21 @@ def table(found: dict[str, Any]) -> str:
     if refused:
         lines.append(f"refused: {refused}; see the controller's log for names and addresses")
     return "\n".join([*lines, *(f"  {text}" for text in found["said"][-3:])])
+
+
+def _reserved(islands: list[dict[str, Any]]) -> list[str]:
+    """Lines for devices that a policy keeps free."""
+    lines = []
+    for island in islands:
+        for each in island.get("reserved", ())[:WAITS]:
+            gang = ", ".join(
+                filter(None, (f"program {each['program']!r}" if each["program"] else "", each["node"]))
+            )
+            whose = f" for {gang} of client {each['client']!r}" if gang else ""
+            lines.append(
+                f"reserved for {each['seconds']:.0f} s: devices {each['devices']} of island {island['name']!r}{whose}"
+            )
+    return lines
 
 
 def _stalls(found: dict[str, Any]) -> list[str]:

@@ -15,7 +15,7 @@ from ..errors import NotNow
 from ..graph import Graph
 from ..specs import avals
 from .array_groups import DescribedArray
-from .arrays import Array, grouped
+from .arrays import Array, CallResults, grouped
 
 if TYPE_CHECKING:
     from .caller import Caller
@@ -53,6 +53,10 @@ def arguments_of(
     `again`: arrays put here are kept, so that they can be put once more if they are lost.
     """
     graph = bound.graph
+    if type(leaves) is CallResults and graph.all_used:
+        group = leaves.group
+        if group.caller is caller and not group.gone:
+            return (Range(group.names[0], len(leaves)),), leaves, []
     try:
         arrays, groups = grouped(leaves, "pass")
     except AttributeError:

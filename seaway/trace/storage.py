@@ -1,7 +1,8 @@
 """Saves and loads traces: a folder of Parquet files, one a table, and a small `trace.json` that describes them.
 
     run/trace.json  clients.parquet  runs.parquet  gangs.parquet  transfers.parquet  memory.parquet
-        arrivals.parquet  places.parquet  words.parquet  hosts.parquet (of a real run whose hosts were asked)
+        reservations.parquet  arrivals.parquet  places.parquet  words.parquet
+        hosts.parquet (of a real run whose hosts were asked)
 
 Columns are core's own integers, so nothing is lost and any tool can read them. All files are written aside and then
 renamed, `trace.json` last; so a folder without it is not a complete trace, and a save that fails leaves the older trace
@@ -132,6 +133,8 @@ def _load(folder: Path) -> Loaded:
     }
     columns: dict[str, dict[str, bytes]] = {}
     for name, codes in wanted.items():
+        if name in core_trace.LATER and name not in head["rows"]:
+            continue  # an earlier seaway saved it
         table = _read(folder, name, set(codes))
         if table.num_rows != head["rows"].get(name):
             raise NotATrace(

@@ -22,13 +22,12 @@ def summary(trace: Trace) -> str:
         return f"Trace of no gangs on {trace.machines.describe()}"
     low, high = trace.span
     facts = trace.facts()
-    busy = facts.busy_fraction(low, high)
     intervals = int(facts.sizes[facts.end >= 0].sum())
     size = f"{core.nbytes / max(intervals, 1):.2f} bytes a device interval" if intervals else ""
     head = (
         f"Trace of {_many(len(core.clients), 'client')}, {_many(len(core.runs), 'run')}, {_many(ran, 'gang')} on "
-        f"{trace.machines.describe()}: {text(high - low)}, {busy:.1%} busy; {intervals:,} device intervals in "
-        f"{_nbytes(core.nbytes)}, {size}"
+        f"{trace.machines.describe()}: {text(high - low)}, {facts.shares_text(low, high)}; {intervals:,} device "
+        f"intervals in {_nbytes(core.nbytes)}, {size}"
     )
     table = trace.clients()
     competing = trace.contended

@@ -119,6 +119,8 @@ class AlikeHosts:
         for plan in message.plans:
             self._places(cuts, plan)
         for step in message.steps:
+            if type(step) is GangStep and step.hosts in self._even:
+                continue
             if isinstance(step, WITH_HOSTS) and not (step.hosts == self._first and self._first_sends(step)):
                 self._step(cuts, busy, step, message)
         parts = parted(self.members, cuts, spans.union(*busy)) if cuts or any(busy) else ()
@@ -398,7 +400,8 @@ def patterns(place: Place, hosts: Hosts) -> tuple[Spans, ...]:
 
 
 def _only_gets(message: Ordered) -> bool:
-    return not message.runs and all(type(step) is SendStep and step.client for step in message.steps)
+    gets = [step for step in message.steps if type(step) is SendStep and step.client]
+    return not message.runs and len(gets) == len(message.steps)
 
 
 def _remember(answers: dict[Key, Any], key: Key, answer: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.metadata
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -97,16 +98,22 @@ def policy_of(policy: Policies) -> Callable[[], Policy]:
     if policy is None:
         return Fifo
     if isinstance(policy, str):
-        policies.named(policy)  # raises now if the name is wrong
-        return lambda: policies.named(policy)
+        policies.named(policy, _installed)  # raises now if the name is wrong
+        return lambda: policies.named(policy, _installed)
     if isinstance(policy, Policy):
         pristine = copy.deepcopy(policy)
         return lambda: copy.deepcopy(pristine)
     if callable(policy):
         return lambda: _made_by(policy)
     raise TypeError(
-        f"policy={policy!r}: a name ({', '.join(policies.POLICIES)}), a Policy, or a function that makes one"
+        f"policy={policy!r}: a name ({', '.join(policies.names(_installed))}), a Policy, or a function that "
+        f"makes one"
     )
+
+
+def _installed() -> Iterable[policies.InstalledPolicy]:
+    """The policies that installed packages have given a name."""
+    return importlib.metadata.entry_points(group=policies.ENTRY_POINTS)
 
 
 def _made_by(factory: Callable[[], Any]) -> Policy:
@@ -114,7 +121,7 @@ def _made_by(factory: Callable[[], Any]) -> Policy:
     if not isinstance(made, Policy):
         raise TypeError(
             f"policy={factory!r} made {made!r}, which is no Policy: subclass sw.policies.Policy, or take one of "
-            f"{', '.join(policies.POLICIES)}"
+            f"{', '.join(policies.names(_installed))}"
         )
     return made
 
@@ -188,7 +195,8 @@ def _config(given: Config | Mapping[str, Any] | None, setup: Setup, profile: Pro
 
 
 def checked_config(found: Config) -> Config:
-    for key, least in (("window", 1), ("max_passes", 0), ("fanout", 1), ("max_runs", 1)):
+    least_of = {"window": 1, "max_passes": 0, "max_reserved": 1, "fanout": 1, "max_runs": 1}
+    for key, least in least_of.items():
         if getattr(found, key) < least:
             raise ValueError(f"config: {key}={getattr(found, key)}: at least {least}")
     return found

@@ -19,13 +19,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import Any
 
 from sim.engine import LATE, Stuck, Unannounced
 from sim.simulation import Simulation
 
 from ...errors import SessionClosed, Stalled
+from .turn_signal import TurnSignal
 
 LOOK = 0.005  # seconds between two checks of the thread that has the turn
 LOOKS = 6  # checks in a row that find it blocked at the same place before it loses the turn
@@ -41,11 +42,11 @@ class TurnThread:
     """A user's thread. `ready`: it has the turn or is in line for it; if not, it waits, for a time or for `over()`,
     which only changes when `source` pokes."""
 
-    __slots__ = ("ended", "number", "over", "ready", "source", "thread", "turns", "what")
+    __slots__ = ("ended", "number", "over", "ready", "signal", "source", "thread", "what")
 
     def __init__(self, number: int, thread: threading.Thread) -> None:
         self.number, self.thread = number, thread
-        self.turns: SimpleQueue[None] = SimpleQueue()  # one for each time that it is handed the turn
+        self.signal = TurnSignal()  # that it is handed the turn
         self.ready = True
         self.ended = False
         self.over: Callable[[], bool] | None = None
@@ -62,6 +63,9 @@ class ThreadTurns:
         self._line: list[TurnThread] = []  # ready, without the turn
         self._holder: TurnThread | None = None
         self._inside = False  # the holder runs code of this module, not the user's
+        self._timed = (
+            0  # threads that wait for something that happens in simulated time, not for other threads
+        )
         self._count = 0
         self._switches = 0
         self._lock = threading.RLock()
@@ -74,10 +78,10 @@ class ThreadTurns:
     def until(self, when: int, what: str) -> None:
         """Sleep until this time."""
         me = self._enter()
-        if len(self._parties) == 1:
-            self._sim.run(until=when)
-        else:
+        if self._line or self._timed:
             self._wait(me, None, what, when)
+        else:  # no other thread can go on meanwhile
+            self._sim.clock.run_to(when)
         self._inside = False
 
     def wait(self, over: Callable[[], bool], what: str, source: object = None) -> None:
@@ -112,9 +116,12 @@ class ThreadTurns:
         me.ready, me.over, me.what = False, over, what
         if when >= 0:
             self._sim.clock.at(max(when, self._sim.now), self._rouse, me, priority=LATE)
+        timed = over is None or me.source is not None
+        self._timed += timed
         try:
             self._drive(me)
         finally:
+            self._timed -= timed
             me.ready, me.over = True, None
 
     def _drive(self, me: TurnThread) -> None:
@@ -156,12 +163,12 @@ class ThreadTurns:
     def _hand_to(self, party: TurnThread) -> None:
         self._switches += 1
         self._holder = party
-        party.turns.put(None)
+        party.signal.give()
 
     def _pause(self, me: TurnThread) -> None:
         while True:
             try:
-                me.turns.get(timeout=PATIENCE)  # in C: half as dear as an Event
+                me.signal.wait(PATIENCE)
                 break
             except Empty:
                 self._complain(me)
@@ -305,7 +312,7 @@ class ThreadTurns:
         self.stopped = True
         for party in list(self._parties.values()):
             self._line.append(party)  # the one that lets time pass, whichever that is, looks up
-            party.turns.put(None)
+            party.signal.wake()
 
     def end(self) -> None:
         """Join the session's own threads, briefly: one may be busy in the user's code."""

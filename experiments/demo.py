@@ -52,7 +52,7 @@ def client(seconds: float) -> None:
 
 
 def simulated(seconds: float) -> sw.Session:
-    with sw.simulate("A", policy="stride", progress=False) as session:
+    with sw.simulate("A", policy="stride", progress=False, live=True) as session:
         session.env.process(shown(session.env, seconds))
         for name, weight in WEIGHTS.items():
             session.spawn(client, seconds, name=name, weight=weight)
@@ -126,6 +126,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     for path in style.save(picture(trace), given.out / "shares"):
         print(f"  wrote {path}")
+    folder = trace.save(given.out / "trace")
+    print(f"  wrote {folder}: python -m seaway dashboard {folder} shows it in the browser")
+    session.live().close()
     print("  next: notebooks/, examples/, python -m experiments --list")
     return 0
 

@@ -68,10 +68,11 @@ _ELSEWHERE = {
     "errors": (
         "Cancelled", "CostError", "Impossible", "NoCompiler", "NoContents", "NoSession", "NotATrace", "NotNow",
         "NotReady", "ProgramError", "RunError", "SeawayError", "SessionClosed", "Stalled", "TooBig",
-        "TracedValueError", "Unreachable",
+        "TracedValueError", "Unreachable", "WrongPolicy",
     ),
     "policies": (
-        "Deadline", "Fifo", "Policy", "Priority", "Ready", "RoundRobin", "Shortest", "Stride", "Ticket",
+        "Deadline", "Fifo", "Policy", "Priority", "Ready", "Reserve", "RoundRobin", "RunningGang", "Shortest", "Stride",
+        "Ticket",
     ),
     "costs": ("Cost", "roofline_costs", "tpu_costs"),
     "trace": ("Overlay", "Trace"),

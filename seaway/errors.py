@@ -23,6 +23,7 @@ from core.protocol import Blame
 __all__ = [
     "Cancelled", "CostError", "Impossible", "NoCompiler", "NoContents", "NoSession", "NotATrace", "NotNow", "NotReady",
     "ProgramError", "RunError", "SeawayError", "SessionClosed", "Stalled", "TooBig", "TracedValueError", "Unreachable",
+    "WrongPolicy",
 ]  # fmt: skip
 
 
@@ -134,6 +135,10 @@ class TooBig(CostError):
 
 class NotATrace(SeawayError, ValueError):
     """The folder has no saved trace that this version can read."""
+
+
+class WrongPolicy(SeawayError, AssertionError):
+    """`sw.policies.check` found something that the policy does wrong. The text shows the smallest case of it."""
 
 
 def run_error(blame: Blame) -> RunError:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fuzz import planted, planted_anew, planted_parts  # noqa: F401 - they register the bugs
 from tests.fuzz.case import Action, Case, CrashHost, Restart
-from tests.fuzz.draw import ANEW, FEATURES, PARTS, TROUBLES, draw
+from tests.fuzz.draw import ANEW, FEATURES, PARTS, RESERVES, TROUBLES, draw
 from tests.fuzz.planting import BUGS, plant, search
 from tests.fuzz.play import Result, play
 from tests.fuzz.shrink import shrink
@@ -42,6 +42,7 @@ def judge(case: Case) -> Result:
         *range(0, SEEDS, CHUNK),
         *range(ANEW, ANEW + SEEDS // 2, CHUNK),
         *range(PARTS, PARTS + SEEDS // 2, CHUNK),
+        *range(RESERVES, RESERVES + SEEDS // 4, CHUNK),
     ],
 )
 def test_no_seed_breaks_a_promise(first: int) -> None:
@@ -57,7 +58,7 @@ def test_bugs_that_were_found_once_stay_fixed(seed: int) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize(
     "first",
-    [*range(10_000, 14_000, 100), *range(ANEW, ANEW + 4_000, 100), *range(PARTS, PARTS + 4_000, 100)],
+    [start for first in (10_000, ANEW, PARTS, RESERVES) for start in range(first, first + 4_000, 100)],
 )
 def test_no_seed_of_many_breaks_a_promise(first: int) -> None:
     for seed in range(first, first + 100):

@@ -11,7 +11,7 @@ from core.controller import ClientView, Stall
 from core.model import spans
 
 if TYPE_CHECKING:
-    from core.controller import ClientView, IslandView
+    from core.controller import ClientView, IslandView, KeptDevices
 
     from .server import Server
 
@@ -90,9 +90,18 @@ def _island(server: Server, view: IslandView, stalled: list[dict[str, Any]]) -> 
         ],
         "devices": island.devices,
         "under_way": len(view.in_flight),
+        "reserved": [_kept(each, server.node.now()) for each in view.reserved[:SHOWN]],
         "late": stalled[:SHOWN],
         "stalled": len(stalled),
     }
+
+
+def _kept(found: KeptDevices, now: int) -> dict[str, Any]:
+    """Devices that the policy keeps free, and for what gang."""
+    return {
+        "devices": spans.text(found.devices), "client": found.client_name, "program": found.program,
+        "node": found.node, "seconds": _seconds(now - found.since),
+    }  # fmt: skip
 
 
 def _client(view: ClientView) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Policies by name, for `--policy` on any command line: one of Seaway's, or the user's own from a module or a file.
 
     stride:lead=3      one of Seaway's, by name, with options
+    acme-backfill      one of an installed package, by the name that its entry point gives it (group seaway.policies)
     mine:Smallest      a class, or a function that makes a policy, in a module that Python finds, or in the current
     folder mine.py:Smallest   the same, in a file
 
@@ -11,9 +12,10 @@ from __future__ import annotations
 
 import copy
 import importlib
+import importlib.metadata
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,11 +23,11 @@ from types import ModuleType
 from typing import Any
 
 from core.model import Impossible
-from core.schedule.policy import POLICIES, Policy, named
+from core.schedule.policy import ENTRY_POINTS, POLICIES, InstalledPolicy, Policy, named, names
 
 Make = Callable[[], Policy]
 OWN = "one of your own is module:Class, or FILE.py:NAME"
-HELP = f"{', '.join(POLICIES)}, with options as stride:lead=3; {OWN}"
+HELP = f"{', '.join(POLICIES)}, with options as stride:lead=3, or one of an installed package; {OWN}"
 SHOWN = 8  # names in an error
 
 
@@ -37,21 +39,27 @@ def policy_from(text: str, option: str = "--policy") -> Make:
         return _checked(_named_in(_file(Path(before), what), name, before, what), name, what)
     if text.endswith(".py"):
         raise Impossible(f"{what}: which policy of that file? Write {text}:NAME")
-    if not colon or _is_ours(text):
-        _check_ours(text, what)
-        return lambda: named(text)
+    if not colon or _has_name(text):
+        _check_named(text, what)
+        return lambda: named(text, _installed)
     return _checked(_named_in(_module(before, text, what), name, f"module {before!r}", what), name, what)
 
 
-def _is_ours(text: str) -> bool:
-    return text.partition(":")[0].strip().lower().replace("-", "_") in POLICIES
+def _installed() -> Iterable[InstalledPolicy]:
+    """The policies of installed packages. They are looked for on the path, which takes milliseconds."""
+    return importlib.metadata.entry_points(group=ENTRY_POINTS)
 
 
-def _check_ours(text: str, what: str) -> None:
+def _has_name(text: str) -> bool:
+    name = text.partition(":")[0].strip().lower().replace("-", "_")
+    return name in POLICIES or name in names(_installed)
+
+
+def _check_named(text: str, what: str) -> None:
     try:
-        named(text)
+        named(text, _installed)
     except Impossible as error:
-        raise Impossible(f"{what}: {error}{'' if _is_ours(text) else f'; {OWN}'}") from None
+        raise Impossible(f"{what}: {error}{'' if _has_name(text) else f'; {OWN}'}") from None
 
 
 # --- modules and files --------------------------------------------------------------------------------------------

@@ -16,16 +16,19 @@ recovery       what a restarted controller rebuilds from the hosts and clients t
 stalls         what runs wait for, since when, and what stalls now
 watch          every wait has a soft and a hard bound
 report_checks  what hosts may report, and what many report at once
+policy_news    that a policy failed, and which devices it keeps free
 tracing        what is recorded for the trace
 outbox         what one turn says
 state          the tables;  records: their rows;  plan_rows: what is derived from a plan;  config: what may be set
-snapshot       what may be shown
+snapshot       what may be shown;  live_view: the same in a size that does not grow with what waits
 """
 
 from __future__ import annotations
 
 from .config import ON_DEVICES, Config
 from .controller import Controller
+from .live_view import live_view
+from .policy_news import KeptDevices
 from .snapshot import ClientView, IslandView, OperationView, RunView, Snapshot
 from .stalls import Stall
 from .watch import Bounds
@@ -37,8 +40,10 @@ __all__ = [
     "Config",
     "Controller",
     "IslandView",
+    "KeptDevices",
     "OperationView",
     "RunView",
     "Snapshot",
     "Stall",
+    "live_view",
 ]

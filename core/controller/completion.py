@@ -137,7 +137,7 @@ class Completion:
         if self._tracing is not None:
             self._tracing.landed(entry)
         if entry.ticket is not None:
-            self._state.islands[entry.island].scheduler.finished(entry.ticket)
+            self._state.islands[entry.island].scheduler.finished(entry.ticket, now)
             self._ledger.gang_finished(entry.seq)
         run, index = entry.run, entry.step
         if run is None:

@@ -16,6 +16,9 @@ class Config(msgspec.Struct, frozen=True):
     )
     window_most: int = 64  # ... up to so many
     max_passes: int = 8  # how often a blocked wide gang, or a waiting big run, may be passed
+    max_reserved: int = (
+        60_000_000_000  # nanoseconds for which a policy may keep devices free, beyond what runs there
+    )
     early: Literal["always", "idle", "never"] = (
         "idle"  # may a gang enter before its inputs from elsewhere are made
     )

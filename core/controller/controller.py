@@ -10,6 +10,7 @@ The controller's modules are made, and handed each other by name, in `_make` and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -46,7 +47,6 @@ from ..protocol import (
     MessageReceived,
     Open,
     PieceCounts,
-    PolicyReplaced,
     Reports,
     Seated,
     Send,
@@ -71,6 +71,7 @@ from .failures import Failures
 from .in_flight import InFlightTable
 from .membership import Membership
 from .outbox import TurnOutbox
+from .policy_news import PolicyNews
 from .recovery import Recovery
 from .registrations import Registrations
 from .report_checks import ReportChecks
@@ -106,9 +107,10 @@ class Controller:
         self.cluster, self.config, self.incarnation = cluster, config, incarnation
         window = Window(config.window, config.window_span, config.window_most)
         self.atoms = Atoms()
-        schedulers = [
-            Scheduler(self.atoms, policy(), window, config.max_passes, config.early) for _ in cluster.islands
-        ]
+        make = partial(
+            Scheduler, window=window, max_passes=config.max_passes, early=config.early, max_reserved=config.max_reserved
+        )  # fmt: skip
+        schedulers = [make(self.atoms, policy()) for _ in cluster.islands]
         self.state = State(cluster, config, incarnation, observe, schedulers)
         self._make(trace, shape)
         self._begun = False
@@ -213,6 +215,7 @@ class Controller:
             recovery=recovery, refs=refs, registrations=registrations, resources=resources, runs=runs,
             tracing=tracing,
         )  # fmt: skip
+        self.policy_news = PolicyNews(state, outbox=outbox, tracing=tracing, watch=watch)
         self._checks = ReportChecks(state)
         self.next_wakeup = watch.next_wakeup
         self._introduce()
@@ -285,14 +288,8 @@ class Controller:
         if self.compilation.stale or self.lowerings.dropped:
             self.compilation.forget_stale()
         for island in state.islands:
-            if island.scheduler.faults:
-                self._tell_faults(island)
-
-    def _tell_faults(self, island: IslandState) -> None:
-        """A policy that raised or picked nonsense has been replaced: say so, once."""
-        faults, island.scheduler.faults = island.scheduler.faults, []
-        for policy, fault in faults:
-            self.outbox.effect(PolicyReplaced(island.island.name, policy, fault))
+            if island.scheduler.news:
+                self.policy_news.look(island, now)
 
     # --- hosts that could not be hosts, or can be ----------------------------------------------------------------
 
@@ -497,3 +494,4 @@ class Controller:
             held[buffer] = held.get(buffer, 0) + number
         for record in self.buffers:
             yield f"references of buffer {record.id}", record.holds, held.get(record.id, 0)
+        yield from self.policy_news.audit()

@@ -13,6 +13,7 @@ import msgspec
 from ..model import Spans
 from ..schedule import WaitingGang
 from ..slices import Refusal
+from .policy_news import KeptDevices
 from .records import ClientRecord, InFlight
 from .stalls import Stall
 from .state import IslandState
@@ -41,6 +42,7 @@ class IslandView(msgspec.Struct, frozen=True):
     order: str  # the hash of its order
     in_flight: tuple[OperationView, ...]
     waiting: tuple[WaitingGang, ...]  # gangs that have been offered and have not entered
+    reserved: tuple[KeptDevices, ...]  # what the policy keeps free
 
 
 class RunView(msgspec.Struct, frozen=True):
@@ -94,7 +96,7 @@ def _island(controller: Controller, island: IslandState) -> IslandView:
     return IslandView(
         index, island.island.name, island.phase, island.epoch, island.members, island.stream.backlog,
         controller.order.island(index), tuple(_operation(each) for each in island.in_flight.values()),
-        tuple(island.scheduler.waiting()),
+        tuple(island.scheduler.waiting()), controller.policy_news.kept(index),
     )  # fmt: skip
 
 

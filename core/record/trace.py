@@ -38,12 +38,14 @@ TIMES = {
     "ready": READY, "entered": ENTERED, "enqueued": ENQUEUED,
     "started": STARTED, "ended": ENDED, "skew": SKEW,
 }  # fmt: skip
+LATER = {"reservations"}  # tables that traces of earlier versions do not have
 LOOK = 64  # runs or levels that are added between two checks of the size
 _OVER = {  # table -> the column that says that a row is complete
     "clients": "closed",
     "runs": "ended",
     "gangs": "ended",
     "transfers": "ended",
+    "reservations": "until",
 }
 
 
@@ -66,6 +68,7 @@ class Trace:
     def __init__(self, limit: int = 0) -> None:
         self.limit, self.since = limit, 0
         self._looks = 0
+        self._reserved = 0  # the number of the last reservation
         self.strings = Strings()
         self.places: dict[int, TracedPlace] = {}
         self.clients = Table(client="q", label="i", weight="i", priority="i", opened="q", closed="q")
@@ -82,10 +85,11 @@ class Trace:
             started="q", ended="q", flags="H",
         )  # fmt: skip
         self.memory = Table(at="q", place="i", resident="q", committed="q", capacity="q")
+        self.reservations = Table(number="q", place="i", client="q", since="q", until="q")
         self.arrivals = Table(after="B")  # the lists to which the columns `hosts` and `ends` of gangs refer
         self.tables = {
             "clients": self.clients, "runs": self.runs, "gangs": self.gangs, "transfers": self.transfers,
-            "memory": self.memory, "arrivals": self.arrivals,
+            "memory": self.memory, "reservations": self.reservations, "arrivals": self.arrivals,
         }  # fmt: skip
         self.lists = Lists(self.arrivals, "after")
         self._open: dict[str, dict[int, int]] = {
@@ -187,8 +191,9 @@ class Trace:
         if row is not None:
             first, at = self.lists.add(enqueued)
             table = self.gangs
-            flags |= table.column("flags")[row]
-            table.put(row, enqueued=first, hosts=at, started=started, skew=started - first, flags=flags)
+            table.put(row, enqueued=first, hosts=at, started=started, skew=started - first)
+            if flags:
+                table.put_one(row, "flags", flags | table.column("flags")[row])
 
     def hosts(self, seq: int, enqueued: Sequence[int] | Vector) -> None:
         """Add when each host of an open gang, in order, enqueued it. The gang's `enqueued` is the first of these."""
@@ -206,6 +211,17 @@ class Trace:
             first, at = self.lists.add(ended)
             last = first + max(self.lists.get(at))
             self._set("gangs", seq, over=True, ended=last, ends=at)
+
+    def reserved(self, place: int, client: int, now: int) -> int:
+        """Add that a policy keeps the devices of a place free from now on, for a client or, if -1, for nobody in
+        particular. Return its number."""
+        self._reserved += 1
+        self._append("reservations", self._reserved, place, client, now, -1)
+        return self._reserved
+
+    def reserved_until(self, number: int, now: int) -> None:
+        """They are kept no more."""
+        self._set("reservations", number, over=True, until=now)
 
     def level(self, at: int, place: int, resident: int, committed: int, capacity: int) -> None:
         """Add the bytes on each device of a place, from time `at` on."""
@@ -265,6 +281,10 @@ class Trace:
         """Return the number of rows of a table, with those that were dropped."""
         return len(self.tables[table]) + self.dropped[table]
 
+    def unfinished(self, table: str) -> list[int]:
+        """Return the rows of a table of which more will be known, in order."""
+        return sorted(self._open[table].values())
+
     @classmethod
     def restored(
         cls,
@@ -276,13 +296,15 @@ class Trace:
         """Make a trace from `strings.words`, `places` and `columns()` (as bytes) of another. It may grow further."""
         trace = cls()
         trace.since = since
-        if set(columns) != set(trace.tables):
+        if set(columns) - LATER != set(trace.tables) - LATER:
             raise ValueError(f"the tables are {sorted(columns)}, but should be {sorted(trace.tables)}")
         for word in words:
             trace.strings.add(word)
         trace.places.update(places)
         for name, table in trace.tables.items():
-            table.fill(columns[name])
+            if name in columns:
+                table.fill(columns[name])
+        trace._reserved = max(trace.reservations.keys(), default=0)
         trace._find_open()
         return trace
 
@@ -302,6 +324,7 @@ class Trace:
         run_rows = self._merge("runs", other, words)
         for name in ("gangs", "transfers"):
             self._merge(name, other, words, run_rows, shift)
+        self._merge("reservations", other, words)
         for level in other.memory.rows():
             self.memory.append(*level.values())
 
@@ -324,7 +347,7 @@ class Trace:
                     row[column] += shift
             if key in rows:
                 mine.put(rows[key], **_better(mine.row(rows[key]), row))
-                if row.get("ended", row.get("closed", -1)) >= 0:
+                if row[_OVER[name]] >= 0:
                     self._open[name].pop(key, None)
             else:
                 rows[key] = mine.append(*row.values())

@@ -1,8 +1,8 @@
 """Drops the oldest runs from a trace that has become too large, with all that belongs to them.
 
 Runs are dropped in the order in which they were submitted. A run that has not ended stays, with all its rows. Rows
-that belong to no run (puts, gets, levels of memory) are dropped if they ended before the last of the dropped runs did.
-From that time on (`Trace.since`) the trace is complete.
+that belong to no run (puts, gets, levels of memory, reservations) are dropped if they ended before the last of the
+dropped runs did. From that time on (`Trace.since`) the trace is complete.
 
 Neighbour: `trace`, which calls `trim` when it exceeds its limit.
 """
@@ -52,15 +52,26 @@ def _drop_runs(trace: Trace, drop: Sequence[int]) -> None:
         trace.dropped[name] += len(table) - len(rows)
         table.keep(rows)
         table.replace("run", [moved.get(run, -1) for run in table.column("run")])
+    _drop_reservations(trace)
     _drop_clients(trace)
     _drop_levels(trace)
     _keep_arrivals(trace)
     _keep_words(trace)
 
 
+def _drop_reservations(trace: Trace) -> None:
+    rows = [row for row, at in enumerate(trace.reservations.column("until")) if not 0 <= at < trace.since]
+    trace.dropped["reservations"] += len(trace.reservations) - len(rows)
+    trace.reservations.keep(rows)
+
+
 def _drop_clients(trace: Trace) -> None:
     """Drop the clients that are gone and have no row left."""
-    busy = set(trace.runs.column("client")) | set(trace.transfers.column("client"))
+    busy = {
+        client
+        for table in (trace.runs, trace.transfers, trace.reservations)
+        for client in table.column("client")
+    }
     clients, closed = trace.clients.column("client"), trace.clients.column("closed")
     rows = [row for row, at in enumerate(closed) if at < 0 or clients[row] in busy]
     trace.dropped["clients"] += len(closed) - len(rows)

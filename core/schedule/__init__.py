@@ -2,16 +2,22 @@
 
 scheduler    one for each island: offers the gangs that may enter to the policy, one choice at a time
 contention   which gangs compete for which devices
+reservations what a policy keeps free, and for how long at most;  outlook: what it is shown for that
+waits        why a gang waits
 policy/      fifo, stride, priority, ...: picks one of the gangs that may enter
 """
 
 from __future__ import annotations
 
 from .contention import Window
-from .scheduler import EarlyEntry, Scheduler, Ticket, WaitingGang
+from .reservations import Reservation
+from .scheduler import EarlyEntry, Scheduler, Ticket
+from .waits import GangQueue, WaitingGang
 
 __all__ = [
     "EarlyEntry",
+    "GangQueue",
+    "Reservation",
     "Scheduler",
     "Ticket",
     "WaitingGang",

@@ -1,8 +1,9 @@
 """The queues of an island's gangs: a *lane* is the queue of one place, a *domain* is a group of lanes that overlap.
 
-A lane is open while each of its devices has room in the window and no other lane bars it. Counters tell it so, one for
-each atom, when an atom becomes full or has room again. So nothing is searched, and 2048 devices that are always used
-together are one counter. The neighbours of a lane are the lanes that share a device with it.
+A lane is open while each of its devices has room in the window, no other lane bars it, and the policy does not keep
+its devices free. Counters tell it so, one for each atom, when an atom becomes full or has room again. So nothing is
+searched, and 2048 devices that are always used together are one counter. The neighbours of a lane are the lanes that
+share a device with it.
 
 A lane is *alive* while a gang waits or runs there. Lanes that are alive and connected through neighbours form one
 domain: its clients contend with each other, and with no other clients. Domains change with the lanes: a lane that
@@ -39,7 +40,8 @@ class PlaceQueue:
     block."""
 
     __slots__ = (
-        "barred", "domain", "flying", "full", "holds", "key", "late", "near", "passes", "ripe", "seen", "size",
+        "barred", "domain", "flying", "full", "holds", "kept", "key", "late", "near", "passes", "ripe", "seen",
+        "size",
     )  # fmt: skip
 
     def __init__(self, key: int, size: int) -> None:
@@ -58,6 +60,7 @@ class PlaceQueue:
             None  # a neighbour that it has passed too often; that one must enter first
         )
         self.holds: dict[int, PlaceQueue] = {}  # the lanes that this one bars
+        self.kept = False  # whether the policy keeps its devices free: see `reservations`
 
     def waits_for(self, other: PlaceQueue) -> bool:
         """Whether `other` bars it, directly or through further lanes."""
@@ -113,7 +116,8 @@ class Contention:
         domain = lane.domain
         if domain is None:
             return
-        if not lane.full and lane.barred is None and (lane.ripe or (lane.late and self.early)):
+        open_ = not lane.full and lane.barred is None and not lane.kept
+        if open_ and (lane.ripe or (lane.late and self.early)):
             if lane.key not in domain.open:
                 domain.open[lane.key] = lane
                 self.live[domain.id] = domain

@@ -9,7 +9,8 @@ idle. A longer window only makes the policy decide earlier than it must. Each *d
 one half of an island does not delay the other half.
 
 **Work conservation.** While a gang is eligible, one is picked. Devices are never kept idle for the sake of a share or
-a priority. The next two rules are the only exceptions, and both have a bound.
+a priority. The next two rules are the only exceptions, and a policy that reserves devices (`reservations`); all have a
+bound.
 
 **Passing.** A wide gang needs room on all its devices at once. Narrow gangs could take each device as soon as it is
 free, for ever. So the scheduler counts: a gang *passes* another if it enters although the policy prefers the other
@@ -17,7 +18,8 @@ gang, which wants some of the same devices and cannot enter because *some* of it
 has been passed `max_passes` times since it was last served, no gang may pass it any more. A gang that the policy
 prefers, for example by its priority, does not count as passing: the bound is on what the shape of a gang costs it, not
 on the policy's decisions. When such a gang enters, the count starts again, and gangs that were barred for the place
-may go on: it would be wrong to keep devices idle for a gang that the policy itself puts behind others.
+may go on: it would be wrong to keep devices idle for a gang that the policy itself puts behind others. Nothing is
+counted for a policy that reserves: it sees who waits for room, and keeps that room free.
 
 **Late inputs.** A gang may be offered before its inputs exist (`ripe=False`: they come from another island, where the
 gangs that make them have not finished). If it enters early, it starts as soon as its inputs arrive; that is the
@@ -31,8 +33,7 @@ trip for each hop between islands, and may lose any amount of time. The option `
     idle    (default) a gang enters early if no ripe gang waits for any of the same devices, and if no other client
             has used any of them for `quiet` ns, since such a client may soon return with work that is ready. A single
             client gets `always`, several get `never`, and no estimate of the delay is needed.
-
-`python -m experiments.bench scheduling` measures it.
+            `python -m experiments.bench scheduling` measures it.
 
 A gang that waits alone on the island, and would be picked next whatever the policy says, is not queued (`_alone`). It
 is queued as soon as another comes, or anything else happens before it is picked.
@@ -45,16 +46,15 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Literal
 
-import msgspec
-
-from ..model import Atoms, Illegal, spans
+from ..model import Atoms, Illegal
 from .contention import Contention, Domain, PlaceQueue, Window, connected
-from .policy import Board, Fifo, Policy, Ready, Ticket
+from .policy import HOOKS, Board, Fifo, Policy, Ready, Reserve, Ticket, definers, writes
+from .reservations import PATIENT, RESERVES, Reservations, WrongAnswer
+from .waits import GangQueue, WaitingGang, first_of_each_queue, waiting_gang
 
-__all__ = ["Scheduler", "Ticket", "WaitingGang"]
+__all__ = ["Scheduler", "Ticket"]
 
 EarlyEntry = Literal["always", "idle", "never"]
-Why = Literal["paused", "window", "passed", "inputs", "policy"]
 
 # Event -> state of a ticket before -> after; anything else is Illegal. A withdrawn ticket may be offered again at
 # another place.
@@ -67,17 +67,6 @@ TICKET = {
 OFFER, ENTER, FINISH = TICKET["offer"], TICKET["enter"], TICKET["finish"]
 
 
-HOOKS = ("entered", "joined", "left", "gone", "merged", "split", "ended")  # of `policy.base.Memory`
-
-
-class WaitingGang(msgspec.Struct, frozen=True):
-    """A gang that waits, and why: for people, and for the watchdog."""
-
-    ticket: Ticket
-    why: Why
-    text: str
-
-
 class Scheduler:
     def __init__(
         self,
@@ -88,11 +77,13 @@ class Scheduler:
         early: EarlyEntry = "idle",
         *,
         quiet: int = 1_000_000_000,
+        max_reserved: int = PATIENT,
     ) -> None:
         window = Window(window) if isinstance(window, int) else window
         if window.gangs < 1 or max_passes < 0:
             raise ValueError(f"a window of {window.gangs} and {max_passes} passes: must be at least 1 and 0")
         self.faults: list[tuple[str, str]] = []  # (policy, what it did); the owner reports them
+        self.news = False  # whether there are faults or overruns, or other devices are reserved than were
         self._use(policy() if isinstance(policy, type) else policy)
         self.max_passes = max_passes
         self.early = early
@@ -101,6 +92,8 @@ class Scheduler:
         self._atoms = atoms
         self._lanes = Contention(atoms, window, early == "idle", self._tell)
         self.live = self._lanes.live  # not empty if a gang may enter
+        self._reservations = Reservations(atoms, self._lanes, max_reserved)
+        self.reserved = self._reservations.current  # what the policy keeps free now
         self._runs: dict[int, list[Ticket]] = {}  # run -> its tickets that wait
         self._alone: Ticket | None = None  # the only ticket that waits; it is in no queue
         self._offers = 0
@@ -113,6 +106,8 @@ class Scheduler:
         if state is None:
             raise _illegal(ticket, "offer")
         ticket.state = state
+        if self.reserved:
+            self._ask_again()
         lane = self._lanes.known.get(ticket.place) or self._lanes.get(ticket.place)
         self._offers += 1
         ticket.number, ticket.since = self._offers, now
@@ -146,6 +141,12 @@ class Scheduler:
             if found is None:
                 break
             domain, boards = found
+            if self._reserves:
+                chosen = self._ask_or_reserve(domain, boards, now)
+                if chosen is not None:
+                    self._enter(chosen, domain, now)
+                    return chosen
+                continue
             ticket = _only(boards) if self._undivided else None
             if ticket is None:
                 ticket = self._ask(Ready(domain.id, boards), now)
@@ -154,7 +155,7 @@ class Scheduler:
                 return ticket
         return None
 
-    def finished(self, ticket: Ticket) -> None:
+    def finished(self, ticket: Ticket, now: int) -> None:
         """A gang of the order has ended, well or not: its devices have room."""
         state = FINISH.get(ticket.state)
         if state is None:
@@ -162,12 +163,41 @@ class Scheduler:
         ticket.state = state
         if self._alone is not None:
             self._queue_alone()
-        self._lanes.leave(self._lanes.known[ticket.place], ticket.cost)
+        if self.reserved:
+            self._ask_again()
+        lane = self._lanes.known[ticket.place]
+        if "finished" in self._hooks:
+            assert lane.domain is not None
+            self._tell("finished", ticket, lane.domain.id, now)
+        if self._reserves:
+            self._reservations.finished(ticket, now)
+        self._lanes.leave(lane, ticket.cost)
+
+    def wakeup(self, now: int) -> None:
+        """A time may have come until which devices were kept."""
+        due = self.next_wakeup()
+        if due is not None and due <= now:
+            self._ask_again()
+
+    def next_wakeup(self) -> int | None:
+        return self._reservations.next_wakeup()
+
+    def closed_queues(self) -> int:
+        """How many queues the policy has closed, counted anew."""
+        return sum(lane.kept for lane in self._lanes.known.values())
+
+    def overruns(self) -> list[str]:
+        """Return, once, what the policy has kept for too long."""
+        found = self._reservations.overruns[:]
+        self._reservations.overruns.clear()
+        return found
 
     def ripen(self, ticket: Ticket) -> None:
         """The gang is ripe now: its inputs are here, or the gangs that make them have finished."""
         if ticket.ripe:
             return
+        if self.reserved:
+            self._ask_again()
         ticket.ripe = True
         queue = ticket.queue
         lane = self._lanes.known.get(ticket.place)
@@ -180,6 +210,8 @@ class Scheduler:
         """Withdraw all gangs of a run that have not entered. Return their number."""
         if self._alone is not None:
             self._queue_alone()
+        if self.reserved:
+            self._ask_again()
         tickets = list(self._runs.get(run, ()))
         for ticket in tickets:
             self._take(ticket, "withdraw")
@@ -189,6 +221,8 @@ class Scheduler:
         """Withdraw all gangs of a client that have not entered, and let the policy forget it. Return their number."""
         if self._alone is not None:
             self._queue_alone()
+        if self.reserved:
+            self._ask_again()
         tickets = self._of_client(client)
         for ticket in tickets:
             self._take(ticket, "withdraw")
@@ -200,7 +234,17 @@ class Scheduler:
     def waiting(self) -> list[WaitingGang]:
         """Return all gangs that wait, with the reason for each, the oldest run first."""
         tickets = [ticket for run in self._runs.values() for ticket in run]
-        return [WaitingGang(each, *self._why(each)) for each in sorted(tickets, key=lambda each: each.age)]
+        return [self._waiting(each) for each in sorted(tickets, key=lambda each: each.age)]
+
+    def queues(self) -> list[GangQueue]:
+        """Return what waits by client and place, with the reason for each, the oldest run first."""
+        queues = first_of_each_queue(ticket for run in self._runs.values() for ticket in run)
+        devices = self._atoms.devices_of_key
+        return [GangQueue(self._waiting(first), devices(first.place), count) for first, count in queues]
+
+    def _waiting(self, ticket: Ticket) -> WaitingGang:
+        lane = self._lanes.known[ticket.place]
+        return waiting_gang(ticket, lane, self._lanes, self.reserved, self.paused)
 
     # --- choosing
 
@@ -235,12 +279,27 @@ class Scheduler:
         try:
             ticket = self.policy.pick(ready, now)
             if ticket in ready:
-                return ticket
-            fault = "picked what is not ready"
+                return ticket  # type: ignore[return-value]  # whatever it is: `ready` has only tickets
+            fault = RESERVES if isinstance(ticket, Reserve) else "picked what is not ready"
         except Exception as error:  # the policy is a user's code
             fault = _error_text(error)
         self._replace_policy(f"{fault} when asked to pick")
-        return self.policy.pick(ready, now)
+        return ready.best()
+
+    def _ask_or_reserve(self, domain: Domain, boards: list[Board], now: int) -> Ticket | None:
+        """Ask a policy that may reserve. None: nothing enters from these queues now."""
+        self.news = True
+        try:
+            return self._reservations.ask(self.policy, domain, boards, now)
+        except Exception as error:  # the policy is a user's code
+            fault = str(error) if isinstance(error, WrongAnswer) else _error_text(error)
+        self._replace_policy(f"{fault} when asked to pick")
+        return Ready(domain.id, boards).best()
+
+    def _ask_again(self) -> None:
+        """Devices are not kept any more, unless the policy says so again."""
+        self._reservations.release()
+        self.news = True
 
     def _may_pass(self, ticket: Ticket, domain: Domain, now: int) -> bool:
         """Whether this gang may enter now. If it passes a gang that the policy prefers, count that.
@@ -274,6 +333,8 @@ class Scheduler:
         lane.seen[ticket.client] = now
         self._lanes.enter(lane, ticket.cost)  # before it leaves its queue, so that the lane stays alive
         self._take(ticket, "enter")
+        if self._reserves:
+            self._reservations.entered(ticket, now)
         if "entered" in self._hooks:
             self._tell("entered", ticket, domain.id, now)
 
@@ -364,6 +425,8 @@ class Scheduler:
             if not board:
                 lane.passes = 0
         self._lanes.refresh(lane)
+        if self._reserves and not (lane.ripe or lane.late):
+            self._reservations.forget(lane)
         if not lane.flying:
             self._lanes.rest(lane)
 
@@ -398,9 +461,11 @@ class Scheduler:
     def _use(self, policy: Policy) -> None:
         """Use this policy from now on. Methods that it does not write are not called."""
         self.policy = policy
-        self._hooks = frozenset(name for name in HOOKS if _does(policy, name))
-        self._ranks = _does(policy, "rank")
-        self._undivided = any(vars(kind).get("takes_the_only_one") for kind in _definers(policy, "pick"))
+        self._hooks = frozenset(name for name in HOOKS if writes(policy, name))
+        self._ranks = writes(policy, "rank")
+        self._reserves = policy.reserves
+        only = any(vars(kind).get("takes_the_only_one") for kind in definers(policy, "pick"))
+        self._undivided = only and not self._reserves
         self._may_skip_queue = self._undivided and not self._ranks  # a gang that waits alone
 
     def _tell(self, event: str, *about: object) -> None:
@@ -414,41 +479,12 @@ class Scheduler:
     def _replace_policy(self, fault: str) -> None:
         self.faults.append((type(self.policy).__name__, fault))
         self._use(Fifo())
+        self._ask_again()
         self._rank_again()
-
-    # --- why a gang waits
-
-    def _why(self, ticket: Ticket) -> tuple[Why, str]:
-        lane, lanes = self._lanes.known[ticket.place], self._lanes
-        if self.paused:
-            return "paused", "the island is changing"
-        if lane.full:
-            full = [atom for atom in self._atoms.of(lane.key) if lanes.is_full(atom)]
-            where = spans.text(spans.union(*(self._atoms.devices(atom) for atom in full)))
-            return "window", f"{max(map(lanes.ahead, full))} gangs are ahead on devices {where}"
-        if lane.barred is not None:
-            where = spans.text(self._atoms.devices_of_key(lane.barred.key))
-            return "passed", f"a gang on devices {where} has been passed too often, and goes first"
-        if not ticket.ripe and lane.ripe.get(ticket.client) is not ticket.queue:
-            return "inputs", "its inputs come from another island, where they are not made yet"
-        return "policy", "it may enter, and others go first"
 
 
 def _error_text(error: Exception) -> str:
     return f"raised {type(error).__name__}: {error}"
-
-
-def _does(policy: Policy, method: str) -> bool:
-    """Whether the policy writes this method, and does not inherit the one that does nothing."""
-    own: object = getattr(policy, "__dict__", {}).get(method)
-    return own is not None or getattr(type(policy), method, None) is not getattr(Policy, method)
-
-
-def _definers(policy: Policy, method: str) -> list[type]:
-    """Return the class that defines this method of the policy, in a list; [] if the object itself does."""
-    if method in getattr(policy, "__dict__", {}):
-        return []
-    return [kind for kind in type(policy).__mro__ if method in vars(kind)][:1]
 
 
 def _only(boards: list[Board]) -> Ticket | None:

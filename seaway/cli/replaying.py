@@ -177,6 +177,9 @@ def state_of(controller: Controller, now: int) -> Iterator[str]:
         )
         for step in island.in_flight[:HISTORY]:
             yield f"    seq {step.seq}: {step.program}, {step.node}; not ended on hosts {spans.text(step.left)}"
+        for kept in island.reserved[:HISTORY]:
+            whose = f" for {kept.program}, {kept.node} of client {kept.client_name!r}" if kept.program else ""
+            yield f"    reserved for {duration(now - kept.since)}: devices {spans.text(kept.devices)}{whose}"
         for wait in island.waiting[:HISTORY]:
             yield (
                 f"    waits for {duration(now - wait.ticket.since)}: run {wait.ticket.run}, step {wait.ticket.step}: "

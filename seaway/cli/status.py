@@ -32,7 +32,7 @@ def add(commands: Any) -> None:
     )
     status.add_argument("--json", action="store_true", help="print JSON, for scripts")
     status.add_argument("--watch", action="store_true", help="repeat every second, until Ctrl-C")
-    _add_access(status)
+    add_access(status)
     status.set_defaults(run=_status)
     cancel = commands.add_parser(
         "cancel", help="end a client's runs; the client stays connected and keeps its buffers"
@@ -42,39 +42,40 @@ def add(commands: Any) -> None:
     cancel.add_argument(
         "--run", dest="which", type=int, default=0, help="end only this run, by the client's number for it"
     )
-    _add_access(cancel)
+    add_access(cancel)
     cancel.set_defaults(run=_cancel)
 
 
-def _add_access(parser: argparse.ArgumentParser) -> None:
+def add_access(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--token-file", default="", help="a file with the cluster's token")
     for each in ("ca", "cert", "key"):
         parser.add_argument(f"--{each}", default="", help="PEM file, for mutual TLS")
 
 
-def _access(given: argparse.Namespace) -> Access:
+def access_of(given: argparse.Namespace) -> Access:
     try:
         return read(given.token_file, given.ca, given.cert, given.key)
     except AccessRefused as refused:
         raise SeawayError(str(refused)) from None
 
 
-def _place(given: argparse.Namespace, command: str) -> str:
+def address_of(text: str, command: str) -> str:
+    """The controller's place, from what somebody typed."""
     try:
-        return place_of(given.address)
+        return place_of(text)
     except AccessRefused as refused:
-        raise SeawayError(f"{command} {given.address!r}: {refused}, or head:29000") from None
+        raise SeawayError(f"{command} {text!r}: {refused}, or head:29000") from None
 
 
 def _cancel(given: argparse.Namespace) -> int:
-    place, access = _place(given, "cancel"), _access(given)
+    place, access = address_of(given.address, "cancel"), access_of(given)
     done: CancelReply = _ask(place, access, CancelCall(given.client, given.which))
     print(f"client {done.client}: {plural(len(done.runs), 'run')} cancelled")
     return 0
 
 
 def _status(given: argparse.Namespace) -> int:
-    place, access = _place(given, "status"), _access(given)
+    place, access = address_of(given.address, "status"), access_of(given)
     while True:
         found = look(place, access)
         print(json.dumps(found, indent=1) if given.json else table(found), flush=True)
@@ -115,6 +116,7 @@ def _ask(address: str, access: Access, request: msgspec.Struct) -> Any:
 def table(found: dict[str, Any]) -> str:
     lines = [f"{'island':<12}{'phase':<10}{'epoch':>6}{'hosts':>9}{'devices':>9}{'under way':>11}  late"]
     lines += [_island(island) for island in found["islands"]]
+    lines += _reserved(found["islands"])
     lines += _stalls(found)
     lines += _clocks(found["islands"])
     lines.append(f"{'client':<8}{'name':<16}{'weight':>7}{'programs':>10}{'runs':>7}")
@@ -132,6 +134,21 @@ def table(found: dict[str, Any]) -> str:
     if refused:
         lines.append(f"refused: {refused}; see the controller's log for names and addresses")
     return "\n".join([*lines, *(f"  {text}" for text in found["said"][-3:])])
+
+
+def _reserved(islands: list[dict[str, Any]]) -> list[str]:
+    """Lines for devices that a policy keeps free."""
+    lines = []
+    for island in islands:
+        for each in island.get("reserved", ())[:WAITS]:
+            gang = ", ".join(
+                filter(None, (f"program {each['program']!r}" if each["program"] else "", each["node"]))
+            )
+            whose = f" for {gang} of client {each['client']!r}" if gang else ""
+            lines.append(
+                f"reserved for {each['seconds']:.0f} s: devices {each['devices']} of island {island['name']!r}{whose}"
+            )
+    return lines
 
 
 def _stalls(found: dict[str, Any]) -> list[str]:

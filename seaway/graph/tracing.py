@@ -202,8 +202,8 @@ def pop_tracer() -> None:
 
 def in_trace(what: str) -> None:
     """Raise if this thread is tracing a program. For calls that have no meaning there."""
-    here = tracer()
-    if here is not None:
+    if _here.tracers:
+        name = _here.tracers[-1].name
         raise NotNow(
-            f"{what} inside @sw.program {here.name!r}, which is only being traced: do it before or after the call"
+            f"{what} inside @sw.program {name!r}, which is only being traced: do it before or after the call"
         )

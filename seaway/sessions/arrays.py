@@ -18,6 +18,7 @@ from core.model import Sharding
 from core.protocol import Blame
 
 from ..errors import NotNow, run_error
+from ..graph import in_trace
 from ..specs import Aval, Operand, Slice, trees
 from ..wording import duration
 from .array_groups import ArrayGroup, ClientBuffer
@@ -78,9 +79,9 @@ class Run:
             raise run_error(self.blame)
         return self
 
-    def _final(self, blame: Blame | None, lacks: tuple[tuple[int, str], ...]) -> Blame | None:
+    def _final(self, blame: Blame, lacks: tuple[tuple[int, str], ...]) -> Blame:
         """The blame to show; `lacks` names inputs that were gone, so that the run could not be tried again."""
-        if blame is None or not lacks:
+        if not lacks:
             return blame
         gone = ", ".join(f"{self._takes.get(name, f'buffer {name}')} is {what}" for name, what in lacks)
         return replace(blame, cause=f"{blame.cause}; it cannot run again, since {gone}")
@@ -316,6 +317,9 @@ def block_until_ready(tree: Any) -> Any:
     ...     print(x.is_ready(), y.is_ready())
     True True
     """
+    if type(tree) is Array:
+        in_trace("waiting for contents")
+        return tree.block_until_ready()
     arrays, groups = arrays_of(tree)
     for caller in dict.fromkeys([group.caller for group in groups]):
         mine = [group for group in groups if group.caller is caller]
@@ -345,8 +349,6 @@ def get(tree: Any) -> Any:
 
 def arrays_of(tree: Any) -> tuple[Sequence[Array], Sequence[ArrayGroup]]:
     """The arrays of a pytree, and their groups. Raises if one of them was given up."""
-    from ..graph import in_trace
-
     in_trace("waiting for contents")
     flat = type(tree) is list or type(tree) is tuple  # and its own leaves, if these are arrays
     try:
@@ -363,3 +365,24 @@ def grouped(arrays: Sequence[Array], what: str) -> tuple[Sequence[Array], Sequen
         for array in arrays:
             array._check_usable(what)
     return arrays, groups
+
+
+class CallResults(list[Array]):
+    """All results of one call, in order, as arguments of another."""
+
+    __slots__ = ("group",)
+    group: ArrayGroup
+
+
+def all_of_one_call(leaves: Sequence[Any]) -> CallResults | None:
+    """These leaves, if they are all results of one call, in order."""
+    try:
+        groups = [leaf._group for leaf in leaves]
+    except AttributeError:  # not all of them are arrays
+        return None
+    group = groups[0]
+    if groups.count(group) < len(groups) or tuple([leaf._name for leaf in leaves]) != group.names:
+        return None
+    found = CallResults(leaves)
+    found.group = group
+    return found

@@ -183,7 +183,8 @@ class Caller:
         )
         if isinstance(answer, Blocked):
             return answer
-        taken = [part for names in ranges.folded(donated) for part in self._no_longer_held(names)]
+        gone = ranges.folded(donated) if donated else ()
+        taken = [part for names in gone for part in self._no_longer_held(names)]
         return *self._results(bound, answer, due), taken
 
     def _register(self, client: Client, now: int, bound: BoundProgram, tell: bool = False) -> int | Blocked:
@@ -237,10 +238,7 @@ class Caller:
     def _no_longer_held(self, names: int | Range) -> list[HeldNames]:
         """Returns those of these names that were held."""
         first, count = (names, 1) if isinstance(names, int) else (names.first, names.count)
-        found = self._held.over(first, count)
-        for each in found:
-            self._held.drop(each.first)
-        return found
+        return self._held.take(first, count)
 
     # --- contents -----------------------------------------------------------------------------------------
 
@@ -331,8 +329,8 @@ class Caller:
         apart = False
         for group in groups:
             if not (group.own or group.known):
-                label = next(array._label for array in arrays if array._group is group)
-                self._wait(lambda group=group: group.own or group.known, label)  # type: ignore[misc]
+                first = arrays[0] if len(groups) == 1 else next(x for x in arrays if x._group is group)
+                self._wait(lambda group=group: group.own or group.known, first._label)  # type: ignore[misc]
             if group.own:
                 apart = True
             else:
@@ -366,12 +364,12 @@ class Caller:
 
     def _wait(self, over: Callable[[], bool], what: str) -> None:
         self.flush()
-        if not over():
-            if self.closed:
-                raise SessionClosed(
-                    f"the session was closed before {what} had come; wait for it inside the `with`"
-                )
+        if not self.closed:
             self._port.wait(over, f"client {self.name!r} waits for {what}")
+        elif not over():
+            raise SessionClosed(
+                f"the session was closed before {what} had come; wait for it inside the `with`"
+            )
 
     # --- giving back --------------------------------------------------------------------------------------
 
@@ -408,9 +406,10 @@ class Caller:
     def _ended(self, effect: RunEnded) -> None:
         """This settles the results that no earlier `BuffersReady` has settled."""
         run = self._runs.pop(effect.run)
-        run.ended_at, run.blame = self._port.now(), run._final(effect.blame, effect.lacks)
-        if run.blame is not None:
+        if effect.blame is not None:
+            run.blame = run._final(effect.blame, effect.lacks)
             self.failed.append(run)
+        run.ended_at = self._port.now()  # last: whoever sees it may look at the blame
 
     def _run_again(self, effect: RunAgain) -> None:
         run = self._runs[effect.run]

@@ -16,6 +16,7 @@ from core.model import Computation
 from core.protocol import Command
 
 if TYPE_CHECKING:
+    from ..dashboard import LiveSource
     from ..graph import Graph, Signature
     from .array_groups import ClientBuffer
     from .arrays import Array
@@ -84,6 +85,9 @@ class Driver(Protocol):
     def sleep(self, nanoseconds: int) -> None: ...
 
     def trace(self) -> Any: ...
+
+    def live_source(self, over: Callable[[], bool]) -> LiveSource:
+        """What a page in the browser shows of it. `over`: whether the session has ended."""
 
     def costs(self) -> list[dict[str, Any]]:
         """One row for each priced computation: its assumed cost, and the source of that."""

@@ -6,6 +6,7 @@ The class is the same for simulated and real devices; its driver differs.
 from __future__ import annotations
 
 import inspect
+import sys
 import warnings
 from collections.abc import Callable, Generator
 from types import TracebackType
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from sim.simulation import Simulation
 
+    from ..dashboard import LivePage
     from ..trace import Trace
 
 Dispatch = Literal["parallel", "sequential"]
@@ -94,6 +96,7 @@ class Session:
         self._tasks: list[Task[Any]] = []
         self._spawned = 0
         self.closed = False
+        self._page: LivePage | None = None
         ambient.made(self)
 
     # --- in and out ---------------------------------------------------------------------------------------
@@ -280,6 +283,18 @@ class Session:
         found: Trace = self.driver.trace()
         return found
 
+    def live(self, bind: str = "") -> LivePage:
+        """Serve a page for the browser that shows what goes on here, until this process ends. Notebooks show it.
+
+        `bind`: its address, as "127.0.0.1:29100"; without it, a free port of this machine. The link has a key, which
+        the page needs to get any number.
+        """
+        if self._page is None:
+            from ..dashboard import LivePage
+
+            self._page = LivePage(self.driver.live_source(lambda: self.closed), bind)
+        return self._page
+
     def costs(self) -> pd.DataFrame:
         """A data frame with one row a computation: its assumed cost, and the source of that."""
         import pandas as pd
@@ -310,6 +325,14 @@ class Session:
         if found is None:
             raise AttributeError(f"only a simulated session has .{name}; this is {self.driver.title}")
         return found
+
+
+def opened_live(session: Session, live: bool | str) -> Session:
+    """The session, with its page if that was asked for; the link is printed."""
+    if live:
+        page = session.live(live if isinstance(live, str) else "")
+        print(f"seaway: live at {page.link}", file=sys.stderr, flush=True)
+    return session
 
 
 def current_session() -> Session:

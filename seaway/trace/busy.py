@@ -1,4 +1,4 @@
-"""Computes, in bins of time, how long devices computed, waited for peers, and waited for inputs.
+"""Computes, in bins of time, how long devices computed, waited for peers or for inputs, and were kept free.
 
 No device intervals are made: gangs are added up by group (see `place_groups`) and by bin (see `bins`). Results are
 exact.
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from .bins import Floats, bins_around, covered, covered_by_hosts, covered_of_each_host, in_bins
 from .facts import Facts, texts
 from .place_groups import PlaceGroup
+from .reserved import reserved
 from .times import Ints, micros
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ class BusyTime(NamedTuple):
     busy: Floats
     skew: Floats  # from when the gang had this device until it had all its devices
     inputs: Floats  # from then until it started
+
+    @property
+    def used(self) -> Floats:
+        return self.busy + self.skew + self.inputs
 
 
 class Chosen(NamedTuple):
@@ -129,6 +134,33 @@ def _waits(facts: Facts, pick: Chosen, edges: Ints) -> Iterator[tuple[Ints, Ints
             yield rows[known], group.times(part[known], pick.hosts).taken, last[rows[known]]
 
 
+# --- kept free by a policy ----------------------------------------------------------------------------------
+
+
+def reserved_on(facts: Facts, pick: Chosen, edges: Ints, by_client: bool = False) -> Floats:
+    """[0 or client, bin]: device time in which the selected devices were reserved."""
+
+    def used(fine: Ints) -> Floats:
+        return by_code(facts, pick, fine, np.zeros(len(facts.start), dtype=np.int64), 1).used
+
+    return reserved(facts, pick.group, edges, len(pick.devices), used, by_client)
+
+
+def reserved_of_hosts(facts: Facts, pick: Chosen, edges: Ints) -> Floats:
+    """[host of the selected devices, bin]: the reserved time of one device of each host."""
+    found = reserved(facts, pick.group, edges, 1, lambda fine: by_host(facts, pick, fine).used)
+    return np.broadcast_to(found, (len(pick.hosts), len(edges) - 1))
+
+
+def reserved_fraction(facts: Facts, low: int, high: int) -> float:
+    """The part of all devices' time between these times in which they were reserved."""
+    if not len(facts.reservations["place"]):
+        return 0.0
+    edges = np.array([low, high], dtype=np.int64)
+    spent = sum(float(reserved_on(facts, pick, edges)[0, 0]) for pick in chosen(facts, None))
+    return spent / max(1, len(facts.devices) * (high - low))
+
+
 # --- as frames ----------------------------------------------------------------------------------------------
 
 
@@ -144,7 +176,13 @@ def utilization(facts: Facts, by: By, edges: Ints, devices: Ints | None) -> pd.D
         [by_code(facts, pick, edges, codes, len(keys)) for pick in picks], (len(keys), len(edges) - 1)
     )
     number = sum(len(pick.devices) for pick in picks)
-    return _frame(facts, edges, {by: np.array(keys, dtype=object)}, spent, np.full(len(keys), number))
+    kept = np.full(spent.busy.shape, np.nan)  # a reservation is no program's
+    if by == "client":
+        rows = len(facts.client_names)  # there may be one more key, of gangs that are nobody's
+        kept[:rows] = sum(
+            (reserved_on(facts, pick, edges, by_client=True) for pick in picks), np.zeros_like(kept[:rows])
+        )
+    return _frame(facts, edges, {by: np.array(keys, dtype=object)}, spent, kept, np.full(len(keys), number))
 
 
 def coded(facts: Facts, by: str) -> tuple[list[str], Ints]:
@@ -185,6 +223,7 @@ def _of_machines(facts: Facts, by: By, edges: Ints, picks: list[Chosen]) -> pd.D
             f"devices=..., or by='island'"
         )
     total = BusyTime(*(np.zeros((len(keys), bins)) for _ in range(3)))
+    kept = np.zeros((len(keys), bins))
     count = np.zeros(len(keys), dtype=np.int64)
     at = 0
     for pick, mine in zip(picks, numbers, strict=True):
@@ -194,18 +233,18 @@ def _of_machines(facts: Facts, by: By, edges: Ints, picks: list[Chosen]) -> pd.D
         hosts = np.searchsorted(pick.hosts, pick.host_rows) if by == "device" else np.arange(len(mine))
         times = np.ones(len(mine), dtype=np.int64) if by == "device" else pick.devices_per_host[pick.hosts]
         count[rows] += times
-        for sum_, one in zip(total, spent, strict=True):
+        for sum_, one in zip((*total, kept), (*spent, reserved_of_hosts(facts, pick, edges)), strict=True):
             sum_[rows] += one[hosts] * times[:, None]
     machines = facts.machines
     hosts = machines.hosts_of(keys) if by == "device" else keys
     islands = np.array([*machines.names(), ""], dtype=object)[machines.island_rows_of_hosts(hosts)]
     labels = {"device": keys} if by == "device" else {}
-    return _frame(facts, edges, {**labels, "host": hosts, "island": islands}, total, count)
+    return _frame(facts, edges, {**labels, "host": hosts, "island": islands}, total, kept, count)
 
 
 def _of_islands(facts: Facts, by: By, edges: Ints, devices: Ints | None) -> pd.DataFrame:
     none = np.zeros(len(facts.start), dtype=np.int64)
-    names, spent, number = [], [], []
+    names, spent, kept, number = [], [], [], []
     every = facts.devices if devices is None else devices
     whole = by == "total"
     parts = [("all", every)] if whole else _split(facts, every)
@@ -213,11 +252,13 @@ def _of_islands(facts: Facts, by: By, edges: Ints, devices: Ints | None) -> pd.D
         picks = chosen(facts, mine)
         names.append(name)
         spent.append(_sum([by_code(facts, p, edges, none, 1) for p in picks], (1, len(edges) - 1)))
+        kept.append(sum((reserved_on(facts, p, edges) for p in picks), np.zeros((1, len(edges) - 1))))
         number.append(sum(len(p.devices) for p in picks))
     empty = np.zeros((0, len(edges) - 1))
     total = BusyTime(*(np.concatenate([empty, *(s[i] for s in spent)]) for i in range(3)))
     labels = {} if whole else {"island": np.array(names, dtype=object)}
-    return _frame(facts, edges, labels, total, np.array(number, dtype=np.int64))
+    held = np.concatenate([empty, *kept])
+    return _frame(facts, edges, labels, total, held, np.array(number, dtype=np.int64))
 
 
 def _split(facts: Facts, devices: Ints) -> list[tuple[str, Ints]]:
@@ -228,8 +269,9 @@ def _split(facts: Facts, devices: Ints) -> list[tuple[str, Ints]]:
 
 
 def _frame(
-    facts: Facts, edges: Ints, labels: dict[str, npt.NDArray[np.generic]], spent: BusyTime, devices: Ints
-) -> pd.DataFrame:
+    facts: Facts, edges: Ints, labels: dict[str, npt.NDArray[np.generic]], spent: BusyTime, kept: Floats,
+    devices: Ints,
+) -> pd.DataFrame:  # fmt: skip
     import pandas as pd
 
     keys, bins = spent.busy.shape
@@ -247,4 +289,5 @@ def _frame(
         if name != "busy" and not knows:
             fraction = np.full_like(fraction, np.nan)  # no recorder knew when hosts had enqueued
         columns[f"{name}_fraction"] = fraction.T.ravel()
+    columns["reserved_fraction"] = (kept / np.maximum(available, 1)).T.ravel()
     return pd.DataFrame(columns)

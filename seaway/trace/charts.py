@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from . import style, times
-from .busy import By, busy_by_code, chosen
+from .busy import By, busy_by_code, chosen, reserved_on
 from .facts import Facts
 from .times import Ints, Window
 
@@ -90,8 +90,7 @@ def utilization(trace: Trace, by: By, bins: int | Time | None, window: Window, a
         seen = (facts.start < span[1]) & (facts.end > span[0])
         bins = bins_for(max((int(seen[group.rows].sum()) for group in facts.groups), default=0))
     edges = times.edges_of(bins, span)
-    average = facts.busy_fraction(*span)
-    title = f"{len(facts.devices):,} devices, {times.text(span[1] - span[0])}: {average:.1%} busy"
+    title = f"{len(facts.devices):,} devices, {times.text(span[1] - span[0])}: {facts.shares_text(*span)}"
     with style.applied():
         if by in ("client", "program", "step"):
             beside = axes is None  # in a figure of our own there is room right of the axes
@@ -123,6 +122,7 @@ def _stacked(axes: Axes, facts: Facts, by: By, edges: Ints, beside: bool) -> int
 
     keys = keyed(facts, by)  # type: ignore[arg-type]
     middles = bands(axes, facts, keys.names, keys.codes, keys.colors, edges)
+    kept = _reserved_band(axes, facts, edges)
     spent = np.zeros(len(keys.names))
     for pick in chosen(facts, None):
         spent += busy_by_code(facts, pick, edges[[0, -1]], keys.codes, len(keys.names))[:, 0]
@@ -134,11 +134,32 @@ def _stacked(axes: Axes, facts: Facts, by: By, edges: Ints, beside: bool) -> int
         height = float(np.mean([middles[code] for code in grey]))
         labels.append((height, f"{len(grey)} others  {share[grey].sum():.1%}", style.QUIET))
     _, scale = times.unit(int(edges[-1] - edges[0]))
+    if kept:
+        labels.append((kept, "reserved", style.QUIET))
     if beside:
         style.label_ends(axes, labels, edges[-1] / scale, gap=0.1)
         return 0
     entries = [(f"{keys.names[c]}  {share[c]:.1%}", keys.colors[c]) for c in own]
     return style.rows_of_key(axes, entries + [(labels[-1][1], style.OTHER)] * bool(grey))
+
+
+def _reserved_band(axes: Axes, facts: Facts, edges: Ints) -> float:
+    """Draw what was reserved above what was busy. Return its height at the right end, or in the middle; 0: none."""
+    if not len(facts.reservations["place"]):
+        return 0.0
+    base, kept = np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
+    for pick in chosen(facts, None):
+        base += busy_by_code(facts, pick, edges, np.zeros(len(facts.start), dtype=np.int64), 1)[0]
+        kept += reserved_on(facts, pick, edges)[0]
+    available = np.diff(edges) * max(len(facts.devices), 1)
+    base, top = base / available, (base + kept) / available
+    _, scale = times.unit(int(edges[-1] - edges[0]))
+    axes.fill_between(
+        edges / scale, np.append(base, base[-1]), np.append(top, top[-1]), step="post", **style.RESERVED
+    )
+    style.percent(axes, top=max(axes.get_ylim()[1], min(1.0, 1.1 * float(top.max(initial=0)))))
+    tail = max(1, len(base) // 20)
+    return float((base[-tail:] + top[-tail:]).mean() / 2)
 
 
 def text_color(color: str) -> str:
@@ -149,7 +170,7 @@ def text_color(color: str) -> str:
 def _ridges(axes: Axes, frame: pd.DataFrame, edges: Ints, names: list[object], by: str) -> None:
     """Draw a row for each name: the busy part, and above it the parts that waited."""
     _, scale = times.unit(int(edges[-1] - edges[0]))
-    parts = ("busy_fraction", "skew_fraction", "input_wait_fraction")
+    parts = ("busy_fraction", "skew_fraction", "input_wait_fraction", "reserved_fraction")
     looks = (
         {"facecolor": style.BLUE},
         {
@@ -158,6 +179,7 @@ def _ridges(axes: Axes, frame: pd.DataFrame, edges: Ints, names: list[object], b
             "hatch": "//////",
         },
         {"facecolor": style.pale(style.OTHER, 0.45)},
+        style.RESERVED,
     )
     high = 0.84
     known = frame["skew_fraction"].notna().any()
@@ -169,7 +191,7 @@ def _ridges(axes: Axes, frame: pd.DataFrame, edges: Ints, names: list[object], b
             values = mine[part].fillna(0).to_numpy()
             top = base - high * np.append(values, values[-1])
             if values.any():
-                axes.fill_between(edges / scale, base, top, step="post", linewidth=0, **look)  # type: ignore[arg-type]
+                axes.fill_between(edges / scale, base, top, step="post", **{"linewidth": 0, **look})  # type: ignore[arg-type]
             base = top
     told = ["all"] if by == "total" else [f"host {name}" if by == "host" else str(name) for name in names]
     step = _apart(axes, len(names))
@@ -180,6 +202,8 @@ def _ridges(axes: Axes, frame: pd.DataFrame, edges: Ints, names: list[object], b
     waits = [style.waiting()] if known and frame["skew_fraction"].max() > 0 else []
     if known and frame["input_wait_fraction"].max() > 0:
         waits.append(Patch(facecolor=style.pale(style.OTHER, 0.45), label="waits for inputs"))
+    if frame["reserved_fraction"].max() > 0:
+        waits.append(Patch(**style.RESERVED, label="reserved"))
     style.key(axes, [("busy", style.BLUE)], [*waits, Patch(facecolor=style.EMPTY, label="idle")])
 
 

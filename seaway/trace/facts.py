@@ -27,7 +27,7 @@ Bools = npt.NDArray[np.bool_]
 TIMES = frozenset(
     (
         "opened", "closed", "submitted", "deadline", "admitted", "ready", "entered", "enqueued", "started", "ended",
-        "at",
+        "at", "since", "until",
     )
 )  # fmt: skip
 
@@ -76,6 +76,7 @@ class Facts:
         }
         self.gangs, self.runs = self.tables["gangs"], self.tables["runs"]
         self.clients, self.transfers = self.tables["clients"], self.tables["transfers"]
+        self.reservations = self.tables["reservations"]
         self._hosts: dict[int, Ints] = {}
         self._check_places()
 
@@ -138,7 +139,7 @@ class Facts:
     @cached_property
     def horizon(self) -> int:
         """The latest time in the trace."""
-        times = ("submitted", "admitted", "ready", "entered", "enqueued", "started", "ended", "at", "closed")
+        times = TIMES - {"deadline", "opened"}
         columns = [c for table in self.tables.values() for name, c in table.items() if name in times]
         return max((int(column.max()) for column in columns if len(column)), default=0)
 
@@ -225,7 +226,8 @@ class Facts:
     @cached_property
     def _atoms(self) -> list[tuple[tuple[int, ...], Spans]]:
         """(places, the devices that belong to exactly these), found by a sweep over the ends of spans."""
-        used = [key for key in np.unique(self.gangs["place"]).tolist() if key in self.places]
+        named = np.union1d(self.gangs["place"], self.reservations["place"])
+        used = [key for key in named.tolist() if key in self.places]
         changes: dict[int, list[tuple[int, bool]]] = {}
         for key in used:
             for low, high in self.places[key].devices:
@@ -318,6 +320,13 @@ class Facts:
             each = (np.minimum(ends, high) - np.maximum(begins, low)).clip(0)
             spent[np.searchsorted(group.lone, which)] = each @ group.devices_per_host
         return spent
+
+    def shares_text(self, low: int, high: int) -> str:
+        """In words, what devices did between these times: "62.0% busy", and how much was reserved, if any was."""
+        from .busy import reserved_fraction
+
+        kept = reserved_fraction(self, low, high)
+        return f"{self.busy_fraction(low, high):.1%} busy" + (f", {kept:.1%} reserved" if kept else "")
 
     def busy_fraction(self, low: int, high: int) -> float:
         """The part of all devices' time between these times in which they were busy."""

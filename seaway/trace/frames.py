@@ -33,7 +33,7 @@ def gangs(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
             "seq": columns["seq"][rows],
             **_whose(facts, columns["run"], rows),
             "step": texts(facts.words[columns["step"][rows]]),
-            "island": _islands(facts, columns["place"][rows]),
+            "island": islands_column(facts, columns["place"][rows]),
             "place": columns["place"][rows],
             "devices": facts.sizes[rows],
         }
@@ -80,7 +80,7 @@ def runs(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "run": columns["run"][rows],
-            "client": _clients(facts, facts.run_clients[rows]),
+            "client": clients_column(facts, facts.run_clients[rows]),
             "call": columns["call"][rows],
             "program": texts(facts.words[columns["program"][rows]]),
             "submitted_us": micros(submitted),
@@ -153,8 +153,8 @@ def transfers(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
             "seq": columns["seq"][rows],
             **_whose(facts, columns["run"], rows, columns["client"]),
             "step": texts(facts.words[columns["step"][rows]]),
-            "source": _places(facts, columns["source"][rows]),
-            "target": _places(facts, columns["target"][rows]),
+            "source": places_column(facts, columns["source"][rows]),
+            "target": places_column(facts, columns["target"][rows]),
             "nbytes": nbytes,
             "entered_us": micros(columns["entered"][rows]),
             "started_us": micros(columns["started"][rows]),
@@ -178,8 +178,8 @@ def memory(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
         {
             "time_us": micros(at[rows]),
             "place": place,
-            "island": _islands(facts, place),
-            "devices": _places(facts, place),
+            "island": islands_column(facts, place),
+            "devices": places_column(facts, place),
             "resident_bytes_per_device": columns["resident"][rows],
             "committed_bytes_per_device": columns["committed"][rows],
             "capacity_bytes_per_device": capacity,
@@ -223,23 +223,23 @@ def _whose(
     if clients is not None:
         who = np.where(who >= 0, who, facts.client_rows(clients[rows]))
     return {
-        "client": _clients(facts, who),
+        "client": clients_column(facts, who),
         "program": texts(facts.words[facts.by_run(facts.runs["program"], mine)]),
         "run": facts.by_run(facts.runs["run"], mine),
     }
 
 
-def _clients(facts: Facts, rows: Ints) -> pd.Categorical:
+def clients_column(facts: Facts, rows: Ints) -> pd.Categorical:
     return category(rows, facts.client_names)
 
 
-def _islands(facts: Facts, places: npt.NDArray[np.integer]) -> pd.Series:
+def islands_column(facts: Facts, places: npt.NDArray[np.integer]) -> pd.Series:
     names = {island.index: island.name for island in facts.machines.islands}
     found = {key: names.get(place.island, "") for key, place in facts.places.items()}
     return _looked_up(places, found, "")
 
 
-def _places(facts: Facts, places: npt.NDArray[np.integer]) -> pd.Series:
+def places_column(facts: Facts, places: npt.NDArray[np.integer]) -> pd.Series:
     found = {key: spans.text(place.devices) for key, place in facts.places.items()}
     return _looked_up(places, {**found, NONE: "client"}, "?")
 

@@ -23,6 +23,7 @@ from core.record import trace as core_trace
 from . import intervals
 from .busy import chosen
 from .facts import Facts
+from .reserved import kept_times
 from .times import Ints, text
 
 Event = dict[str, Any]
@@ -86,7 +87,7 @@ class _Drawing:
 
     def lines(self) -> Iterator[str]:
         """All events as JSON. Slices of devices are most of a trace, so they are written without an encoder."""
-        others = chain(self._runs(), self._transfers(), self._memory())
+        others = chain(self._runs(), self._transfers(), self._memory(), self._reserved())
         return chain(map(_as_json, self._names()), self._slices(), map(_as_json, others))
 
     # --- names ------------------------------------------------------------------------------------------
@@ -126,6 +127,24 @@ class _Drawing:
             if 0 <= ready < start:
                 yield _slice('"waits for inputs"', "wait", ready, start, where, f'{{"gang":{name}}}')
             yield _slice(name, "gang", start, end, where, about)
+
+    def _reserved(self) -> Iterator[Event]:
+        """A slice for each time in which a policy kept a device free, on a thread of its own beside the device's."""
+        for pick in self.picks:
+            kept = kept_times(self.facts, pick.group)
+            seen = (kept.low < self.span[1]) & (kept.high > self.span[0])
+            hosts = self.facts.machines.hosts_of(pick.devices).tolist()
+            for low, high, client in zip(*(each[seen].tolist() for each in kept), strict=True):
+                name = f"reserved for {self.facts.client_names[client]}" if client >= 0 else "reserved"
+                for device, host in zip(pick.devices.tolist(), hosts, strict=True):
+                    yield {
+                        "ph": "b", "cat": "reserved", "name": name, "id": f"{device}", "pid": HOSTS + host,
+                        "tid": device, "ts": low / 1_000,
+                    }  # fmt: skip
+                    yield {
+                        "ph": "e", "cat": "reserved", "name": name, "id": f"{device}", "pid": HOSTS + host,
+                        "tid": device, "ts": high / 1_000,
+                    }  # fmt: skip
 
     def _name(self, gang: int) -> str:
         facts = self.facts

@@ -177,6 +177,14 @@ def waiting(label: str = "waits for peers") -> Patch:
     )
 
 
+RESERVED: dict[str, Any] = {
+    "facecolor": EMPTY,
+    "edgecolor": OTHER,
+    "hatch": "....",
+    "linewidth": 0,
+}  # devices that a policy keeps free
+
+
 def asked(marker: str = "|") -> Line2D:
     """A legend entry for the line across a bar that stands for the share that was asked for. `marker`: "_" across bars
     that stand upright."""

@@ -24,14 +24,13 @@ def summary(trace: Trace) -> str:
         return f"Trace of no gangs on {trace.machines.describe()}"
     low, high = trace.span
     facts = trace.facts()
-    busy = facts.busy_fraction(low, high)
     intervals = int(facts.sizes[facts.end >= 0].sum())
     size = f"{core.nbytes / max(intervals, 1):.2f} bytes a device interval" if intervals else ""
     table = trace.clients()
     head = (
         f"Trace of {_many(len(core.clients), 'client')}, {_runs(len(core.runs), table)}, {_many(ran, 'gang')} on "
-        f"{trace.machines.describe()}: {text(high - low)}, {busy:.1%} busy; {intervals:,} device intervals in "
-        f"{_nbytes(core.nbytes)}, {size}"
+        f"{trace.machines.describe()}: {text(high - low)}, {facts.shares_text(low, high)}; {intervals:,} device "
+        f"intervals in {_nbytes(core.nbytes)}, {size}"
     )
     competing = trace.contended
     names = f"  {'client':16}{'weight':>7}{'asked':>9}{'got':>9}{'runs':>9}{'failed':>8}"

@@ -22,6 +22,7 @@ from .busy import Chosen, busy_of_each_host, chosen, coded, coded_pairs
 from .charts import bands, bins_for
 from .facts import Facts
 from .intervals import Expanded, expanded
+from .reserved import kept_times
 from .sampling import spread
 from .times import Ints, Window
 
@@ -162,8 +163,9 @@ def _title(trace: Trace, span: tuple[int, int]) -> str:
     low, high = trace.span
     facts = trace.facts()
     whole = "" if span == (low, high) else f" of {times.text(high - low)}"
-    busy = facts.busy_fraction(*span)
-    return f"{len(facts.devices):,} devices, {times.text(span[1] - span[0])}{whole}: {busy:.1%} busy"
+    return (
+        f"{len(facts.devices):,} devices, {times.text(span[1] - span[0])}{whole}: {facts.shares_text(*span)}"
+    )
 
 
 def _shares(facts: Facts, keys: Keys, span: tuple[int, int]) -> npt.NDArray[np.float64]:
@@ -178,12 +180,13 @@ def _shares(facts: Facts, keys: Keys, span: tuple[int, int]) -> npt.NDArray[np.f
 def _rows(
     axes: Axes, facts: Facts, keys: Keys, sample: Ints, span: tuple[int, int]
 ) -> tuple[set[int], npt.NDArray[np.bool_]]:
-    """Draw the rows. Returns the codes seen, and whether waits for peers and for inputs are worth a legend entry."""
+    """Draw the rows. Returns the codes seen, and whether waits for peers, waits for inputs, and reserved devices are
+    worth a legend entry."""
     unit, scale = times.unit(span[1] - span[0])
     place = {device: row for row, device in enumerate(sample.tolist())}
     seen: set[int] = set()
     waited = np.zeros(2)
-    binned = None
+    binned, kept = None, False
     for pick in chosen(facts, sample):
         rows = pick.group.rows
         which = np.flatnonzero((facts.start[rows] < span[1]) & (facts.end[rows] > span[0]))
@@ -191,6 +194,7 @@ def _rows(
         which = np.union1d(which, which[-1:] + 1)
         which = which[which < len(rows)]
         seen.update(np.unique(keys.codes[rows[which]]).tolist())
+        kept |= _kept(axes, facts, pick, place, span, scale)
         if len(which) > BARS:
             binned = times.edges_of(bins_for(len(which)), span)
             _bins(axes, facts, keys, pick, place, binned, scale)
@@ -203,7 +207,8 @@ def _rows(
         else ""
     )
     axes.set_xlabel(f"time ({unit}){width}")
-    return seen, waited / max(1, (span[1] - span[0]) * len(sample)) > WORTH_SAYING
+    waits = waited / max(1, (span[1] - span[0]) * len(sample)) > WORTH_SAYING
+    return seen, np.append(waits, kept)
 
 
 def _bars(
@@ -234,6 +239,17 @@ def _bars(
     return np.array(
         [_length(taken, last, known, span), _length(last, start, starved, span)], dtype=np.float64
     )
+
+
+def _kept(
+    axes: Axes, facts: Facts, pick: Chosen, place: dict[int, int], span: tuple[int, int], scale: int
+) -> bool:
+    """Draw when these devices were reserved, below their gangs. Whether they were at all."""
+    kept = kept_times(facts, pick.group)
+    low, high = np.repeat(kept.low, len(pick.devices)), np.repeat(kept.high, len(pick.devices))
+    y = np.tile([float(place[number]) for number in pick.devices.tolist()], len(kept.low))
+    _boxes(axes, low, high, y, span, scale, HALF, zorder=0.7, **style.RESERVED)
+    return bool(((low < span[1]) & (high > span[0])).any())
 
 
 def _length(low: Ints, high: Ints, which: npt.NDArray[np.bool_], span: tuple[int, int]) -> int:
@@ -330,6 +346,8 @@ def _key(
                 label="waits for inputs",
             )
         )
+    if waits[2]:
+        extra.append(Patch(**style.RESERVED, label="reserved"))
     style.key(axes, entries, extra, above=13 if axes.xaxis.get_ticks_position() == "top" else 0)
 
 

@@ -70,7 +70,7 @@ class Trace:
         devices: Devices = None,
     ) -> pd.DataFrame:
         """Parts of the devices' time, in bins of the window: `busy_fraction` computing, `skew_fraction` waiting for
-        peers, `input_wait_fraction` waiting for inputs. The rest is idle.
+        peers, `input_wait_fraction` waiting for inputs, `reserved_fraction` kept free by a policy. The rest is idle.
 
         `by`: device, host, island, client, program, step or total. For a client, program or step the parts are of all
         devices' time. `bins`: how many, or how wide ("1ms"), or their edges. Without a window: from the first gang's
@@ -186,6 +186,12 @@ class Trace:
         from . import frames
 
         return frames.memory(self.facts(), self._window(window))
+
+    def reservations(self, window: Window = None) -> pd.DataFrame:
+        """One row a reservation: devices that a policy kept free, from when until when, and for which client."""
+        from . import reserved
+
+        return reserved.frame(self.facts(), self._window(window))
 
     # --- extent ---------------------------------------------------------------------------------------------
 

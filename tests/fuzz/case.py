@@ -45,11 +45,13 @@ class Setup(msgspec.Struct, frozen=True):
     slow_codes: tuple[str, ...] = ()
     span: int = 0  # nanoseconds, see `Window.span`
     reach: int = 0  # nanoseconds, see `Timing.reach`
+    max_reserved: int = 20 * MS  # for policies that reserve
     roomy: bool = True  # there is plenty of memory: no run may fail for lack of it
 
     def config(self) -> Config:
         return Config(
             window=self.window, window_span=self.span, max_passes=self.max_passes, early=self.early,  # type: ignore[arg-type]
+            max_reserved=self.max_reserved,
             fanout=self.fanout, fuse=self.fuse, bounds=Bounds(floor=200 * MS, factor=10, hard=3),
             recovery=600 * MS, lease=80 * MS,
         )  # fmt: skip

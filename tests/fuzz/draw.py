@@ -45,6 +45,7 @@ from .case import (
 )
 
 POLICIES = ("fifo", "stride", "priority:age=1ms", "shortest", "deadline", "round_robin", "user", "faulty")
+RESERVING = ("patient", "stubborn")
 KIB = 1024
 
 # The probability that a seed has any troubles of a kind, or a feature.
@@ -63,6 +64,7 @@ FEATURES = {
 SPANS = 200_000  # from this seed on, dispatch windows may have a span
 ANEW = 400_000  # from this seed on, processes may be stopped, and take a while to be reached after a restart
 PARTS = 1_000_000  # from this seed on, there are sub-slices and what else front ends need
+RESERVES = 1_500_000  # from this seed on, most policies reserve devices
 FRONT = {"parts": 0.6, "meshes": 0.3, "silent": 0.25, "tell": 0.5}  # features only from seed PARTS on
 LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
 
@@ -135,7 +137,7 @@ class Drawing:
         jitter = rng.choice((0, 0, 20 * US, 300 * US))
         chunk = rng.choice((256, 1 << 10, 1 << 12))
         return Setup(
-            tuple(self.islands), people, policy=rng.choice(POLICIES), window=rng.choice((1, 2, 4, 8)),
+            tuple(self.islands), people, policy=self._policy(), window=rng.choice((1, 2, 4, 8)),
             max_passes=rng.choice((0, 2, 8)), early=rng.choice(("always", "idle", "idle", "never")),
             fanout=rng.choice((1, 1, 2, 3, 23)), fuse=rng.random() < 0.25, lane=rng.choice(("host", "host", "device")),
             pool=rng.choice((2 * chunk, 4 * chunk, 1 << 20)), chunk=chunk, jitter=jitter,
@@ -143,6 +145,10 @@ class Drawing:
             span=rng.choice((0, 1 * MS, 5 * MS)) if self.seed >= SPANS else 0,
             reach=rng.choice((0, 1 * MS, 20 * MS)) if self.seed >= ANEW else 0,
         )  # fmt: skip
+
+    def _policy(self) -> str:
+        reserving = self.seed >= RESERVES and self.rng.random() < 0.8
+        return self.rng.choice(RESERVING if reserving else POLICIES)
 
     def _person(self, number: int) -> ClientSpec:
         rng = self.rng

@@ -1,11 +1,12 @@
-"""Policies that a user might write: one that works, and one that sometimes raises or picks wrongly."""
+"""Policies that a user might write: one that works, one that sometimes raises or picks wrongly, one that often keeps
+devices free, and one that always does."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
 
-from core.schedule.policy import Policy, Ready, Ticket, named
+from core.schedule.policy import Policy, Ready, Reserve, Ticket, named
 
 
 class Newest(Policy):
@@ -37,9 +38,39 @@ class Faulty(Policy):
         return self.rng.randrange(3)
 
 
+class Patient(Policy):
+    """Often lets nothing enter: for a moment, or until something happens, for a gang that waits or for nobody."""
+
+    reserves = True
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+
+    def pick(self, ready: Ready, now: int) -> Ticket | Reserve:
+        assert all(each.ends > now for each in ready.running())
+        if self.rng.random() < 0.6:
+            return self.rng.choice(ready.heads())
+        gang = self.rng.choice([None, *ready.waiting(), *ready.heads()])
+        until = self.rng.choice((None, now + self.rng.randint(1, 3_000_000)))
+        return Reserve(gang, until, self.rng.choice((None, 0, 1)))
+
+
+class Stubborn(Policy):
+    """Lets nothing enter. All that enters does so because the scheduler's bound has come."""
+
+    reserves = True
+
+    def pick(self, ready: Ready, now: int) -> Ticket | Reserve:
+        return Reserve()
+
+
 def maker(text: str, rng: Random) -> Callable[[], Policy]:
     if text == "user":
         return Newest
+    if text == "patient":
+        return lambda: Patient(rng)
+    if text == "stubborn":
+        return Stubborn
     if text == "faulty":
         return lambda: Faulty(rng)
     return lambda: named(text)

@@ -19,15 +19,21 @@ is a group of places that overlap, directly or in a chain, so gangs that share n
 The scheduler calls `pick` for a second purpose too. If the chosen gang could enter before a gang that wants some of
 the same devices and waits for others, it asks which of the two the policy would take, to find out whether that gang is
 being passed. So `pick` must change nothing. A policy that learns from what happens does so in `entered`.
+
+A policy may also answer `Reserve`: nothing enters now, and the devices are kept. Its class says `reserves = True`. It
+is shown what runs and what waits for room (`Ready.running`, `Ready.waiting`), and the scheduler does not count for it
+who passes whom: it looks after wide gangs itself. `reservations` says how long devices are kept at most.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import msgspec
+
+from ...model import Spans
 
 # (rank by the policy, time the run came, run, step, number of the ticket, ticket): the key by which a queue is ordered.
 # The number is unique, so tickets themselves are never compared.
@@ -68,14 +74,48 @@ class Ticket(msgspec.Struct, eq=False):
         return (self.submitted, self.run, self.step, self.number)
 
 
+class Reserve(msgspec.Struct, frozen=True, eq=False):
+    """The answer that nothing enters now: the devices of all gangs that are ready are kept free.
+
+    They are kept until `until`, or until a gang of the island comes, ends or is withdrawn. Then the policy is asked
+    again. Without `until`, only such an event ends it. `gang` or `client` says for whom, if for anybody: traces and
+    `status` show it.
+    """
+
+    gang: Ticket | None = None  # one that waits
+    until: int | None = None  # absolute time
+    client: int | None = None  # whose next gang has not come yet
+
+
+class RunningGang(msgspec.Struct, frozen=True, eq=False):
+    """A gang of the order that has not ended, with what may be expected of it."""
+
+    ticket: Ticket
+    entered: int
+    starts: int  # when the gangs before it on its devices should be over, or were
+    ends: int  # later than now: one that is late is expected to need as much time again as it is late
+
+
+class Surroundings(Protocol):
+    """What a policy that reserves is shown beside the gangs that may enter; `core.schedule.outlook` has it."""
+
+    def waiting(self) -> list[Ticket]: ...
+    def running(self) -> list[RunningGang]: ...
+    def free_at(self, ticket: Ticket) -> int: ...
+    def overlap(self, one: Ticket, other: Ticket) -> bool: ...
+    def devices(self, ticket: Ticket) -> Spans: ...
+    def free(self) -> Spans: ...
+
+
 class Ready:
     """The gangs of one domain that may enter now and compete for devices. It is never empty."""
 
-    __slots__ = ("_boards", "domain")
+    __slots__ = ("_around", "_boards", "domain")
 
-    def __init__(self, domain: int, boards: list[Board]) -> None:
+    def __init__(self, domain: int, boards: list[Board], around: Surroundings | None = None) -> None:
         self.domain = domain
         self._boards = boards
+        self._around = around
 
     def heads(self) -> list[Ticket]:
         """Return the first ticket of each queue; there is a queue for each client and place. This is cheap."""
@@ -95,6 +135,45 @@ class Ready:
     def oldest(self, client: int) -> Ticket:
         """Return the client's first ticket by `rank`, then by age. Without a `rank` of its own: by age."""
         return min(board[client][0] for board in self._boards if client in board)[-1]
+
+    def queues(self) -> list[list[Ticket]]:
+        """Return all tickets by queue, each queue in its order. This sorts them, so `heads` is cheaper."""
+        queues = [queue for board in self._boards for queue in board.values()]
+        return [[entry[-1] for entry in sorted(queue) if entry[-1].queue is queue] for queue in queues]
+
+    # For policies that reserve. Times are absolute; those to come rest on the costs of gangs.
+
+    def waiting(self) -> list[Ticket]:
+        """Return the first ticket of each other queue of the domain. These may not enter now, mostly because some of
+        their devices have no room."""
+        return self._seen().waiting()
+
+    def running(self) -> list[RunningGang]:
+        """Return the gangs of the domain that have entered and not ended, in their order."""
+        return self._seen().running()
+
+    def free_at(self, ticket: Ticket) -> int:
+        """Return when all devices of this gang should be free, if nothing more enters; now, if they are free."""
+        return self._seen().free_at(ticket)
+
+    def overlap(self, one: Ticket, other: Ticket) -> bool:
+        """Whether the two gangs have a device in common."""
+        return self._seen().overlap(one, other)
+
+    def devices(self, ticket: Ticket) -> Spans:
+        """Return the gang's devices, as (first, one past the last) of each row of consecutive numbers."""
+        return self._seen().devices(ticket)
+
+    def free(self) -> Spans:
+        """Return the devices of the domain for which nothing is in the order."""
+        return self._seen().free()
+
+    def _seen(self) -> Surroundings:
+        if self._around is None:
+            raise TypeError(
+                "only a policy whose class says `reserves = True` is shown what runs and what waits"
+            )
+        return self._around
 
     def __iter__(self) -> Iterator[Ticket]:
         """Yield all tickets, in no particular order, but always the same."""
@@ -117,6 +196,9 @@ class PolicyEvents:
 
     def entered(self, ticket: Ticket, domain: int, now: int) -> None:
         """This gang has entered the order."""
+
+    def finished(self, ticket: Ticket, domain: int, now: int) -> None:
+        """This gang of the order has ended, well or not."""
 
     def joined(self, client: int, domain: int) -> None:
         """The client has a gang that waits ready in this domain, and had none before."""
@@ -146,9 +228,10 @@ class Policy(PolicyEvents, ABC):
     """The base class of policies. Pass a subclass, or an instance for each island. Only `pick` must be written."""
 
     takes_the_only_one: ClassVar[bool] = False  # if True, `pick` is not called while only one gang may enter
+    reserves: ClassVar[bool] = False  # if True, `pick` may answer `Reserve`, and is shown what runs and waits
 
     @abstractmethod
-    def pick(self, ready: Ready, now: int) -> Ticket:
+    def pick(self, ready: Ready, now: int) -> Ticket | Reserve:
         """Return the ticket of `ready` that enters next. Change nothing: see above."""
 
     def rank(self, ticket: Ticket) -> int:

@@ -92,7 +92,7 @@ def order(make: Maker, places: list[int], atoms: Atoms, clients: int, n: int) ->
         while (ticket := scheduler.pick(now)) is not None:
             flying.append(ticket)
         ticket = flying.popleft()
-        scheduler.finished(ticket)
+        scheduler.finished(ticket, now)
         offer(ticket.client, now)
     return n / (process_time() - start)
 

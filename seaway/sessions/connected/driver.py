@@ -34,6 +34,7 @@ from .port import RealPort
 from .pricing import ConnectedPricing
 
 if TYPE_CHECKING:
+    from ...dashboard import LiveSource
     from ...trace import Trace
 
 STEP = 0.1  # seconds between checks that the session is still open, while a thread joins a task
@@ -141,6 +142,11 @@ class RealDriver:
     def sleep(self, nanoseconds: int) -> None:
         if self._stopped.wait(nanoseconds / 1e9):
             self.check()
+
+    def live_source(self, over: Callable[[], bool]) -> LiveSource:
+        from ...dashboard.controller_source import ControllerSource
+
+        return ControllerSource(self._address, self._head.access)
 
     def trace(self) -> Trace:
         try:

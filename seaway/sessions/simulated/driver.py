@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import warnings
 from collections.abc import Callable
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import simpy
 
-from core.model import Computation
+from core.controller import live_view
+from core.model import Computation, spans
+from core.record import LiveLook, Look, increment
 from sim.simulation import Simulation
 
 from ...graph import Signature
@@ -24,7 +27,10 @@ from .turns import ThreadTurns, TurnThread
 from .values import values_of
 
 if TYPE_CHECKING:
+    from ...dashboard import LiveSource
     from ...trace import Trace
+
+MOST, SAID = 100_000, 10  # rows of a table in one look; the simulated controller's last words in it
 
 
 class SimDriver:
@@ -47,6 +53,7 @@ class SimDriver:
         self._progress = Progress(simulation, progress)
         self._nonces = 0
         self._stopped = False
+        self._identity = secrets.token_hex(8)  # of its trace, for those who look again and again
         setup = simulation.setup
         hosts, devices = plural(setup.cluster.hosts, "host"), plural(setup.cluster.devices, "device")
         profile = simulation.profile
@@ -93,6 +100,24 @@ class SimDriver:
         from ...trace import Trace
 
         return Trace(self.simulation.trace, self.simulation.setup)
+
+    def live_source(self, over: Callable[[], bool]) -> LiveSource:
+        from ...dashboard import RunningSession
+
+        self.turns.visited = True
+        setup = self.simulation.setup
+        return RunningSession(
+            "simulation", self.title, setup, visit=self.turns.visit, look=self._looked, over=over
+        )
+
+    def _looked(self, request: Look) -> LiveLook:
+        sim = self.simulation
+        cursor, view = request.cursor_of(self._identity, MOST), live_view(sim.controller)
+        members = spans.union(*(island.members for island in view.islands))
+        return LiveLook(
+            self._identity, 0, sim.now, view, increment(sim.trace, cursor), members,
+            said=tuple(text for _, text in sim.told[-SAID:]),
+        )  # fmt: skip
 
     def stop(self) -> None:
         self._stopped = True

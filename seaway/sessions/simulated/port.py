@@ -26,6 +26,7 @@ class SimPort:
     def __init__(self, client: SimClient, turns: ThreadTurns, values: Values) -> None:
         self._client, self._turns, self._values = client, turns, values
         self._unblocked = True
+        self._to_call = f"client {client.title!r} waits to call"
         self.tell: Callable[[Command], None] = lambda effect: None
         self.tick: Callable[[], None] = lambda: None  # no time passes but by effects
         client.on_effect = self._heard
@@ -39,9 +40,9 @@ class SimPort:
             return self._called_ahead(act)
         while True:
             due = client.due
-            turns.until(due, f"client {client.title!r} waits to call")
+            turns.until(due, self._to_call)
             while client.sim.now < client.free_at:  # another thread has called as this client meanwhile
-                turns.until(client.free_at, f"client {client.title!r} waits to call")
+                turns.until(client.free_at, self._to_call)
             answer = client.act(act)
             if not isinstance(answer, Blocked):
                 return answer

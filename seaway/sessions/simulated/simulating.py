@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.metadata
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -21,8 +22,8 @@ from sim.simulation import MIB, Fault, Simulation, fanout_of
 
 from ...errors import Impossible, nearest
 from ...units import duration
-from ..arguments import checked_session
-from ..session import Dispatch, Session
+from ..arguments import checked_live, checked_session
+from ..session import Dispatch, Session, opened_live
 from .driver import SimDriver
 from .pricing import Costs
 from .typed_options import ConfigOptions, HardwareOptions, NoiseOptions
@@ -46,6 +47,7 @@ def simulate(
     config: Config | ConfigOptions | None = None,
     retries: int = 0,
     progress: bool | None = None,
+    live: bool | str = False,
     **hardware_overrides: Unpack[HardwareOptions],
 ) -> Session:
     """Open a session on a simulated cluster. It runs the same scheduler as a real one, in simulated time.
@@ -62,6 +64,7 @@ def simulate(
     fidelity: "cohort", or "exact" for the reference. dispatch: "parallel", or "sequential" for the baseline.
     config: settings of the controller. retries: how often a run that the cluster failed is submitted again, unless its
     program says otherwise. progress: a line on the terminal after two seconds; None: if somebody can see it.
+    live: serve a page that shows what goes on, and print its link; or the address for it, such as "127.0.0.1:29100".
 
         >>> step = sw.synthetic("step", devices=512, duration="1ms", allreduce="4B")
         >>> with sw.simulate("B", policy="stride") as s:
@@ -70,6 +73,7 @@ def simulate(
         <sw.Session, simulated cluster B: 64 hosts, 512 devices; profile paper (fitted)>
     """
     checked_session("sw.simulate", dispatch, retries)
+    checked_live("sw.simulate", live)
     setup = cluster if isinstance(cluster, Setup) else _setup(cluster, hardware_overrides)
     if isinstance(cluster, Setup) and hardware_overrides:
         raise ValueError(
@@ -90,7 +94,7 @@ def simulate(
         chunk=16 * MIB if setup.profile is None else CHUNK,
     )  # fmt: skip
     driver = SimDriver(simulation, values=values, sizes=sizes, costs=costs, seed=seed, progress=progress)
-    return Session(driver, dispatch=dispatch, retries=retries)
+    return opened_live(Session(driver, dispatch=dispatch, retries=retries), live)
 
 
 def policy_of(policy: Policies) -> Callable[[], Policy]:
@@ -98,16 +102,22 @@ def policy_of(policy: Policies) -> Callable[[], Policy]:
     if policy is None:
         return Fifo
     if isinstance(policy, str):
-        policies.named(policy)  # raises now if the name is wrong
-        return lambda: policies.named(policy)
+        policies.named(policy, _installed)  # raises now if the name is wrong
+        return lambda: policies.named(policy, _installed)
     if isinstance(policy, Policy):
         pristine = copy.deepcopy(policy)
         return lambda: copy.deepcopy(pristine)
     if callable(policy):
         return lambda: _made_by(policy)
     raise TypeError(
-        f"policy={policy!r}: a name ({', '.join(policies.POLICIES)}), a Policy, or a function that makes one"
+        f"policy={policy!r}: a name ({', '.join(policies.names(_installed))}), a Policy, or a function that "
+        f"makes one"
     )
+
+
+def _installed() -> Iterable[policies.InstalledPolicy]:
+    """The policies that installed packages have given a name."""
+    return importlib.metadata.entry_points(group=policies.ENTRY_POINTS)
 
 
 def _made_by(factory: Callable[[], Any]) -> Policy:
@@ -115,7 +125,7 @@ def _made_by(factory: Callable[[], Any]) -> Policy:
     if not isinstance(made, Policy):
         raise TypeError(
             f"policy={factory!r} made {made!r}, which is no Policy: subclass sw.policies.Policy, or take one of "
-            f"{', '.join(policies.POLICIES)}"
+            f"{', '.join(policies.names(_installed))}"
         )
     return made
 
@@ -189,7 +199,8 @@ def _config(given: Config | ConfigOptions | None, setup: Setup, profile: Profile
 
 
 def checked_config(found: Config) -> Config:
-    for key, least in (("window", 1), ("max_passes", 0), ("fanout", 1), ("max_runs", 1)):
+    least_of = {"window": 1, "max_passes": 0, "max_reserved": 1, "fanout": 1, "max_runs": 1}
+    for key, least in least_of.items():
         if getattr(found, key) < least:
             raise ValueError(f"config: {key}={getattr(found, key)}: at least {least}")
     return found

@@ -58,6 +58,7 @@ class ConfigOptions(TypedDict, total=False):
     window_span: int
     window_most: int
     max_passes: int
+    max_reserved: int
     early: Literal["always", "idle", "never"]
     fanout: int
     fuse: bool

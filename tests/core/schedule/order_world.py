@@ -135,7 +135,7 @@ class OrderWorld:
     def finish(self, ticket: Ticket) -> None:
         self.now += ticket.cost
         self.flying.remove(ticket)
-        self.scheduler.finished(ticket)
+        self.scheduler.finished(ticket, self.now)
 
     def drain(self) -> None:
         """Finish gangs until none waits or runs."""

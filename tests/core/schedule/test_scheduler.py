@@ -367,13 +367,13 @@ def test_illegal_events_raise_and_change_nothing() -> None:
     with pytest.raises(Illegal, match="offer of a gang"):
         scheduler.offer(gang, 0)
     with pytest.raises(Illegal, match="that is waiting"):
-        scheduler.finished(gang)
+        scheduler.finished(gang, 0)
     assert world.fill() == [gang]
     with pytest.raises(Illegal, match="that is entered"):
         scheduler.offer(gang, 0)
     world.finish(gang)
     with pytest.raises(Illegal, match=r"finish of a gang \(run 1, step 0\) that is over"):
-        scheduler.finished(gang)
+        scheduler.finished(gang, 0)
     assert world.fill() == [other]
     assert scheduler.pick(0) is None
 

@@ -117,7 +117,7 @@ def test_weights_1_2_4_8_give_shares_within_one_percent(window: int) -> None:
             world.flying.append(picked)
             total[picked.client] += picked.cost
             world.offer(picked.client, range(8), picked.cost, weight=picked.weight)
-        world.scheduler.finished(world.flying.pop(0))
+        world.scheduler.finished(world.flying.pop(0), world.now)
         world.waiting.clear()  # this test does not need the list, and it is long
     for client in range(4):
         assert total[client] / sum(total.values()) == pytest.approx((1 << client) / 15, rel=0.01)

@@ -42,6 +42,7 @@ from core.protocol.messages import (
     Submit,
 )
 from core.protocol.peers import CONTROLLER
+from seaway.dashboard import LiveSource
 from seaway.graph.graph import Graph
 from seaway.graph.signature import Signature
 from seaway.sessions import caller
@@ -179,6 +180,9 @@ class LoopbackDriver:
 
     def trace(self) -> Any:
         return None
+
+    def live_source(self, over: Callable[[], bool]) -> LiveSource:
+        raise NotImplementedError
 
     def costs(self) -> list[dict[str, Any]]:
         return []

@@ -1,0 +1,58 @@
+"""Makes a world in which a policy did something wrong smaller, as long as the same goes wrong there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from .random_worlds import MS, PLACES, ComingGang, PolicyWorld
+
+TRIES = 400
+
+PLAINER: tuple[dict[str, object], ...] = (
+    {"patience": 0}, {"due": 0}, {"priority": 0}, {"weight": 1}, {"again": 0}, {"at": 0},
+    {"cost": 10 * MS, "lasts": 10 * MS}, {"devices": PLACES[0]}, {"client": 0},
+)  # fmt: skip
+
+
+def shrink(world: PolicyWorld, goes_wrong: Callable[[PolicyWorld], bool]) -> PolicyWorld:
+    """`goes_wrong`: whether the same goes wrong in this world."""
+    tries = 0
+    shrunk = True
+    while shrunk:
+        shrunk = False
+        for smaller in _smaller(world):
+            tries += 1
+            if tries > TRIES:
+                return world
+            if goes_wrong(smaller):
+                world, shrunk = smaller, True
+                break
+    return world
+
+
+def _smaller(world: PolicyWorld) -> Iterator[PolicyWorld]:
+    """Worlds that are a little simpler, those with much less first."""
+    gangs = world.gangs
+    size = len(gangs) // 2
+    while size:
+        for at in range(0, len(gangs), size):
+            rest = gangs[:at] + gangs[at + size :]
+            if rest:
+                yield PolicyWorld(world.window, rest)
+        size //= 2
+    if world.window > 1:
+        yield PolicyWorld(1, gangs)
+    for at, gang in enumerate(gangs):
+        for plainer in _plainer(gang):
+            yield PolicyWorld(world.window, (*gangs[:at], plainer, *gangs[at + 1 :]))
+
+
+def _plainer(gang: ComingGang) -> Iterator[ComingGang]:
+    for change in PLAINER:
+        found = msgspec.structs.replace(gang, **change)
+        if found != gang:
+            yield found
+    if gang.lasts != gang.cost:
+        yield msgspec.structs.replace(gang, lasts=gang.cost)

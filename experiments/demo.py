@@ -11,8 +11,9 @@ from __future__ import annotations
 import argparse
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import simpy
@@ -34,14 +35,15 @@ step = sw.synthetic("step", devices=everything, duration=STEP, allreduce="4MiB")
 
 
 @sw.program
-def train(x: np.float32) -> np.float32:
+def train(x: Any) -> Any:
     for _ in range(STEPS):
         x = step(x)
     return x
 
 
 def client(seconds: float) -> None:
-    x, ahead = np.float32(0), deque[sw.Array]()
+    x: Any = np.float32(0)
+    ahead = deque[sw.Array]()
     while sw.now() < seconds:
         x = train(x)
         ahead.append(x)
@@ -57,7 +59,7 @@ def simulated(seconds: float) -> sw.Session:
     return session
 
 
-def shown(env: simpy.Environment, seconds: float) -> Iterator[simpy.Event]:
+def shown(env: simpy.Environment, seconds: float) -> Generator[simpy.Event, Any, Any]:
     """A SimPy process that shows simulated seconds in a progress bar, if stderr is a terminal."""
     with tqdm(total=seconds, bar_format=BAR, disable=None, leave=False) as bar:
         while bar.n < seconds:

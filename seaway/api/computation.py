@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 
 from ..graph import Signature, leaf_aval, tracing
 from ..sessions import Array, CallResults, DescribedArray, all_of_one_call, ambient
 from ..specs import Aval, Operand, Slice, avals, trees
+
+if TYPE_CHECKING:
+    import jax
 
 MANY = 8  # arguments
 
@@ -36,8 +39,15 @@ class LastCall(NamedTuple):
         return found if found is not None and found.group.abouts is self.abouts else None
 
 
-class Computation(ABC):
-    """What calls share: finding the signature, and the way to the session or into the program under trace."""
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Computation(ABC, Generic[R_co]):
+    """What calls share: finding the signature, and the way to the session or into the program under trace.
+
+    `R_co`: what the function is said to return, in JAX's words. A call returns the same tree, of arrays on devices. If
+    the function does not say what it returns, that is taken to be one array.
+    """
 
     def __init__(
         self, name: str, home: Slice, *, static: Sequence[int] = (), static_names: Sequence[str] = (),
@@ -50,6 +60,28 @@ class Computation(ABC):
         self._donate, self._donate_names = frozenset(donate), frozenset(donate_names)
         self._known: dict[Any, Signature] = {}
         self._last: LastCall | None = None
+
+    @overload
+    def __call__(self: Computation[jax.Array], *args: Any, **kwargs: Any) -> Array: ...
+
+    @overload
+    def __call__(
+        self: Computation[tuple[jax.Array, jax.Array]], *args: Any, **kwargs: Any
+    ) -> tuple[Array, Array]: ...
+
+    @overload
+    def __call__(
+        self: Computation[tuple[jax.Array, jax.Array, jax.Array]], *args: Any, **kwargs: Any
+    ) -> tuple[Array, Array, Array]: ...
+
+    @overload
+    def __call__(self: Computation[list[jax.Array]], *args: Any, **kwargs: Any) -> list[Array]: ...
+
+    @overload
+    def __call__(self: Computation[dict[str, jax.Array]], *args: Any, **kwargs: Any) -> dict[str, Array]: ...
+
+    @overload
+    def __call__(self, *args: Any, **kwargs: Any) -> R_co: ...
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         signature, leaves = self.match(args, kwargs)

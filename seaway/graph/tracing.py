@@ -128,6 +128,12 @@ class Traced(Operand):
             f"operators are none; write a computation: sw.jit(lambda x, ...: x {symbol} ..., devices=...)"
         )
 
+    def _computes(self, function: str) -> NoReturn:
+        raise NotNow(
+            f"{function} on {self!r} in @sw.program {self._tracer.name!r}: a program calls "
+            f"computations; wrap the function in sw.jit(..., devices=...), or move the value with sw.put"
+        )
+
     def __bool__(self) -> bool:
         raise self._refusal("`if`, `while`, `and`, `or` or bool()")
 

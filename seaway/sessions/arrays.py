@@ -8,7 +8,7 @@ group, and what waits for many of them asks their groups.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 import numpy as np
@@ -138,7 +138,7 @@ class Array(Operand, msgspec.Struct, eq=False, gc=False):
         return self._group.about(self._name).sharding
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> Run | Any:  # for a type checker that need not be told each time that it was not put
         """The run that makes this array, as in `array.run.cancel()`. None for an array that was put."""
         return self._group.run
 
@@ -206,6 +206,13 @@ class Array(Operand, msgspec.Struct, eq=False, gc=False):
         mine = self._number(f"`{symbol}`")
         other = other._number(f"`{symbol}`") if isinstance(other, Array) else other
         return OPERATORS[symbol](other, mine) if turned else OPERATORS[symbol](mine, other)
+
+    def _computes(self, function: str) -> NoReturn:
+        raise NotNow(  # JAX would take a TypeError for its own, and say less
+            f"{function} on {self._abstract!r}, which lies on {self.slice!r}: JAX computes with "
+            f"arrays of this process. Compute there: wrap the function in sw.jit(..., devices=x.slice); move it with "
+            f"sw.put; or bring it here with np.asarray(x)"
+        )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         found = self._needs("np.asarray()")

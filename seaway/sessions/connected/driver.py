@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -123,6 +123,13 @@ class RealDriver:
         thread = threading.Thread(target=work, name=name, daemon=True)
         thread.start()
         return thread
+
+    def drive(self, name: str, steps: Generator[Any, Any, Any]) -> Any:
+        steps.close()
+        raise TypeError(
+            f"client {name!r} is a generator, and what it yields can be waited for in simulated sessions only, where "
+            f"it is one of SimPy's events; here, wait with sw.sleep('5ms') and x.block_until_ready()"
+        )
 
     def joined(self, thread: threading.Thread) -> None:
         while thread.is_alive():

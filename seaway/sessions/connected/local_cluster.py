@@ -38,7 +38,7 @@ from ...wording import plural
 from ..arguments import checked_live, checked_seconds, checked_session
 from ..replaced import said, warn
 from ..session import Dispatch, Session, opened_live
-from ..simulated import Policies, checked_config, policy_of, struct_of
+from ..simulated import ConfigOptions, Policies, checked_config, policy_of, struct_of
 from .driver import RealDriver
 from .loop import Loop
 
@@ -68,7 +68,7 @@ def local(
     platform: Platform = "cpu",
     memory: int | str = 0,
     dispatch: Dispatch = "parallel",
-    config: Config | Mapping[str, Any] | None = None,
+    config: Config | ConfigOptions | None = None,
     timeout: float = 60.0,
     retries: int = 0,
     record: str | Path | None = None,
@@ -337,7 +337,7 @@ def environment_of(made: ClusterOptions) -> dict[str, str]:
     return found
 
 
-def _config(given: Config | Mapping[str, Any] | None) -> Config:
+def _config(given: Config | ConfigOptions | None) -> Config:
     return checked_config(struct_of(Config, given, "config", CONFIG))
 
 

@@ -17,10 +17,11 @@ from sim.simulation import Simulation
 
 from ...graph import Signature
 from ...wording import plural
-from ..replaced import warn
+from ..replaced import said, warn
 from .port import SimPort
 from .pricing import Costs, SimulatedPricing, table
 from .progress import Progress
+from .simpy_processes import SessionProcesses, Steps, driven, may_wait
 from .sizes import Sizes
 from .turns import ThreadTurns, TurnThread
 from .values import values_of
@@ -45,11 +46,13 @@ class SimDriver:
     ) -> None:
         self.simulation = simulation
         self.turns = ThreadTurns(simulation)
+        self._processes = SessionProcesses(simulation.env)
         self.price_of = SimulatedPricing(costs, simulation)
         self._values = values_of(values)
         self._sizes = Sizes(sizes, simulation, self._values, seed)
         self._progress = Progress(simulation, progress)
         self._nonces = 0
+        self._stopped = False
         self._identity = secrets.token_hex(8)  # of its trace, for those who look again and again
         setup = simulation.setup
         hosts, devices = plural(setup.cluster.hosts, "host"), plural(setup.cluster.devices, "device")
@@ -80,12 +83,17 @@ class SimDriver:
         return self.turns.spawn(name, work)
 
     def joined(self, thread: TurnThread) -> None:
+        may_wait(self.env, f"for {thread.thread.name}")
         self.turns.joined(thread)
+
+    def drive(self, name: str, steps: Steps) -> Any:
+        return driven(steps, name, self.turns)
 
     def now(self) -> int:
         return self.simulation.now
 
     def sleep(self, nanoseconds: int) -> None:
+        may_wait(self.env, "sleep")
         self.turns.until(self.simulation.now + nanoseconds, f"{threading.current_thread().name} sleeps")
 
     def trace(self) -> Trace:
@@ -112,6 +120,7 @@ class SimDriver:
         )  # fmt: skip
 
     def stop(self) -> None:
+        self._stopped = True
         self.turns.stop()
 
     def close(self) -> None:
@@ -122,3 +131,5 @@ class SimDriver:
         if unknown:
             warnings.warn(unknown, stacklevel=2)
         warn(self.simulation.replaced)
+        if not self._stopped:
+            said(self._processes.not_waited_for())

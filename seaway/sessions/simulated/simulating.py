@@ -7,7 +7,7 @@ import importlib.metadata
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import msgspec
 
@@ -26,6 +26,7 @@ from ..arguments import checked_live, checked_session
 from ..session import Dispatch, Session, opened_live
 from .driver import SimDriver
 from .pricing import Costs
+from .typed_options import ConfigOptions, HardwareOptions, NoiseOptions
 
 Policies = str | Policy | type[Policy] | Callable[[], Policy] | None
 
@@ -40,14 +41,14 @@ def simulate(
     costs: Costs = "estimate",
     seed: int = 0,
     fidelity: Literal["exact", "cohort"] = "cohort",
-    noise: Noise | Mapping[str, Any] | None = None,
+    noise: Noise | NoiseOptions | None = None,
     faults: Iterable[Fault] = (),
     dispatch: Dispatch = "parallel",
-    config: Config | Mapping[str, Any] | None = None,
+    config: Config | ConfigOptions | None = None,
     retries: int = 0,
     progress: bool | None = None,
     live: bool | str = False,
-    **hardware_overrides: Any,
+    **hardware_overrides: Unpack[HardwareOptions],
 ) -> Session:
     """Open a session on a simulated cluster. It runs the same scheduler as a real one, in simulated time.
 
@@ -170,7 +171,7 @@ def struct_of(kind: type[Any], given: Any, what: str, base: Any = None) -> Any:
         raise ValueError(f"{what}: {f'{key}={given[key]!r}: ' if key in given else ''}{reason}") from None
 
 
-def _noise(given: Noise | Mapping[str, Any] | None) -> Noise | None:
+def _noise(given: Noise | NoiseOptions | None) -> Noise | None:
     """Noise from a table, in which `latency` may be a text with a unit."""
     if isinstance(given, Mapping) and isinstance(given.get("latency"), str):
         given = {**given, "latency": duration(given["latency"], "noise: latency")}
@@ -185,7 +186,7 @@ def _profile(given: Any, setup: Setup) -> Profile:
     return given if isinstance(given, Profile) else profile_of(given)
 
 
-def _config(given: Config | Mapping[str, Any] | None, setup: Setup, profile: Profile) -> Config | None:
+def _config(given: Config | ConfigOptions | None, setup: Setup, profile: Profile) -> Config | None:
     """The controller's settings. A `Config` is taken as it is; a table leaves the rest to defaults.
 
     The default fan-out of the tree of hosts comes from the profile. A calibrated cluster has a real one's defaults.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -35,7 +36,7 @@ def last_args(port: LoopbackPort) -> Any:
     return [call.args for call in port.calls if isinstance(call, Submit)][-1]
 
 
-def group_of(arrays: list[Array]) -> Any:
+def group_of(arrays: Iterable[Array]) -> Any:
     (group,) = {array._group for array in arrays}
     return group
 
@@ -98,7 +99,7 @@ def test_results_of_the_last_call_may_not_be_passed_on_by_another_client_or_when
 def test_an_array_that_is_dropped_alone_is_released_alone() -> None:
     s, driver = session()
     with s:
-        x = many(ZERO)
+        x: Any = many(ZERO)  # a list
         del x[3]
         sw.block_until_ready(x)
         assert released(driver.ports["main"]) == [4]

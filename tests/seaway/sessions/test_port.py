@@ -4,7 +4,7 @@ devices."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,7 @@ class LoopbackPort:
     def __init__(self, name: str, limits: Limits) -> None:
         self.client = Client(name, small(1, 1), limits=limits)
         self.tell: Callable[[Command], None] = lambda effect: None
+        self.tick: Callable[[], None] = lambda: None
         self.calls: list[Any] = []
         self.unanswered: list[Any] = []
         self.time = 0
@@ -167,6 +168,9 @@ class LoopbackDriver:
 
     def joined(self, thread: threading.Thread) -> None:
         thread.join()
+
+    def drive(self, name: str, steps: Generator[Any, Any, Any]) -> Any:
+        return list(steps)
 
     def now(self) -> int:
         return max((port.time for port in self.ports.values()), default=0)

@@ -222,11 +222,13 @@ class Client:
     def get(self, buffer: int, now: int, shard: int = -1) -> int | Blocked:
         """Returns the request; the contents come straight from the hosts, after GetStarted. `shard`: only this one of
         the distinct shards, which are numbered row-major."""
-        why = self._retries.why_blocked((buffer,))
-        if why:
-            return self._block(why)
+        sent = buffer
+        if self._retries.buffers:
+            why = self._retries.why_blocked((buffer,))
+            if why:
+                return self._block(why)
+            sent = self._retries.sent(buffer)
         self._may_call()
-        sent = self._retries.sent(buffer)
         self._state.check_buffers(sent)
         if len(self._state.requests) >= self.limits.max_requests:
             return self._block(f"{len(self._state.requests)} puts and gets are under way")

@@ -281,7 +281,7 @@ class PlaceFacts:
     `first_may_send`: whether a get that the first of alike hosts sends may leave them together."""
 
     def __init__(
-        self, hosts: Hosts, together: Callable[[int], bool] = lambda transfer: False,
+        self, hosts: Hosts, together: Callable[[int], object] = lambda transfer: False,
         hosts_at: Callable[[int, bool], Spans] = lambda transfer, sending: spans.EMPTY,
         first_may_send: bool = False,
     ) -> None:  # fmt: skip

@@ -21,9 +21,11 @@ client's machine.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from core.model import Layout, Spans, shard_bytes, spans
 from core.protocol import Blame, OpenRecv, OpenSend, Received, RecvStep, SendStep, Sent
@@ -44,7 +46,7 @@ NEVER = 1 << 62
 Opening = OpenRecv | OpenSend
 
 
-class HostEnds(NamedTuple):
+class HostEnds(msgspec.Struct, frozen=True, eq=False):
     """Hosts that open their ends together, each at its own time. `opening`: as the first of them does it."""
 
     members: Spans
@@ -52,7 +54,7 @@ class HostEnds(NamedTuple):
     opening: Opening
 
 
-class ClientEnd(NamedTuple):
+class ClientEnd(msgspec.Struct, frozen=True, eq=False):
     """The client's end. `turn`: when its contents can begin to pass the client's card."""
 
     machine: ClientTransfer
@@ -207,7 +209,7 @@ class ClientContents:
         sizes = tuple([nbytes for _, _, nbytes in ends.opening.pieces])
         regular = isinstance(ends.when, ShiftedTimes) and self._as_before(known, client, ends, sizes)
         times = regular or self._times(known, client, ends, sizes)
-        sim.clock.at(times.left, self._left, transfer)
+        sim.clock.at(times.left, sim.trace.left, transfer, times.left)
         sim.clock.at(times.came, self._came, transfer)
         sim.network.messages += 2 * spans.count(members)  # grants, and that contents have landed
         self._ended(transfer, known, members, times.heard, times.last)
@@ -247,7 +249,7 @@ class ClientContents:
             found = (get_times if known.getting else put_times)(
                 self._costs, pattern.vector, pattern.vector, client.opened - at, turns, sizes
             )
-            found = found._replace(over=ShiftedTimes(TimePattern(as_vector(found.over)), 0))
+            found = replace(found, over=ShiftedTimes(TimePattern(as_vector(found.over)), 0))
             if len(self._patterns) >= KEPT:
                 self._patterns.clear()
             self._patterns[key] = found
@@ -256,8 +258,8 @@ class ClientContents:
     def _ended(self, transfer: int, known: PutOrGet, members: Spans, heard: int, last: int) -> None:
         """These hosts' ends are over. `heard`: when the client has the last word of the last of them."""
         if heard > known.heard:
-            known.heard, known.last = heard, spans.at(members, last)
-        known.missing = spans.minus(known.missing, members)
+            known.heard, known.last = heard, spans.at(members, last) if last else members[0][0]
+        known.missing = spans.EMPTY if known.missing == members else spans.minus(known.missing, members)
         if not known.missing:
             del self.under_way[transfer]
             if known.client is not None:
@@ -276,9 +278,6 @@ class ClientContents:
     def _meet(self, client: int, hosts: Iterable[int]) -> None:
         for host in hosts:
             self._sim.meet(client, host)
-
-    def _left(self, transfer: int) -> None:
-        self._sim.trace.left(transfer, self._sim.now)
 
     def _came(self, transfer: int) -> None:
         self._sim.last_seen = self._sim.now

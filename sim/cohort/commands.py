@@ -236,7 +236,7 @@ class Commands:
             hosts: CohortPart | PartGroup = part
             if sender is not None and sender != part.members:
                 hosts = self.island.parts.group(sender)
-            when = self.when(hosts, effect.causes)
+            when = self.island.times.latest(effect.causes, hosts.rows, hosts.number)
             if isinstance(effect, e.DropTransfer):
                 found.dropped(hosts, effect.transfer, effect.blame, when)
                 return True

@@ -11,8 +11,9 @@ Most gets come from one host, whose times are numbers: vectors of one number wou
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
+import msgspec
 import numpy as np
 
 from ..engine import Ints
@@ -51,7 +52,7 @@ class ClientCosts:
         return found
 
 
-class ContentTimes(NamedTuple):
+class ContentTimes(msgspec.Struct, frozen=True, eq=False):
     """`over`: when each host's end is over. `heard`: when the client has the last host's last word; `last`: which of
     them says it. `left`, `came`: when the first chunk leaves, and the last one arrives."""
 

@@ -48,7 +48,7 @@ class EventTimes:
         row = rows.start if number == 1 and isinstance(rows, slice) else -1
         for kind, which in causes:
             when = self._kinds.get(kind, {}).get(which, 0)
-            if row >= 0:
+            if row >= 0 and not isinstance(when, int):
                 when = at_one(when, row)
             if isinstance(when, int):
                 found = max(found, when) if isinstance(found, int) else self._patterns.later(found, when)

@@ -71,7 +71,7 @@ class CohortIsland:
         self.reports = ControllerReports(self)
         facts = PlaceFacts(
             sim.hosts_of,
-            lambda transfer: self.contents_of(transfer) is not None,
+            self.contents_of,
             moves.hosts_at,
             first_may_send=not remembers,
         )

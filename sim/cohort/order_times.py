@@ -62,6 +62,7 @@ class OrderTimes:
         self._alone: dict[int, LoneTimes] = {}  # by row: as orders for one host have left them since
         self._free_all()
         self._passages: dict[tuple[int, int], OrderPassage] = {}  # by bytes, steps
+        self._known_costs: dict[tuple[int, int], tuple[int, int, int]] = {}  # of orders for one host
         self._apart: dict[tuple[int, int], int] = {}  # by identities of two: `OrderPassage.head_start`
 
     def _free_all(self) -> None:
@@ -166,7 +167,12 @@ class OrderTimes:
 
     def _pass_down(self, path: tuple[int, ...], at: int, nbytes: int, steps: int) -> int:
         """When the last of these hosts has read an order for it alone, which the others read and pass on."""
-        write, cost, extra = self._costs(nbytes, steps)
+        costs = self._known_costs.get((nbytes, steps))
+        if costs is None:
+            if len(self._known_costs) >= KEPT:
+                self._known_costs.clear()
+            costs = self._known_costs[nbytes, steps] = self._costs(nbytes, steps)
+        write, cost, extra = costs
         started, final, read = at, path[-1], 0
         for row in path:
             read, free, last = self._alone.get(row) or self._of(row)

@@ -28,7 +28,7 @@ from .client_transfer import ClientTransfer
 from .processes import DATA, Process
 
 if TYPE_CHECKING:
-    from .context import CohortHosts, Context
+    from .context import Context
 
 T = TypeVar("T")
 
@@ -176,16 +176,15 @@ class SimClient(Process):
         made = self._transfer = ClientTransfer(me, pool, chunk, self.name, self._goes_together, self.come)
         return made
 
-    def _cohort_of(self, layout: Layout | None) -> CohortHosts | None:
-        return self.sim.islands.get(layout.place.island) if layout is not None else None
-
     def _goes_together(self, opening: e.OpenSend | e.OpenRecv) -> bool:
-        cohort = self._cohort_of(opening.source or opening.target)
+        layout = opening.source or opening.target
+        cohort = self.sim.islands.get(layout.place.island) if layout is not None else None
         return cohort is not None and opening.transfer in cohort.contents.under_way
 
     def _begin(self, opening: e.OpenSend | e.OpenRecv, layout: Layout | None, getting: bool) -> None:
         """A put or a get begins."""
-        sim, machine, cohort = self.sim, self._transfer, self._cohort_of(layout)
+        sim, machine = self.sim, self._transfer
+        cohort = sim.islands.get(layout.place.island) if layout is not None else None
         if cohort is not None and machine is not None and machine.has(opening.transfer):
             cohort.contents.client_end(machine, opening)
             return

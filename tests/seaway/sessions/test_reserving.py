@@ -75,7 +75,10 @@ def test_a_replay_shows_what_was_reserved_at_any_event(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = tmp_path / "run.log"
-    with sw.local(hosts=1, devices_per_host=2, platform="timed", policy=Pauses, record=log) as s, s.client("ann"):
+    with (
+        sw.local(hosts=1, devices_per_host=2, platform="timed", policy=Pauses, record=log) as s,
+        s.client("ann"),
+    ):
         step(ZERO).block_until_ready()
     wakeup = next(
         index for index, entry in enumerate(eventlogs.read(log).entries) if "Wakeup" in str(entry.event)

@@ -11,8 +11,9 @@ from __future__ import annotations
 import argparse
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import simpy
@@ -34,14 +35,15 @@ step = sw.synthetic("step", devices=everything, duration=STEP, allreduce="4MiB")
 
 
 @sw.program
-def train(x: np.float32) -> np.float32:
+def train(x: Any) -> Any:
     for _ in range(STEPS):
         x = step(x)
     return x
 
 
 def client(seconds: float) -> None:
-    x, ahead = np.float32(0), deque[sw.Array]()
+    x: Any = np.float32(0)
+    ahead = deque[sw.Array]()
     while sw.now() < seconds:
         x = train(x)
         ahead.append(x)
@@ -50,14 +52,14 @@ def client(seconds: float) -> None:
 
 
 def simulated(seconds: float) -> sw.Session:
-    with sw.simulate("A", policy="stride", progress=False) as session:
+    with sw.simulate("A", policy="stride", progress=False, live=True) as session:
         session.env.process(shown(session.env, seconds))
         for name, weight in WEIGHTS.items():
             session.spawn(client, seconds, name=name, weight=weight)
     return session
 
 
-def shown(env: simpy.Environment, seconds: float) -> Iterator[simpy.Event]:
+def shown(env: simpy.Environment, seconds: float) -> Generator[simpy.Event, Any, Any]:
     """A SimPy process that shows simulated seconds in a progress bar, if stderr is a terminal."""
     with tqdm(total=seconds, bar_format=BAR, disable=None, leave=False) as bar:
         while bar.n < seconds:
@@ -124,6 +126,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     for path in style.save(picture(trace), given.out / "shares"):
         print(f"  wrote {path}")
+    folder = trace.save(given.out / "trace")
+    print(f"  wrote {folder}: python -m seaway dashboard {folder} shows it in the browser")
+    session.live().close()
     print("  next: notebooks/, examples/, python -m experiments --list")
     return 0
 

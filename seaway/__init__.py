@@ -13,7 +13,7 @@ in a program     `put`, `route`, `checkpoint`
 read and wait    `get`, `block_until_ready`
 clients, time    `client`, `spawn`, `current_session`; `now`, `sleep`, `deadline`
 classes          `Array`, `Run`, `Session`, `Slice`
-modules          `errors`, `policies`, `costs`, `trace`
+modules          `errors`, `policies`, `costs`, `trace`, `workload`
 
 `help(sw.NAME)` has an example of each.
 """
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import costs, errors, policies, trace
+    from . import costs, errors, policies, trace, workload
     from .api import jit, pipeline, pmap, program, put, route, stage, synthetic
     from .api.checkpoints import checkpoint
     from .sessions import (
@@ -61,7 +61,7 @@ _PUBLIC = {
     "specs": ("Slice", "slice"),
 }  # fmt: skip
 _HOME = {name: package for package, names in _PUBLIC.items() for name in names}
-_MODULES = ("costs", "errors", "policies", "trace")
+_MODULES = ("costs", "errors", "policies", "trace", "workload")
 
 # Names that people look for here, and that are elsewhere.
 _ELSEWHERE = {
@@ -76,6 +76,7 @@ _ELSEWHERE = {
     ),
     "costs": ("Cost", "roofline_costs", "tpu_costs"),
     "trace": ("Overlay", "Trace"),
+    "workload": ("Arrival", "Arrivals", "LoadReport", "load", "philly", "poisson"),
 }  # fmt: skip
 _PLACE = {name: f"sw.{module}.{name}" for module, names in _ELSEWHERE.items() for name in names} | {
     "Noise": "sim.engine.Noise",
@@ -91,6 +92,7 @@ __all__ = [
     "Array", "Run", "Session", "Slice", "__version__", "block_until_ready", "checkpoint", "client", "connect", "costs",
     "current_session", "deadline", "errors", "get", "jit", "local", "now", "pipeline", "pmap", "policies", "program",
     "put", "route", "simulate", "sleep", "slice", "spawn", "stage", "synthetic", "trace",
+    "workload",
 ]  # fmt: skip
 
 

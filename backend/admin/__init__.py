@@ -3,6 +3,7 @@
 children, supervising  start, watch, restart and end processes
 health, metrics        gRPC's standard health service; figures for Prometheus
 trace_export           sends a controller's trace, page by page
+live_looks             asks a controller what goes on, and what is new in its trace
 measured_durations, cpu_times   how long computations take; CPU time by thread
 """
 
@@ -12,7 +13,8 @@ from . import health, metrics
 from .children import ROOT, Child, Children, become, end_with_parent
 from .cpu_times import cpu_of, threads_of, waits_of
 from .health import HEALTH
-from .measured_durations import durations
+from .live_looks import fetch_look, packed
+from .measured_durations import durations, durations_of
 from .supervising import Supervisor
 from .trace_export import SnapshotShelf, TraceSnapshot, fetched
 
@@ -27,10 +29,13 @@ __all__ = [
     "become",
     "cpu_of",
     "durations",
+    "durations_of",
     "end_with_parent",
+    "fetch_look",
     "fetched",
     "health",
     "metrics",
+    "packed",
     "threads_of",
     "waits_of",
 ]

@@ -182,6 +182,7 @@ class Agent:
             e.MakeBuffer: devices.make,
             e.FreeBuffer: self._free,
             e.CompileCode: self._compile_soon,
+            e.ForgetPlan: lambda effect: devices.forget(effect.plan),
             e.CountRows: self._count,
             e.SpillBuffer: devices.spill,
             e.RestoreBuffer: devices.restore,
@@ -228,17 +229,20 @@ class Agent:
         return WorldSpec(command.epoch, address, members, self.host.host, devices)
 
     async def _compile(self, command: e.CompileCode) -> None:
-        plan = self.host.executor.plan(command.plan)
-        if plan is None:
-            return  # forgotten meanwhile: core does not wait for it
-        code = plan.codes[command.code]
-        names = [name for name in (code.code, *(part.code for part in code.parts)) if name]
         try:
+            plan = self.host.executor.plan(command.plan)
+            if plan is None:
+                raise CallError("its plan was forgotten before it was compiled")
+            code = plan.codes[command.code]
+            names = [name for name in (code.code, *(part.code for part in code.parts)) if name]
             blobs = {name: await self._find(name) for name in dict.fromkeys(names)}
         except CallError as wrong:
             self.node.feed(e.CodeReady(command.plan, command.code, Blame("code", str(wrong))))
             return
-        self.devices.compile(command, plan, blobs)
+        with self.node.lock:
+            self.devices.compile(command, plan, blobs)
+            if self.host.executor.plan(command.plan) is None:  # forgotten while the code was fetched
+                self.devices.forget(command.plan)
 
     async def _find(self, name: str) -> bytes:
         known = self._code.find(name)

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -155,6 +155,15 @@ class Head:
         )
         return found.seen
 
+    async def seen_of(
+        self, clients: Iterable[int], timeout: float
+    ) -> Mapping[int, Mapping[str, tuple[int, int]]]:
+        """The same for each of these clients, by the controller's numbers of them."""
+        found: call_messages.StepTimes = await calls.ask(
+            self._channel, self.access, call_messages.SeenReply(tuple(clients)), timeout
+        )
+        return found.by_client
+
     async def permit(self, clients: Iterable[tuple[int, str]], timeout: float) -> call_messages.Permitted:
         """A permit that proves to hosts which runs belong to these clients."""
         found: call_messages.Permitted = await calls.ask(
@@ -187,6 +196,7 @@ class Remote:
         self._offered: dict[int, PutOffer] = {}  # by buffer
         self._sources: dict[int, SentOffer] = {}  # by transfer
         self._sinks: dict[int, ArraySink] = {}  # by request
+        self._shards: dict[int, int] = {}  # by request: the only shard that it wants, until its contents come
         self._coming: dict[int, int] = {}  # transfer -> request
         self._arrived: dict[int, Array] = {}  # by request
 
@@ -253,10 +263,12 @@ class Remote:
                 self._not_wanted(buffer)
             case e.Sent(transfer=transfer):
                 self._sources.pop(transfer, None)
+            case e.GetStarted(request=request, shard=shard):
+                self._shards[request] = shard
             case e.OpenRecv(transfer=transfer, buffer=request, target=layout):
                 assert layout is not None
                 self._coming[transfer] = request
-                self._sinks[request] = ArraySink(layout)
+                self._sinks[request] = ArraySink(layout, self._shards.pop(request))
             case e.Fill(buffer=request, chunk=chunk):
                 self._sinks[request].fill(chunk, self.node.cargo)
             case e.Received(transfer=transfer, blame=blame):

@@ -22,6 +22,7 @@ import numpy as np
 from core.model import Hosts, Index, Layout, Piece, Shards, receives, sends, virtual_index
 from core.protocol import Chunk
 from core.protocol import effects as e
+from core.transfer import ALL
 
 Array = np.ndarray[Any, Any]
 Shelf = Mapping[Index, Array]  # shards of one layout
@@ -357,26 +358,30 @@ class ArraySource:
 
 
 class ArraySink:
-    """A whole array that a client receives, each shard from a host that has it."""
+    """A whole array that a client receives, each shard from a host that has it; or one of its shards alone (`only`)."""
 
-    def __init__(self, layout: Layout) -> None:
-        self._shards = Shards(layout)
-        self._array = empty(layout.shape, layout.dtype)
+    def __init__(self, layout: Layout, only: int = ALL) -> None:
+        self._shards, self._only = Shards(layout), only
+        self._count = self._shards.count if only == ALL else 1
+        self._array = empty(layout.shape if only == ALL else self._shards.size, layout.dtype)
         self._nbytes = math.prod(self._shards.size) * self._array.dtype.itemsize
         self._pieces: dict[int, _Incoming] = {}
 
     def fill(self, chunk: Chunk, contents: bytes | memoryview) -> None:
         piece = self._pieces.get(chunk.piece)
         if piece is None:
-            box = box_of(self._shards, index_of(self._shards, chunk.piece))
+            index = index_of(self._shards, chunk.piece)
+            if self._only not in (ALL, chunk.piece):
+                raise ContentsMismatch(f"shard {chunk.piece} comes, and shard {self._only} was asked for")
+            box = box_of(self._shards, index) if self._only == ALL else (...,)
             piece = self._pieces[chunk.piece] = _Incoming(self._array, box, self._nbytes)
         if len(contents) != chunk.nbytes or chunk.offset < 0 or chunk.offset + chunk.nbytes > self._nbytes:
             raise ContentsMismatch(f"{len(contents)} bytes for {chunk} of a shard of {self._nbytes}")
         piece.take(chunk.offset, contents)
 
     def array(self) -> Array:
-        """The array, when all of it has come."""
-        missing = self._nbytes * self._shards.count - sum(piece.came for piece in self._pieces.values())
+        """The array, or the shard, when all of it has come."""
+        missing = self._nbytes * self._count - sum(piece.came for piece in self._pieces.values())
         if missing:
             raise ContentsMismatch(f"an array's transfer ended, but {missing} of its bytes are missing")
         return self._array

@@ -74,6 +74,10 @@ class Devices(Protocol):
     def compile(self, command: e.CompileCode, plan: Plan, blobs: Mapping[str, bytes]) -> None:
         """`blobs`: all code that the command names, by content hash."""
 
+    def forget(self, plan: int) -> None:
+        """No later call names the plan. Nobody wants what is still to be compiled for it, but each `compile` is
+        answered."""
+
     def prepare(self, command: e.Prepare, plan: Plan) -> None: ...
 
     def launch(self, command: e.Launch, plan: Plan) -> None: ...

@@ -55,6 +55,9 @@ class TimedDevices:
     def compile(self, command: e.CompileCode, plan: Plan, blobs: Mapping[str, bytes]) -> None:
         self._loop.call_later(self._compile_ns / 1e9, self.post, e.CodeReady(command.plan, command.code))
 
+    def forget(self, plan: int) -> None:
+        """Nothing: codes do not wait for each other here."""
+
     def prepare(self, command: e.Prepare, plan: Plan) -> None:
         pass
 

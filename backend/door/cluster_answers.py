@@ -1,7 +1,8 @@
 """What a session hears from core's client, and contents that it reads.
 
-    fetch       Get of the whole array, once for all who read it or its shards
+    fetch       Get of the whole array, once for all who read it or its shards; or of a shard, if that saves much
     began       a run, which is over when that is heard
+    noted       waits of the program for runs, of which `tell_waited` tells core with the next call
     HEARD       what is done for each command of core's client
 
 Neighbours: `cluster_calls` makes the calls; `cluster_buffers` has what becomes of buffers; `cluster_devices`.
@@ -9,9 +10,9 @@ Neighbours: `cluster_calls` makes the calls; `cluster_buffers` has what becomes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from core.model import ranges
 from core.protocol import Blame, Command
 from core.protocol import effects as e
 
-from .cluster_arrays import ClusterArray, Ref, ShardOfArray, Token
+from .cluster_arrays import Awaited, ClusterArray, Ref, ShardedContents, ShardOfArray, Token, outcome_of
 from .cluster_buffers import BufferOutcome, SessionBuffers
 from .cluster_calls import ClusterCalls
 from .cluster_executables import ClusterPrograms
@@ -31,8 +32,14 @@ from .session_devices import StatusError, invalid
 
 __all__ = ["ClusterAnswers", "WhenRead"]
 
+T = TypeVar("T")
 Contents = np.ndarray[Any, Any]
 WhenRead = Callable[[Contents | StatusError], None]
+WantedShard = tuple[ShardedContents, int]  # and core's number of it
+FEW = 8  # shards of an array that are fetched one by one
+SAVED = (
+    4 << 20
+)  # bytes that need not be moved if a shard is fetched alone: for less it is not worth a request more
 
 
 class ClusterAnswers:
@@ -41,13 +48,38 @@ class ClusterAnswers:
     ) -> None:
         self._link, self._calls, self._buffers, self._programs = link, calls, buffers, programs
         self._runs: dict[int, BufferOutcome] = {}
+        self.called = 0  # how often the program has called
+        self._waited: dict[BufferOutcome, None] = {}  # runs for which it has waited since its last call
         self._wanted: dict[ClusterArray, list[WhenRead]] = {}
         self._gets: dict[int, ClusterArray] = {}  # by request
+        self._shards_wanted: dict[WantedShard, list[WhenRead]] = {}
+        self._shard_gets: dict[int, tuple[ShardedContents, int]] = {}  # by request: a shard, by its place
         self._coming: dict[int, int] = {}  # transfer -> request
         link.heard, link.failed = self._heard, self._fail
 
     def began(self, run: int, outcome: BufferOutcome) -> None:
-        self._runs[run] = outcome
+        self._runs[run], outcome.run = outcome, run
+
+    # --- what the program waits for ------------------------------------------------------------------------
+
+    def noted(self, refs: Sequence[Awaited], done: Callable[[T], None]) -> Callable[[T], None]:
+        """`done`, for which the program waits; unless it calls meanwhile, for then it goes on without."""
+        called = self.called
+
+        def over(found: T) -> None:
+            if self.called == called:
+                made_by = map(outcome_of, refs)
+                self._waited.update((each, None) for each in made_by if each is not None and each.run)
+            done(found)
+
+        return over
+
+    def tell_waited(self, client: Client) -> None:
+        """A recorded session can be simulated under other settings only if its log says which calls wait for which
+        runs."""
+        for outcome in [each for each in self._waited if each.over]:
+            del self._waited[outcome]
+            client.waited(outcome.run, outcome.ended_at)
 
     # --- reading -------------------------------------------------------------------------------------------
 
@@ -60,8 +92,52 @@ class ClusterAnswers:
             self._want(ref.alone, done)
         elif ref.parts.contents is not None:
             done(ref.parts.read(ref.at))
+        elif self._goes_alone(ref.parts, ref.at):
+            self._want_shard(ref.parts, ref.at, done)
         else:
             self._want(ref.parts.array, partial(_came, ref, done))
+
+    def _goes_alone(self, parts: ShardedContents, at: int) -> bool:
+        """Whoever reads more than a few shards gets the whole array at once."""
+        if parts.array.here is not None or parts.array in self._wanted:
+            return False
+        if parts.number(at) in parts.alone:
+            return True
+        return len(parts.alone) < FEW and parts.value.nbytes - parts.shard_value(at).nbytes >= SAVED
+
+    def _want_shard(self, parts: ShardedContents, at: int, done: WhenRead) -> None:
+        key = parts, parts.number(at)
+        if key in self._shards_wanted:
+            self._shards_wanted[key].append(done)
+        else:
+            self._shards_wanted[key] = [done]
+            parts.alone.add(key[1])
+            self._calls.order.do(partial(self._get_shard, parts, at))
+
+    def _get_shard(self, parts: ShardedContents, at: int) -> bool:
+        array = parts.array
+        if not self._calls.ready_to_be_read(array):
+            return False
+        if array.wrong is not None or array.here is not None:
+            found = array.wrong or (array.here[parts.boxes[at]] if array.here is not None else None)
+            assert found is not None
+            self._brought_shard(parts, at, found)
+            return True
+
+        def act(client: Client, now: int) -> bool:
+            request = client.get(array.name, now, parts.number(at))
+            if isinstance(request, Blocked):
+                return False
+            self._shard_gets[request] = parts, at
+            return True
+
+        return self._calls.attempt(act, partial(self._brought_shard, parts, at))
+
+    def _brought_shard(self, parts: ShardedContents, at: int, found: Contents | StatusError) -> None:
+        if not isinstance(found, StatusError):
+            found = parts.shaped(found)
+        for done in self._shards_wanted.pop((parts, parts.number(at)), ()):
+            done(found)
 
     def _want(self, array: ClusterArray, done: WhenRead) -> None:
         if array.here is not None:
@@ -103,6 +179,7 @@ class ClusterAnswers:
     def _ended(self, said: e.RunEnded) -> None:
         outcome = self._runs.pop(said.run, None)
         if outcome is not None:
+            outcome.ended_at = self._link.now()
             outcome.end(None if said.blame is None else fault_of_blame(said.blame))
 
     def _settled(self, said: e.BuffersReady) -> None:
@@ -127,6 +204,13 @@ class ClusterAnswers:
             self._programs.refused(said.name, said.blame)
 
     def _got(self, request: int, blame: Blame | None) -> None:
+        shard = self._shard_gets.pop(request, None)
+        if shard is not None:
+            parts, at = shard
+            self._brought_shard(
+                parts, at,
+                self._link.taken(request, parts.shard_value(at)) if blame is None else fault_of_blame(blame),
+            )  # fmt: skip
         array = self._gets.pop(request, None)
         if array is not None and blame is None:
             self._brought(array, self._link.taken(request, value_of(array.type, 0)))
@@ -148,6 +232,9 @@ class ClusterAnswers:
                 outcome.end(fault)
             for array in list(self._wanted):
                 self._brought(array, fault)
+            shards, self._shards_wanted = self._shards_wanted, {}
+            for done in [done for each in shards.values() for done in each]:
+                done(fault)
             self._programs.lost(fault)
             self._calls.order.go_on()
             self._link.close()

@@ -17,8 +17,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
-from core.model import Range, ranged
+from core.model import Range, Value, ranged
 
 from .cluster_buffers import BufferOutcome
 from .cluster_layouts import boxes_of, value_of
@@ -40,6 +41,7 @@ __all__ = [
     "indexed",
     "is_known",
     "nbytes_here",
+    "outcome_of",
     "parts_of",
     "relabelled",
     "when_known",
@@ -230,16 +232,34 @@ class Token:
 
 
 class ShardedContents:
-    """The shards of one array, while somebody has references to them. The contents of the whole array are fetched once,
-    and kept until each different shard has been read."""
+    """The shards of one array, while somebody has references to them. If the contents of the whole array are fetched,
+    they are kept until each different shard has been read. `alone`: those fetched alone, by core's numbers."""
 
-    __slots__ = ("__weakref__", "array", "boxes", "contents", "unread")
+    __slots__ = ("__weakref__", "alone", "array", "boxes", "contents", "unread")
 
     def __init__(self, array: ClusterArray) -> None:
         self.array = array
         self.boxes = boxes_of(array.type)
         self.contents: Contents | None = None
         self.unread: set[Any] = set()
+        self.alone: set[int] = set()
+
+    @property
+    def value(self) -> Value:
+        """Core's array."""
+        return value_of(self.array.type, 0)
+
+    def shard_value(self, at: int) -> Value:
+        """A shard, as an array by itself."""
+        return replace(self.value, shape=tuple([each.stop - each.start for each in self.boxes[at]]))
+
+    def number(self, at: int) -> int:
+        """Core's number of a shard: equal for devices that have the same."""
+        found = 0
+        for each, dim in zip(self.boxes[at], self.value.shape, strict=True):
+            size = max(1, each.stop - each.start)
+            found = found * (dim // size or 1) + each.start // size
+        return found
 
     def came(self, contents: Contents) -> None:
         self.contents = contents
@@ -252,7 +272,11 @@ class ShardedContents:
         self.unread.discard(_bounds(box))
         if not self.unread:
             self.contents = None
-        return contents[box].reshape(self.array.type.shard_shape)  # a number is a row of one in a stack
+        return self.shaped(contents[box])
+
+    def shaped(self, shard: Contents) -> Contents:
+        """A shard as the session knows it: a number is a row of one in a stack."""
+        return shard.reshape(self.array.type.shard_shape)
 
 
 def parts_of(array: ClusterArray) -> list[ShardOfArray]:
@@ -310,6 +334,11 @@ def _fault(ref: Awaited) -> StatusError | None:
     if isinstance(ref, BufferSpan):
         return None if ref.outcome.has_gone(ref.at) else ref.wrong
     return None if ref.gone else ref.wrong
+
+
+def outcome_of(ref: Awaited) -> BufferOutcome | None:
+    """Of the run or put that makes it."""
+    return (ref.alone or ref.parts.array).outcome if isinstance(ref, ShardOfArray) else ref.outcome
 
 
 def when_known(refs: list[Awaited], done: Unready) -> None:

@@ -22,16 +22,19 @@ __all__ = ["BufferOutcome", "BufferOutcomes", "SessionBuffers"]
 
 
 class BufferOutcome:
-    """What becomes of a run or a put, and of its buffers, which have consecutive names. `over`: the run has ended."""
+    """What becomes of a run or a put, and of its buffers, which have consecutive names. `run`: its number, 0: it is a
+    put, or not submitted yet. `over`: the run has ended, at `ended_at`."""
 
     __slots__ = (
-        "_apart", "_gone", "_unnamed", "count", "fault", "first", "left", "over", "readers", "ready", "waits",
+        "_apart", "_gone", "_unnamed", "count", "ended_at", "fault", "first", "left", "over", "readers", "ready", "run",
+        "waits",
     )  # fmt: skip
 
     def __init__(self, count: int) -> None:
         self.first, self.count = 0, count  # names, as soon as there are some
         self.left = count  # names that have not been dropped or given up
         self.over = self.ready = False
+        self.run, self.ended_at = 0, -1
         self.fault: StatusError | None = None  # of the run, and of all buffers that were not ready before
         self.readers = 0  # calls that have not been made, and will name some of its buffers
         self._apart: dict[int, StatusError | None] = {}  # buffers of which we have heard alone

@@ -133,7 +133,7 @@ class ClusterDevices:
                 self._calls.order.go_on()
 
         for at, shard in enumerate(shards):
-            self.fetch(shard, partial(came, at))
+            self._answers.fetch(shard, partial(came, at))
         return made
 
     def shards(self, ref: Ref) -> list[Ref]:
@@ -220,10 +220,10 @@ class ClusterDevices:
     # --- waiting -------------------------------------------------------------------------------------------
 
     def fetch(self, ref: Ref, done: WhenRead) -> None:
-        self._answers.fetch(ref, done)
+        self._answers.fetch(ref, self._answers.noted((ref,), done))
 
     def when_ready(self, refs: Sequence[Awaited], done: Unready) -> None:
-        when_known(list(refs), done)
+        when_known(list(refs), self._answers.noted(refs, done))
 
     def crowded(self, resume: Callable[[], None]) -> bool:
         return self._calls.order.crowded(resume)
@@ -238,6 +238,7 @@ class ClusterDevices:
         launch: int,
     ) -> list[Ref] | ClusterArrays:  # fmt: skip
         kept = executable.arrays
+        self._answers.called += 1
         outcome, arrays = BufferOutcome(len(kept)), list[ClusterArray]()
         if not executable.together:
             arrays = [ClusterArray(each, self._buffers.drop, outcome=outcome) for each in kept]
@@ -346,6 +347,7 @@ class ClusterDevices:
         self, client: Client, now: int, program: int, sent: tuple[int | bytes | Range, ...], outcome: BufferOutcome,
         results: list[ClusterArray],
     ) -> bool:  # fmt: skip
+        self._answers.tell_waited(client)
         made = client.submit(program, sent, now)
         if isinstance(made, Blocked):
             return False

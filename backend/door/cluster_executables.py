@@ -33,9 +33,10 @@ from .ifrt_shardings import REPLICATED, ShardSpec
 from .session_devices import ArrayType, CompiledFacts, StatusError, WhenCompiled, unsupported
 from .stablehlo_programs import ProgramFacts, read_program
 
-__all__ = ["ClusterExecutable", "ClusterPrograms"]
+__all__ = ["ClusterExecutable", "ClusterPrograms", "StepTimes"]
 
 log = logging.getLogger("seaway.door")
+StepTimes = Mapping[str, tuple[int, int]]  # step -> (executions, their typical time in nanoseconds)
 READING = 2  # programs at a time
 SEEN = 3  # executions, before what they took is believed: the first is often slow
 NEAR = 1.25  # by what factor a cost may differ from what was said
@@ -77,6 +78,7 @@ class ClusterPrograms:
         self._room: list[asyncio.Future[None]] = []
         self._over: StatusError | None = None  # why nothing will be compiled any more
         self._executables: weakref.WeakSet[ClusterExecutable] = weakref.WeakSet()
+        self._steps: dict[str, dict[str, str]] = {}  # function -> code -> the name of its step
 
     # --- compile -------------------------------------------------------------------------------------------
 
@@ -126,9 +128,9 @@ class ClusterPrograms:
             code = hash_of(source.encode())
             made = [each for each in facts.results if each.kind != TOKEN]
             temp = facts.memory_stats.get("temp_size_in_bytes", 0)
-            cost = self._link.expected(code, len(devices))
+            cost, step = self._link.expected(code, len(devices)), self._step_of(name, code)
             ir, keeping_ir = (
-                executable_program(self._places, name, devices, code, temp, given, made, donated, cost)
+                executable_program(self._places, name, devices, code, temp, given, made, donated, cost, step)
                 for donated in (facts.donated, ())
             )
             executable = ClusterExecutable(facts, given, source, ir, keeping_ir)
@@ -137,6 +139,12 @@ class ClusterPrograms:
         finally:
             self.forget(asked)  # behind the program itself, so hosts do not forget the code between
         return executable, facts
+
+    def _step_of(self, function: str, code: str) -> str:
+        """The name of a program's one step, by which it is priced: each code that has this function's name has one of
+        its own, `train_step`, `train_step.2`."""
+        known = self._steps.setdefault(function, {})
+        return known.setdefault(code, f"{function}.{len(known) + 1}" if known else function)
 
     async def ask(self, source: StableHLOCode, name: str, devices: tuple[int, ...]) -> bytes:
         """What the host of the first device answers to the code's question. Raises StatusError."""
@@ -182,11 +190,11 @@ class ClusterPrograms:
         if self._over is not None:
             raise StatusError(self._over.code, self._over.text)
 
-    def priced(self, seen: Mapping[str, tuple[int, int]]) -> None:
-        """How often computations ran, and how long they typically took, by their names. Policies share devices by what
-        programs are said to cost, so one that takes another time than was said is registered anew."""
+    def priced(self, seen: StepTimes) -> None:
+        """How often this session's steps ran, and how long they typically took. Policies share devices by what programs
+        are said to cost, so one that takes another time than was said is registered anew."""
         for each in list(self._executables):
-            count, cost = seen.get(each.ir.name, (0, 0))
+            count, cost = seen.get(each.ir.nodes[0].name, (0, 0))
             said = each.ir.computations[0].cost
             if count < SEEN or said <= NEAR * cost <= NEAR * NEAR * said:
                 continue

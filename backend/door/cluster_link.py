@@ -47,6 +47,9 @@ class ClusterLink(Protocol):
     def act(self, act: Callable[[Client, int], T]) -> T:
         """Calls core's client."""
 
+    def now(self) -> int:
+        """By the clock of core's client."""
+
     def offer(self, buffer: int) -> PutOffer:
         """Promises the contents of a buffer that is put in this call of `act`."""
 
@@ -98,6 +101,9 @@ class RemoteLink:
 
     def act(self, act: Callable[[Client, int], T]) -> T:
         return self.remote.act(act)
+
+    def now(self) -> int:
+        return self.remote.node.now()
 
     def offer(self, buffer: int) -> PutOffer:
         return self.remote.offer(buffer)

@@ -29,7 +29,7 @@ from core.protocol import Command
 from core.protocol import effects as e
 
 from .cluster_devices import ClusterDevices
-from .cluster_executables import ClusterPrograms
+from .cluster_executables import ClusterPrograms, StepTimes
 from .cluster_link import RemoteLink, SessionLine
 from .cluster_options import ClusterRefused, ServedCluster, session_devices_of
 from .cluster_programs import Places
@@ -78,8 +78,8 @@ class SessionSource(Protocol):
     def line(self, name: str) -> tuple[SessionLine, Serves]:
         """A client of core for a new session, and what makes the session's devices of the client's."""
 
-    async def seen(self) -> Mapping[str, tuple[int, int]]:
-        """How often computations ran, and how long they typically took, by their names."""
+    async def seen(self) -> Mapping[SessionLine, StepTimes]:
+        """How often steps of each session ran, and how long they typically took, by their names."""
 
 
 class RemoteSource:
@@ -101,11 +101,15 @@ class RemoteSource:
         self._links.discard(link)
         self._head.forget(link.codes.difference(*(each.codes for each in self._links)))
 
-    async def seen(self) -> Mapping[str, tuple[int, int]]:
+    async def seen(self) -> Mapping[SessionLine, StepTimes]:
+        numbers = {link.client.number: link for link in self._links if link.client.number}
+        if not numbers:
+            return {}
         try:
-            return await self._head.seen(ANSWER)
+            seen = await self._head.seen_of(numbers, ANSWER)
         except CallError:  # the controller is busy, or away
             return {}
+        return {numbers[number]: times for number, times in seen.items() if number in numbers}
 
 
 async def _why_no_answer(options: ServedCluster) -> str:
@@ -205,8 +209,8 @@ class ClusterSessions:
             await asyncio.sleep(PRICES)
             if self._programs:
                 seen = await self._source.seen()
-                for programs in list(self._programs.values()):
-                    programs.priced(seen)
+                for link, programs in list(self._programs.items()):
+                    programs.priced(seen.get(link, {}))
 
     async def end(self) -> None:
         if self._pricing is not None:

@@ -61,11 +61,11 @@ class Places:
 
 
 def function_of(module: str) -> str:
-    """The function's own name, which users know."""
+    """The function's own name, which users know; as much of it as core takes."""
     for prefix in PREFIXES:
         if len(module) > len(prefix) and module.startswith(prefix):
-            return module[len(prefix) :]
-    return module
+            return module[len(prefix) :][:LONGEST_NAME]
+    return module[:LONGEST_NAME]
 
 
 def question_program(places: Places, name: str, devices: tuple[int, ...], code: str) -> Program:
@@ -81,7 +81,9 @@ def question_program(places: Places, name: str, devices: tuple[int, ...], code: 
 def executable_program(
     places: Places, name: str, devices: tuple[int, ...], code: str, temp: int,
     parameters: Sequence[ArrayType], results: Sequence[ArrayType], donated: Sequence[int], cost: int = UNKNOWN,
+    step: str = "",
 ) -> Program:  # fmt: skip
+    """`step`: its node's name, if that is not the program's."""
     slices = places.slices(devices)
     at = slices.index(places.of(devices))
     inputs = tuple(value_of(each, at) for each in parameters)
@@ -89,7 +91,7 @@ def executable_program(
     return Program(
         name=name, slices=slices,
         computations=(Computation(name, code, cost, temp, len(devices) > 1, code),), args=inputs,
-        nodes=(Node(name, 0, at, tuple(map(Arg, range(len(inputs)))), inputs, outputs, tuple(donated)),),
+        nodes=(Node(step or name, 0, at, tuple(map(Arg, range(len(inputs)))), inputs, outputs, tuple(donated)),),
         results=tuple(Out(0, number) for number in range(len(outputs))), donate_args=tuple(donated),
     )  # fmt: skip
 

@@ -22,7 +22,7 @@ from ..auth import Rules
 from ..client import Head
 from ..streams import collect_rarely, run
 from .cluster_options import ServedCluster
-from .door_server import listen_for_clients
+from .door_server import DoorServer, listen_for_clients
 from .door_session import opening
 from .ifrt_service import TransportLimits
 from .session_devices import SessionDevices
@@ -160,23 +160,28 @@ async def _serve_cluster(
             return
         described, options = await finding
         sessions = ClusterSessions(RemoteSource(head, described, options), more)
-        await serve_until(stop, sessions, address, ready)
+        await serve_until(stop, {address: sessions}, ready)
     finally:
         await head.close()
 
 
 async def serve_until(
-    stop: asyncio.Event, sessions: ClusterSessions, address: str, ready: Callable[[str], None]
+    stop: asyncio.Event, sessions: Mapping[str, ClusterSessions], ready: Callable[[str], None]
 ) -> None:
-    """Serves programs until `stop` is set, and ends their sessions. Raises ListenRefused."""
-    server = await listen_for_clients(sessions, address)
+    """Serves programs at these addresses until `stop` is set, and ends their sessions. Raises ListenRefused."""
+    servers: list[DoorServer] = []
     try:
+        for address, each in sessions.items():
+            servers.append(await listen_for_clients(each, address))
         collect_rarely()
-        ready(server.address)
+        for server in servers:
+            ready(server.address)
         await stop.wait()
     finally:
-        server.close()
-        await sessions.end()
+        for server in servers:
+            server.close()
+        for each in sessions.values():
+            await each.end()
 
 
 def told_to_stop() -> asyncio.Event:

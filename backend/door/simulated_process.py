@@ -24,25 +24,31 @@ from .simulation_port import Describe, ServedSimulation, SimulationPort
 
 if TYPE_CHECKING:
     from .cluster_devices import ClusterDevices
+    from .cluster_executables import StepTimes
     from .cluster_link import SessionLine
     from .simulated_devices import SessionContents
 
 __all__ = ["run_simulated_door"]
 
 
+Doors = Mapping[str, ServedSimulation]  # by address; the first is the one that is always there
+
+
 def run_simulated_door(
-    address: str, options: ServedSimulation, begin: Callable[[Describe], SimulationPort], *, rules: Rules,
-    memory: int | None = None, ready: Callable[[str], None],
+    doors: Doors, begin: Callable[[Describe], SimulationPort], *, rules: Rules, memory: int | None = None,
+    ready: Callable[[str], None],
 ) -> None:  # fmt: skip
-    """`begin` is called on the loop's thread. `rules`: what programs may call, and what compiling them may take;
-    `memory`: bytes of contents that a session may have, None: half of this machine's. Raises ListenRefused."""
+    """All serve one simulation, with as many devices each. `begin` is called on the loop's thread. `rules`: what
+    programs may call, and what compiling them may take; `memory`: bytes of contents that a session may have, None: half
+    of this machine's. `ready` is told each address. Raises ListenRefused."""
+    options = next(iter(doors.values()))
     os.environ.update(environment(options.devices if options.computes else 1, os.environ))
     os.environ["JAX_PLATFORMS"] = "cpu"  # this machine's other devices are for others
-    run(_serve(address, options, begin, rules, memory, ready))
+    run(_serve(doors, options, begin, rules, memory, ready))
 
 
 async def _serve(
-    address: str, options: ServedSimulation, begin: Callable[[Describe], SimulationPort], rules: Rules,
+    doors: Doors, options: ServedSimulation, begin: Callable[[Describe], SimulationPort], rules: Rules,
     memory: int | None, ready: Callable[[str], None],
 ) -> None:  # fmt: skip
     from .cluster_opening import ClusterSessions  # these import JAX, for which the environment is now set
@@ -56,10 +62,13 @@ async def _serve(
     if options.computes:
         contents, end = _computed(options.devices, rules)
         limits = SessionLimits(array_bytes=memory or machine_bytes() // 2)
-    source = SimulationSource(options, begin(describer.of), contents)
-    sessions = ClusterSessions(source, rules.more, limits)
+    simulation = begin(describer.of)
+    sessions = {
+        address: ClusterSessions(SimulationSource(each, simulation, contents), rules.more, limits)
+        for address, each in doors.items()
+    }
     try:
-        await serve_until(stop, sessions, address, ready)
+        await serve_until(stop, sessions, ready)
     finally:
         describer.end()
         end()
@@ -99,6 +108,6 @@ class SimulationSource:
         line = self._simulation.line(name, self._options.weight, self._options.priority)
         return line, lambda devices: SimulatedDevices(devices, self._contents, line)
 
-    async def seen(self) -> Mapping[str, tuple[int, int]]:
+    async def seen(self) -> Mapping[SessionLine, StepTimes]:
         """Nothing: what programs take was known before they ran."""
         return {}

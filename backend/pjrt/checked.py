@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ class CheckedDevices(PjrtDevices):
         super().__init__(cache=cache, **options)
         self.gate = CodeGate(rules, self.about().platform, cache)
         self._codes.admit = self._admit
+        self._compiling.interrupt = self.gate.interrupt
 
     def usage(self) -> Mapping[str, int]:
         return {**super().usage(), "checked": self.gate.checked}
@@ -30,11 +31,11 @@ class CheckedDevices(PjrtDevices):
 
     def _admit(
         self, code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout],
-        blobs: Mapping[str, bytes],
+        blobs: Mapping[str, bytes], wanted: Callable[[], bool],
     ) -> None:  # fmt: skip
-        """Checks code before it is compiled, in the compiling thread."""
+        """Checks code before it is compiled, in a compiling thread."""
         world = self._world
         with world.lock:
             world.changed.wait_for(lambda: world.ready)
             mine = world.mine
-        self.gate.check(code, gang, inputs, outputs, blobs, mine)
+        self.gate.check(code, gang, inputs, outputs, blobs, mine, wanted)

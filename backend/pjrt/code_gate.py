@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -35,8 +35,7 @@ CHECKER = "backend.pjrt.checker"
 
 
 class CodeGate:
-    """Checks code. `cache`: the folder of compiled code; verdicts are kept there, too. Only `close` is
-    thread-safe."""
+    """Checks code, one at a time. `cache`: the folder of compiled code; verdicts are kept there, too."""
 
     def __init__(self, rules: Rules, platform: str, cache: Path | None) -> None:
         never = [name for name in rules.more if is_callback(name)]
@@ -48,8 +47,10 @@ class CodeGate:
         self._rules, self._platform, self._cache = rules, platform, cache
         self._verdicts = Verdicts(cache)
         self._child: CheckerChild | None = None
-        self._lock = threading.Lock()  # protects `_child` and `_closed`
+        self._turn = threading.Lock()  # held while a code is checked
+        self._lock = threading.Lock()  # protects `_child`, `_closed` and `_asking`
         self._closed = False
+        self._asking = False  # the child has a question that it has not answered
         self.checked = 0
 
     @property
@@ -60,24 +61,34 @@ class CodeGate:
 
     def check(
         self, code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout],
-        blobs: Mapping[str, bytes], mine: Sequence[int],
+        blobs: Mapping[str, bytes], mine: Sequence[int], wanted: Callable[[], bool] = lambda: True,
     ) -> None:  # fmt: skip
-        """Raises Unusable with a text that names the computation. `mine`: the numbers of this host's devices."""
+        """Raises Unusable with a text that names the computation. `mine`: the numbers of this host's devices; `wanted`:
+        whether somebody wants the code still."""
         asked = stablehlo_of(code, blobs)
         if asked is not None:
             if not asked.compiled:
                 return
             inputs = outputs = ()  # they are not part of what is compiled
-        with self._verdicts.about(self._key(code, asked, gang, inputs, outputs), self._rules.seconds) as slot:
+        key = self._key(code, asked, gang, inputs, outputs)
+        with self._turn, self._verdicts.about(key, self._rules.seconds) as slot:
             verdict = slot.verdict
             if verdict is None:
                 places = list(gang.place.devices())
                 numbers = tuple(mine) if set(places) <= set(mine) else tuple(places)
                 question = CodeQuestion(code, gang, tuple(inputs), tuple(outputs), blobs, numbers)
-                verdict = self._ask(question)
+                verdict = self._ask(question, wanted)
                 slot.keep(verdict)
         if verdict.kind != "ok":
             raise Unusable(self._words(code, verdict))
+
+    def interrupt(self) -> bool:
+        """Ends the child if it is being asked, so that the check under way fails; from any thread. False: it is not."""
+        with self._lock:
+            if self._asking and self._child is not None:
+                self._child.kill()
+                return True
+        return False
 
     def close(self) -> None:
         """Ends the child; from any thread."""
@@ -89,9 +100,13 @@ class CodeGate:
 
     # --- the child --------------------------------------------------------------------------------------------
 
-    def _ask(self, question: CodeQuestion) -> Verdict:
+    def _ask(self, question: CodeQuestion, wanted: Callable[[], bool]) -> Verdict:
         name = question.code.name
         child = self._ready_child(question)
+        with self._lock:
+            if not wanted():
+                raise Unusable(f"nobody wants computation {name!r} any more")
+            self._asking = True
         try:
             answer = child.ask(msgspec.msgpack.encode(question), self._rules.seconds)
         except Late as late:
@@ -103,8 +118,11 @@ class CodeGate:
         except Died:
             how = child.last_words()
             if child.tired:  # it ended for lack of questions at this very moment
-                return self._ask(question)
+                return self._ask(question, wanted)
             raise Unusable(f"computation {name!r} cannot be compiled: the compiler's process {how}") from None
+        finally:
+            with self._lock:
+                self._asking = False
         self.checked += 1
         verdict = msgspec.msgpack.decode(answer, type=Verdict)
         if verdict.kind == "room":

@@ -18,6 +18,7 @@ from core.model import Code, Gang, Layout, Plan, canonical
 from core.protocol import effects as e
 
 from . import jax_errors
+from .blobs import Unusable
 from .executable_cache import ExecutableCache
 from .launchable_code import LaunchableCode, check_memory, given, keep_on_disk, lower, wake_lapack
 from .stablehlo_codes import StableHLOCodes, stablehlo_of
@@ -25,8 +26,10 @@ from .stablehlo_launchable import StableHLOLaunchable
 from .world import WorldMembership
 
 log = logging.getLogger("seaway.pjrt")
-Admit = Callable[[Code, Gang, Sequence[Layout], Sequence[Layout], Mapping[str, bytes]], None]
-MOST = 8192  # codes of plans that are kept; no command says when a host may forget one
+Wanted = Callable[[], bool]  # whether somebody wants the code still
+Admit = Callable[[Code, Gang, Sequence[Layout], Sequence[Layout], Mapping[str, bytes], Wanted], None]
+MOST = 8192  # plans with code, and different codes, that are kept
+NONE: Mapping[int, LaunchableCode] = {}
 
 
 class Codes:
@@ -36,7 +39,7 @@ class Codes:
         self, world: WorldMembership, post: Callable[[e.Event], None], memory: int, cache: Path | None
     ) -> None:
         self._world, self._post, self._memory = world, post, memory
-        self._of: OrderedDict[tuple[int, int], LaunchableCode] = OrderedDict()  # by (plan, code)
+        self._of: OrderedDict[int, dict[int, LaunchableCode]] = OrderedDict()  # by plan and code
         self._same: OrderedDict[Any, LaunchableCode] = OrderedDict()
         self._stablehlo = StableHLOCodes(world, memory, ExecutableCache(cache))
         self._compiled = 0
@@ -45,7 +48,7 @@ class Codes:
         wake_lapack()
 
     def __len__(self) -> int:
-        return len(self._of)
+        return sum(map(len, self._of.values()))
 
     @property
     def compiled(self) -> int:
@@ -53,7 +56,12 @@ class Codes:
         return self._compiled + self._stablehlo.compiled
 
     def get(self, plan: int, code: int) -> LaunchableCode | None:
-        return self._of.get((plan, code))
+        return self._of.get(plan, NONE).get(code)
+
+    def forget(self, plan: int) -> None:
+        """The code stays for other plans that have the same."""
+        with self._world.lock:
+            self._of.pop(plan, None)
 
     def void(self) -> None:
         """Drops all code, since the backend has ended. Call it under the world's lock."""
@@ -63,12 +71,14 @@ class Codes:
 
     # --- the compiling thread ---------------------------------------------------------------------------------
 
-    def compile(self, command: e.CompileCode, plan: Plan, code_of: Mapping[str, bytes]) -> None:
+    def compile(
+        self, command: e.CompileCode, plan: Plan, code_of: Mapping[str, bytes], wanted: Wanted = lambda: True
+    ) -> None:
         """Compiles for the current world; compiles again if the world changes meanwhile."""
         blame, about, code = None, b"", plan.codes[command.code]
         try:
-            self._check_first(code, plan, code_of)
-            while (made := self._try(command, plan, code_of)) is None:
+            self._check_first(code, plan, code_of, wanted)
+            while (made := self._try(command, plan, code_of, wanted)) is None:
                 log.info("the world changed while code %s was compiled", code.name)
             if command.about:
                 about = made.answer()
@@ -76,15 +86,17 @@ class Codes:
             blame = jax_errors.of(error)
         self._post(e.CodeReady(command.plan, command.code, blame, about))
 
-    def _check_first(self, code: Code, plan: Plan, code_of: Mapping[str, bytes]) -> None:
+    def _check_first(self, code: Code, plan: Plan, code_of: Mapping[str, bytes], wanted: Wanted) -> None:
         """Has clients' code checked before this process reads it. Code that core made has no bytes of a client."""
         if self.admit is None or not code_of:
             return
         gang, inputs, outputs = _gang_and_layouts(code, plan)
         if self._same.get(_content(code, gang, inputs, outputs)) is None:
-            self.admit(code, gang, inputs, outputs, code_of)
+            self.admit(code, gang, inputs, outputs, code_of, wanted)
 
-    def _try(self, command: e.CompileCode, plan: Plan, code_of: Mapping[str, bytes]) -> LaunchableCode | None:
+    def _try(
+        self, command: e.CompileCode, plan: Plan, code_of: Mapping[str, bytes], wanted: Wanted
+    ) -> LaunchableCode | None:
         """None: the world has changed meanwhile."""
         code = plan.codes[command.code]
         gang, inputs, outputs = _gang_and_layouts(code, plan)
@@ -92,6 +104,8 @@ class Codes:
         key = _content(code, gang, inputs, outputs)
         with world.lock:
             world.changed.wait_for(lambda: world.ready)
+            if not wanted():
+                raise Unusable(f"nobody wants code {code.name!r} any more")
             generation = world.generation
             made = self._same.get(key)
             # Begun under the lock, so that the backend cannot be dropped meanwhile.
@@ -102,7 +116,7 @@ class Codes:
         with world.lock:
             if world.generation != generation:
                 return None
-            self._same[key] = self._of[command.plan, command.code] = made
+            self._same[key] = self._of.setdefault(command.plan, {})[command.code] = made
             if isinstance(made, StableHLOLaunchable):
                 self._stablehlo.keep(made)
             for table in (self._same, self._of):

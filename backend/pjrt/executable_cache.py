@@ -11,6 +11,7 @@ import hashlib
 import logging
 import os
 import platform
+import threading
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.metadata import version
@@ -54,7 +55,7 @@ class ExecutableCache:
         """Whole or not at all: a reader never sees half a file."""
         if self._folder is None or not executable:
             return
-        partial = self._folder / f"{name}.{os.getpid()}"
+        partial = self._folder / f"{name}.{os.getpid()}.{threading.get_ident()}"
         try:
             partial.write_bytes(executable)
             partial.rename(self._folder / name)

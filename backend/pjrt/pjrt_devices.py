@@ -2,7 +2,7 @@
 
     node --commands-->          enqueueing thread   launcher, store, world: all that has an order; it also reads the
                                                     controller's stream while it has nothing to do
-                                compiling thread    code
+                                compiling threads   code, one at a time
                                 waiting thread      completions: Finished
                                 copying thread      spills, counts of rows
                                 others              checkpoints
@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from core.model import Hosts, Layout, Plan
+from core.model import Gang, Hosts, Layout, Plan
 from core.protocol import Blame
 from core.protocol import effects as e
 
@@ -29,6 +30,7 @@ from ..devices import Array, DeviceAbout, GangTimes, Index, Post, WorldSpec
 from ..streams import LentReading
 from . import device_arrays, jax_errors, rows
 from .checkpoints import Checkpoints
+from .compile_threads import CompileJob, CompileThreads
 from .compiled_codes import Codes
 from .completions import Completions
 from .enqueue_thread import EnqueueThread
@@ -56,7 +58,7 @@ class PjrtDevices:
         self._world = WorldMembership()
         self._about = self._world.about(memory)
         self._line = EnqueueThread("enqueue", self._fail)
-        self._compiling, self._copying = (WorkerThread(name, self._fail) for name in ("compile", "copy"))
+        self._compiling, self._copying = CompileThreads(self._fail), WorkerThread("copy", self._fail)
         self._store = Store(self._world, self._line)
         self._codes = Codes(self._world, self._say, self._about.memory, cache)
         self.stamps = GangTimes()
@@ -107,9 +109,25 @@ class PjrtDevices:
     # --- gangs ------------------------------------------------------------------------------------------------
 
     def compile(self, command: e.CompileCode, plan: Plan, blobs: Mapping[str, bytes]) -> None:
-        checkpoint = self._checkpoints.concerns(plan, command.code, blobs)
-        compiler = self._checkpoints if checkpoint else self._codes
-        self._compiling.do(compiler.compile, command, plan, blobs)
+        def dropped() -> None:
+            self._say(e.CodeReady(command.plan, command.code, Blame("code", "nobody wants it any more")))
+
+        if self._checkpoints.concerns(plan, command.code, blobs):
+            job = CompileJob(plan.id, lambda wanted: self._checkpoints.compile(command, plan, blobs), dropped)
+        else:
+            drop = dropped if self._compiles_alone(plan, command.code) else None
+            job = CompileJob(plan.id, partial(self._codes.compile, command, plan, blobs), drop)
+        self._compiling.do(job)
+
+    def _compiles_alone(self, plan: Plan, code: int) -> bool:
+        """Whether no other host waits for this one to compile the code, too: see `stablehlo_codes.cacheable`."""
+        gang = plan.steps[plan.codes[code].step]
+        assert isinstance(gang, Gang)
+        return self._about.platform == "cpu" or set(gang.place.devices()) <= set(self._world.mine)
+
+    def forget(self, plan: int) -> None:
+        self._compiling.forget(plan)
+        self._line.do(self._codes.forget, plan)  # behind what was enqueued before
 
     def prepare(self, command: e.Prepare, plan: Plan) -> None:
         """Does nothing: arrays are handles, and a launch takes handles."""

@@ -25,10 +25,10 @@ from core.model import Cluster
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.protocol import peers
-from core.record import Trace
+from core.record import Look, Trace
 from core.schedule.policy import Fifo, Policy
 
-from ..admin import Children, SnapshotShelf, TraceSnapshot, durations, health
+from ..admin import Children, SnapshotShelf, TraceSnapshot, durations, durations_of, health, packed
 from ..auth import Access, RefusalLogger, TurnGate, access
 from ..contents import LIMIT, Blobs
 from ..devices import gang_times
@@ -37,6 +37,7 @@ from ..streams import GrpcPipe, Listener
 from ..wire import Address, Pass, call_messages, versions
 from .cluster_status import status_of
 from .eventlogs import Recording
+from .live_look import looked
 from .registry import Enrolment
 from .state_folder import CodeFolder, Known
 from .world_services import WorldServices
@@ -136,6 +137,7 @@ class Server:
         self._code = CodeFolder(kept / "code", code, self._code_in_use) if kept else None
         self._shelf = SnapshotShelf()
         self.clocks = Clocks(cluster.hosts, self.secret, NetworkNode.now)
+        self.identity, self.began = secrets.token_hex(8), NetworkNode.now()  # of this start's trace
         self.told: list[str] = []  # the controller's latest messages to its operator
         self.replaced: list[e.PolicyReplaced] = []
         self.failure: asyncio.Future[None] = self.node.loop.create_future()
@@ -150,7 +152,7 @@ class Server:
         answers: dict[type[msgspec.Struct], calls.Answer] = {
             call_messages.Enrol: self._enrol, call_messages.AboutReply: self._about, call_messages.Keep: self._keep,
             call_messages.Find: self._find, call_messages.Lacks: self._lacks, call_messages.Status: self._status,
-            call_messages.Recorded: self._recorded, call_messages.CancelCall: self._cancel,
+            Look: self._look, call_messages.Recorded: self._recorded, call_messages.CancelCall: self._cancel,
             call_messages.SeenReply: self._seen, call_messages.Tick: self.clocks.answer,
             call_messages.Permit: self._permit,
         }  # fmt: skip
@@ -258,6 +260,11 @@ class Server:
         with self.node.lock:
             return call_messages.Report(msgspec.json.encode(status_of(self)))
 
+    async def _look(self, request: Look) -> call_messages.Looked:
+        with self.node.lock:
+            found = looked(self, request)
+        return packed(found)
+
     async def _recorded(self, request: call_messages.Recorded) -> call_messages.RecordedPage:
         number = request.snapshot
         if not number:
@@ -268,6 +275,8 @@ class Server:
 
     async def _seen(self, request: call_messages.SeenReply) -> call_messages.StepTimes:
         with self.node.lock:
+            if request.clients:
+                return call_messages.StepTimes(by_client=durations_of(self.trace, frozenset(request.clients)))
             return call_messages.StepTimes(durations(self.trace))
 
     async def _permit(self, request: call_messages.Permit) -> call_messages.Permitted:

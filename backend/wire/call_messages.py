@@ -6,6 +6,7 @@ Keep     a client leaves code with the controller's process, before the message 
 Find     a host fetches that code by the hash of its contents
 Lacks    a client that has reached a new controller asks which of its code that controller lacks
 Status   any authorised process asks for the cluster's status
+Look     any authorised process asks what goes on now, and what has happened since it last looked
 Recorded any authorised process asks for the controller's trace, page by page
 Seen     any authorised process asks how long computations took lately
 Cancel   any authorised process asks that runs of a client end
@@ -21,6 +22,7 @@ from typing import Annotated
 import msgspec
 
 from core.model import Cluster
+from core.record import Look
 
 MOST = 1 << 62  # largest number on the wire; the sum of two of them still fits 64 bits
 MOST_HASHES = 4096  # most hashes in one request
@@ -102,6 +104,13 @@ class Report(msgspec.Struct, frozen=True):
     json: bytes
 
 
+class Looked(msgspec.Struct, frozen=True):
+    """version: of the controller's process. packed: a `LiveLook`, which only a process of that version reads."""
+
+    version: str
+    packed: bytes
+
+
 class Recorded(msgspec.Struct, frozen=True):
     """snapshot: which recorded trace; 0 takes a new one."""
 
@@ -110,13 +119,17 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 class SeenReply(msgspec.Struct, frozen=True):
-    pass
+    """`clients`: by the controller's numbers of them, if the times of each are wanted; (): those of all together."""
+
+    clients: tuple[int, ...] = ()
 
 
 class StepTimes(msgspec.Struct, frozen=True):
-    """By the name of a step: the number of executions, and their typical time in nanoseconds."""
+    """By the name of a step: the number of executions, and their typical time in nanoseconds. `by_client`: of each
+    client that was asked about."""
 
-    seen: dict[str, tuple[int, int]]
+    seen: dict[str, tuple[int, int]] = {}
+    by_client: dict[int, dict[str, tuple[int, int]]] = {}
 
 
 class RecordedPage(msgspec.Struct, frozen=True):
@@ -193,7 +206,7 @@ class Stamped(msgspec.Struct, frozen=True):
 
 PAIRS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
     Enrol: Enrolled, AboutReply: Described, Keep: KeepReply, Find: FindReply, Lacks: Lacking, Status: Report,
-    Recorded: RecordedPage, SeenReply: StepTimes, CancelCall: CancelReply, Tick: Tock, Permit: Permitted,
+    Look: Looked, Recorded: RecordedPage, SeenReply: StepTimes, CancelCall: CancelReply, Tick: Tock, Permit: Permitted,
 }  # fmt: skip
 # What hosts are asked, on a stream of its own (`streams.ask`); the controller answers all others, by gRPC.
 OF_HOSTS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {GangTimesReply: Stamped}

@@ -22,14 +22,14 @@ from core.link import codec as wire
 from core.link import endpoint, link, packing
 from core.model import place, plan, program, topology
 from core.protocol import MESSAGES
-from core.record import fingerprint
+from core.record import fingerprint, increments, looks
 
 from . import call_messages, framing
 
 HEADER = "seaway-version"
 UNKNOWN = "of an older version, which does not say which,"
 OTHER = grpc.StatusCode.FAILED_PRECONDITION  # the status that refuses another version
-CORE = (*MESSAGES, endpoint, link, packing, place, plan, program, topology, wire)
+CORE = (*MESSAGES, endpoint, link, packing, place, plan, program, topology, wire, increments, looks)
 
 
 @cache

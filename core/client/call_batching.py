@@ -71,7 +71,8 @@ class CallBatching:
         other = type(before) if kind is Release else kind if type(before) is Release else None
         if other not in ANSWERED:
             return False
-        self._carries(self._messages, call)
+        if kind is not Release:
+            self._carries(self._messages, call)
         self._out[-1] = Send(TO_CONTROLLER, Calls((before, call)))
         return True
 

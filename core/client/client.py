@@ -107,7 +107,7 @@ class Client:
         few = len(sent) < self.limits.together and type(sent) is tuple
         named = sent if few else ranges.folded(sent, self.limits.together)
         self._check(known, named, keep, dispatch)
-        under_way = self.unfinished
+        under_way = len(state.runs) + len(again.waiting)
         if under_way >= self.limits.max_runs:
             return self._block(f"{under_way} runs have not ended")
         waited: tuple[int, ...] = ()
@@ -219,8 +219,9 @@ class Client:
             self._retries.put(buffer, value, where)
         return buffer
 
-    def get(self, buffer: int, now: int) -> int | Blocked:
-        """Returns the request; the contents come straight from the hosts, after GetStarted."""
+    def get(self, buffer: int, now: int, shard: int = -1) -> int | Blocked:
+        """Returns the request; the contents come straight from the hosts, after GetStarted. `shard`: only this one of
+        the distinct shards, which are numbered row-major."""
         why = self._retries.why_blocked((buffer,))
         if why:
             return self._block(why)
@@ -229,8 +230,8 @@ class Client:
         self._state.check_buffers(sent)
         if len(self._state.requests) >= self.limits.max_requests:
             return self._block(f"{len(self._state.requests)} puts and gets are under way")
-        request = self._calls.get(sent, now)
-        self._retries.asked(request, buffer)
+        request = self._calls.get(sent, now, shard)
+        self._retries.asked(request, buffer, shard)
         return request
 
     def release(self, buffers: tuple[int | Range, ...], now: int) -> None:

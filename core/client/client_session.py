@@ -231,7 +231,8 @@ class ClientSession:
     def _sending(self, note: GetAccepted, now: int) -> str:
         if not self._answered("get", note.request):
             return f"it answers request {note.request}, which was not made, or was answered before"
-        self._tell(GetStarted(self._retries.named_get(note.request), note.transfer, note.layout, note.rows))
+        request = self._retries.named_get(note.request)
+        self._tell(GetStarted(request, note.transfer, note.layout, note.rows, note.shard))
         return ""
 
     def _refused(self, note: Refused, now: int) -> str:

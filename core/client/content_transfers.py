@@ -42,7 +42,7 @@ from ..protocol import (
     end_of,
     peer_of,
 )
-from ..transfer import Piece, Transfer, from_client, from_hosts, hosts_of
+from ..transfer import ALL, Piece, Transfer, from_client, from_hosts, hosts_of
 from .client_state import ClientState
 from .retries import Retries
 
@@ -127,7 +127,10 @@ class ContentTransfers:
     def _receive(self, coming: GetStarted, now: int) -> None:
         self._begin()
         layout = coming.layout
-        pieces = self._pieces_of(layout, getting=True)
+        if coming.shard == ALL:
+            pieces = self._pieces_of(layout, getting=True)
+        else:
+            pieces = from_hosts(layout, self._hosts, coming.shard)
         self._gets[coming.transfer] = coming.request
         transfer = coming.transfer
         opening = OpenRecv(transfer, transfer, coming.request, pieces, False, (), None, layout)

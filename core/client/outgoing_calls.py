@@ -88,11 +88,11 @@ class OutgoingCalls:
         self.call(Put(buffer, value, where), now)
         return buffer
 
-    def get(self, buffer: int, now: int) -> int:
+    def get(self, buffer: int, now: int, shard: int) -> int:
         state = self._state
         state.last_request = request = state.last_request + 1
         state.requests["get", request] = None
-        self.call(Get(request, buffer), now)
+        self.call(Get(request, buffer, shard), now)
         return request
 
     def release(self, buffers: tuple[int | Range, ...], now: int) -> None:

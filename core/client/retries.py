@@ -115,11 +115,11 @@ class HeldBuffer:
 class AskedGet:
     """A get, until its contents are here or never will be. `buffer` and `request` are the user's names."""
 
-    __slots__ = ("blame", "buffer", "request", "sent_name", "tries")
+    __slots__ = ("blame", "buffer", "request", "sent_name", "shard", "tries")
 
-    def __init__(self, request: int, buffer: int) -> None:
+    def __init__(self, request: int, buffer: int, shard: int) -> None:
         self.request = self.sent_name = request  # the second is the controller's
-        self.buffer = buffer
+        self.buffer, self.shard = buffer, shard
         self.tries = 0
         self.blame: Blame | None = None  # why it is to be asked again
 
@@ -202,8 +202,8 @@ class Retries:
         """Its contents are kept, and it can be put again."""
         self._buffer(name).contents = value, where
 
-    def asked(self, request: int, buffer: int) -> None:
-        self._gets[request] = AskedGet(request, buffer)
+    def asked(self, request: int, buffer: int, shard: int) -> None:
+        self._gets[request] = AskedGet(request, buffer, shard)
 
     def releasable(self, names: tuple[int, ...]) -> tuple[int, ...]:
         """Those that no held run needs, by the controller's names. Raises if the user has let go of one before."""
@@ -394,7 +394,7 @@ class Retries:
         elif len(self._state.requests) < self._state.limits.max_requests:
             del self.asking[asked.request]
             self._renamed_gets.pop(asked.sent_name, None)
-            asked.sent_name = self._calls.get(self.sent(asked.buffer), now)
+            asked.sent_name = self._calls.get(self.sent(asked.buffer), now, asked.shard)
             self._renamed_gets[asked.sent_name] = asked.request
 
     def _refuse(self, asked: AskedGet) -> None:

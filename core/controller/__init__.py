@@ -20,13 +20,14 @@ policy_news    that a policy failed, and which devices it keeps free
 tracing        what is recorded for the trace
 outbox         what one turn says
 state          the tables;  records: their rows;  plan_rows: what is derived from a plan;  config: what may be set
-snapshot       what may be shown
+snapshot       what may be shown;  live_view: the same in a size that does not grow with what waits
 """
 
 from __future__ import annotations
 
 from .config import ON_DEVICES, Config
 from .controller import Controller
+from .live_view import live_view
 from .policy_news import KeptDevices
 from .snapshot import ClientView, IslandView, OperationView, RunView, Snapshot
 from .stalls import Stall
@@ -44,4 +45,5 @@ __all__ = [
     "RunView",
     "Snapshot",
     "Stall",
+    "live_view",
 ]

@@ -272,7 +272,7 @@ class Admission:
             self._stalls.over(run)
         run.state = ADMITTED[run.state]
         if self._tracing is not None:
-            self._tracing.admitted(run)
+            self._tracing.trace.admitted(run.id, now)
         run.using = True
         if run.held:
             self._use_arguments(run, now)

@@ -19,10 +19,11 @@ def sources_of(
 ) -> tuple[dict[int, BufferName | bytes], dict[int, int], int] | str:
     """What the arguments of a call stand for, which of them are several as one, and how many of them are buffers;
     or what is wrong with the call."""
+    if call.run <= session.last_run:
+        return f"run {call.run} does not come after run {session.last_run}"
+    if len(session.runs) >= config.max_runs:
+        return f"it has {len(session.runs)} runs that have not ended, which is the limit"
     known = session.names
-    wrong = _miscounted(session, program, call, config)
-    if wrong:
-        return wrong
     sources: dict[int, BufferName | bytes] = {}
     width: dict[int, int] = {}  # a later argument may have what it names cut, see `BufferNames.cut_arguments`
     index, literal, reads, unknown = 0, 0, 0, ""
@@ -45,30 +46,22 @@ def sources_of(
             if named.count > 1:
                 width[index + named.name - first] = named.count
         index += count
+    results = call.results
+    fresh = len(results) == 1 and type(results[0]) is int and results[0] > session.top
+    made = 1 if fresh else ranges.number(results)
+    if index != len(program.ir.args) or made != len(program.ir.results):
+        return f"run {call.run} of {program.ir.name!r} has the wrong number of arguments or results"
     if literal > config.literal_limit:
         return f"run {call.run} has literals of more than {config.literal_limit} bytes"
     if unknown:
         return f"run {call.run}: {unknown}"
-    if any(call.results) and _in_use(session, call):
+    if not fresh and any(results) and _in_use(session, call):
         return f"run {call.run} gives a result a name that is in use"
     return sources, width, reads
 
 
-def _miscounted(session: ClientRecord, program: ProgramRecord, call: Submit, config: Config) -> str:
-    ir = program.ir
-    if call.run <= session.last_run:
-        return f"run {call.run} does not come after run {session.last_run}"
-    if len(session.runs) >= config.max_runs:
-        return f"it has {len(session.runs)} runs that have not ended, which is the limit"
-    if ranges.number(call.args) != len(ir.args) or ranges.number(call.results) != len(ir.results):
-        return f"run {call.run} of {ir.name!r} has the wrong number of arguments or results"
-    return ""
-
-
 def _in_use(session: ClientRecord, call: Submit) -> bool:
     names = session.names
-    if len(call.results) == 1 and type(call.results[0]) is int and call.results[0] > session.top:
-        return False
     given = [each for each in call.results if each]
     taken = [
         (each, each + 1) if isinstance(each, int) else (each.first, each.first + each.count) for each in given

@@ -104,7 +104,7 @@ class Clients:
         self._state.sessions[session.number] = session
         self._state.by_peer[peer] = session
         if self._tracing is not None:
-            self._tracing.client(session)
+            self._tracing.trace.client(session.number, session.name, session.weight, session.priority, now)
         self._outbox.note(peer, Opened(session.number, self._state.incarnation))
         self._recovery.client_opened(session, opening)
         return None
@@ -207,7 +207,7 @@ class Clients:
             self._registrations.taken_back(record)
         self._state.observe(ClientLost(session.number))
         if self._tracing is not None:
-            self._tracing.client_gone(session)
+            self._tracing.trace.client_gone(session.number, now)
         self._state.by_peer.pop(session.peer, None)
         session.peer = -1
         for run in sorted(session.runs.values(), key=lambda run: -run.id):

@@ -7,7 +7,17 @@ the hosts that have distinct shards; it holds the buffer until the client has la
 from __future__ import annotations
 
 from ..memory import Buffers, Ledger
-from ..model import Atoms, Impossible, Layout, ProgramError, Spans, laid_out, shard_bytes, validate_put
+from ..model import (
+    Atoms,
+    Impossible,
+    Layout,
+    ProgramError,
+    Shards,
+    Spans,
+    laid_out,
+    shard_bytes,
+    validate_put,
+)
 from ..protocol import (
     Blame,
     ContentsReady,
@@ -23,7 +33,7 @@ from ..protocol import (
     Waiting,
 )
 from ..slices import MustWait, Resources
-from ..transfer import senders_to_client
+from ..transfer import ALL, senders_to_client
 from .admission import Admission, Waiter
 from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
@@ -258,22 +268,28 @@ class Contents:
             named.gets.append((session, call))
             self._admission.bring_back_for_get(named, now)
             return
-        hosts, seq = self._senders_of(layout), self._state.next_seq
+        if call.shard != ALL and not 0 <= call.shard < Shards(layout).count:
+            text = f"buffer {call.buffer} has no shard {call.shard}: it has {Shards(layout).count}, numbered from 0"
+            self._outbox.note(session.peer, Refused("get", call.request, Blame("refused", text)))
+            return
+        hosts, seq = self._senders_of(layout, call.shard), self._state.next_seq
         self._state.next_seq += 1
         self._refs.hold_for_transfer(buffer)
         self._buffers.touch(buffer, seq)
-        step = SendStep(seq, -1, buffer, hosts, seq, session.number)
+        step = SendStep(seq, -1, buffer, hosts, seq, session.number, call.shard)
         self._outbox.step(layout.place.island, step, hosts)
         entry = InFlight(
             seq, "get", layout.place.island, hosts, hosts, hosts, now, now,
             buffer=buffer, transfer=seq, cost=self._cost(buffer), session=session, request=call.request,
         )  # fmt: skip
         if self._tracing is not None:
-            self._tracing.with_client(entry, session, layout)
+            self._tracing.with_client(entry, session, layout, one_shard=call.shard != ALL)
         self._in_flight.add(entry, now)
-        self._outbox.note(session.peer, GetAccepted(call.request, seq, layout, record.rows))
+        self._outbox.note(session.peer, GetAccepted(call.request, seq, layout, record.rows, call.shard))
 
-    def _senders_of(self, layout: Layout) -> Spans:
+    def _senders_of(self, layout: Layout, shard: int) -> Spans:
+        if shard != ALL:
+            return senders_to_client(layout, self._state.cluster, shard)
         found = self._senders.get(layout)
         if found is None:
             if len(self._senders) >= KEPT:

@@ -103,7 +103,8 @@ class Runs:
         session.runs[call.run] = run
         session.last_run = call.run
         if self._tracing is not None:
-            self._tracing.submitted(run)
+            name = program.ir.name
+            self._tracing.trace.submitted(run.id, session.number, call.run, name, now, call.deadline)
         if state.watched:
             state.observe(RunSubmitted(session.number, call.run))
         if reads:
@@ -148,7 +149,10 @@ class Runs:
             self.fail(run, program.blame, now)
             return
         try:
-            if run.reads or not program.small or tuple(map(len, run.call.args)) != program.nbytes:  # type: ignore[arg-type]
+            args = run.call.args
+            if run.reads < len(args) and (
+                run.reads or not program.small or tuple(map(len, args)) != program.nbytes  # type: ignore[arg-type]
+            ):
                 check_literals(run)
             if program.bound_at != self._resources.version and not self._bind(run):
                 return
@@ -415,7 +419,7 @@ class Runs:
         run.ended = True
         run.session.runs.pop(run.call.run, None)
         if self._tracing is not None:
-            self._tracing.ended(run, run.blame)
+            self._tracing.trace.ended(run.id, self._state.now, run.blame)
         if self._state.watched and not run.session.gone:
             self._state.observe(RunEndSeen(run.session.number, run.call.run, run.blame))
         self._outbox.note(run.session.peer, Ended(run.call.run, run.blame))

@@ -5,7 +5,7 @@ is over. A wait that outlasts its soft bound is a stall until it is over. So is 
 that waits for memory (`admission`). `now` lists them all from the tables as they are; no second list is kept.
 
 Neighbours: `runs` and `admission` begin and end waits; `in_flight` watches what is in an order; `compilation`
-knows what is compiled where. The functions that matter: `begin`, `over`, `late`, `waits`, `now`.
+knows what is compiled where. The functions that matter: `begin`, `over`, `late`, `waits`, `now`, `groups`.
 """
 
 from __future__ import annotations
@@ -42,6 +42,14 @@ class Stall(NamedTuple):
     node: str
     hosts: Spans
     reason: str
+
+
+class StallGroup(NamedTuple):
+    """Runs of one program that wait for the same, or one other thing that waits; `first` has waited longest."""
+
+    first: Stall
+    number: int
+    stalled: bool
 
 
 class Stalls:
@@ -158,6 +166,24 @@ class Stalls:
         found += self.admission.late_contents()
         return sorted(found, key=_since)
 
+    def groups(self) -> list[StallGroup]:
+        """All that waits or stalls, the longest wait first. Runs that wait for the same count as one, since there may
+        be thousands of them: only the first of each is put in words."""
+        runs: dict[tuple[int, str, str, bool, int], list[RunRecord]] = {}
+        for run in self._state.runs.values():
+            if run.waits:
+                plan = run.plan.id if run.waits == CODE else -1
+                key = (run.session.number, run.program.ir.name, run.waits, run.stalled, plan)
+                runs.setdefault(key, []).append(run)
+        found = [
+            StallGroup(self._wait(min(each, key=_begun)), len(each), each[0].stalled)
+            for each in runs.values()
+        ]
+        others = [*self.registrations.waits(late=True), *map(self.of_flight, self.in_flight.late())]
+        found += [StallGroup(each, 1, True) for each in (*others, *self.admission.late_contents())]
+        found += [StallGroup(each, 1, False) for each in self.registrations.waits(late=False)]
+        return sorted(found, key=lambda each: each.first.since)
+
     def _wait(self, run: RunRecord) -> Stall:
         hosts = self._compilation.missing(run.plan.id) if run.waits == CODE else spans.EMPTY
         client, program = run.session.name, run.program.ir.name
@@ -187,6 +213,10 @@ class Stalls:
 
 def _since(stall: Stall) -> int:
     return stall.since
+
+
+def _begun(run: RunRecord) -> int:
+    return run.since
 
 
 def _some(names: list[str]) -> str:

@@ -1,14 +1,14 @@
 """Records for the trace what the controller sees: when a gang was ready, entered, and was reported over.
 
-Drivers see more (when a device started, when it ended): they fill a trace of their own, and the two are merged.
-Times that the controller merely heard of are flagged as worked out.
+Modules tell the trace itself (`Tracing.trace`) what needs no working out, such as that a run has ended. Drivers see
+more (when a device started, when it ended): they fill a trace of their own, and the two are merged. Times that the
+controller merely heard of are flagged as worked out.
 """
 
 from __future__ import annotations
 
 from ..memory import Ledger
 from ..model import Atoms, Gang, Layout, Place, Slot, Spans, Value, device_spans, shard_bytes
-from ..protocol import Blame
 from ..record import ENDED, FAILED, Trace
 from .records import ClientRecord, InFlight, RunRecord
 from .state import State
@@ -21,7 +21,7 @@ class Tracing:
         self._state = state
         self._atoms = atoms
         self._ledger = ledger
-        self._trace = trace
+        self.trace = trace
         self._levels: dict[
             int, tuple[int, list[int]]
         ] = {}  # by atom: the place it was last recorded as, and its level
@@ -29,30 +29,13 @@ class Tracing:
         self._mine: dict[Spans, int] = {}  # the keys of these
         self._reserved: dict[tuple[Spans, int], int] = {}  # (devices, client) -> number of the row
 
-    def client(self, session: ClientRecord) -> None:
-        self._trace.client(session.number, session.name, session.weight, session.priority, self._state.now)
-
-    def client_gone(self, session: ClientRecord) -> None:
-        self._trace.client_gone(session.number, self._state.now)
-
-    def submitted(self, run: RunRecord) -> None:
-        name = run.program.ir.name
-        call, now = run.call, self._state.now
-        self._trace.submitted(run.id, run.session.number, call.run, name, now, call.deadline)
-
-    def admitted(self, run: RunRecord) -> None:
-        self._trace.admitted(run.id, self._state.now)
-
-    def ended(self, run: RunRecord, blame: Blame | None) -> None:
-        self._trace.ended(run.id, self._state.now, blame)
-
     def entered(self, entry: InFlight, run: RunRecord, key: int, ready: int) -> None:
         assert run.rows is not None
         step = run.rows.plan.steps[entry.step]
         if isinstance(step, Gang):
-            if key not in self._trace.places:
+            if key not in self.trace.places:
                 self._place(key, step.place)
-            self._trace.gang(
+            self.trace.gang(
                 entry.seq, run.id, step.name, entry.island, key, ready=ready, entered=entry.entered
             )
 
@@ -68,40 +51,43 @@ class Tracing:
         for key, place in zip(keys, places, strict=True):
             self._place(key, place)
         name, nbytes = run.plan.steps[entry.step].name, target.nbytes * target.layout.place.size
-        self._trace.transfer(entry.transfer, run.id, name, *keys, nbytes=nbytes, entered=entry.entered)
+        self.trace.transfer(entry.transfer, run.id, name, *keys, nbytes=nbytes, entered=entry.entered)
 
-    def with_client(self, entry: InFlight, session: ClientRecord, layout: Layout) -> None:
+    def with_client(
+        self, entry: InFlight, session: ClientRecord, layout: Layout, one_shard: bool = False
+    ) -> None:
         """A put, or a get: contents come from a client, or go to one."""
         key = self._atoms.intern(layout.place)
         self._place(key, layout.place)
         if entry.kind == "put":
             source, target, nbytes = -1, key, shard_bytes(layout) * layout.place.size
         else:
-            source, target, nbytes = key, -1, Value(layout.shape, layout.dtype).nbytes
-        self._trace.transfer(
+            whole = Value(layout.shape, layout.dtype).nbytes
+            source, target, nbytes = key, -1, shard_bytes(layout) if one_shard else whole
+        self.trace.transfer(
             entry.transfer, -1, entry.kind, source, target, nbytes=nbytes, client=session.number,
             entered=entry.entered,
         )  # fmt: skip
 
     def reserved(self, devices: Spans, client: int) -> None:
         """The policy keeps these devices free from now on, for a client or (-1) for nobody in particular."""
-        self._reserved[devices, client] = self._trace.reserved(self._key_of(devices), client, self._state.now)
+        self._reserved[devices, client] = self.trace.reserved(self._key_of(devices), client, self._state.now)
 
     def unreserved(self, devices: Spans, client: int) -> None:
-        self._trace.reserved_until(self._reserved.pop((devices, client)), self._state.now)
+        self.trace.reserved_until(self._reserved.pop((devices, client)), self._state.now)
 
     def landed(self, entry: InFlight) -> None:
         if entry.kind != "send":
             failed = FAILED if entry.blame is not None else 0
             seq = entry.seq if entry.transfer < 0 else entry.transfer
-            self._trace.update(seq, ENDED | failed, ended=self._state.now)
+            self.trace.update(seq, ENDED | failed, ended=self._state.now)
 
     def levels(self) -> None:
         """At the end of a turn: memory whose counters have changed, for each set of devices that no slice has told
         apart. What was cut in two since is counted in its parts from here on, and its own row ends with no capacity."""
         ledger = self._ledger
         touched, ledger.touched = ledger.touched, {}
-        trace, now = self._trace, self._state.now
+        trace, now = self.trace, self._state.now
         rows: list[tuple[int, int, int, int, int]] = []
         for atom, devices, *level in ledger.counters_of(touched):
             key, last = self._levels.get(atom, (_NOWHERE, []))
@@ -123,14 +109,14 @@ class Tracing:
         if key is None:
             self._own += 1
             key = self._mine[devices] = _NOWHERE - self._own
-        if key not in self._trace.places:
+        if key not in self.trace.places:
             island = self._state.cluster.island_of_device(devices[0][0])
-            self._trace.place(key, island.index, devices, island.devices_per_host, island.base_device)
+            self.trace.place(key, island.index, devices, island.devices_per_host, island.base_device)
         return key
 
     def _place(self, key: int, place: Place) -> None:
-        if key not in self._trace.places:
+        if key not in self.trace.places:
             island = self._state.cluster.islands[place.island]
-            self._trace.place(
+            self.trace.place(
                 key, island.index, device_spans(place), island.devices_per_host, island.base_device
             )

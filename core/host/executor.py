@@ -195,8 +195,8 @@ class Executor:
     @property
     def idle(self) -> bool:
         """Whether nothing of what it was told is on these hosts, or under way."""
-        state = self._state
-        return not (state.plans or state.runs or state.buffers or state.records or state.pending)
+        now = self._state
+        return not (now.plans or now.runs or now.buffers or now.records or now.pending or now.codes_asked)
 
     def stand_for(self, members: Spans) -> None:
         standing.stand_for(self._state, members, self._hosts)
@@ -236,7 +236,7 @@ class Executor:
         state.order = (("order", message.number),)
         if message.settled > state.settled:
             self._settle(message.settled)
-        if message.hosts != state.among and not self._is_among(message.hosts):
+        if message.hosts not in state.among and not self._is_among(message.hosts):
             return  # this host only passes it on
         for plan in message.plans:
             if concerns(plan, state.devices):
@@ -278,11 +278,12 @@ class Executor:
             state.abandoned_early = kept
 
     def _is_among(self, hosts: Spans) -> bool:
-        """Whether this host is one of them. The last answer is remembered: most gangs are for the same hosts."""
-        host = self._state.host
+        """Whether this host is one of them. The last answers are remembered: most gangs are for the same hosts, and
+        most gets from one of them."""
+        state = self._state
         for low, high in hosts:
-            if low <= host < high:
-                self._state.among = hosts
+            if low <= state.host < high:
+                state.among = (hosts, *state.among[:1])
                 return True
         return False
 
@@ -340,7 +341,7 @@ class Executor:
 
     def _gang(self, step: GangStep) -> None:
         state = self._state
-        if step.hosts != state.among and not self._is_among(step.hosts):
+        if step.hosts not in state.among and not self._is_among(step.hosts):
             return
         run = state.runs.get(step.run)
         if run is not None:
@@ -367,7 +368,7 @@ class Executor:
         return run
 
     def _send(self, step: SendStep) -> None:
-        if not self._is_among(step.hosts):
+        if step.hosts not in self._state.among and not self._is_among(step.hosts):
             return
         run = self._run_of(step)
         move = run.plan.moves.get(step.step) if run is not None else None
@@ -381,7 +382,7 @@ class Executor:
         self._drop_if_abandoned(step)
 
     def _receive(self, step: RecvStep) -> None:
-        if not self._is_among(step.hosts):
+        if step.hosts not in self._state.among and not self._is_among(step.hosts):
             return
         run = self._run_of(step)
         move = run.plan.moves.get(step.step) if run is not None else None
@@ -426,8 +427,8 @@ class Executor:
         for run in step.runs:
             self._state.runs.pop(run, None)
         for plan in step.plans:
-            self._state.plans.pop(plan, None)
-            self._codes.forget(plan)
+            if self._state.plans.pop(plan, None) is not None:
+                self._codes.forget(plan)
 
     # --- the host's own -----------------------------------------------------------------------------------
 

@@ -7,7 +7,17 @@ Neighbours: `executor` brings both; `self_reports` says it again after a new sea
 from __future__ import annotations
 
 from ..model import Hosts, Illegal, spans
-from ..protocol import MOST_ABOUT, Blame, Cause, CodeReady, CompileCode, Compiled, CompileStep, ToController
+from ..protocol import (
+    MOST_ABOUT,
+    Blame,
+    Cause,
+    CodeReady,
+    CompileCode,
+    Compiled,
+    CompileStep,
+    ForgetPlan,
+    ToController,
+)
 from .host_state import HostState
 from .plans import HostPlan
 from .self_reports import own_blame, repeat
@@ -55,7 +65,9 @@ class HostCodes:
             del state.codes[key]  # the plan was forgotten meanwhile
 
     def forget(self, plan: int) -> None:
+        """What is being compiled for it will be answered, and is forgotten then."""
         codes = self._state.codes
+        self._state.out.append(ForgetPlan(plan, self._state.order))
         for key in [key for key, said in codes.items() if key[0] == plan and said is not None]:
             del codes[key]
 

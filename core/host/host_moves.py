@@ -50,7 +50,8 @@ class Moves:
         self._causes = causes
         self._buffers = buffers
         self._hosts = hosts
-        self._got: dict[tuple[Layout, int, int], tuple[Piece, ...]] = {}  # by layout, client, host
+        # by layout, client, host, shard
+        self._got: dict[tuple[Layout, int, int, int], tuple[Piece, ...]] = {}
 
     # --- sends --------------------------------------------------------------------------------------------
 
@@ -81,17 +82,17 @@ class Moves:
             self.undoable(step.seq, text, step.step)
             return
         half = self._new("send", step.seq, step.transfer, buffer)
-        half.source = buffer.layout
-        half.pieces = self._pieces_for(step.client, buffer.layout)
+        half.source, half.shard = buffer.layout, step.shard
+        half.pieces = self._pieces_for(step.client, buffer.layout, step.shard)
         self._start_send(half, buffer)
 
-    def _pieces_for(self, client: int, layout: Layout) -> tuple[Piece, ...]:
-        key = layout, client, self._state.host
+    def _pieces_for(self, client: int, layout: Layout, shard: int) -> tuple[Piece, ...]:
+        key = layout, client, self._state.host, shard
         found = self._got.get(key)
         if found is None:
             if len(self._got) >= KEPT:
                 self._got.clear()
-            found = self._got[key] = to_client(layout, client, self._state.host, self._hosts)
+            found = self._got[key] = to_client(layout, client, self._state.host, self._hosts, shard)
         return found
 
     def _start_send(self, half: HostMove, buffer: LocalBuffer) -> None:

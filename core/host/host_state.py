@@ -125,6 +125,7 @@ class HostMove(msgspec.Struct, eq=False, gc=False):
     target: Layout | None = None  # None: it goes to a client
     sparse: bool = False
     empty: bool = False  # nothing travels to or from this host
+    shard: int = -1  # of a send to a client: the only one that it wants; -1: all
     program: str = ""
     node: str = ""
 
@@ -174,7 +175,7 @@ class HostState:
     host: int
     members: Spans  # the hosts that reports are about: this one, or all for which it stands
     devices: Spans
-    among: Spans = ()  # the last set of hosts that was found to have this one in it
+    among: tuple[Spans, ...] = ()  # the last two sets of hosts that were found to have this one in them
     # How far the stream has come.
     epoch: int = -1
     tree: int = -1

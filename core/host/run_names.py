@@ -49,13 +49,9 @@ class RunNames(msgspec.Struct, eq=False, frozen=True):
 
 def names_of(header: RunHeader, plan: HostPlan) -> RunNames | None:
     """None if it has too few arguments."""
-    found: RunNames | None = plan.named
-    if found is None or found.header is not header:
-        found = plan.named = _read(header, plan)
-    return found
-
-
-def _read(header: RunHeader, plan: HostPlan) -> RunNames | None:
+    known: RunNames | None = plan.named
+    if known is not None and known.header is header:
+        return known
     args = header.args
     widths = tuple([1 if isinstance(arg, int) else arg.count for arg in args])
     count = sum(widths)
@@ -81,4 +77,5 @@ def _read(header: RunHeader, plan: HostPlan) -> RunNames | None:
         made = layout if arg in literal else None
         if made is not None or slot in labels:
             acts.append((slot, ident, made, literal.get(arg, b"")))
-    return RunNames(header, call, ids, literal, labels, tuple(acts))
+    plan.named = found = RunNames(header, call, ids, literal, labels, tuple(acts))
+    return found

@@ -40,8 +40,10 @@ def _take_own_pieces(half: HostMove, host: int, hosts: Hosts) -> None:
     """A put or get that this host will open itself."""
     layout = half.buffer.layout if half.buffer is not None else None
     client = -half.pieces[0][0]
-    if layout is not None and client > 0:
-        half.pieces = (to_client if half.kind == "send" else from_client)(layout, client, host, hosts)
+    if layout is not None and client > 0 and half.kind == "send":
+        half.pieces = to_client(layout, client, host, hosts, half.shard)
+    elif layout is not None and client > 0:
+        half.pieces = from_client(layout, client, host, hosts)
 
 
 # --- a copy -------------------------------------------------------------------------------------------------

@@ -216,6 +216,17 @@ class RangeTable(dict[int, R]):
             (name, self[name]) for name in sorted([name for name in self if first <= name < first + count])
         ]
 
+    def take(self, first: int, count: int) -> list[R]:
+        """The records of these names, in order, which are not in the table any more."""
+        record = self.get(first)
+        if record is not None and count == record.count == 1:
+            del self[first]
+            return [record]
+        found = self.there(first, count)
+        for name, _ in found:
+            self.drop(name)
+        return [record for _, record in found]
+
     def parts(self, first: int, count: int) -> Iterator[tuple[int, R | None]]:
         """The same, each with its first name; and None with each name that is not in the table."""
         self.cut(first)

@@ -66,6 +66,7 @@ class GetStarted(Command, frozen=True):
     transfer: int
     layout: Layout
     rows: int = -1
+    shard: int = -1  # see `Get`
 
 
 class PutStarted(Command, frozen=True):

@@ -68,6 +68,7 @@ class Get(Wire, frozen=True, tag="get"):
 
     request: int
     buffer: int
+    shard: int = -1  # only this one of its distinct shards, which are numbered row-major; -1: all
 
 
 class Release(Wire, frozen=True, tag="release"):
@@ -158,6 +159,7 @@ class GetAccepted(Wire, frozen=True, tag="sending"):
     transfer: int
     layout: Layout
     rows: int = -1  # how many rows of the first dimension are valid; -1: all
+    shard: int = -1  # see `Get`
 
 
 class PutAccepted(Wire, frozen=True, tag="taking"):

@@ -30,6 +30,15 @@ class CompileCode(Command, frozen=True):
     about: bool = False
 
 
+class ForgetPlan(Command, frozen=True):
+    """No later command names this plan. What was compiled for it need not be kept. Nobody wants what is still to be
+    compiled for it, so a driver may give that up; its CodeReady comes all the same, perhaps at once and with a blame.
+    """
+
+    plan: int
+    causes: tuple[Cause, ...]
+
+
 class Prepare(Command, frozen=True):
     """Host work of a gang that needs no data may be done now. The Launch follows when the inputs are here."""
 

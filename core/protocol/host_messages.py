@@ -51,6 +51,7 @@ class SendStep(Wire, frozen=True, tag="send"):
     hosts: Spans
     transfer: int
     client: int = 0  # if not 0: send to this client (a Get); `run` is then -1 and `step` the buffer
+    shard: int = -1  # of a Get: only this shard; -1: all
 
 
 class RecvStep(Wire, frozen=True, tag="recv"):

@@ -158,6 +158,10 @@ class Table:
         self._columns = {**self._columns, name: array(self._columns[name].typecode, values)}
         self._all = tuple(self._columns.values())
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._columns)
+
     def has(self, name: str) -> bool:
         return name in self._columns
 

@@ -191,8 +191,9 @@ class Trace:
         if row is not None:
             first, at = self.lists.add(enqueued)
             table = self.gangs
-            flags |= table.column("flags")[row]
-            table.put(row, enqueued=first, hosts=at, started=started, skew=started - first, flags=flags)
+            table.put(row, enqueued=first, hosts=at, started=started, skew=started - first)
+            if flags:
+                table.put_one(row, "flags", flags | table.column("flags")[row])
 
     def hosts(self, seq: int, enqueued: Sequence[int] | Vector) -> None:
         """Add when each host of an open gang, in order, enqueued it. The gang's `enqueued` is the first of these."""
@@ -279,6 +280,10 @@ class Trace:
     def counted(self, table: str) -> int:
         """Return the number of rows of a table, with those that were dropped."""
         return len(self.tables[table]) + self.dropped[table]
+
+    def unfinished(self, table: str) -> list[int]:
+        """Return the rows of a table of which more will be known, in order."""
+        return sorted(self._open[table].values())
 
     @classmethod
     def restored(

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from .contention import Window
 from .reservations import Reservation
-from .scheduler import EarlyEntry, Scheduler, Ticket, WaitingGang
+from .scheduler import EarlyEntry, Scheduler, Ticket
+from .waits import GangQueue, WaitingGang
 
 __all__ = [
     "EarlyEntry",
+    "GangQueue",
     "Reservation",
     "Scheduler",
     "Ticket",

@@ -33,8 +33,7 @@ trip for each hop between islands, and may lose any amount of time. The option `
     idle    (default) a gang enters early if no ripe gang waits for any of the same devices, and if no other client
             has used any of them for `quiet` ns, since such a client may soon return with work that is ready. A single
             client gets `always`, several get `never`, and no estimate of the delay is needed.
-
-`python -m experiments.bench scheduling` measures it.
+            `python -m experiments.bench scheduling` measures it.
 
 A gang that waits alone on the island, and would be picked next whatever the policy says, is not queued (`_alone`). It
 is queued as soon as another comes, or anything else happens before it is picked.
@@ -51,9 +50,9 @@ from ..model import Atoms, Illegal
 from .contention import Contention, Domain, PlaceQueue, Window, connected
 from .policy import HOOKS, Board, Fifo, Policy, Ready, Reserve, Ticket, definers, writes
 from .reservations import PATIENT, RESERVES, Reservations, WrongAnswer
-from .waits import WaitingGang, waiting_gang
+from .waits import GangQueue, WaitingGang, first_of_each_queue, waiting_gang
 
-__all__ = ["Scheduler", "Ticket", "WaitingGang"]
+__all__ = ["Scheduler", "Ticket"]
 
 EarlyEntry = Literal["always", "idle", "never"]
 
@@ -235,11 +234,17 @@ class Scheduler:
     def waiting(self) -> list[WaitingGang]:
         """Return all gangs that wait, with the reason for each, the oldest run first."""
         tickets = [ticket for run in self._runs.values() for ticket in run]
-        found = []
-        for ticket in sorted(tickets, key=lambda each: each.age):
-            lane = self._lanes.known[ticket.place]
-            found.append(waiting_gang(ticket, lane, self._lanes, self.reserved, self.paused))
-        return found
+        return [self._waiting(each) for each in sorted(tickets, key=lambda each: each.age)]
+
+    def queues(self) -> list[GangQueue]:
+        """Return what waits by client and place, with the reason for each, the oldest run first."""
+        queues = first_of_each_queue(ticket for run in self._runs.values() for ticket in run)
+        devices = self._atoms.devices_of_key
+        return [GangQueue(self._waiting(first), devices(first.place), count) for first, count in queues]
+
+    def _waiting(self, ticket: Ticket) -> WaitingGang:
+        lane = self._lanes.known[ticket.place]
+        return waiting_gang(ticket, lane, self._lanes, self.reserved, self.paused)
 
     # --- choosing
 

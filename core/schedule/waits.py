@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
 
-from ..model import spans
+from ..model import Spans, spans
 from .contention import Contention, PlaceQueue
 from .policy import Ticket
 from .reservations import Reservation
@@ -21,6 +21,23 @@ class WaitingGang(msgspec.Struct, frozen=True):
     ticket: Ticket
     why: Why
     text: str
+
+
+class GangQueue(msgspec.Struct, frozen=True):
+    """The gangs of one client that wait for one place, and why the first of them does."""
+
+    first: WaitingGang
+    devices: Spans
+    count: int
+
+
+def first_of_each_queue(tickets: Iterable[Ticket]) -> list[tuple[Ticket, int]]:
+    """The first gang of each client and place, and how many wait there, the oldest run first."""
+    found: dict[tuple[int, int, bool], list[Ticket]] = {}
+    for ticket in tickets:
+        found.setdefault((ticket.client, ticket.place, ticket.ripe), []).append(ticket)
+    firsts = [(min(queue, key=lambda each: each.age), len(queue)) for queue in found.values()]
+    return sorted(firsts, key=lambda each: each[0].age)
 
 
 def waiting_gang(

@@ -2,7 +2,8 @@
 
 A buffer that a client puts or gets travels as whole shards. Piece k is shard k of the array, row-major over the parts
 into which its sharding cuts it. A Put gives each host each distinct shard that the host has. A Get takes each distinct
-shard once, from the lowest device that has it. Lower devices are on lower hosts, so that is the lowest host too.
+shard once, or only one of them, from the lowest device that has it. Lower devices are on lower hosts, so that is the
+lowest host too.
 
 Which device sends which shard is worked out in one pass over the devices and remembered (`_senders`). A host then
 looks at its own devices only, and the client at the shards only.
@@ -19,25 +20,32 @@ from ..model import Hosts, Layout, Place, Shards, Spans, shard_bytes, spans, vir
 # Layouts for which `_senders` is remembered. An entry is as large as its layout has distinct shards: at 2048, 300 kB.
 KEPT = 128
 
+ALL = -1  # shards
 Piece = tuple[int, int, int]  # (other end: a host, or -client; number of the piece; bytes)
 
 
-def to_client(layout: Layout, client: int, host: int, hosts: Hosts) -> tuple[Piece, ...]:
-    """Return the pieces that this host sends for a Get: the shards that no lower device has."""
+def to_client(layout: Layout, client: int, host: int, hosts: Hosts, only: int = ALL) -> tuple[Piece, ...]:
+    """Return the pieces that this host sends for a Get: the shards that no lower device has. `only`: a shard."""
     shards = _senders_of(layout).shards
     mine = [shards[device] for device in hosts.devices_of(host) if device in shards]
+    if only != ALL:
+        mine = [only] if only in mine else []
     return _whole(layout, mine, client) if mine else ()
 
 
-def from_hosts(layout: Layout, hosts: Hosts) -> tuple[Piece, ...]:
+def from_hosts(layout: Layout, hosts: Hosts, only: int = ALL) -> tuple[Piece, ...]:
     """Return the pieces that a client receives for a Get, from all hosts, the lowest host first."""
     nbytes, shards = shard_bytes(layout), _senders_of(layout).shards
-    found = sorted([(hosts.host_of(device), shard) for device, shard in shards.items()])
-    return tuple([(host, shard, nbytes) for host, shard in found])
+    found = [(device, shard) for device, shard in shards.items() if only in (ALL, shard)]
+    return tuple(
+        [(host, shard, nbytes) for host, shard in sorted([(hosts.host_of(at), each) for at, each in found])]
+    )
 
 
-def senders_to_client(layout: Layout, hosts: Hosts) -> Spans:
+def senders_to_client(layout: Layout, hosts: Hosts, only: int = ALL) -> Spans:
     """Return the hosts for which `to_client` is not empty."""
+    if only != ALL:
+        return spans.of([host for host, _, _ in from_hosts(layout, hosts, only)])
     devices = _senders_of(layout).devices
     return spans.normal((hosts.host_of(low), hosts.host_of(high - 1) + 1) for low, high in devices)
 

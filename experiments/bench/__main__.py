@@ -21,6 +21,7 @@ PACKAGES = {  # each benchmark's module has its name
         "lowering": "a program of 1,000 nodes over 8, 2,048 and 100,000 devices",
         "hops": "the path of one call: Python calls, files, allocations and CPU time in each machine",
         "recording": "what a controller's event log costs, in CPU and bytes",
+        "dashboard": "what the live page costs the controller at 64 and 512 hosts, busy and idle",
         "control": "the control plane over real streams at 16 to 512 hosts: controller CPU a gang, tree against flat",
     },
     "simulator": {

@@ -1,6 +1,7 @@
 """What a program uses: computations, programs, puts, routes, pipelines, checkpoints.
 
-jitted, synthetics    `sw.jit`, `sw.pmap`, `sw.synthetic`;  computation: what they share
+jitted, synthetics    `sw.jit`, `sw.pmap`, `sw.synthetic`;  computation: what they share;  process_questions: what is
+                      refused in their functions
 programs              `sw.program`
 putting, routing      `sw.put`, `sw.route`;  row_packing: how rows travel
 pipelining, schedules `sw.pipeline`: stages on slices, and the order of their micro-batches

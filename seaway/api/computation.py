@@ -8,17 +8,46 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 
 from ..graph import Signature, leaf_aval, tracing
-from ..sessions import Array, ambient
+from ..sessions import Array, CallResults, DescribedArray, all_of_one_call, ambient
 from ..specs import Aval, Operand, Slice, avals, trees
 
+if TYPE_CHECKING:
+    import jax
 
-class Computation(ABC):
-    """What calls share: finding the signature, and the way to the session or into the program under trace."""
+MANY = 8  # arguments
+
+
+class LastCall(NamedTuple):
+    """A call whose only argument was a list or tuple (`kind`) of all results of another call, in order. `abouts`: what
+    was known of these."""
+
+    kind: Any
+    abouts: Sequence[DescribedArray]
+    signature: Signature
+
+    def results(self, arg: Any) -> CallResults | None:
+        """The arguments of another call, if it is like this one. So a loop that passes on a thousand arrays need not
+        look for leaves in a tree, or at the type of each."""
+        if type(arg) is not self.kind or len(arg) != len(self.abouts):
+            return None
+        found = all_of_one_call(arg)
+        return found if found is not None and found.group.abouts is self.abouts else None
+
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Computation(ABC, Generic[R_co]):
+    """What calls share: finding the signature, and the way to the session or into the program under trace.
+
+    `R_co`: what the function is said to return, in JAX's words. A call returns the same tree, of arrays on devices. If
+    the function does not say what it returns, that is taken to be one array.
+    """
 
     def __init__(
         self, name: str, home: Slice, *, static: Sequence[int] = (), static_names: Sequence[str] = (),
@@ -30,6 +59,29 @@ class Computation(ABC):
         self._static, self._static_names = tuple(static), tuple(static_names)
         self._donate, self._donate_names = frozenset(donate), frozenset(donate_names)
         self._known: dict[Any, Signature] = {}
+        self._last: LastCall | None = None
+
+    @overload
+    def __call__(self: Computation[jax.Array], *args: Any, **kwargs: Any) -> Array: ...
+
+    @overload
+    def __call__(
+        self: Computation[tuple[jax.Array, jax.Array]], *args: Any, **kwargs: Any
+    ) -> tuple[Array, Array]: ...
+
+    @overload
+    def __call__(
+        self: Computation[tuple[jax.Array, jax.Array, jax.Array]], *args: Any, **kwargs: Any
+    ) -> tuple[Array, Array, Array]: ...
+
+    @overload
+    def __call__(self: Computation[list[jax.Array]], *args: Any, **kwargs: Any) -> list[Array]: ...
+
+    @overload
+    def __call__(self: Computation[dict[str, jax.Array]], *args: Any, **kwargs: Any) -> dict[str, Array]: ...
+
+    @overload
+    def __call__(self, *args: Any, **kwargs: Any) -> R_co: ...
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         signature, leaves = self.match(args, kwargs)
@@ -62,6 +114,12 @@ class Computation(ABC):
 
     def match_trees(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Signature, list[Any]]:
         statics, dynamic, named = self._split_static(args, kwargs)
+        alone = not statics and not named and len(dynamic) == 1
+        if alone and self._last is not None:
+            last = self._last
+            results = last.results(dynamic[0])
+            if results is not None:
+                return last.signature, results
         leaves, tree = trees.flatten_arrays((dynamic, named))
         try:
             types = tuple([leaf._abstract for leaf in leaves])
@@ -82,6 +140,10 @@ class Computation(ABC):
                 dict(statics),
             )
             found = self._known[key] = self.trace(shape)
+        if alone and len(leaves) >= MANY and type(dynamic[0]) in (list, tuple):
+            results = all_of_one_call(dynamic[0])
+            kind = type(dynamic[0])
+            self._last = None if results is None else LastCall(kind, results.group.abouts, found)
         return found, leaves
 
     @abstractmethod

@@ -6,14 +6,15 @@ import functools
 import hashlib
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from core.model import Sharding
 from sim.hardware import Kernel
 
 from ..graph import Cost, Evaluate, Signature, kernel_of
 from ..specs import Aval, Slice, as_slice, avals, shardings, trees
-from .computation import CallShape, Computation
+from . import process_questions
+from .computation import CallShape, Computation, R_co
 from .programs import as_numbers
 from .unready import counted, padded
 
@@ -29,7 +30,38 @@ EXCHANGES = (
 )  # fmt: skip
 
 
-class JitComputation(Computation):
+T = TypeVar("T")
+
+
+class JitOptions(TypedDict, total=False):
+    """The options of `jit`, for type checkers."""
+
+    devices: Slice | int | None
+    in_shardings: Any
+    out_shardings: Any
+    donate_argnums: int | Sequence[int]
+    donate_argnames: str | Sequence[str]
+    static_argnums: int | Sequence[int]
+    static_argnames: str | Sequence[str]
+    cost: Cost | None
+    collective: bool | None
+    max_shape: Any
+    name: str | None
+
+
+class PmapOptions(TypedDict, total=False):
+    """The options of `pmap`, for type checkers."""
+
+    devices: Slice | int | None
+    in_axes: Any
+    out_axes: Any
+    static_broadcasted_argnums: int | Sequence[int]
+    donate_argnums: int | Sequence[int]
+    cost: Cost | None
+    name: str | None
+
+
+class JitComputation(Computation[R_co]):
     """See `jit`. `fn` is called with abstract values once for each look of its arguments."""
 
     def __init__(
@@ -96,8 +128,10 @@ class JitComputation(Computation):
             return _called(self.fn, shape, *leaves)
 
         call.__wrapped__ = self.fn  # type: ignore[attr-defined]  # whose file and line JAX's errors then name
+        inputs = [leaf.abstract() for leaf in shape.leaves]
         try:
-            jaxpr, out = jax.make_jaxpr(call, return_shape=True)(*[leaf.abstract() for leaf in shape.leaves])
+            with process_questions.refused(f"{type_name(self)} {self.name!r}", self.slice):
+                jaxpr, out = jax.make_jaxpr(call, return_shape=True)(*inputs)
         except Exception as error:
             error.add_note(
                 f"while {type_name(self)} {self.name!r} was traced for {', '.join(map(repr, shape.leaves))}"
@@ -218,8 +252,32 @@ def resolve(entry: Any, home: Slice, aval: Aval, where: str) -> Sharding:
     return shardings.along_all(home, len(aval.shape), entry)
 
 
-def type_name(computation: JitComputation) -> str:
+def type_name(computation: JitComputation[Any]) -> str:
     return "sw.pmap" if computation._kwargs == MAPPED else "sw.jit"
+
+
+@overload
+def jit(
+    fn: Callable[..., Any], *, irregular: Literal[True], **options: Unpack[JitOptions]
+) -> JitComputation[Any]: ...
+
+
+@overload
+def jit(
+    fn: Callable[..., T], *, irregular: Literal[False] = False, **options: Unpack[JitOptions]
+) -> JitComputation[T]: ...
+
+
+@overload
+def jit(
+    fn: None = None, *, irregular: Literal[True], **options: Unpack[JitOptions]
+) -> Callable[[Callable[..., Any]], JitComputation[Any]]: ...
+
+
+@overload
+def jit(
+    fn: None = None, *, irregular: Literal[False] = False, **options: Unpack[JitOptions]
+) -> Callable[[Callable[..., T]], JitComputation[T]]: ...
 
 
 def jit(
@@ -237,7 +295,7 @@ def jit(
     irregular: bool = False,
     max_shape: Any = None,
     name: str | None = None,
-) -> JitComputation:
+) -> Any:
     """Make a JAX function a computation that runs on a slice: jax.jit for devices that the client does not have.
 
     devices: a slice, or a number of devices. in_shardings, out_shardings: PartitionSpecs (or NamedShardings) over the
@@ -256,7 +314,7 @@ def jit(
     """
     if fn is None:
         options = {key: value for key, value in locals().items() if key != "fn"}
-        return functools.partial(jit, **options)  # type: ignore[return-value]  # a decorator, called with one
+        return functools.partial(jit, **options)  # a decorator
     called = name or str(getattr(fn, "__name__", type(fn).__name__))
     if max_shape is not None and not irregular:
         raise ValueError(
@@ -271,6 +329,18 @@ def jit(
     )  # fmt: skip
 
 
+@overload
+def pmap(
+    fn: Callable[..., T], axis_name: str | None = None, **options: Unpack[PmapOptions]
+) -> JitComputation[T]: ...
+
+
+@overload
+def pmap(
+    fn: None = None, axis_name: str | None = None, **options: Unpack[PmapOptions]
+) -> Callable[[Callable[..., T]], JitComputation[T]]: ...
+
+
 def pmap(
     fn: Callable[..., Any] | None = None,
     axis_name: str | None = None,
@@ -282,7 +352,7 @@ def pmap(
     donate_argnums: int | Sequence[int] = (),
     cost: Cost | None = None,
     name: str | None = None,
-) -> JitComputation:
+) -> Any:
     """Make a function a computation with one copy on each device of a slice, as jax.pmap does.
 
     The mapped axis is as long as the slice has devices. axis_name: for collectives such as jax.lax.psum. With it, the
@@ -296,7 +366,7 @@ def pmap(
     """
     if fn is None:
         options = {key: value for key, value in locals().items() if key != "fn"}
-        return functools.partial(pmap, **options)  # type: ignore[return-value]  # a decorator, called with one
+        return functools.partial(pmap, **options)  # a decorator
     called = name or str(getattr(fn, "__name__", type(fn).__name__))
     home = as_slice(devices, f"sw.pmap({called})")
     static = as_numbers(static_broadcasted_argnums)

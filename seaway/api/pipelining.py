@@ -65,13 +65,13 @@ class Pipeline:
         self._cut_targets = self._cutter(self.stages[-1], "targets")
         self._forward = [self._of(each, "forward", each.fn, "pd", "d") for each in self.stages[:-1]]
         self._backward = [self._backwards(number) for number in range(len(self.stages) - 1)]
-        self._last: dict[int, JitComputation] = {}  # the last stage's, by how many targets it takes
+        self._last: dict[int, JitComputation[Any]] = {}  # the last stage's, by how many targets it takes
         self._add = [self._of(each, "add", _add, "pp", "p", donate_argnums=0) for each in self.stages]
         self._mean = [
             self._of(each, "mean", self._divided, "p", "p", donate_argnums=0) for each in self.stages
         ]
         self._mean_loss = jit(self._mean_of, devices=self.stages[-1].slice, name=f"{name} loss")
-        self.program: Program = program(self._step, name=name)
+        self.program: Program[..., tuple[Any, list[Tree]]] = program(self._step, name=name)
 
     def __call__(self, parameters: Sequence[Tree], inputs: Tree, *targets: Tree) -> tuple[Any, list[Tree]]:
         """(the mean loss, a list of gradients): each on its stage's slice."""
@@ -80,8 +80,7 @@ class Pipeline:
                 f"{self.name}(): {plural(len(self.stages), 'stage')} take as many trees of parameters, in a list; "
                 f"{len(parameters)} were given"
             )
-        found: tuple[Any, list[Tree]] = self.program(list(parameters), inputs, targets)
-        return found
+        return self.program(list(parameters), inputs, targets)
 
     def __repr__(self) -> str:
         names = " -> ".join(each.name for each in self.stages)
@@ -125,7 +124,7 @@ class Pipeline:
 
     def _of(
         self, of: Stage, what: str, fn: Callable[..., Any], takes: str, gives: str, **options: Any
-    ) -> JitComputation:
+    ) -> JitComputation[Any]:
         """`takes`, `gives`: p a tree of parameters, d data, - replicated; an argument, a result each."""
         known = {"p": of.parameters, "d": of.data, "-": None}
         results = tuple(known[each] for each in gives)
@@ -135,11 +134,11 @@ class Pipeline:
             out_shardings=results if len(results) > 1 else results[0], **options,
         )  # fmt: skip
 
-    def _backwards(self, number: int) -> JitComputation:
+    def _backwards(self, number: int) -> JitComputation[Any]:
         of, back = self.stages[number], "d" if number else "-"
         return self._of(of, "backward", _backward(of.fn, differentiate=number > 0), "pdd", f"p{back}")
 
-    def _last_of(self, targets: int) -> JitComputation:
+    def _last_of(self, targets: int) -> JitComputation[Any]:
         """Forward and backward at once."""
         found = self._last.get(targets)
         if found is None:
@@ -150,7 +149,7 @@ class Pipeline:
             )
         return found
 
-    def _cutter(self, of: Stage, what: str) -> JitComputation:
+    def _cutter(self, of: Stage, what: str) -> JitComputation[Any]:
         count = self.microbatches
 
         def cut(tree: Tree) -> list[Tree]:

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from ..graph import Graph, Tracer, leaf_aval, tracing
-from ..sessions import ambient, checked_retries
+from ..sessions import Array, ambient, checked_retries
 from ..specs import trees
 
+P = ParamSpec("P")
+T = TypeVar("T")
+R_co = TypeVar("R_co", covariant=True)
 
-class Program:
+
+class ProgramOptions(TypedDict, total=False):
+    """The options of `program`, for type checkers."""
+
+    name: str | None
+    donate_argnums: int | Sequence[int]
+    static_argnums: int | Sequence[int]
+    retries: int | None
+
+
+class Program(Generic[P, R_co]):
     """A declaration: traced anew for arguments of other shapes, bound in whichever session runs it."""
 
     def __init__(
@@ -24,6 +37,12 @@ class Program:
         self.retries = retries
         self._donate, self._static = frozenset(donate), frozenset(static)
         self._known: dict[Any, tuple[Graph, trees.Treedef]] = {}
+
+    @overload
+    def __call__(self: Program[P, Array], *args: P.args, **kwargs: P.kwargs) -> Array: ...
+
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if tracing.tracer() is not None:
@@ -75,10 +94,20 @@ class Program:
         return f"<sw.program {self.name}>"
 
 
+@overload
+def program(fn: Callable[P, T], **options: Unpack[ProgramOptions]) -> Program[P, T]: ...
+
+
+@overload
+def program(
+    fn: None = None, **options: Unpack[ProgramOptions]
+) -> Callable[[Callable[P, T]], Program[P, T]]: ...
+
+
 def program(
     fn: Callable[..., Any] | None = None, *, name: str | None = None, donate_argnums: int | Sequence[int] = (),
     static_argnums: int | Sequence[int] = (), retries: int | None = None,
-) -> Program:  # fmt: skip
+) -> Any:  # fmt: skip
     """Trace a function that calls computations (`sw.jit`, `sw.synthetic`, ...) into one program.
 
     Calls inside are recorded, not made. Data flow between slices, wherever these are. Any pytree goes in and comes
@@ -100,7 +129,7 @@ def program(
         options: Any = {
             "name": name, "donate_argnums": donate_argnums, "static_argnums": static_argnums, "retries": retries
         }  # fmt: skip
-        return functools.partial(program, **options)  # type: ignore[return-value]  # a decorator, called with one
+        return functools.partial(program, **options)  # a decorator
     called = name or str(getattr(fn, "__name__", type(fn).__name__))
     return Program(fn, called, as_numbers(donate_argnums), as_numbers(static_argnums), retries)
 

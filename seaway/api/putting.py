@@ -9,7 +9,7 @@ from sim.hardware import Kernel
 
 from ..graph import Signature, leaf_aval, tracing
 from ..sessions import ambient
-from ..specs import Aval, Operand, Slice, as_slice, resolve, trees
+from ..specs import Aval, Operand, Slice, as_slice, resolve, slice_of_sharding, trees
 from .jitted import is_entry
 
 _moves: dict[tuple[Slice, Aval, Sharding], Signature] = {}
@@ -17,6 +17,7 @@ _moves: dict[tuple[Slice, Aval, Sharding], Signature] = {}
 
 def put(tree: Any, devices: Slice | int | None = None, sharding: Any = None) -> Any:
     """Put the arrays of a pytree on a slice. sharding: a PartitionSpec (or NamedSharding) for all, or a tree of them.
+    `slice.sharding(...)` says on which slice, too; then `devices` is not needed.
 
     What the client has goes straight to the hosts. What is on another slice moves. In a simulation, a
     `jax.ShapeDtypeStruct` stands for contents that nobody has. Inside @sw.program, `put` moves a value.
@@ -27,15 +28,28 @@ def put(tree: Any, devices: Slice | int | None = None, sharding: Any = None) -> 
         (8, 4) 4
     """
     where = "sw.put"
-    home = as_slice(devices, where)
     leaves, treedef = trees.flatten(tree)
     entries = trees.spread(sharding, tree, f"{where}: sharding", is_entry)
     found = []
     for number, (leaf, entry) in enumerate(zip(leaves, entries, strict=True)):
+        home = _home(devices, entry, where)
         aval = leaf_aval(leaf, f"{where}: leaf {number}")
         split = resolve(entry, home, aval, f"{where}: sharding of leaf {number}")
         found.append(_one(leaf, aval, home, split))
     return treedef.unflatten(found)
+
+
+def _home(devices: Slice | int | None, entry: Any, where: str) -> Slice:
+    """Where an array goes: to the slice that was given, or whose sharding was given."""
+    if devices is not None or entry is None:
+        return as_slice(devices, where)
+    found = slice_of_sharding(entry)
+    if found is None:
+        raise TypeError(
+            f"{where}(..., sharding={entry!r}) does not say on which slice: give slice.sharding(...), which does, or "
+            f"devices= as well (slices of one shape have equal meshes)"
+        )
+    return found
 
 
 def _one(leaf: Any, aval: Aval, home: Slice, split: Sharding) -> Any:

@@ -19,7 +19,7 @@ from .programs import as_numbers
 TOKEN = avals.aval((), "float32")  # what it makes of no arguments: something to wait for
 
 
-class SyntheticComputation(Computation):
+class SyntheticComputation(Computation[Any]):
     """See `synthetic`."""
 
     def __init__(

@@ -12,9 +12,9 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 from .. import __version__
 from ..errors import SeawayError
-from . import calibrating, cluster, door, parity, replaying, simulate, status, whatif
+from . import calibrating, cluster, dashboard, door, parity, replaying, simulate, status, top, whatif
 
-COMMANDS = (simulate, cluster, door, status, replaying, parity, whatif, calibrating)
+COMMANDS = (simulate, cluster, door, status, dashboard, top, replaying, parity, whatif, calibrating)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

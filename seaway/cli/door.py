@@ -102,40 +102,9 @@ def _door(given: argparse.Namespace) -> int:
     memory = None
     if given.memory_per_session is not None:
         memory = nbytes(given.memory_per_session, "--memory-per-session")
+    folder, path = (None, None) if given.listen else _socket_path()
     try:
-        simulated = door_simulation.prepared(given, given.name or _user()) if given.simulate else None
-    except ClusterRefused as refused:
-        raise SeawayError(f"--simulate {given.simulate}: {refused}") from None
-    folder = None
-    address = given.listen
-    if not address:
-        folder, path = _socket_path()
-        address = f"unix:{path}"
-    elif address.startswith("unix:"):
-        address = (
-            f"unix:{Path(address.removeprefix('unix:')).absolute()}"  # so that it is found from any folder
-        )
-    if address != address.lower():
-        raise SeawayError(
-            f"--listen {address}: JAX reads JAX_BACKEND_TARGET in lower case, so no program would find this door; "
-            "give a path without capital letters"
-        )
-    show_as("door", sys.argv[2:])
-    more = (*given.allow_custom_call, *(ALLOWED_TO_ONESELF if address.startswith("unix:") else ()))
-    logging.basicConfig(
-        level=logging.INFO if given.verbose else logging.WARNING, format="%(asctime)s %(name)s: %(message)s"
-    )
-    rules = Rules(more, given.check_seconds, given.check_memory)
-    try:
-        if given.connect:
-            run_cluster_door(address, _cluster(given), more=more, ready=_say)
-        elif simulated is not None:
-            door_simulation.serve(simulated, given.trace, address, rules, memory, _say)
-        else:
-            run_door(
-                address, devices=given.devices, rules=rules, trusted=given.trust_programs, memory=memory,
-                ready=_say,
-            )  # fmt: skip
+        _serve(given, door_simulation.listening(given.listen or f"unix:{path}", "--listen"), memory)
     except (ListenRefused, ClusterRefused) as refused:
         raise SeawayError(str(refused)) from None
     finally:
@@ -143,6 +112,30 @@ def _door(given: argparse.Namespace) -> int:
             folder.cleanup()
     sys.stdout.flush()
     os._exit(0)  # threads that wait for programs of clients that are gone need not end
+
+
+def _serve(given: argparse.Namespace, address: str, memory: int | None) -> None:
+    more = (*given.allow_custom_call, *(ALLOWED_TO_ONESELF if address.startswith("unix:") else ()))
+    rules = Rules(more, given.check_seconds, given.check_memory)
+    cluster = _cluster(given) if given.connect else None
+    simulated = door_simulation.prepared(given, given.name or _user(), address) if given.simulate else None
+    show_as("door", sys.argv[2:])
+    logging.basicConfig(
+        level=logging.INFO if given.verbose else logging.WARNING, format="%(asctime)s %(name)s: %(message)s"
+    )
+    if cluster is not None:
+        run_cluster_door(address, cluster, more=more, ready=_say)
+    elif simulated is not None:
+        door_simulation.serve(simulated, given.trace, rules, memory, _say)
+    else:
+        run_door(
+            address,
+            devices=given.devices,
+            rules=rules,
+            trusted=given.trust_programs,
+            memory=memory,
+            ready=_say,
+        )
 
 
 def _cluster(given: argparse.Namespace) -> ServedCluster:
@@ -199,8 +192,10 @@ def _socket_path() -> tuple[tempfile.TemporaryDirectory[str] | None, Path]:
     return folder, Path(folder.name) / "door.sock"
 
 
-def _say(address: str) -> None:
-    print("A JAX program runs through this door if it finds in its environment:\n", flush=True)
-    for name, value in variables(address).items():
-        print(f"export {name}={value}", flush=True)
+def _say(address: str, name: str = "") -> None:
+    """`name`: of programs there, if there are others."""
+    known = f" as {name!r}" if name else ""
+    print(f"A JAX program runs through this door{known} if it finds in its environment:\n", flush=True)
+    for variable, value in variables(address).items():
+        print(f"export {variable}={value}", flush=True)
     print(flush=True)

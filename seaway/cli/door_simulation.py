@@ -6,12 +6,13 @@ Neighbours: `door`, whose options these are too; `seaway.sessions.simulated_door
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backend.auth import Rules
-from backend.door import ServedSimulation, session_devices_of
+from backend.door import ClusterRefused, ServedSimulation, session_devices_of
 from backend.server import HELP, policy_from
 
 from ..errors import SeawayError
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 MOST = 4096  # devices that JAX's client and XLA's compiler can be given
 MOST_COMPUTED = 256  # devices that this process has threads for
-OPTIONS = ("values", "trace", "policy", "profile", "seed")  # that belong to --simulate
+ALSO = ("name", "weight", "priority")  # what programs at another address may have of their own
+OPTIONS = ("values", "trace", "policy", "profile", "seed", "also")  # that belong to --simulate
 
 
 def add(door: argparse.ArgumentParser) -> None:
@@ -40,6 +42,11 @@ def add(door: argparse.ArgumentParser) -> None:
         help="with --simulate: contents of arrays: none, or computed on this machine's CPU (default: shapes)",
     )  # fmt: skip
     door.add_argument(
+        "--also", action="append", default=[], metavar="ADDRESS,name=NAME[,weight=N][,priority=N]",
+        help="with --simulate: listen there, too, for programs that have another name, weight or priority in the same "
+        "simulation; may be repeated",
+    )  # fmt: skip
+    door.add_argument(
         "--seed", type=int, default=0, help="with --simulate: of what is random in the simulation (0)"
     )
     door.add_argument(
@@ -48,8 +55,11 @@ def add(door: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def prepared(given: argparse.Namespace, name: str) -> tuple[Session, ServedSimulation]:
-    """A session on the cluster that is to be simulated, and what programs get of it. `name`: of programs."""
+def prepared(
+    given: argparse.Namespace, name: str, address: str
+) -> tuple[Session, dict[str, ServedSimulation]]:
+    """A session on the cluster that is to be simulated, and what programs get of it, by the door's addresses. `name`:
+    of programs at its own address."""
     from ..sessions.simulated import simulate
 
     policy: Any = policy_from(given.policy or "fifo")
@@ -57,7 +67,10 @@ def prepared(given: argparse.Namespace, name: str) -> tuple[Session, ServedSimul
         given.simulate, policy=policy, profile=given.profile or None, seed=given.seed, progress=False
     )
     setup = session.simulation.setup
-    devices = session_devices_of(setup.cluster, given.devices or 0, given.island)
+    try:
+        devices = session_devices_of(setup.cluster, given.devices or 0, given.island)
+    except ClusterRefused as refused:
+        raise SeawayError(f"--simulate {given.simulate}: {refused}") from None
     computes = given.values == "compute"
     _check(devices, computes)
     kinds = {
@@ -65,21 +78,75 @@ def prepared(given: argparse.Namespace, name: str) -> tuple[Session, ServedSimul
         for island, chip in zip(setup.cluster.islands, setup.chips, strict=True)
         if given.island in ("", island.name)
     }
-    return session, ServedSimulation(
+    options = ServedSimulation(
         devices, " or ".join(sorted(kinds)), given.island, name, given.weight, given.priority, computes
     )
+    return session, _doors(address, options, given.also)
+
+
+def _doors(address: str, options: ServedSimulation, more: Sequence[str]) -> dict[str, ServedSimulation]:
+    doors = {address: options}
+    for each in more:
+        also, changed = _also(each, options)
+        if also in doors or changed.name in [other.name for other in doors.values()]:
+            raise SeawayError(f"--also {each}: each address of a door is given once, and so is each name")
+        doors[also] = changed
+    return doors
+
+
+def _also(text: str, options: ServedSimulation) -> tuple[str, ServedSimulation]:
+    """An address, and what programs there get: `unix:bob.sock,name=bob,weight=2,priority=1`."""
+    address, *changes = text.split(",")
+    found: dict[str, Any] = {}
+    for each in changes:
+        key, _, value = each.partition("=")
+        if key not in ALSO or not value or key in found:
+            raise SeawayError(f"--also {text}: an address, and then name=, weight= or priority=, each once")
+        if key != "name":
+            try:
+                found[key] = int(value)
+            except ValueError:
+                raise SeawayError(f"--also {text}: {key} is a whole number") from None
+        else:
+            found[key] = value
+    if "name" not in found:
+        raise SeawayError(f"--also {text}: give the programs there a name, as {address},name=bob")
+    if found.get("weight", 1) < 1:
+        raise SeawayError(f"--also {text}: a share is a whole number of at least 1")
+    return listening(address, "--also"), replace(options, **found)
+
+
+def listening(address: str, option: str) -> str:
+    """The address as programs find it from any folder."""
+    if address.startswith("unix:"):
+        address = f"unix:{Path(address.removeprefix('unix:')).absolute()}"
+    if address != address.lower():
+        raise SeawayError(
+            f"{option} {address}: JAX reads JAX_BACKEND_TARGET in lower case, so no program would find this door; "
+            "give a path without capital letters"
+        )
+    return address
 
 
 def serve(
-    simulated: tuple[Session, ServedSimulation], trace: Path | None, address: str, rules: Rules,
-    memory: int | None, ready: Callable[[str], None],
+    simulated: tuple[Session, dict[str, ServedSimulation]], trace: Path | None, rules: Rules, memory: int | None,
+    ready: Callable[[str, str], None],
 ) -> None:  # fmt: skip
-    """Until SIGTERM or Ctrl-C. Raises SeawayError, ListenRefused."""
+    """Until SIGTERM or Ctrl-C. `ready` is told each address, and what programs there are called, if there are several.
+    Raises SeawayError, ListenRefused."""
     from ..sessions.simulated_door import serve_simulation
 
-    session, options = simulated
+    session, doors = simulated
+    names = iter([each.name if len(doors) > 1 else "" for each in doors.values()])
     try:
-        serve_simulation(session, options, address, trace=trace, rules=rules, memory=memory, ready=ready)
+        serve_simulation(
+            session,
+            doors,
+            trace=trace,
+            rules=rules,
+            memory=memory,
+            ready=lambda address: ready(address, next(names)),
+        )
     except FileExistsError as error:
         raise SeawayError(f"--trace {trace}: {error}") from None
     if trace is not None:

@@ -148,11 +148,12 @@ def _open(given: argparse.Namespace, policy: Callable[[], Policy]) -> Session:
     values: Any = given.values
     if given.value:
         values = {name: float(number) for name, number in (_pair(text, "--value") for text in given.value)}
-    noise = dict(_pair(text, "--noise") for text in given.noise.split(",") if text)
+    pairs = dict(_pair(text, "--noise") for text in given.noise.split(",") if text)
+    noise: Any = {key: _number(value) for key, value in pairs.items()} or None
     return simulate(
         given.cluster, policy=policy, profile=given.profile, values=values, sizes=_size(given.sizes),
         costs=given.costs, seed=given.seed, fidelity=given.fidelity, dispatch=given.dispatch,
-        noise={key: _number(value) for key, value in noise.items()} or None, **changes,
+        noise=noise, **changes,
     )  # fmt: skip
 
 

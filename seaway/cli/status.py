@@ -32,7 +32,7 @@ def add(commands: Any) -> None:
     )
     status.add_argument("--json", action="store_true", help="print JSON, for scripts")
     status.add_argument("--watch", action="store_true", help="repeat every second, until Ctrl-C")
-    _add_access(status)
+    add_access(status)
     status.set_defaults(run=_status)
     cancel = commands.add_parser(
         "cancel", help="end a client's runs; the client stays connected and keeps its buffers"
@@ -42,39 +42,40 @@ def add(commands: Any) -> None:
     cancel.add_argument(
         "--run", dest="which", type=int, default=0, help="end only this run, by the client's number for it"
     )
-    _add_access(cancel)
+    add_access(cancel)
     cancel.set_defaults(run=_cancel)
 
 
-def _add_access(parser: argparse.ArgumentParser) -> None:
+def add_access(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--token-file", default="", help="a file with the cluster's token")
     for each in ("ca", "cert", "key"):
         parser.add_argument(f"--{each}", default="", help="PEM file, for mutual TLS")
 
 
-def _access(given: argparse.Namespace) -> Access:
+def access_of(given: argparse.Namespace) -> Access:
     try:
         return read(given.token_file, given.ca, given.cert, given.key)
     except AccessRefused as refused:
         raise SeawayError(str(refused)) from None
 
 
-def _place(given: argparse.Namespace, command: str) -> str:
+def address_of(text: str, command: str) -> str:
+    """The controller's place, from what somebody typed."""
     try:
-        return place_of(given.address)
+        return place_of(text)
     except AccessRefused as refused:
-        raise SeawayError(f"{command} {given.address!r}: {refused}, or head:29000") from None
+        raise SeawayError(f"{command} {text!r}: {refused}, or head:29000") from None
 
 
 def _cancel(given: argparse.Namespace) -> int:
-    place, access = _place(given, "cancel"), _access(given)
+    place, access = address_of(given.address, "cancel"), access_of(given)
     done: CancelReply = _ask(place, access, CancelCall(given.client, given.which))
     print(f"client {done.client}: {plural(len(done.runs), 'run')} cancelled")
     return 0
 
 
 def _status(given: argparse.Namespace) -> int:
-    place, access = _place(given, "status"), _access(given)
+    place, access = address_of(given.address, "status"), access_of(given)
     while True:
         found = look(place, access)
         print(json.dumps(found, indent=1) if given.json else table(found), flush=True)

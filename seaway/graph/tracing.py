@@ -128,6 +128,12 @@ class Traced(Operand):
             f"operators are none; write a computation: sw.jit(lambda x, ...: x {symbol} ..., devices=...)"
         )
 
+    def _computes(self, function: str) -> NoReturn:
+        raise NotNow(
+            f"{function} on {self!r} in @sw.program {self._tracer.name!r}: a program calls "
+            f"computations; wrap the function in sw.jit(..., devices=...), or move the value with sw.put"
+        )
+
     def __bool__(self) -> bool:
         raise self._refusal("`if`, `while`, `and`, `or` or bool()")
 
@@ -196,8 +202,8 @@ def pop_tracer() -> None:
 
 def in_trace(what: str) -> None:
     """Raise if this thread is tracing a program. For calls that have no meaning there."""
-    here = tracer()
-    if here is not None:
+    if _here.tracers:
+        name = _here.tracers[-1].name
         raise NotNow(
-            f"{what} inside @sw.program {here.name!r}, which is only being traced: do it before or after the call"
+            f"{what} inside @sw.program {name!r}, which is only being traced: do it before or after the call"
         )

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from . import ambient
 from .arguments import checked_retries
-from .arrays import Array, Run, block_until_ready, get
+from .array_groups import DescribedArray
+from .arrays import Array, CallResults, Run, all_of_one_call, block_until_ready, get
 from .caller import Caller
 from .deadlines import deadline
 from .replaced import text_of
@@ -19,11 +20,14 @@ from .session import Dispatch, Session, Task, client, current_session, now, slee
 
 __all__ = [
     "Array",
+    "CallResults",
     "Caller",
+    "DescribedArray",
     "Dispatch",
     "Run",
     "Session",
     "Task",
+    "all_of_one_call",
     "ambient",
     "block_until_ready",
     "checked_retries",

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..errors import NoSession
@@ -22,6 +24,25 @@ class _ThreadSession(threading.local):
     def __init__(self) -> None:
         self.callers: list[Caller | Session] = []  # sessions and clients that were entered, innermost last
         self.dues: list[tuple[Session, int]] = []  # deadlines that were entered, by the session's clock
+
+
+class EnteredCallers:
+    """The sessions, clients and deadlines that one of several users of a thread has entered: at first, those that were
+    entered where it was made."""
+
+    def __init__(self) -> None:
+        self.callers, self.dues = list(_here.callers), list(_here.dues)
+
+
+@contextmanager
+def inside(entered: EnteredCallers) -> Iterator[None]:
+    """Calls made in this thread are calls of this user."""
+    before = _here.callers, _here.dues
+    _here.callers, _here.dues = entered.callers, entered.dues
+    try:
+        yield
+    finally:
+        _here.callers, _here.dues = before
 
 
 _here = _ThreadSession()

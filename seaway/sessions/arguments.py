@@ -15,7 +15,7 @@ from ..errors import NotNow
 from ..graph import Graph
 from ..specs import avals
 from .array_groups import DescribedArray
-from .arrays import Array, grouped
+from .arrays import Array, CallResults, grouped
 
 if TYPE_CHECKING:
     from .caller import Caller
@@ -53,6 +53,10 @@ def arguments_of(
     `again`: arrays put here are kept, so that they can be put once more if they are lost.
     """
     graph = bound.graph
+    if type(leaves) is CallResults and graph.all_used:
+        group = leaves.group
+        if group.caller is caller and not group.gone:
+            return (Range(group.names[0], len(leaves)),), leaves, []
     try:
         arrays, groups = grouped(leaves, "pass")
     except AttributeError:
@@ -121,6 +125,14 @@ def _check_own(caller: Caller, arrays: Sequence[Array]) -> None:
                 f"{array._label} belongs to client {owner.name!r}, and {caller.name!r} calls: clients share "
                 f"devices, not arrays; call in the owner's name, or read it and sw.put it here"
             )
+
+
+def checked_live(function: str, live: object) -> None:
+    """A page is asked for by True, or by its address."""
+    if not isinstance(live, bool | str):
+        raise TypeError(
+            f"{function}(live={live!r}): True, or the address of the page, such as '127.0.0.1:29100'"
+        )
 
 
 def checked_session(who: str, dispatch: object, retries: object) -> None:

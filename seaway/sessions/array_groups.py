@@ -182,3 +182,18 @@ class HeldNames(msgspec.Struct, eq=False):
         rest = HeldNames(self.group, self.first + at, self.count - at)
         self.count = at
         return rest
+
+
+class Fetch:
+    """A get under way.
+
+    `rows`: the valid rows of an irregular computation's result; -1: all. `at`: when the get ended.
+    """
+
+    __slots__ = ("at", "blame", "buffer", "over", "request", "rows")
+
+    def __init__(self, buffer: ClientBuffer) -> None:
+        self.buffer, self.request = buffer, 0
+        self.over = False
+        self.blame: Blame | None = None
+        self.rows = self.at = -1

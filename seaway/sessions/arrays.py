@@ -8,7 +8,7 @@ group, and what waits for many of them asks their groups.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 import numpy as np
@@ -18,6 +18,7 @@ from core.model import Sharding
 from core.protocol import Blame
 
 from ..errors import NotNow, run_error
+from ..graph import in_trace
 from ..specs import Aval, Operand, Slice, trees
 from ..wording import duration
 from .array_groups import ArrayGroup, ClientBuffer
@@ -78,9 +79,9 @@ class Run:
             raise run_error(self.blame)
         return self
 
-    def _final(self, blame: Blame | None, lacks: tuple[tuple[int, str], ...]) -> Blame | None:
+    def _final(self, blame: Blame, lacks: tuple[tuple[int, str], ...]) -> Blame:
         """The blame to show; `lacks` names inputs that were gone, so that the run could not be tried again."""
-        if blame is None or not lacks:
+        if not lacks:
             return blame
         gone = ", ".join(f"{self._takes.get(name, f'buffer {name}')} is {what}" for name, what in lacks)
         return replace(blame, cause=f"{blame.cause}; it cannot run again, since {gone}")
@@ -137,7 +138,7 @@ class Array(Operand, msgspec.Struct, eq=False, gc=False):
         return self._group.about(self._name).sharding
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> Run | Any:  # for a type checker that need not be told each time that it was not put
         """The run that makes this array, as in `array.run.cancel()`. None for an array that was put."""
         return self._group.run
 
@@ -205,6 +206,13 @@ class Array(Operand, msgspec.Struct, eq=False, gc=False):
         mine = self._number(f"`{symbol}`")
         other = other._number(f"`{symbol}`") if isinstance(other, Array) else other
         return OPERATORS[symbol](other, mine) if turned else OPERATORS[symbol](mine, other)
+
+    def _computes(self, function: str) -> NoReturn:
+        raise NotNow(  # JAX would take a TypeError for its own, and say less
+            f"{function} on {self._abstract!r}, which lies on {self.slice!r}: JAX computes with "
+            f"arrays of this process. Compute there: wrap the function in sw.jit(..., devices=x.slice); move it with "
+            f"sw.put; or bring it here with np.asarray(x)"
+        )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         found = self._needs("np.asarray()")
@@ -309,6 +317,9 @@ def block_until_ready(tree: Any) -> Any:
     ...     print(x.is_ready(), y.is_ready())
     True True
     """
+    if type(tree) is Array:
+        in_trace("waiting for contents")
+        return tree.block_until_ready()
     arrays, groups = arrays_of(tree)
     for caller in dict.fromkeys([group.caller for group in groups]):
         mine = [group for group in groups if group.caller is caller]
@@ -338,8 +349,6 @@ def get(tree: Any) -> Any:
 
 def arrays_of(tree: Any) -> tuple[Sequence[Array], Sequence[ArrayGroup]]:
     """The arrays of a pytree, and their groups. Raises if one of them was given up."""
-    from ..graph import in_trace
-
     in_trace("waiting for contents")
     flat = type(tree) is list or type(tree) is tuple  # and its own leaves, if these are arrays
     try:
@@ -356,3 +365,24 @@ def grouped(arrays: Sequence[Array], what: str) -> tuple[Sequence[Array], Sequen
         for array in arrays:
             array._check_usable(what)
     return arrays, groups
+
+
+class CallResults(list[Array]):
+    """All results of one call, in order, as arguments of another."""
+
+    __slots__ = ("group",)
+    group: ArrayGroup
+
+
+def all_of_one_call(leaves: Sequence[Any]) -> CallResults | None:
+    """These leaves, if they are all results of one call, in order."""
+    try:
+        groups = [leaf._group for leaf in leaves]
+    except AttributeError:  # not all of them are arrays
+        return None
+    group = groups[0]
+    if groups.count(group) < len(groups) or tuple([leaf._name for leaf in leaves]) != group.names:
+        return None
+    found = CallResults(leaves)
+    found.group = group
+    return found

@@ -24,6 +24,7 @@ from core.protocol import (
     GetStarted,
     LogLine,
     OpenRecv,
+    ProgramTold,
     Received,
     RunAgain,
     RunEnded,
@@ -34,10 +35,12 @@ from ..graph import Given, Graph, single
 from ..specs import Aval, Slice, avals
 from . import ambient
 from .arguments import BoundProgram, arguments_of
-from .array_groups import ArrayGroup, ClientBuffer, DescribedArray, HeldNames
+from .array_groups import ArrayGroup, ClientBuffer, DescribedArray, Fetch, HeldNames
 from .arrays import Array, Run
 from .dropped_arrays import DroppedArrays
 from .port import Port
+from .retry_log import RetryLog
+from .waited_runs import WaitedRuns
 
 if TYPE_CHECKING:
     from ..graph import Signature
@@ -47,21 +50,6 @@ PROGRAMS = Limits().max_programs  # programs registered at once; the oldest is u
 POLL = 1_000  # nanoseconds of session time that one check for readiness takes
 
 log = logging.getLogger("seaway")
-
-
-class Fetch:
-    """A get under way.
-
-    `rows`: the valid rows of an irregular computation's result; -1: all. `at`: when the get ended.
-    """
-
-    __slots__ = ("at", "blame", "buffer", "over", "request", "rows")
-
-    def __init__(self, buffer: ClientBuffer) -> None:
-        self.buffer, self.request = buffer, 0
-        self.over = False
-        self.blame: Blame | None = None
-        self.rows = self.at = -1
 
 
 class Caller:
@@ -74,10 +62,12 @@ class Caller:
         self._hears: dict[type, Callable[[Any], None]] = {
             RunEnded: self._ended, RunAgain: self._run_again, BuffersReady: self._settled, CallRefused: self._refused,
             LogLine: self._log, GetAgain: self._get_again, GetStarted: self._get_started,
-            OpenRecv: self._contents_come, Received: self._received,
+            OpenRecv: self._contents_come, Received: self._received, ProgramTold: self._compiled,
         }  # fmt: skip
         self._port.tell = self._heard
+        self._port.tick = self._retried_due
         self._programs: dict[int, BoundProgram] = {}
+        self._compiling: set[int] = set()  # programs that a first call waits for
         self._names: dict[Slice, str] = {}
         self._runs: dict[int, Run] = {}
         self._held: RangeTable[HeldNames] = RangeTable()
@@ -85,8 +75,8 @@ class Caller:
         self._transfers: dict[int, int] = {}  # incoming transfer -> the get it answers
         self._dropped = DroppedArrays(self._no_longer_held)
         self.given_up = self._dropped.given_up  # takes names of arrays that the user has given up
-        # runs that were waited for since the last call, and until when
-        self._waited: dict[int, tuple[Run, int]] = {}
+        self._waited = WaitedRuns()
+        self._retried = RetryLog(name)
         self.failed: list[Run] = []
         self.closed = False
 
@@ -144,6 +134,8 @@ class Caller:
         if not graph.nodes:
             return [leaves[ref.index] for ref in graph.results if isinstance(ref, Given)]
         bound = self._programs.get(id(graph)) or self._bind(graph)
+        if self.session.compiles_first and not bound.number:
+            self._compile(bound)
         again = self.session.retries if retries is None else retries
         args, contents, temporary = arguments_of(self, bound, leaves, bool(again))
         due = self._due()
@@ -178,14 +170,12 @@ class Caller:
         donated: Sequence[int],
     ) -> tuple[Run, list[Array], list[HeldNames]] | Blocked:
         self._dropped.release_with_call(client, now)
-        if not bound.number:
-            if len(self._programs) > PROGRAMS:
-                self._forget_first(client, now)
-            number = client.register(bound.ir, now)
-            if isinstance(number, Blocked):
-                return number
-            bound.number = number
-        self._tell_waited(client, now)
+        if not bound.number and isinstance(blocked := self._register(client, now, bound), Blocked):
+            return blocked
+        if self._waited.until:
+            self._waited.tell(
+                client, now - self._port.now()
+            )  # core's clock may have started before the session's
         dispatch = self.session.dispatch
         at = due and due + now - self.now()  # on core's clock, which may have started before the session's
         answer = client.submit(
@@ -193,8 +183,27 @@ class Caller:
         )
         if isinstance(answer, Blocked):
             return answer
-        taken = [part for names in ranges.folded(donated) for part in self._no_longer_held(names)]
+        gone = ranges.folded(donated) if donated else ()
+        taken = [part for names in gone for part in self._no_longer_held(names)]
         return *self._results(bound, answer, due), taken
+
+    def _register(self, client: Client, now: int, bound: BoundProgram, tell: bool = False) -> int | Blocked:
+        if len(self._programs) > PROGRAMS:
+            self._forget_first(client, now)
+        number = client.register(bound.ir, now, tell)
+        if not isinstance(number, Blocked):
+            bound.number = number
+            if tell:
+                self._compiling.add(number)
+        return number
+
+    def _compile(self, bound: BoundProgram) -> None:
+        """Register the program, and wait until its code is ready, or never will be: then its runs say why."""
+        number = self._port.call(lambda client, now: self._register(client, now, bound, tell=True))
+        self._wait(lambda: number not in self._compiling, f"the code of {bound.graph.name!r}")
+
+    def _compiled(self, effect: ProgramTold) -> None:
+        self._compiling.discard(effect.program)
 
     def _forget_first(self, client: Client, now: int) -> None:
         """Unregister the oldest program. It is registered again when it is next called."""
@@ -229,10 +238,7 @@ class Caller:
     def _no_longer_held(self, names: int | Range) -> list[HeldNames]:
         """Returns those of these names that were held."""
         first, count = (names, 1) if isinstance(names, int) else (names.first, names.count)
-        found = self._held.over(first, count)
-        for each in found:
-            self._held.drop(each.first)
-        return found
+        return self._held.take(first, count)
 
     # --- contents -----------------------------------------------------------------------------------------
 
@@ -274,9 +280,10 @@ class Caller:
             if fetch.blame is not None:
                 fetch.buffer.spoil(fetch.blame)
                 fetch.buffer.fail()
-        self._waited_for(buffers)
+        for buffer in buffers:
+            self._waited.note(buffer.run, buffer.ready_at)
         for fetch in fetches:
-            self._waited_until(fetch.buffer.run, fetch.at)
+            self._waited.note(fetch.buffer.run, fetch.at)
 
     def _get(self, fetch: Fetch) -> None:
         if self.closed:
@@ -322,12 +329,12 @@ class Caller:
         apart = False
         for group in groups:
             if not (group.own or group.known):
-                label = next(array._label for array in arrays if array._group is group)
-                self._wait(lambda group=group: group.own or group.known, label)  # type: ignore[misc]
+                first = arrays[0] if len(groups) == 1 else next(x for x in arrays if x._group is group)
+                self._wait(lambda group=group: group.own or group.known, first._label)  # type: ignore[misc]
             if group.own:
                 apart = True
             else:
-                self._waited_until(group.run, group.ready_at)
+                self._waited.note(group.run, group.ready_at)
         if apart:
             self._wait_known([array._buffer for array in arrays if array._group.own])
 
@@ -335,51 +342,34 @@ class Caller:
         for buffer in buffers:
             if not buffer.known:
                 self._wait(lambda buffer=buffer: buffer.known, buffer.label)  # type: ignore[misc]
-        self._waited_for(buffers)
+        for buffer in buffers:
+            self._waited.note(buffer.run, buffer.ready_at)
 
     def wait_run(self, run: Run) -> None:
         self._wait(lambda: run.done, f"run {run.number} of {run.program!r}")
-        self._waited_until(run, run.ended_at)
+        self._waited.note(run, run.ended_at)
 
     def poll(self) -> None:
         self.flush()
         self._port.sleep(POLL)
 
     def drain(self) -> None:
-        """Wait until none of this client's runs and fetches is under way."""
-        self._wait(lambda: not (self._runs or self._fetches), f"all runs of client {self.name!r}")
+        """Wait for those of this client's runs and fetches that are under way now: others may begin meanwhile."""
+        runs, fetches = set(self._runs), set(self._fetches)
+        self._wait(
+            lambda: runs.isdisjoint(self._runs) and fetches.isdisjoint(self._fetches),
+            f"all runs of client {self.name!r}",
+        )
+        self._retried.say()
 
     def _wait(self, over: Callable[[], bool], what: str) -> None:
         self.flush()
-        if not over():
-            if self.closed:
-                raise SessionClosed(
-                    f"the session was closed before {what} had come; wait for it inside the `with`"
-                )
+        if not self.closed:
             self._port.wait(over, f"client {self.name!r} waits for {what}")
-
-    def _waited_for(self, buffers: Sequence[ClientBuffer]) -> None:
-        for buffer in buffers:
-            self._waited_until(buffer.run, buffer.ready_at)
-
-    def _waited_until(self, run: Run | None, at: int) -> None:
-        """Note that the user needed this run's result, and that it was there at `at`, even if it was read later."""
-        if run is not None:
-            self._waited[run.number] = run, max(at, self._waited.get(run.number, (run, -1))[1])
-
-    def _tell_waited(self, client: Client, now: int) -> None:
-        """Tell core which finished runs the user waited for before this call, and when each wait could end.
-
-        A recorded session needs this to be simulated under another policy: it shows which calls depend on which runs.
-        It is sent with the next call, so it needs no message and no lock of its own.
-        """
-        if not self._waited:
-            return
-        ahead = now - self._port.now()  # core's clock may have started before the session's
-        for number, (run, at) in list(self._waited.items()):
-            if run.ended_at >= 0:
-                del self._waited[number]
-                client.waited(number, ahead + max(at, run.ended_at))
+        elif not over():
+            raise SessionClosed(
+                f"the session was closed before {what} had come; wait for it inside the `with`"
+            )
 
     # --- giving back --------------------------------------------------------------------------------------
 
@@ -407,6 +397,8 @@ class Caller:
     # --- what comes ---------------------------------------------------------------------------------------
 
     def _heard(self, effect: Any) -> None:
+        if self._retried.runs:
+            self._retried_due()
         act = self._hears.get(type(effect))
         if act is not None:
             act(effect)
@@ -414,14 +406,18 @@ class Caller:
     def _ended(self, effect: RunEnded) -> None:
         """This settles the results that no earlier `BuffersReady` has settled."""
         run = self._runs.pop(effect.run)
-        run.ended_at, run.blame = self._port.now(), run._final(effect.blame, effect.lacks)
-        if run.blame is not None:
+        if effect.blame is not None:
+            run.blame = run._final(effect.blame, effect.lacks)
             self.failed.append(run)
+        run.ended_at = self._port.now()  # last: whoever sees it may look at the blame
 
     def _run_again(self, effect: RunAgain) -> None:
         run = self._runs[effect.run]
         run.tries = effect.number
-        log.warning("client %r: %r failed, and runs again: %s", self.name, run, effect.blame)
+        self._retried.again(run, effect.blame, self._port.now())
+
+    def _retried_due(self) -> None:
+        self._retried.due(self._port.now())
 
     def _refused(self, effect: CallRefused) -> None:
         if effect.what in ("get", "sending"):
@@ -490,10 +486,12 @@ class Caller:
     def close(self) -> None:
         if not self.closed:
             self.flush()
+            self._retried.say()
             self.closed = True
             self._port.close()
             self._programs.clear()  # their constants are arrays, which the garbage collector does not see into
 
     def abandon(self) -> None:
+        self._retried.say()
         self.closed = True
         self._programs.clear()

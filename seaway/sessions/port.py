@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from core.client import Blocked, Client
@@ -16,6 +16,7 @@ from core.model import Computation
 from core.protocol import Command
 
 if TYPE_CHECKING:
+    from ..dashboard import LiveSource
     from ..graph import Graph, Signature
     from .array_groups import ClientBuffer
     from .arrays import Array
@@ -28,6 +29,7 @@ class Port(Protocol):
     """Access to one of core's clients. Times are nanoseconds of the session's clock."""
 
     tell: Callable[[Command], None]  # set by the caller: what the machine has to say to its user
+    tick: Callable[[], None]  # set by the caller: called now and then while a real wait lasts
 
     def now(self) -> int: ...
 
@@ -75,11 +77,17 @@ class Driver(Protocol):
     def joined(self, thread: Any) -> None:
         """Wait until a spawned thread is over."""
 
+    def drive(self, name: str, steps: Generator[Any, Any, Any]) -> Any:
+        """Run a generator of a spawned thread, which waits for what it yields. Raise if nothing can be waited for."""
+
     def now(self) -> int: ...
 
     def sleep(self, nanoseconds: int) -> None: ...
 
     def trace(self) -> Any: ...
+
+    def live_source(self, over: Callable[[], bool]) -> LiveSource:
+        """What a page in the browser shows of it. `over`: whether the session has ended."""
 
     def costs(self) -> list[dict[str, Any]]:
         """One row for each priced computation: its assumed cost, and the source of that."""

@@ -5,10 +5,12 @@ The class is the same for simulated and real devices; its driver differs.
 
 from __future__ import annotations
 
+import inspect
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 from ..errors import SessionClosed
 from ..specs import Slice, whole
@@ -19,10 +21,20 @@ from .caller import Caller
 from .deadlines import Time, host_time, within
 from .port import Driver
 
+if TYPE_CHECKING:
+    import pandas as pd
+    import simpy
+
+    from sim.simulation import Simulation
+
+    from ..dashboard import LivePage
+    from ..trace import Trace
+
 Dispatch = Literal["parallel", "sequential"]
+T = TypeVar("T")
 
 
-class Task:
+class Task(Generic[T]):
     """A client's thread, from `session.spawn`."""
 
     def __init__(self, name: str) -> None:
@@ -30,11 +42,11 @@ class Task:
         self.thread: Any = None
         self.over = False
         self._session: Session | None = None
-        self._result: Any = None
+        self._result: T | None = None
         self.error: BaseException | None = None
         self.told = False  # the error has been raised to the user
 
-    def result(self) -> Any:
+    def result(self) -> T:
         """Wait until the task is over. Return what its function returned, or raise what it raised."""
         if not self.over and self._session is not None:
             self._session.driver.joined(self.thread)
@@ -43,7 +55,7 @@ class Task:
             raise self.error
         if not self.over:
             raise SessionClosed(f"client {self.name!r} was stopped before it was done")
-        return self._result
+        return cast("T", self._result)
 
     def join(self) -> None:
         """Wait until the task is over, and raise what its function raised."""
@@ -76,11 +88,15 @@ class Session:
         self.driver = driver
         self.dispatch = dispatch
         self.retries = retries  # for programs that set no number of their own
+        self.compiles_first = (
+            False  # a program's first call waits until its code is ready, and only then submits
+        )
         self._main = main
         self._callers: dict[str, Caller] = {}
-        self._tasks: list[Task] = []
+        self._tasks: list[Task[Any]] = []
         self._spawned = 0
         self.closed = False
+        self._page: LivePage | None = None
         ambient.made(self)
 
     # --- in and out ---------------------------------------------------------------------------------------
@@ -190,24 +206,45 @@ class Session:
         made = self._callers[name] = Caller(self, name, weight, priority, due)
         return made
 
+    @overload
+    def spawn(  # a generator is run, and not returned
+        self, fn: Callable[..., Generator[Any, Any, T]], *args: Any, name: str | None = None, weight: int = 1,
+        priority: int = 0, deadline: Time | None = None, **kwargs: Any,
+    ) -> Task[T]: ...  # fmt: skip
+
+    @overload
+    def spawn(
+        self, fn: Callable[..., T], *args: Any, name: str | None = None, weight: int = 1, priority: int = 0,
+        deadline: Time | None = None, **kwargs: Any,
+    ) -> Task[T]: ...  # fmt: skip
+
     def spawn(
         self, fn: Callable[..., Any], *args: Any, name: str | None = None, weight: int = 1, priority: int = 0,
         deadline: Time | None = None, **kwargs: Any,
-    ) -> Task:  # fmt: skip
-        """Run `fn` in a new thread, as a client of its own. `.result()` and the session's end wait for it."""
+    ) -> Task[Any]:  # fmt: skip
+        """Run `fn` in a new thread, as a client of its own. `.result()` and the session's end wait for it.
+
+        In a simulated session `fn` may be a generator function that yields SimPy events, as SimPy's processes do.
+        """
         self._spawned += 1
         base = name or str(getattr(fn, "__name__", "client"))
         called = base if name or base not in self._callers else f"{base}-{self._spawned}"
         if called in self._callers:
             raise ValueError(f"client {called!r} is here already; give the new one another name")
-        caller, task = self.client(called, weight, priority, deadline), Task(called)
+        return self.task_of(self.client(called, weight, priority, deadline), fn, *args, **kwargs)
+
+    def task_of(self, caller: Caller, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Task[Any]:
+        """Run `fn` in a new thread that calls as this client, beside others that may do so too."""
+        task = Task[Any](caller.name)
         task._session = self
 
         def work() -> None:
             ambient.enter(self)
             ambient.enter(caller)
             try:
-                task._result = fn(*args, **kwargs)
+                made = fn(*args, **kwargs)
+                steps = inspect.isgeneratorfunction(fn)
+                task._result = self.driver.drive(caller.name, made) if steps else made
                 task.over = True
             except SessionClosed as error:
                 task.over = not self.closed
@@ -219,7 +256,7 @@ class Session:
                 ambient.leave(self)
 
         self._tasks.append(task)
-        task.thread = self.driver.spawn(called, work)
+        task.thread = self.driver.spawn(caller.name, work)
         return task
 
     # --- time ---------------------------------------------------------------------------------------------
@@ -239,13 +276,26 @@ class Session:
     # --- what happened ------------------------------------------------------------------------------------
 
     @property
-    def trace(self) -> Any:
+    def trace(self) -> Trace:
         """A trace of all gangs and runs so far. Waits first for the work of clients that have no running task."""
         if not self.closed:
             self._settle()
-        return self.driver.trace()
+        found: Trace = self.driver.trace()
+        return found
 
-    def costs(self) -> Any:
+    def live(self, bind: str = "") -> LivePage:
+        """Serve a page for the browser that shows what goes on here, until this process ends. Notebooks show it.
+
+        `bind`: its address, as "127.0.0.1:29100"; without it, a free port of this machine. The link has a key, which
+        the page needs to get any number.
+        """
+        if self._page is None:
+            from ..dashboard import LivePage
+
+            self._page = LivePage(self.driver.live_source(lambda: self.closed), bind)
+        return self._page
+
+    def costs(self) -> pd.DataFrame:
         """A data frame with one row a computation: its assumed cost, and the source of that."""
         import pandas as pd
 
@@ -258,20 +308,31 @@ class Session:
     def __repr__(self) -> str:
         return f"<sw.Session, {self.driver.title}{', closed' if self.closed else ''}>"
 
-    def __getattr__(self, name: str) -> Any:
-        """`simulation` and `env`, which only simulated sessions have.
+    @property
+    def simulation(self) -> Simulation:
+        """What a simulated session runs on. Other sessions have none."""
+        found: Simulation = self._of_simulation("simulation")
+        return found
 
-        Python also comes here if one of our properties raised AttributeError. The property is then evaluated again, so
-        that its own error is seen.
-        """
-        if hasattr(type(self), name):
-            return object.__getattribute__(self, name)
-        if name in ("simulation", "env"):
-            found = getattr(self.driver, name, None)
-            if found is not None:
-                return found
+    @property
+    def env(self) -> simpy.Environment:
+        """The SimPy environment of a simulated session, for processes of your own. Other sessions have none."""
+        found: simpy.Environment = self._of_simulation("env")
+        return found
+
+    def _of_simulation(self, name: str) -> Any:
+        found = getattr(self.driver, name, None)
+        if found is None:
             raise AttributeError(f"only a simulated session has .{name}; this is {self.driver.title}")
-        raise AttributeError(f"a session has no attribute {name!r}")
+        return found
+
+
+def opened_live(session: Session, live: bool | str) -> Session:
+    """The session, with its page if that was asked for; the link is printed."""
+    if live:
+        page = session.live(live if isinstance(live, str) else "")
+        print(f"seaway: live at {page.link}", file=sys.stderr, flush=True)
+    return session
 
 
 def current_session() -> Session:
@@ -300,7 +361,7 @@ def client(name: str, weight: int = 1, priority: int = 0, deadline: Time | None 
     return current_session().client(name, weight, priority, deadline)
 
 
-def spawn(fn: Callable[..., Any], *args: Any, **options: Any) -> Task:
+def spawn(fn: Callable[..., T], *args: Any, **options: Any) -> Task[T]:
     """Run a function beside this thread, as a client of its own. Return a task; `task.result()` waits for the function.
 
     Options besides the function's arguments: `name`, `weight`, `priority` and `deadline` of the client.
@@ -315,7 +376,7 @@ def spawn(fn: Callable[..., Any], *args: Any, **options: Any) -> Task:
         ...     print([task.result() for task in tasks])
         [3, 3]
     """
-    return current_session().spawn(fn, *args, **options)
+    return cast("Task[T]", current_session().spawn(fn, *args, **options))
 
 
 def sleep(time: float | str) -> None:

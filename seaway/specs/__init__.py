@@ -3,7 +3,7 @@
 avals      shapes and types
 trees      pytrees
 slices     virtual devices that a user asks for
-shardings  how an array lies on a slice
+shardings  how an array lies on a slice;  slice_sharding: as a NamedSharding that knows its slice
 operand    what stands for an array in a call: an `Array`, or a value under trace
 """
 
@@ -13,6 +13,7 @@ from . import avals, shardings, trees
 from .avals import Aval, aval, dtype_name, jax_dtype
 from .operand import Operand
 from .shardings import WHOLE, is_sharding, partition_spec, resolve
+from .slice_sharding import slice_of_sharding
 from .slices import Slice, as_slice, slice, whole  # noqa: A004
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "resolve",
     "shardings",
     "slice",
+    "slice_of_sharding",
     "trees",
     "whole",
 ]

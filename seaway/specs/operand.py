@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
 from math import prod
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from core.model import Sharding
 
@@ -63,13 +65,82 @@ class Operand:
             raise TypeError("len() of an array without dimensions")
         return self._abstract.shape[0]
 
+    if TYPE_CHECKING:  # they are set below
+
+        def __add__(self, other: Any) -> Any: ...
+        def __radd__(self, other: Any) -> Any: ...
+        def __sub__(self, other: Any) -> Any: ...
+        def __rsub__(self, other: Any) -> Any: ...
+        def __mul__(self, other: Any) -> Any: ...
+        def __rmul__(self, other: Any) -> Any: ...
+        def __truediv__(self, other: Any) -> Any: ...
+        def __rtruediv__(self, other: Any) -> Any: ...
+        def __floordiv__(self, other: Any) -> Any: ...
+        def __mod__(self, other: Any) -> Any: ...
+        def __pow__(self, other: Any) -> Any: ...
+        def __rpow__(self, other: Any) -> Any: ...
+        def __matmul__(self, other: Any) -> Any: ...
+        def __and__(self, other: Any) -> Any: ...
+        def __or__(self, other: Any) -> Any: ...
+        def __xor__(self, other: Any) -> Any: ...
+        def __lt__(self, other: Any) -> Any: ...
+        def __le__(self, other: Any) -> Any: ...
+        def __gt__(self, other: Any) -> Any: ...
+        def __ge__(self, other: Any) -> Any: ...
+
     @abstractmethod
     def _operate(self, symbol: str, other: Any, turned: bool) -> Any:
         """An operator of Python's was applied."""
 
     @abstractmethod
+    def _computes(self, function: str) -> NoReturn:
+        """A function of JAX's was called with it, outside of any computation. `function`: "jnp.sum(...)"."""
+
+    @property
+    def __jax_array__(self) -> NoReturn:
+        """JAX looks for this where it is given what is no array of its own: here, one that is elsewhere.
+
+        To convert it or to ask for its type is fine, and goes by `__array__`, `shape` and `dtype`. To compute with it
+        is not, and JAX's own error does not say what to do.
+        """
+        asked = _asked_by()
+        if asked in HARMLESS or asked.startswith("_operator"):  # an operator is then ours
+            raise AttributeError("__jax_array__")
+        self._computes(_as_called(asked))
+
+    @abstractmethod
     def _needs(self, does: str) -> Any:
         """Python asks for contents: they are returned, or an error says why not."""
+
+
+# Functions of JAX's that are given such an array and compute nothing with it, as their code is called.
+HARMLESS = frozenset(("array", "asarray", "eval_shape", "make_jaxpr_f", "lower", "trace"))
+# Code that stands for many functions of JAX's -> the variable that has the function.
+WRAPPERS = {"cache_miss": "fun", "__call__": "self"}
+
+
+def _asked_by() -> str:
+    """The function of JAX's that the user called, as its code is called: the outermost of its frames."""
+    name = ""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("jax", "jaxlib"):
+        code = frame.f_code.co_name
+        if code != "reraise_with_filtered_traceback":
+            called = frame.f_locals.get(WRAPPERS.get(code, ""))
+            name = str(getattr(called, "__name__", code))
+        frame = frame.f_back
+    return name
+
+
+def _as_called(name: str) -> str:
+    """As the user wrote it, if it is one that has a name there."""
+    import jax
+    import jax.numpy as jnp
+
+    for module, prefix in ((jnp, "jnp"), (jax, "jax"), (jax.lax, "jax.lax")):
+        if hasattr(module, name):
+            return f"{prefix}.{name}(...)"
+    return "a function of JAX"
 
 
 def _binary(symbol: str, turned: bool = False) -> Any:

@@ -47,15 +47,18 @@ class Slice:
         return AbstractMesh(self.shape, self.axis_names, axis_types=(AxisType.Auto,) * len(self.shape))
 
     def sharding(self, *spec: Any) -> Any:
-        """`slice.sharding("x", None)`: the NamedSharding over its mesh with this PartitionSpec."""
-        from jax.sharding import NamedSharding, PartitionSpec
+        """`slice.sharding("x", None)`: the NamedSharding over its mesh with this PartitionSpec. It knows its slice:
+        `sw.put(x, sharding=slice.sharding("x"))`."""
+        from jax.sharding import PartitionSpec
+
+        from .slice_sharding import sharding_over
 
         named = [axis for entry in spec for axis in (entry if isinstance(entry, tuple) else (entry,)) if axis]
         for axis in named:
             if axis not in self.axis_names:
                 raise ValueError(f"{self!r} has no axis {axis!r}; its axes: {', '.join(self.axis_names)}")
         words: Any = PartitionSpec
-        return NamedSharding(self.mesh, words(*spec))
+        return sharding_over(self, words(*spec))
 
     def spec(self, name: str) -> SliceSpec:
         """For the session that calls it so."""

@@ -102,10 +102,12 @@ def runs(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
 
 
 def clients(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
-    """One row a client. Shares are among these clients: asked by weight, got by device time."""
+    """One row a client. Shares are among these clients: asked by weight, got by device time. Without a window, they are
+    of the time in which all clients competed, and all else is of the whole trace."""
     columns = facts.clients
     number = len(columns["client"])
     gang_count, device_time = _of_gangs(facts, facts.gang_clients, number, window)
+    _, competing = _of_gangs(facts, facts.gang_clients, number, window or facts.contended)
     table = pd.DataFrame(
         {
             "client": texts(np.array(facts.client_names, dtype=object)),
@@ -114,7 +116,7 @@ def clients(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
             "opened_us": micros(columns["opened"]),
             "closed_us": micros(columns["closed"]),
             "asked_share": columns["weight"] / max(int(columns["weight"].sum()), 1),
-            "got_share": device_time / max(float(device_time.sum()), 1.0),
+            "got_share": competing / max(float(competing.sum()), 1.0),
             "device_us": device_time / 1_000,
             "gangs": gang_count,
         }

@@ -150,9 +150,62 @@ def shares(overlay: Overlay, edges: Ints, axes: Axes | None) -> Figure:
         peak = max((float(table["got_share"].max()) for table in tables.values()), default=0.0)
         style.percent(axes, top=min(1.02, 1.1 * (peak if math.isfinite(peak) and peak else 1.0)))
         _legend(axes, overlay, [{"color": style.INK, **_look(at)} for at in range(len(tables))])
+        style.title_above(axes, f"Shares of device time{_during(overlay, edges)}", 1)
         _count_from(axes, overlay.zero, (int(edges[0]), int(edges[-1])))
         _say(overlay, axes)
     return figure
+
+
+def fairness(overlay: Overlay, edges: Ints, axes: Axes | None) -> Figure:
+    scale = _scale(edges)
+    middles = (edges[:-1] + edges[1:]) / 2 / scale
+    with style.applied():
+        figure, axes = _figure(axes, 2.5)
+        colors = list(style.colors(list(overlay.traces)).values())
+        for at, trace in enumerate(overlay.traces.values()):
+            jain = trace.fairness(edges.tolist())["jain"].to_numpy()
+            axes.plot(middles, jain, color=colors[at], **_look(at))
+        style.percent(axes, top=1.02)
+        axes.grid(axis="y")
+        axes.set_ylabel("Jain's index")
+        axes.set_xlabel(f"time ({times.unit(int(edges[-1] - edges[0]))[0]})")
+        axes.set_xlim(edges[0] / scale, edges[-1] / scale)
+        _legend(axes, overlay, [{"color": color, **_look(at)} for at, color in enumerate(colors)])
+        style.title_above(axes, f"Fairness among competing clients{_during(overlay, edges)}", 1)
+        _count_from(axes, overlay.zero, (int(edges[0]), int(edges[-1])))
+        _say(overlay, axes)
+    return figure
+
+
+def latencies(overlay: Overlay, table: pd.DataFrame, by: str, axes: Axes | None) -> Figure:
+    names = list(dict.fromkeys(map(str, table[by])))
+    colors = style.colors(names)
+    with style.applied():
+        figure, axes = _figure(axes, 2.8)
+        unit, scale = times.unit(1_000 * float(table["latency_us"].max()) if len(table) else 1)
+        for at, trace in enumerate(overlay.traces):
+            for name in names:
+                mine = table[(table["trace"] == trace) & (table[by] == name)]
+                latency = mine["latency_us"].to_numpy() * 1_000 / scale
+                axes.step(latency, mine["fraction"].to_numpy(), where="post", color=colors[name], **_look(at))
+        axes.set_xlim(left=0)
+        style.percent(axes, top=1.02, ticks=(0, 0.25, 0.5, 0.75, 1))
+        axes.grid(axis="y")
+        axes.set_ylabel(f"of a {by}'s runs")
+        axes.set_xlabel(f"latency of a run ({unit})")
+        _legend(axes, overlay, [{"color": style.INK, **_look(at)} for at in range(len(overlay.traces))])
+        style.label_ends(
+            axes, [(1 - 0.1 * at, name, colors[name]) for at, name in enumerate(names)], axes.get_xlim()[1]
+        )
+    return figure
+
+
+def _during(overlay: Overlay, edges: Ints) -> str:
+    """The window of a picture, in the time that its axis counts."""
+    low, high = (times.text(int(edge) - overlay.zero) for edge in (edges[0], edges[-1]))
+    return f", {low} to {high}" + ", while all clients competed" * (
+        (edges[0], edges[-1]) == overlay.contended
+    )
 
 
 # --- axes ---------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ Earlier times are negative. Methods are those of a trace, and their windows coun
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -88,6 +88,15 @@ class Overlay:
     def clients(self, window: Window = None) -> pd.DataFrame:
         return self._rows(Trace.clients, window)
 
+    def fairness(self, bins: int | Time | Sequence[Time] = 20, window: Window = None) -> pd.DataFrame:
+        """`Trace.fairness` in the same bins for all traces. Without a window: while all clients competed in all."""
+        edges = self.edges(bins, window, self.contended)
+        return self._each(lambda trace: trace.fairness(edges.tolist()))
+
+    def latency_cdf(self, by: Literal["client", "program"] = "client", window: Window = None) -> pd.DataFrame:
+        span = self._shown(window)
+        return self._each(lambda trace: trace.latency_cdf(by, span))
+
     def transfers(self, window: Window = None) -> pd.DataFrame:
         return self._rows(Trace.transfers, window)
 
@@ -131,6 +140,22 @@ class Overlay:
         from . import overlaid
 
         return overlaid.shares(self, self.edges(bins, window, self.contended), axes)
+
+    def plot_fairness(
+        self, bins: int | Time | Sequence[Time] = 20, window: Window = None, axes: Axes | None = None
+    ) -> Figure:
+        """Jain's index over time, one line a trace. Without a window, while all clients competed in all traces."""
+        from . import overlaid
+
+        return overlaid.fairness(self, self.edges(bins, window, self.contended), axes)
+
+    def plot_latency_cdf(
+        self, by: Literal["client", "program"] = "client", window: Window = None, axes: Axes | None = None
+    ) -> Figure:
+        """The distribution of the latency of runs: a colour a client (or program), a line style a trace."""
+        from . import overlaid
+
+        return overlaid.latencies(self, self.latency_cdf(by, window), by, axes)
 
     # --- inside ---------------------------------------------------------------------------------------------
 

@@ -4,13 +4,16 @@
         reservations.parquet  arrivals.parquet  places.parquet  words.parquet
         hosts.parquet (of a real run whose hosts were asked)
 
-Columns are core's own integers, so nothing is lost and any tool can read them. `trace.json` is written last, so a
-folder without it is not a complete trace.
+Columns are core's own integers, so nothing is lost and any tool can read them. All files are written aside and then
+renamed, `trace.json` last; so a folder without it is not a complete trace, and a save that fails leaves the older trace
+as it was. A trace that is replaced while it is read is read again.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,10 @@ from .machines import TraceIsland, TraceMachines
 
 FORMAT, VERSION = "seaway-trace", 1
 HEAD, TOLD = "trace.json", "hosts.parquet"
+ASIDE = ".new"  # a folder in the trace's, for files that are not complete
+TRIES, PAUSE = 10, 0.02  # how often a trace is read that others replace meanwhile, and seconds between
+NONE, REPLACED = (0, 0), (0, 1)  # which save wrote a trace: there is none; it is being replaced
+Loaded = tuple[core_trace.Trace, TraceMachines | None, int, HostRows | None]
 # VERSION covers the packing of arrivals too (core.record.tables.Lists): if that changes, so must VERSION.
 
 
@@ -39,10 +46,35 @@ def save(
     told: HostRows | None = None,
 ) -> Path:
     """Write the trace to a folder. An older trace there is replaced; a folder with anything else is refused."""
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / HEAD).exists())):
+    if folder.exists() and (not folder.is_dir() or not _is_ours(folder)):
         raise FileExistsError(f"{folder} is there already and is no trace; choose another name, or remove it")
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / HEAD).unlink(missing_ok=True)  # the folder is not a trace until all is written
+    aside = folder / ASIDE
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    try:
+        _write_all(trace, machines, aside, origin, told)
+        _replace(folder, aside)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return folder
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether it is empty, but for what an interrupted save may have left, or has a trace."""
+    return (folder / HEAD).exists() or all(each.name == ASIDE for each in folder.iterdir())
+
+
+def _replace(folder: Path, aside: Path) -> None:
+    """The folder is not a trace while its files are renamed."""
+    (folder / HEAD).unlink(missing_ok=True)
+    (folder / TOLD).unlink(missing_ok=True)
+    for path in sorted(aside.iterdir(), key=lambda each: each.name == HEAD):
+        path.replace(folder / path.name)
+
+
+def _write_all(
+    trace: core_trace.Trace, machines: TraceMachines | None, folder: Path, origin: int, told: HostRows | None
+) -> None:
     columns = trace.columns()
     for name, table in columns.items():
         arrays = {
@@ -51,7 +83,6 @@ def save(
         _write(folder, name, arrays)
     _write(folder, "words", {"word": pa.array(trace.strings.words, pa.string())})
     _write(folder, "places", _of_places(trace))
-    (folder / TOLD).unlink(missing_ok=True)
     if told is not None:
         _write(folder, "hosts", {name: pa.array(column) for name, column in told._asdict().items()})
     head = {
@@ -64,11 +95,36 @@ def save(
         "islands": None if machines is None else [msgspec.structs.asdict(each) for each in machines.islands],
     }
     (folder / HEAD).write_text(json.dumps(head, indent=1) + "\n", encoding="utf-8")
-    return folder
 
 
-def load(folder: Path) -> tuple[core_trace.Trace, TraceMachines | None, int, HostRows | None]:
+def load(folder: Path) -> Loaded:
     """(trace, machines if they were known, the recorder's clock at time 0, the hosts' rows)."""
+    for _ in range(TRIES):
+        before = _written(folder)
+        try:
+            found = _load(folder)
+        except NotATrace:
+            if before == _written(folder) != REPLACED:
+                raise
+        else:
+            if before == _written(folder):
+                return found
+        time.sleep(PAUSE)
+    raise NotATrace(
+        f"{folder} is not a complete trace: its {HEAD} is missing, or others write it all the time"
+    )
+
+
+def _written(folder: Path) -> tuple[int, int]:
+    """Which save wrote the trace."""
+    try:
+        about = (folder / HEAD).stat()
+    except OSError:
+        return REPLACED if (folder / "gangs.parquet").exists() else NONE
+    return about.st_ino, about.st_mtime_ns
+
+
+def _load(folder: Path) -> Loaded:
     head = _head(folder)
     trace = core_trace.Trace()
     wanted = {

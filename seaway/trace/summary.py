@@ -9,6 +9,8 @@ import numpy as np
 from .times import text
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from .trace import Trace
 
 MOST = 16  # clients that are listed
@@ -24,14 +26,13 @@ def summary(trace: Trace) -> str:
     facts = trace.facts()
     intervals = int(facts.sizes[facts.end >= 0].sum())
     size = f"{core.nbytes / max(intervals, 1):.2f} bytes a device interval" if intervals else ""
+    table = trace.clients()
     head = (
-        f"Trace of {_many(len(core.clients), 'client')}, {_many(len(core.runs), 'run')}, {_many(ran, 'gang')} on "
+        f"Trace of {_many(len(core.clients), 'client')}, {_runs(len(core.runs), table)}, {_many(ran, 'gang')} on "
         f"{trace.machines.describe()}: {text(high - low)}, {facts.shares_text(low, high)}; {intervals:,} device "
         f"intervals in {_nbytes(core.nbytes)}, {size}"
     )
-    table = trace.clients()
     competing = trace.contended
-    table["got_share"] = trace.clients(window=competing)["got_share"]
     names = f"  {'client':16}{'weight':>7}{'asked':>9}{'got':>9}{'runs':>9}{'failed':>8}"
     if core.since:
         head += (
@@ -53,6 +54,14 @@ def summary(trace: Trace) -> str:
     if competing != (low, high):
         lines.append(f"  got: of the {text(competing[1] - competing[0])} in which all of them had work")
     return "\n".join(lines)
+
+
+def _runs(count: int, clients: pd.DataFrame) -> str:
+    """As the clients' rows count them: runs that succeeded, and apart from them those that failed, or go on."""
+    ok, failed = int(clients["runs"].sum()), int(clients["failed_runs"].sum())
+    others = [f"{failed:,} more failed"] * bool(failed)
+    others += [f"{count - ok - failed:,} more under way"] * (count > ok + failed)
+    return _many(ok, "run") + (f" ({', '.join(others)})" if others else "")
 
 
 def _nbytes(count: int) -> str:

@@ -138,7 +138,11 @@ class Trace:
         return frames.runs(self.facts(), self._window(window))
 
     def clients(self, window: Window = None) -> pd.DataFrame:
-        """One row a client: the share of device time that it asked for and got, its runs and their latency."""
+        """One row a client: the share of device time that it asked for and got, its runs and their latency.
+
+        Without a window, `got_share` is of the time in which all clients competed (`contended`), as in the summary, and
+        the other columns are of the whole trace. With a window, all of them are of the window.
+        """
         from . import frames
 
         return frames.clients(self.facts(), self._window(window))
@@ -152,6 +156,24 @@ class Trace:
         from . import curves
 
         return curves.frame(self.facts(), times.edges_of(bins, self._competing(window)))
+
+    def fairness(self, bins: int | Time | Sequence[Time] = 20, window: Window = None) -> pd.DataFrame:
+        """One row a bin: how fairly the clients that competed in it shared the devices, by their weights.
+
+        `jain`: Jain's index of got over asked; 1 if all are served alike, 1/n if one of n gets everything. `max_min`:
+        the smallest got over asked, divided by the largest, and `worst_client` has the smallest. NaN where fewer than
+        two clients competed. `bins`: as for `utilization`. Without a window: while all clients competed.
+        """
+        from . import fairness
+
+        return fairness.frame(self.facts(), times.edges_of(bins, self._competing(window)))
+
+    def latency_cdf(self, by: Literal["client", "program"] = "client", window: Window = None) -> pd.DataFrame:
+        """One row a run that succeeded: its latency, and the fraction of its client's (or program's) runs that took no
+        longer. `window`: only runs that ended in it."""
+        from . import latencies
+
+        return latencies.frame(self.facts(), _whose(by), self._window(window))
 
     def transfers(self, window: Window = None) -> pd.DataFrame:
         """One row a transfer between places, or between a place and a client."""
@@ -199,7 +221,7 @@ class Trace:
     def contended(self) -> tuple[int, int]:
         """The window in which all clients competed: from the last client's first call until the first client was done.
 
-        Shares should be compared there: `trace.clients(window=trace.contended)`.
+        Shares should be compared there; `trace.clients()` does so.
         """
         return self.facts().contended
 
@@ -259,6 +281,28 @@ class Trace:
         if bins is None:
             return charts.shares(self, window, axes)
         return curves.shares(self, times.edges_of(bins, self._competing(window)), axes)
+
+    def plot_fairness(
+        self,
+        bins: int | Time | Sequence[Time] = 40,
+        window: Window = None,
+        axes: Axes | None = None,
+    ) -> Figure:
+        """Jain's index and the max-min ratio over time (see `fairness`). Without a window: while all competed."""
+        from . import fairness
+
+        return fairness.draw(self, times.edges_of(bins, self._competing(window)), axes)
+
+    def plot_latency_cdf(
+        self,
+        by: Literal["client", "program"] = "client",
+        window: Window = None,
+        axes: Axes | None = None,
+    ) -> Figure:
+        """The distribution of the latency of runs, a curve for each client or program (see `latency_cdf`)."""
+        from . import latencies
+
+        return latencies.draw(self, _whose(by), self._window(window), axes)
 
     # --- files ----------------------------------------------------------------------------------------------
 
@@ -333,3 +377,9 @@ class Trace:
         if len(missing := np.setdiff1d(wanted, there)):
             raise ValueError(f"no device {missing[0]}; there is: {self.machines.describe()}")
         return wanted.astype(np.int64)
+
+
+def _whose(by: Literal["client", "program"]) -> Literal["client", "program"]:
+    if by not in ("client", "program"):
+        raise ValueError(f"by={by!r}; it is client or program")
+    return by

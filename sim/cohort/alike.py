@@ -119,6 +119,8 @@ class AlikeHosts:
         for plan in message.plans:
             self._places(cuts, plan)
         for step in message.steps:
+            if type(step) is GangStep and step.hosts in self._even:
+                continue
             if isinstance(step, WITH_HOSTS) and not (step.hosts == self._first and self._first_sends(step)):
                 self._step(cuts, busy, step, message)
         parts = parted(self.members, cuts, spans.union(*busy)) if cuts or any(busy) else ()
@@ -199,6 +201,10 @@ class AlikeHosts:
     def idle(self) -> bool:
         return self._executor.idle
 
+    @property
+    def may_merge(self) -> bool:
+        return self._executor.may_merge
+
     def copied(self) -> Executor:
         """An executor with the same past."""
         return self._executor.twin(self.members)
@@ -255,7 +261,9 @@ class AlikeHosts:
         taking = spans.meet(self.members, step.hosts)
         if not taking or step.client:
             layout = names.layout(step.step) if taking and isinstance(step, SendStep) else None
-            return taking if layout is None else spans.meet(taking, senders_to_client(layout, self._hosts))
+            if layout is None or not isinstance(step, SendStep):
+                return taking
+            return spans.meet(taking, senders_to_client(layout, self._hosts, step.shard))
         plan = names.plan_of(step.run)
         move = plan.steps[step.step] if plan is not None and 0 <= step.step < len(plan.steps) else None
         if plan is None or move is None or isinstance(move, Gang):
@@ -392,7 +400,8 @@ def patterns(place: Place, hosts: Hosts) -> tuple[Spans, ...]:
 
 
 def _only_gets(message: Ordered) -> bool:
-    return not message.runs and all(type(step) is SendStep and step.client for step in message.steps)
+    gets = [step for step in message.steps if type(step) is SendStep and step.client]
+    return not message.runs and len(gets) == len(message.steps)
 
 
 def _remember(answers: dict[Key, Any], key: Key, answer: Any) -> None:

@@ -21,7 +21,7 @@ client's machine.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,8 @@ from core.protocol import Blame, OpenRecv, OpenSend, Received, RecvStep, SendSte
 from core.transfer import POOL, at_once, from_hosts
 
 from ..engine import Ints
-from .content_times import ClientCosts, get_times, put_times
+from .content_times import ClientCosts, ContentTimes, get_times, put_times
+from .host_times import HostTimes, ShiftedTimes, TimePattern, as_vector, at_one, earliest
 from .routes import rows_of
 
 if TYPE_CHECKING:
@@ -47,16 +48,17 @@ class HostEnds(NamedTuple):
     """Hosts that open their ends together, each at its own time. `opening`: as the first of them does it."""
 
     members: Spans
-    when: Ints
+    when: HostTimes | int
     opening: Opening
 
 
 class ClientEnd(NamedTuple):
-    """The client's end. `turns`: by host, when contents to or from there can pass the client's card."""
+    """The client's end. `turn`: when its contents can begin to pass the client's card."""
 
     machine: ClientTransfer
     opened: int
-    turns: Ints
+    turn: int
+    passage: Passage
 
 
 class PutOrGet:
@@ -73,13 +75,14 @@ class PutOrGet:
         self.last = -1  # the host that says it
 
 
-class Passage(NamedTuple):
+class Passage:
     """How contents of a layout pass the client's card: for how long, by host, what goes to those before it; in all; and
     all bytes."""
 
-    before: Ints
-    took: int
-    nbytes: int
+    __slots__ = ("before", "nbytes", "took")
+
+    def __init__(self, before: Ints, took: int, nbytes: int) -> None:
+        self.before, self.took, self.nbytes = before, took, nbytes
 
 
 class ClientContents:
@@ -94,7 +97,9 @@ class ClientContents:
         # by transfer: puts and gets whose hosts go together, and of which some are not over
         self.under_way: dict[int, PutOrGet] = {}
         self._connected: dict[int, Ints] = {}  # by client: from when on it is connected to each host
+        self._met: dict[tuple[int, Spans], int] = {}  # from when on it is connected to all of these
         self._passages: dict[tuple[Layout, bool], Passage] = {}
+        self._patterns: dict[tuple[Any, ...], ContentTimes] = {}  # see `_as_before`
         self._sizes: dict[Layout, int] = {}  # of what is got
 
     # --- what goes together -----------------------------------------------------------------------------------
@@ -110,6 +115,7 @@ class ClientContents:
         """Takes in an order to send a buffer of this layout, and decides as for a put."""
         if (
             step.client
+            and step.shard < 0
             and layout is not None
             and self._island.contents_together
             and self._size(layout) <= self._most_got
@@ -127,10 +133,14 @@ class ClientContents:
 
     # --- both ends --------------------------------------------------------------------------------------------
 
-    def opens(self, hosts: CohortPart | PartGroup, opening: Opening, when: Ints) -> None:
+    def opens(self, hosts: CohortPart | PartGroup, opening: Opening, when: HostTimes | int) -> None:
         """Takes in that these hosts open their ends at these times."""
-        known = self.under_way[opening.transfer]
-        ends = HostEnds(hosts.members, np.maximum(when, self._sim.now), opening)
+        known, now = self.under_way[opening.transfer], self._sim.now
+        if hosts.number == 1:
+            when = max(at_one(when), now)
+        elif not (isinstance(when, ShiftedTimes) and earliest(when) >= now):
+            when = np.maximum(as_vector(when, hosts.number), now)
+        ends = HostEnds(hosts.members, when, opening)
         if known.client is None:
             known.waiting.append(ends)
         else:
@@ -141,8 +151,8 @@ class ClientContents:
         sim, known = self._sim, self.under_way[opening.transfer]
         passage = self._passage(opening)
         sim.cargo.moved += passage.nbytes
-        turns = passage.before + sim.cargo.card(machine.client, known.getting).take(passage.took, sim.now)
-        known.client = ClientEnd(machine, sim.now, turns)
+        turn = sim.cargo.card(machine.client, known.getting).take(passage.took, sim.now)
+        known.client = ClientEnd(machine, sim.now, turn, passage)
         self.connects(machine.client, known.missing, sim.now + self.first_word(known.getting))
         waiting, known.waiting = known.waiting, []
         for ends in waiting:
@@ -159,14 +169,19 @@ class ClientContents:
 
     def connects(self, client: int, hosts: Spans, at: int) -> None:
         """Takes in that a client's first message to these hosts comes then, if none comes before."""
+        if self._met.get((client, hosts), NEVER) <= at:
+            return
         island, known = self._island.island, self._connected.get(client)
         if known is None:
             known = self._connected[client] = np.full(island.hosts, NEVER, dtype=np.int64)
         rows = np.arange(island.hosts)[rows_of(hosts, island)]
-        rows = rows[known[rows] > at]
-        if len(rows):
-            known[rows] = at
-            self._sim.clock.at(at, self._meet, client, (rows + island.base_host).tolist())
+        late = rows[known[rows] > at]
+        if len(late):
+            known[late] = at
+            self._sim.clock.at(at, self._meet, client, (late + island.base_host).tolist())
+        if len(self._met) >= KEPT:
+            self._met.clear()
+        self._met[client, hosts] = int(known[rows].max())
 
     def _passage(self, opening: Opening) -> Passage:
         getting = isinstance(opening, OpenRecv)
@@ -188,30 +203,69 @@ class ClientContents:
 
     def _come(self, known: PutOrGet, client: ClientEnd, ends: HostEnds) -> None:
         """Works out when the contents come."""
-        sim, transfer, rows = self._sim, ends.opening.transfer, rows_of(ends.members, self._island.island)
-        connected = self._connected[client.machine.client][rows]
+        sim, transfer, members = self._sim, ends.opening.transfer, ends.members
         sizes = tuple([nbytes for _, _, nbytes in ends.opening.pieces])
-        times = (get_times if known.getting else put_times)(
-            self._costs, ends.when, connected, client.opened, client.turns[rows], sizes
-        )
+        regular = isinstance(ends.when, ShiftedTimes) and self._as_before(known, client, ends, sizes)
+        times = regular or self._times(known, client, ends, sizes)
         sim.clock.at(times.left, self._left, transfer)
         sim.clock.at(times.came, self._came, transfer)
-        sim.network.messages += 2 * len(times.over)  # grants, and that contents have landed
-        self._ended(transfer, known, ends.members, times.heard)
-        self._tell(transfer, known, ends.members, times.over, None)
+        sim.network.messages += 2 * spans.count(members)  # grants, and that contents have landed
+        self._ended(transfer, known, members, times.heard, times.last)
+        self._tell(transfer, known, members, times.over, None)
 
-    def _ended(self, transfer: int, known: PutOrGet, members: Spans, heard: Ints) -> None:
-        """These hosts' ends are over. `heard`: when the client has each one's last word."""
-        last = int(heard.argmax())
-        if int(heard[last]) > known.heard:
-            known.heard, known.last = int(heard[last]), spans.at(members, last)
+    def _times(
+        self, known: PutOrGet, client: ClientEnd, ends: HostEnds, sizes: tuple[int, ...]
+    ) -> ContentTimes:
+        connected, before, when = (
+            self._connected[client.machine.client],
+            client.passage.before,
+            ends.when,
+        )
+        follow = get_times if known.getting else put_times
+        if isinstance(when, int):
+            row = ends.members[0][0] - self._island.island.base_host
+            turn = client.turn + int(before[row])
+            return follow(self._costs, when, int(connected[row]), client.opened, turn, sizes)
+        rows = rows_of(ends.members, self._island.island)
+        return follow(
+            self._costs, as_vector(when), connected[rows], client.opened, client.turn + before[rows], sizes
+        )
+
+    def _as_before(
+        self, known: PutOrGet, client: ClientEnd, ends: HostEnds, sizes: tuple[int, ...]
+    ) -> ContentTimes | None:
+        """Contents take as long to every host as they did before, if both ends are opened in the same pattern, and all
+        hosts are connected by then. None if that is not so."""
+        when: Any = ends.when
+        if self._met.get((client.machine.client, ends.members), NEVER) > earliest(when):
+            return None
+        pattern, at = when.pattern, when.at
+        key = pattern, client.passage, known.getting, client.opened - at, client.turn - at, sizes
+        found = self._patterns.get(key)
+        if found is None:
+            turns = client.turn - at + client.passage.before
+            found = (get_times if known.getting else put_times)(
+                self._costs, pattern.vector, pattern.vector, client.opened - at, turns, sizes
+            )
+            found = found._replace(over=ShiftedTimes(TimePattern(as_vector(found.over)), 0))
+            if len(self._patterns) >= KEPT:
+                self._patterns.clear()
+            self._patterns[key] = found
+        return found.shifted(at)
+
+    def _ended(self, transfer: int, known: PutOrGet, members: Spans, heard: int, last: int) -> None:
+        """These hosts' ends are over. `heard`: when the client has the last word of the last of them."""
+        if heard > known.heard:
+            known.heard, known.last = heard, spans.at(members, last)
         known.missing = spans.minus(known.missing, members)
         if not known.missing:
             del self.under_way[transfer]
             if known.client is not None:
                 self._sim.clock.at(known.heard, known.client.machine.last_word, known.last, transfer)
 
-    def _tell(self, transfer: int, known: PutOrGet, members: Spans, when: Ints, blame: Blame | None) -> None:
+    def _tell(
+        self, transfer: int, known: PutOrGet, members: Spans, when: HostTimes | int, blame: Blame | None
+    ) -> None:
         for part in self._island.parts.among(members):
             part.open -= 1
         if known.getting:
@@ -232,11 +286,13 @@ class ClientContents:
 
     # --- clients leave ----------------------------------------------------------------------------------------
 
-    def dropped(self, hosts: CohortPart | PartGroup, transfer: int, blame: Blame, when: Ints) -> None:
+    def dropped(
+        self, hosts: CohortPart | PartGroup, transfer: int, blame: Blame, when: HostTimes | int
+    ) -> None:
         """These hosts go on no more, because the client has gone. If it has not opened its end by then, their ends are
         over. Otherwise contents come all the same, whether or not they would have come in time."""
-        when = np.maximum(when, self._sim.now)
-        self._sim.clock.at(int(when.min()), self._drop, transfer, hosts.members, blame, when)
+        times = np.maximum(as_vector(when, hosts.number), self._sim.now)
+        self._sim.clock.at(int(times.min()), self._drop, transfer, hosts.members, blame, times)
 
     def _drop(self, transfer: int, members: Spans, blame: Blame, when: Ints) -> None:
         known = self.under_way.get(transfer)
@@ -245,7 +301,8 @@ class ClientContents:
         known.waiting, waiting = [], known.waiting
         for ends in waiting:
             known.waiting += self._of(ends, spans.minus(ends.members, members))
-        self._ended(transfer, known, members, when)
+        last = int(when.argmax())
+        self._ended(transfer, known, members, int(when[last]), last)
         self._tell(transfer, known, members, when, blame)
 
     def _of(self, ends: HostEnds, members: Spans) -> list[HostEnds]:
@@ -253,5 +310,6 @@ class ClientContents:
         if not members:
             return []
         at = np.zeros(self._island.island.hosts, dtype=np.int64)
-        at[rows_of(ends.members, self._island.island)] = ends.when
+        when = ends.when
+        at[rows_of(ends.members, self._island.island)] = when if isinstance(when, int) else as_vector(when)
         return [HostEnds(members, at[rows_of(members, self._island.island)], ends.opening)]

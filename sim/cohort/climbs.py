@@ -4,6 +4,9 @@ The hosts of one report may make it at times that become known one after another
 is known is worked out at once, as vectors, level by level. A root's report reaches the controller when all hosts below
 it have reported. The controller acts on the last root's report, which speaks for all hosts that report the same; those
 before it only take its time. Reports that differ between hosts, as blames do, are sent for each root by themselves.
+
+Mostly all hosts of a report make it at times that are known together (`at_once`), and in a pattern that came before
+(`in_pattern`).
 """
 
 from __future__ import annotations
@@ -19,15 +22,18 @@ from core.fanout import Reduction
 from core.model import Spans, spans
 from core.protocol import messages as m
 
-from ..engine import Ints
+from ..engine import Ints, Wave
 from ..network import about, report_number
+from .host_times import ShiftedTimes, TimePattern
 from .routes import CohortRoute, Rows, rows_of
 
 if TYPE_CHECKING:
     from .island import CohortIsland
 
 NOBODY: Ints = np.zeros(0, dtype=np.int64)
+KEPT = 64  # waves of reports that are remembered
 Key = tuple[type, int]
+RootWave = tuple[Wave | None, int, int]
 Arrival = tuple[
     int, int
 ]  # (time, root): reports that come at one time are taken in the order of their senders
@@ -54,6 +60,67 @@ class Climbs:
         self._island = island
         self._under_way: dict[Key, Climb] = {}
         self._shapes: dict[tuple[Spans, int], Ints] = {}
+        self._waves: dict[tuple[Spans, TimePattern], RootWave] = {}  # see `in_pattern`
+
+    # --- all hosts at once --------------------------------------------------------------------------------------
+
+    def seated(self) -> None:
+        """Takes in another tree."""
+        self._waves.clear()
+
+    def at_once(self, rows: Rows, times: Ints | int, said: tuple[Any, ...], hosts: Spans) -> None:
+        """All these hosts, and no others, make the reports at these times."""
+        island, number = self._island, report_number(said[0])
+        route = island.tree.route(hosts)
+        arrival = self._arrivals(route, rows, times, number)
+        if any(map(is_loud, said)):
+            self._each_root(route, arrival, said)
+        else:
+            first = int(arrival.min())
+            island.reports.from_roots(first, self._wave(route, arrival - first), said, number)
+
+    def in_pattern(self, when: ShiftedTimes, said: tuple[Any, ...], hosts: Spans) -> None:
+        """The same, where nothing is drawn at random, nothing is loud, and these are all hosts of the island."""
+        key = hosts, when.pattern
+        wave = self._waves.get(key)
+        if wave is None:
+            if len(self._waves) >= KEPT:
+                self._waves.clear()
+            route = self._island.tree.route(hosts)
+            times = self._arrivals(route, slice(0, self._island.island.hosts), when.pattern.vector, 0)
+            wave = self._waves[key] = self._wave(route, times)
+        self._island.reports.from_roots(when.at, wave, said, report_number(said[0]))
+
+    def _arrivals(self, route: CohortRoute, rows: Rows, times: Ints | int, number: int) -> Ints:
+        """When the controller has each root's report, if these hosts make theirs at these times."""
+        island = self._island
+        extra, subject = island.report_extra, about(number)
+        at: Ints = np.zeros(island.island.hosts, dtype=np.int64)
+        at[rows] = times
+        for level in reversed(route.levels):
+            late = island.jitter_up(level.rows, subject)
+            arrival = at[level.rows] + (extra + island.report_take) + late
+            last = np.maximum.reduceat(arrival, level.firsts)
+            at[level.heads] = np.maximum(at[level.heads], last)
+        return at[route.roots] + extra + island.jitter_up(route.roots, subject)
+
+    def _wave(self, route: CohortRoute, arrival: Ints) -> RootWave:
+        """All of these arrivals but the last, and the time and the sender of that one."""
+        order = np.argsort(arrival, kind="stable")
+        arrival, senders = arrival[order], route.root_hosts[order]
+        early = Wave(arrival[:-1], senders[:-1], self._island.report_take) if route.number > 1 else None
+        return early, int(arrival[-1]), int(senders[-1])
+
+    def _each_root(self, route: CohortRoute, arrival: Ints, said: tuple[m.Done, ...]) -> None:
+        """Sends each root's reports by themselves: the controller acts on the first report of a failure, and each
+        root reports every blame of the hosts below it."""
+        island, sim = self._island, self._island.sim
+        for root, at in zip(route.root_hosts.tolist(), arrival.tolist(), strict=True):
+            for report in merged(said, island.shape.below(root)):
+                sim.network.messages += 1
+                sim.clock.at(at, island.reports.reach, root, (report,))
+
+    # --- some after others --------------------------------------------------------------------------------------
 
     def report(self, report: Any, rows: Rows, times: Ints, hosts: Spans) -> None:
         """Takes in a report that these hosts make at these times; `hosts` take part."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.model import Spans
+from core.model import Spans, spans
 from core.protocol import effects as e
 from core.protocol import end_of, peer_of
 from core.protocol import messages as m
@@ -45,7 +45,7 @@ class Commands:
         self._threads = ThreadPool(self.sim.clock, self._taken)  # that take contents: one for each transfer
         self._words = count()
         # gangs whose host work is done before their data come -> when it is done
-        self.prepared: dict[int, Ints] = {}
+        self.prepared: dict[int, HostTimes] = {}
         self._until = 0  # when all that is still to be done for single hosts will be done
         self._acts: dict[type, Callable[[Any, CohortPart], None]] = {
             e.Launch: self._launch, e.Prepare: self._launch, e.ToController: self._report, e.MakeBuffer: self._make,
@@ -135,11 +135,11 @@ class Commands:
     def when(self, part: CohortPart | PartGroup, causes: Sequence[e.Cause]) -> HostTimes | int:
         return self.island.times.latest(causes, part.rows, part.number)
 
-    def told_later(self, members: Spans, event: e.Event, cause: e.Cause, when: Ints) -> None:
+    def told_later(self, members: Spans, event: e.Event, cause: e.Cause, when: HostTimes | int) -> None:
         """Tells an event to hosts that were one part when it began, and may be several parts now."""
         island = self.island
         rows = rows_of(members, island.island)
-        island.times.put(cause, rows, len(when), when, self.sim.now)
+        island.times.put(cause, rows, spans.count(members), when, self.sim.now)
         if isinstance(event, e.CodeReady):
             self.tell(island.slices.of_code(event.plan, members), event)
         else:
@@ -150,20 +150,29 @@ class Commands:
     def _launch(self, effect: e.Launch | e.Prepare, hosts: CohortPart | PartGroup) -> None:
         when = self.island.times.latest(effect.causes, hosts.rows, hosts.number)
         if isinstance(effect, e.Prepare):
-            self.prepare(effect.seq, hosts.rows, as_vector(when, hosts.number) + self.sim.profile.prepare)
+            self._prepare(effect.seq, hosts, when)
             return
         if isinstance(when, int):
             when = as_vector(when, hosts.number)
         self.island.times.put(("launch", effect.seq), hosts.rows, hosts.number, when, self.sim.now)
         prepared = self.prepared.get(effect.seq) if self.prepared else None
-        if prepared is not None:
+        if isinstance(prepared, np.ndarray):
             prepared = prepared[hosts.rows] if prepared[hosts.rows][0] >= 0 else None
+        elif prepared is not None and hosts.number < self.island.island.hosts:
+            prepared = as_vector(prepared)[hosts.rows]
         self.island.launched(hosts, effect, when, prepared)
 
+    def _prepare(self, seq: int, hosts: CohortPart | PartGroup, when: HostTimes | int) -> None:
+        done = (as_vector(when, hosts.number) if isinstance(when, int) else when) + self.sim.profile.prepare
+        if hosts.number == self.island.island.hosts:
+            self.prepared[seq] = done
+        else:
+            self.prepare(seq, hosts.rows, as_vector(done))
+
     def prepare(self, seq: int, rows: Rows, at: Ints | int) -> None:
-        """The host work of a gang will be done at these times."""
+        """The host work of a gang will be done on some hosts at these times."""
         prepared = self.prepared.get(seq)
-        if prepared is None:
+        if not isinstance(prepared, np.ndarray):
             prepared = self.prepared[seq] = np.full(self.island.island.hosts, -1, dtype=np.int64)
         prepared[rows] = at
 
@@ -223,11 +232,11 @@ class Commands:
         """Whether a command is about contents whose hosts go together, which is taken in then."""
         found = self.island.contents_of(effect.transfer)
         if found is not None and not isinstance(effect, e.ExpectRecv):
-            when = as_vector(self.when(part, effect.causes), part.number)
             sender = part.executor.sender_of(effect.transfer)
             hosts: CohortPart | PartGroup = part
             if sender is not None and sender != part.members:
-                hosts, when = self.island.parts.group(sender), when[:1]
+                hosts = self.island.parts.group(sender)
+            when = self.when(hosts, effect.causes)
             if isinstance(effect, e.DropTransfer):
                 found.dropped(hosts, effect.transfer, effect.blame, when)
                 return True

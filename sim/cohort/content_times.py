@@ -4,20 +4,26 @@ Each follows, for all hosts at once, what `core.transfer` says, what threads of 
 `sim.network` carries it; the tests compare it with these. A host's threads for contents are busy with this transfer
 alone. Where a host and the client do something in the same nanosecond, the host's grant counts as late, and its offer
 as sent.
+
+Most gets come from one host, whose times are numbers: vectors of one number would take ten times as long.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..engine import Ints
 from ..hardware import Profile
 from ..network import CARRIED_BYTES
+from .host_times import HostTimes
 
 KEPT = 64  # lists of pieces that are remembered
+PAST = -(1 << 62)
+
+Times: TypeAlias = Ints | int  # of several hosts, or of one
 
 
 class ClientCosts:
@@ -46,49 +52,63 @@ class ClientCosts:
 
 
 class ContentTimes(NamedTuple):
-    """`over`: when each host's end is over; `heard`: when the client has the last word of each. `left`, `came`: when
-    the first chunk leaves, and the last one arrives."""
+    """`over`: when each host's end is over. `heard`: when the client has the last host's last word; `last`: which of
+    them says it. `left`, `came`: when the first chunk leaves, and the last one arrives."""
 
-    over: Ints
-    heard: Ints
+    over: HostTimes | int
+    heard: int
+    last: int
     left: int
     came: int
 
+    def shifted(self, by: int) -> ContentTimes:
+        return ContentTimes(self.over + by, self.heard + by, self.last, self.left + by, self.came + by)
+
 
 def put_times(
-    costs: ClientCosts, opened: Ints, connected: Ints, client_opened: int, turns: Ints, sizes: tuple[int, ...]
-) -> ContentTimes:
+    costs: ClientCosts, opened: Times, connected: Times, client_opened: int, turns: Times, sizes: tuple[int, ...],
+) -> ContentTimes:  # fmt: skip
     """`opened`: when each host opens its end; `connected`: from when on it can write to the client; `turns`: when it
     has its turn on the client's card; `sizes`: of the pieces for each host."""
-    profile = costs.profile
-    granted = np.maximum(opened, connected) + costs.word
-    sent = np.maximum(granted, client_opened)
-    passed = np.maximum(sent, turns)
+    profile, one = costs.profile, isinstance(opened, int)
+    later: Any = max if one else np.maximum
+    granted: Any = later(opened, connected) + costs.word
+    sent: Any = later(granted, client_opened)
+    passed: Any = later(sent, turns)
     # hosts that have not granted when the client opens its end take an offer first
-    taken = np.where(granted >= client_opened, client_opened + costs.way + profile.receive, 0)
+    late, offer = granted >= client_opened, client_opened + costs.way + profile.receive
+    taken: Any = (offer if late else PAST) if one else np.where(late, offer, PAST)
     for cost, took in costs.chunks(sizes):
         passed = passed + took
-        taken = np.maximum(passed + costs.way, taken) + cost
-    heard = taken + costs.word
-    return ContentTimes(taken, heard, int(sent.min()), int(passed.max()) + costs.way)
+        taken = later(passed + costs.way, taken) + cost
+    heard: Any = taken + costs.word
+    if one:
+        return ContentTimes(taken, heard, 0, sent, passed + costs.way)
+    last = int(heard.argmax())
+    return ContentTimes(taken, int(heard[last]), last, int(sent.min()), int(passed.max()) + costs.way)
 
 
 def get_times(
-    costs: ClientCosts, opened: Ints, connected: Ints, client_opened: int, turns: Ints, sizes: tuple[int, ...]
-) -> ContentTimes:
+    costs: ClientCosts, opened: Times, connected: Times, client_opened: int, turns: Times, sizes: tuple[int, ...],
+) -> ContentTimes:  # fmt: skip
     """Likewise, of what hosts send."""
-    profile = costs.profile
+    profile, one = costs.profile, isinstance(opened, int)
+    later: Any = max if one else np.maximum
     granted = client_opened + costs.latency + profile.receive
-    offer = np.maximum(opened, connected) + costs.offer
-    written = np.where(opened <= granted, offer, 0)
-    sent, passed, first = np.maximum(opened, granted), turns, None
+    early, offer = opened <= granted, later(opened, connected) + costs.offer
+    written: Any = (offer if early else PAST) if one else np.where(early, offer, PAST)
+    sent: Any = later(opened, granted)
+    passed: Any = turns
+    first: Any = None
     for cost, took in costs.chunks(sizes):
-        written = np.maximum(written, sent) + cost
+        written = later(written, sent) + cost
         first = written if first is None else first
-        passed = np.maximum(written + costs.way, passed) + took
-    assert first is not None
+        passed = later(written + costs.way, passed) + took
     over = passed + (costs.latency + profile.receive)
-    return ContentTimes(over, passed, int(first.min()), int(passed.max()))
+    if one:
+        return ContentTimes(over, passed, 0, first, passed)
+    last = int(passed.argmax())
+    return ContentTimes(over, int(passed[last]), last, int(first.min()), int(passed[last]))
 
 
 def chunks(sizes: Sequence[int], chunk: int) -> list[int]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from core.protocol import Cause
 
-from .host_times import HostTimes, TimePatterns, as_vector, latest
+from .host_times import HostTimes, TimePatterns, as_vector, at_one, latest
 from .routes import Rows
 
 KEPT = 512  # causes of each kind that are kept, past or not
@@ -45,8 +45,11 @@ class EventTimes:
     def latest(self, causes: Sequence[Cause], rows: Rows, number: int) -> HostTimes | int:
         """When the last of these causes has happened at these hosts."""
         found: HostTimes | int = 0
+        row = rows.start if number == 1 and isinstance(rows, slice) else -1
         for kind, which in causes:
             when = self._kinds.get(kind, {}).get(which, 0)
+            if row >= 0:
+                when = at_one(when, row)
             if isinstance(when, int):
                 found = max(found, when) if isinstance(found, int) else self._patterns.later(found, when)
                 continue

@@ -101,7 +101,7 @@ class Gangs:
         self._places: dict[Place, PlaceIndices] = {}
         self._overlaps: dict[tuple[int, int], bool] = {}
         self.ending: list[CohortGang] = []
-        self._alone: dict[int, CohortSoloGang] = {}  # by `seq`: those that have not ended on all their hosts
+        self.alone: dict[int, CohortSoloGang] = {}  # by `seq`: those that have not ended on all their hosts
         self.slow: NDArray[np.float64] | None = None
 
     def where(self, place: Place) -> PlaceIndices:
@@ -120,7 +120,7 @@ class Gangs:
         where = self.where(place)
         if not where.whole or self._each is not None:
             return False
-        return not any(self._overlap(alone.where, where) for alone in self._alone.values())
+        return not any(self._overlap(alone.where, where) for alone in self.alone.values())
 
     def divide(self, hosts: Spans) -> tuple[Spans, dict[int, CohortSoloGang]]:
         """These hosts are told something before others are. So gangs of both, that are no collective, and of which it
@@ -176,11 +176,7 @@ class Gangs:
     @property
     def run_alone(self) -> Spans:
         """The hosts that run gangs one by one, which have not ended on all of them."""
-        return (
-            spans.union(*(alone.where.hosts for alone in self._alone.values()))
-            if self._alone
-            else spans.EMPTY
-        )
+        return spans.union(*(alone.where.hosts for alone in self.alone.values()))
 
     def waits(self, job: CohortGang) -> bool:
         """Whether it has not started."""
@@ -199,7 +195,7 @@ class Gangs:
     def enter_alone(self, seq: int, plan: Plan, gang: Gang) -> CohortSoloGang:
         """Adds a gang that is no collective: each of its hosts runs it when it can."""
         island, where = self._island, self.where(gang.place)
-        alone = self._alone[seq] = CohortSoloGang(where)
+        alone = self.alone[seq] = CohortSoloGang(where)
         for row in np.arange(island.hosts)[where.rows].tolist():
             key = (where, row)
             here = self._shares.get(key)
@@ -223,15 +219,13 @@ class Gangs:
 
     def _enter(self, job: CohortGang) -> CohortGang:
         for other in self._live.values():
-            if self._overlap(other.where, job.where):
+            if other.where is job.where or self._overlap(other.where, job.where):
                 other.behind.append(job)
                 job.before += 1
         self._live[job.seq, job.where.hosts] = job
         return job
 
     def _overlap(self, one: PlaceIndices, other: PlaceIndices) -> bool:
-        if one is other:
-            return True
         key = (id(one), id(other))  # identities are stable: `_places` and `_shares` keep them
         found = self._overlaps.get(key)
         if found is None:
@@ -280,7 +274,8 @@ class Gangs:
 
     def _start(self, job: CohortGang) -> None:
         sim, where, now = self._sim, job.where, self._sim.now
-        took = sim.price(job.plan, job.gang, job.seq)
+        takes = sim.prices(job.plan, job.gang, job.seq)
+        took = takes.own + takes.links
         if job.gang.collective:
             if self.slow is not None:
                 slow = float(self.slow[where.rows].max())
@@ -364,7 +359,7 @@ class Gangs:
         row = job.where.rows.start  # type: ignore[union-attr]
         alone.ended[row] = self._sim.now
         if len(alone.ended) == alone.where.number:
-            del self._alone[job.seq]
+            del self.alone[job.seq]
             rows = sorted(alone.ended)
             self._sim.trace.hosts(job.seq, [alone.arrived[row] for row in rows])
             self._sim.trace.ends(job.seq, [alone.ended[row] for row in rows])

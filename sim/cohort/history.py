@@ -122,7 +122,7 @@ class Checkpoint:
             (part.members, part.executor.copied()) for part in island.parts.all
         ]
         self.threads = island.threads()
-        self.prepared = {seq: times.copy() for seq, times in island.commands.prepared.items()}
+        self.prepared = {seq: as_vector(times).copy() for seq, times in island.commands.prepared.items()}
         self.transfers: dict[int, Transfer] = deepcopy(island.commands.transfers)
         self.gangs = list(_under_way(island))
         base = island.island.base_host

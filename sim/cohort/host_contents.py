@@ -33,6 +33,7 @@ from core.transfer import at_once, hosts_of
 
 from ..engine import Ints
 from ..network import CARRIED_BYTES, Which
+from .host_times import HostTimes, as_vector
 from .move_patterns import ChunkWave, Edges, End, MoveCosts, Pattern
 
 if TYPE_CHECKING:
@@ -156,9 +157,11 @@ class HostContents:
 
     # --- both ends --------------------------------------------------------------------------------------------
 
-    def opens(self, hosts: CohortPart | PartGroup, opening: OpenSend | OpenRecv, when: Ints) -> None:
+    def opens(
+        self, hosts: CohortPart | PartGroup, opening: OpenSend | OpenRecv, opens: HostTimes | int
+    ) -> None:
         """Takes in that these hosts open their ends at these times, none of them past."""
-        known = self._open[opening.transfer]
+        known, when = self._open[opening.transfer], as_vector(opens, hosts.number)
         if isinstance(opening, OpenRecv):
             edges, at = known.pattern.receivers.edges_of(hosts.members)
             known.granted[edges] = when[at] + known.pattern.word[edges]
@@ -363,10 +366,12 @@ class HostContents:
 
     # --- contents that do not come ----------------------------------------------------------------------------
 
-    def dropped(self, hosts: CohortPart | PartGroup, transfer: int, blame: Blame, when: Ints) -> None:
+    def dropped(
+        self, hosts: CohortPart | PartGroup, transfer: int, blame: Blame, when: HostTimes | int
+    ) -> None:
         """These hosts give up their halves then, as far as the other end is not open yet. Otherwise contents come all
         the same, whether or not they would have come in time."""
-        at = max(self._sim.now, int(when.min()))
+        at = max(self._sim.now, int(as_vector(when, hosts.number).min()))
         self._sim.clock.at(at, self._drop, transfer, hosts.members, blame)
 
     def _drop(self, transfer: int, members: Spans, blame: Blame) -> None:

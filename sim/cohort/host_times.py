@@ -81,11 +81,11 @@ def as_vector(when: HostTimes | int, number: int = 0) -> Ints:
     return np.full(number, when, dtype=np.int64) if isinstance(when, int) else when
 
 
-def at_one(when: HostTimes | int) -> int:
-    """The time at the only host, or the first."""
+def at_one(when: HostTimes | int, row: int = 0) -> int:
+    """The time at one host: the only one, or the first, if no other is named."""
     if isinstance(when, ShiftedTimes):
-        return when.at + int(when.pattern.vector[0])
-    return when if isinstance(when, int) else int(when[0])
+        return when.at + int(when.pattern.vector[row])
+    return when if isinstance(when, int) else int(when[row])
 
 
 def earliest(when: HostTimes) -> int:

@@ -21,9 +21,9 @@ from core.model import Gang, Island, Plan, Spans, spans
 from core.protocol import effects as e
 from core.protocol import messages as m
 
-from ..engine import Ints, Unannounced, Wave
+from ..engine import Ints, Unannounced
 from ..engine import jitter as noise
-from ..network import CONTROLLER, about, is_quiet, link_of, report_number
+from ..network import CONTROLLER, is_quiet, link_of
 from .alike import OF_CONTENTS, AlikeHosts, PlaceFacts
 from .client_contents import ClientContents
 from .climbs import Climbs, is_loud, merged, report_about
@@ -33,11 +33,19 @@ from .event_times import EventTimes
 from .gangs import CohortGang, CohortSoloGang, Gangs
 from .history import History, ThreadTimes
 from .host_contents import HostContents
-from .host_times import HostTimes, ShiftedTimes, TimePatterns, as_vector, at_one, latest
+from .host_times import (
+    HostTimes,
+    ShiftedTimes,
+    TimePatterns,
+    as_vector,
+    at_one,
+    earliest,
+    latest,
+)
 from .members import Member
 from .order_times import OrderTimes
 from .parts import CohortPart, PartGroup, Parts
-from .routes import CohortRoute, CohortTree, Rows
+from .routes import CohortTree, Rows
 from .slice_parts import PartsBySlice, SliceParts
 from .stream_names import StreamNames
 
@@ -126,7 +134,7 @@ class CohortIsland:
         )
         self.report_take = self.sim.taking(one)  # what any report costs the host that takes it
         self.report_extra = self.sim.writing(one) + self.sim.network.report_latency
-        self._waves: dict[Spans, tuple[Wave | None, int, int]] = {}
+        self.climbs.seated()
         seed, base, parents = self.sim.seed, self.island.base_host, self.shape.parents
         hosts = range(base, base + self.island.hosts)
         up = [link_of(host, parents.get(host, CONTROLLER)) for host in hosts]
@@ -171,9 +179,8 @@ class CohortIsland:
         self.names.learn(message)
         shares = self._divide(message)  # first: how a gang is entered depends on which hosts are one part
         self._remember(message)
-        alone = self.gangs.run_alone
-        if alone:
-            self._divide_alone(message, alone)
+        if self.gangs.alone:
+            self._divide_alone(message, self.gangs.run_alone)
         read, all_read = self._down.send(message, route, at, nbytes)
         self.times.put(("order", message.number), self._all, self.island.hosts, read, sim.now)
         self._orders.append((message.number, all_read))
@@ -287,7 +294,7 @@ class CohortIsland:
     # --- gangs ----------------------------------------------------------------------------------------------
 
     def launched(
-        self, hosts: CohortPart | PartGroup, launch: e.Launch, when: HostTimes, prepared: Ints | None
+        self, hosts: CohortPart | PartGroup, launch: e.Launch, when: HostTimes, prepared: HostTimes | None
     ) -> None:
         profile, rows, whole = self.sim.profile, hosts.rows, hosts.number == self.island.hosts
         enqueue = self._enqueue if whole else self._enqueue_each()[rows]
@@ -295,7 +302,7 @@ class CohortIsland:
         if prepared is None:
             free = free + (profile.prepare + profile.enqueue)
         else:
-            free = np.maximum(as_vector(free), prepared) + profile.enqueue
+            free = self.patterns.later(free, prepared) + profile.enqueue
         if whole:
             self._enqueue = free
         else:
@@ -329,9 +336,9 @@ class CohortIsland:
         if self.commands.prepared:
             self.commands.over(job.seq)
         if isinstance(heard, int) and not (sim.network.jitter or any(map(is_loud, said))):
-            self._send_wave(heard, said, job.where.hosts)
+            self.climbs.in_pattern(ShiftedTimes(self.patterns.even, heard), said, job.where.hosts)
         else:
-            self._send_up(job.where.rows, heard, said, job.where.hosts)
+            self.climbs.at_once(job.where.rows, heard, said, job.where.hosts)
 
     def _heard(self, job: CohortGang) -> Ints | int:
         """When the hosts have taken in that a gang has ended: one time, if it is the same on all hosts of the
@@ -391,7 +398,7 @@ class CohortIsland:
         self._ending, said = job.seq, self._done_said
         self.commands.tell(parts, e.Finished(job.seq, None, self._sizes(job)))
         self._ending, self._done_said = -1, []
-        return merged(said)
+        return merged(said) if len(said) > 1 else tuple(said)
 
     def slow(self, row: int, factor: float) -> None:
         if self.gangs.slow is None:
@@ -421,68 +428,25 @@ class CohortIsland:
             return
         if hosts.number > 1 and spans.count(taking_part) == 1:
             when, hosts = as_vector(when, hosts.number)[:1], self.parts.group(taking_part)
+        together = taking_part == hosts.members and hosts.number > 1 and not is_loud(report)
+        if together and report.hosts != taking_part:
+            report = replace(report, hosts=taking_part)
+        if together and isinstance(when, ShiftedTimes) and not self.sim.network.jitter:
+            if earliest(when) >= self.sim.now:
+                self.climbs.in_pattern(when, (report,), taking_part)
+                return
         times = np.maximum(as_vector(when, hosts.number), self.sim.now)
-        if taking_part == hosts.members and hosts.number > 1 and not is_loud(report):
-            self._send_up(hosts.rows, times, (replace(report, hosts=taking_part),), taking_part)
+        if together:
+            self.climbs.at_once(hosts.rows, times, (report,), taking_part)
         else:
             self.climbs.report(report, hosts.rows, times, taking_part)
 
-    def _send_up(self, rows: Rows, times: Ints | int, said: tuple[Any, ...], hosts: Spans) -> None:
-        """All these hosts make the reports at these times: relays combine them, and the roots send them to the
-        controller."""
-        route, number = self.tree.route(hosts), report_number(said[0])
-        arrival = self._climb(route, rows, times, number)
-        if any(map(is_loud, said)):
-            self._send_each_root(route, arrival, said)
-        else:
-            self.reports.from_roots(
-                int(arrival.min()), self._wave(route, arrival - arrival.min()), said, number
-            )
-
-    def _climb(self, route: CohortRoute, rows: Rows, times: Ints | int, number: int) -> Ints:
-        """When the controller has each root's report, if these hosts make theirs at these times."""
-        extra = self.report_extra
-        at: Ints = np.zeros(self.island.hosts, dtype=np.int64)
-        at[rows] = times
-        for level in reversed(route.levels):
-            late = self._jitter(self._up, level.rows, about(number))
-            arrival = at[level.rows] + (extra + self.report_take) + late
-            last = np.maximum.reduceat(arrival, level.firsts)
-            at[level.heads] = np.maximum(at[level.heads], last)
-        return at[route.roots] + extra + self._jitter(self._up, route.roots, about(number))
-
-    def _wave(self, route: CohortRoute, arrival: Ints) -> tuple[Wave | None, int, int]:
-        """All of these arrivals but the last, and the time and the sender of that one."""
-        order = np.argsort(arrival, kind="stable")
-        arrival, senders = arrival[order], route.root_hosts[order]
-        early = Wave(arrival[:-1], senders[:-1], self.report_take) if route.number > 1 else None
-        return early, int(arrival[-1]), int(senders[-1])
-
-    def _send_wave(self, time: int, said: tuple[Any, ...], hosts: Spans) -> None:
-        """The same as `_send_up`, where nothing is drawn at random and all hosts of the island report at one time."""
-        wave = self._waves.get(hosts)
-        if wave is None:
-            route = self.tree.route(hosts)
-            wave = self._waves[hosts] = self._wave(route, self._climb(route, self._all, 0, 0))
-        self.reports.from_roots(time, wave, said, report_number(said[0]))
-
-    def _send_each_root(self, route: CohortRoute, arrival: Ints, said: tuple[m.Done, ...]) -> None:
-        """Sends each root's reports by themselves: the controller acts on the first report of a failure, and each
-        root reports every blame of the hosts below it."""
-        sim = self.sim
-        for root, at in zip(route.root_hosts.tolist(), arrival.tolist(), strict=True):
-            for report in merged(said, self.shape.below(root)):
-                sim.network.messages += 1
-                sim.clock.at(at, self.reports.reach, root, (report,))
-
-    def _jitter(self, links: Links, rows: Rows, number: int) -> Ints | int:
+    def jitter_up(self, rows: Rows, number: int) -> Ints | int:
+        """By how much this report is late on its way from these hosts to those above them."""
         jitter = self.sim.network.jitter
         if not jitter:
             return 0
-        return noise.each_below(jitter + 1, links[rows], np.full(1, number, dtype=np.int64))
-
-    def jitter_up(self, rows: Rows, number: int) -> Ints | int:
-        return self._jitter(self._up, rows, number)
+        return noise.each_below(jitter + 1, self._up[rows], np.full(1, number, dtype=np.int64))
 
     def below(self, row: int) -> Spans:
         """A relay and the hosts below it."""

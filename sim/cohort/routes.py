@@ -55,6 +55,7 @@ class CohortRoute(NamedTuple):
     root_hosts: Ints  # numbered in the cluster
     levels: tuple[TreeLevel, ...]
     ways: Ints | None  # by host: to how many hosts it passes the message on; None if the tree is flat
+    path: tuple[int, ...] = ()  # the rows that it passes one after another, if it is for one host
 
 
 class CohortTree:
@@ -125,10 +126,15 @@ class CohortTree:
             for below in levels:
                 np.add.at(ways, below.parents, 1)
         base = self._island.base_host
+        path = self._path(hosts[0][0] - base) if spans.count(hosts) == 1 and len(roots) else ()
         return CohortRoute(
             _compact(roots), len(roots), np.arange(1, len(roots) + 1), (roots + base).astype(np.int64),
-            tuple(levels), ways,
+            tuple(levels), ways, path,
         )  # fmt: skip
+
+    def _path(self, row: int) -> tuple[int, ...]:
+        above = self.parent(row)
+        return (row,) if above < 0 else (*self._path(above), row)
 
 
 def _level(here: NDArray[np.intp], parents: NDArray[np.intp]) -> TreeLevel:

@@ -98,6 +98,7 @@ class PartsBySlice:
             Place, SliceParts
         ] = {}  # by place: slices whose programs have executors of their own
         self._of_plan: dict[int, SliceParts] = {}
+        self._of_forgotten: dict[int, SliceParts] = {}  # by plan, while its code may be under way
         self._of_run: dict[int, SliceParts] = {}
         self.of_gang: dict[int, SliceParts] = {}  # those that are under way
         self._runs: list[RunOfSlice] = []  # by `base`
@@ -108,8 +109,8 @@ class PartsBySlice:
     # --- who is told ----------------------------------------------------------------------------------------
 
     def of_code(self, plan: int, hosts: Spans) -> list[CohortPart]:
-        """The parts among these hosts that know this plan."""
-        owner = self._of_plan.get(plan)
+        """The parts among these hosts that know this plan, or knew it when its code was asked for."""
+        owner = self._of_plan.get(plan) or self._of_forgotten.get(plan)
         if owner is None:
             return self._parts.among(hosts)
         return [part for part in owner.parts if spans.overlap(part.members, hosts)]
@@ -251,7 +252,7 @@ class PartsBySlice:
 
     def _forget(self, owner: SliceParts) -> None:
         self.known = {place: each for place, each in self.known.items() if each is not owner}
-        for table in (self._of_plan, self._of_run, self.of_gang):
+        for table in (self._of_plan, self._of_forgotten, self._of_run, self.of_gang):
             for key in [key for key, each in table.items() if each is owner]:
                 del table[key]
         self._keep([each for each in self._runs if each.of is not owner])
@@ -325,6 +326,12 @@ class PartsBySlice:
                     owner = self._of_plan.pop(plan, None)
                     if owner is not None:
                         owner.plans.pop(plan, None)
+                        self._of_forgotten[plan] = owner
+                self._of_forgotten = {
+                    plan: owner
+                    for plan, owner in self._of_forgotten.items()
+                    if not all(part.executor.may_merge for part in owner.parts)
+                }
 
     def _tidy(self) -> None:
         """Forgets runs of which nothing is left, and slices of which nothing is."""

@@ -139,18 +139,24 @@ class ControllerProcess(Process):
         # Peers whose connection is lost. Messages to them are dropped, until the machine has been told of the first
         # message of their next connection, which is kept here.
         self._gone: dict[int, e.Effect | None] = {}
+        # By sender: the number of its connection, and its rank among peers at the same nanosecond.
+        self._senders: dict[int, tuple[int, int]] = {}
 
     def come(self, sender: int, number: int, message: Any) -> None:
+        known = self._senders.get(sender)
+        if known is None:
+            known = self._senders[sender] = self.sim.connection(sender), rank(sender)
+        peer, place = known
         if isinstance(message, Together):
-            self._wire.put((rank(sender), number), self.sim.taking_wire(message), (sender, message))
+            self._wire.put((place, number), self.sim.taking_wire(message), (sender, message))
             return
-        event = e.MessageReceived(self.sim.connection(sender), message)
+        event = e.MessageReceived(peer, message)
         if self._gone and self._gone.get(sender, event) is None:
             self._gone[sender] = event
         if isinstance(message, m.Reports) and is_quiet(message.reports[0]):
             self.serve(event, self.sim.now)
         else:
-            self.lane.put((rank(sender), number), self.sim.taking(message), event)
+            self.lane.put((place, number), self.sim.taking(message), event)
 
     def take(self, sender: int, message: Any, at: int) -> int:
         event = e.MessageReceived(self.sim.connection(sender), message)

@@ -287,7 +287,7 @@ class Simulation:
 
     def process_of(self, connection: int) -> int:
         hosts = self.cluster.hosts
-        return connection if connection < hosts else peers.client(connection - hosts + 1)
+        return connection if connection < hosts else hosts - connection - 2
 
     def numbered(self, client: int, number: int) -> None:
         """Records the number that the controller gave to a client; hosts know the client by it."""
@@ -360,10 +360,6 @@ class Simulation:
         cost = len(wire.messages) * profile.receive
         cost += wire.nbytes * profile.receive_byte_ps // 1000
         return cost + wire.contents * profile.transfer_byte_ps // 1000
-
-    def price(self, plan: Plan, gang: Gang, seq: int) -> int:
-        takes = self.prices(plan, gang, seq)
-        return takes.own + takes.links
 
     def prices(self, plan: Plan, gang: Gang, seq: int) -> Takes:
         key = (plan.id, gang.place.island, gang.computation)

@@ -37,6 +37,11 @@ INSTEAD = [
         "to be put on a port that is free",
     ),
     Substitute(r"(seaway status .*) --watch", r"\1", "it goes on until Ctrl-C"),
+    Substitute(r"(seaway top) (.*)", r"\1 127.0.0.1:29000 \2", "the cluster is at a port that is free"),
+    Substitute(r"ssh -L .*", r"seaway dashboard --help", "there is no other machine"),
+    Substitute(
+        r"(seaway dashboard)", r"\1 127.0.0.1:29000 --bind 127.0.0.1:0", "to be put on ports that are free"
+    ),
     Substitute(r"sbatch .*(docs/deploy/slurm\.sh)", r"bash -n \1", "there is no Slurm here; test_deploy.py reads it"),
     Substitute(r"kubectl apply -f (\S+)", r"python -m json.tool \1", "nor Kubernetes; so does test_deploy.py"),
     Substitute(r"kubectl create secret .*=(\w+)", r"test -s \1", "nor Kubernetes"),
@@ -57,6 +62,7 @@ OUTLIVES = {
     r"(?:python -m )?seaway controller\b": r"controller at \S+:",
     r"(?:python -m )?seaway agent\b": r"hosts \d.* at \S+",
     r"(?:python -m )?seaway up\b": r"seaway status \S+\n",
+    r"(?:python -m )?seaway dashboard\b(?!.*--help)": r"#key=\S+\n",
     r"(?:python -m )?seaway door\b": r"IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS=true\n",
 }
 

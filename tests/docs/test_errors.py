@@ -136,7 +136,7 @@ MISTAKES: list[Callable[[], object]] = [
     inside(cancelled),
     inside(lambda s: np.asarray(step(ZERO))),
     lambda: sw.simulate("Z"),
-    lambda: sw.simulate("A", polcy="stride"),
+    lambda: sw.simulate("A", polcy="stride"),  # type: ignore[call-arg]
     lambda: sw.simulate("A", policy="strid"),
     lambda: sw.simulate("A", policy="stride:leed=3"),
     lambda: sw.simulate("A", policy=dict),  # type: ignore[arg-type]
@@ -146,7 +146,7 @@ MISTAKES: list[Callable[[], object]] = [
     lambda: sw.simulate({"island": [{"hosts": 2, "devices_per_host": 2, "kind": "v5e", "torus": [3, 3]}]}),
     lambda: sw.simulate("B", shared=[{"hosts": "0-3", "each": 2, "controller": True}]),
     lambda: sw.connect("http://head"),
-    lambda: inside(lambda s: s.trace.gangs(window="10ms"))(),
+    lambda: inside(lambda s: s.trace.gangs(window="10ms"))(),  # type: ignore[arg-type]
     lambda: sw.costs.tpu_costs(lambda x: x, (ZERO,), topology="v3:4x4", mesh={"data": 5}),
 ]
 

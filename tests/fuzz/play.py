@@ -264,7 +264,7 @@ class Game:
     def _get(self, action: c.Get) -> None:
         handle = self._usable(action.client, action.of)
         if handle is not None:
-            self._person(action.client).get(handle)
+            self._person(action.client).get(handle, action.at % (handle.shards + 1) - 1)
 
     def _release(self, action: c.Release) -> None:
         handle = self._usable(action.client, action.of)

@@ -52,7 +52,7 @@ NO_SESSION: list[tuple[Call, str]] = [
     (lambda: sw.local(platform="gpu"), r"sw.local\(platform='gpu'\): 'cpu', 'cuda', 'tpu'"),  # type: ignore[arg-type]
     (lambda: sw.local(memory="2 gigs"), "memory '2 gigs' has an unknown unit"),
     (lambda: sw.local(memory=-1), "memory cannot be -1: it is negative"),
-    (lambda: sw.local(config={"windo": 4}), "config has no 'windo'.*did you mean 'window'"),
+    (lambda: sw.local(config={"windo": 4}), "config has no 'windo'.*did you mean 'window'"),  # type: ignore[arg-type]
     (lambda: sw.connect("http://head:29000"), "an address is like 'grpc://head:29000'"),
     (lambda: sw.connect(29000), r"sw.connect\(29000\): an address is like"),  # type: ignore[arg-type]
     (lambda: sw.connect("head:99999"), r"sw.connect\('head:99999'\): an address is like"),
@@ -161,7 +161,7 @@ CALLS: list[tuple[Call, str]] = [
     (lambda: float(sw.jit(lambda x: x, devices=5)(1.0)), r"asks for 5 devices. The nearest that would fit: 4 devices"),
     (lambda: float(sw.jit(lambda x: x, devices=west)(1.0)), "there is island 'i0'.*on island 'west'"),
     (lambda: sw.jit(lambda x: x)(1.0), "needs `devices`: sw.slice"),
-    (lambda: sw.jit(lambda x: x, devices=jax.devices())(1.0), "needs `devices`: sw.slice"),  # type: ignore[arg-type]
+    (lambda: sw.jit(lambda x: x, devices=jax.devices())(1.0), "needs `devices`: sw.slice"),  # type: ignore[call-overload]
     (lambda: sw.jit(lambda x: 1 / 0, devices=two, name="zero")(1.0), "division by zero.*sw.jit 'zero' was traced"),
     (lambda: sw.jit(misfit, devices=two)(np.ones((2, 3)), np.ones((2, 3))), "dot_general.*'misfit' was traced"),
     (lambda: sw.jit(branches, devices=two)(1.0), "the function branches.*jnp.where.*irregular=True.*sw.route"),

@@ -43,6 +43,7 @@ FACE = [
     "errors",
     "policies",
     "trace",
+    "workload",
     "__version__",
 ]
 MODULES = {
@@ -53,6 +54,7 @@ MODULES = {
     "policies": "Policy Ready Ticket Fifo Stride RoundRobin Priority Shortest Deadline named",
     "costs": "Cost MemoryUse costs duration roofline_costs synthetic text_costs tpu_costs units work_of",
     "trace": "Overlay Trace joined of_setup times",
+    "workload": "Arrival Arrivals LoadReport load philly poisson",
 }
 
 

@@ -187,7 +187,8 @@ class User:
         )
         self.open[made.run] = None
         if self.moves and made.results and self.rng.random() < 0.4:
-            yield from self.call(lambda c, now: c.get(made.results[0], now))
+            shard = (-1, -1, 0, 1)[made.run % 4]  # all of it, or a shard, of which there may be only one
+            yield from self.call(lambda c, now: c.get(made.results[0], now, shard))
         if self.scene.feeds and self.rng.random() < self.scene.feeds:
             self.keep(program, made.results)
         elif self.rng.random() < 0.5:

@@ -249,12 +249,14 @@ class HostActor(Actor):
         self.epoch = -1
         self.leaving = False
         self.compiled: dict[tuple[int, int], None] = {}  # (plan, code) compiled in this epoch
+        self.forgotten: dict[int, None] = {}  # plans
         self._acts = self._table()
 
     def die(self) -> None:
         super().die()
         self.epoch = -1
         self.compiled.clear()
+        self.forgotten.clear()
         self.world.fabric.die(self.host)
         self.world.plane.forget(self.host)
         self.world.forming = {key: who for key, who in self.world.forming.items() if self.host not in who}
@@ -285,6 +287,7 @@ class HostActor(Actor):
             e.CompileCode: lambda said: soon(
                 world.compiler.time(self.host, said), self._compiled, said, self.starts
             ),
+            e.ForgetPlan: self._forget,
             e.CountRows: lambda said: soon(world.timing.read, self._count, said, self.starts),
             e.OpenSend: lambda said: plane.opened_send(host, said),
             e.OpenRecv: lambda said: plane.opened_recv(host, said),
@@ -312,8 +315,15 @@ class HostActor(Actor):
         self.world.fabric.abandon(self.host, said.abandon)
         self.world.reform(self, said)
 
+    def _forget(self, said: e.ForgetPlan) -> None:
+        """Its code is dropped here, so that a gang of it that is launched all the same is noticed."""
+        self.forgotten[said.plan] = None
+        self.compiled = {key: None for key in self.compiled if key[0] != said.plan}
+
     def _compiled(self, effect: e.CompileCode, start: int) -> None:
-        if start == self.starts:
+        if start == self.starts and effect.plan in self.forgotten:
+            self.feed(e.CodeReady(effect.plan, effect.code, m.Blame("code", "nobody wants it any more")))
+        elif start == self.starts:
             self.compiled[effect.plan, effect.code] = None
             self.feed(self.world.compiler.compiled(self.host, effect))
 

@@ -6,6 +6,7 @@ brings are compared with that.
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,7 +17,7 @@ from core.invariants import observations as o
 from core.link.endpoint import for_client
 from core.model import ranges
 from core.model.plan import Layout
-from core.model.program import Program, SliceSpec, Value
+from core.model.program import Node, Out, Program, Ref, SliceSpec, Value
 from core.protocol import dataplane
 from core.protocol import effects as e
 from core.protocol import messages as m
@@ -30,11 +31,13 @@ if TYPE_CHECKING:
 
 
 class Handle:
-    """A buffer as the client knows it: the digest that it should have, and its state."""
+    """A buffer as the client knows it: the digest that it should have, and its state. `shards`: how many distinct ones
+    there are, as far as is known here."""
 
-    def __init__(self, name: int, digest: int) -> None:
+    def __init__(self, name: int, digest: int, shards: int = 1) -> None:
         self.name = name
         self.digest = digest
+        self.shards = shards
         self.ready = False
         self.blame: m.Blame | None = None
         self.is_put = False
@@ -60,11 +63,13 @@ class RunHandle:
 
 
 class Fetch:
-    """A get: the digest that it brought, if all shards have come, and whether it is the right one."""
+    """A get: the digest that it brought, if all shards that it wanted have come, and whether it is the right one.
+    `shard`: the only one that it wants; -1: all."""
 
-    def __init__(self, request: int, handle: Handle) -> None:
+    def __init__(self, request: int, handle: Handle, shard: int = -1) -> None:
         self.request = request
         self.handle = handle
+        self.shard = shard
         self.over = False
         self.blame: m.Blame | None = None
         self.digest: int | None = None
@@ -90,7 +95,8 @@ class Fetch:
         self.over, self.blame = True, blame
         if blame is None and self._layout is not None:
             shards = sorted(piece for _, piece in self._wanted)
-            whole = self._got == self._wanted and shards == list(contents.shards(self._layout))
+            asked = list(contents.shards(self._layout)) if self.shard < 0 else [self.shard]
+            whole = self._got == self._wanted and shards == asked
             self.digest = contents.one_of(self._contents, "get") if whole else contents.torn("get")
 
 
@@ -220,7 +226,8 @@ class Script:
         said = self.machine.submit(number, names, self.world.now, **options)
         assert not isinstance(said, Blocked), said
         made = oracle.results(program, digests)
-        results = [Handle(name, digest) for name, digest in zip(said.results, made, strict=True)]
+        shards = [_shards_of(program, ref) for ref in program.results]
+        results = [Handle(*each) for each in zip(said.results, made, shards, strict=True)]
         self.buffers.update((handle.name, handle) for handle in results if handle.name)
         run = self.runs[said.run] = RunHandle(said.run, program, results)
         self._called()
@@ -229,14 +236,14 @@ class Script:
     def put(self, value: Value, where: SliceSpec) -> Handle:
         value = msgspec.structs.replace(value, slice=0)  # in a program it may be another one
         name = self._said(self.machine.put(value, where, self.world.now))
-        handle = self.buffers[name] = Handle(name, contents.put(self.name, name))
+        handle = self.buffers[name] = Handle(name, contents.put(self.name, name), _distinct(value, where))
         handle.is_put = True
         self._called()
         return handle
 
-    def get(self, handle: Handle) -> Fetch:
-        request = self._said(self.machine.get(handle.name, self.world.now))
-        fetch = self.fetches[request] = Fetch(request, handle)
+    def get(self, handle: Handle, shard: int = -1) -> Fetch:
+        request = self._said(self.machine.get(handle.name, self.world.now, shard))
+        fetch = self.fetches[request] = Fetch(request, handle, shard)
         self._called()
         return fetch
 
@@ -304,3 +311,17 @@ def _over(thing: RunHandle | Fetch | Handle) -> bool:
     if isinstance(thing, Fetch):
         return thing.over
     return thing.ready or thing.blame is not None or thing.released
+
+
+def _shards_of(program: Program, ref: Ref) -> int:
+    node = program.nodes[ref.node] if isinstance(ref, Out) else None
+    if not isinstance(ref, Out) or not isinstance(node, Node):
+        return 1
+    value = node.outputs[ref.output]
+    return _distinct(value, program.slices[value.slice])
+
+
+def _distinct(value: Value, where: SliceSpec) -> int:
+    """How many distinct shards an array of this type has."""
+    mesh = value.sharding.mesh or where.mesh_shape
+    return prod(mesh[axis] for axes in value.sharding.dims for axis in axes)

@@ -9,6 +9,7 @@ import pytest
 
 from core.model.program import Program, SliceSpec, Value
 from core.model.topology import Cluster, Island
+from core.protocol import Blame
 from tests.core.build import Build, chain, fan_out, hop, moe, pipeline
 from tests.core.build import sharding as split
 
@@ -94,6 +95,20 @@ def test_a_get_is_an_order_to_the_hosts_that_have_something_to_send(sharding: st
     assert fetch.right
     assert world.diary is not None
     assert set(re.findall(r"send t\d+ on (\S+) to client", "\n".join(world.diary))) == {hosts}
+    drain(world)
+
+
+@pytest.mark.parametrize(("shard", "host"), [(0, "0"), (1, "0"), (3, "1")])
+def test_a_get_of_one_shard_is_an_order_to_the_host_that_has_it(shard: int, host: str) -> None:
+    world = World(TWO, diary=True)
+    a = world.client("a")
+    buffer = a.put(Value((64,), "float32", 0, split("0")), SliceSpec("s", 4))
+    fetch, none = a.get(buffer, shard), a.get(buffer, 4)
+    assert world.run()
+    assert fetch.right
+    assert none.blame == Blame("refused", f"buffer {buffer.name} has no shard 4: it has 4, numbered from 0")
+    assert world.diary is not None
+    assert set(re.findall(r"send t\d+ on (\S+) to client", "\n".join(world.diary))) == {host}
     drain(world)
 
 

@@ -47,7 +47,7 @@ def effect(done: Any, name: Namer) -> str:
             return local(done)
 
 
-def local(thing: Any) -> str:
+def local(thing: Any) -> str:  # noqa: C901 - a table
     match thing:
         case e.Launch():
             made = ",".join(map(str, thing.outputs)) or "-"
@@ -73,6 +73,8 @@ def local(thing: Any) -> str:
             return f"code {thing.plan}.{thing.code} ready" + _blame(thing.blame)
         case e.CompileCode():
             return f"compile {thing.plan}.{thing.code}"
+        case e.ForgetPlan():
+            return f"forget plan {thing.plan}"
         case e.LogLine() | e.PolicyReplaced():
             return f"tell: {thing.text}"
         case _:

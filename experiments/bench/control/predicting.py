@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -128,7 +128,7 @@ def gang_ms(hosts: int, costs: Profile, nodes: int, calls: int = 4) -> float:
         step = sw.synthetic("step", devices=sw.slice(devices=hosts), duration="1us")
 
         @sw.program
-        def chain(x: object) -> object:
+        def chain(x: Any) -> Any:
             for _ in range(nodes):
                 x = step(x)
             return x

@@ -58,6 +58,8 @@ def member(address: str, rank: int, count: int, calls: int, mib: int) -> None:
     if count > 1:
         jax.distributed.initialize(address, count, rank)
     processes.say(on_all_devices(jax, Sizes(calls, mib)))
+    if count > 1:
+        jax.distributed.shutdown()  # waits for the others, which JAX would end if this one were gone before them
     processes.leave()
 
 

@@ -208,7 +208,8 @@ def client(kind: Kind, number: int, calls: int) -> tuple[int, int]:
 
     work = sw.pmap(step_of(kind), AXIS, devices=sw.slice(devices=kind.devices, name=f"slice-{number}"))
     first = np.arange(1, 1 + kind.devices * kind.size, dtype=np.int32).reshape(kind.devices, kind.size)
-    right, x, looks, wrong = first, first, 0, 0
+    x: Any = first
+    right, looks, wrong = first, 0, 0
     for done in range(1, calls + 1):
         x = work(x)
         if done % CHECK == 0 or done == calls:

@@ -23,6 +23,7 @@ AHEAD = 3  # calls unfinished
 DURATION = "350us"
 MS = 10**6
 HOUR = 3600 * 10**9
+CRASH = 500 * MS  # when a host does: gangs run by then, however many hosts there are
 STAGES = 16
 LONG = 2048  # numbers: 8 KiB, where messages carry arrays of up to 4 KiB
 SMALL = (1, 2, 4, 8, 16, 32, 64)  # devices
@@ -294,10 +295,17 @@ def fault_later(play: Play, size: int) -> None:
 
 
 def after_fault(play: Play, size: int) -> None:
-    """A host crashes, comes back, and the program goes on from its first argument."""
-    with play.session(faults=[Fault(5 * MS, "crash_host", 1), Fault(10 * MS, "return_host", 1)]) as session:
+    """A host crashes in the middle of gangs, comes back, and the program goes on from its first argument."""
+    with play.session(
+        faults=[Fault(CRASH, "crash_host", 1), Fault(CRASH + 10 * MS, "return_host", 1)]
+    ) as session:
         play.watch(session)
         step = play.step()
+
+        def over(gangs: int) -> bool:
+            assert session.now() < 2 * CRASH / 1e9, "the crash has failed no call"
+            return False
+
         with contextlib.suppress(sw.errors.RunError):
-            looped(play._replace(made=lambda number: False), step, scalar())
+            looped(play._replace(made=over), step, scalar())
         looped(play, step, scalar())

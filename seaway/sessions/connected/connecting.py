@@ -11,8 +11,8 @@ from backend.wire import Described
 
 from ...errors import Unreachable
 from ...wording import plural
-from ..arguments import checked_seconds, checked_session
-from ..session import Dispatch, Session
+from ..arguments import checked_live, checked_seconds, checked_session
+from ..session import Dispatch, Session, opened_live
 from .driver import RealDriver
 from .loop import Loop
 
@@ -21,6 +21,7 @@ def connect(
     address: str, *, token: str = "", token_file: str | PathLike[str] = "", ca: str | PathLike[str] = "",
     cert: str | PathLike[str] = "", key: str | PathLike[str] = "", client: str = "main",
     dispatch: Dispatch = "parallel", timeout: float = 10.0, patience: float = 60.0, retries: int = 0,
+    live: bool | str = False,
 ) -> Session:  # fmt: skip
     """Open a session on a cluster whose controller runs at this address.
 
@@ -28,7 +29,7 @@ def connect(
     client: the name of the session's first client. dispatch: "parallel", or "sequential" for the baseline.
     timeout: seconds for the controller to answer. patience: seconds for a controller that went away to come back; after
     that, each wait raises `sw.errors.Unreachable`. retries: how often a run that the cluster failed is submitted again,
-    unless its program says otherwise.
+    unless its program says otherwise. live: serve a page that shows what goes on, and print its link; or its address.
 
         >>> double = sw.jit(lambda x: x * 2, devices=2)
         >>> with sw.connect("grpc://head:29000", token_file="token"):
@@ -47,6 +48,7 @@ def connect(
     if token and token_file:
         raise ValueError("sw.connect(token=..., token_file=...): give one of the two")
     checked_session("sw.connect", dispatch, retries)
+    checked_live("sw.connect", live)
     checked_seconds("sw.connect", timeout=timeout, patience=patience)
     try:
         place = access.place_of(address)
@@ -70,7 +72,7 @@ def connect(
     except BaseException:
         loop.close()
         raise
-    return Session(driver, dispatch=dispatch, main=client, retries=retries)
+    return opened_live(Session(driver, dispatch=dispatch, main=client, retries=retries), live)
 
 
 async def _about(place: str, shown: Access, timeout: float) -> Described:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -34,6 +34,7 @@ from .port import RealPort
 from .pricing import ConnectedPricing
 
 if TYPE_CHECKING:
+    from ...dashboard import LiveSource
     from ...trace import Trace
 
 STEP = 0.1  # seconds between checks that the session is still open, while a thread joins a task
@@ -123,6 +124,13 @@ class RealDriver:
         thread.start()
         return thread
 
+    def drive(self, name: str, steps: Generator[Any, Any, Any]) -> Any:
+        steps.close()
+        raise TypeError(
+            f"client {name!r} is a generator, and what it yields can be waited for in simulated sessions only, where "
+            f"it is one of SimPy's events; here, wait with sw.sleep('5ms') and x.block_until_ready()"
+        )
+
     def joined(self, thread: threading.Thread) -> None:
         while thread.is_alive():
             self.check()
@@ -134,6 +142,11 @@ class RealDriver:
     def sleep(self, nanoseconds: int) -> None:
         if self._stopped.wait(nanoseconds / 1e9):
             self.check()
+
+    def live_source(self, over: Callable[[], bool]) -> LiveSource:
+        from ...dashboard import controller_source
+
+        return controller_source.ControllerSource(self._address, self._head.access)
 
     def trace(self) -> Trace:
         try:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ...graph import Signature
 from ...specs import WHOLE, partition_spec, trees
+from ..replaced import said
 
 
 class ExportedCode(NamedTuple):
@@ -64,6 +65,21 @@ def _better(signature: Signature, error: Exception) -> Exception:
         f"{signature.name!r} calls back into Python ({', '.join(found)}), and other processes do not have this one's "
         f"functions: return what you want to see or to change here, and read it between two calls"
     )
+
+
+def warn_of_nans(name: str) -> None:
+    """JAX looks for NaNs in the process that runs a computation, if its user asked for that there."""
+    import jax
+
+    config: Any = jax.config
+    for option in ("jax_debug_nans", "jax_debug_infs"):
+        if getattr(config, option):
+            what = "NaNs" if option == "jax_debug_nans" else "infinities"
+            said(
+                f"{option} is on here, and hosts do not look for {what}: what {name!r} makes there is not checked. "
+                f"Return a check with the results, such as jnp.isfinite(x).all(), and look at that; or run the program "
+                f"in sw.simulate(values='compute'), which looks"
+            )
 
 
 def _leave_devices_alone() -> None:

@@ -16,16 +16,16 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Never
+from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar
 
 import msgspec
 
 from backend.admin import Child, Supervisor, durations
 from backend.client import Remote
-from backend.server import Server
+from backend.server import Server, looked
 from backend.wire import Described
 from core.controller import ON_DEVICES, Bounds, Config
 from core.model import Cluster as Topology
@@ -35,16 +35,18 @@ from ... import units
 from ...errors import NotReady, nearest
 from ...specs import whole
 from ...wording import plural
-from ..arguments import checked_seconds, checked_session
+from ..arguments import checked_live, checked_seconds, checked_session
 from ..replaced import said, warn
-from ..session import Dispatch, Session
-from ..simulated import Policies, checked_config, policy_of, struct_of
+from ..session import Dispatch, Session, opened_live
+from ..simulated import ConfigOptions, Policies, checked_config, policy_of, struct_of
 from .driver import RealDriver
 from .loop import Loop
 
 if TYPE_CHECKING:
+    from ...dashboard import LiveSource
     from ...trace import Trace
 
+T = TypeVar("T")
 log = logging.getLogger("seaway")
 Platform = Literal["cpu", "cuda", "tpu", "timed"]
 PLATFORMS = ("cpu", "cuda", "tpu", "timed")
@@ -66,10 +68,11 @@ def local(
     platform: Platform = "cpu",
     memory: int | str = 0,
     dispatch: Dispatch = "parallel",
-    config: Config | Mapping[str, Any] | None = None,
+    config: Config | ConfigOptions | None = None,
     timeout: float = 60.0,
     retries: int = 0,
     record: str | Path | None = None,
+    live: bool | str = False,
     **unknown: Never,
 ) -> Session:
     """Open a session on real devices of this machine. Hosts are processes, which end with the session.
@@ -80,6 +83,7 @@ def local(
     dispatch: "parallel", or "sequential" for the baseline. config: settings of the controller.
     timeout: seconds for all of this to start. retries: how often a run that the cluster failed (a host died) is sent
     again, unless its program says otherwise. record: a file for the controller's log, which `seaway replay` runs again.
+    live: serve a page that shows what goes on, and print its link; or the address for it, such as "127.0.0.1:29100".
 
         >>> double = sw.jit(lambda x: x * 2, devices=2)
         >>> with sw.local(hosts=1, devices_per_host=2):
@@ -96,6 +100,7 @@ def local(
     _check_platform(platform, hosts, islands)
     checked_seconds("sw.local", timeout=timeout)
     checked_session("sw.local", dispatch, retries)
+    checked_live("sw.local", live)
     if record is not None and not isinstance(record, str | Path):
         raise TypeError(f"sw.local(record={record!r}): the path of a file, such as 'run.log'")
     room = units.nbytes(memory, "sw.local: memory")
@@ -104,7 +109,7 @@ def local(
         hosts, devices_per_host, islands, platform, room, policy_of(policy), _config(config), file
     )
     driver = _up(made, timeout)
-    return Session(driver, dispatch=dispatch, retries=retries)
+    return opened_live(Session(driver, dispatch=dispatch, retries=retries), live)
 
 
 def _check_platform(platform: str, hosts: int, islands: int) -> None:
@@ -210,6 +215,11 @@ class LocalCluster:
         with self.server.node.lock:
             return copy.deepcopy(self.server.trace)
 
+    def visit(self, look: Callable[[], T]) -> T:
+        """Look at the controller between two events."""
+        with self.server.node.lock:
+            return look()
+
     def end(self) -> None:
         """End the children, then the controller, which then need not wait for them."""
         self.supervisor.stop()
@@ -239,6 +249,15 @@ class LocalDriver(RealDriver):
 
     def introduce(self, remote: Remote) -> None:
         remote.node.near["controller"] = self.server.node
+
+    def live_source(self, over: Callable[[], bool]) -> LiveSource:
+        """The controller is in this process: it is looked at without a call."""
+        from ...dashboard import RunningSession
+
+        return RunningSession(
+            "cluster", self.title, self.cluster.cluster, visit=self.cluster.visit, over=over,
+            look=lambda request: looked(self.server, request),
+        )  # fmt: skip
 
     def trace(self) -> Trace:
         return self.with_hosts(self.cluster.snapshot())
@@ -318,7 +337,7 @@ def environment_of(made: ClusterOptions) -> dict[str, str]:
     return found
 
 
-def _config(given: Config | Mapping[str, Any] | None) -> Config:
+def _config(given: Config | ConfigOptions | None) -> Config:
     return checked_config(struct_of(Config, given, "config", CONFIG))
 
 

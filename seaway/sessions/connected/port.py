@@ -46,6 +46,7 @@ class RealPort:
         self._last = ""  # the last text that the client told since a wait began
         self._away_since = 0.0
         self.tell: Callable[[Command], None] = lambda effect: None
+        self.tick: Callable[[], None] = lambda: None
         self.remote: Remote  # set by the driver, at once
 
     @property
@@ -120,6 +121,7 @@ class RealPort:
                     continue
                 looked = now
                 self._look(now)
+                self.tick()
                 if now - begun >= late:
                     log.warning("%s", self._why(what, now - begun))
                     late *= 2

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from core.model import Computation
 
 from ...graph import Signature
-from .exported_code import ExportedCode, code_of
+from .exported_code import ExportedCode, code_of, warn_of_nans
 
 LEAST = 1_000  # nanoseconds: no launch takes less
 UNKNOWN = 1_000_000  # nanoseconds for a computation that cannot be estimated
@@ -65,6 +65,8 @@ class ConnectedPricing:
     def _code(self, signature: Signature) -> str:
         known = self._codes.get(signature)
         if known is None:
+            if not signature.document:
+                warn_of_nans(signature.name)
             exported = code_of(signature, self._real)
             self._keep(exported)
             known = self._codes[signature] = exported.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import warnings
 from collections.abc import Callable
@@ -9,21 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 import simpy
 
-from core.model import Computation
+from core.controller import live_view
+from core.model import Computation, spans
+from core.record import LiveLook, Look, increment
 from sim.simulation import Simulation
 
 from ...graph import Signature
 from ...wording import plural
-from ..replaced import warn
+from ..replaced import said, warn
 from .port import SimPort
 from .pricing import Costs, SimulatedPricing, table
 from .progress import Progress
+from .simpy_processes import SessionProcesses, Steps, driven, may_wait
 from .sizes import Sizes
 from .turns import ThreadTurns, TurnThread
 from .values import values_of
 
 if TYPE_CHECKING:
+    from ...dashboard import LiveSource
     from ...trace import Trace
+
+MOST, SAID = 100_000, 10  # rows of a table in one look; the simulated controller's last words in it
 
 
 class SimDriver:
@@ -39,11 +46,14 @@ class SimDriver:
     ) -> None:
         self.simulation = simulation
         self.turns = ThreadTurns(simulation)
+        self._processes = SessionProcesses(simulation.env)
         self.price_of = SimulatedPricing(costs, simulation)
         self._values = values_of(values)
         self._sizes = Sizes(sizes, simulation, self._values, seed)
         self._progress = Progress(simulation, progress)
         self._nonces = 0
+        self._stopped = False
+        self._identity = secrets.token_hex(8)  # of its trace, for those who look again and again
         setup = simulation.setup
         hosts, devices = plural(setup.cluster.hosts, "host"), plural(setup.cluster.devices, "device")
         profile = simulation.profile
@@ -73,12 +83,17 @@ class SimDriver:
         return self.turns.spawn(name, work)
 
     def joined(self, thread: TurnThread) -> None:
+        may_wait(self.env, f"for {thread.thread.name}")
         self.turns.joined(thread)
+
+    def drive(self, name: str, steps: Steps) -> Any:
+        return driven(steps, name, self.turns)
 
     def now(self) -> int:
         return self.simulation.now
 
     def sleep(self, nanoseconds: int) -> None:
+        may_wait(self.env, "sleep")
         self.turns.until(self.simulation.now + nanoseconds, f"{threading.current_thread().name} sleeps")
 
     def trace(self) -> Trace:
@@ -86,7 +101,26 @@ class SimDriver:
 
         return Trace(self.simulation.trace, self.simulation.setup)
 
+    def live_source(self, over: Callable[[], bool]) -> LiveSource:
+        from ...dashboard import RunningSession
+
+        self.turns.visited = True
+        setup = self.simulation.setup
+        return RunningSession(
+            "simulation", self.title, setup, visit=self.turns.visit, look=self._looked, over=over
+        )
+
+    def _looked(self, request: Look) -> LiveLook:
+        sim = self.simulation
+        cursor, view = request.cursor_of(self._identity, MOST), live_view(sim.controller)
+        members = spans.union(*(island.members for island in view.islands))
+        return LiveLook(
+            self._identity, 0, sim.now, view, increment(sim.trace, cursor), members,
+            said=tuple(text for _, text in sim.told[-SAID:]),
+        )  # fmt: skip
+
     def stop(self) -> None:
+        self._stopped = True
         self.turns.stop()
 
     def close(self) -> None:
@@ -97,3 +131,5 @@ class SimDriver:
         if unknown:
             warnings.warn(unknown, stacklevel=2)
         warn(self.simulation.replaced)
+        if not self._stopped:
+            said(self._processes.not_waited_for())

@@ -13,6 +13,7 @@ from ...graph import Graph
 from ..array_groups import ClientBuffer
 from ..arrays import Array
 from ..port import Act
+from .simpy_processes import SessionProcess, may_wait
 from .values import Values
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ class SimPort:
     def __init__(self, client: SimClient, turns: ThreadTurns, values: Values) -> None:
         self._client, self._turns, self._values = client, turns, values
         self._unblocked = True
+        self._to_call = f"client {client.title!r} waits to call"
         self.tell: Callable[[Command], None] = lambda effect: None
+        self.tick: Callable[[], None] = lambda: None  # no time passes but by effects
         client.on_effect = self._heard
 
     def now(self) -> int:
@@ -33,11 +36,13 @@ class SimPort:
 
     def call(self, act: Act[T]) -> T:
         client, turns = self._client, self._turns
+        if client.sim.env.active_process is not None:
+            return self._called_ahead(act)
         while True:
             due = client.due
-            turns.until(due, f"client {client.title!r} waits to call")
+            turns.until(due, self._to_call)
             while client.sim.now < client.free_at:  # another thread has called as this client meanwhile
-                turns.until(client.free_at, f"client {client.title!r} waits to call")
+                turns.until(client.free_at, self._to_call)
             answer = client.act(act)
             if not isinstance(answer, Blocked):
                 return answer
@@ -48,14 +53,32 @@ class SimPort:
                 self,
             )
 
+    def _called_ahead(self, act: Act[T]) -> T:
+        """A SimPy process calls, which cannot wait until the call is due."""
+        client, process = self._client, self._client.sim.env.active_process
+        assert process is not None
+        if isinstance(process, SessionProcess):
+            process.called = True
+        answer = client.call_ahead(act)
+        if isinstance(answer, Blocked):
+            may_wait(client.sim.env, f"for room to call: {answer.reason}")
+        return answer  # type: ignore[return-value]
+
     def note(self, act: Callable[[Client, int], object]) -> None:
+        if self._client.sim.env.active_process is not None:
+            self._client.act(act)
+            return
         with self._turns.held():
             self._client.act(act)
 
     def wait(self, over: Callable[[], bool], what: str) -> None:
+        may_wait(self._client.sim.env, what)
         self._turns.wait(over, what, self)
 
     def sleep(self, nanoseconds: int) -> None:
+        """For a look at whether something is ready. A SimPy process looks without letting time pass."""
+        if self._client.sim.env.active_process is not None:
+            return
         self._turns.until(self._client.sim.now + nanoseconds, f"client {self._client.title!r} sleeps")
 
     def _heard(self, effect: Command) -> None:

@@ -7,7 +7,7 @@ import importlib.metadata
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import msgspec
 
@@ -22,10 +22,11 @@ from sim.simulation import MIB, Fault, Simulation, fanout_of
 
 from ...errors import Impossible, nearest
 from ...units import duration
-from ..arguments import checked_session
-from ..session import Dispatch, Session
+from ..arguments import checked_live, checked_session
+from ..session import Dispatch, Session, opened_live
 from .driver import SimDriver
 from .pricing import Costs
+from .typed_options import ConfigOptions, HardwareOptions, NoiseOptions
 
 Policies = str | Policy | type[Policy] | Callable[[], Policy] | None
 
@@ -40,13 +41,14 @@ def simulate(
     costs: Costs = "estimate",
     seed: int = 0,
     fidelity: Literal["exact", "cohort"] = "cohort",
-    noise: Noise | Mapping[str, Any] | None = None,
+    noise: Noise | NoiseOptions | None = None,
     faults: Iterable[Fault] = (),
     dispatch: Dispatch = "parallel",
-    config: Config | Mapping[str, Any] | None = None,
+    config: Config | ConfigOptions | None = None,
     retries: int = 0,
     progress: bool | None = None,
-    **hardware_overrides: Any,
+    live: bool | str = False,
+    **hardware_overrides: Unpack[HardwareOptions],
 ) -> Session:
     """Open a session on a simulated cluster. It runs the same scheduler as a real one, in simulated time.
 
@@ -62,6 +64,7 @@ def simulate(
     fidelity: "cohort", or "exact" for the reference. dispatch: "parallel", or "sequential" for the baseline.
     config: settings of the controller. retries: how often a run that the cluster failed is submitted again, unless its
     program says otherwise. progress: a line on the terminal after two seconds; None: if somebody can see it.
+    live: serve a page that shows what goes on, and print its link; or the address for it, such as "127.0.0.1:29100".
 
         >>> step = sw.synthetic("step", devices=512, duration="1ms", allreduce="4B")
         >>> with sw.simulate("B", policy="stride") as s:
@@ -70,6 +73,7 @@ def simulate(
         <sw.Session, simulated cluster B: 64 hosts, 512 devices; profile paper (fitted)>
     """
     checked_session("sw.simulate", dispatch, retries)
+    checked_live("sw.simulate", live)
     setup = cluster if isinstance(cluster, Setup) else _setup(cluster, hardware_overrides)
     if isinstance(cluster, Setup) and hardware_overrides:
         raise ValueError(
@@ -90,7 +94,7 @@ def simulate(
         chunk=16 * MIB if setup.profile is None else CHUNK,
     )  # fmt: skip
     driver = SimDriver(simulation, values=values, sizes=sizes, costs=costs, seed=seed, progress=progress)
-    return Session(driver, dispatch=dispatch, retries=retries)
+    return opened_live(Session(driver, dispatch=dispatch, retries=retries), live)
 
 
 def policy_of(policy: Policies) -> Callable[[], Policy]:
@@ -167,7 +171,7 @@ def struct_of(kind: type[Any], given: Any, what: str, base: Any = None) -> Any:
         raise ValueError(f"{what}: {f'{key}={given[key]!r}: ' if key in given else ''}{reason}") from None
 
 
-def _noise(given: Noise | Mapping[str, Any] | None) -> Noise | None:
+def _noise(given: Noise | NoiseOptions | None) -> Noise | None:
     """Noise from a table, in which `latency` may be a text with a unit."""
     if isinstance(given, Mapping) and isinstance(given.get("latency"), str):
         given = {**given, "latency": duration(given["latency"], "noise: latency")}
@@ -182,7 +186,7 @@ def _profile(given: Any, setup: Setup) -> Profile:
     return given if isinstance(given, Profile) else profile_of(given)
 
 
-def _config(given: Config | Mapping[str, Any] | None, setup: Setup, profile: Profile) -> Config | None:
+def _config(given: Config | ConfigOptions | None, setup: Setup, profile: Profile) -> Config | None:
     """The controller's settings. A `Config` is taken as it is; a table leaves the rest to defaults.
 
     The default fan-out of the tree of hosts comes from the profile. A calibrated cluster has a real one's defaults.

@@ -19,13 +19,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import Any
+from queue import Empty
+from typing import Any, TypeVar
 
 from sim.engine import LATE, Stuck, Unannounced
 from sim.simulation import Simulation
 
 from ...errors import SessionClosed, Stalled
+from .turn_signal import TurnSignal
 
 LOOK = 0.005  # seconds between two checks of the thread that has the turn
 LOOKS = 6  # checks in a row that find it blocked at the same place before it loses the turn
@@ -34,18 +35,22 @@ WAITING = tuple(  # where Python's own library blocks
     for name in ("threading.py", "queue.py", "selectors.py", "concurrent", "asyncio", "multiprocessing")
 )
 GRACE = 1.0  # seconds that a thread has to end with its session
+LAST = sys.maxsize  # the number of a visitor: others that are ready go first
 PATIENCE = 20.0  # seconds before a message that a thread waits for its turn in vain
+
+
+T = TypeVar("T")
 
 
 class TurnThread:
     """A user's thread. `ready`: it has the turn or is in line for it; if not, it waits, for a time or for `over()`,
     which only changes when `source` pokes."""
 
-    __slots__ = ("ended", "number", "over", "ready", "source", "thread", "turns", "what")
+    __slots__ = ("ended", "number", "over", "ready", "signal", "source", "thread", "what")
 
     def __init__(self, number: int, thread: threading.Thread) -> None:
         self.number, self.thread = number, thread
-        self.turns: SimpleQueue[None] = SimpleQueue()  # one for each time that it is handed the turn
+        self.signal = TurnSignal()  # that it is handed the turn
         self.ready = True
         self.ended = False
         self.over: Callable[[], bool] | None = None
@@ -62,22 +67,26 @@ class ThreadTurns:
         self._line: list[TurnThread] = []  # ready, without the turn
         self._holder: TurnThread | None = None
         self._inside = False  # the holder runs code of this module, not the user's
+        self._timed = (
+            0  # threads that wait for something that happens in simulated time, not for other threads
+        )
         self._count = 0
         self._switches = 0
         self._lock = threading.RLock()
         self._mine = threading.local()  # each thread's `party`
         self._watcher: threading.Thread | None = None
         self.stopped = False
+        self.visited = False  # visitors may come while one thread sleeps
 
     # --- waiting ------------------------------------------------------------------------------------------
 
     def until(self, when: int, what: str) -> None:
         """Sleep until this time."""
         me = self._enter()
-        if len(self._parties) == 1:
-            self._sim.run(until=when)
-        else:
+        if self._line or self._timed or self.visited:
             self._wait(me, None, what, when)
+        else:  # no other thread can go on meanwhile
+            self._sim.clock.run_to(when)
         self._inside = False
 
     def wait(self, over: Callable[[], bool], what: str, source: object = None) -> None:
@@ -112,9 +121,12 @@ class ThreadTurns:
         me.ready, me.over, me.what = False, over, what
         if when >= 0:
             self._sim.clock.at(max(when, self._sim.now), self._rouse, me, priority=LATE)
+        timed = over is None or me.source is not None
+        self._timed += timed
         try:
             self._drive(me)
         finally:
+            self._timed -= timed
             me.ready, me.over = True, None
 
     def _drive(self, me: TurnThread) -> None:
@@ -156,12 +168,12 @@ class ThreadTurns:
     def _hand_to(self, party: TurnThread) -> None:
         self._switches += 1
         self._holder = party
-        party.turns.put(None)
+        party.signal.give()
 
     def _pause(self, me: TurnThread) -> None:
         while True:
             try:
-                me.turns.get(timeout=PATIENCE)  # in C: half as dear as an Event
+                me.signal.wait(PATIENCE)
                 break
             except Empty:
                 self._complain(me)
@@ -209,6 +221,31 @@ class ThreadTurns:
         identity = party.thread.ident or 0
         if self._parties.get(identity) is party:
             del self._parties[identity]
+
+    def visit(self, look: Callable[[], T]) -> T:
+        """Look at the simulation from a thread that takes no part in it: at once while users' code runs, else between
+        two events. The visitor comes behind all threads that are ready, so that it changes no turn of theirs."""
+        with self._lock:
+            if self.stopped or not self._inside or self._holder is None:
+                return look()
+            me = TurnThread(LAST, threading.current_thread())
+            self._line.append(me)
+        while True:
+            try:
+                me.signal.wait(GRACE)
+                break
+            except Empty:
+                if self._over():
+                    return look()
+        try:
+            return look()
+        finally:
+            with self._lock:
+                if self._holder is me and not self._over():
+                    self._go_on()
+
+    def _over(self) -> bool:
+        return self.stopped
 
     # --- the session's own threads ------------------------------------------------------------------------
 
@@ -305,7 +342,7 @@ class ThreadTurns:
         self.stopped = True
         for party in list(self._parties.values()):
             self._line.append(party)  # the one that lets time pass, whichever that is, looks up
-            party.turns.put(None)
+            party.signal.wake()
 
     def end(self) -> None:
         """Join the session's own threads, briefly: one may be busy in the user's code."""

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable
 
 from backend.contents import stablehlo_code
-from backend.door import Describe, ServedSimulation
+from backend.door import Describe
 from core.model import SliceSpec
 from sim.simulation import Simulation
 
@@ -25,12 +25,13 @@ from .simulated_time import SimulatedTime
 
 
 class SimulatedCluster:
-    """Implements `backend.door.SimulationPort`. `empty()` is called when the last session has closed."""
+    """Implements `backend.door.SimulationPort`. `island`: that of all sessions, "": any. `empty()` is called when the
+    last session has closed."""
 
     def __init__(
-        self, simulation: Simulation, options: ServedSimulation, describe: Describe, empty: Callable[[], None]
+        self, simulation: Simulation, island: str, describe: Describe, empty: Callable[[], None]
     ) -> None:
-        self.simulation, self._options = simulation, options
+        self.simulation, self._island = simulation, island
         self._describe, self._empty = describe, empty
         self.time = SimulatedTime(simulation)
         self._idle = IdleCluster(simulation)
@@ -68,4 +69,4 @@ class SimulatedCluster:
         return ASSUMED if kernel is None else max(1, self._idle.time(kernel, self._slice(devices)))
 
     def _slice(self, devices: int) -> SliceSpec:
-        return SliceSpec("", devices, island=self._options.island)
+        return SliceSpec("", devices, island=self._island)

@@ -77,6 +77,9 @@ class SimulatedLink:
         finally:
             self._free = False
 
+    def now(self) -> int:
+        return self._cluster.simulation.now
+
     def offer(self, buffer: int) -> PutOffer:
         return PutOffer(False)  # of which nothing is read: the simulation moves no contents
 

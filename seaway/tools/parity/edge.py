@@ -165,7 +165,7 @@ class Commanded(Collector):
     def _get(self, step: m.SendStep) -> None:
         layout, nbytes = self._layouts.get(step.step), Counter[tuple[int, int]]()
         for host in spans.items(step.hosts) if layout is not None else ():
-            for receiver, _, size in to_client(layout, step.client, host, self.cluster):  # type: ignore[arg-type]
+            for receiver, _, size in to_client(layout, step.client, host, self.cluster, step.shard):  # type: ignore[arg-type]
                 nbytes[host, receiver] += size
         self.transfers[step.transfer] = SentTransfer(
             f"a get of client {self._client(step.client)!r}", nbytes, layout is not None

@@ -166,12 +166,12 @@ class Actor:
     def _act(self, made: RecordedCall) -> Callable[[Client, int], Any]:
         """The same call, with the names of this simulation."""
         match made.call:
-            case m.Register(ir=ir):
+            case m.Register(ir=ir, tell=tell):
                 program = told_apart(ir)
                 if self._settings.free:
                     slices = tuple(anywhere(spec) for spec in ir.slices)
                     program = msgspec.structs.replace(program, slices=slices)
-                return lambda client, now: client.register(program, now)
+                return lambda client, now: client.register(program, now, tell=tell)
             case m.Unregister(program=name):
                 return lambda client, now: client.unregister(self._programs[name], now)
             case m.Submit():
@@ -179,8 +179,8 @@ class Actor:
             case m.Put(value=value, slice=spec):
                 where = anywhere(spec) if self._settings.free else spec
                 return lambda client, now: client.put(value, where, now)
-            case m.Get(buffer=buffer):
-                return lambda client, now: client.get(self._buffers[buffer], now)
+            case m.Get(buffer=buffer, shard=shard):
+                return lambda client, now: client.get(self._buffers[buffer], now, shard)
             case m.Release(buffers=buffers):
                 return lambda client, now: client.release(
                     tuple(self._buffers[each] for each in ranges.each(buffers)), now

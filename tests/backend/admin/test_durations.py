@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from backend.admin.measured_durations import durations
+from backend.admin.measured_durations import durations, durations_of
 from core.record.trace import FAILED, Trace
 
 
@@ -16,6 +16,7 @@ class Gang(NamedTuple):
     step: str = "f"
     place: int = 0
     failed: bool = False
+    client: int = 0
 
 
 def traced(*gangs: Gang) -> Trace:
@@ -23,9 +24,11 @@ def traced(*gangs: Gang) -> Trace:
     trace = Trace()
     for place, devices in enumerate(((0, 2), (2, 4), (0, 4))):
         trace.place(place, 0, (devices,))
+    for run, gang in enumerate(gangs):
+        trace.submitted(run, gang.client, run, gang.step, 0)
     for seq, gang in enumerate(gangs):
         trace.gang(
-            seq, 1, gang.step, 0, gang.place, entered=gang.entered, ended=gang.ended,
+            seq, seq, gang.step, 0, gang.place, entered=gang.entered, ended=gang.ended,
             flags=FAILED if gang.failed else 0,
         )  # fmt: skip
     return trace
@@ -58,3 +61,13 @@ def test_times_are_those_of_gangs_that_waited(
     gangs: tuple[Gang, ...], found: dict[str, tuple[int, int]]
 ) -> None:
     assert durations(traced(*gangs)) == found
+
+
+def test_steps_of_two_clients_that_have_one_name_have_a_time_each() -> None:
+    """Their gangs take turns: those of client 1 take 10, those of client 2 take 20."""
+    first = [Gang(at, 50 + at * 30, client=1) for at in range(1, 5)]
+    second = [Gang(at, 70 + at * 30, client=2) for at in range(1, 5)]
+    trace = traced(Gang(0, 50), *(gang for pair in zip(first, second, strict=True) for gang in pair))
+    assert durations_of(trace, {1, 2, 3}) == {1: {"f": (3, 10)}, 2: {"f": (4, 20)}}
+    assert durations_of(trace, {2}) == {2: {"f": (4, 20)}}
+    assert durations(trace) == {"f": (7, 16)}

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from backend.contents import shard_io
 from backend.contents.shard_io import ArraySink, ArraySource, ContentsMismatch, Overflow, ShardSource, Sink
+from core.model import spans
 from core.model.place import line
 from core.model.plan import Layout
 from core.model.program import ITEM_BYTES, Sharding
-from core.model.resharding import receives_by_host, sends_by_host, virtual_index
+from core.model.resharding import Shards, receives_by_host, sends_by_host, virtual_index
 from core.protocol import effects as e
 from core.protocol.dataplane import Chunk
-from core.transfer.pieces import from_client, hosts_of, to_client
+from core.transfer.pieces import from_client, from_hosts, hosts_of, senders_to_client, to_client
 from tests.core.model.test_resharding import Alike, box, pairs
 
 CLIENT = 7
@@ -100,6 +101,33 @@ def test_a_put_and_a_get_bring_the_array_there_and_back(
             for chunk in chunks(2, (host, client), piece, nbytes, chunk_size):
                 wanted.fill(chunk, source.bytes_of(chunk))
     assert wanted.array().tobytes() == array.tobytes()
+
+
+@given(pairs(), st.integers(1, 4), st.sampled_from(DTYPES), st.data())
+def test_a_get_of_one_shard_brings_that_shard_and_no_other(
+    pair: tuple[Layout, Layout], devices_per_host: int, dtype: str, data: st.DataObject
+) -> None:
+    given_ = pair[0]
+    layout = Layout(given_.shape, dtype, given_.place, given_.mesh, given_.sharding)
+    hosts, array, shards = Alike(devices_per_host), array_of(layout), Shards(layout)
+    only = data.draw(st.integers(0, shards.count - 1))
+    wanted = ArraySink(layout, only)
+    (expected,) = from_hosts(layout, hosts, only)
+    sent = []
+    for host in hosts_of(layout.place, hosts):
+        back = to_client(layout, CLIENT, host, hosts, only)
+        sent += [(host, piece, nbytes) for _, piece, nbytes in back]
+        shelf = shards_of(layout, array, host, hosts)
+        source = ShardSource(e.OpenSend(2, 3, back, None, (), layout), host, hosts, lambda shelf=shelf: shelf)  # type: ignore[misc]
+        for client, piece, nbytes in back:
+            for chunk in chunks(2, (host, client), piece, nbytes, 7):
+                wanted.fill(chunk, source.bytes_of(chunk))
+    assert sent == [expected]
+    assert senders_to_client(layout, hosts, only) == spans.one(expected[0])
+    part = array[shard_io.box_of(shards, shard_io.index_of(shards, only))]
+    found = wanted.array()
+    assert (found.shape, found.dtype) == (part.shape, part.dtype)
+    assert found.tobytes() == np.ascontiguousarray(part).tobytes()
 
 
 HOSTS = Alike(1)

@@ -264,8 +264,8 @@ def test_real_devices_are_timed_and_measured_starts_are_flagged() -> None:
     reports."""
     with sw.local(hosts=2) as session:
         grow = sw.jit(lambda x: (x @ x) * 1e-3, devices=sw.slice(devices=2))
-        x = np.ones((64, 64), np.float32)
-        for _ in range(5):
+        x = grow(np.ones((64, 64), np.float32))
+        for _ in range(4):
             x = grow(x)
         np.asarray(x)
         trace, driver = session.trace, _driver(session)

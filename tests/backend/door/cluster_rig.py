@@ -57,16 +57,17 @@ class FakeLink:
         self.contents: dict[int, Any] = {}  # by request: what a get brings
         self.kept: list[bytes] = []
         self.closed = False
+        self.clock = 0
         self.hear(Connected(CONTROLLER))
         self.say(m.Opened(1, 1))
 
     def act(self, act: Callable[[Client, int], Any]) -> Any:
-        found = act(self.client, 0)
+        found = act(self.client, self.clock)
         self.hear(CallsMade())
         return found
 
     def hear(self, event: Any) -> None:
-        for command in self.client.handle(event, 0):
+        for command in self.client.handle(event, self.clock):
             if isinstance(command, e.Send) and not isinstance(command.message, Open):
                 message = command.message
                 self.calls += message.calls if isinstance(message, Calls) else (message,)
@@ -74,6 +75,9 @@ class FakeLink:
 
     def say(self, *notes: Any) -> None:
         self.hear(MessageReceived(CONTROLLER, ClientMessages(notes)))
+
+    def now(self) -> int:
+        return self.clock
 
     def offer(self, buffer: int) -> PutOffer:
         offer = self.offers[buffer] = PutOffer(False)
@@ -123,7 +127,7 @@ class ClusterRig:
 
     def executable(
         self, parameters: Sequence[Any] = ((128, 64),), results: Sequence[Any] = ((128, 64),),
-        donated: Sequence[int] = (), devices: tuple[int, ...] = (0,), tiles: Tiles | None = None,
+        donated: Sequence[int] = (), devices: tuple[int, ...] = (0,), tiles: Tiles | None = None, step: str = "",
     ) -> ClusterExecutable:  # fmt: skip
         """As if it had been compiled."""
         spec = ShardSpec(devices, tiles or Tiles())
@@ -135,7 +139,7 @@ class ClusterRig:
             tuple(donated), {}, 0,
         )  # fmt: skip
         irs = [
-            executable_program(self.places, "step", devices, "c0de", 0, given, made, each)
+            executable_program(self.places, "step", devices, "c0de", 0, given, made, each, step=step)
             for each in (donated, ())
         ]
         found = ClusterExecutable(facts, given, StableHLOCode(b"", b""), *irs)

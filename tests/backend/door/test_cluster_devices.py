@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from backend.door import cluster_answers
 from backend.door.ifrt_messages import StatusCode
-from backend.door.ifrt_shardings import ShardSpec
+from backend.door.ifrt_shardings import ShardSpec, Tiles
 from backend.door.session_devices import ArrayType, StatusError
 from core.client import Limits
 from core.model import Range
@@ -190,6 +191,53 @@ def test_a_program_that_takes_another_time_than_was_said_is_registered_anew(rig:
     assert submit.program == register.program
 
 
+def test_two_programs_of_one_name_have_steps_of_their_own_by_which_each_is_priced(rig: ClusterRig) -> None:
+    assert [rig.programs._step_of("step", code) for code in ("c0de", "f00d", "c0de")] == [
+        "step",
+        "step.2",
+        "step",
+    ]
+    first, second = rig.executable(), rig.executable(step="step.2")
+    rig.programs.priced({"step": (9, 3_000_000), "step.2": (9, 8_000_000)})
+    assert [each.ir.computations[0].cost for each in (first, second)] == [3_000_000, 8_000_000]
+
+
+# --- what the program waits for ----------------------------------------------------------------------------------
+
+
+def test_a_call_says_for_which_runs_the_program_had_waited_and_how_long_it_then_took(rig: ClusterRig) -> None:
+    step, told = rig.executable(), Told()
+    (first,) = rig.run(step, rig.large())
+    rig.devices.when_ready([first], told)
+    rig.link.clock = 500
+    rig.link.say(m.Ended(1))
+    assert told == [None]
+    rig.link.clock = 700
+    rig.calls()
+    rig.run(step, first)
+    (submit, *_) = rig.calls()
+    assert (submit.waited, submit.think) == ((1,), 200)
+    rig.run(step, first)
+    assert rig.calls()[0].waited == ()
+
+
+def test_a_program_that_calls_meanwhile_does_not_wait_and_contents_that_are_there_are_no_wait(
+    rig: ClusterRig,
+) -> None:
+    step, told = rig.executable(), Told()
+    x = rig.large()
+    (first,) = rig.run(step, x)
+    rig.devices.when_ready([first], told)
+    rig.run(step, x)
+    rig.link.say(m.Ended(1))
+    rig.devices.when_ready([x], told)  # it was put, and no run has made it
+    rig.ready(x.name)
+    assert told == [None, None]
+    rig.calls()
+    rig.run(step, x)
+    assert rig.calls()[0].waited == ()
+
+
 # --- faults ---------------------------------------------------------------------------------------------------
 
 
@@ -294,6 +342,64 @@ def test_a_shard_that_is_used_comes_here_first_and_what_follows_waits_for_it(rig
     assert np.array_equal(rig.link.offers[shard.buffer].array(), contents[64:96])  # type: ignore[arg-type]
     assert submit.args == (shard.buffer,)
     assert second.args == (put.buffer,)
+
+
+def large_rows(rig: ClusterRig, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[Any]]:
+    """An array in rows on four devices, of which nothing is too small to be read alone; and its shards."""
+    monkeypatch.setattr(cluster_answers, "SAVED", 0)
+    x = rig.large(devices=(0, 1, 2, 3), tiles=ROWS)
+    rig.calls()
+    return x, rig.devices.shards(x)
+
+
+def test_a_shard_of_a_large_array_is_read_alone_once_for_all_who_read_it_at_a_time(
+    rig: ClusterRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, shards = large_rows(rig, monkeypatch)
+    told = [fetched(rig, shards[2]) for _ in range(2)]
+    (get,) = rig.calls()
+    assert (get.buffer, get.shard) == (x.name, 2)
+    rig.brings(get.request, np.full((32, 64), 7))
+    assert [each[0].shape for each in told] == [(32, 64)] * 2
+    fetched(rig, shards[2])
+    assert [call.shard for call in rig.calls()] == [2]
+
+
+def test_whoever_reads_more_than_a_few_shards_gets_the_whole_array(
+    rig: ClusterRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_answers, "FEW", 2)
+    _, shards = large_rows(rig, monkeypatch)
+    told = [fetched(rig, shard) for shard in shards]
+    gets = rig.calls()
+    assert [get.shard for get in gets] == [0, 1, -1]
+    for get in gets[:2]:
+        rig.brings(get.request, np.full((32, 64), get.shard))
+    rig.brings(gets[2].request, np.repeat(np.arange(4), 32)[:, None] * np.ones((128, 64)))
+    assert [float(each[0][0, 0]) for each in told] == [0, 1, 2, 3]
+    assert {each[0].shape for each in told} == {(32, 64)}
+
+
+def test_devices_that_have_the_same_shard_read_the_same(
+    rig: ClusterRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two columns, each on two devices."""
+    monkeypatch.setattr(cluster_answers, "SAVED", 0)
+    halves = Tiles((1, 2), ((2, 0),), (4,), (0,))
+    shards: Any = rig.devices.shards(rig.large(devices=(0, 1, 2, 3), tiles=halves))
+    rig.calls()
+    assert [shard.parts.number(shard.at) for shard in shards] == [0, 0, 1, 1]
+    told = [fetched(rig, shard) for shard in shards]
+    assert [get.shard for get in rig.calls()] == [0, 1]
+    rig.link.failed(StatusError(StatusCode.UNAVAILABLE, "the controller is gone"))
+    assert [each[0].text for each in told] == ["the controller is gone"] * 4
+
+
+def test_a_shard_of_a_lost_array_is_lost(rig: ClusterRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, shards = large_rows(rig, monkeypatch)
+    rig.ready(x.name, blame=HOST_LOST)
+    assert fetched(rig, shards[1])[0].code == StatusCode.DATA_LOSS
+    assert rig.calls() == []
 
 
 # --- together and apart -----------------------------------------------------------------------------------------

@@ -20,12 +20,13 @@ from .jax_programs import JaxProgram, compiling, held, program, running, until
 from .programs import DEVICES
 
 LEASE = ["--lease", "3"]
-PARTS = """
+HELD = 5  # arrays that each program keeps
+PARTS = f"""
 import sys, jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 rows = NamedSharding(Mesh(np.array(jax.devices()), "x"), P("x"))
-held = [jax.device_put(np.full((64, 512), each, np.float32), rows) for each in range(5)]
+held = [jax.device_put(np.full((64, 512), each, np.float32), rows) for each in range({HELD})]
 step = jax.jit(lambda x: x + x.mean())
 
 @jax.jit
@@ -51,6 +52,7 @@ def begin_wide():
     return jax.jit(wide)(held[0][:, :64])
 """
 TIMES = "12000"  # of the long call
+LONGER = "60000"  # for what takes a process that has to start first
 
 WARM = PARTS + "say(float(step(held[1])[0, 0]), float(long(held[0], 1)[0, 0]) > 0)\nheard()\n"
 CALL = WARM + "x = begin_long()\nsay('begun')\nx.block_until_ready()\nsay('over')\nheard()\n"
@@ -99,6 +101,7 @@ def watched() -> Iterator[Watched]:
     with on_cluster(controller=LEASE) as (cluster, door), program(WARM, door.env, TIMES) as bystander:
         assert bystander.line() == "2.0 True", bystander.errors()
         until(lambda: not running(cluster), "the first program's calls do not end")
+        until(lambda: held(cluster)["buffers"] == HELD, "what the first program has dropped is not freed")
         yield Watched(cluster, door, bystander, held(cluster))
         assert bystander.process.poll() is None
 
@@ -127,6 +130,43 @@ def test_a_program_that_is_ended_in_the_middle_leaves_nothing(
         watched.is_as_before()
 
 
+ENDLESS = """
+def wide(x):
+    for each in range(6000):
+        x = jnp.sin(x @ x) + each
+    return x
+
+say("begun")
+jax.jit(wide).lower(held[0][:, :64]).compile()
+say("over")
+"""
+OTHER = """
+def other(x):
+    return jnp.cos(x) * int(sys.argv[2])
+
+say("begun")
+say(float(jax.jit(other)(held[0] * 0)[0, 0]))
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("agents", [["--trust-clients"], []], ids=["in the agent", "in its checker"])
+def test_what_a_dead_program_wanted_compiled_does_not_hold_up_others(agents: list[str]) -> None:
+    """It would take much longer than anybody waits here."""
+    with on_cluster(controller=LEASE, agents=agents) as (cluster, door):
+        with program(PARTS + ENDLESS, door.env, TIMES) as found:
+            assert found.line() == "begun", found.errors()
+            until(lambda: compiling(cluster), "nothing is compiled")
+            with program(PARTS + OTHER, door.env, TIMES, "3") as other:
+                assert other.line() == "begun", other.errors()
+                with pytest.raises(AssertionError, match="the program says nothing"):
+                    other.line(3)  # its code waits
+                assert found.process.poll() is None
+                found.end()
+                assert other.line() == "3.0", other.errors()
+        until(lambda: not any(held(cluster).values()), lambda: f"{held(cluster)}")
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("what", UNDER_WAY)
 def test_an_interrupted_wait_ends_and_the_session_goes_on(watched: Watched, what: str) -> None:
@@ -142,7 +182,7 @@ def test_an_interrupted_wait_ends_and_the_session_goes_on(watched: Watched, what
 
 @pytest.mark.full
 def test_a_cancelled_call_says_so_and_the_session_goes_on(watched: Watched) -> None:
-    with program(CATCHES["a call"], watched.door.env, TIMES) as found:
+    with program(CATCHES["a call"], watched.door.env, LONGER) as found:
         begun(found, watched.cluster, running)
         (ours,) = [each for each in watched.cluster.status()["clients"] if each["runs"]]
         words = [sys.executable, "-m", "seaway", "cancel", watched.cluster.address, str(ours["client"])]

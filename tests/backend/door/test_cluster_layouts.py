@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.door.cluster_arrays import ClusterArray, ShardedContents
 from backend.door.cluster_layouts import boxes_of, value_of, whole_of
 from backend.door.dtypes import TOKEN, kind_of
 from backend.door.ifrt_messages import OpSharding
@@ -90,6 +91,20 @@ def test_core_cuts_an_array_as_jax_does(mesh: Any) -> None:
         expected.append(tuple(box))
     assert core_boxes(array_type) == expected
     assert list(boxes_of(array_type)) == expected
+
+
+@given(meshes())
+def test_a_devices_shard_has_the_number_that_core_gives_it(mesh: Any) -> None:
+    sizes, _, dims = mesh
+    count = prod(sizes)
+    shape = tuple(3 * prod(sizes[axis] for axis in each) for each in dims)
+    array_type = typed(shape, tiles_of(op_of(sizes, dims), count), count)
+    sharding, parts = sharding_of(array_type), ShardedContents(ClusterArray(array_type, lambda name: None))
+    layout = Layout(shape, "float32", line(0, 0, count), sharding.mesh or (count,), Sharding(sharding.dims))
+    shards = Shards(layout)
+    numbers = [shards.ordinal(shards.shard_of(device)) for device in range(count)]
+    assert [parts.number(at) for at in range(count)] == numbers
+    assert parts.shard_value(0).shape == shards.size
 
 
 @given(meshes())

@@ -282,6 +282,35 @@ def test_a_compiler_that_takes_too_much_memory_ends_only_its_own_process(good: b
         narrow.close()
 
 
+def test_a_check_is_interrupted_when_nobody_wants_the_code_and_the_next_goes_on(good: bytes) -> None:
+    gate = CodeGate(Rules(), "cpu", None)
+    try:
+        child = child_of(gate)
+        assert not gate.interrupt()  # it is not asked
+        os.kill(child, signal.SIGSTOP)
+        with asking(gate, fresh(), "unwanted") as said:
+            assert gate.interrupt()
+        assert (
+            "computation 'unwanted' cannot be compiled: the compiler's process was ended by SIGKILL"
+            in said[0]
+        )
+        check(gate, good)
+    finally:
+        gate.close()
+
+
+def test_code_that_nobody_wants_is_not_checked() -> None:
+    gate = CodeGate(Rules(), "cpu", None)
+    plan, blobs = plan_of(fresh(), "unwanted")
+    (code,) = plan.codes
+    try:
+        with pytest.raises(Unusable, match="nobody wants computation 'unwanted' any more"):
+            gate.check(code, plan.steps[code.step], (), (), blobs, (0,), lambda: False)  # type: ignore[arg-type]
+        assert gate.checked == 0
+    finally:
+        gate.close()
+
+
 # --- what a child can see -------------------------------------------------------------------------------------------
 
 

@@ -4,7 +4,7 @@ from core.client.client import Client
 from core.client.client_limits import Limits
 from core.client.retries import FIRST
 from core.model.place import line
-from core.model.program import Arg, Program, SliceSpec, Value
+from core.model.program import Arg, Program, Sharding, SliceSpec, Value
 from core.protocol.dataplane import Spoilt
 from core.protocol.effects import (
     CallsMade,
@@ -14,6 +14,7 @@ from core.protocol.effects import (
     Disconnected,
     DropTransfer,
     GetAgain,
+    GetStarted,
     MessageReceived,
     OpenRecv,
     OpenSend,
@@ -39,6 +40,7 @@ from ..hostworld import SAME, Cluster, layout
 HERE = layout(line(0, 0, 4), sharding=SAME)
 SLICE = SliceSpec("s", 1)
 X = Value((4,), "float32")
+ROWS = Sharding(((0,),))
 LOST = Blame("host-lost", "host 1 was lost", host=1)
 
 
@@ -144,6 +146,24 @@ def test_contents_that_broke_off_are_sent_again_as_another_transfer() -> None:
     assert Send((CONTROLLER,), Get(2, buffer)) in again
     opened = client.handle(MessageReceived(CONTROLLER, GetAccepted(2, 12, where)), 0)
     assert OpenRecv(12, 12, request, ((0, 0, 32),), False, (), None, where) in opened
+
+
+def test_a_get_of_one_shard_is_one_also_when_it_is_asked_again() -> None:
+    client = Client("a", Cluster())
+    where = layout(line(0, 0, 4), sharding=ROWS)
+    client.handle(Connected(CONTROLLER), 0)
+    client.handle(MessageReceived(CONTROLLER, Opened(3, 0)), 0)
+    buffer = client.put(X, SLICE, 0)
+    assert isinstance(buffer, int)
+    client.handle(MessageReceived(CONTROLLER, ContentsReady((buffer,))), 0)
+    request = client.get(buffer, 0, shard=3)
+    assert isinstance(request, int)
+    assert Send((CONTROLLER,), Get(request, buffer, 3)) in client.handle(CallsMade(), 0)
+    opened = client.handle(MessageReceived(CONTROLLER, GetAccepted(request, 9, where, -1, 3)), 0)
+    assert GetStarted(request, 9, where, -1, 3) in opened
+    assert OpenRecv(9, 9, request, ((1, 3, 8),), False, (), None, where) in opened
+    client.handle(Disconnected(CONTROLLER), 0)
+    assert Send((CONTROLLER,), Get(2, buffer, 3)) in client.handle(Connected(CONTROLLER), 0)
 
 
 def test_a_put_is_sent_again_from_the_buffer_that_the_user_named() -> None:

@@ -5,7 +5,10 @@ Host 0 has devices 0 and 1, host 1 devices 2 and 3; together they are island 0. 
 
 from __future__ import annotations
 
+import pytest
+
 from core.host import Executor, code_cause
+from core.model import Illegal
 from core.model.place import line
 from core.model.plan import Gang, Layout, Move
 from core.model.program import Sharding
@@ -19,6 +22,7 @@ from core.protocol.effects import (
     DropTransfer,
     ExpectRecv,
     Finished,
+    ForgetPlan,
     FreeBuffer,
     Launch,
     LaunchFailed,
@@ -43,6 +47,7 @@ from core.protocol.messages import (
     Done,
     Enqueued,
     ExpectStep,
+    ForgetStep,
     FreeStep,
     GangStep,
     HostFault,
@@ -464,3 +469,17 @@ def test_code_is_compiled_where_its_gangs_run() -> None:
     assert host.hear(CodeReady(1, 0)) == [ToController(Compiled(1, 0, ME), (code_cause(1, 0),))]
     elsewhere = plan(2, [layout(line(0, 2, 2))], [gang("g", line(0, 2, 2), (), (0,))])
     assert host.read(CompileStep(2, (0,)), plans=(elsewhere,)) == []
+
+
+def test_a_forgotten_plan_is_forgotten_here_and_what_is_being_compiled_for_it_is_still_answered() -> None:
+    host = Host()
+    host.run(chain(1), args=(50,))
+    host.read(CompileStep(1, (0,)))
+    assert host.read(ForgetStep((1,), (1, 7))) == [ForgetPlan(1, (("order", 3),))]
+    (said,) = host.hear(CodeReady(1, 0, Blame("code", "nobody wants it")))
+    assert isinstance(said, ToController)
+    assert isinstance(said.report, Compiled)
+    assert said.report.blame is not None
+    with pytest.raises(Illegal, match="nobody asked"):
+        host.hear(CodeReady(1, 0))
+    assert host.read(ForgetStep((), (1,))) == []

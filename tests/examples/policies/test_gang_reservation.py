@@ -58,7 +58,7 @@ def test_the_trace_of_a_session_shows_what_was_reserved_and_for_whom() -> None:
     ) as s:
         s.spawn(client, urgent, 20, 0.002, name="urgent", priority=1)
         s.spawn(client, other, 5, 0.0, name="other")
-    table = s.trace.utilization(by="client").set_index("client")
+    table: Any = s.trace.utilization(by="client").set_index("client")
     assert table.loc["urgent", "reserved_fraction"] > 0.1
     assert table.loc["other", "reserved_fraction"] == 0
     assert "reserved" in s.trace.summary()

@@ -26,7 +26,7 @@ two = sw.slice(devices=2)
 VECTOR = np.arange(4.0, dtype=np.float32)
 
 
-def signature(computation: Computation, *args: Any, **kwargs: Any) -> Signature:
+def signature(computation: Computation[Any], *args: Any, **kwargs: Any) -> Signature:
     return computation.match(args, kwargs)[0]
 
 

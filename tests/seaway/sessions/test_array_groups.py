@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterable
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 import seaway as sw
 from core.client import Limits
-from core.model import Range
+from core.model import Range, ranges
 from core.protocol import Release, Submit
 from seaway.sessions.arrays import Array
+from seaway.specs import trees
 from tests.seaway.sessions.test_port import LoopbackPort, session
 from tests.seaway.small_sessions import small
 
@@ -33,7 +36,7 @@ def last_args(port: LoopbackPort) -> Any:
     return [call.args for call in port.calls if isinstance(call, Submit)][-1]
 
 
-def group_of(arrays: list[Array]) -> Any:
+def group_of(arrays: Iterable[Array]) -> Any:
     (group,) = {array._group for array in arrays}
     return group
 
@@ -63,10 +66,40 @@ def test_arrays_may_be_passed_in_another_order_in_part_and_with_others() -> None
         assert last_args(port) == (Range(1, 20), ZERO.tobytes(), Range(MANY + 1, 20))
 
 
+def test_a_call_that_looks_like_the_last_one_but_is_another_is_taken_for_what_it_is() -> None:
+    """All results of one call, in order and in the same tree, are known by the call that made them."""
+    s, driver = session(Limits(pipe=64))
+    with s:
+        x, wide = step(many(ZERO)), step([np.zeros(2, np.float32)] * MANY)
+        x, port = step(x), driver.ports["main"]
+        for look in (
+            list(x), x[::-1], (*x,), {"a": x[: MANY // 2], "b": x[MANY // 2 :]}, [x[0], *x[:-1]], wide, x[:-1],
+            [*x[:-1], ZERO], [*x[:-1], [x[-1]]], list(x),
+        ):  # fmt: skip
+            y = step(look)
+            assert trees.flatten(y)[1] == trees.flatten(look)[1]
+            leaves = jax.tree.leaves(look)
+            assert [array.shape for array in jax.tree.leaves(y)] == [np.shape(leaf) for leaf in leaves]
+            names = [leaf._name if isinstance(leaf, Array) else ZERO.tobytes() for leaf in leaves]
+            assert ranges.each(last_args(port)) == names
+
+
+def test_results_of_the_last_call_may_not_be_passed_on_by_another_client_or_when_they_are_gone() -> None:
+    s, _ = session(Limits(pipe=64))
+    with s:
+        x = step(step(many(ZERO)))
+        with s.client("other"), pytest.raises(sw.errors.NotNow, match="belongs to client 'main'"):
+            step(x)
+        eat(eat(step(x)))
+        x[MANY // 2].delete()
+        with pytest.raises(sw.errors.NotNow, match="was deleted"):
+            step(x)
+
+
 def test_an_array_that_is_dropped_alone_is_released_alone() -> None:
     s, driver = session()
     with s:
-        x = many(ZERO)
+        x: Any = many(ZERO)  # a list
         del x[3]
         sw.block_until_ready(x)
         assert released(driver.ports["main"]) == [4]

@@ -51,11 +51,11 @@ for out in jax.jit(code.call)(*args):
 """
 
 
-def signature(computation: Computation, *args: object) -> Signature:
+def signature(computation: Computation[Any], *args: object) -> Signature:
     return computation.match(args, {})[0]
 
 
-def exported(computation: Computation, *args: object) -> Any:
+def exported(computation: Computation[Any], *args: object) -> Any:
     return export.deserialize(bytearray(code_of(signature(computation, *args), ("cpu",)).blob))
 
 

@@ -101,7 +101,7 @@ def test_in_a_simulation_a_release_costs_the_controller_no_message_of_its_own() 
             came.append(message)
             before(sender, number, message)
 
-        controller.come = come
+        controller.come = come  # type: ignore[method-assign]
         waiting = [slow(ZERO)]
         for _ in range(20):
             waiting.append(slow(waiting[-1]))

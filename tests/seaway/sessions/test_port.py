@@ -4,7 +4,7 @@ devices."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ from core.protocol.messages import (
     Submit,
 )
 from core.protocol.peers import CONTROLLER
+from seaway.dashboard import LiveSource
 from seaway.graph.graph import Graph
 from seaway.graph.signature import Signature
 from seaway.sessions import caller
@@ -60,6 +61,7 @@ class LoopbackPort:
     def __init__(self, name: str, limits: Limits) -> None:
         self.client = Client(name, small(1, 1), limits=limits)
         self.tell: Callable[[Command], None] = lambda effect: None
+        self.tick: Callable[[], None] = lambda: None
         self.calls: list[Any] = []
         self.unanswered: list[Any] = []
         self.time = 0
@@ -167,6 +169,9 @@ class LoopbackDriver:
     def joined(self, thread: threading.Thread) -> None:
         thread.join()
 
+    def drive(self, name: str, steps: Generator[Any, Any, Any]) -> Any:
+        return list(steps)
+
     def now(self) -> int:
         return max((port.time for port in self.ports.values()), default=0)
 
@@ -175,6 +180,9 @@ class LoopbackDriver:
 
     def trace(self) -> Any:
         return None
+
+    def live_source(self, over: Callable[[], bool]) -> LiveSource:
+        raise NotImplementedError
 
     def costs(self) -> list[dict[str, Any]]:
         return []

@@ -49,12 +49,41 @@ def test_a_run_that_lost_a_host_runs_again_and_its_numpy_arguments_are_put_again
 
 def test_a_chain_that_is_under_way_runs_again_in_its_order() -> None:
     with simulated(values="compute", costs="15ms", retries=1):
-        x = LARGE
+        x: Any = LARGE
         futures = [x := double(x) for _ in range(8)]
         for power, future in enumerate(futures, 1):
             np.testing.assert_array_equal(np.asarray(future), 2**power * LARGE)
             assert future.run is not None
             assert future.run.tries == 1
+
+
+def test_the_runs_that_one_failure_sends_again_are_one_line_with_their_number(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with simulated(costs="15ms", retries=1) as s, caplog.at_level(logging.WARNING, "seaway"):
+        for _ in range(42):
+            step(np.float32(0))
+        assert s.trace.runs()["ok"].sum() == 42
+        failed = int((~s.trace.runs()["ok"]).sum())
+    assert failed > 30  # all that were under way
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert f"client 'main': {failed} runs failed, and run again; the first, <run 1 of 'step'" in line
+    assert "host 2" in line
+    head, _, row = s.trace.summary().splitlines()[:3]
+    assert f"Trace of 1 client, 42 runs ({failed} more failed), " in head
+    assert row.split()[4:6] == ["42", str(failed)]
+
+
+def test_two_failures_are_two_lines(caplog: pytest.LogCaptureFixture) -> None:
+    faults = (*CRASH, Fault(1_000 * MS, "crash_host", 1), Fault(1_040 * MS, "return_host", 1))
+    with simulated(faults, retries=2), caplog.at_level(logging.WARNING, "seaway"):
+        runs = [step(np.float32(0)).run for _ in range(60)]
+        for run in runs:
+            assert run is not None
+            run.wait()
+    first, second = (record.getMessage() for record in caplog.records)
+    assert "host 2" in first
+    assert "host 1" in second
 
 
 def test_runs_that_ended_before_the_crash_do_not_run_again() -> None:

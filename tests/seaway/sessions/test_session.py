@@ -207,14 +207,14 @@ def test_a_contradictory_simulation_is_refused(wrong: dict[str, Any], said: str)
 def test_a_cluster_is_given_as_a_name_with_changes() -> None:
     assert sw.simulate("B", hosts=2).simulation.cluster.hosts == 2
     with pytest.raises(sw.errors.Impossible, match="hosst"):
-        sw.simulate("B", hosst=2)
+        sw.simulate("B", hosst=2)  # type: ignore[call-arg]
 
 
 def test_only_a_simulation_has_the_attributes_of_simulations() -> None:
     with small() as s:
         assert s.env is s.simulation.env
         with pytest.raises(AttributeError, match="no attribute 'simulaton'"):
-            s.simulaton  # noqa: B018
+            s.simulaton  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_an_error_in_a_property_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ import pytest
 from backend.admin.children import environment
 from experiments.bench.frame.door_server import Door, local, opened
 from seaway.cli import main
-from seaway.errors import SeawayError
 from seaway.trace import Trace
+from tests.backend.door.jax_programs import program
 from tests.backend.door.programs import Ended, python
 
 STEPS = 4
@@ -138,8 +138,93 @@ def await_steps(folder: Path, count: int) -> None:
     while found != count:
         assert time.monotonic() < until, f"the trace has {found} steps, not {count}"
         time.sleep(0.1)
-        with suppress(SeawayError, OSError):  # it is being written
-            found = len(gangs(Trace.load(folder), "train_step"))
+        found = len(gangs(Trace.load(folder), "train_step"))
+
+
+# --- two programs -------------------------------------------------------------------------------------------------
+
+ISLANDS = """
+name = "west and east"
+[[island]]
+name = "west"
+kind = "v3"
+hosts = 4
+devices_per_host = 4
+[[island]]
+name = "east"
+kind = "v3"
+hosts = 8
+devices_per_host = 4
+"""
+
+STEPS_OF = """
+import sys
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+width, steps = int(sys.argv[1]), int(sys.argv[2])
+rows = NamedSharding(Mesh(np.array(jax.devices()), "x"), P("x"))
+
+
+@jax.jit
+def train_step(x):
+    return jnp.tanh(x @ x.T) @ x
+
+
+x = jax.jit(lambda: jnp.ones((width, width)), out_shardings=rows)()
+train_step(x).block_until_ready()
+print("ready", len(jax.devices()), flush=True)
+sys.stdin.readline()
+for _ in range(steps):
+    x = train_step(x)
+x.block_until_ready()
+print("over", flush=True)
+"""
+
+
+def test_two_programs_share_an_island_by_weights_and_their_functions_of_one_name_have_prices_of_their_own(
+    tmp_path: Path,
+) -> None:
+    """Both run at once, and call without waiting. Their steps have one name, and one takes longer than the other."""
+    cluster, other = tmp_path / "cluster.toml", f"unix:{tmp_path}/bob.sock"
+    cluster.write_text(ISLANDS, encoding="utf-8")
+    words = [
+        "--simulate",
+        str(cluster),
+        "--trace",
+        str(tmp_path / "trace"),
+        "--policy",
+        "stride",
+        "--island",
+        "east",
+    ]
+    with opened(32, [*words, "--name", "ann", "--also", f"{other},name=bob,weight=3"]) as door:
+        env = [door.env, {**door.env, "JAX_BACKEND_TARGET": f"grpc://{other}"}]
+        with program(STEPS_OF, env[0], "1024", "400") as ann, program(STEPS_OF, env[1], "2048", "200") as bob:
+            for each in (ann, bob):
+                assert each.line() == "ready 32", each.errors()
+            for each in (ann, bob):
+                each.go_on()
+            for each in (ann, bob):
+                assert each.line() == "over", each.errors()
+                assert each.process.wait(60) == 0
+        door.child.process.send_signal(signal.SIGTERM)
+        assert door.child.process.wait(60) == 0
+    trace = Trace.load(tmp_path / "trace")
+    assert set(trace.clients()["client"]) == {"ann", "bob"}
+    steps = gangs(trace, "train_step")
+    assert set(steps["island"]) == {"east"}
+    of = {name: steps[steps["client"] == name].iloc[1:] for name in ("ann", "bob")}  # the first was a trial
+    took = {name: each["duration_us"].median() for name, each in of.items()}
+    assert took["bob"] > 2 * took["ann"]
+    begin = max(each["started_us"].iloc[0] for each in of.values())
+    end = min(each["ended_us"].iloc[-1] for each in of.values())
+    both = {
+        name: each[(each["started_us"] >= begin) & (each["ended_us"] <= end)] for name, each in of.items()
+    }
+    shares = {name: each["duration_us"].sum() for name, each in both.items()}
+    assert min(len(each) for each in both.values()) > 50
+    assert shares["bob"] / shares["ann"] == pytest.approx(3, rel=0.05)
 
 
 # --- options ------------------------------------------------------------------------------------------------------
@@ -159,6 +244,19 @@ def await_steps(folder: Path, count: int) -> None:
         (("--simulate", "B", "--weight", "0"), "--weight 0"),
         (("--values", "compute"), "--values is for a door that simulates: give --simulate, too"),
         (("--trace", "x"), "--trace is for a door that simulates"),
+        (("--also", "unix:b.sock,name=bob"), "--also is for a door that simulates"),
+        (
+            ("--simulate", "B", "--also", "unix:b.sock"),
+            "give the programs there a name, as unix:b.sock,name=bob",
+        ),
+        (("--simulate", "B", "--also", "unix:b.sock,name=bob,weight=0"), "a share is a whole number"),
+        (("--simulate", "B", "--also", "unix:b.sock,name=bob,weight=two"), "weight is a whole number"),
+        (
+            ("--simulate", "B", "--also", "unix:b.sock,name=bob,island=x"),
+            "name=, weight= or priority=, each once",
+        ),
+        (("--simulate", "B", "--also", "unix:B.sock,name=bob"), "JAX reads JAX_BACKEND_TARGET in lower case"),
+        (("--simulate", "B", "--name", "bob", "--also", "unix:b.sock,name=bob"), "and so is each name"),
     ],
 )
 def test_options_that_cannot_be_are_one_clear_error(

@@ -91,6 +91,8 @@ FRAMES: dict[str, Callable[[Any], pd.DataFrame]] = {
     "runs": lambda t: t.runs(),
     "clients": lambda t: t.clients(),
     "shares": lambda t: t.shares(bins=4),
+    "fairness": lambda t: t.fairness(bins=4),
+    "latency_cdf": lambda t: t.latency_cdf(),
     "transfers": lambda t: t.transfers(),
     "memory": lambda t: t.memory(),
     "intervals": lambda t: t.intervals(),
@@ -112,6 +114,8 @@ PICTURES: dict[str, Callable[[Any], Figure]] = {
     "plot_utilization of all": lambda t: t.plot_utilization("total", bins=20),
     "plot_shares": lambda t: t.plot_shares(),
     "plot_shares over time": lambda t: t.plot_shares(bins=5),
+    "plot_fairness": lambda t: t.plot_fairness(bins=5),
+    "plot_latency_cdf": lambda t: t.plot_latency_cdf(),
 }
 OTHERS = {
     "perfetto",
@@ -272,7 +276,8 @@ def test_the_pictures_of_an_overlay_show_something(name: str, both: Overlay) -> 
     said += [text.get_text() for legend in legends if legend is not None for text in legend.get_texts()]
     assert any(each.startswith("real") for each in said)
     assert any(each.startswith("simulated") for each in said)
-    assert figure.axes[-1].get_xlabel().startswith("time since all clients had begun (")
+    about = "latency of a run (" if name == "plot_latency_cdf" else "time since all clients had begun ("
+    assert figure.axes[-1].get_xlabel().startswith(about)
 
 
 def late(trace: CoreTrace, by: int) -> Trace:

@@ -88,7 +88,7 @@ def test_details_too_fine_for_bars_are_shown_in_bins() -> None:
     trace = Trace(traces.shared(gangs=900))
     (axes,) = trace.plot(window=trace.span).axes
     assert "divided among its users" in axes.get_xlabel()
-    share = trace.clients()["got_share"].to_numpy()
+    share = trace.clients(window=trace.span)["got_share"].to_numpy()
     assert key(axes.get_figure(root=True)) == [  # type: ignore[arg-type]
         f"{name} {part:.1%}" for name, part in zip(("ann", "bob", "cat", "dan"), share, strict=True)
     ]
@@ -120,6 +120,8 @@ def test_an_empty_trace_gives_a_picture_too() -> None:
             trace.plot(),
             trace.plot_utilization(),
             trace.plot_shares(),
+            trace.plot_fairness(),
+            trace.plot_latency_cdf(),
             trace.plot_utilization("island"),
         ):
             assert len(style.png(figure, dpi=40)) > 500
@@ -131,7 +133,7 @@ def test_an_empty_trace_gives_a_picture_too() -> None:
 def test_bands_are_labelled_with_their_client_and_its_share() -> None:
     trace = Trace(traces.shared(gangs=150))
     (axes,) = trace.plot_utilization().axes
-    share = trace.clients()["got_share"]
+    share = trace.clients(window=trace.span)["got_share"]
     assert [text.get_text() for text in axes.texts] == [
         f"{name}  {part:.1%}" for name, part in zip(("ann", "bob", "cat", "dan"), share, strict=True)
     ]
@@ -173,7 +175,7 @@ def test_islands_have_a_row_each_and_many_hosts_are_shown_by_their_spread() -> N
 def test_the_picture_of_shares_shows_actual_and_requested_ones() -> None:
     trace = Trace(traces.shared(gangs=150))
     (axes,) = trace.plot_shares(window=trace.span).axes
-    table = trace.clients()
+    table = trace.clients(window=trace.span)
     assert [bar.get_width() for bar in axes.patches] == pytest.approx(table["got_share"].tolist())  # type: ignore[attr-defined]
     (asked,) = axes.collections
     assert [np.asarray(path.vertices)[0, 0] for path in asked.get_paths()] == pytest.approx(

@@ -123,7 +123,8 @@ def test_devices_of_a_split_place_are_counted_in_its_parts() -> None:
         kept = sw.put(np.zeros(MIB, np.float32), devices=whole).block_until_ready()
         more = sw.put(np.zeros(MIB, np.float32), devices=half).block_until_ready()
         frame = s.trace.memory()
-        last = frame.groupby("devices")[["resident_bytes_per_device", "capacity_bytes_per_device"]].last()
+        columns = ["resident_bytes_per_device", "capacity_bytes_per_device"]
+        last: Any = frame.groupby("devices")[columns].last()
         assert last.loc["0-3"].tolist() == [0, 0]
         assert last.loc["0-1"].iloc[0] == 8 * MIB
         assert last.loc["2-3"].iloc[0] == 4 * MIB

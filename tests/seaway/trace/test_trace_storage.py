@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -9,7 +10,7 @@ import pytest
 
 from core.record.trace import Trace as CoreTrace
 from seaway.errors import NotATrace
-from seaway.trace import Trace
+from seaway.trace import Trace, storage
 
 from . import traces
 
@@ -105,8 +106,11 @@ def test_a_trace_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:
         Trace.load(run)
 
 
-def test_an_interrupted_save_is_not_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_save_that_fails_leaves_the_older_trace_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = Trace(traces.shared(gangs=9)).save(tmp_path / "run")
+    files = sorted(run.iterdir())
 
     def full(*_: object, **__: object) -> None:
         raise OSError("no space left on device")
@@ -114,5 +118,36 @@ def test_an_interrupted_save_is_not_a_trace(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("seaway.trace.storage.pq.write_table", full)
     with pytest.raises(OSError, match="no space"):
         Trace(traces.shared(gangs=3)).save(run)
+    assert len(Trace.load(run).gangs()) == 9
+    assert sorted(run.iterdir()) == files
+    with pytest.raises(OSError, match="no space"):
+        Trace(traces.shared(gangs=3)).save(tmp_path / "fresh")
     with pytest.raises(NotATrace):
-        Trace.load(run)
+        Trace.load(tmp_path / "fresh")
+
+
+def test_what_a_killed_process_left_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "run" / ".new").mkdir(parents=True)
+    (tmp_path / "run" / ".new" / "gangs.parquet").touch()
+    run = Trace(traces.shared(gangs=9)).save(tmp_path / "run")
+    assert len(Trace.load(run).gangs()) == 9
+    assert not (run / ".new").exists()
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_a_trace_that_is_replaced_while_it_is_read_is_the_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """Somebody saves it again before the file number `at` is read."""
+    older, newer = (Trace(traces.shared(gangs=count)) for count in (3, 300))
+    run, read, files = older.save(tmp_path / "run"), storage._read, list[str]()
+
+    def reads(folder: Path, name: str, columns: set[str]) -> Any:
+        if len(files) == at:
+            newer.save(run)
+        files.append(name)
+        return read(folder, name, columns)
+
+    monkeypatch.setattr(storage, "_read", reads)
+    assert same(Trace.load(run).core, newer.core)
+    assert len(files) > 8  # it was read again

@@ -138,8 +138,12 @@ def test_shares_are_compared_while_all_clients_compete() -> None:
         core.ended(seq, 100 * seq + 110)
     trace = Trace(core)
     assert trace.contended == (10, 510)
-    assert trace.clients()["got_share"].tolist() == [0.5, 0.5, 0]
+    assert trace.clients(window=trace.span)["got_share"].tolist() == [0.5, 0.5, 0]
     assert trace.clients(window=trace.contended)["got_share"].tolist() == [0.2, 0.8, 0]
+    table = trace.clients()
+    assert table["got_share"].tolist() == [0.2, 0.8, 0]  # as in the summary, without being asked
+    assert table["device_us"].tolist() == trace.clients(window=trace.span)["device_us"].tolist()
+    assert table["runs"].tolist() == [4, 4, 0]  # all else is of the whole trace
     assert "got: of the 500 ns in which all of them had work" in trace.summary()
     (axes,) = trace.plot_shares().axes
     assert axes.get_title(loc="left") == "Shares in 500 ns of 800 ns"
@@ -168,6 +172,9 @@ def test_a_run_says_how_long_it_took_and_why_it_failed() -> None:
     assert np.isnan(open_["ended_us"])
     assert np.isnan(open_["latency_us"])
     assert trace.clients()["failed_runs"].tolist() == [1, 0, 0, 0]
+    assert trace.summary().startswith(
+        "Trace of 4 clients, 3 runs (1 more failed, 1 more under way), 3 gangs on "
+    )
 
 
 def test_steps_add_up_their_gangs() -> None:

@@ -17,7 +17,7 @@ from core.schedule.policy import Fifo
 from sim.cohort import slice_parts
 from sim.hardware.profiles import profile
 from sim.hardware.setups import load
-from sim.hosts import SimClient
+from sim.hosts import RareTimes, SimClient
 from sim.simulation.faults import Fault
 from sim.simulation.simulation import Simulation
 from tests.core.build import Build
@@ -80,9 +80,9 @@ def test_beside_other_programs_they_take_the_same_time_in_many_more_scenes(seed:
 class Slices:
     """Six slices of half of an island's eight hosts, and a client that calls a program on each, again and again."""
 
-    def __init__(self, *faults: Fault) -> None:
-        setup = load("B", hosts=8, devices_per_host=2)
-        self.sim = Simulation(setup, policy=Fifo, profile=profile("seaway"), faults=faults)
+    def __init__(self, *faults: Fault, compiling: int = 0) -> None:
+        setup, times = load("B", hosts=8, devices_per_host=2), RareTimes(compile=compiling)
+        self.sim = Simulation(setup, policy=Fifo, profile=profile("seaway"), faults=faults, times=times)
         self.client: SimClient = self.sim.client("a")
         self.ended: list[e.RunEnded] = []
         self.client.on_effect = lambda effect: (
@@ -150,6 +150,20 @@ def test_where_hosts_will_differ_each_has_one_executor() -> None:
     slices = Slices(Fault(HOUR, "crash_host", 1))
     slices.calls()
     assert not slices.island.slices.known
+
+
+def test_code_of_a_program_that_is_taken_back_while_it_is_compiled_comes_to_those_that_asked() -> None:
+    slices = Slices(compiling=20 * MS)
+    slices.client.call(lambda c, now: c.unregister(slices.programs[0], now))
+    slices.sim.run(until=slices.sim.now + 5 * MS)
+    assert len(slices.island.slices._of_plan) == len(slices.island.slices.known) - 1 == 5
+    slices.sim.run(until=slices.sim.now + 30 * MS)
+    slices.calls(programs=slices.programs[1:])
+    last = slices.register("slice 0", 7)
+    slices.sim.run(until=slices.sim.now + 30 * MS)
+    slices.client.call(lambda c, now: c.unregister(last, now))
+    slices.sim.run(until=slices.sim.now + 5 * MS)
+    assert not slices.island.slices._of_forgotten
 
 
 def test_runs_of_which_nothing_is_left_are_forgotten() -> None:

@@ -135,6 +135,11 @@ def test_a_gang_of_the_plain_case_costs_the_same_on_any_number_of_hosts() -> Non
     assert (few.parts, many.parts) == (1, 1)
 
 
+def test_a_thread_that_waits_for_other_threads_costs_no_events() -> None:
+    """The main thread waits for a client that has a thread of its own."""
+    assert counted("clients", 1).events <= 1.05 * compared("clients", 1).events
+
+
 def test_counting_begins_when_enough_gangs_were_made() -> None:
     counter = Counter(WARM, 10)
     counter._islands = {}

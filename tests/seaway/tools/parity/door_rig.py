@@ -156,8 +156,8 @@ class RepeatedCalls:
                 )
             case m.Put(value=value, slice=where):
                 return client.put(value, where, now)
-            case m.Get(buffer=buffer):
-                return client.get(self._buffers[buffer], now)
+            case m.Get(buffer=buffer, shard=shard):
+                return client.get(self._buffers[buffer], now, shard)
             case m.Release(buffers=buffers):
                 return client.release(tuple(self._buffers[name] for name in ranges.each(buffers)), now)
             case m.CloseSession():

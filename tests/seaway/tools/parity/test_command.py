@@ -200,6 +200,32 @@ def test_real_devices_of_this_machine_can_be_used(tmp_path: Path, capsys: pytest
     assert sums[0] == sums[1]
 
 
+COLD = """
+import jax.numpy as jnp
+import numpy as np
+import seaway as sw
+
+
+def deep(x):
+    for _ in range(60):
+        x = jnp.tanh(x @ x) + jnp.sin(x).sum(0)
+    return x
+
+
+slow = sw.jit(deep, devices=4, cost="2ms", name="slow")
+fast = sw.jit(lambda x: x + 1, devices=4, cost="1ms", name="fast")
+x = np.eye(32, dtype=np.float32)
+sw.block_until_ready([y for _ in range(3) for y in (slow(x), fast(x))])  # no call is made beforehand
+"""
+
+
+def test_a_program_whose_first_calls_are_cold_is_equal_since_code_is_ready_before_a_call_is_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise the calls of the program that is compiled first would enter first, on real devices alone."""
+    assert main(["parity", program(tmp_path, COLD), "--platform", "cpu"]) == 0, capsys.readouterr().out
+
+
 @pytest.mark.full
 def test_a_sparse_exchange_is_equal_in_both_worlds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

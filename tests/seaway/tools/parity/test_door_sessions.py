@@ -54,6 +54,8 @@ here = jax.device_put(np.ones((64, 64), np.float32), jax.devices()[0])
 there = jax.device_put(here, jax.devices()[3])  # a copy, from one host to the other
 print(float(total(there)), np.asarray(turned).shape)
 w.delete()
+large = jax.device_put(np.arange(2048 * 1024, dtype=np.float32).reshape(2048, 1024), rows)
+print(float(np.asarray(large.addressable_shards[3].data)[0, 0]))
 """
 
 
@@ -70,7 +72,7 @@ def session(folder: Path) -> DoorSession:
 def test_devices_were_told_what_the_controller_had_commanded(session: DoorSession) -> None:
     losses = [float(line) for line in session.printed.splitlines()[:STEPS]]
     assert losses == sorted(losses, reverse=True)
-    assert session.printed.splitlines()[STEPS:] == ["4096.0 (64, 32)"]
+    assert session.printed.splitlines()[STEPS:] == ["4096.0 (64, 32)", f"{1536 * 1024:.1f}"]
     assert session.devices.equal, rig.text(session.devices)
     names = [decision.node for order in session.seen.orders for decision in order]
     assert names == ["train_step"] * STEPS + ["turn", "copy", "total"]
@@ -104,3 +106,29 @@ def test_the_log_replays_to_the_same_commands_and_its_trace_has_the_functions_na
     assert set(trace.runs()["client"].astype(str)) == {NAME}
     (client,) = trace.clients().itertuples()
     assert (client.client, client.weight) == (NAME, WEIGHT)
+
+
+def test_who_reads_a_shard_of_a_large_array_moves_no_more_than_that(
+    session: DoorSession, folder: Path
+) -> None:
+    (get,) = [call for call in session.calls if isinstance(call, m.Get) and call.shard >= 0]
+    assert get.shard == 3
+    if not (folder / "trace").exists():
+        assert main(["replay", str(log_of(folder)), "--save", str(folder / "trace")]) == 0
+    transfers = Trace.load(folder / "trace").transfers()
+    assert transfers["nbytes"].max() == 2048 * 1024 * 4  # it was put whole
+    assert transfers[transfers["step"] == "get"]["nbytes"].max() == 512 * 1024 * 4
+
+
+def test_the_log_can_be_run_under_another_policy_and_says_for_what_the_program_waited(
+    session: DoorSession, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submits = [call for call in session.calls if isinstance(call, m.Submit)]
+    waited = [call.waited for call in submits]
+    assert waited[1:STEPS] == [
+        (call.run,) for call in submits[: STEPS - 1]
+    ]  # for the loss of the step before
+    assert main(["whatif", str(log_of(folder)), "--policy", "stride"]) == 0
+    said = capsys.readouterr().out
+    assert f"{len(submits)} runs of 1 client under fifo" in said
+    assert "the model's own error" in said

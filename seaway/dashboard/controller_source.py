@@ -1,0 +1,118 @@
+"""A controller elsewhere, as the source of a page. It is asked as `seaway status` asks it, with the same access.
+
+Neighbours: `looking`, what a source does; `backend.admin.live_looks`, the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import CancelledError
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+
+from backend.admin import fetch_look
+from backend.auth import Access
+from backend.node import CallError, ask
+from backend.wire import AboutReply, Described
+from core.model import Cluster
+from core.record import LiveLook, LiveView, Look
+
+from ..errors import SeawayError
+from ..trace import machines
+from .looking import Unavailable
+
+PATIENCE = 5.0  # seconds for an answer
+T = TypeVar("T")
+
+
+class ControllerSource:
+    """A controller at an address, asked as `seaway status` asks it. Its connection comes back by itself."""
+
+    kind, over = "cluster", False
+
+    def __init__(self, address: str, access: Access) -> None:
+        """Raises SeawayError if no controller answers, or one of another version."""
+        self._address, self._access = address, access
+        self._lock, self._closed = threading.Lock(), False
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._turn, name="seaway-dashboard", daemon=True)
+        self._thread.start()
+        self.began = 0  # of the controller that answered last
+        self._channel: grpc.aio.Channel = self._do(self._open())
+        try:
+            self._cluster = self._about()
+        except CallError as wrong:
+            self.close()
+            raise SeawayError(_why(address, wrong)) from None
+        self.title = f"{self._cluster.describe()} at {address}"
+
+    def _turn(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        with self._lock:
+            if self._closed:
+                work.close()
+                raise Unavailable("this page has ended")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise Unavailable("this page has ended") from None
+
+    async def _open(self) -> grpc.aio.Channel:
+        return self._access.channel(self._address)
+
+    def _about(self) -> Cluster:
+        from .. import __version__
+
+        described: Described = self._do(ask(self._channel, self._access, AboutReply(__version__), PATIENCE))
+        return described.cluster
+
+    @property
+    def islands(self) -> list[machines.TraceIsland]:
+        return machines.of_setup(self._cluster).islands
+
+    def look(self, request: Look) -> LiveLook:
+        try:
+            found = self._do(fetch_look(self._channel, self._access, request, PATIENCE))
+        except CallError as wrong:
+            raise Unavailable(_why(self._address, wrong)) from None
+        self.began = found.began
+        return found
+
+    def at(self, time: int) -> LiveView | None:
+        return None
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(PATIENCE)
+        self._loop.close()
+
+    async def _end(self) -> None:
+        """Cancel what is under way, so that nobody waits for it."""
+        mine = asyncio.current_task()
+        left = [task for task in asyncio.all_tasks() if task is not mine]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await self._channel.close()
+
+
+def _why(address: str, wrong: CallError) -> str:
+    if wrong.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+        return (
+            f"no controller answers at {address}. Is `seaway controller` or `seaway up` running there, is its port "
+            f"open to this machine, and has it certificates that --ca, --cert and --key should name here?"
+        )
+    return f"the controller at {address} says: {wrong}"

@@ -1,0 +1,72 @@
+"""Where a page's numbers come from: what any source does, and a session of this process.
+
+    source.look(Look(identity, cursor)) --> LiveLook        # any thread may ask; Unavailable if nothing answers
+
+Neighbours: `controller_source`, `recorded`, other sources; `page_server`, which asks; `core.record.looks`, the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from core.record import LiveLook, LiveView, Look
+
+from ..trace import machines
+
+
+class Unavailable(Exception):
+    """Nothing answers now, which may pass; the text says what is known of why."""
+
+
+class LiveSource(Protocol):
+    """kind: "cluster", "simulation", "trace" or "log". began: when its trace begins, by the trace's clock. over:
+    nothing more will happen."""
+
+    kind: str
+    title: str
+    began: int
+
+    @property
+    def islands(self) -> list[machines.TraceIsland]: ...
+
+    @property
+    def over(self) -> bool: ...
+
+    def look(self, request: Look) -> LiveLook: ...
+
+    def at(self, time: int) -> LiveView | None:
+        """What the controller looked like at a moment, with the reasons of all that waited; None: nobody knows."""
+
+    def close(self) -> None: ...
+
+
+class RunningSession:
+    """A session of this process. `look` is called when the session is between two events: `visit` sees to that."""
+
+    def __init__(
+        self, kind: str, title: str, setup: Any, *, visit: Callable[[Callable[[], LiveLook]], LiveLook],
+        look: Callable[[Look], LiveLook], over: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        self.kind, self.title, self.began = kind, title, 0
+        self._islands = machines.of_setup(setup).islands
+        self._visit, self._look, self._over = visit, look, over
+
+    @property
+    def islands(self) -> list[machines.TraceIsland]:
+        return self._islands
+
+    @property
+    def over(self) -> bool:
+        return self._over()
+
+    def look(self, request: Look) -> LiveLook:
+        found = self._visit(lambda: self._look(request))
+        self.began = found.began
+        return found
+
+    def at(self, time: int) -> LiveView | None:
+        return None
+
+    def close(self) -> None:
+        """The session ends by itself."""

@@ -1,0 +1,191 @@
+"""The web server of a page: its files are for everybody who reaches it, numbers for those who have the key.
+
+    GET  /, /static/NAME      the page
+    POST /look                what the browser has of the trace; the answer is what it lacks (`columns`)
+    POST /at                  a moment; the answer is what the controller looked like then, if that is known
+
+The key is in the link behind a `#`, which browsers do not send, and goes with each request as a bearer token. So it
+stands in no log and in no other site's referrer. It is needed on loopback too: every account of the machine reaches
+that, and a cluster's token may keep some of them out. Neighbours: `looking`, `recorded`, whose numbers these are.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import secrets
+import socket
+import threading
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from core.record import Look
+
+from ..errors import SeawayError
+from .columns import body_of, view_of
+from .looking import LiveSource, Unavailable
+
+PORT = 29100  # taken if it is free, so that a tunnel can be kept
+REQUEST = 4 << 20  # bytes of a request, at most
+IDLE = 60  # seconds for a browser's next request on a connection
+FILES = {
+    ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}  # fmt: skip
+# Only files from here are loaded, nothing is sent elsewhere, and notebooks of this machine may frame the page.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'self' http://localhost:* http://127.0.0.1:*"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+log = logging.getLogger("seaway.dashboard")
+
+
+class Moment(msgspec.Struct, frozen=True):
+    time: int
+
+
+class PageServer:
+    """`bind`: ADDRESS:PORT, or "" for loopback at a port that is free. Raises SeawayError if it cannot listen there."""
+
+    def __init__(self, source: LiveSource, bind: str = "", key: str = "") -> None:
+        self.source, self.key = source, key or secrets.token_urlsafe(18)
+        self._http = _listening(bind, self)
+        host, port = str(self._http.server_address[0]), self._http.server_address[1]
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._thread = threading.Thread(
+            target=self._http.serve_forever, args=(0.2,), name="seaway-page", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def link(self) -> str:
+        return f"http://{self.address}/#key={self.key}"
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+        self.source.close()
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+    page: PageServer
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        log.debug("a browser went away: %s", client_address, exc_info=True)
+
+
+class _Http6(_Http):
+    address_family = socket.AF_INET6
+
+
+def _listening(bind: str, page: PageServer) -> _Http:
+    host, _, number = bind.rpartition(":") if bind else ("127.0.0.1", "", "")
+    if bind and not (number.isdigit() and int(number) < 1 << 16 and host):
+        raise SeawayError(
+            f"cannot listen on {bind!r}: an address is like 127.0.0.1:{PORT}; port 0 takes any that is free"
+        )
+    ports = [int(number)] if bind else [PORT, 0]
+    kind = _Http6 if ":" in host.strip("[]") else _Http
+    for port in ports:
+        try:
+            found = kind((host.strip("[]"), port), _Handler)
+        except OSError as error:
+            if port != ports[-1]:
+                continue
+            raise SeawayError(f"cannot listen on {bind}: {error.strerror}") from None
+        found.page = page
+        return found
+    raise AssertionError("there is at least one port")
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "seaway", ""
+    timeout = IDLE
+    server: _Http
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        name = "page.html" if path == "/" else path.removeprefix("/static/")
+        found = None if path != "/" and name == path else file_of(name)
+        if found is None:
+            self._answer(HTTPStatus.NOT_FOUND, b"there is no such file", "text/plain")
+        else:
+            self._answer(HTTPStatus.OK, *found)
+
+    def do_POST(self) -> None:
+        body = self._body()
+        if body is None:
+            return
+        shown = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        if not hmac.compare_digest(shown.encode(), self.server.page.key.encode()):
+            self._fail(HTTPStatus.UNAUTHORIZED, "the key is wrong or missing: open the link that was printed")
+            return
+        try:
+            if self.path == "/look":
+                self._look(msgspec.json.decode(body, type=Look))
+            elif self.path == "/at":
+                self._at(msgspec.json.decode(body, type=Moment))
+            else:
+                self._fail(HTTPStatus.NOT_FOUND, "POST /look, or /at")
+        except Unavailable as why:
+            self._fail(HTTPStatus.SERVICE_UNAVAILABLE, str(why))
+        except (msgspec.MsgspecError, ValueError) as error:
+            self._fail(HTTPStatus.BAD_REQUEST, f"this is no request of the page: {error}")
+
+    def _look(self, request: Look) -> None:
+        source = self.server.page.source
+        self._answer(HTTPStatus.OK, body_of(source, source.look(request)), "application/octet-stream")
+
+    def _at(self, moment: Moment) -> None:
+        source = self.server.page.source
+        began = source.began
+        view = view_of(source.at(began + moment.time), began)
+        self._answer(HTTPStatus.OK, msgspec.json.encode(view), "application/json")
+
+    def _body(self) -> bytes | None:
+        """What the browser sent; None if that is too much, which ends the connection."""
+        size = self.headers.get("Content-Length") or ""
+        if not size.isdigit() or int(size) > REQUEST:
+            self.close_connection = True
+            self._fail(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request has at most {REQUEST} bytes")
+            return None
+        return self.rfile.read(int(size))
+
+    def _fail(self, status: HTTPStatus, why: str) -> None:
+        self._answer(status, msgspec.json.encode({"error": why}), "application/json")
+
+    def _answer(self, status: HTTPStatus, body: bytes, kind: str) -> None:
+        self.send_response(status)
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *about: Any) -> None:  # noqa: A002 - its name in the standard library
+        log.debug(format, *about)
+
+
+def file_of(name: str) -> tuple[bytes, str] | None:
+    """One of the page's files and what it is; None if it is none of them."""
+    folder: Any = resources.files(__package__) / "static"
+    for part in name.split("/"):
+        if part in ("", ".", "..") or "\\" in part:
+            return None
+        folder = folder / part
+    kind = FILES.get(f".{name.rpartition('.')[2]}")
+    return (folder.read_bytes(), kind) if kind is not None and folder.is_file() else None

@@ -1,0 +1,107 @@
+"""What a page shows of what is over: a saved trace, or an event log, which a controller replays to any moment.
+
+A trace knows when gangs were ready, entered, began and ended. An event log knows more: all that the controller knew. So
+`LogSource.at` can say, for any time, what waited and why.
+
+Neighbours: `looking`, the same of what still runs; `core.record.eventlog`; `seaway.trace.storage`.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import msgspec
+
+from core.controller import Controller, live_view
+from core.model import Cluster
+from core.record import LiveLook, LiveView, Log, LogError, Look, Trace, increment
+
+from ..errors import SeawayError
+from ..trace import Trace as UserTrace
+from ..trace import machines
+
+MOST = 400_000  # gangs of a trace that a page takes: the latest
+
+
+class SavedSource:
+    """A trace that `trace.save` wrote, or one of this process."""
+
+    kind, over = "trace", True
+
+    def __init__(self, trace: UserTrace, title: str) -> None:
+        self._trace, self.title = trace, title
+        self._identity, self.began = f"trace/{title}", trace.origin
+        self.islands: list[machines.TraceIsland] = trace.machines.islands
+
+    @classmethod
+    def opened(cls, folder: Path) -> SavedSource:
+        trace = UserTrace.load(folder)
+        return cls(trace, f"{folder}: {trace.machines.describe()}")
+
+    def look(self, request: Look) -> LiveLook:
+        cursor = msgspec.structs.replace(request.cursor, most=MOST)
+        found = increment(self._trace.core, cursor)
+        began = self.began
+        return LiveLook(self._identity, began, began + self._trace.facts().horizon, None, found)
+
+    def at(self, time: int) -> LiveView | None:
+        return None
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+class LogSource:
+    """An event log. It is replayed once for its trace, and again to the moments that somebody asks for."""
+
+    kind, over = "log", True
+
+    def __init__(self, path: Path, *, partial: bool = False, policy: str = "") -> None:
+        """Raises SeawayError if it is no log that can be replayed here."""
+        from backend.server import eventlogs, policy_from
+
+        self._machine_of = eventlogs.machine_of
+        try:
+            self._log: Log = eventlogs.read(path, partial=partial)
+            self._policy = policy_from(policy) if policy else None
+            trace = Trace()
+            machine = self._fresh(trace)
+        except LogError as error:
+            raise SeawayError(str(error)) from None
+        for entry in self._log.entries:
+            machine.handle(entry.event, entry.now)
+        self._trace = trace
+        self._identity, self.began = f"log/{path}", self._log.about.start
+        cluster = msgspec.convert(self._log.about.cluster, Cluster)
+        self.title = f"{path}: {cluster.describe()}"
+        self.islands = machines.of_setup(cluster).islands
+        self._lock = threading.Lock()
+        self._machine, self._index = machine, len(self._log.entries)
+
+    def _fresh(self, trace: Trace | None = None) -> Controller:
+        return self._machine_of(self._log.about, policy=self._policy, trace=trace)
+
+    @property
+    def _last(self) -> int:
+        entries = self._log.entries
+        return entries[-1].now if entries else self._log.about.start
+
+    def look(self, request: Look) -> LiveLook:
+        cursor = msgspec.structs.replace(request.cursor, most=MOST)
+        return LiveLook(self._identity, self.began, self._last, None, increment(self._trace, cursor))
+
+    def at(self, time: int) -> LiveView | None:
+        """Replay the log to this time, from its start if the last moment asked for was later."""
+        entries = self._log.entries
+        with self._lock:
+            if self._index and entries[self._index - 1].now > time:
+                self._machine, self._index = self._fresh(), 0
+            while self._index < len(entries) and entries[self._index].now <= time:
+                entry = entries[self._index]
+                self._machine.handle(entry.event, entry.now)
+                self._index += 1
+            return live_view(self._machine)
+
+    def close(self) -> None:
+        """There is nothing to end."""

@@ -1,0 +1,280 @@
+"""Workloads as values: drawn from a seed, read from files and from a public trace, changed, saved, and played."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import seaway as sw
+from seaway.workload import Arrival, Arrivals
+
+MS, S = 1_000_000, 1_000_000_000
+SAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "philly.json"
+ZERO = np.float32(0)
+
+arrivals = st.lists(
+    st.builds(
+        Arrival,
+        at=st.integers(0, 10**15),
+        client=st.text("abc1.", min_size=1, max_size=3),
+        name=st.sampled_from(["request", "NA", "1e3", "a,b", '"']),
+        devices=st.integers(0, 5000),
+        duration=st.integers(0, 10**15),
+    ),
+    max_size=20,
+).map(Arrivals)
+
+
+# --- Poisson ----------------------------------------------------------------------------------------------------
+
+
+def test_the_same_seed_draws_the_same_arrivals_and_another_seed_draws_others() -> None:
+    def drawn(seed: int) -> Arrivals:
+        return sw.workload.poisson(1_000, "1s", seed=seed, clients={"ann": 3, "bob": 1}, names=["x", "y"])
+
+    assert drawn(1) == drawn(1)
+    assert drawn(1) != drawn(2)
+
+
+def test_poisson_arrivals_have_the_asked_rate_exponential_gaps_and_the_asked_shares() -> None:
+    load = sw.workload.poisson(2_000, "20s", seed=5, clients={"ann": 3, "bob": 1})
+    times = np.array([each.at for each in load])
+    gaps = np.diff(times) / 1e9
+    count = len(load)
+    assert abs(count - 40_000) < 5 * 40_000**0.5  # five standard deviations
+    assert gaps.mean() == pytest.approx(1 / 2_000, rel=0.05)
+    assert gaps.std() == pytest.approx(gaps.mean(), rel=0.05)  # exponential
+    assert np.mean(gaps > 1 / 2_000) == pytest.approx(np.exp(-1), rel=0.05)
+    mine = sum(each.client == "ann" for each in load)
+    assert abs(mine - 0.75 * count) < 5 * (count * 0.75 * 0.25) ** 0.5
+    assert load.span < 20 * S
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"rate": 0}, "arrivals a second, more than 0"),
+        ({"rate": float("nan")}, "arrivals a second, more than 0"),
+        ({"rate": 1e9, "time": "1000s"}, "1,000,000,000,000 arrivals"),
+        ({"time": "10"}, "has no unit"),
+        ({"clients": {}}, "a name, several, or a dict of shares"),
+        ({"clients": {"ann": 0}}, "shares are numbers above 0"),
+    ],
+)
+def test_a_poisson_process_that_cannot_be_says_what_is_wrong(options: Any, says: str) -> None:
+    with pytest.raises((ValueError, sw.errors.Impossible), match=says):
+        sw.workload.poisson(**{"rate": 1, "time": "1s", **options})
+
+
+# --- as values --------------------------------------------------------------------------------------------------
+
+
+@given(arrivals, arrivals)
+def test_two_workloads_together_have_all_arrivals_of_both_in_order(one: Arrivals, two: Arrivals) -> None:
+    both = one + two
+    assert sorted(both, key=repr) == sorted([*one, *two], key=repr)
+    assert [each.at for each in both] == sorted(each.at for each in both)
+
+
+def test_a_workload_is_scaled_in_time_and_in_devices_and_cut() -> None:
+    load = Arrivals([Arrival(10 * S, devices=8, duration=60 * S), Arrival(20 * S, devices=1, duration=6 * S)])
+    small = load.scaled(time=1e-3, devices=1 / 4)
+    assert list(small) == [
+        Arrival(10 * MS, devices=2, duration=60 * MS), Arrival(20 * MS, devices=1, duration=6 * MS)
+    ]  # fmt: skip
+    assert list(load.between("15s", "25s")) == [Arrival(5 * S, devices=1, duration=6 * S)]
+    assert list(load[:1]) == [load[0]]
+    with pytest.raises(ValueError, match="numbers above 0"):
+        load.scaled(time=0)
+
+
+def test_an_arrival_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="not negative"):
+        Arrivals([Arrival(-1)])
+    with pytest.raises(ValueError, match="a client and a name"):
+        Arrivals([Arrival(1, client="")])
+
+
+# --- files ------------------------------------------------------------------------------------------------------
+
+
+@given(arrivals, st.sampled_from([".csv", ".parquet"]))
+def test_what_is_saved_is_loaded_exactly(
+    tmp_path_factory: pytest.TempPathFactory, load: Arrivals, kind: str
+) -> None:
+    file = load.save(tmp_path_factory.mktemp("load") / f"arrivals{kind}")
+    assert sw.workload.load(file) == load
+
+
+def test_a_file_needs_only_times_and_their_unit_is_in_the_columns_name(tmp_path: Path) -> None:
+    file = tmp_path / "arrivals.csv"
+    file.write_text("at_s,client\n0.000001, ann\n2.5,\n")
+    assert list(sw.workload.load(file)) == [Arrival(1_000, "ann"), Arrival(2_500 * MS, "load")]
+    file.write_text("at_ms,duration_us,devices,name\n1.5,20,8,job\n")
+    assert list(sw.workload.load(file)) == [Arrival(1_500_000, "load", "job", 8, 20_000)]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("client\nann\n", "no column says when each arrives; name it at_s"),
+        ("at_s,cleint\n1,ann\n", r"no column 'cleint' is known \(did you mean 'client'\?\)"),
+        ("at_s,at_ms\n1,1000\n", "columns at_s and at_ms say the same"),
+        ("at_s\n1\n-2\n", "row 2: at_s is '-2'; a number, not negative"),
+        ("at_s\nsoon\n", "row 1: at_s is 'soon'"),
+        ("at_s\nnan\n", "row 1: at_s is 'nan'"),
+        ("at_s,devices\n1,1.5\n", "row 1: devices is '1.5'; a whole number"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_which_column_or_row_and_why(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    file = tmp_path / "arrivals.csv"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=says):
+        sw.workload.load(file)
+
+
+def test_a_file_of_another_kind_is_refused_by_its_ending(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"ends with \.csv or \.parquet"):
+        sw.workload.load(tmp_path / "arrivals.json")
+
+
+# --- the format of the Philly traces ------------------------------------------------------------------------------
+
+
+def test_a_job_of_the_philly_format_arrives_when_it_was_submitted_with_the_gpus_and_time_that_it_had() -> (
+    None
+):
+    jobs = sw.workload.philly(SAMPLE)
+    assert len(jobs) == 10  # of 12: one never ran, one was still running
+    assert jobs[0] == Arrival(0, "vc-a", "application_0_0001", 8, 120 * S)
+    twice = next(job for job in jobs if job.name == "application_0_0003")  # it was tried again, elsewhere
+    assert (twice.devices, twice.duration) == (16, (60 + 300) * S)
+    assert set(jobs.clients) == {"vc-a", "vc-b", "vc-c"}
+    assert set(sw.workload.philly(SAMPLE, client="user").clients) == {"u1", "u2", "u3", "u4"}
+    assert len(sw.workload.philly(SAMPLE, status=["Pass"])) == 7
+
+
+def test_a_file_in_another_format_than_phillys_is_refused_by_what_is_wrong_in_it(tmp_path: Path) -> None:
+    file = tmp_path / "jobs"
+    file.write_text('[{"jobid": 5}]')
+    with pytest.raises(ValueError, match=r"no job log in the format of the Philly traces: .*jobid"):
+        sw.workload.philly(file)
+    ran = {"start_time": "2017-10-07 01:00:00", "end_time": "2017-10-07 01:01:00"}
+    detail = [{"ip": "m", "gpus": ["g"]}]
+    job = {"jobid": "j", "submitted_time": "yesterday", "attempts": [{**ran, "detail": detail}]}
+    file.write_text(json.dumps([job]))
+    with pytest.raises(ValueError, match="job 'j': 'yesterday' is no time"):
+        sw.workload.philly(file)
+
+
+# --- played -----------------------------------------------------------------------------------------------------
+
+
+step = sw.synthetic("step", devices=8, duration="4ms")
+LOADS = {rate: sw.workload.poisson(rate, "2s", seed=3, clients=["ann", "bob"]) for rate in (25, 225)}
+
+
+def played(load: Arrivals, **options: Any) -> tuple[sw.workload.LoadReport, sw.Session]:
+    with sw.simulate("B", hosts=2, devices_per_host=4, profile="seaway", **options) as s:
+        report = load.play(lambda arrival: step(ZERO))
+    return report, s
+
+
+def test_each_arrival_is_called_at_its_time_whether_or_not_the_ones_before_are_over() -> None:
+    frame = played(LOADS[225])[0].frame()
+    assert frame["arrived_us"].tolist() == [each.at / 1_000 for each in LOADS[225]]
+    assert (frame["lag_us"] < 100).all()  # of a call's host time there is no more than a few
+    assert (frame["latency_us"] >= 4_000).all()
+    assert (frame["latency_us"] > 8_000).any()  # it waited for others
+    assert (frame["called_us"] + 4_000 <= frame["ended_us"]).all()
+
+
+def test_latency_under_load_is_that_of_a_queue_with_one_server_and_poisson_arrivals() -> None:
+    """M/D/1: the mean wait is rho / (2 (1 - rho)) services. Light load has next to none of it, heavy load several."""
+    load = sw.workload.poisson(125, "40s", seed=11)  # rho = 0.5, of a service of 4 ms
+    frame = played(load)[0].frame()
+    alone = frame["latency_us"].min()
+    assert frame["latency_us"].mean() - alone == pytest.approx(0.5 * 4_000, rel=0.15)
+    low, high = (played(LOADS[rate])[0].latency() for rate in (25, 225))
+    assert (high["latency_p99_us"] > 3 * low["latency_p99_us"]).all()
+
+
+def test_a_workload_repeats_to_the_nanosecond() -> None:
+    assert played(LOADS[225])[0].frame().equals(played(LOADS[225])[0].frame())
+
+
+def test_clients_have_the_weights_given_and_a_workload_may_be_played_twice_in_a_session() -> None:
+    with sw.simulate("B", hosts=2, devices_per_host=4, profile="seaway", policy="stride") as s:
+        LOADS[25].play(lambda arrival: step(ZERO), weights={"ann": 3})
+        report = LOADS[25].play(lambda arrival: step(ZERO))
+    table = s.trace.clients().set_index("client")
+    assert table["weight"].to_dict() == {"ann": 3, "bob": 1}
+    assert table["runs"].sum() == 2 * len(LOADS[25]) == 2 * len(report.frame())
+
+
+def test_what_fails_is_counted_and_has_its_cause_and_the_others_their_latency() -> None:
+    wide = sw.synthetic("wide", devices=64, duration="1ms")
+    with sw.simulate("B", hosts=2, devices_per_host=4) as s:
+        kinds = sw.workload.poisson(50, "1s", seed=2, names=["good", "bad"])
+        report = kinds.play(lambda arrival: (step if arrival.name == "good" else wide)(ZERO))
+    table = report.latency(by="name").set_index("name")
+    good, bad = (table.loc[name].to_dict() for name in ("good", "bad"))
+    assert good["failed"] == 0
+    assert bad["failed"] == bad["arrivals"]
+    assert np.isnan(bad["latency_p50_us"])
+    assert report.frame().query("not ok")["cause"].str.contains("64 devices").all()
+    assert s.closed
+
+
+def test_jobs_run_on_slices_of_their_own_as_long_as_they_say_and_give_them_back() -> None:
+    jobs = sw.workload.philly(SAMPLE).scaled(time=1e-3)
+    with sw.simulate("B", hosts=8, devices_per_host=4, profile="seaway") as s:
+        report = jobs.play()
+    frame = report.frame()
+    assert frame["ok"].all()
+    assert (frame["latency_us"] * 1_000 >= [each.duration for each in jobs]).all()
+    gangs = s.trace.gangs()
+    assert sorted(gangs["devices"]) == sorted(each.devices for each in jobs)
+    assert not s.simulation.controller.left()["runs"]
+
+
+def test_a_job_that_does_not_say_how_large_it_is_or_a_call_that_returns_nothing_is_refused() -> None:
+    with sw.simulate("B", hosts=2) as s:
+        with pytest.raises(ValueError, match="does not say how many devices"):
+            sw.workload.poisson(10, "1s").play()
+        with pytest.raises(TypeError, match="return the arrays that the arrival asks for"):
+            sw.workload.poisson(10, "1s").play(lambda arrival: None)
+        with pytest.raises(ValueError, match="no arrival is 'cat''s; there are load"):
+            sw.workload.poisson(10, "1s").play(lambda arrival: step(ZERO), weights={"cat": 2})
+        s.close(abort=True)
+    with pytest.raises(sw.errors.NoSession):
+        LOADS[25].play(lambda arrival: step(ZERO))
+
+
+def test_a_window_of_a_report_counts_only_arrivals_of_that_time() -> None:
+    report = played(LOADS[225])[0]
+    inside = sum(S // 2 <= each.at < S for each in LOADS[225])
+    assert report.latency(window=("500ms", "1s"))["arrivals"].sum() == inside
+    with pytest.raises(ValueError, match="'client' or 'name'"):
+        report.latency(by="nmae")
+
+
+def test_the_same_arrivals_are_played_on_real_connections_and_their_latency_is_measured() -> None:
+    load = sw.workload.poisson(60, "1s", seed=4, clients=["ann", "bob"])
+    with sw.local(hosts=2, devices_per_host=4, platform="timed") as s:
+        with s.client("first"):
+            step(ZERO).block_until_ready()  # it is compiled, and hosts are connected
+        frame = load.play(lambda arrival: step(ZERO)).frame()
+    assert len(frame) == len(load)
+    assert frame["ok"].all()
+    assert frame["arrived_us"].tolist() == [each.at / 1_000 for each in load]
+    assert (frame["lag_us"] >= 0).all()
+    assert (frame["latency_us"] >= 4_000).all()

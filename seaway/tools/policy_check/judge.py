@@ -83,14 +83,17 @@ class PolicyJudge(Policy):
                 "changes itself",
                 "`pick` changed the policy itself. It is also asked what it would take; keep accounts in `entered`",
             )
-        return answer
+        chosen: Ticket | Reserve = answer
+        return chosen
 
     def _judge_reserve(self, answer: Reserve, now: int) -> None:
+        gang: object = answer.gang
+        until: object = answer.until
         if not self.reserves:
             self._fail("may not reserve", "answered Reserve, which takes `reserves = True` in its class")
-        if answer.gang is not None and (not isinstance(answer.gang, Ticket) or answer.gang.queue is None):
+        if gang is not None and (not isinstance(gang, Ticket) or gang.queue is None):
             self._fail("reserves for nobody", "reserved devices for what does not wait")
-        if answer.until is not None and (not isinstance(answer.until, int) or answer.until <= now):
+        if until is not None and (not isinstance(until, int) or until <= now):
             self._fail(
                 "reserves in the past", f"reserved devices until {answer.until!r}, and it is {now} already"
             )

@@ -174,7 +174,7 @@ def test_a_mistake_is_found_again_and_shown_alike() -> None:
     texts = []
     for _ in range(2):
         with pytest.raises(WrongPolicy) as raised:
-            sw.policies.check(Raises)
+            sw.policies.check(Marks)
         texts.append(str(raised.value))
     assert texts[0] == texts[1]
 
@@ -201,6 +201,6 @@ def test_a_policy_may_keep_devices_as_long_as_it_is_allowed_to() -> None:
             begin = gang.since + 2_000_000_000
             return gang if now >= begin else Reserve(gang, until=begin)
 
-    assert sw.policies.check(Slow, worlds=6, may_starve=True)
+    assert sw.policies.check(Slow, worlds=6, may_starve=True).asked
     with pytest.raises(WrongPolicy, match="kept devices free for too long"):
         sw.policies.check(Slow, worlds=6, may_starve=True, max_reserved=1_000_000_000)

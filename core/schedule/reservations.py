@@ -90,9 +90,11 @@ class Reservations:
     def _keep(self, answer: Reserve, ready: Sequence[PlaceQueue], outlook: Outlook, now: int) -> None:
         """Close these queues as the policy asks."""
         gang, until = answer.gang, answer.until
-        if gang is not None and (not isinstance(gang, Ticket) or gang.queue is None):
+        whom: object = gang  # whatever a user's code says
+        when: object = until
+        if whom is not None and (not isinstance(whom, Ticket) or whom.queue is None):
             raise WrongAnswer("reserved devices for what does not wait")
-        if until is not None and (not isinstance(until, int) or until <= now):
+        if when is not None and (not isinstance(when, int) or when <= now):
             raise WrongAnswer(f"reserved devices until {until!r}, which is no time to come (it is {now}),")
         fresh = now + self.limit + TIMES * (outlook.last_end() - now)
         bound = min(self._bounds.setdefault(lane.key, fresh) for lane in ready)

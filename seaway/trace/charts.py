@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -171,7 +171,7 @@ def _ridges(axes: Axes, frame: pd.DataFrame, edges: Ints, names: list[object], b
     """Draw a row for each name: the busy part, and above it the parts that waited."""
     _, scale = times.unit(int(edges[-1] - edges[0]))
     parts = ("busy_fraction", "skew_fraction", "input_wait_fraction", "reserved_fraction")
-    looks = (
+    looks: tuple[dict[str, Any], ...] = (
         {"facecolor": style.BLUE},
         {
             "facecolor": style.pale(style.OTHER, 0.16),
@@ -191,7 +191,7 @@ def _ridges(axes: Axes, frame: pd.DataFrame, edges: Ints, names: list[object], b
             values = mine[part].fillna(0).to_numpy()
             top = base - high * np.append(values, values[-1])
             if values.any():
-                axes.fill_between(edges / scale, base, top, step="post", **{"linewidth": 0, **look})  # type: ignore[arg-type]
+                axes.fill_between(edges / scale, base, top, step="post", **{"linewidth": 0, **look})
             base = top
     told = ["all"] if by == "total" else [f"host {name}" if by == "host" else str(name) for name in names]
     step = _apart(axes, len(names))

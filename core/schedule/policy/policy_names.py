@@ -73,7 +73,7 @@ def named(text: str, installed: FindInstalled = _nothing) -> Policy:
             f"installed packages call several policies {name!r}: {', '.join(found)}; name the one you mean by its "
             f"module, module:NAME"
         )
-    return _made(name, *found.values(), _options(name, rest, None))
+    return _made(name, next(iter(found.values())), _options(name, rest, None))
 
 
 def names(installed: FindInstalled = _nothing) -> list[str]:

@@ -59,7 +59,7 @@ class Naive:
         self._charged[ticket.client] = charged + ticket.cost * len(devices) / ticket.weight
         return ticket
 
-    def finished(self, ticket: Ticket) -> None:
+    def finished(self, ticket: Ticket, now: int) -> None:
         for device in self._devices(ticket):
             self._ahead[device] -= 1
 

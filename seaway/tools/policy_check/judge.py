@@ -47,10 +47,23 @@ class PolicyJudge(Policy):
     def pick(self, ready: Ready, now: int) -> Ticket | Reserve:
         self.asked += 1
         own, before = _state(self.policy), _contents(ready)
-        answer = self._call("pick", ready, now)
-        other = self._of_twin("pick", ready, now)
         heads = ", ".join(map(gang_name, ready.heads()))
+        try:
+            answer = self._call("pick", ready, now)
+        except Misdeed:
+            self._say(f"asked: {heads} may enter -> raises")
+            raise
         self._say(f"asked: {heads} may enter -> {_answer_text(answer)}")
+        for gang, fields in zip(before[0], _contents(ready)[0], strict=False):
+            if gang != fields:
+                names = [name for name, one, two in zip(SHOWN, gang, fields, strict=True) if one != two]
+                self._fail(
+                    "changes gangs",
+                    f"`pick` changed {', '.join(names)} of gang {gang[SHOWN.index('number')]}",
+                )
+        if _contents(ready) != before:
+            self._fail("changes queues", "`pick` changed the queues of `ready`")
+        other = self._of_twin("pick", ready, now)
         if answer is not other and _answer_text(answer) != _answer_text(other):
             self._fail(
                 "other answers",
@@ -65,28 +78,22 @@ class PolicyJudge(Policy):
             self._judge_reserve(answer, now)
         else:
             self._fail("no gang", f"picked {answer!r}: that is neither a gang of `ready` nor a `Reserve`")
-        for gang, fields in zip(before[0], _contents(ready)[0], strict=False):
-            if gang != fields:
-                names = [name for name, one, two in zip(SHOWN, gang, fields, strict=True) if one != two]
-                self._fail(
-                    "changes gangs",
-                    f"`pick` changed {', '.join(names)} of gang {gang[SHOWN.index('number')]}",
-                )
-        if _contents(ready) != before:
-            self._fail("changes queues", "`pick` changed the queues of `ready`")
         if _state(self.policy) != own:
             self._fail(
                 "changes itself",
                 "`pick` changed the policy itself. It is also asked what it would take; keep accounts in `entered`",
             )
-        return answer
+        chosen: Ticket | Reserve = answer
+        return chosen
 
     def _judge_reserve(self, answer: Reserve, now: int) -> None:
+        gang: object = answer.gang
+        until: object = answer.until
         if not self.reserves:
             self._fail("may not reserve", "answered Reserve, which takes `reserves = True` in its class")
-        if answer.gang is not None and (not isinstance(answer.gang, Ticket) or answer.gang.queue is None):
+        if gang is not None and (not isinstance(gang, Ticket) or gang.queue is None):
             self._fail("reserves for nobody", "reserved devices for what does not wait")
-        if answer.until is not None and (not isinstance(answer.until, int) or answer.until <= now):
+        if until is not None and (not isinstance(until, int) or until <= now):
             self._fail(
                 "reserves in the past", f"reserved devices until {answer.until!r}, and it is {now} already"
             )

@@ -1,6 +1,6 @@
 """Plays one world: core's own scheduler, devices that run their queues in order, and a clock that jumps.
 
-What is judged here, and not by `judge`, takes time to show: that a gang waits while a thousand that came later enter
+What is judged here, and not by `judge`, takes time to show: that a gang waits while hundreds that came later enter
 before it, or that devices are kept free for too long.
 
 The function that matters: `play`.
@@ -21,7 +21,7 @@ from core.schedule import Scheduler, Ticket
 from .judge import MakePolicy, Misdeed, gang_name, judge_of
 from .random_worlds import ComingGang, PolicyWorld
 
-STARVED = 1_000  # gangs that came later and have entered on its devices, while a gang waits
+STARVED = 600  # gangs that came later and have entered on its devices, while a gang waits
 SPINS = 1_000  # times that a policy has itself asked again, with nothing else in between
 
 
@@ -150,7 +150,11 @@ class _Playing:
             self._count_passed(ticket)
 
     def _pick(self) -> Ticket | None:
-        ticket = self._scheduler.pick(self.now)
+        try:
+            ticket = self._scheduler.pick(self.now)
+        except Exception:
+            self._judge()  # a policy that breaks what it was shown may break the scheduler, too
+            raise
         self._judge()
         return ticket
 

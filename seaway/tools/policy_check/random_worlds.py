@@ -19,7 +19,7 @@ PLACES: tuple[Spans, ...] = (
     ((0, 8),), ((0, 4),), ((4, 8),), ((2, 6),), ((0, 2),), ((6, 8),), ((0, 1),), ((5, 6),),
 )  # fmt: skip
 COSTS = (5 * MS, 10 * MS, 20 * MS)
-CROWD = 1_200  # gangs that a client of a crowded world brings, one after the other
+CROWD = 700  # gangs that a client of a crowded world brings, one after the other
 
 
 class ComingGang(msgspec.Struct, frozen=True):
@@ -79,5 +79,5 @@ def crowded(rng: Random) -> PolicyWorld:
             for _ in range(rng.randint(1, 2))
         ]
     place = PLACES[0] if halves else rng.choice((PLACES[0], *places))
-    alone = ComingGang(rng.randint(0, 50) * MS, 0, place, COSTS[2], COSTS[2])
+    alone = ComingGang(rng.randint(0, 50) * MS, 0, place, COSTS[1], COSTS[1])
     return PolicyWorld(rng.choice((1, 2, 4)), (*crowd, alone))

@@ -35,6 +35,8 @@ def shrink(world: PolicyWorld, goes_wrong: Callable[[PolicyWorld], bool]) -> Pol
 def _smaller(world: PolicyWorld) -> Iterator[PolicyWorld]:
     """Worlds that are a little simpler, those with much less first."""
     gangs = world.gangs
+    if any(gang.again for gang in gangs):
+        yield PolicyWorld(world.window, tuple(msgspec.structs.replace(gang, again=0) for gang in gangs))
     size = len(gangs) // 2
     while size:
         for at in range(0, len(gangs), size):

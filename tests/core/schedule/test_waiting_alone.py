@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.schedule.policy import Policy
+from core.schedule.policy import HOOKS, Policy
 from core.schedule.policy.fifo import Fifo
 from core.schedule.policy.round_robin import RoundRobin
 from core.schedule.policy.stride import Stride
-from core.schedule.scheduler import HOOKS
 from tests.core.schedule.order_world import OrderWorld
 
 PLACES = [range(4), range(2), range(2, 4), range(1, 3), range(1)]

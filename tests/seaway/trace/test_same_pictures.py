@@ -103,6 +103,7 @@ OF_ONE: dict[str, Callable[[Trace], pd.DataFrame]] = {
     "clients in a window": lambda t: t.clients(window=t.contended),
     "intervals of a sample": lambda t: t.intervals(sample=2),
     "interval_blocks": lambda t: pd.concat(t.interval_blocks(rows=50)),
+    "reservations": lambda t: t.reservations(),
     "utilization of a device": lambda t: t.utilization("device", devices=[1]),
 }
 PICTURES: dict[str, Callable[[Any], Figure]] = {

@@ -108,7 +108,9 @@ def test_the_log_replays_to_the_same_commands_and_its_trace_has_the_functions_na
     assert (client.client, client.weight) == (NAME, WEIGHT)
 
 
-def test_who_reads_a_shard_of_a_large_array_moves_no_more_than_that(session: DoorSession, folder: Path) -> None:
+def test_who_reads_a_shard_of_a_large_array_moves_no_more_than_that(
+    session: DoorSession, folder: Path
+) -> None:
     (get,) = [call for call in session.calls if isinstance(call, m.Get) and call.shard >= 0]
     assert get.shard == 3
     if not (folder / "trace").exists():

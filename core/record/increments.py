@@ -4,8 +4,8 @@ The one who looks keeps a `TraceCursor`: the last rows that it has, and which of
 answers with the rows that came after, and with those that are complete by now. So the trace keeps nothing for its
 readers, costs nothing while nobody looks, and any number of them may look, each at its own pace.
 
-Neighbours: `trace`, whose tables these are. Rows go by their first column: the number of a run, the seq of a gang or
-transfer. These only grow. Clients and levels of memory are counted instead.
+Neighbours: `trace`, whose tables these are. Rows go by their first column: the number of a run or reservation, the
+seq of a gang or transfer. These only grow. Clients and levels of memory are counted instead.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from .tables import Strings, Table
 from .trace import Trace, TracedPlace
 from .trimming import NAMES
 
-BY_KEY = ("runs", "gangs", "transfers")  # tables whose first column is ascending
+BY_KEY = ("runs", "gangs", "transfers", "reservations")  # tables whose first column is ascending
 BY_COUNT = ("clients", "memory")
-OVER = {
+OVER = {  # the column that says that a row is complete
     "runs": "ended",
     "gangs": "ended",
     "transfers": "ended",
+    "reservations": "until",
     "clients": "closed",
-}  # says that a row is complete
+}
 LEFT_OUT = ("hosts", "ends")  # columns of gangs that refer to lists by host
 MOST = 1 << 16  # rows that may be named as incomplete
 

@@ -26,7 +26,7 @@ class LastCall(NamedTuple):
     """A call whose only argument was a list or tuple (`kind`) of all results of another call, in order. `abouts`: what
     was known of these."""
 
-    kind: type
+    kind: Any
     abouts: Sequence[DescribedArray]
     signature: Signature
 
@@ -142,7 +142,8 @@ class Computation(ABC, Generic[R_co]):
             found = self._known[key] = self.trace(shape)
         if alone and len(leaves) >= MANY and type(dynamic[0]) in (list, tuple):
             results = all_of_one_call(dynamic[0])
-            self._last = results and LastCall(type(dynamic[0]), results.group.abouts, found)
+            kind = type(dynamic[0])
+            self._last = None if results is None else LastCall(kind, results.group.abouts, found)
         return found, leaves
 
     @abstractmethod

@@ -9,8 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from ..dashboard import LiveSource, LogSource, PageServer, SavedSource
-from ..dashboard.controller_source import ControllerSource
+from ..dashboard import LiveSource, LogSource, PageServer, SavedSource, controller_source
 from ..errors import SeawayError
 from .status import access_of, add_access, address_of
 
@@ -65,4 +64,4 @@ def source_of(given: argparse.Namespace) -> LiveSource:
         return LogSource(path, partial=given.partial, policy=given.policy)
     if "/" in given.what.removeprefix("grpc://") or (path.suffix and ":" not in given.what):
         raise SeawayError(f"dashboard {given.what!r}: there is no such folder or file, and it is no address")
-    return ControllerSource(address_of(given.what, "dashboard"), access_of(given))
+    return controller_source.ControllerSource(address_of(given.what, "dashboard"), access_of(given))

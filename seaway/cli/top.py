@@ -6,10 +6,7 @@ import argparse
 import time
 from typing import Any
 
-from ..dashboard import Unavailable
-from ..dashboard.controller_source import ControllerSource
-from ..dashboard.following import TraceReader
-from ..dashboard.recent import RecentUse, S
+from ..dashboard import Unavailable, controller_source, following, recent
 from ..errors import SeawayError
 from .status import access_of, add_access, address_of
 
@@ -38,23 +35,24 @@ def run(given: argparse.Namespace) -> int:
         from rich.console import Console
         from rich.live import Live
 
-        from ..dashboard.terminal import screen
+        from ..dashboard import terminal
     except ImportError:
         raise SeawayError(NEEDS) from None
     if given.window < 1:
         raise SeawayError(f"--window {given.window}: seconds, at least 1")
-    source = ControllerSource(address_of(given.address, "top"), access_of(given))
+    source = controller_source.ControllerSource(address_of(given.address, "top"), access_of(given))
     top = ClusterTop(source, given.window)
     try:
         if given.once:
             top.look()
-            Console().print(screen(source.title, source.islands, top.latest, top.recent))
+            Console().print(terminal.screen(source.title, source.islands, top.latest, top.recent))
             return 0
         with Live(screen=True, auto_refresh=False) as live:
             while True:
                 note = top.look()
                 live.update(
-                    note or screen(source.title, source.islands, top.latest, top.recent), refresh=True
+                    note or terminal.screen(source.title, source.islands, top.latest, top.recent),
+                    refresh=True,
                 )
                 time.sleep(EVERY)
     finally:
@@ -64,9 +62,9 @@ def run(given: argparse.Namespace) -> int:
 class ClusterTop:
     """Looks at a controller, and remembers the last seconds."""
 
-    def __init__(self, source: ControllerSource, window: int) -> None:
+    def __init__(self, source: controller_source.ControllerSource, window: int) -> None:
         self._source, self._window = source, window
-        self._reader, self.recent = TraceReader(MOST), RecentUse(window * S)
+        self._reader, self.recent = following.TraceReader(MOST), recent.RecentUse(window * recent.S)
         self.latest: Any = None
 
     def look(self) -> str:
@@ -78,7 +76,7 @@ class ClusterTop:
                 raise SeawayError(str(why)) from None
             return str(why)
         if self._reader.take(found):
-            self.recent = RecentUse(self._window * S)
+            self.recent = recent.RecentUse(self._window * recent.S)
         self.recent.take(found)
         self.latest = found
         return ""

@@ -20,7 +20,7 @@ from .looking import LiveSource
 TIMES = frozenset(
     (
         "opened", "closed", "submitted", "deadline", "admitted", "ready", "entered", "enqueued", "started", "ended",
-        "at",
+        "at", "since", "until",
     )
 )  # fmt: skip
 ALIGN = 8

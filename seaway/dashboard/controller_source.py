@@ -23,7 +23,6 @@ from core.record import LiveLook, LiveView, Look
 
 from ..errors import SeawayError
 from ..trace import machines
-from ..trace.machines import TraceIsland
 from .looking import Unavailable
 
 PATIENCE = 5.0  # seconds for an answer
@@ -76,7 +75,7 @@ class ControllerSource:
         return described.cluster
 
     @property
-    def islands(self) -> list[TraceIsland]:
+    def islands(self) -> list[machines.TraceIsland]:
         return machines.of_setup(self._cluster).islands
 
     def look(self, request: Look) -> LiveLook:

@@ -15,6 +15,7 @@ OVER = {
     "runs": ("run", "ended"),
     "gangs": ("seq", "ended"),
     "transfers": ("seq", "ended"),
+    "reservations": ("number", "until"),
     "clients": ("client", "closed"),
 }
 MOST = 20_000  # gangs that a first look takes

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 from core.record import LiveLook, LiveView, Look
 
 from ..trace import machines
-from ..trace.machines import TraceIsland
 
 
 class Unavailable(Exception):
@@ -29,7 +28,7 @@ class LiveSource(Protocol):
     began: int
 
     @property
-    def islands(self) -> list[TraceIsland]: ...
+    def islands(self) -> list[machines.TraceIsland]: ...
 
     @property
     def over(self) -> bool: ...
@@ -54,7 +53,7 @@ class RunningSession:
         self._visit, self._look, self._over = visit, look, over
 
     @property
-    def islands(self) -> list[TraceIsland]:
+    def islands(self) -> list[machines.TraceIsland]:
         return self._islands
 
     @property

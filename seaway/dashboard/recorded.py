@@ -20,7 +20,6 @@ from core.record import LiveLook, LiveView, Log, LogError, Look, Trace, incremen
 from ..errors import SeawayError
 from ..trace import Trace as UserTrace
 from ..trace import machines
-from ..trace.machines import TraceIsland
 
 MOST = 400_000  # gangs of a trace that a page takes: the latest
 
@@ -33,7 +32,7 @@ class SavedSource:
     def __init__(self, trace: UserTrace, title: str) -> None:
         self._trace, self.title = trace, title
         self._identity, self.began = f"trace/{title}", trace.origin
-        self.islands: list[TraceIsland] = trace.machines.islands
+        self.islands: list[machines.TraceIsland] = trace.machines.islands
 
     @classmethod
     def opened(cls, folder: Path) -> SavedSource:

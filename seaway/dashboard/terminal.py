@@ -15,7 +15,7 @@ from rich.text import Text
 from core.model import spans
 from core.record import LiveLook, LiveView
 
-from ..trace.machines import TraceIsland
+from ..trace import machines
 from ..wording import duration, plural
 from .recent import RecentUse
 
@@ -24,7 +24,9 @@ BAR = 16  # characters of a share's bar
 WAITS, FAILURES = 8, 5  # lines
 
 
-def screen(title: str, islands: list[TraceIsland], look: LiveLook, recent: RecentUse) -> RenderableType:
+def screen(
+    title: str, islands: list[machines.TraceIsland], look: LiveLook, recent: RecentUse
+) -> RenderableType:
     """All of it, as of one look."""
     view = look.view
     if view is None:
@@ -57,7 +59,7 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _islands(islands: list[TraceIsland], look: LiveLook, view: LiveView) -> Table:
+def _islands(islands: list[machines.TraceIsland], look: LiveLook, view: LiveView) -> Table:
     table = _table("island", "state", ">hosts", ">devices", ">under way", "policy")
     for island, line in zip(islands, view.islands, strict=True):
         here = spans.meet(look.connected, ((island.base_host, island.base_host + island.hosts),))

@@ -72,16 +72,16 @@ def put_times(
     has its turn on the client's card; `sizes`: of the pieces for each host."""
     profile, one = costs.profile, isinstance(opened, int)
     later: Any = max if one else np.maximum
-    granted = later(opened, connected) + costs.word
-    sent = later(granted, client_opened)
-    passed = later(sent, turns)
+    granted: Any = later(opened, connected) + costs.word
+    sent: Any = later(granted, client_opened)
+    passed: Any = later(sent, turns)
     # hosts that have not granted when the client opens its end take an offer first
     late, offer = granted >= client_opened, client_opened + costs.way + profile.receive
-    taken = (offer if late else PAST) if one else np.where(late, offer, PAST)
+    taken: Any = (offer if late else PAST) if one else np.where(late, offer, PAST)
     for cost, took in costs.chunks(sizes):
         passed = passed + took
         taken = later(passed + costs.way, taken) + cost
-    heard = taken + costs.word
+    heard: Any = taken + costs.word
     if one:
         return ContentTimes(taken, heard, 0, sent, passed + costs.way)
     last = int(heard.argmax())
@@ -96,15 +96,16 @@ def get_times(
     later: Any = max if one else np.maximum
     granted = client_opened + costs.latency + profile.receive
     early, offer = opened <= granted, later(opened, connected) + costs.offer
-    written = (offer if early else PAST) if one else np.where(early, offer, PAST)
-    sent, passed, first = later(opened, granted), turns, None
+    written: Any = (offer if early else PAST) if one else np.where(early, offer, PAST)
+    sent: Any = later(opened, granted)
+    passed: Any = turns
+    first: Any = None
     for cost, took in costs.chunks(sizes):
         written = later(written, sent) + cost
         first = written if first is None else first
         passed = later(written + costs.way, passed) + took
-    assert first is not None
-    over: Any = passed + (costs.latency + profile.receive)
-    if isinstance(passed, int):
+    over = passed + (costs.latency + profile.receive)
+    if one:
         return ContentTimes(over, passed, 0, first, passed)
     last = int(passed.argmax())
     return ContentTimes(over, int(passed[last]), last, int(first.min()), int(passed[last]))

@@ -429,14 +429,15 @@ class CohortIsland:
         if hosts.number > 1 and spans.count(taking_part) == 1:
             when, hosts = as_vector(when, hosts.number)[:1], self.parts.group(taking_part)
         together = taking_part == hosts.members and hosts.number > 1 and not is_loud(report)
-        said = report if report.hosts == taking_part else replace(report, hosts=taking_part)
-        regular = isinstance(when, ShiftedTimes) and not self.sim.network.jitter
-        if together and regular and earliest(when) >= self.sim.now:
-            self.climbs.in_pattern(when, (said,), taking_part)
-            return
+        if together and report.hosts != taking_part:
+            report = replace(report, hosts=taking_part)
+        if together and isinstance(when, ShiftedTimes) and not self.sim.network.jitter:
+            if earliest(when) >= self.sim.now:
+                self.climbs.in_pattern(when, (report,), taking_part)
+                return
         times = np.maximum(as_vector(when, hosts.number), self.sim.now)
         if together:
-            self.climbs.at_once(hosts.rows, times, (said,), taking_part)
+            self.climbs.at_once(hosts.rows, times, (report,), taking_part)
         else:
             self.climbs.report(report, hosts.rows, times, taking_part)
 

@@ -167,7 +167,7 @@ class OrderTimes:
     def _pass_down(self, path: tuple[int, ...], at: int, nbytes: int, steps: int) -> int:
         """When the last of these hosts has read an order for it alone, which the others read and pass on."""
         write, cost, extra = self._costs(nbytes, steps)
-        started, final = at, path[-1]
+        started, final, read = at, path[-1], 0
         for row in path:
             read, free, last = self._alone.get(row) or self._of(row)
             last = max(started + write + extra, last)

@@ -20,8 +20,7 @@ import numpy as np
 import seaway as sw
 from backend.admin import cpu_of
 from backend.auth import Access
-from seaway.dashboard.controller_source import ControllerSource
-from seaway.dashboard.following import TraceReader
+from seaway.dashboard import controller_source, following
 
 from ..frame import options
 from ..frame.deployed import Deployed, deployed
@@ -51,7 +50,10 @@ class Watcher:
     """Looks as a browser does, in a thread, while it is `on`."""
 
     def __init__(self, address: str) -> None:
-        self._source, self._reader = ControllerSource(address, Access()), TraceReader()
+        self._source, self._reader = (
+            controller_source.ControllerSource(address, Access()),
+            following.TraceReader(),
+        )
         self._described = 0.0
         self.looks = self.gangs = 0
 

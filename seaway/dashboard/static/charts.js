@@ -46,6 +46,15 @@ const timeAxis = (view) => axis({
   },
 });
 
+// Of the marks of an axis of powers: 1, 2 and 5 of each ten, or only 1 where there are many tens.
+function rounder(marks) {
+  const known = marks.filter((each) => each > 0), wide = Math.max(...known) / Math.min(...known) > 200;
+  return marks.map((each) => {
+    const first = Math.round(each / 10 ** Math.floor(Math.log10(each) + 1e-9));
+    return first === 1 || (!wide && (first === 2 || first === 5)) ? each : null;
+  });
+}
+
 export class Charts {
   constructor(places, store, view, colours) {
     Object.assign(this, { places, store, view, colours });
@@ -130,7 +139,7 @@ export class Charts {
         stroke: this.colourOf(client), paths: () => null,
         points: { show: true, size: 5, fill: this.colourOf(client), width: 0 },
       }))],
-      axes: [timeAxis(this.view), axis({ size: 62, space: 34, filter: (_, marks) => marks.map((each) => (/^[125]/.test(String(each / 10 ** Math.floor(Math.log10(each) + 1e-9))) ? each : null)), grid: { show: false }, values: (_, marks) => marks.map((each) => (each === null ? "" : duration(each * 1e6))) })],
+      axes: [timeAxis(this.view), axis({ size: 62, space: 34, filter: (_, marks) => rounder(marks), grid: { show: false }, values: (_, marks) => marks.map((each) => (each === null ? "" : duration(each * 1e6))) })],
     }, [times, ...lines]);
   }
 }

@@ -79,7 +79,7 @@ function draw() {
   const used = charts.draw(theme);
   const { waits, latencies } = panels.draw(controller, theme, used);
   machines.draw(head, controller ?? (view.following ? head.view : null), theme);
-  drawTiles(controller, waits, latencies, used);
+  drawTiles(controller, waits, latencies);
   drawLegend(used, theme);
   const live = view.live;
   find("follow").textContent = live ? "live" : view.following ? "❚❚" : "▶";
@@ -89,9 +89,8 @@ function draw() {
   find("policy").textContent = [...new Set((controller?.islands ?? head.view?.islands ?? []).map((each) => each.policy))].join(", ");
 }
 
-function drawTiles(controller, waits, latencies, { total }) {
+function drawTiles(controller, waits, latencies) {
   const { t0, t1 } = view, seconds = Math.max(1, Math.min(t1, view.high) - Math.max(t0, view.low)) / 1e9;
-  void total;
   const gangs = store.enteredAfter(view.moment) - store.enteredAfter(t0);
   const stalls = waits.filter((each) => each.stalled).length;
   const waiting = waits.filter((each) => !each.stalled).reduce((sum, each) => sum + each.count, 0);
@@ -122,10 +121,11 @@ function drawLegend(used, theme) {
     for (let row = store.enteredAfter(view.t0), end = Math.min(store.enteredAfter(view.t1), row + 20_000); row < end; row++) seen.add(store.word(columns[kind][row]));
     names = [...seen].sort();
   }
-  const shown = names.slice(0, 24), more = names.length - shown.length;
-  show(find("legend"), JSON.stringify([theme, timeline.colouring, shown, more]), () => [
+  const shown = names.slice(0, 24), more = names.length - shown.length, kept = timeline.reserved.length > 0;
+  show(find("legend"), JSON.stringify([theme, timeline.colouring, shown, more, kept]), () => [
     ...shown.map((name) => el("span", { class: "key" }, named(name, colours.of(timeline.colouring, name)))),
     ...(more > 0 ? [el("span", { class: "quiet" }, `and ${more} more`)] : []),
+    ...(kept ? [el("span", { class: "quiet" }, "striped: kept free by the policy")] : []),
   ]);
 }
 

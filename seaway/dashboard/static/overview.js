@@ -28,7 +28,7 @@ export class Overview {
       this.known = null;
     }
     this.pixels = Math.max(10, wide - LEFT);
-    const pen = this.canvas.getContext("2d"), { low, high, t0, t1 } = this.view;
+    const pen = this.canvas.getContext("2d"), { t0, t1 } = this.view;
     pen.setTransform(scale, 0, 0, scale, 0, 0);
     pen.clearRect(0, 0, wide, tall);
     pen.fillStyle = style("--empty");
@@ -45,7 +45,6 @@ export class Overview {
     pen.strokeStyle = style("--accent");
     pen.lineWidth = 1.5;
     pen.strokeRect(from + 0.75, 0.75, Math.max(2, to - from - 1.5), tall - 1.5);
-    void low, high;
   }
 
   #shape(pen, tall) {

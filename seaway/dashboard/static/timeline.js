@@ -3,9 +3,10 @@
 
 import { inkOn, rgb, style } from "./colours.js";
 import { stepOf } from "./view.js";
-import { duration, el, moment, plural, sizeOf, spans } from "./words.js";
+import { duration, el, moment, plural, spans } from "./words.js";
 
 const AXIS = 22, LABELS = 128, LEAST = 4, MOST = 46, TALL = 440;
+const FAILED = 128; // a gang's flag, as in core/record/trace.py
 const DENSE = 1.5; // gangs a pixel above which colours are mixed
 
 export class Timeline {
@@ -64,6 +65,7 @@ export class Timeline {
     this.x0 = LABELS;
     this.pixels = Math.max(10, this.wide - LABELS);
     this.strips = new Map();
+    this.reserved = this.store.reserved(this.view.t0, this.view.t1);
     const top = this.place.scrollTop, height = this.rowHeight;
     const first = Math.floor(top / height), last = Math.min(this.rows.length, Math.ceil((top + this.tall) / height));
     pen.save();
@@ -134,7 +136,30 @@ export class Timeline {
     return this.view.t0 + ((x - LABELS) / this.pixels) * (this.view.t1 - this.view.t0);
   }
 
+  // What the policy kept free, and for whom: stripes behind the bars.
+  #stripes(pen, group, y, tall) {
+    for (const { client, devices, since, until } of this.reserved) {
+      if (!devices.some(([low, high]) => group.devices.some(([from, to]) => from < high && low < to))) continue;
+      const x = Math.max(LABELS, this.xOf(since)), end = Math.min(this.wide, this.xOf(until));
+      pen.save();
+      pen.beginPath();
+      pen.rect(x, y, end - x, tall);
+      pen.clip();
+      pen.strokeStyle = this.colours.of("client", this.store.clientName(client));
+      pen.globalAlpha = 0.45;
+      pen.lineWidth = 2;
+      pen.beginPath();
+      for (let at = x - tall - (x % 7); at < end; at += 7) {
+        pen.moveTo(at, y + tall);
+        pen.lineTo(at + tall, y);
+      }
+      pen.stroke();
+      pen.restore();
+    }
+  }
+
   #lane(pen, group, y, tall) {
+    if (this.reserved.length) this.#stripes(pen, group, y, tall);
     let strip = this.strips.get(group.number);
     if (!strip) this.strips.set(group.number, (strip = this.#strip(group)));
     if (strip.image) {
@@ -156,6 +181,10 @@ export class Timeline {
         pen.roundRect(x, y, shown, tall, Math.min(3, tall / 3));
         pen.fill();
       } else pen.fillRect(x, y, shown, tall);
+      if (this.store.tables.gangs.columns.flags[row] & FAILED) {
+        pen.fillStyle = style("--bad");
+        pen.fillRect(x, y + tall - Math.min(4, tall / 2), shown, Math.min(4, tall / 2));
+      }
       if (width > 46 && tall > 12) this.#inscribe(pen, row, colour, x, y, shown, tall);
     }
   }
@@ -229,7 +258,12 @@ export class Timeline {
   }
 
   #describe({ row, lane, time, gang }) {
-    if (gang < 0) return [el("b", {}, row.about), lane?.group.places.length ? "idle here" : "nothing ran here yet"];
+    if (gang < 0) {
+      const kept = this.reserved.find((each) => each.since <= time && time < each.until
+        && each.devices.some(([low, high]) => lane?.group.devices.some(([from, to]) => from < high && low < to)));
+      const idle = kept ? `kept free by the policy for ${this.store.clientName(kept.client)}` : "idle here";
+      return [el("b", {}, row.about), lane?.group.places.length ? idle : "nothing ran here yet"];
+    }
     const { columns } = this.store.tables.gangs, runs = this.store.tables.runs, run = runs.rows.get(columns.run[gang]);
     const client = this.store.clientName(columns.client[gang]);
     const facts = [];
@@ -240,11 +274,11 @@ export class Timeline {
     say(over ? "computed" : "has computed", duration((over ? columns.finish[gang] : this.view.high) - columns.begin[gang]));
     say("from", `${moment(columns.begin[gang], this.view.width / 1000)}`);
     if (columns.ready[gang] >= 0) say("waited", `${duration(columns.entered[gang] - columns.ready[gang])} to enter`);
+    if (columns.flags[gang] & FAILED) say("failed", run === undefined ? "" : this.store.word(runs.columns.cause[run]));
     if (columns.skew[gang] > 0) say("waits for peers", duration(columns.skew[gang]));
     const place = this.store.groups.places.get(columns.place[gang]);
     if (place) say("on", `${plural(place.size, "device")}: ${spans(place.devices)}`);
     say("order", `${columns.seq[gang]}`);
-    void time, sizeOf;
     return [el("b", {}, this.store.word(columns.step[gang])), el("dl", { class: "facts", style: { margin: "0" } }, ...facts)];
   }
 

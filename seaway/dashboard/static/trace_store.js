@@ -5,9 +5,9 @@
 
 import { Groups } from "./groups.js";
 
-const WORDS = { clients: ["label"], runs: ["program", "code", "cause", "node"], gangs: ["step"], transfers: ["step"] };
-const OVER = { runs: "ended", gangs: "ended", transfers: "ended", clients: "closed" };
-const KEYS = { clients: "client", runs: "run", gangs: "seq", transfers: "seq" };
+const WORDS = { clients: ["label"], runs: ["program", "code", "cause", "node"], gangs: ["step"], transfers: ["step"], reservations: [] };
+const OVER = { runs: "ended", gangs: "ended", transfers: "ended", reservations: "until", clients: "closed" };
+const KEYS = { clients: "client", runs: "run", gangs: "seq", transfers: "seq", reservations: "number" };
 const MOST_LIVE = 240_000; // gangs that are kept of a run that goes on
 const NONE = -1;
 
@@ -52,7 +52,7 @@ export class TraceStore {
     this.knownPlaces = 0;
     this.words = [];
     this.numbers = new Map();
-    this.tables = { clients: new Table(), runs: new Table(), gangs: new Table(), transfers: new Table() };
+    this.tables = { clients: new Table(), runs: new Table(), gangs: new Table(), transfers: new Table(), reservations: new Table() };
     this.levels = new Map(); // place -> {at, resident, committed, capacity}
     this.groups = new Groups();
     this.version = 0; // grows with each change
@@ -130,7 +130,7 @@ export class TraceStore {
         to[targets[row]] = isWord && from[row] >= 0 ? numbers[from[row]] : from[row];
       }
     }
-    const began = found.entered ?? found.submitted ?? found.opened;
+    const began = found.entered ?? found.submitted ?? found.since ?? found.opened;
     for (let row = 0; row < found.rows; row++) if (began[row] >= 0 && began[row] < this.first) this.first = began[row];
   }
 
@@ -149,10 +149,7 @@ export class TraceStore {
   // Each gang's client and program, by its run.
   #ofRuns(found) {
     const gangs = this.tables.gangs, runs = this.tables.runs;
-    const client = gangs.column("client"), program = gangs.column("program");
-    gangs.column("begin");
-    gangs.column("finish");
-    gangs.column("taken");
+    for (const name of ["client", "program", "begin", "finish", "taken"]) gangs.column(name);
     gangs.grow(gangs.n);
     for (let row = 0; row < found.rows; row++) {
       const target = gangs.rows.get(found.seq[row]), run = runs.rows.get(found.run[row]);
@@ -160,7 +157,6 @@ export class TraceStore {
       gangs.columns.program[target] = run === undefined ? NONE : runs.columns.program[run];
       if (target < this.settled) this.settled = 0; // it was known, and is known better now
     }
-    void client, program;
   }
 
   #dropOldest() {
@@ -179,8 +175,7 @@ export class TraceStore {
   #workOut() {
     const { n, columns } = this.tables.gangs;
     if (!n) return;
-    const { seq, place, entered, enqueued, started, ended, skew, flags, begin, finish, taken } = columns;
-    void seq, flags;
+    const { place, entered, enqueued, started, ended, skew, begin, finish, taken } = columns;
     if (this.settled === 0 || !this.freeThen) {
       this.settled = 0;
       this.freeThen = new Float64Array(this.groups.all.length);
@@ -213,6 +208,16 @@ export class TraceStore {
       if (ended[row] > this.last) this.last = ended[row];
     }
     this.listed = Math.max(this.listed, n);
+  }
+
+  // Devices that the policy kept free between two times: [{client, devices, since, until}]
+  reserved(t0, t1) {
+    const { n, columns } = this.tables.reservations, found = [];
+    for (let row = n - 1; row >= 0 && found.length < 2000; row--) {
+      const until = columns.until[row] < 0 ? this.last : columns.until[row], place = this.groups.places.get(columns.place[row]);
+      if (place && columns.since[row] < t1 && until > t0) found.push({ client: columns.client[row], devices: place.devices, since: columns.since[row], until });
+    }
+    return found;
   }
 
   clientOf(number) {

@@ -144,9 +144,9 @@ class RealDriver:
             self.check()
 
     def live_source(self, over: Callable[[], bool]) -> LiveSource:
-        from ...dashboard.controller_source import ControllerSource
+        from ...dashboard import controller_source
 
-        return ControllerSource(self._address, self._head.access)
+        return controller_source.ControllerSource(self._address, self._head.access)
 
     def trace(self) -> Trace:
         try:

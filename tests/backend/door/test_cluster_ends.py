@@ -52,6 +52,7 @@ def begin_wide():
     return jax.jit(wide)(held[0][:, :64])
 """
 TIMES = "12000"  # of the long call
+LONGER = "60000"  # for what takes a process that has to start first
 
 WARM = PARTS + "say(float(step(held[1])[0, 0]), float(long(held[0], 1)[0, 0]) > 0)\nheard()\n"
 CALL = WARM + "x = begin_long()\nsay('begun')\nx.block_until_ready()\nsay('over')\nheard()\n"
@@ -181,7 +182,7 @@ def test_an_interrupted_wait_ends_and_the_session_goes_on(watched: Watched, what
 
 @pytest.mark.full
 def test_a_cancelled_call_says_so_and_the_session_goes_on(watched: Watched) -> None:
-    with program(CATCHES["a call"], watched.door.env, TIMES) as found:
+    with program(CATCHES["a call"], watched.door.env, LONGER) as found:
         begun(found, watched.cluster, running)
         (ours,) = [each for each in watched.cluster.status()["clients"] if each["runs"]]
         words = [sys.executable, "-m", "seaway", "cancel", watched.cluster.address, str(ours["client"])]

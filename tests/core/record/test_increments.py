@@ -12,6 +12,7 @@ from core.record.increments import BY_KEY, OVER, Increment, TraceCursor, increme
 from core.record.trace import Trace
 from core.record.trimming import NAMES
 
+KINDS = 8  # of what may happen
 SMALL = 6_000  # bytes: such a trace forgets its oldest runs all the time
 
 
@@ -66,12 +67,13 @@ class Story:
         self.runs: list[int] = []  # under way
         self.gangs: list[int] = []
         self.clients: list[int] = []
+        self.kept: list[int] = []  # reservations under way
         self.count = 0
 
     def happen(self, what: int) -> None:
         """One thing that may happen now."""
         trace, self.now = self.trace, self.now + 1
-        kind, which = what % 7, what // 7
+        kind, which = what % KINDS, what // KINDS
         if kind == 0:
             self.count += 1
             trace.client(self.count, f"client {self.count}", 1, 0, self.now)
@@ -95,6 +97,11 @@ class Story:
             trace.ended(self.runs.pop(which % len(self.runs)), self.now, blame)
         elif kind == 5:
             trace.level(self.now, which % 3, self.now, 0, 99)
+        elif kind == 7 and not which % 2:
+            trace.place(which % 4, 0, ((which % 4, which % 4 + 1),))
+            self.kept.append(trace.reserved(which % 4, 1, self.now))
+        elif kind == 7 and self.kept:
+            trace.reserved_until(self.kept.pop(which % len(self.kept)), self.now)
         elif kind == 6 and self.clients:
             trace.client_gone(self.clients.pop(which % len(self.clients)), self.now)
 
@@ -157,7 +164,7 @@ def test_a_reader_gets_no_more_rows_of_a_table_than_it_takes_and_hears_how_many_
     first = story.count + 1
     story.happen(1)  # under way from here on, older than all that follows
     for _ in range(200):
-        for what in (1, 2, 3, 7 + 4):  # the last run ends, not the first
+        for what in (1, 2, 3, KINDS + 4):  # the last run ends, not the first
             story.happen(what)
     found = reader.look(story.trace)
     assert len(reader.rows["gangs"]) == 100

@@ -49,9 +49,11 @@ FACE = [
 MODULES = {
     "errors": """
         SeawayError Impossible ProgramError TracedValueError NoContents NoSession SessionClosed NotNow Stalled RunError
-        Cancelled Unreachable NotReady CostError NoCompiler TooBig NotATrace
+        Cancelled Unreachable NotReady CostError NoCompiler TooBig NotATrace WrongPolicy
     """,
-    "policies": "Policy Ready Ticket Fifo Stride RoundRobin Priority Shortest Deadline named",
+    "policies": """
+        Policy Ready Ticket Reserve RunningGang Fifo Stride RoundRobin Priority Shortest Deadline named names check
+    """,
     "costs": "Cost MemoryUse costs duration roofline_costs synthetic text_costs tpu_costs units work_of",
     "trace": "Overlay Trace joined of_setup times",
     "workload": "Arrival Arrivals LoadReport load philly poisson",

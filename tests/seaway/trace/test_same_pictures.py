@@ -132,6 +132,9 @@ OTHERS = {
 }
 
 
+NO_ROWS = {"reservations"}  # no policy of these runs keeps devices free
+
+
 def names(calls: dict[str, Any]) -> set[str]:
     return {call.split()[0] for call in calls}
 
@@ -149,7 +152,7 @@ def test_every_table_and_picture_is_tested_here() -> None:
 @pytest.mark.parametrize("name", FRAMES | OF_ONE)
 def test_a_table_has_the_same_columns_from_any_kind_of_trace(name: str, trace: Trace) -> None:
     made, like = ((FRAMES | OF_ONE)[name](each) for each in (trace, run("simulated")))
-    assert len(made), "there are rows"
+    assert len(made) or name in NO_ROWS, "there are rows"
     assert types(made) == types(like)
 
 

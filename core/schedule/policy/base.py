@@ -134,7 +134,10 @@ class Ready:
 
     def oldest(self, client: int) -> Ticket:
         """Return the client's first ticket by `rank`, then by age. Without a `rank` of its own: by age."""
-        return min(board[client][0] for board in self._boards if client in board)[-1]
+        entries = [board[client][0] for board in self._boards if client in board]
+        if not entries:
+            raise ValueError(f"client {client} has no gang that may enter now: clients() names those that do")
+        return min(entries)[-1]
 
     def queues(self) -> list[list[Ticket]]:
         """Return all tickets by queue, each queue in its order. This sorts them, so `heads` is cheaper."""

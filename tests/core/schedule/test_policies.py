@@ -216,6 +216,27 @@ def test_a_policy_sees_one_domain_by_client_and_as_a_whole() -> None:
     assert ([2], [4], [4]) in looks.saw
 
 
+class AsksForNobody(Fifo):
+    """A policy that asks for a client that has no gangs."""
+
+    said = ""
+
+    def pick(self, ready: Ready, now: int) -> Ticket:
+        try:
+            return ready.oldest(7)
+        except ValueError as error:
+            self.said = str(error)
+        return ready.best()
+
+
+def test_a_client_without_gangs_that_may_enter_is_named() -> None:
+    asks = AsksForNobody()
+    world = OrderWorld(asks, window=1)
+    world.offer(3, range(2), run=1)
+    world.fill()
+    assert asks.said == "client 7 has no gang that may enter now: clients() names those that do"
+
+
 # --- policies that fail
 
 

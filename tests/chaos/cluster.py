@@ -25,18 +25,29 @@ from .watching import Watch
 
 Named = tuple[str, tuple[int, ...]]  # a client's role, and the islands that it calls
 
+ONE_ISLAND = (
+    "train",
+    "puts",
+    "small",
+    "reads",
+    "given",
+    "many",
+    "saves",
+    JAX_ROLE,
+)  # a client for each island
+
 
 def clients_of(
     islands: int, roles: tuple[str, ...] = ("train", "puts", "retry", "transfer", JAX_ROLE)
 ) -> dict[str, Named]:
     found: dict[str, Named] = {}
     for role in roles:
-        if role in ("train", "puts", "small", JAX_ROLE):
+        if role in ONE_ISLAND:
             found |= {f"{role}-{island}": (role, (island,)) for island in range(islands)}
         elif role == "retry":
             found["retry-0"] = (role, (0,))
-        elif islands > 1:
-            found["transfer"] = (role, (0, 1))
+        elif role == "moves" or islands > 1:
+            found[role] = (role, (0, 1) if islands > 1 else (0,))
     return found
 
 
@@ -70,7 +81,7 @@ class Cluster:
 
     def start(self) -> None:
         self._add("controller", self._controller, self.port)
-        for number in range(self.shape.islands * self.shape.hosts):
+        for number in range(self.shape.agents):
             name = f"agent-{number}"
             through = self.watch.proxy(name, self.port)
             self._add(name, self._agent(number, through), free_port())
@@ -101,10 +112,19 @@ class Cluster:
         ]  # fmt: skip
 
     def _agent(self, number: int, through: int) -> Callable[[int], list[str]]:
+        together = self.shape.together
+
+        def where(port: int) -> list[str]:
+            if together > 1:  # each of its hosts has a port of its own
+                return ["--host", str(number * together), "--hosts", str(together)]
+            peers = self.watch.proxy(f"peers-{number}", port)
+            return [
+                "--host", str(number), "--bind", f"127.0.0.1:{port}", "--advertise", f"127.0.0.1:{peers}"
+            ]  # fmt: skip
+
         return lambda port: [
-            "seaway", "agent", "--controller", f"127.0.0.1:{through}", "--bind", f"127.0.0.1:{port}",
-            "--advertise", f"127.0.0.1:{self.watch.proxy(f'peers-{number}', port)}",
-            "--host", str(number), "--name", f"host-{number}", "--platform", self.shape.platform,
+            "seaway", "agent", "--controller", f"127.0.0.1:{through}", *where(port),
+            "--name", f"host-{number}", "--platform", self.shape.platform,
             "--devices", str(self.devices), "--cache", str(self.folder / "cache"),
             "--checkpoints", str(self.folder / "saved"), "--trust-clients", "--verbose",
         ]  # fmt: skip
@@ -151,7 +171,7 @@ class Cluster:
         """The islands on which a fault of this process may be noticed."""
         role, _, rest = target.partition("-")
         if role in ("agent", "peers"):
-            return {int(rest) // self.shape.hosts}
+            return {int(rest) * self.shape.together // self.shape.hosts}
         if role == "coordination":
             return {int(rest)}
         return set() if role in ("client", "door") else set(range(self.shape.islands))

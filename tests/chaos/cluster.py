@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import heapq
 import os
+import random
 import resource
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from backend.door import variables
@@ -25,6 +27,7 @@ from .watching import Watch
 
 Named = tuple[str, tuple[int, ...]]  # a client's role, and the islands that it calls
 
+PORTS = (15_000, 32_768)
 ONE_ISLAND = (
     "train",
     "puts",
@@ -52,10 +55,13 @@ def clients_of(
 
 
 def free_port() -> int:
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
+    """A port below those that the kernel gives to outgoing connections: such a one could be taken while its process is
+    started again."""
+    while True:
+        with socket.socket() as held, suppress(OSError):
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            held.bind(("127.0.0.1", random.randrange(*PORTS)))
+            return int(held.getsockname()[1])
 
 
 class Cluster:

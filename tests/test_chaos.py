@@ -147,7 +147,10 @@ def call(end: str = "ok", **options: object) -> Call:
 
 
 def error(code: str = "host-lost", **options: object) -> Call:
-    return call("error", **{"kind": "RunError", "code": code, "text": "host 1 was lost"} | options)
+    return call(
+        "error",
+        **{"kind": "RunError", "code": code, "text": "the result of 'step' is lost: host 1"} | options,
+    )
 
 
 def seen(*calls: Call, fault: str = "kill agent-1 restart=0.3", **options: object) -> RoundSeen:
@@ -190,6 +193,7 @@ def test_outcomes_within_the_promises_are_no_failure() -> None:
          seen(after={"agent-0": msgspec.structs.replace(CALM, children=2)})),
         ("leak", "3 buffers, and nobody holds any", seen(quiet="3 buffers, and nobody holds any")),
         ("unnamed", "code 'peer' is no user's", seen(error("peer"))),
+        ("unnamed", "does not name what is lost", seen(error(text="host 1 was lost"))),
         ("unnamed", "no error of Seaway's", seen(error("", kind="ValueError", ours=False))),
         ("unnamed", "does not name the cause", seen(error("user", text="Gloo all-reduce failed"))),
         ("unnamed", "no controller was started anew", seen(error("restart"))),

@@ -24,7 +24,7 @@ import grpc
 from core.protocol import CONTROLLER
 
 from ..admin import become, end_with_parent
-from ..auth import Access, AccessRefused, add_options, read, rules_of
+from ..auth import Access, AccessRefused, add_options, place_of, read, rules_of
 from ..devices import Devices
 from ..node import CallError, HostClock, shifted
 from ..process_title import show_as
@@ -120,6 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     keep_what_is_freed()
     code = 1
     try:
+        check(chosen)
         access = read(chosen.token_file, chosen.ca, chosen.cert, chosen.key)
         prepare(chosen)
         code = run(serve(chosen, access, words))
@@ -141,7 +142,14 @@ def _end_at_once(*_: object) -> None:
 
 
 def _words(error: AccessRefused | CallError, controller: str) -> str:
-    if isinstance(error, CallError) and error.code in (
+    if not isinstance(error, CallError):
+        return str(error)
+    if error.code == grpc.StatusCode.UNAUTHENTICATED:
+        return (
+            f"the controller at {controller} refused our credentials: {error}. Give --token-file, "
+            "the cluster's token"
+        )
+    if error.code in (
         grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE
     ):  # fmt: skip
         return (
@@ -149,6 +157,34 @@ def _words(error: AccessRefused | CallError, controller: str) -> str:
             f"this machine? (--controller HOST:PORT; with certificates: --ca, --cert, --key)"
         )
     return str(error)
+
+
+def check(chosen: argparse.Namespace) -> None:
+    """Refuses options that could never work, before anything is started. `chosen.controller` has a port afterwards."""
+    try:
+        chosen.controller = place_of(chosen.controller)
+    except AccessRefused as refused:
+        raise AccessRefused(f"--controller {chosen.controller}: {refused}, or head:29000") from None
+    for option in ("hosts", "devices", "memory"):
+        if (number := getattr(chosen, option)) < (least := int(option == "hosts")):
+            raise AccessRefused(f"--{option} {number}: at least {least}")
+    if chosen.hosts > 1:
+        _check_together(chosen)
+
+
+def _check_together(chosen: argparse.Namespace) -> None:
+    if chosen.platform != "timed":
+        raise AccessRefused(
+            f"--hosts {chosen.hosts}: only timed devices can be those of several hosts in one process. Start an agent "
+            "for each host, or add --platform timed"
+        )
+    for option, none in (("bind", ":0"), ("advertise", "")):
+        address, _, port = getattr(chosen, option).rpartition(":")
+        if port.isdigit() and int(port):
+            raise AccessRefused(
+                f"--{option} {address}:{port}: each of {chosen.hosts} hosts in one process needs a port of its own. "
+                f"Leave the choice to them: --{option} {address}{none}"
+            )
 
 
 def prepare(chosen: argparse.Namespace) -> None:

@@ -106,10 +106,11 @@ class Contents:
             self._refuse(named, Blame("refused", str(impossible)))
             return
         if isinstance(found, MustWait):
-            self._waiting.setdefault((session.number, call.slice.name), []).append((named, call))
-            self._outbox.effect(
-                LogLine(f"a put of client {session.name!r} waits: {found.reason}", passing=True)
-            )
+            waiting = self._waiting.setdefault((session.number, call.slice.name), [])
+            if not waiting:  # the arguments of one call may be thousands of puts
+                line = f"a put of client {session.name!r} waits: slice {call.slice.name!r} {found.reason}"
+                self._outbox.effect(LogLine(line, passing=True))
+            waiting.append((named, call))
             self._tell(named, call, found.reason)
             if not self._watch.waits_for(("put", named)):
                 self._bound_wait(named, call, now)

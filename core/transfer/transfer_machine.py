@@ -103,9 +103,8 @@ class Transfer:
         have been opened for the restarted process, before this end learnt of the restart. If it was opened for the
         old process, the controller will have it dropped.
         """
-        peer, reason = event.peer, event.reason
-        if peer >= 0:
-            blame = Blame("host-lost", reason or "its connection is lost", host=peer)
-        else:
-            blame = Blame("client-lost", reason or f"client {-peer} is gone")
+        peer, low, high = event.peer, *sorted((self.me, event.peer))
+        ends = f"hosts {low} and {high}" if low >= 0 else f"host {high} and the client of these contents"
+        cause = f"{ends} lost each other: {event.reason or 'the connection broke'}"
+        blame = Blame("host-lost", cause, host=peer) if peer >= 0 else Blame("client-lost", cause)
         return self._sending.lost(peer, blame, event.anew) + self._receiving.lost(peer, blame, event.anew)

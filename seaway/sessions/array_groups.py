@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from core.client import infrastructure
 from core.model import Sharding
 from core.protocol import Blame
 
@@ -105,14 +106,18 @@ class ClientBuffer(Settling, msgspec.Struct, eq=False):
 
     def lost(self, blame: Blame) -> None:
         """It failed, or is lost after it was ready."""
-        if self.ready_at >= 0:
-            blame = replace(blame, cause=f"{self.label} is lost: {blame.cause}")
-        self.settled, self.own_ready_at, self.own_blame = True, -1, blame
+        self.settled, self.own_ready_at, self.own_blame = True, -1, self._named(blame, self.ready_at >= 0)
 
     def spoil(self, blame: Blame) -> None:
         """Its contents cannot be had, though it may be ready. The first blame stays."""
-        self.own_ready_at, self.own_blame = self.ready_at, self.blame or blame
+        self.own_ready_at, self.own_blame = self.ready_at, self.blame or self._named(blame, False)
         self.settled = True
+
+    def _named(self, blame: Blame, was_ready: bool) -> Blame:
+        """The blame as the user is told it: it names this array, unless it names the program that was to make it."""
+        if was_ready or (infrastructure(blame) and not blame.program):
+            return replace(blame, cause=f"{self.label} is lost: {blame.cause}")
+        return blame
 
     def give_up(self, why: str) -> None:
         self.gone, self.content = why, None

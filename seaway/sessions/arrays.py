@@ -80,7 +80,9 @@ class Run:
         return self
 
     def _final(self, blame: Blame, lacks: tuple[tuple[int, str], ...]) -> Blame:
-        """The blame to show; `lacks` names inputs that were gone, so that the run could not be tried again."""
+        """The blame to show, which names a program: this one, if none is to blame. `lacks` names inputs that were gone,
+        so that the run could not be tried again."""
+        blame = blame if blame.program else replace(blame, program=self.program)
         if not lacks:
             return blame
         gone = ", ".join(f"{self._takes.get(name, f'buffer {name}')} is {what}" for name, what in lacks)

@@ -63,7 +63,9 @@ class Run:
         self.chosen, self.schedule, self.folder = chosen, schedule, folder
         roles = [each for each in chosen.roles.split(",") if each != JAX_ROLE or chosen.platform == "cpu"]
         self.clients = clients_of(chosen.islands, tuple(roles))
-        self.shape = Shape(chosen.islands, chosen.hosts, tuple(self.clients), chosen.lease, chosen.platform)
+        self.shape = Shape(
+            chosen.islands, chosen.hosts, tuple(self.clients), chosen.lease, chosen.platform, chosen.together
+        )
         self.rounds: list[Round] = []
         self.played: list[Fault] = []  # on the cluster that runs now
         self.failed = 0
@@ -174,6 +176,7 @@ class Run:
         found = shrink(whole, fails, 60 * self.chosen.shrink)
         shape = self.shape
         options = f"--islands {shape.islands} --hosts {shape.hosts} --lease {shape.lease:g} --platform {shape.platform}"
+        options += f" --together {shape.together}" if shape.together > 1 else ""
         print(
             f"the shortest that ends in {kind}:\npython -m tests.chaos {options} --roles {self.chosen.roles} "
             f"--schedule '{text(found).replace(chr(10), '; ')}'",
@@ -217,11 +220,12 @@ def _options() -> argparse.ArgumentParser:
     add("--platform", default="cpu", choices=("cpu", "timed"))
     add("--hosts", type=int, default=2, help="of each island")
     add("--islands", type=int, default=2)
+    add("--together", type=int, default=1, help="hosts that one agent plays, of timed devices")
     add("--devices", type=int, default=2, help="of each host")
     add("--lease", type=float, default=3.0, help="seconds")
     add(
         "--roles", default="train,puts,retry,transfer,jax",
-        help="what clients do; also: small. Without devices that compute there is no jax",
+        help="what clients do; also: small, reads, given, many, saves, moves. jax needs devices that compute",
     )  # fmt: skip
     add("--slack", type=float, default=1.0, help="all bounds are multiplied by it")
     add("--forgive", default="", help="outcomes that are told and fail nothing, as leak,late")

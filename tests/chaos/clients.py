@@ -21,6 +21,7 @@ import seaway as sw
 from .looping import PRIME, LoopingClient, SeenError, Steps, drawn, options, put_sizes, stepped
 
 P: Any = PartitionSpec
+MANY = 1000  # arrays of a call
 
 
 class Program:
@@ -140,8 +141,96 @@ def transfer(program: Program, seed: int) -> Steps:
         yield "transfer", partial(there_and_back, seed + number)
 
 
+def reads(program: Program, seed: int) -> Steps:
+    """Read each result before the next call: of a small state, and of a large one now and then."""
+    states: list[list[Any]] = [[program.values(1 << 12, seed), None], [program.values(1 << 22, seed), None]]
+
+    def begin() -> bool:
+        for state in states:
+            state[1] = program.put(state[0])
+        return True
+
+    def step(state: list[Any]) -> bool:
+        state[0], state[1] = stepped(state[0]), program.steps[0](state[1])
+        return program.same(state[1], state[0])
+
+    yield "put", begin
+    for number in range(10**9):
+        yield "read", partial(step, states[0])
+        if number % 4 == 3:
+            yield "get", partial(step, states[1])
+
+
+def given(program: Program, seed: int) -> Steps:
+    """Give arrays of 4 KiB to 4 MiB with each call, several calls ahead of the results."""
+
+    def calls(count: int, seed: int) -> bool:
+        values = [program.values(count, seed + each) for each in range(3)]
+        found = [program.steps[0](each) for each in values]
+        return all(program.same(one, stepped(other)) for one, other in zip(found, values, strict=True))
+
+    for number in range(10**9):
+        yield "given", partial(calls, 1 << (10 + number % 3 * 5), seed + number)
+
+
+def many(program: Program, seed: int) -> Steps:
+    """Calls of a thousand arrays, which return as many."""
+    add = sw.jit(lambda tree, more: [x + more for x in tree], devices=program.meshes[0])
+
+    def call(seed: int) -> bool:
+        values = [program.values(64, seed + each) for each in range(MANY)]
+        found = add(add(values, np.int32(1)), np.int32(2))
+        if program.timed:
+            found[-1].block_until_ready()
+            return True
+        return all(np.array_equal(x, value + 3) for x, value in zip(sw.get(found), values, strict=True))
+
+    for number in range(10**9):
+        yield "many", partial(call, seed + number)
+
+
+def saves(program: Program, seed: int) -> Steps:
+    """Save large arrays, and read them back."""
+    values = program.values(1 << 20, seed)
+    held: list[Any] = []
+
+    def begin() -> bool:
+        held.append(program.put(values))
+        return True
+
+    yield "put", begin
+    while True:
+        yield "save", lambda: _save(program, held[0], values, f"large-{seed}")
+
+
+def moves(program: Program, seed: int) -> Steps:
+    """Programs of several slices, with moves between them: on the next island, if there is one, or on one device."""
+    last = program.meshes[-1]
+    one = sw.slice(devices=1, name="one")
+    alone = sw.jit(lambda x: (x * 3 + x.sum()) % PRIME, devices=one)
+
+    @sw.program
+    def around(x: Any) -> Any:
+        y = program.steps[0](x)
+        z = alone(sw.put(y, devices=one))
+        w = program.steps[-1](sw.put(z, devices=last, sharding=P("data")))
+        return program.steps[0](sw.put(w, devices=program.meshes[0], sharding=P("data"))), z
+
+    def move(seed: int) -> bool:
+        values = program.values(1 << 18, seed)
+        wanted = [values]
+        for _ in range(4):
+            wanted.append(stepped(wanted[-1]))
+        found, between = around(values)
+        return program.same(found, wanted[4]) and program.same(between, wanted[2])
+
+    for number in range(10**9):
+        yield "move", partial(move, seed + number)
+
+
 LOOPS: dict[str, Callable[[Program, int], Steps]] = {
-    "train": train, "puts": puts, "small": small, "retry": retry, "transfer": transfer
+    "train": train, "puts": puts, "small": small, "retry": retry, "transfer": transfer,
+    "reads": reads, "given": given, "many": many, "saves": saves, "moves": moves,
 }  # fmt: skip
 
 

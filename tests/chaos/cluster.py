@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import heapq
 import os
+import random
 import resource
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from backend.door import variables
@@ -25,26 +27,41 @@ from .watching import Watch
 
 Named = tuple[str, tuple[int, ...]]  # a client's role, and the islands that it calls
 
+PORTS = (15_000, 32_768)
+ONE_ISLAND = (
+    "train",
+    "puts",
+    "small",
+    "reads",
+    "given",
+    "many",
+    "saves",
+    JAX_ROLE,
+)  # a client for each island
+
 
 def clients_of(
     islands: int, roles: tuple[str, ...] = ("train", "puts", "retry", "transfer", JAX_ROLE)
 ) -> dict[str, Named]:
     found: dict[str, Named] = {}
     for role in roles:
-        if role in ("train", "puts", "small", JAX_ROLE):
+        if role in ONE_ISLAND:
             found |= {f"{role}-{island}": (role, (island,)) for island in range(islands)}
         elif role == "retry":
             found["retry-0"] = (role, (0,))
-        elif islands > 1:
-            found["transfer"] = (role, (0, 1))
+        elif role == "moves" or islands > 1:
+            found[role] = (role, (0, 1) if islands > 1 else (0,))
     return found
 
 
 def free_port() -> int:
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
+    """A port below those that the kernel gives to outgoing connections: such a one could be taken while its process is
+    started again."""
+    while True:
+        with socket.socket() as held, suppress(OSError):
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            held.bind(("127.0.0.1", random.randrange(*PORTS)))
+            return int(held.getsockname()[1])
 
 
 class Cluster:
@@ -70,7 +87,7 @@ class Cluster:
 
     def start(self) -> None:
         self._add("controller", self._controller, self.port)
-        for number in range(self.shape.islands * self.shape.hosts):
+        for number in range(self.shape.agents):
             name = f"agent-{number}"
             through = self.watch.proxy(name, self.port)
             self._add(name, self._agent(number, through), free_port())
@@ -101,10 +118,19 @@ class Cluster:
         ]  # fmt: skip
 
     def _agent(self, number: int, through: int) -> Callable[[int], list[str]]:
+        together = self.shape.together
+
+        def where(port: int) -> list[str]:
+            if together > 1:  # each of its hosts has a port of its own
+                return ["--host", str(number * together), "--hosts", str(together)]
+            peers = self.watch.proxy(f"peers-{number}", port)
+            return [
+                "--host", str(number), "--bind", f"127.0.0.1:{port}", "--advertise", f"127.0.0.1:{peers}"
+            ]  # fmt: skip
+
         return lambda port: [
-            "seaway", "agent", "--controller", f"127.0.0.1:{through}", "--bind", f"127.0.0.1:{port}",
-            "--advertise", f"127.0.0.1:{self.watch.proxy(f'peers-{number}', port)}",
-            "--host", str(number), "--name", f"host-{number}", "--platform", self.shape.platform,
+            "seaway", "agent", "--controller", f"127.0.0.1:{through}", *where(port),
+            "--name", f"host-{number}", "--platform", self.shape.platform,
             "--devices", str(self.devices), "--cache", str(self.folder / "cache"),
             "--checkpoints", str(self.folder / "saved"), "--trust-clients", "--verbose",
         ]  # fmt: skip
@@ -151,7 +177,7 @@ class Cluster:
         """The islands on which a fault of this process may be noticed."""
         role, _, rest = target.partition("-")
         if role in ("agent", "peers"):
-            return {int(rest) // self.shape.hosts}
+            return {int(rest) * self.shape.together // self.shape.hosts}
         if role == "coordination":
             return {int(rest)}
         return set() if role in ("client", "door") else set(range(self.shape.islands))

@@ -11,7 +11,7 @@ import msgspec
 
 from .cluster import Cluster, free_port
 from .processes import Policy
-from .schedule import Fault
+from .schedule import MOMENTS, Fault
 
 PULSE = 0.05  # seconds that a slow host is stopped, and then runs
 WAIT_MOMENT = 20.0  # seconds to wait for the moment that a fault asks for; then it comes anyway
@@ -68,12 +68,10 @@ def await_moment(cluster: Cluster, fault: Fault) -> bool:
 
     def under_way() -> bool:
         calls = [cluster.call(name) for name in cluster.readers]
-        return any(getattr(call, "what", "").startswith(_CALLS[fault.moment]) for call in calls)
+        return any(getattr(call, "what", "").startswith(begins) for call in calls)
 
+    begins, _ = MOMENTS[fault.moment]
     return cluster.until(under_way, WAIT_MOMENT, 0.005)
-
-
-_CALLS = {"compile": "compile", "save": "save", "put": "put 64MB"}
 
 
 def _end(cluster: Cluster, fault: Fault, found: Injected) -> None:

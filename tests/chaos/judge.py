@@ -24,6 +24,8 @@ CODES = {
     "refused", "no-memory", "cancelled", "timeout", "host-lost", "host-left", "restart", "world", "client-lost", "lost",
     "code", "checkpoint", "unsupported", "user",
 }  # fmt: skip
+LOSSES = {"host-lost", "host-left", "restart", "world", "client-lost", "lost"}
+NAMES = re.compile(r" is lost: |program '")  # an array, or a program
 SESSION = {"Unreachable", "SessionClosed", "NotReady"}  # our errors that name the cause without a code
 INSIDE = re.compile(
     r"Gloo|Traceback|JaxRuntimeError|XlaRuntimeError|coordination_service|Connection closed by peer"
@@ -153,6 +155,8 @@ def unnamed(call: Call) -> str:
         return f"code {call.code!r} is no user's: {told}"
     if not call.code and call.kind not in SESSION:
         return f"an error without a code: {told}"
+    if call.code in LOSSES and call.kind == "RunError" and not NAMES.search(call.text):
+        return f"it does not name what is lost: {told}"
     return f"it does not name the cause: {told}" if INSIDE.search(call.text) else ""
 
 

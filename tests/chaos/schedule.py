@@ -14,7 +14,18 @@ from itertools import islice
 
 import msgspec
 
-MOMENTS = ("compile", "save", "put", "epoch")  # what is under way when the fault comes
+# What is under way when the fault comes: the beginning of a call's name, and the roles of clients that make such calls.
+# An epoch is no call: an island forms.
+MOMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "compile": ("compile", ("train", "jax")),
+    "save": ("save", ("train", "saves")),
+    "put": ("put 64MB", ("puts", "jax")),
+    "epoch": ("", ()),
+    "get": ("get", ("reads",)),
+    "given": ("given", ("given",)),
+    "many": ("many", ("many",)),
+    "move": ("move", ("moves",)),
+}
 PROCESS = {"kill": 40, "stop": 35, "terminate": 12, "pulse": 8}
 WIRE = {"cut": 5, "hold": 5, "up": 3, "down": 3, "delay": 3}
 KINDS: dict[str, dict[str, int]] = {
@@ -39,6 +50,19 @@ class Shape(msgspec.Struct, frozen=True):
     clients: tuple[str, ...] = ()
     lease: float = 3.0
     platform: str = "cpu"
+    together: int = 1  # hosts that one agent plays
+
+    @property
+    def agents(self) -> int:
+        return self.islands * self.hosts // self.together
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        """Those that these clients have."""
+        roles = {name.partition("-")[0] for name in self.clients}
+        return tuple(
+            moment for moment, (_, needs) in MOMENTS.items() if moment == "epoch" or roles.intersection(needs)
+        )
 
     @property
     def doors(self) -> tuple[str, ...]:
@@ -158,7 +182,7 @@ def _draw(chance: random.Random, shape: Shape, before: Fault | None) -> Fault:
     restart = round(chance.uniform(0.0, 0.5), 2) if chance.random() < 0.6 else 3.0
     port = "other" if role == "agent" and chance.random() < 0.2 else "same"
     lasts = _lasts(chance, kind, shape.lease)
-    moment = chance.choice(MOMENTS) if chance.random() < 0.25 else ""
+    moment = chance.choice(shape.moments) if chance.random() < 0.25 else ""
     gap: float | None = round(chance.uniform(0.0, 2.0 * shape.lease), 2)
     if before is None or before.gap is not None or chance.random() > 0.3:
         gap = None  # at most two in a row
@@ -172,13 +196,13 @@ def _has(shape: Shape, role: str) -> bool:
     if role == "door":
         return bool(shape.doors)
     if role == "peers":
-        return bool(shape.clients) or shape.hosts > 1
+        return shape.together == 1 and (bool(shape.clients) or shape.hosts > 1)
     return role != "coordination" or (shape.platform == "cpu" and shape.hosts > 1)
 
 
 def _target(chance: random.Random, shape: Shape, role: str) -> str:
     if role in ("agent", "peers"):
-        return f"{role}-{chance.randrange(shape.islands * shape.hosts)}"
+        return f"{role}-{chance.randrange(shape.agents)}"
     if role == "coordination":
         return f"coordination-{chance.randrange(shape.islands)}"
     if role == "door":

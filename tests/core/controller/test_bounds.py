@@ -6,7 +6,7 @@ from __future__ import annotations
 from core.controller.watch import Bounds
 from core.model import ranges
 from core.model.program import Sharding, SliceSpec, Value
-from core.protocol.effects import Command, FormWorld, Send, Wakeup, WorldUp
+from core.protocol.effects import Command, FormWorld, LogLine, MessageReceived, Send, Wakeup, WorldUp
 from core.protocol.messages import (
     Blame,
     ClientMessages,
@@ -93,6 +93,17 @@ def test_hosts_that_end_a_put_when_they_are_told_to_stay_in_their_epoch() -> Non
         rig.done(host, step, Blame("timeout", "as told"))
     assert rig.state == was
     assert not rig.controller.state.in_flight.values()
+
+
+def test_the_puts_of_a_call_that_wait_for_the_same_hosts_are_one_line_of_the_log() -> None:
+    rig = WaitingClient(1)
+    rig.controller = type(rig.controller)(rig.controller.cluster)  # its host has not come
+    rig.say(CLIENT, Open("ann"))
+    puts = [MessageReceived(CLIENT, Put(name, VALUE, SliceSpec("s", 1))) for name in range(1, 1001)]
+    told = [effect for put in puts for effect in rig.controller.handle(put, 0) if isinstance(effect, LogLine)]
+    assert [line.text for line in told] == [
+        "a put of client 'ann' waits: slice 's' waits for hosts 0 of island 'i0' (absent)"
+    ]
 
 
 def test_a_wait_for_hosts_that_never_come_is_ended() -> None:

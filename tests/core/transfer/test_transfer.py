@@ -470,7 +470,7 @@ def test_a_lost_peer_spoils_what_it_was_to_send_and_needs_nothing_any_more() -> 
     open_recv(it, transfer=8, seq=8, sparse=True)
     receive(it, 1, Offer(8, 1, 0, ((0, 10),)))
     effects = it.handle(Disconnected(1, "silent"), 0)
-    blame = Blame("host-lost", "silent", host=1)
+    blame = Blame("host-lost", "hosts 0 and 1 lost each other: silent", host=1)
     expected: list[Command] = [Sent(T), Received(8, blame)]
     assert effects == expected
     assert receive(it, 2, Chunk(T, 2, 0, 1, 0, 10))[1:] == [*to(2, Landed(T, 2, 0)), Received(T, blame)]
@@ -480,7 +480,11 @@ def test_a_lost_peer_spoils_what_it_was_to_send_and_needs_nothing_any_more() -> 
 def test_a_client_is_a_peer_like_any_other() -> None:
     it = machine()
     assert open_recv(it, (-3, 0, 10)) == to(-3, Grant(T, -3, 0, 10))
+    [received] = it.handle(Disconnected(-3, "nothing heard for 3 s"), 0)
+    cause = "host 0 and the client of these contents lost each other: nothing heard for 3 s"
+    assert received == Received(T, Blame("client-lost", cause))
+    assert open_recv(it, (-3, 0, 10), transfer=8) == to(-3, Grant(8, -3, 0, 10))
     [received] = it.handle(Disconnected(-3), 0)
-    assert isinstance(received, Received)
-    assert received.blame is not None
-    assert received.blame.code == "client-lost"
+    assert received == Received(
+        8, Blame("client-lost", cause.replace("nothing heard for 3 s", "the connection broke"))
+    )

@@ -33,6 +33,7 @@ from core.transfer.transfer_machine import Transfer
 
 T, SIZE, LEASE = 7, 40, 1000
 SENDER, RECEIVER = 0, 1
+SILENT = "hosts 0 and 1 lost each other: silent"
 ANEW = "it began anew"
 
 
@@ -68,7 +69,7 @@ def test_a_sender_that_has_given_up_a_receiver_says_so_when_that_one_asks(anew: 
     it = opened_sender()
     it.handle(MessageReceived(RECEIVER, Grant(T, SENDER, RECEIVER, 10)), 0)
     assert messages_of(it.handle(Disconnected(RECEIVER, "silent", anew), 0)) == [Sent(T)]
-    spoilt = Spoilt(T, SENDER, RECEIVER, Blame("host-lost", "silent", host=RECEIVER))
+    spoilt = Spoilt(T, SENDER, RECEIVER, Blame("host-lost", SILENT, host=RECEIVER))
     assert messages_of(it.handle(MessageReceived(RECEIVER, Grant(T, SENDER, RECEIVER, SIZE)), 0)) == [spoilt]
     assert messages_of(it.handle(MessageReceived(RECEIVER, Landed(T, SENDER, RECEIVER)), 0)) == []
 
@@ -98,7 +99,7 @@ def test_a_receiver_grants_again_to_a_sender_that_has_restarted() -> None:
 def test_a_half_sent_piece_is_lost_with_the_link(anew: bool) -> None:
     it = opened_receiver()
     it.handle(MessageReceived(SENDER, Chunk(T, SENDER, RECEIVER, 0, 0, 10)), 0)
-    lost = Received(T, Blame("host-lost", "silent", host=SENDER))
+    lost = Received(T, Blame("host-lost", SILENT, host=SENDER))
     assert messages_of(it.handle(Disconnected(SENDER, "silent", anew), 0)) == [lost]
 
 

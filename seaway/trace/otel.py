@@ -103,15 +103,18 @@ def export(
     """Make the spans, all in one trace; returns the trace's id, as 32 hexadecimal digits."""
     given: object = provider
     if given is not None and not isinstance(given, api.TracerProvider):
-        raise TypeError(f"provider={given!r}: a TracerProvider of OpenTelemetry's, or None for the process's own")
+        raise TypeError(
+            f"provider={given!r}: a TracerProvider of OpenTelemetry's, or None for the process's own"
+        )
     when: object = began
     if when is not None and not isinstance(when, datetime):
         raise TypeError(f"began={when!r}: a datetime, or None for such a one that the last run ended now")
     tracer = tracer_of(provider)
     if tracer is None:
         raise ValueError(NO_PROVIDER)
-    if sample is not None and (isinstance(sample, bool) or not isinstance(sample, int) or sample < 1):
-        raise ValueError(f"sample={sample!r}: how many runs, at least 1")
+    count: object = sample
+    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+        raise ValueError(f"sample={count!r}: how many runs, at least 1")
     runs = run_rows(facts, window, sample)
     gangs = gangs_of(facts, runs)
     number = len(runs) + 2 * len(gangs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pandas as pd
 import pytest
 from opentelemetry import trace as api
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -50,8 +51,9 @@ def collected(sampler: Sampler = ALWAYS_ON) -> Iterator[Spans]:
 
 
 def context_of(span: ReadableSpan) -> api.SpanContext:
-    assert span.context is not None
-    return span.context
+    found: api.SpanContext | None = span.context
+    assert found is not None
+    return found
 
 
 def times(span: ReadableSpan) -> tuple[int, int]:
@@ -64,6 +66,12 @@ def within(span: ReadableSpan, other: ReadableSpan) -> bool:
     begin, end = times(span)
     low, high = times(other)
     return low <= begin <= end <= high
+
+
+def in_nanoseconds(frame: pd.DataFrame, *columns: str) -> list[tuple[int, ...]]:
+    """Rows of columns of microseconds."""
+    each = [[round(time * 1_000) for time in frame[name].tolist()] for name in columns]
+    return list(zip(*each, strict=True))
 
 
 def about(span: ReadableSpan, *names: str) -> tuple[object, ...]:

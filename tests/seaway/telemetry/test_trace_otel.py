@@ -15,7 +15,7 @@ from opentelemetry import trace as api
 import seaway as sw
 from tests.seaway.small_sessions import small
 
-from .spans import about, collected, context_of, provided, times, within
+from .spans import about, collected, context_of, in_nanoseconds, provided, times, within
 
 step = sw.synthetic("step", devices=4, duration="1ms", allreduce="4B")
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -41,12 +41,12 @@ def test_runs_and_their_gangs_are_spans_of_one_trace_at_the_times_of_the_trace()
     (root,) = [each for each in spans.all() if each.parent is None]
     runs = spans.named("train")
     assert spans.below(root) == runs
-    assert [tuple(time - ORIGIN for time in times(each)) for each in runs] == [
-        (round(row.submitted_us * 1_000), round(row.ended_us * 1_000)) for row in trace.runs().itertuples()
-    ]
-    assert [times(each)[0] - ORIGIN for each in spans.named("step")] == [
-        round(row.started_us * 1_000) for row in trace.gangs().itertuples()
-    ]
+    assert [tuple(time - ORIGIN for time in times(each)) for each in runs] == in_nanoseconds(
+        trace.runs(), "submitted_us", "ended_us"
+    )
+    assert [(times(each)[0] - ORIGIN,) for each in spans.named("step")] == in_nanoseconds(
+        trace.gangs(), "started_us"
+    )
     for run in runs:
         assert about(run, "client", "program") == ("ann", "train")
         below = spans.below(run)
@@ -83,9 +83,8 @@ def test_a_window_has_the_runs_of_its_time() -> None:
 
 def test_a_run_that_failed_is_an_error() -> None:
     spans = provided()
-    with small() as s:
-        with pytest.raises(sw.errors.RunError):
-            sw.synthetic("large", devices=64, duration="1ms")(np.float32(0)).block_until_ready()
+    with small() as s, pytest.raises(sw.errors.RunError):
+        sw.synthetic("large", devices=64, duration="1ms")(np.float32(0)).block_until_ready()
     s.trace.otel(spans.provider)
     assert (spans.one("large").attributes or {})["error.type"] == "refused"
 

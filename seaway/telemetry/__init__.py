@@ -2,7 +2,7 @@
 
 session_spans   a session's spans: runs' when they end, gangs' when the trace has their times
 client_spans    one client's: what it calls, puts and reads, from the call until it is over
-clocks          how far two clocks are apart, from what each has seen of the same runs
+clock_distance  how far two clocks are apart, from what each has seen of the same runs
 
 The client alone makes the spans: it knows the user's context when a call is made, and hears when the run is over. So
 core, the controller and the hosts know nothing of them, and nothing travels with a call. A session that begins where

@@ -4,7 +4,7 @@ In a real session a thread does so while the session is open: run's spans within
 whole trace is fetched for them. A simulated session does it between calls, and adds gangs when it is over: then there
 is no other thread that could disturb the turns of the user's. `session.trace` adds them at once in either.
 
-Neighbours: `client_spans`; `clocks`; `seaway.trace.otel`, which makes gangs' spans. The functions that matter:
+Neighbours: `client_spans`; `clock_distance`; `seaway.trace.otel`, which makes gangs' spans. The functions that matter:
 `end_spans`, `gangs_from`, `close`.
 """
 
@@ -22,10 +22,9 @@ from opentelemetry import trace as api
 
 from core.protocol import Blame
 
-from ..trace.gang_spans import gang_spans, gangs_of
-from ..trace.otel import Flushing, emit_gangs, failed, tracer_of
+from ..trace import gang_spans, otel
 from .client_spans import CalledRun, ClientSpans, TracedClient
-from .clocks import SeenTwice, ahead
+from .clock_distance import SeenTwice, ahead
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -52,7 +51,7 @@ class SpanSource(Protocol):
 
 
 def session_spans(driver: SpanSource) -> SessionSpans | None:
-    tracer = tracer_of(None)
+    tracer = otel.tracer_of(None)
     return None if tracer is None else SessionSpans(tracer, driver)
 
 
@@ -124,7 +123,7 @@ class SessionSpans:
 
     def _end(self, span: api.Span, at: int, blame: Blame | None) -> None:
         if blame is not None:
-            failed(span, str(blame), blame.code, blame.node, blame.host)
+            otel.failed(span, str(blame), blame.code, blame.node, blame.host)
         span.end(at + self.shift)
 
     # --- gangs ----------------------------------------------------------------------------------------------
@@ -161,9 +160,11 @@ class SessionSpans:
                 for row, called in found.items()
             ]
             shift = self.shift + (0 if self._simulated else ahead(twice))
-            records = gang_spans(facts, gangs_of(facts, np.array(list(found), dtype=np.int64)).tolist())
+            records = gang_spans.gang_spans(
+                facts, gang_spans.gangs_of(facts, np.array(list(found), dtype=np.int64)).tolist()
+            )
             parents = ((gang, found[gang.run].span.get_span_context()) for gang in records)
-            emit_gangs(self.tracer, parents, shift, Flushing(None))
+            otel.emit_gangs(self.tracer, parents, shift, otel.Flushing(None))
 
     # --- the end --------------------------------------------------------------------------------------------
 

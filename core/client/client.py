@@ -73,6 +73,10 @@ class Client:
         """By which the controller knows this client; 0 if it has not said."""
         return self._state.number
 
+    def sent_run(self, run: int) -> int:
+        """By which number the controller, and its trace, know the last try of a run."""
+        return self._retries.sent_run(run)
+
     @property
     def unfinished(self) -> int:
         """How many runs have not ended."""

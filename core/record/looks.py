@@ -91,6 +91,10 @@ class LiveView(msgspec.Struct, frozen=True):
     stalls_ever: int
     incarnation: int
 
+    def policies(self) -> dict[str, str]:
+        """By island's name."""
+        return {island.name: island.policy for island in self.islands}
+
 
 class HostLine(msgspec.Struct, frozen=True):
     """offset: how far its clock is ahead of the controller's, within `bound` nanoseconds (-1: not known)."""

@@ -28,7 +28,7 @@ from core.protocol import (
     Received,
     RunAgain,
     RunEnded,
-)
+)  # fmt: skip
 
 from ..errors import SessionClosed
 from ..graph import Given, Graph, single
@@ -40,6 +40,7 @@ from .arrays import Array, Run
 from .dropped_arrays import DroppedArrays
 from .port import Port
 from .retry_log import RetryLog
+from .slice_names import SliceNames
 from .waited_runs import WaitedRuns
 
 if TYPE_CHECKING:
@@ -64,11 +65,15 @@ class Caller:
             LogLine: self._log, GetAgain: self._get_again, GetStarted: self._get_started,
             OpenRecv: self._contents_come, Received: self._received, ProgramTold: self._compiled,
         }  # fmt: skip
+        self._spans = session.spans.client(self) if session.spans else None  # OpenTelemetry's
+        if self._spans is not None:
+            self._hears = self._spans.hearing(self._hears)
         self._port.tell = self._heard
         self._port.tick = self._retried_due
         self._programs: dict[int, BoundProgram] = {}
         self._compiling: set[int] = set()  # programs that a first call waits for
-        self._names: dict[Slice, str] = {}
+        self._slices = SliceNames()
+        self.name_of = self._slices.of
         self._runs: dict[int, Run] = {}
         self._held: RangeTable[HeldNames] = RangeTable()
         self._fetches: dict[int, Fetch] = {}
@@ -99,6 +104,11 @@ class Caller:
     def now(self) -> int:
         return self._port.now()
 
+    def known_as(self, run: int) -> tuple[int, int]:
+        """This client's number and a run's, as the controller's trace has them."""
+        client = self._port.client
+        return client.number, client.sent_run(run)
+
     def _due(self) -> int:
         """When a run called now is due, by the client's and the entered deadlines; 0: never."""
         own = self.now() + self.deadline if self.deadline else 0
@@ -107,20 +117,6 @@ class Caller:
 
     def called(self, home: Slice) -> str:
         return f"slice {self.name_of(home)!r}"
-
-    def name_of(self, home: Slice) -> str:
-        """The slice's name. A slice without one is named when this client first uses it: `slice0`, `slice1`, ..."""
-        found = self._names.get(home)
-        if found is None:
-            found = home.name
-            if not found:
-                taken = set(self._names.values())
-                number = len(self._names)
-                while f"slice{number}" in taken:
-                    number += 1
-                found = f"slice{number}"
-            self._names[home] = found
-        return found
 
     # --- programs -----------------------------------------------------------------------------------------
 
@@ -139,10 +135,13 @@ class Caller:
         again = self.session.retries if retries is None else retries
         args, contents, temporary = arguments_of(self, bound, leaves, bool(again))
         due = self._due()
+        begun = 0 if self._spans is None else self.now()
         donated = [leaf._name for at in graph.donated if type(leaf := leaves[at]) is Array]
         run, arrays, taken = self._port.call(
             lambda client, now: self._submit(client, now, bound, args, due, again, donated)
         )
+        if self._spans is not None:
+            self._spans.called(run, graph, begun)
         if again:
             run._takes = {each._name: each._label for each in contents if type(each) is Array}
         self._port.submitted(graph, contents, arrays)
@@ -160,15 +159,9 @@ class Caller:
         return bound
 
     def _submit(
-        self,
-        client: Client,
-        now: int,
-        bound: BoundProgram,
-        args: tuple[int | bytes | Range, ...],
-        due: int,
-        again: int,
-        donated: Sequence[int],
-    ) -> tuple[Run, list[Array], list[HeldNames]] | Blocked:
+        self, client: Client, now: int, bound: BoundProgram, args: tuple[int | bytes | Range, ...], due: int,
+        again: int, donated: Sequence[int],
+    ) -> tuple[Run, list[Array], list[HeldNames]] | Blocked:  # fmt: skip
         self._dropped.release_with_call(client, now)
         if not bound.number and isinstance(blocked := self._register(client, now, bound), Blocked):
             return blocked
@@ -238,6 +231,8 @@ class Caller:
     def _no_longer_held(self, names: int | Range) -> list[HeldNames]:
         """Returns those of these names that were held."""
         first, count = (names, 1) if isinstance(names, int) else (names.first, names.count)
+        if self._spans is not None:
+            self._spans.given_back(first, count)
         return self._held.take(first, count)
 
     # --- contents -----------------------------------------------------------------------------------------
@@ -249,6 +244,7 @@ class Caller:
         self._may_call()
         spec = home.spec(self.name_of(home))
         value = Value(aval.shape, aval.dtype, 0, sharding)
+        begun = 0 if self._spans is None else self.now()
 
         def act(client: Client, now: int) -> Array | Blocked:
             self._dropped.release_with_call(client, now)
@@ -261,7 +257,10 @@ class Caller:
             self._port.offer(group.buffer(name), leaf, again)
             return Array(group, aval, name)
 
-        return self._port.call(act)
+        array = self._port.call(act)
+        if self._spans is not None:
+            self._spans.put(array, begun)
+        return array
 
     def fetch(self, buffers: Sequence[ClientBuffer]) -> None:
         """Bring the buffers' contents here, into `host`."""
@@ -272,14 +271,19 @@ class Caller:
                 buffer.fail()
                 raise unreadable
         fetches = [Fetch(buffer) for buffer in buffers if buffer.host is None]
-        for fetch in fetches:
-            self._get(fetch)
-        for fetch in fetches:
-            self._wait(partial(getattr, fetch, "over"), f"the contents of {fetch.buffer.about.label}")
-        for fetch in fetches:
-            if fetch.blame is not None:
-                fetch.buffer.spoil(fetch.blame)
-                fetch.buffer.fail()
+        span = self._spans.reading(fetches) if self._spans is not None else None
+        try:
+            for fetch in fetches:
+                self._get(fetch)
+            for fetch in fetches:
+                self._wait(partial(getattr, fetch, "over"), f"the contents of {fetch.buffer.about.label}")
+            for fetch in fetches:
+                if fetch.blame is not None:
+                    fetch.buffer.spoil(fetch.blame)
+                    fetch.buffer.fail()
+        finally:
+            if span is not None and self._spans is not None:
+                self._spans.read(span)
         for buffer in buffers:
             self._waited.note(buffer.run, buffer.ready_at)
         for fetch in fetches:
@@ -389,10 +393,9 @@ class Caller:
         if not isinstance(home, Slice):
             raise TypeError(f"session.release({home!r}): give the slice itself, as sw.slice(...) made it")
         self._may_call()
-        name = self._names.get(home, home.name)
-        if name not in self._names.values():
-            return
-        self._port.call(lambda client, now: client.release_slice(name, now))
+        name = self._slices.used(home)
+        if name:
+            self._port.call(lambda client, now: client.release_slice(name, now))
 
     # --- what comes ---------------------------------------------------------------------------------------
 

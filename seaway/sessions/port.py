@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from core.client import Blocked, Client
@@ -30,6 +30,10 @@ class Port(Protocol):
 
     tell: Callable[[Command], None]  # set by the caller: what the machine has to say to its user
     tick: Callable[[], None]  # set by the caller: called now and then while a real wait lasts
+
+    @property
+    def client(self) -> Client:
+        """Core's client."""
 
     def now(self) -> int: ...
 
@@ -85,6 +89,9 @@ class Driver(Protocol):
     def sleep(self, nanoseconds: int) -> None: ...
 
     def trace(self) -> Any: ...
+
+    def policies(self) -> Mapping[str, str]:
+        """By island's name, the policy that orders its gangs."""
 
     def live_source(self, over: Callable[[], bool]) -> LiveSource:
         """What a page in the browser shows of it. `over`: whether the session has ended."""

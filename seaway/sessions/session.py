@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 from ..errors import SessionClosed
 from ..specs import Slice, whole
+from ..telemetry import carried, spans_of
 from ..wording import duration, plural
 from . import ambient
 from .arguments import checked_session
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from sim.simulation import Simulation
 
     from ..dashboard import LivePage
+    from ..telemetry import SessionSpans
     from ..trace import Trace
 
 Dispatch = Literal["parallel", "sequential"]
@@ -97,6 +99,9 @@ class Session:
         self._spawned = 0
         self.closed = False
         self._page: LivePage | None = None
+        self.spans: SessionSpans | None = (
+            None  # of OpenTelemetry, if the process uses it when the first client comes
+        )
         ambient.made(self)
 
     # --- in and out ---------------------------------------------------------------------------------------
@@ -134,6 +139,8 @@ class Session:
             raise
         finally:
             self.closed = True
+            if self.spans is not None:
+                self.spans.close(abort)
             if abort:
                 self.driver.stop()
             for caller in self._callers.values():
@@ -203,6 +210,8 @@ class Session:
             raise ValueError(f"client {name!r}: weight={weight!r}: a whole number, at least 1")
         if isinstance(priority, bool) or not isinstance(priority, int):
             raise ValueError(f"client {name!r}: priority={priority!r}: a whole number; higher goes first")
+        if not self._callers:
+            self.spans = spans_of(self.driver)
         made = self._callers[name] = Caller(self, name, weight, priority, due)
         return made
 
@@ -256,7 +265,7 @@ class Session:
                 ambient.leave(self)
 
         self._tasks.append(task)
-        task.thread = self.driver.spawn(caller.name, work)
+        task.thread = self.driver.spawn(caller.name, carried(work))
         return task
 
     # --- time ---------------------------------------------------------------------------------------------
@@ -281,6 +290,8 @@ class Session:
         if not self.closed:
             self._settle()
         found: Trace = self.driver.trace()
+        if self.spans is not None and not self.closed:
+            self.spans.gangs_from(found)
         return found
 
     def live(self, bind: str = "") -> LivePage:

@@ -9,6 +9,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from opentelemetry import trace as opentelemetry
+from opentelemetry.util._once import Once
 
 from .pages import Unit, name_of, units
 from .reading import read
@@ -22,8 +24,12 @@ UNITS = [unit for unit in units() if name_of(unit.page) not in ELSEWHERE]
     [pytest.param(u, id=u.name, marks=[pytest.mark.full] if u.name in FULL else []) for u in UNITS],
 )
 def test_the_examples_of_each_page_run_and_print_what_it_shows(
-    unit: Unit, tmp_path: Path, rewrite: bool
+    unit: Unit, tmp_path: Path, rewrite: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(
+        opentelemetry, "_TRACER_PROVIDER", None
+    )  # a page may set one up, which is for its process
+    monkeypatch.setattr(opentelemetry, "_TRACER_PROVIDER_SET_ONCE", Once())
     program = NEEDS.get(unit.name)
     if program and shutil.which(program) is None:
         pytest.skip(f"there is no {program} here")

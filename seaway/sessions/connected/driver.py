@@ -22,6 +22,7 @@ from backend.node import CallError
 from backend.wire import Described
 from core.client import Client
 from core.model import Computation, Impossible
+from core.record import Look, TraceCursor
 from core.record import Trace as CoreTrace
 
 from ...errors import SessionClosed, Unreachable
@@ -147,6 +148,18 @@ class RealDriver:
         from ...dashboard import controller_source
 
         return controller_source.ControllerSource(self._address, self._head.access)
+
+    def policies(self) -> Mapping[str, str]:
+        from ...dashboard import Unavailable
+
+        source = self.live_source(lambda: self.closed)
+        try:
+            view = source.look(Look(cursor=TraceCursor(most=1), hosts=False)).view
+        except Unavailable:
+            return {}
+        finally:
+            source.close()
+        return {} if view is None else view.policies()
 
     def trace(self) -> Trace:
         try:

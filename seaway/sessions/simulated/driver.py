@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import simpy
@@ -100,6 +100,9 @@ class SimDriver:
         from ...trace import Trace
 
         return Trace(self.simulation.trace, self.simulation.setup)
+
+    def policies(self) -> Mapping[str, str]:
+        return live_view(self.simulation.controller).policies()
 
     def live_source(self, over: Callable[[], bool]) -> LiveSource:
         from ...dashboard import RunningSession

@@ -31,6 +31,10 @@ class SimPort:
         self.tick: Callable[[], None] = lambda: None  # no time passes but by effects
         client.on_effect = self._heard
 
+    @property
+    def client(self) -> Client:
+        return self._client.client
+
     def now(self) -> int:
         return self._client.sim.now
 

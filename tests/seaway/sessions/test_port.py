@@ -4,7 +4,7 @@ devices."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -180,6 +180,9 @@ class LoopbackDriver:
 
     def trace(self) -> Any:
         return None
+
+    def policies(self) -> Mapping[str, str]:
+        return {"i0": "Fifo"}
 
     def live_source(self, over: Callable[[], bool]) -> LiveSource:
         raise NotImplementedError

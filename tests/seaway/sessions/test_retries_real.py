@@ -112,7 +112,7 @@ def test_a_get_that_is_under_way_meanwhile_is_asked_again(tmp_path: Path) -> Non
             found.agents[0].signal(signal.SIGSTOP)  # so that the contents cannot come yet
             reader = threading.Thread(target=lambda: read.append(np.asarray(kept)))
             reader.start()
-            client = session.main._port.client  # type: ignore[attr-defined]
+            client = session.main._port.client
             wait_until(lambda: client._retries._gets)
             found.controller.kill()
             found.start_controller()

@@ -1,0 +1,41 @@
+"""Runs of a session as OpenTelemetry spans, below the user's own; of the gangs that they ran, too (extra `otel`).
+
+session_spans   a session's spans: runs' when they end, gangs' when the trace has their times
+client_spans    one client's: what it calls, puts and reads, from the call until it is over
+clock_distance  how far two clocks are apart, from what each has seen of the same runs
+
+The client alone makes the spans: it knows the user's context when a call is made, and hears when the run is over. So
+core, the controller and the hosts know nothing of them, and nothing travels with a call. A session that begins where
+no tracer provider is set up has no spans, and imports nothing. Neighbours: `seaway.sessions`, which says what happens;
+`seaway.trace.otel`, which makes gangs' spans, and those of a saved trace.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .session_spans import SessionSpans, SpanSource
+
+
+def spans_of(driver: SpanSource) -> SessionSpans | None:
+    """The spans of a session, if this process has set up a tracer provider."""
+    if "opentelemetry.trace" not in sys.modules:
+        return None
+    from .session_spans import session_spans
+
+    return session_spans(driver)
+
+
+def carried(work: Callable[[], None]) -> Callable[[], None]:
+    """This work, for another thread, as part of the span that is current here. Without OpenTelemetry: as it is."""
+    if "opentelemetry.context" not in sys.modules:
+        return work
+    return partial(contextvars.copy_context().run, work)
+
+
+__all__ = ["SessionSpans", "carried", "spans_of"]

@@ -1,0 +1,183 @@
+"""A session's spans: ends those of runs and puts when that was heard, and adds gangs' when the trace has their times.
+
+In a real session a thread does so while the session is open: run's spans within a second, gangs' less often, since the
+whole trace is fetched for them. A simulated session does it between calls, and adds gangs when it is over: then there
+is no other thread that could disturb the turns of the user's. `session.trace` adds them at once in either.
+
+Neighbours: `client_spans`; `clock_distance`; `seaway.trace.otel`, which makes gangs' spans. The functions that matter:
+`end_spans`, `gangs_from`, `close`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from opentelemetry import trace as api
+
+from core.protocol import Blame
+
+from ..trace import gang_spans, otel
+from .client_spans import CalledRun, ClientSpans, TracedClient
+from .clock_distance import SeenTwice, ahead
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+EVERY = 1.0  # seconds between two times that ended runs' spans are ended
+LEAST, SHARE = (
+    10.0,
+    100,
+)  # a trace is fetched for gangs every 10 s at most, and in one of 100 parts of the time
+MOST = 20_000  # runs that wait for the times of their gangs; the oldest go without
+TOGETHER = 256  # spans that a simulated session ends at once
+
+log = logging.getLogger("seaway")
+
+
+class SpanSource(Protocol):
+    """What is asked of a session's driver."""
+
+    def now(self) -> int: ...
+
+    def trace(self) -> Any: ...
+
+    def policies(self) -> Mapping[str, str]: ...
+
+
+def session_spans(driver: SpanSource) -> SessionSpans | None:
+    tracer = otel.tracer_of(None)
+    return None if tracer is None else SessionSpans(tracer, driver)
+
+
+class SessionSpans:
+    def __init__(self, tracer: api.Tracer, driver: SpanSource) -> None:
+        self.tracer, self._driver = tracer, driver
+        self.shift = time.time_ns() - driver.now()  # from the session's clock to nanoseconds since 1970
+        self._simulated = getattr(driver, "simulation", None) is not None
+        self.about: dict[str, Any] = {"seaway.simulated": True} if self._simulated else {}
+        policies = sorted(set(driver.policies().values()))
+        if policies:
+            self.about["seaway.policy"] = ",".join(policies)
+        self._clients: list[ClientSpans] = []
+        self.runs_over: deque[CalledRun] = deque()
+        self.puts_over: deque[tuple[api.Span, int, Blame | None]] = deque()  # and when
+        self._awaiting: dict[
+            tuple[int, int], CalledRun
+        ] = {}  # runs without gangs yet, as the trace knows them
+        self._fresh = False  # some have come since the last trace
+        self._lock = threading.Lock()  # of whoever makes spans of what is over
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def client(self, client: TracedClient) -> ClientSpans:
+        made = ClientSpans(self, client)
+        self._clients.append(made)
+        return made
+
+    def grew(self) -> None:
+        """Something was called."""
+        if self._simulated:
+            if len(self.runs_over) + len(self.puts_over) >= TOGETHER:
+                self.end_spans()
+        elif self._thread is None:
+            self._thread = threading.Thread(target=self._follow, name="seaway-spans", daemon=True)
+            self._thread.start()
+
+    def _follow(self) -> None:
+        due = time.monotonic() + LEAST
+        while not self._closing.wait(EVERY):
+            self.end_spans()
+            begun = time.monotonic()
+            if self._fresh and begun >= due:
+                self._add_gangs()
+                now = time.monotonic()
+                due = now + max(LEAST, SHARE * (now - begun))
+
+    # --- runs and puts --------------------------------------------------------------------------------------
+
+    def end_spans(self) -> None:
+        """End the spans of all that is known to be over."""
+        with self._lock:
+            while self.puts_over:
+                span, at, blame = self.puts_over.popleft()
+                self._end(span, at, blame)
+            while self.runs_over:
+                self._end_run(self.runs_over.popleft())
+
+    def _end_run(self, called: CalledRun) -> None:
+        span, run = called.span, called.run
+        span.set_attribute("seaway.retries", run.tries)
+        if run.due_at:
+            span.set_attribute("seaway.late", run.late)
+        self._end(span, run.ended_at, run.blame)
+        self._awaiting[called.known_as(run.number)] = called
+        self._fresh = True
+        while len(self._awaiting) > MOST:
+            del self._awaiting[next(iter(self._awaiting))]
+
+    def _end(self, span: api.Span, at: int, blame: Blame | None) -> None:
+        if blame is not None:
+            otel.failed(span, str(blame), blame.code, blame.node, blame.host)
+        span.end(at + self.shift)
+
+    # --- gangs ----------------------------------------------------------------------------------------------
+
+    def _add_gangs(self) -> None:
+        try:
+            self.gangs_from(self._driver.trace())
+        except Exception as wrong:  # the session goes on without them
+            if self._closing.is_set() and self._thread is threading.current_thread():
+                return  # it was aborted meanwhile
+            log.warning("spans of gangs are missing, for the trace cannot be had: %s", wrong)
+
+    def gangs_from(self, trace: Trace) -> None:
+        """Add spans for the gangs of all runs that have ended and are in this trace."""
+        self.end_spans()
+        with self._lock:
+            self._fresh = False
+            if not self._awaiting:
+                return
+            facts = trace.facts()
+            columns, mine = facts.runs, {client for client, _ in self._awaiting}
+            over = np.flatnonzero(np.isin(columns["client"], list(mine)) & (columns["ended"] >= 0))
+            keys = zip(columns["client"][over].tolist(), columns["call"][over].tolist(), strict=True)
+            found: dict[int, CalledRun] = {}
+            for row, key in zip(over.tolist(), keys, strict=True):
+                called = self._awaiting.pop(key, None)
+                if called is not None:
+                    found[row] = called
+            if not found:
+                return
+            begun, ended = columns["submitted"], columns["ended"]
+            twice = [
+                SeenTwice(called.called, called.run.ended_at, int(begun[row]), int(ended[row]))
+                for row, called in found.items()
+            ]
+            shift = self.shift + (0 if self._simulated else ahead(twice))
+            records = gang_spans.gang_spans(
+                facts, gang_spans.gangs_of(facts, np.array(list(found), dtype=np.int64)).tolist()
+            )
+            parents = ((gang, found[gang.run].span.get_span_context()) for gang in records)
+            otel.emit_gangs(self.tracer, parents, shift, otel.Flushing(None))
+
+    # --- the end --------------------------------------------------------------------------------------------
+
+    def close(self, abort: bool) -> None:
+        """The session ends. `abort`: without waiting, so what is under way has failed, and nobody asks for a trace."""
+        self._closing.set()
+        if self._thread is not None and not abort:
+            self._thread.join()
+        self.end_spans()
+        if not abort and self._fresh:
+            self._add_gangs()
+        for span in [span for client in self._clients for span in client.left()]:
+            if abort:
+                span.set_attribute("error.type", "abandoned")
+                span.set_status(api.Status(api.StatusCode.ERROR, "the session ended before it was over"))
+            span.end(self._driver.now() + self.shift)

@@ -112,15 +112,20 @@ class Gangs:
         return found
 
     def in_step(self, place: Place) -> bool:
-        """Whether a gang here that is no collective can be one job, if its hosts are told of it together.
+        """Whether a gang here that is no collective can be one job, if its hosts are told of it together. If it has one
+        host, it can.
 
         All gangs so far, and this one, take all devices of each of their hosts. And no gang that hosts run one by one
         is under way on these hosts: one host can end it before another has started it. Then this gang would start
         on the first host before its turn on the other is known, and end there before the other has ended that one."""
         where = self.where(place)
+        if where.number == 1:
+            return True
         if not where.whole or self._each is not None:
             return False
-        return not any(self._overlap(alone.where, where) for alone in self.alone.values())
+        of_one = [job.where for job in self._live.values() if job.where.number == 1]
+        of_one += [alone.where for alone in self.alone.values()]
+        return not any(self._overlap(other, where) for other in of_one)
 
     def divide(self, hosts: Spans) -> tuple[Spans, dict[int, CohortSoloGang]]:
         """These hosts are told something before others are. So gangs of both, that are no collective, and of which it
@@ -131,7 +136,8 @@ class Gangs:
         while True:
             found = [
                 job for job in self._live.values()
-                if job.alone is None and not job.gang.collective and (job.missing or job.before)
+                if job.alone is None and not job.gang.collective and job.where.number > 1
+                and (job.missing or job.before)
                 and (
                     spans.overlap(job.where.hosts, apart)
                     or (spans.overlap(job.where.hosts, hosts) and not spans.within(job.where.hosts, hosts))

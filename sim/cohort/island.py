@@ -341,8 +341,7 @@ class CohortIsland:
             self.climbs.at_once(job.where.rows, heard, said, job.where.hosts)
 
     def _heard(self, job: CohortGang) -> Ints | int:
-        """When the hosts have taken in that a gang has ended: one time, if it is the same on all hosts of the
-        island."""
+        """When the hosts have taken in that a gang has ended: one time, if it is the same on all of them."""
         sim, rows = self.sim, job.where.rows
         complete, known = sim.profile.complete, job.ends + sim.times.pcie_latency
         if isinstance(known, int) and job.where.number == self.island.hosts:
@@ -352,7 +351,11 @@ class CohortIsland:
                 self._hear = max(self._hear, known) + complete
                 return self._hear
         hear = self._hear_each()
-        heard = np.maximum(hear[rows], known) + complete
+        heard: Ints | int
+        if isinstance(known, int) and latest(hear[rows]) <= known:
+            heard = known + complete
+        else:
+            heard = np.maximum(hear[rows], known) + complete
         hear[rows] = heard
         return heard
 

@@ -1,14 +1,14 @@
-"""Programs of one slice have executors of their own: slices that overlap do not divide the island's parts.
+"""Programs of one slice have an executor of their own: slices that overlap do not divide the island's parts.
 
 What a program of one slice does on a host has nothing to do with programs of other slices, as long as its gangs wait
 for nothing but the stream: the same launches follow at the same times, whichever other slices the host is in. So such
-programs are told to executors that know them alone, and a gang costs the same, however many slices overlap.
+programs are told to an executor that knows them alone, and a gang costs the same, however many slices overlap.
 
     PartsBySlice.shares(message)    what of an order concerns which slice, and what concerns the island's parts
 
 That ends for a slice as soon as it touches anything else: its arrays are read, moved or given to other programs; memory
 is short, so that something waits for gangs of others; or a gang of other programs before it on these hosts may wait for
-contents, and a host launches gangs in their order. Then the island's parts take in what the slice's executors know
+contents, and a host launches gangs in their order. Then the island's parts take in what the slice's executor knows
 (`_return`), and have its programs from there on. This may be earlier than it must be: what either knows is the same.
 
 Neighbours: `parts` are the island's; `island` asks what an order concerns; core's `standing` joins executors.
@@ -33,8 +33,8 @@ KEPT = 256  # runs whose names are remembered, whether or not anything of them i
 
 
 class SlicePrograms:
-    """The programs of one slice. One executor knows them, for all hosts of the slice (`part`): which of its devices a
-    host has there matters only for arrays that leave the slice."""
+    """The programs of one slice. One executor knows them, for all its hosts (`part`): which devices a host has in the
+    slice matters only for arrays that leave it."""
 
     __slots__ = ("hosts", "part", "place", "plans")
 
@@ -151,7 +151,7 @@ class PartsBySlice:
             return
         hosts = self._island.hosts_of(place)
         if spans.count(hosts) > 1 and not all(step.collective for step in plan.steps):  # type: ignore[union-attr]
-            return  # its hosts end a gang one by one
+            return  # its hosts end a gang one by one, and are told so
         if hosts == self._parts.everyone or spans.minus(hosts, self._parts.everyone):
             return
         owner = self.known.get(place)

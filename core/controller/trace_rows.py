@@ -22,9 +22,8 @@ class Tracing:
         self._atoms = atoms
         self._ledger = ledger
         self.trace = trace
-        self._levels: dict[
-            int, tuple[int, list[int]]
-        ] = {}  # by atom: the place it was last recorded as, and its level
+        # By atom: the devices it last had, the place it was recorded as, and its level.
+        self._levels: dict[int, tuple[Spans, int, tuple[int, int, int]]] = {}
         self._own = 0  # places that are nobody's slice
         self._mine: dict[Spans, int] = {}  # the keys of these
         self._reserved: dict[tuple[Spans, int], int] = {}  # (devices, client) -> number of the row
@@ -87,19 +86,22 @@ class Tracing:
         apart. What was cut in two since is counted in its parts from here on, and its own row ends with no capacity."""
         ledger = self._ledger
         touched, ledger.touched = ledger.touched, {}
-        trace, now = self.trace, self._state.now
+        recorded, now = self._levels, self._state.now
         rows: list[tuple[int, int, int, int, int]] = []
-        for atom, devices, *level in ledger.counters_of(touched):
-            key, last = self._levels.get(atom, (_NOWHERE, []))
-            if key == _NOWHERE or trace.places[key].devices != devices:
-                if key != _NOWHERE:
-                    rows.append((now, key, 0, 0, 0))
-                key, last = self._key_of(devices), []
-            if level != last:
-                self._levels[atom] = (key, level)
-                rows.append((now, key, level[0], level[1], level[2]))
+        for atom, devices, level in ledger.counters_of(touched):
+            known = recorded.get(atom)
+            if known is not None and (known[0] is devices or known[0] == devices):
+                key = known[1]
+                if known[2] == level:
+                    continue
+            else:
+                if known is not None:
+                    rows.append((now, known[1], 0, 0, 0))
+                key = self._key_of(devices)
+            recorded[atom] = devices, key, level
+            rows.append((now, key, *level))
         if rows:
-            trace.levels(rows)
+            self.trace.levels(rows)
 
     def _key_of(self, devices: Spans) -> int:
         """The key of the place with just these devices; a key made here if there is no such place."""

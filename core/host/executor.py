@@ -173,7 +173,7 @@ class Executor:
         Neither has gangs, or memory, that wait for anything of the other."""
         known = HostState(self._state.host, self._state.members, self._state.devices)
         self._copying().state(other._state, known)
-        standing.take_in(self._state, known)
+        standing.take_in(self._state, known, self._by_device)
 
     def without_send(self, transfer: int) -> bool:
         """As if this get had not been ordered. Returns whether it is open."""

@@ -21,6 +21,7 @@ from ..protocol import Cause
 from ..transfer import from_client, to_client
 from .causes import PendingCauses
 from .host_state import OVER, Causes, HeldEffect, HostGang, HostMove, HostRun, HostState, LocalBuffer
+from .plans import HostPlan
 
 Past = Callable[[Cause], bool]  # whether an event has happened on all hosts, and decides nothing any more
 
@@ -146,9 +147,10 @@ def sit(state: HostState, other: HostState) -> None:
     state.epoch, state.tree, state.last, state.settled = other.epoch, other.tree, other.last, other.settled
 
 
-def take_in(state: HostState, other: HostState) -> None:
+def take_in(state: HostState, other: HostState, by_device: bool) -> None:
     """Know all that the other knows, too. It knows other programs of the same hosts, and nothing of one waits for
     anything of the other."""
+    _plan_anew(other, by_device)
     state.last, state.settled = max(state.last, other.last), max(state.settled, other.settled)
     state.plans.update(other.plans)
     state.runs.update(other.runs)
@@ -164,6 +166,19 @@ def take_in(state: HostState, other: HostState) -> None:
         mine = state.tails.get(lane)
         if mine is None or mine.seq < gang.seq:
             state.tails[lane] = gang
+
+
+def _plan_anew(state: HostState, by_device: bool) -> None:
+    """Find out what plans mean to these hosts. They were found out for others, which have devices in the same places,
+    but perhaps other ones."""
+    anew: dict[int, HostPlan] = {}
+    for plan in (*state.plans.values(), *(run.plan for run in state.runs.values())):
+        if id(plan) not in anew:
+            own = HostPlan(plan.plan, state.devices, by_device)
+            anew[id(plan)] = plan if plan.pattern() == own.pattern() else own
+    state.plans = {number: anew[id(plan)] for number, plan in state.plans.items()}
+    for run in state.runs.values():
+        run.plan = anew[id(run.plan)]
 
 
 def _seq(record: HostGang | HostMove) -> int:

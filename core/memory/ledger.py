@@ -361,16 +361,16 @@ class Ledger:
 
     def counters(self) -> list[tuple[Spans, int, int, int]]:
         """Return (devices, resident, committed with scratch, capacity) of each atom, in bytes on each device."""
-        return [row[1:] for row in self.counters_of(range(len(self._levels)))]
+        return [(devices, *level) for _, devices, level in self.counters_of(range(len(self._levels)))]
 
-    def counters_of(self, atoms: Iterable[int]) -> list[tuple[int, Spans, int, int, int]]:
-        """The same of some of them, each behind its atom."""
+    def counters_of(self, atoms: Iterable[int]) -> list[tuple[int, Spans, tuple[int, int, int]]]:
+        """(atom, devices, (resident, committed with scratch, capacity)) of some of them."""
         levels, devices = self._levels, self._atoms.by_atom
         found = []
         for atom in atoms:
             level = levels[atom]
             top = level.top if level.top >= 0 else level.extra()
-            found.append((atom, devices[atom], level.resident, level.committed + top, level.capacity))
+            found.append((atom, devices[atom], (level.resident, level.committed + top, level.capacity)))
         return found
 
     # --- inside ---------------------------------------------------------------------------------------

@@ -280,8 +280,7 @@ def connected(lanes: dict[int, PlaceQueue]) -> Iterator[list[PlaceQueue]]:
             for lane in part:  # it grows during the loop
                 if len(part) == len(lanes):
                     break  # where many overlap, soon all of them are found
-                for key, other in lane.near.items():
-                    if key in lanes and key not in seen:
-                        seen[key] = None
-                        part.append(other)
+                found = [other for key, other in lane.near.items() if key in lanes and key not in seen]
+                seen.update([(other.key, None) for other in found])
+                part += found
         yield part

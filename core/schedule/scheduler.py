@@ -309,9 +309,9 @@ class Scheduler:
         lane = self._lanes.known[ticket.place]
         near = [each for each in lane.near.values() if each.ripe]
         # those that the window keeps out, or a bar other than by this lane
-        blocked = [each for each in near if (each.full or each.barred) and not each.waits_for(lane)]
+        blocked = [each for each in near if (not each.waits_for(lane) if each.barred else each.full)]
         if blocked:
-            preferred = self._ask(Ready(domain.id, [lane.ripe, *(each.ripe for each in blocked)]), now)
+            preferred = self._ask(Ready(domain.id, [lane.ripe, *[each.ripe for each in blocked]]), now)
             if preferred.place != lane.key:
                 passed = self._lanes.known[preferred.place]
                 if passed.passes >= self.max_passes:

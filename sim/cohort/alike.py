@@ -59,9 +59,10 @@ class AlikeHosts:
 
     def __init__(
         self, members: Spans, hosts: Hosts, *, lane: str = "host", incarnation: int = 0,
-        executor: Executor | None = None, facts: PlaceFacts | None = None,
+        executor: Executor | None = None, facts: PlaceFacts | None = None, of_slice: bool = False,
     ) -> None:  # fmt: skip
-        self._hosts = hosts
+        """`of_slice`: it is told of programs of one slice alone, whose hosts these are."""
+        self._hosts, self._of_slice = hosts, of_slice
         self._facts = facts or PlaceFacts(hosts)
         self._executor = executor or Executor(
             members[0][0], hosts, lane=lane, incarnation=incarnation, members=members
@@ -75,14 +76,14 @@ class AlikeHosts:
     def _stand_for(self, members: Spans) -> None:
         self.members, self.host = members, members[0][0]
         self._first = spans.one(self.host)
-        self._alone = spans.count(members) == 1
+        self._undivided = self._of_slice or spans.count(members) == 1  # whatever they are told
         self._even: dict[Spans, bool] = {}  # of hosts: whether all members are among them; else none is
         self._same: dict[Place, None] = {}  # every member has the same part of it
         self._passed: Ordered | None = None  # the last message that was found to divide nobody
 
     def handle(self, event: Any, now: int) -> list[Command]:
         """As each member's executor would. Raises Illegal for what is not each member's alike."""
-        if not self._alone:
+        if not self._undivided:
             kind = type(event)
             if kind is Ordered:
                 if event is not self._passed:
@@ -110,7 +111,7 @@ class AlikeHosts:
 
     def divides(self, message: Ordered) -> tuple[Spans, ...]:
         """() if the message treats all members alike; else the parts into which they must be split before it."""
-        if self._alone or message is self._passed:
+        if self._undivided or message is self._passed:
             return ()
         cuts: list[Spans] = []
         busy: list[Spans] = []
@@ -183,8 +184,9 @@ class AlikeHosts:
         return sum([self._executor.without_send(transfer) for transfer in others])
 
     def blank(self, members: Spans) -> AlikeHosts:
-        """Of some of the members, one that knows of no program."""
-        return AlikeHosts(members, self._hosts, executor=self._executor.blank(members), facts=self._facts)
+        """One that knows of no program, for hosts of a slice: it is to be told of programs of that slice alone."""
+        blank = self._executor.blank(members)
+        return AlikeHosts(members, self._hosts, executor=blank, facts=self._facts, of_slice=True)
 
     def take_in(self, other: AlikeHosts) -> None:
         """Knows from now on what the other knows, too: other programs of all these members."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .island import CohortIsland
 
 NOBODY: Ints = np.zeros(0, dtype=np.int64)
-KEPT = 64  # waves of reports that are remembered
+KEPT = 1024  # waves of reports that are remembered: one for each slice, mostly
 Key = tuple[type, int]
 RootWave = tuple[Wave | None, int, int]
 Arrival = tuple[
@@ -80,7 +80,8 @@ class Climbs:
             island.reports.from_roots(first, self._wave(route, arrival - first), said, number)
 
     def in_pattern(self, when: ShiftedTimes, said: tuple[Any, ...], hosts: Spans) -> None:
-        """The same, where nothing is drawn at random, nothing is loud, and these are all hosts of the island."""
+        """The same, where nothing is drawn at random, and nothing is loud. These are all hosts of the island, or all of
+        them do it at one time."""
         key = hosts, when.pattern
         wave = self._waves.get(key)
         if wave is None:

@@ -9,32 +9,47 @@ Neighbours: `commands` asks when; `island` and `commands` say what happened.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from core.protocol import Cause
 
+from ..engine import Ints
 from .host_times import HostTimes, TimePatterns, as_vector, at_one, latest
 from .routes import Rows
 
 KEPT = 512  # causes of each kind that are kept, past or not
 
 
+class TimesOfSome(NamedTuple):
+    """Times at some hosts. It was never, so far, at the others."""
+
+    rows: Rows
+    number: int
+    when: HostTimes | int
+
+
 class EventTimes:
-    """By cause: the times at all hosts of the island, or one number if it was the same for all."""
+    """By cause: the times at all hosts of the island, or one number if it was the same for all; or those of some
+    hosts."""
 
     def __init__(self, hosts: int, patterns: TimePatterns) -> None:
         self._hosts, self._patterns = hosts, patterns
-        self._kinds: dict[str, dict[int, HostTimes | int]] = {}
+        self._kinds: dict[str, dict[int, HostTimes | int | TimesOfSome]] = {}
 
     def put(self, cause: Cause, rows: Rows, number: int, when: HostTimes | int, now: int) -> None:
         """`number`: of rows; times of fewer than all are no pattern. An event happens once at each host."""
         times = self._kinds.setdefault(cause[0], {})
         if number == self._hosts:
             times[cause[1]] = when
+        elif cause[1] not in times:
+            times[cause[1]] = TimesOfSome(rows, number, when)
         else:
-            vector = times.get(cause[1])
-            if not isinstance(vector, np.ndarray):
+            vector = times[cause[1]]
+            if isinstance(vector, TimesOfSome):
+                vector = times[cause[1]] = self._at_all(vector)
+            elif not isinstance(vector, np.ndarray):
                 vector = times[cause[1]] = np.zeros(self._hosts, dtype=np.int64)
             vector[rows] = when if isinstance(when, int) else as_vector(when)
         if len(times) > KEPT:
@@ -48,15 +63,27 @@ class EventTimes:
         row = rows.start if number == 1 and isinstance(rows, slice) else -1
         for kind, which in causes:
             when = self._kinds.get(kind, {}).get(which, 0)
-            if row >= 0 and not isinstance(when, int):
+            if isinstance(when, TimesOfSome):
+                if when.rows is rows or (isinstance(rows, slice) and _same(when.rows, rows)):
+                    when = when.when if row < 0 else at_one(when.when)
+                else:
+                    when = self._at_all(when)[rows] if row < 0 else at_one(self._at_all(when), row)
+            elif row >= 0 and not isinstance(when, int):
                 when = at_one(when, row)
-            if isinstance(when, int):
-                found = max(found, when) if isinstance(found, int) else self._patterns.later(found, when)
-                continue
-            if number != self._hosts:
+            elif number != self._hosts and not isinstance(when, int):
                 when = as_vector(when)[rows]
-            found = when if isinstance(found, int) and not found else self._patterns.later(when, found)
+            found = when if isinstance(found, int) and not found else self._later(found, when)
         return found
+
+    def _later(self, one: HostTimes | int, other: HostTimes | int) -> HostTimes | int:
+        if isinstance(other, int):
+            return max(one, other) if isinstance(one, int) else self._patterns.later(one, other)
+        return self._patterns.later(other, one)
+
+    def _at_all(self, some: TimesOfSome) -> Ints:
+        vector: Ints = np.zeros(self._hosts, dtype=np.int64)
+        vector[some.rows] = some.when if isinstance(some.when, int) else as_vector(some.when)
+        return vector
 
     def past(self, cause: Cause, now: int) -> bool:
         """Whether an event that happens at no host any more is past at all of them."""
@@ -64,5 +91,11 @@ class EventTimes:
         return _latest(when) <= now
 
 
-def _latest(when: HostTimes | int) -> int:
+def _same(one: Rows, other: slice) -> bool:
+    return isinstance(one, slice) and one == other
+
+
+def _latest(when: HostTimes | int | TimesOfSome) -> int:
+    if isinstance(when, TimesOfSome):
+        when = when.when
     return when if isinstance(when, int) else latest(when)

@@ -19,7 +19,7 @@ from core.record import PLACEHOLDER
 
 from ..engine import LATE, Ints
 from .host_times import HostTimes, TimePatterns, as_vector, earliest, latest
-from .routes import Rows, rows_of
+from .routes import Rows, indices_of, rows_of
 
 if TYPE_CHECKING:
     from ..hosts import Context
@@ -31,22 +31,23 @@ NONE: Ints = np.zeros(0, dtype=np.int64)  # times that are not known yet
 class PlaceIndices:
     """A place, as indices into the island's vectors."""
 
-    __slots__ = ("columns", "devices", "hosts", "number", "rows", "whole")
+    __slots__ = ("cells", "devices", "firsts", "hosts", "number", "rows", "whole")
 
     def __init__(self, devices: Spans, hosts: Spans, island: Island) -> None:
         self.devices, self.hosts = devices, hosts
         self.rows = rows_of(self.hosts, island)
         self.number = spans.count(self.hosts)
         self.whole = spans.count(self.devices) == self.number * island.devices_per_host
-        self.columns: list[
-            NDArray[np.intp]
-        ] = []  # only if not `whole`: for each device of a host, which of `rows` use it
-        if not self.whole:
-            grid = np.zeros(island.devices, dtype=bool)
-            for low, high in self.devices:
-                grid[low - island.base_device : high - island.base_device] = True
-            table = grid.reshape(island.hosts, island.devices_per_host)[self.rows]
-            self.columns = [np.flatnonzero(table[:, column]) for column in range(island.devices_per_host)]
+        # Its devices in a vector of the island's, and where each host's begin among them.
+        self.cells = indices_of(self.devices, island.base_device)
+        hosts_of = np.arange(island.devices)[self.cells] // island.devices_per_host
+        self.firsts = np.flatnonzero(np.concatenate(([True], hosts_of[1:] != hosts_of[:-1])))
+
+    def for_devices(self, times: Ints | int) -> Ints | int:
+        """By device, times of its hosts."""
+        if isinstance(times, int):
+            return times
+        return np.repeat(times, np.diff(self.firsts, append=spans.count(self.devices)))
 
 
 class CohortSoloGang:
@@ -94,7 +95,7 @@ class Gangs:
         self.differ_later = False  # hosts will be simulated one by one
         # when the devices of each host are free; a number if it is the same for all; used while all places are whole
         self._free: Ints | int = 0
-        # the same by device of a host, and host; used once a place was not whole
+        # the same by device; used once a place was not whole
         self._each: Ints | None = None
         self._live: dict[tuple[int, Spans], CohortGang] = {}  # jobs whose ends are not known, in order
         self._shares: dict[tuple[PlaceIndices, int], PlaceIndices] = {}
@@ -112,15 +113,20 @@ class Gangs:
         return found
 
     def in_step(self, place: Place) -> bool:
-        """Whether a gang here that is no collective can be one job, if its hosts are told of it together.
+        """Whether a gang here that is no collective can be one job, if its hosts are told of it together. If it has one
+        host, it can.
 
         All gangs so far, and this one, take all devices of each of their hosts. And no gang that hosts run one by one
         is under way on these hosts: one host can end it before another has started it. Then this gang would start
         on the first host before its turn on the other is known, and end there before the other has ended that one."""
         where = self.where(place)
+        if where.number == 1:
+            return True
         if not where.whole or self._each is not None:
             return False
-        return not any(self._overlap(alone.where, where) for alone in self.alone.values())
+        of_one = [job.where for job in self._live.values() if job.where.number == 1]
+        of_one += [alone.where for alone in self.alone.values()]
+        return not any(self._overlap(other, where) for other in of_one)
 
     def divide(self, hosts: Spans) -> tuple[Spans, dict[int, CohortSoloGang]]:
         """These hosts are told something before others are. So gangs of both, that are no collective, and of which it
@@ -131,7 +137,8 @@ class Gangs:
         while True:
             found = [
                 job for job in self._live.values()
-                if job.alone is None and not job.gang.collective and (job.missing or job.before)
+                if job.alone is None and not job.gang.collective and job.where.number > 1
+                and (job.missing or job.before)
                 and (
                     spans.overlap(job.where.hosts, apart)
                     or (spans.overlap(job.where.hosts, hosts) and not spans.within(job.where.hosts, hosts))
@@ -184,7 +191,7 @@ class Gangs:
 
     def _seen(self, where: PlaceIndices) -> PlaceIndices:
         if not where.whole and self._each is None:
-            self._each = np.repeat(self._free_each()[np.newaxis, :], self._island.devices_per_host, axis=0)
+            self._each = np.repeat(self._free_each(), self._island.devices_per_host)
         return where
 
     def enter(self, seq: int, plan: Plan, gang: Gang) -> CohortGang:
@@ -263,14 +270,8 @@ class Gangs:
     def _free_at(self, where: PlaceIndices) -> Ints | int:
         if self._each is None:
             return self._free if isinstance(self._free, int) else self._free[where.rows]
-        if where.whole:
-            last: Ints = self._each[:, where.rows].max(axis=0)
-            return last
-        free = np.zeros(where.number, dtype=np.int64)
-        rows = np.arange(self._island.hosts)[where.rows]
-        for column, at in enumerate(where.columns):
-            free[at] = np.maximum(free[at], self._each[column, rows[at]])
-        return free
+        last: Ints = np.maximum.reduceat(self._each[where.cells], where.firsts)
+        return last
 
     def _start(self, job: CohortGang) -> None:
         sim, where, now = self._sim, job.where, self._sim.now
@@ -317,12 +318,8 @@ class Gangs:
                 self._free = until
             else:
                 self._free_each()[where.rows] = until
-        elif where.whole:
-            self._each[:, where.rows] = until
         else:
-            rows = np.arange(self._island.hosts)[where.rows]
-            for column, at in enumerate(where.columns):
-                self._each[column, rows[at]] = until if isinstance(until, int) else until[at]
+            self._each[where.cells] = where.for_devices(until)
 
     def _end(self, job: CohortGang) -> None:
         """Collects what ends at the same nanosecond, to end it in the order of `seq`."""

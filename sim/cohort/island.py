@@ -46,7 +46,7 @@ from .members import Member
 from .order_times import OrderTimes
 from .parts import CohortPart, PartGroup, Parts
 from .routes import CohortTree, Rows
-from .slice_parts import PartsBySlice, SliceParts
+from .slice_parts import PartsBySlice, SlicePrograms
 from .stream_names import StreamNames
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class CohortIsland:
         self._orders.append((message.number, all_read))
         parts = self.parts
         told = [
-            (parts.among(share.hosts) if owner is None else owner.parts, share) for owner, share in shares
+            (parts.among(share.hosts) if owner is None else [owner.part], share) for owner, share in shares
         ]
         if len(told) == 1:
             self.commands.tell(*told[0])
@@ -218,7 +218,7 @@ class CohortIsland:
     def enter(self, step: m.GangStep, plan: Plan, gang: Gang) -> CohortGang | CohortSoloGang:
         """Adds a gang. Hosts of one part know together when each of them can run it. They take part together in
         each gang, so they end gangs in the order of their starts."""
-        if gang.collective:
+        if gang.collective or spans.count(step.hosts) == 1:
             return self.gangs.enter(step.seq, plan, gang)
         together = len(self.parts.among(step.hosts)) == 1 and not self.slices.overlap(step.hosts)
         if together and self.gangs.in_step(gang.place):
@@ -236,10 +236,10 @@ class CohortIsland:
             sender = self.parts.of_host(step.hosts[0][0])
             self.contents.get_ordered(step, sender.executor.layout_of(step.step))
 
-    def _divide(self, message: m.Ordered) -> list[tuple[SliceParts | None, m.Ordered]]:
+    def _divide(self, message: m.Ordered) -> list[tuple[SlicePrograms | None, m.Ordered]]:
         """Divides parts as an order demands; returns which slice, or None for the island, has which share of it."""
         parts, slices, now = self.parts, self.slices, self.sim.now
-        shares: list[tuple[SliceParts | None, m.Ordered]] = [(None, message)]
+        shares: list[tuple[SlicePrograms | None, m.Ordered]] = [(None, message)]
         changed: list[CohortPart] = []
         if slices.known or message.plans:
             shares, changed = slices.shares(message, self._number, self._settled)
@@ -332,7 +332,7 @@ class CohortIsland:
         del self.jobs[job.seq]
         self.times.put(("done", job.seq), job.where.rows, job.where.number, heard, sim.now)
         owner = self.slices.of_gang.pop(job.seq, None)
-        said = self._tell_over(job, self.parts.among(job.where.hosts) if owner is None else owner.parts)
+        said = self._tell_over(job, self.parts.among(job.where.hosts) if owner is None else [owner.part])
         if self.commands.prepared:
             self.commands.over(job.seq)
         if isinstance(heard, int) and not (sim.network.jitter or any(map(is_loud, said))):
@@ -341,8 +341,7 @@ class CohortIsland:
             self.climbs.at_once(job.where.rows, heard, said, job.where.hosts)
 
     def _heard(self, job: CohortGang) -> Ints | int:
-        """When the hosts have taken in that a gang has ended: one time, if it is the same on all hosts of the
-        island."""
+        """When the hosts have taken in that a gang has ended: one time, if it is the same on all of them."""
         sim, rows = self.sim, job.where.rows
         complete, known = sim.profile.complete, job.ends + sim.times.pcie_latency
         if isinstance(known, int) and job.where.number == self.island.hosts:
@@ -352,7 +351,11 @@ class CohortIsland:
                 self._hear = max(self._hear, known) + complete
                 return self._hear
         hear = self._hear_each()
-        heard = np.maximum(hear[rows], known) + complete
+        heard: Ints | int
+        if isinstance(known, int) and latest(hear[rows]) <= known:
+            heard = known + complete
+        else:
+            heard = np.maximum(hear[rows], known) + complete
         hear[rows] = heard
         return heard
 

@@ -30,11 +30,15 @@ def one_root(members: Spans, fanout: int = 0, apart: Spans = spans.EMPTY) -> Tre
 
 
 def rows_of(hosts: Spans, island: Island) -> Rows:
-    base = island.base_host
-    if len(hosts) == 1:
-        ((low, high),) = hosts
+    return indices_of(hosts, island.base_host)
+
+
+def indices_of(numbers: Spans, base: int) -> Rows:
+    """Hosts or devices, in a vector in which this one is the first."""
+    if len(numbers) == 1:
+        ((low, high),) = numbers
         return slice(low - base, high - base)
-    return np.concatenate([np.arange(low - base, high - base) for low, high in hosts])
+    return np.concatenate([np.arange(low - base, high - base) for low, high in numbers])
 
 
 class TreeLevel(NamedTuple):

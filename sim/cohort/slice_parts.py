@@ -1,14 +1,14 @@
-"""Programs of one slice have executors of their own: slices that overlap do not divide the island's parts.
+"""Programs of one slice have an executor of their own: slices that overlap do not divide the island's parts.
 
 What a program of one slice does on a host has nothing to do with programs of other slices, as long as its gangs wait
 for nothing but the stream: the same launches follow at the same times, whichever other slices the host is in. So such
-programs are told to executors that know them alone, and a gang costs the same, however many slices overlap.
+programs are told to an executor that knows them alone, and a gang costs the same, however many slices overlap.
 
     PartsBySlice.shares(message)    what of an order concerns which slice, and what concerns the island's parts
 
 That ends for a slice as soon as it touches anything else: its arrays are read, moved or given to other programs; memory
 is short, so that something waits for gangs of others; or a gang of other programs before it on these hosts may wait for
-contents, and a host launches gangs in their order. Then the island's parts take in what the slice's executors know
+contents, and a host launches gangs in their order. Then the island's parts take in what the slice's executor knows
 (`_return`), and have its programs from there on. This may be earlier than it must be: what either knows is the same.
 
 Neighbours: `parts` are the island's; `island` asks what an order concerns; core's `standing` joins executors.
@@ -32,13 +32,14 @@ from .parts import CohortPart, Parts
 KEPT = 256  # runs whose names are remembered, whether or not anything of them is left
 
 
-class SliceParts:
-    """The parts of one slice: of the hosts that have the same of their devices in it."""
+class SlicePrograms:
+    """The programs of one slice. One executor knows them, for all its hosts (`part`): which devices a host has in the
+    slice matters only for arrays that leave it."""
 
-    __slots__ = ("hosts", "parts", "plans")
+    __slots__ = ("hosts", "part", "place", "plans")
 
-    def __init__(self, hosts: Spans, parts: list[CohortPart]) -> None:
-        self.hosts, self.parts = hosts, parts
+    def __init__(self, place: Place, part: CohortPart) -> None:
+        self.place, self.part, self.hosts = place, part, part.members
         self.plans: dict[int, int] = {}  # each with the number of its slots
 
 
@@ -48,10 +49,10 @@ class RunOfSlice(NamedTuple):
     base: int
     end: int
     run: int
-    of: SliceParts
+    of: SlicePrograms
 
 
-Owner = SliceParts | None  # None: the island's parts
+Owner = SlicePrograms | None  # None: the island's parts
 
 
 class Waits:
@@ -61,7 +62,7 @@ class Waits:
     def __init__(self) -> None:
         self.last, self.hosts = -1, spans.EMPTY
 
-    def see(self, message: m.Ordered, owner_of: Callable[[int], Owner]) -> SliceParts | None:
+    def see(self, message: m.Ordered, owner_of: Callable[[int], Owner]) -> SlicePrograms | None:
         """Takes in an order, or stops at a gang of a slice that comes behind one of these, and returns the slice."""
         if self.last < message.settled:
             self.hosts = spans.EMPTY
@@ -95,12 +96,12 @@ class PartsBySlice:
         self._island, self._parts, self._facts = island, parts, facts
         self._differ_later, self._past = differ_later, past
         self.known: dict[
-            Place, SliceParts
+            Place, SlicePrograms
         ] = {}  # by place: slices whose programs have executors of their own
-        self._of_plan: dict[int, SliceParts] = {}
-        self._of_forgotten: dict[int, SliceParts] = {}  # by plan, while its code may be under way
-        self._of_run: dict[int, SliceParts] = {}
-        self.of_gang: dict[int, SliceParts] = {}  # those that are under way
+        self._of_plan: dict[int, SlicePrograms] = {}
+        self._of_forgotten: dict[int, SlicePrograms] = {}  # by plan, while its code may be under way
+        self._of_run: dict[int, SlicePrograms] = {}
+        self.of_gang: dict[int, SlicePrograms] = {}  # those that are under way
         self._runs: list[RunOfSlice] = []  # by `base`
         self._bases: list[int] = []  # of these
         self._most = KEPT
@@ -113,7 +114,7 @@ class PartsBySlice:
         owner = self._of_plan.get(plan) or self._of_forgotten.get(plan)
         if owner is None:
             return self._parts.among(hosts)
-        return [part for part in owner.parts if spans.overlap(part.members, hosts)]
+        return [owner.part] if spans.overlap(owner.hosts, hosts) else []
 
     def overlap(self, hosts: Spans) -> bool:
         """Whether some of these hosts have programs of a slice."""
@@ -141,20 +142,21 @@ class PartsBySlice:
 
     def _learn(self, plan: Plan) -> None:
         """Takes in a plan, which has executors of its own if it is of one slice."""
-        places = {step.place for step in plan.steps if isinstance(step, Gang) and step.collective}
+        places = {step.place for step in plan.steps if isinstance(step, Gang)}
         places |= {slot.layout.place for slot in plan.slots}
-        if len(places) != 1 or not all(isinstance(step, Gang) and step.collective for step in plan.steps):
+        if len(places) != 1 or not all(isinstance(step, Gang) for step in plan.steps):
             return
         (place,) = places
         if not place.grids or place.island != self._island.index:
             return
         hosts = self._island.hosts_of(place)
+        if spans.count(hosts) > 1 and not all(step.collective for step in plan.steps):  # type: ignore[union-attr]
+            return  # its hosts end a gang one by one, and are told so
         if hosts == self._parts.everyone or spans.minus(hosts, self._parts.everyone):
             return
         owner = self.known.get(place)
         if owner is None:
-            groups = [group for group in self._facts.patterns(place) if group]
-            owner = self.known[place] = SliceParts(hosts, [self._blank(group) for group in sorted(groups)])
+            owner = self.known[place] = SlicePrograms(place, self._blank(hosts))
         owner.plans[plan.id] = len(plan.slots)
         self._of_plan[plan.id] = owner
 
@@ -164,10 +166,10 @@ class PartsBySlice:
 
     # --- what touches anything else -------------------------------------------------------------------------
 
-    def _touched(self, message: m.Ordered) -> Iterable[SliceParts]:
+    def _touched(self, message: m.Ordered) -> Iterable[SlicePrograms]:
         """The slices that must not go on by themselves."""
         self._see_past(message)
-        found: dict[int, SliceParts] = {}
+        found: dict[int, SlicePrograms] = {}
 
         def touch(owners: Iterable[Owner]) -> None:
             found.update({id(owner): owner for owner in owners if owner is not None})
@@ -226,7 +228,7 @@ class PartsBySlice:
                     self._past = False
                     return
 
-    def _here(self, hosts: Spans) -> list[SliceParts]:
+    def _here(self, hosts: Spans) -> list[SlicePrograms]:
         return [each for each in self.known.values() if spans.overlap(each.hosts, hosts)]
 
     def _named(self, header: m.RunHeader) -> list[Owner]:
@@ -238,19 +240,19 @@ class PartsBySlice:
                 found += [owner for owner, _ in self._owners(named)]
         return found
 
-    def _return(self, owner: SliceParts, number: int, settled: int) -> list[CohortPart]:
+    def _return(self, owner: SlicePrograms, number: int, settled: int) -> list[CohortPart]:
         """The island's parts take in what this slice's know; returns those that were divided for that."""
         divided: list[CohortPart] = []
-        for own in owner.parts:
-            own.executor.passed_on(number, settled)
-            divided += self._parts.set_apart(own.members)
-            for part in self._parts.among(own.members):
+        owner.part.executor.passed_on(number, settled)
+        for members in sorted(filter(None, self._facts.patterns(owner.place))):
+            divided += self._parts.set_apart(members)
+            for part in self._parts.among(members):
                 part.executor.passed_on(number, settled)
-                part.executor.take_in(own.executor)
+                part.executor.take_in(owner.part.executor)
         self._forget(owner)
         return divided
 
-    def _forget(self, owner: SliceParts) -> None:
+    def _forget(self, owner: SlicePrograms) -> None:
         self.known = {place: each for place, each in self.known.items() if each is not owner}
         for table in (self._of_plan, self._of_forgotten, self._of_run, self.of_gang):
             for key in [key for key, each in table.items() if each is owner]:
@@ -330,14 +332,14 @@ class PartsBySlice:
                 self._of_forgotten = {
                     plan: owner
                     for plan, owner in self._of_forgotten.items()
-                    if not all(part.executor.may_merge for part in owner.parts)
+                    if not owner.part.executor.may_merge
                 }
 
     def _tidy(self) -> None:
         """Forgets runs of which nothing is left, and slices of which nothing is."""
         kept: list[RunOfSlice] = []
         for owner in self.known.values():
-            buffers, runs = owner.parts[0].executor.knows()
+            buffers, runs = owner.part.executor.knows()
             open_runs, names = set(runs), sorted(buffers)
             for each in self._runs:
                 if each.of is owner:
@@ -348,7 +350,7 @@ class PartsBySlice:
         live = {each.run for each in kept}
         self._of_run = {run: owner for run, owner in self._of_run.items() if run in live}
         for owner in list(self.known.values()):
-            if not owner.plans and all(part.executor.idle for part in owner.parts):
+            if not owner.plans and owner.part.executor.idle:
                 self._forget(owner)
         self._most = KEPT + 2 * len(self._runs)
 

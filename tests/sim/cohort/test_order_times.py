@@ -32,12 +32,14 @@ class OneByOne(OrderTimes):
 
 @st.composite
 def orders(draw: st.DrawFn) -> list[tuple[Spans, int, int, int]]:
-    """(hosts, bytes, steps, how long after the last one was written) of each order."""
+    """(hosts, bytes, steps, how long after the last one was written) of each order. Orders to the same few hosts come
+    again."""
     one = st.integers(0, ISLAND.hosts - 1).map(spans.one)
-    several = st.lists(st.integers(0, ISLAND.hosts - 1), min_size=2, max_size=5, unique=True).map(spans.of)
-    hosts = st.one_of(st.just(EVERYONE), one, one, several)
+    several = st.lists(st.integers(0, ISLAND.hosts - 1), min_size=2, max_size=9, unique=True).map(spans.of)
+    some = st.sampled_from(draw(st.lists(several, min_size=1, max_size=3)))
+    hosts = st.one_of(st.just(EVERYONE), one, some, some)
     sizes, waits = st.sampled_from((64, 300, 5000)), st.sampled_from((0, 0, 700, 60_000, 5_000_000))
-    return draw(st.lists(st.tuples(hosts, sizes, st.integers(1, 3), waits), min_size=1, max_size=12))
+    return draw(st.lists(st.tuples(hosts, sizes, st.integers(1, 3), waits), min_size=1, max_size=24))
 
 
 @given(orders(), st.sampled_from((1, 2, 3, 12)), st.sampled_from(("paper", "seaway")), st.booleans())

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.client.client import Client
+from core.model import spans
 from core.model.program import Program, SliceSpec
 from core.protocol import effects as e
 from core.schedule.policy import Fifo
@@ -91,10 +92,11 @@ class Slices:
         self.programs = [self.register(f"slice {number}", 7) for number in range(6)]
         self.island = self.sim.islands[0]
 
-    def register(self, name: str, devices: int) -> int:
+    def register(self, name: str, devices: int, collective: bool = True) -> int:
         build = Build(name)
         build.slices.append(SliceSpec(name, devices))
-        made: Program = build.program(build.call("step", name, [build.arg(name, 8)], cost=100_000))
+        step = build.call("step", name, [build.arg(name, 8)], cost=100_000, collective=collective)
+        made: Program = build.program(step)
         number = self.client.call(lambda c, now: c.register(made, now))
         assert isinstance(number, int)
         return number
@@ -127,6 +129,22 @@ def test_slices_that_overlap_do_not_divide_the_island() -> None:
         slices.client.call(releasing(*before))
     assert len(slices.island.parts.all) == 1
     assert len(slices.island.slices.known) == 6
+
+
+def test_a_slice_has_one_executor_though_its_last_host_has_other_devices_in_it() -> None:
+    slices = Slices()
+    slices.calls()
+    for each in slices.island.slices.known.values():
+        assert each.part.members == each.hosts
+        assert spans.count(each.hosts) == 4
+
+
+def test_gangs_on_one_host_do_not_divide_the_island_though_they_are_no_collectives() -> None:
+    slices = Slices()
+    small = [slices.register(f"small {number}", 1, collective=False) for number in range(6)]
+    slices.calls(programs=small)
+    assert len(slices.island.parts.all) == 1
+    assert len(slices.island.slices.known) == 6 + 6
 
 
 def test_an_array_that_is_read_brings_its_slice_back_and_no_other() -> None:

@@ -128,6 +128,13 @@ def test_alike_hosts_stay_together(name: str) -> None:
     assert counted(name, sizes(name)[1]).parts <= 2
 
 
+@pytest.mark.parametrize("name", ["disjoint-slices", "overlapping-slices", "small-slices"])
+def test_slices_divide_nobody_and_cost_little_more_than_one(name: str) -> None:
+    for size in sizes(name):
+        assert counted(name, size).parts == 1
+        assert counted(name, size).calls <= 1.25 * compared(name, size).calls
+
+
 def test_a_gang_of_the_plain_case_costs_the_same_on_any_number_of_hosts() -> None:
     few, many = count(PLAIN, 0, 8), count(PLAIN, 0, 512)
     assert many.calls <= 1.2 * few.calls  # the tree of hosts is deeper by a level

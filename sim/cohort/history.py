@@ -197,7 +197,8 @@ class History:
             spaced = not self._points or self._since > SPACING + len(self._island.parts.all)
             if spaced and self._may_cut():
                 self._cut()
-        self._take(OrderLeft(self._island.sim.now, message, departs))
+        if self._points:
+            self._inputs.append(OrderLeft(self._island.sim.now, message, departs))
         self._order = message.number
         route = self._island.tree.route(message.hosts)
         for rows in (route.roots, *[level.rows for level in route.levels]):
@@ -220,7 +221,8 @@ class History:
         took = 0
         if isinstance(step, m.GangStep):
             plan = self._island.names.runs[step.run]
-            took = sum(self._island.sim.prices(plan, plan.steps[step.step], step.seq)[:2])  # type: ignore[arg-type]
+            takes = self._island.sim.prices(plan, plan.steps[step.step], step.seq)  # type: ignore[arg-type]
+            took = takes.own + takes.links
             if step.ack:
                 self._open[m.Enqueued, step.seq] = step.hosts
         self._ordered[key] = self._island.sim.now, took

@@ -99,11 +99,10 @@ class Simulation:
         self.hosts_of = HostsOf(self.cluster)
         self.weights = MessageSizes()
         self.clients: list[SimClient] = []
-        self.last_seen = 0  # when something other than a timer last happened
+        self.last_seen = self.longest_gang = 0  # when no mere timer happened; of priced gangs
         self._numbered: dict[int, int] = {}
         self.met: dict[tuple[int, int], None] = {}  # clients and hosts that have a connection
         self._waiting: dict[tuple[int, int], list[Any]] = {}
-        self.longest_gang = 0  # of those that have been priced
         self._prices: dict[tuple[int, int, int], Takes] = {}
         self._starts: dict[int, int] = {}
         dcn = setup.dcn

@@ -33,7 +33,7 @@ from core.transfer import POOL, at_once, from_hosts
 
 from ..engine import Ints
 from .content_times import ClientCosts, ContentTimes, get_times, put_times
-from .host_times import HostTimes, ShiftedTimes, TimePattern, as_vector, at_one, earliest
+from .host_times import HostTimes, ShiftedTimes, TimePattern, as_vector, at_one, earliest, latest
 from .routes import rows_of
 
 if TYPE_CHECKING:
@@ -103,15 +103,21 @@ class ClientContents:
         self._passages: dict[tuple[Layout, bool], Passage] = {}
         self._patterns: dict[tuple[Any, ...], ContentTimes] = {}  # see `_as_before`
         self._sizes: dict[Layout, int] = {}  # of what is got
+        self._until = -1  # when all is over of which that is known
 
     # --- what goes together -----------------------------------------------------------------------------------
+
+    @property
+    def together(self) -> bool:
+        """Whether some contents go to hosts together now."""
+        return bool(self.under_way) or self._until >= self._sim.now
 
     def put_ordered(self, step: RecvStep) -> None:
         """Takes in an order to receive, and decides whether a put goes to its hosts together."""
         if step.client and step.layout is not None and self._island.contents_together:
             nbytes = self._island.island.devices_per_host * shard_bytes(step.layout)
             if nbytes <= self._most_put:
-                self.under_way[step.transfer] = PutOrGet(False, step.hosts)
+                self._begin(step, getting=False)
 
     def get_ordered(self, step: SendStep, layout: Layout | None) -> None:
         """Takes in an order to send a buffer of this layout, and decides as for a put."""
@@ -122,7 +128,12 @@ class ClientContents:
             and self._island.contents_together
             and self._size(layout) <= self._most_got
         ):
-            self.under_way[step.transfer] = PutOrGet(True, step.hosts)
+            self._begin(step, getting=True)
+
+    def _begin(self, step: RecvStep | SendStep, getting: bool) -> None:
+        self.under_way[step.transfer] = PutOrGet(getting, step.hosts)
+        if self._island.history is not None:
+            self._island.history.forget()
 
     def _size(self, layout: Layout) -> int:
         found = self._sizes.get(layout)
@@ -260,6 +271,7 @@ class ClientContents:
         if heard > known.heard:
             known.heard, known.last = heard, spans.at(members, last) if last else members[0][0]
         known.missing = spans.EMPTY if known.missing == members else spans.minus(known.missing, members)
+        self._until = max(self._until, heard)
         if not known.missing:
             del self.under_way[transfer]
             if known.client is not None:
@@ -270,6 +282,8 @@ class ClientContents:
     ) -> None:
         for part in self._island.parts.among(members):
             part.open -= 1
+        if self._island.history is not None:
+            self._until = max(self._until, when if isinstance(when, int) else latest(when))
         if known.getting:
             self._island.commands.told_later(members, Sent(transfer), ("sent", transfer), when)
         else:

@@ -16,6 +16,12 @@ Contents that are on their way are no part of it: they come later, and are remem
 processes begin with relays that know no earlier steps: a checkpoint serves from when the controller has heard the last
 report on what was ordered before it (`Checkpoint.waits`).
 
+Contents that go to hosts together (`client_contents`, `host_contents`) are not played again: nobody says what each host
+and its peers said to each other. As long as the fault is far off, that does no harm. The first such contents end what
+is remembered. The fault is near when what is under way may not be over before it (`is_near`): a multiple of how long
+anything has been under way here, or a gang has taken anywhere, before the time for which it is announced. From then on
+contents go host by host, and the next checkpoint is made when the last of those that went together are over.
+
 If no checkpoint comes to serve for long (`MOST`), hosts are simulated one by one from then on: else what is played
 again when the fault falls due would grow without a bound.
 
@@ -36,7 +42,7 @@ from core.model import Gang, Plan, Spans, spans
 from core.protocol import messages as m
 from core.transfer import Transfer
 
-from ..engine import Ints
+from ..engine import Ints, Unannounced
 from .climbs import report_about
 from .gangs import NONE, CohortGang, CohortSoloGang
 from .host_times import as_vector, latest
@@ -46,6 +52,9 @@ if TYPE_CHECKING:
 
 SPACING = 16  # orders between two checkpoints, at least
 MOST = 1024  # orders since a checkpoint: then hosts are simulated one by one, until a quieter moment
+# How long before its fault an island begins to remember, at least; and how many times as long as anything took
+LEAST, TIMES = 100_000_000, 8
+ALWAYS = -1
 Subject = tuple[Any, ...]
 ReportedStep = m.GangStep | m.SendStep | m.RecvStep | m.SpillStep | m.RestoreStep
 
@@ -155,8 +164,13 @@ def _under_way(island: CohortIsland) -> Iterable[GangUnderWay]:
 
 
 class History:
-    def __init__(self, island: CohortIsland) -> None:
-        self._island = island
+    def __init__(self, island: CohortIsland, due: int) -> None:
+        """`due`: when the first announced fault of this island falls due."""
+        self._island, self._due = island, due
+        # what the controller has ordered and not heard of -> (when that was, how long it takes)
+        self._ordered: dict[Subject, tuple[int, int]] = {}
+        self._longest = 0  # that anything has been under way
+        self._work = 0  # how long all gangs take that are under way
         self._points: list[Checkpoint] = []
         self._inputs: list[Input] = []
         self._told: list[tuple[int, m.Report]] = []  # what the controller hears, and when
@@ -173,15 +187,18 @@ class History:
         """`under_way`: gangs that were ordered before, on which no host has reported."""
         self._order = seat.last
         self._cut()
-        self._points[0].under_way = tuple(under_way)
+        self._points[0].under_way, self._points[0].serves = tuple(under_way), ALWAYS
         self._open = {(m.Done, step.seq): step.hosts for step in under_way}
 
     def ordered(self, message: m.Ordered, departs: int) -> None:
         """Takes in an order before the island does."""
         self._since += 1
-        if self._since > SPACING + len(self._island.parts.all) and self._may_cut():
-            self._cut()
-        self._inputs.append(OrderLeft(self._island.sim.now, message, departs))
+        if not self._island.contents_together or self._points:
+            spaced = not self._points or self._since > SPACING + len(self._island.parts.all)
+            if spaced and self._may_cut():
+                self._cut()
+        if self._points:
+            self._inputs.append(OrderLeft(self._island.sim.now, message, departs))
         self._order = message.number
         route = self._island.tree.route(message.hosts)
         for rows in (route.roots, *[level.rows for level in route.levels]):
@@ -192,31 +209,44 @@ class History:
                     self._open[m.Compiled, step.plan, code] = hosts
             elif isinstance(step, ReportedStep):
                 self._await(step)
-        if message.number - self._points[0].order > MOST:
+        if self._points and message.number - self._points[0].order > MOST:
             self._island.sim.clock.at(
                 self._island.sim.now, self._island.sim.trouble.go_apart, self._island.island.index
             )
 
     def _await(self, step: ReportedStep) -> None:
         """Takes in that its hosts will report on it."""
-        self._open[m.Done, step.seq] = step.hosts
-        if isinstance(step, m.GangStep) and step.ack:
-            self._open[m.Enqueued, step.seq] = step.hosts
+        key = m.Done, step.seq
+        self._open[key] = step.hosts
+        took = 0
+        if isinstance(step, m.GangStep):
+            plan = self._island.names.runs[step.run]
+            takes = self._island.sim.prices(plan, plan.steps[step.step], step.seq)  # type: ignore[arg-type]
+            took = takes.own + takes.links
+            if step.ack:
+                self._open[m.Enqueued, step.seq] = step.hosts
+        self._ordered[key] = self._island.sim.now, took
+        self._work += took
 
     def came(self, host: int, sender: int, number: int, message: Any) -> None:
-        self._inputs.append(ContentsCame(self._island.sim.now, host, sender, number, message))
+        self._take(ContentsCame(self._island.sim.now, host, sender, number, message))
 
     def lost(self, host: int, sender: int, reason: str) -> None:
-        self._inputs.append(PeerGone(self._island.sim.now, host, sender, reason))
+        self._take(PeerGone(self._island.sim.now, host, sender, reason))
 
     def slowed(self, host: int, factor: float) -> None:
-        self._inputs.append(Slowed(self._island.sim.now, host, factor))
+        self._take(Slowed(self._island.sim.now, host, factor))
+
+    def _take(self, come: Input) -> None:
+        if self._points:
+            self._inputs.append(come)
 
     def told(self, reports: Iterable[m.Report], at: int) -> None:
         """The controller hears these reports at this time, which may be later than now."""
         self._heard_by = max(self._heard_by, at)
         for report in reports:
-            self._told.append((at, report))
+            if self._points:
+                self._told.append((at, report))
             key = subject(report)
             left = self._open.get(key)
             if left is None:
@@ -226,10 +256,29 @@ class History:
                 self._open[key] = left
                 continue
             del self._open[key]
+            ordered, took = self._ordered.pop(key, (at, 0))
+            self._longest = max(self._longest, at - ordered)
+            self._work -= took
             for point in self._points:
                 if key in point.waits:
                     del point.waits[key]
                     point.serves = max(point.serves, at)
+
+    # --- contents that go together --------------------------------------------------------------------------
+
+    def is_near(self) -> bool:
+        """Whether what is ordered now may be under way when the fault falls due."""
+        sim = self._island.sim
+        first = next(iter(self._ordered.values()), None)
+        if first is not None:
+            self._longest = max(self._longest, sim.now - first[0])
+        around = LEAST + sim.times.compile + TIMES * (self._longest + sim.longest_gang) + self._work
+        return sim.now + around >= self._due
+
+    def forget(self) -> None:
+        """Contents go to hosts together from now on, which cannot be played again."""
+        self._gone = [self._gone[0] + len(self._inputs), self._gone[1] + len(self._told)]
+        self._points, self._inputs, self._told = [], [], []
 
     # --- checkpoints ------------------------------------------------------------------------------------------
 
@@ -238,6 +287,8 @@ class History:
         island, sim = self._island, self._island.sim
         soon = sim.now + sim.network.latency
         if island.gangs.ending or island.ending_alone or not island.commands.idle:
+            return False
+        if island.contents.together or island.moves.are_together(island.island.index):
             return False
         if latest(island.threads().hear) > soon:
             return False
@@ -255,19 +306,40 @@ class History:
         point.serves = max(point.at, self._heard_by)
         self._points.append(point)
         self._since = 0
-        first = self.latest()
+        first = self._serving() or self._points[0]
         self._points = self._points[self._points.index(first) :]
         del self._inputs[: first.inputs - self._gone[0]], self._told[: first.told - self._gone[1]]
         self._gone = [first.inputs, first.told]
 
     def latest(self) -> Checkpoint:
-        """The last checkpoint that serves now."""
+        """The last checkpoint that serves now. Raises Unannounced if none does, since contents went together."""
+        sim = self._island.sim
+        if not self._points and self._is_quiet():
+            self._cut()
+            self._points[0].serves = ALWAYS
+        found = self._serving()
+        if found is None:
+            raise Unannounced(
+                f"a fault falls due at {sim.now / 1e9:.3f} s on island {self._island.island.name!r}, whose hosts are "
+                "simulated in a cohort that does not remember what contents they have moved: this fault was not "
+                f"announced, or something has been under way for much longer than {self._longest / 1e9:.3f} s. "
+                "Announce it with Simulation(faults=[...]), or simulate the hosts exactly (fidelity='exact')"
+            )
+        return found
+
+    def _serving(self) -> Checkpoint | None:
         now = self._island.sim.now
-        return next(
-            point
-            for point in (*reversed(self._points), self._points[0])
-            if not point.waits and (point.serves < now or point is self._points[0])
-        )
+        for point in reversed(self._points):
+            if not point.waits and point.serves < now:
+                return point
+        return None
+
+    def _is_quiet(self) -> bool:
+        """Whether nothing is under way, and nothing that executors were told is still to come."""
+        island, now = self._island, self._island.sim.now
+        threads = island.threads()
+        busy = max(latest(times) for times in threads)
+        return self._may_cut() and not self._open and not island.jobs and max(busy, self._heard_by) < now
 
     def since(self, point: Checkpoint) -> list[Input]:
         return self._inputs[point.inputs - self._gone[0] :]

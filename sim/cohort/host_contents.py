@@ -92,6 +92,7 @@ class HostContents:
     ) -> None:
         self._sim, self._islands, self._ever = sim, islands, ever
         self._open: dict[int, Transferring] = {}
+        self._until = -1  # when all is over of which that is known
         self._one_by_one: set[int] = set()  # moves of which one end is ordered, and whose hosts go one by one
         self._patterns: dict[tuple[Layout, Layout], Pattern | None] = {}
 
@@ -125,6 +126,10 @@ class HostContents:
             pattern = self._patterns[key] = self._pattern(source, target)
         if pattern is not None:
             self._open[transfer] = Transferring(transfer, pattern)
+            for end in (pattern.senders, pattern.receivers):
+                history = self._islands[end.island].history
+                if history is not None:
+                    history.forget()
 
     def _pattern(self, source: Layout, target: Layout) -> Pattern | None:
         sim = self._sim
@@ -145,6 +150,13 @@ class HostContents:
     def has(self, transfer: int) -> bool:
         """Whether it is a move whose hosts go together, and of which some are not over."""
         return transfer in self._open
+
+    def are_together(self, island: int) -> bool:
+        """Whether some contents move together now, from this island or to it."""
+        ends = (known.pattern for known in self._open.values())
+        return self._until >= self._sim.now or any(
+            island in (pattern.senders.island, pattern.receivers.island) for pattern in ends
+        )
 
     def under_way(self) -> list[int]:
         """The moves whose hosts go together and of which some are not over."""
@@ -353,6 +365,8 @@ class HostContents:
 
     def _tell_some(self, known: Transferring, times: EndTimes, members: Spans, when: Ints) -> None:
         island = self._islands[times.end.island]
+        if island.history is not None:
+            self._until = max(self._until, int(when.max()))
         if len(when) < times.end.number:
             island.set_apart(members)
         for part in island.parts.among(members):

@@ -57,24 +57,20 @@ Links = NDArray[np.uint64]  # sources of jitter
 
 class CohortIsland:
     def __init__(
-        self, sim: Context, island: Island, moves: HostContents, remembers: bool = False,
+        self, sim: Context, island: Island, moves: HostContents, due: int | None = None,
         executors: Sequence[tuple[Spans, Executor]] = (), names: StreamNames | None = None,
     ) -> None:  # fmt: skip
-        """`remembers`: whether its hosts will have to be simulated one by one. `executors`: of its hosts, if they have
+        """`due`: when its hosts will have to be simulated one by one, if ever. `executors`: of its hosts, if they have
         a past; `names`: what they have been told of."""
+        remembers = due is not None
         self.sim, self.island, self.moves = sim, island, moves
         hosts = island.hosts
-        # Whether contents may go to and from its hosts together. Hosts that will be simulated one by one have transfer
-        # machines of their own: a fault may find contents under way, and spoils those of single hosts.
-        self.contents_together = not remembers and sim.regular
+        # Whether contents may go to and from its hosts together. Hosts that will be simulated one by one soon have
+        # transfer machines of their own: a fault may find contents under way, and spoils those of single hosts.
+        self.contents_together = sim.regular
         self.contents = ClientContents(self)
         self.reports = ControllerReports(self)
-        facts = PlaceFacts(
-            sim.hosts_of,
-            self.contents_of,
-            moves.hosts_at,
-            first_may_send=not remembers,
-        )
+        self._facts = facts = PlaceFacts(sim.hosts_of, self.contents_of, moves.hosts_at, first_may_send=True)
         alike = [
             AlikeHosts(members, sim.hosts_of, executor=executor, facts=facts)
             for members, executor in executors
@@ -86,7 +82,7 @@ class CohortIsland:
         self.commands = Commands(self)
         self.gangs = Gangs(sim, island, self.patterns, self._over, self._over_at)
         self.climbs = Climbs(self)
-        self.history = History(self) if remembers else None
+        self.history = None if due is None else History(self, due)
         self.gangs.differ_later = remembers
         self.epoch = self.tree_number = -1
         self.names = names or StreamNames()
@@ -172,11 +168,13 @@ class CohortIsland:
         """Takes in an order that the controller begins to write at this time, to one root after another; returns when
         all are written."""
         sim, route = self.sim, self.tree.route(message.hosts)
+        self.names.learn(message)
         if self.history is not None:
+            if self.contents_together and self.history.is_near():
+                self.contents_together = self._facts.first_may_send = False
             self.history.ordered(message, at)
         sim.network.messages += route.number
         nbytes = sim.weights.of(message)
-        self.names.learn(message)
         shares = self._divide(message)  # first: how a gang is entered depends on which hosts are one part
         self._remember(message)
         if self.gangs.alone:

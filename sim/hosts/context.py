@@ -108,6 +108,7 @@ class Context(Protocol):
     """One simulation, as its processes see it."""
 
     last_seen: int  # when something other than a timer last happened
+    longest_gang: int  # how long the longest gang takes of those that have been priced
 
     @property
     def now(self) -> int: ...

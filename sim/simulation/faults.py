@@ -45,18 +45,20 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
 
 
-def divided(faults: Iterable[Fault], cluster: Cluster) -> dict[int, None]:
-    """The islands whose hosts will not behave alike after the first fault."""
-    found: dict[int, None] = {}
+def divided(faults: Iterable[Fault], cluster: Cluster) -> dict[int, int]:
+    """The islands whose hosts will not behave alike after a fault, and when the first one falls due."""
+    found: dict[int, int] = {}
     for fault in faults:
         if not KINDS[fault.what]:
             continue
         if isinstance(fault.whom, str):
-            found.update(dict.fromkeys(range(len(cluster.islands))))
+            islands = list(range(len(cluster.islands)))
         elif fault.what == "lose_device":
-            found[cluster.island_of_device(fault.whom).index] = None
+            islands = [cluster.island_of_device(fault.whom).index]
         else:
-            found[cluster.island_of_host(fault.whom).index] = None
+            islands = [cluster.island_of_host(fault.whom).index]
+        for island in islands:
+            found[island] = min(fault.at, found.get(island, fault.at))
     return found
 
 

@@ -75,9 +75,9 @@ class Regrouping:
         gangs = still.gangs()
         if gangs is None:
             return False
-        remembers = index in divided(still.announced, sim.cluster) or still.will_fail
+        due = sim.now if still.will_fail else divided(still.announced, sim.cluster).get(index)
         begin = Beginning(sim, index, still.hosts, gangs)
-        island = begin.island(self._moves, names, remembers, replace(seat, last=message.number - 1), shape)
+        island = begin.island(self._moves, names, due, replace(seat, last=message.number - 1), shape)
         sim.together(island, still.hosts)
         return True
 
@@ -220,10 +220,10 @@ class Beginning:
         self._sim, self._at, self._hosts, self._gangs = sim, sim.cluster.islands[index], hosts, gangs
 
     def island(
-        self, moves: HostContents, names: StreamNames, remembers: bool, seat: m.Seat, shape: Any
+        self, moves: HostContents, names: StreamNames, due: int | None, seat: m.Seat, shape: Any
     ) -> CohortIsland:
         sim, base = self._sim, self._at.base_host
-        island = CohortIsland(sim, self._at, moves, remembers, self._executors(), names)
+        island = CohortIsland(sim, self._at, moves, due, self._executors(), names)
         island.resume(self._threads(island, shape))
         for host, process in self._hosts.items():
             island.commands.transfers[host] = process.machine.transfer

@@ -99,7 +99,7 @@ class Simulation:
         self.hosts_of = HostsOf(self.cluster)
         self.weights = MessageSizes()
         self.clients: list[SimClient] = []
-        self.last_seen = 0  # when something other than a timer last happened
+        self.last_seen = self.longest_gang = 0  # when no mere timer happened; of priced gangs
         self._numbered: dict[int, int] = {}
         self.met: dict[tuple[int, int], None] = {}  # clients and hosts that have a connection
         self._waiting: dict[tuple[int, int], list[Any]] = {}
@@ -137,7 +137,7 @@ class Simulation:
         self.lone_hosts: dict[int, HostProcess] = {}  # hosts of all other islands
         for island in self.cluster.islands:
             if island.index not in exact:
-                self.islands[island.index] = CohortIsland(self, island, moves, island.index in differ)
+                self.islands[island.index] = CohortIsland(self, island, moves, differ.get(island.index))
                 continue
             for host in range(island.base_host, island.base_host + island.hosts):
                 self.lone_hosts[host] = self.new_host(host)
@@ -366,6 +366,7 @@ class Simulation:
         found = self._prices.get(key)
         if found is None:
             found = self._prices[key] = self._price(plan, gang)
+            self.longest_gang = max(self.longest_gang, found.own + found.links)
         if not self.noise.compute:
             return found
         more = self.noise.compute * chance.fraction(chance.key(self.seed, COMPUTE), seq)

@@ -10,7 +10,8 @@ not finished, such as messages on their way, goes on from now.
 
 What the cohort would have done from now on is dropped. The controller knew the island as a tree with one root. Now it
 is given the real tree, and hears what some of the roots have reported by now: of a report of many hosts a cohort tells
-only when it is whole. What contents are under way between cards is no part of it: contents were moved host by host.
+only when it is whole. What contents are under way between cards is no part of it: from some time before the fault on,
+contents are moved host by host.
 
 What one island plays again is some tens of orders long (`history.SPACING`), however long the simulation has been
 running, unless one gang or one transfer has been under way all that time.
@@ -41,10 +42,10 @@ if TYPE_CHECKING:
 def take_over(sim: Simulation, cohort: CohortIsland) -> None:
     island = cohort.island
     hosts = range(island.base_host, island.base_host + island.hosts)
+    replay = Replay(sim, cohort)
     doers = set(map(id, cohort.doers()))
     sim.clock.drop(lambda call, args: id(getattr(call, "__self__", None)) in doers)
     sim.controller_process.lane.recant(hosts)
-    replay = Replay(sim, cohort)
     replay.play()
     sim.controller.membership.reshape(island.index)
     replay.tell()
@@ -142,6 +143,9 @@ class Replay:
                 twin = executor.twin(spans.one(host))
                 twin.stand_for(spans.one(host))
                 sim.lone_hosts[host] = sim.new_host(host, twin, point.transfers.get(host))
+        for client, host in sim.met:
+            if spans.contains(members, host):  # contents that went together made no links
+                sim.network.link(client, host)
         for host in spans.items(members):
             self._connect(host)
             self._resume(sim.lone_hosts[host])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -118,14 +118,16 @@ def clients(play: Play, number: int) -> None:
 # --- reading and giving arrays ----------------------------------------------------------------------------------------
 
 
-def reads(play: Play, size: int, *, every: int = 1, like: str = "scalar") -> None:
+def reads(
+    play: Play, size: int, *, every: int = 1, like: str = "scalar", faults: Sequence[Fault] = ()
+) -> None:
     """A loop that reads its result. `like`: a scalar, or 1,025 numbers on each device, or an array split over them."""
     x: Any = scalar() if like == "scalar" else np.zeros(1025, np.float32)
     splits: Any = None
     if like == "sharded":
         x, splits = split(play)
     calls = 0
-    with play.session(values="compute") as session:  # synthetic work computes zeros
+    with play.session(values="compute", faults=faults) as session:  # synthetic work computes zeros
         play.watch(session)
         inner = play.step(in_shardings=splits, out_shardings=splits)
 
@@ -147,10 +149,10 @@ def sharded_first(play: Play, size: int) -> None:
         looped(play, play.step(in_shardings=splits, out_shardings=splits), x)
 
 
-def array_a_call(play: Play, size: int) -> None:
+def array_a_call(play: Play, size: int, *, faults: Sequence[Fault] = ()) -> None:
     """A data loader's array at each call."""
     x, splits = split(play)
-    with play.session() as session:
+    with play.session(faults=faults) as session:
         play.watch(session)
         inner = play.step(in_shardings=(None, splits), out=lambda state, batch: state)
         looped(play, lambda state: inner(state, x), scalar())
@@ -292,6 +294,14 @@ def pipeline(play: Play, size: int, *, microbatches: int) -> None:
 
 def fault_later(play: Play, size: int) -> None:
     plain(play, faults=[Fault(HOUR, "crash_host", 1)])
+
+
+def fault_later_read(play: Play, size: int, *, like: str = "scalar") -> None:
+    reads(play, size, like=like, faults=[Fault(HOUR, "crash_host", 1)])
+
+
+def fault_later_array(play: Play, size: int) -> None:
+    array_a_call(play, size, faults=[Fault(HOUR, "crash_host", 1)])
 
 
 def after_fault(play: Play, size: int) -> None:

@@ -113,6 +113,17 @@ ROWS = {
         gangs=lambda size: 2_048, **PIPELINE,
     ),
     "fault-later": Row("a crash is announced for an hour later: # hosts", programs.fault_later),
+    "fault-later-read": Row(
+        "each result is read, a crash is announced for an hour later: # hosts", programs.fault_later_read
+    ),
+    "fault-later-sharded": Row(
+        "each split result is read, a crash is announced for an hour later: # hosts",
+        partial(programs.fault_later_read, like="sharded"),
+    ),
+    "fault-later-array": Row(
+        "a split array at each call, a crash is announced for an hour later: # hosts", programs.fault_later_array,
+        bound=3,
+    ),
     "after-fault": Row("after a crash and a repair: # hosts", programs.after_fault),
     "first-run": Row(
         "the first run of # nodes", programs.first_run, (100, 1_000, 10_000), (100, 400), gangs=one, warm=none,

@@ -9,8 +9,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from ..dashboard import LiveSource, LogSource, PageServer, SavedSource, controller_source
+from ..dashboard import LiveSource, LogSource, PageServer, controller_source
 from ..errors import SeawayError
+from ..trace import TraceSource
 from .status import access_of, add_access, address_of
 
 DEFAULT = "127.0.0.1:29000"
@@ -58,7 +59,7 @@ def source_of(given: argparse.Namespace) -> LiveSource:
     """A folder is a trace, a file is an event log, and anything else is an address."""
     path = Path(given.what)
     if path.is_dir():
-        return SavedSource.opened(path)
+        return TraceSource.opened(path)
     if path.is_file():
         print(f"replaying {path} ...", file=sys.stderr, flush=True)
         return LogSource(path, partial=given.partial, policy=given.policy)

@@ -22,7 +22,7 @@ from core.model import Cluster
 from core.record import LiveLook, LiveView, Look
 
 from ..errors import SeawayError
-from ..trace import machines
+from .. import machines
 from .looking import Unavailable
 
 PATIENCE = 5.0  # seconds for an answer

@@ -6,7 +6,7 @@
 
 The key is in the link behind a `#`, which browsers do not send, and goes with each request as a bearer token. So it
 stands in no log and in no other site's referrer. It is needed on loopback too: every account of the machine reaches
-that, and a cluster's token may keep some of them out. Neighbours: `looking`, `recorded`, whose numbers these are.
+that, and a cluster's token may keep some of them out. Neighbours: `looking`, whose numbers these are.
 """
 
 from __future__ import annotations

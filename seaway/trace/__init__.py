@@ -11,13 +11,15 @@
 
 from . import times
 from .hosts import joined
-from .machines import of_setup
+from ..machines import of_setup
 from .overlay import Overlay
 from .trace import Trace
+from .trace_source import TraceSource
 
 __all__ = [
     "Overlay",
     "Trace",
+    "TraceSource",
     "joined",
     "of_setup",
     "times",

@@ -22,7 +22,7 @@ from core.record import trace as core_trace
 
 from . import arrivals
 from .facts import Bools, Facts, category
-from .machines import TraceMachines
+from ..machines import TraceMachines
 from .place_groups import NONE
 from .times import Ints, micros
 

@@ -27,7 +27,7 @@ from core.record import trace as core_trace
 
 from ..errors import NotATrace
 from .hosts import HostRows
-from .machines import TraceIsland, TraceMachines
+from ..machines import TraceIsland, TraceMachines
 
 FORMAT, VERSION = "seaway-trace", 1
 HEAD, TOLD = "trace.json", "hosts.parquet"

@@ -1,7 +1,7 @@
 // The tables of the page: what waits, what failed, the clients, the policy's decisions.
 
 import { decisionsOf, waitsOf } from "./waiting.js";
-import { cell, duration, el, named, percent, plural, quantile, show, spans, table } from "./words.js";
+import { cell, duration, el, named, percent, quantile, show, spans, table } from "./words.js";
 
 const FAILURES = 30, DECISIONS = 14, WAITS = 60;
 
@@ -149,5 +149,3 @@ const about = (ns) => duration(ns);
 export function tiles(place, facts) {
   show(place, JSON.stringify(facts), () => facts.map(({ name, value, kind }) => el("div", { class: `tile ${kind ?? ""}` }, el("b", {}, value), el("small", {}, name))));
 }
-
-export { plural };

@@ -15,7 +15,8 @@ import pytest
 
 import seaway as sw
 from core.record import Look
-from seaway.dashboard import PageServer, SavedSource, Unavailable
+from seaway.dashboard import PageServer, Unavailable
+from seaway.trace import TraceSource
 from seaway.dashboard.page_server import file_of
 from seaway.errors import SeawayError
 from tests.seaway.small_sessions import small
@@ -32,7 +33,7 @@ def page() -> Iterator[PageServer]:
             with session.client(name, weight=weight):
                 for _ in range(3):
                     step(np.float32(0)).block_until_ready()
-    found = PageServer(SavedSource(session.trace, "a trace"), "127.0.0.1:0")
+    found = PageServer(TraceSource(session.trace, "a trace"), "127.0.0.1:0")
     yield found
     found.close()
 

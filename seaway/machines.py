@@ -16,7 +16,6 @@ import numpy.typing as npt
 from core.model import Spans, spans
 from core.record import TracedPlace
 
-
 Ints = npt.NDArray[np.int64]
 
 

@@ -61,8 +61,17 @@ def source_of(given: argparse.Namespace) -> LiveSource:
     if path.is_dir():
         return TraceSource.opened(path)
     if path.is_file():
+        if (path.parent / "trace.json").is_file():
+            raise SeawayError(
+                f"dashboard {given.what!r}: this file is part of a trace, so name its folder: {path.parent}"
+            )
         print(f"replaying {path} ...", file=sys.stderr, flush=True)
         return LogSource(path, partial=given.partial, policy=given.policy)
     if "/" in given.what.removeprefix("grpc://") or (path.suffix and ":" not in given.what):
         raise SeawayError(f"dashboard {given.what!r}: there is no such folder or file, and it is no address")
-    return controller_source.ControllerSource(address_of(given.what, "dashboard"), access_of(given))
+    try:
+        return controller_source.ControllerSource(address_of(given.what, "dashboard"), access_of(given))
+    except SeawayError as error:
+        if ":" in given.what:
+            raise
+        raise SeawayError(f"{error} There is no folder or file {given.what!r} either.") from None

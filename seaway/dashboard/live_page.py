@@ -4,8 +4,8 @@
     page                        # the last expression of a notebook's cell: the page in a frame
     page.save("run.html")       # of a trace: the page as one file
 
-What still runs needs a server. What is over is put into the notebook whole, and stays when the process is gone. If it is
-too large for that, it is served, too. The frame of a page that is served looks whether its server answers, and says
+What still runs needs a server. What is over is put into the notebook whole, and stays when the process is gone. If it
+is too large for that, it is served, too. The frame of a page that is served looks whether its server answers, and says
 what to do if it does not.
 
 Neighbours: `page_server`, `page_file`; `sessions.session` and `trace.trace`, which make pages when asked.
@@ -22,7 +22,7 @@ from .page_file import page_file
 from .page_server import PageServer
 
 HEIGHT = 620  # pixels of the frame in a notebook
-MOST_KEPT = 2_000_000  # characters of a page that a notebook keeps
+MOST_KEPT = 5_000_000  # characters of a page that a notebook keeps: some 150,000 gangs
 SERVED = """<!doctype html><meta charset="utf-8"><style>
 body { margin: 0; font: 14px/1.5 system-ui, sans-serif; color: #68707a }
 p { max-width: 46em; margin: 0; padding: 24px } iframe { display: block; border: 0; width: 100%; height: 100vh }
@@ -105,7 +105,8 @@ class TracePage:
         if len(page) <= self._most:
             return _framed(page, self.height, 'sandbox="allow-scripts" allow="fullscreen"')
         size = f"{len(page) / 1e6:.1f} MB, more than the {self._most / 1e6:.1f} MB that a notebook keeps"
-        note = f"{GONE}It is large ({size}). Run the cell again to see it; `trace.live().save('run.html')` keeps it as a file."
+        keep = "`trace.live().save('run.html')` keeps it as a file"
+        note = f"{GONE}It is large ({size}). Run the cell again to see it; {keep}."
         return _served(self.link, note, self.height)
 
 

@@ -104,7 +104,9 @@ def _listening(bind: str, page: PageServer) -> _Http:
         except OSError as error:
             if port != ports[-1]:
                 continue
-            raise SeawayError(f"cannot listen on {bind}: {error.strerror}") from None
+            raise SeawayError(
+                f"cannot listen on {bind}: {error.strerror}; without an address, a free port of this machine is taken"
+            ) from None
         found.page = page
         return found
     raise AssertionError("there is at least one port")

@@ -252,7 +252,7 @@ class Trace:
         from ..dashboard import TracePage
         from .trace_source import TraceSource
 
-        return TracePage(TraceSource(self, f"trace of {self.machines.describe()}"), bind)
+        return TracePage(TraceSource(self, f"a trace of {self.machines.describe()}"), bind)
 
     def plot(
         self, window: Window = None, devices: Devices = None, rows: int = 24, color: ColorBy = "auto",

@@ -16,9 +16,9 @@ import pytest
 import seaway as sw
 from core.record import Look
 from seaway.dashboard import PageServer, Unavailable
-from seaway.trace import TraceSource
 from seaway.dashboard.page_server import file_of
 from seaway.errors import SeawayError
+from seaway.trace import TraceSource
 from tests.seaway.small_sessions import small
 
 STATIC = Path(__file__).parents[3] / "seaway" / "dashboard" / "static"

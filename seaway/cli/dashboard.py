@@ -11,7 +11,7 @@ from typing import Any
 
 from ..dashboard import LiveSource, LogSource, PageServer, controller_source
 from ..errors import SeawayError
-from ..trace import TraceSource
+from ..trace.trace_source import TraceSource
 from .status import access_of, add_access, address_of
 
 DEFAULT = "127.0.0.1:29000"

@@ -14,12 +14,10 @@ from . import times
 from .hosts import joined
 from .overlay import Overlay
 from .trace import Trace
-from .trace_source import TraceSource
 
 __all__ = [
     "Overlay",
     "Trace",
-    "TraceSource",
     "joined",
     "of_setup",
     "times",

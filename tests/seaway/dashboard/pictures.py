@@ -14,7 +14,7 @@ import numpy as np
 
 import seaway as sw
 from seaway.dashboard import PageServer
-from seaway.trace import TraceSource
+from seaway.trace.trace_source import TraceSource
 
 from .browser import Browser, Page
 

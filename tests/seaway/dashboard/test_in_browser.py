@@ -15,7 +15,7 @@ import seaway as sw
 from backend.auth.access import Access
 from seaway.dashboard import LogSource, PageServer
 from seaway.dashboard.controller_source import ControllerSource
-from seaway.trace import TraceSource
+from seaway.trace.trace_source import TraceSource
 from tests.backend.cluster import cluster
 from tests.seaway.small_sessions import small
 

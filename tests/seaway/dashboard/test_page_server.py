@@ -18,7 +18,7 @@ from core.record import Look
 from seaway.dashboard import PageServer, Unavailable
 from seaway.dashboard.page_server import file_of
 from seaway.errors import SeawayError
-from seaway.trace import TraceSource
+from seaway.trace.trace_source import TraceSource
 from tests.seaway.small_sessions import small
 
 STATIC = Path(__file__).parents[3] / "seaway" / "dashboard" / "static"

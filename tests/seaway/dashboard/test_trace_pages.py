@@ -18,7 +18,8 @@ import seaway as sw
 from core.record import Look
 from core.record import Trace as CoreTrace
 from seaway.dashboard import TracePage, page_file
-from seaway.trace import Trace, TraceSource
+from seaway.trace import Trace
+from seaway.trace.trace_source import TraceSource
 from tests.seaway.small_sessions import small
 
 from .browser import MISSING, Browser, Page, chromium

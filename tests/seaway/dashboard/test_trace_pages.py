@@ -6,6 +6,7 @@ import html
 import json
 import re
 import urllib.request
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 import seaway as sw
 from core.record import Look
 from core.record import Trace as CoreTrace
+from seaway.cli.dashboard import source_of
 from seaway.dashboard import TracePage, page_file
 from seaway.trace import Trace
 from seaway.trace.trace_source import TraceSource
@@ -220,3 +222,12 @@ def until_coloured(page: Page, folder: Path) -> None:
             return
         page.value("new Promise(done => setTimeout(done, 100))")
     raise AssertionError("the frame stays without a timeline")
+
+
+# --- from the command line ----------------------------------------------------------------------------------------
+
+
+def test_a_file_of_a_trace_is_answered_with_its_folder(trace: Trace, tmp_path: Path) -> None:
+    folder = trace.save(tmp_path / "run")
+    with pytest.raises(sw.errors.SeawayError, match=f"part of a trace, so name its folder: {folder}"):
+        source_of(Namespace(what=str(folder / "gangs.parquet")))

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..dashboard import LiveSource, LogSource, PageServer, controller_source
 from ..errors import SeawayError
-from ..trace.trace_source import TraceSource
+from ..trace import trace_source
 from .status import access_of, add_access, address_of
 
 DEFAULT = "127.0.0.1:29000"
@@ -59,7 +59,7 @@ def source_of(given: argparse.Namespace) -> LiveSource:
     """A folder is a trace, a file is an event log, and anything else is an address."""
     path = Path(given.what)
     if path.is_dir():
-        return TraceSource.opened(path)
+        return trace_source.TraceSource.opened(path)
     if path.is_file():
         if (path.parent / "trace.json").is_file():
             raise SeawayError(

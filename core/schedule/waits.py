@@ -56,7 +56,8 @@ def _why(
     if lane.full:
         full = [atom for atom in atoms.of(lane.key) if lanes.is_full(atom)]
         where = spans.text(spans.union(*(atoms.devices(atom) for atom in full)))
-        return "window", f"{max(map(lanes.ahead, full))} gangs are ahead on devices {where}"
+        ahead = max(map(lanes.ahead, full))
+        return "window", f"{ahead} {'gang is' if ahead == 1 else 'gangs are'} ahead on devices {where}"
     if lane.barred is not None:
         where = spans.text(atoms.devices_of_key(lane.barred.key))
         return "passed", f"a gang on devices {where} has been passed too often, and goes first"

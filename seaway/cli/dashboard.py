@@ -9,8 +9,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from ..dashboard import LiveSource, LogSource, PageServer, SavedSource, controller_source
+from ..dashboard import LiveSource, LogSource, PageServer, controller_source
 from ..errors import SeawayError
+from ..trace import trace_source
 from .status import access_of, add_access, address_of
 
 DEFAULT = "127.0.0.1:29000"
@@ -58,10 +59,19 @@ def source_of(given: argparse.Namespace) -> LiveSource:
     """A folder is a trace, a file is an event log, and anything else is an address."""
     path = Path(given.what)
     if path.is_dir():
-        return SavedSource.opened(path)
+        return trace_source.TraceSource.opened(path)
     if path.is_file():
+        if (path.parent / "trace.json").is_file():
+            raise SeawayError(
+                f"dashboard {given.what!r}: this file is part of a trace, so name its folder: {path.parent}"
+            )
         print(f"replaying {path} ...", file=sys.stderr, flush=True)
         return LogSource(path, partial=given.partial, policy=given.policy)
     if "/" in given.what.removeprefix("grpc://") or (path.suffix and ":" not in given.what):
         raise SeawayError(f"dashboard {given.what!r}: there is no such folder or file, and it is no address")
-    return controller_source.ControllerSource(address_of(given.what, "dashboard"), access_of(given))
+    try:
+        return controller_source.ControllerSource(address_of(given.what, "dashboard"), access_of(given))
+    except SeawayError as error:
+        if ":" in given.what:
+            raise
+        raise SeawayError(f"{error} There is no folder or file {given.what!r} either.") from None

@@ -21,8 +21,8 @@ from backend.wire import AboutReply, Described
 from core.model import Cluster
 from core.record import LiveLook, LiveView, Look
 
+from .. import machines
 from ..errors import SeawayError
-from ..trace import machines
 from .looking import Unavailable
 
 PATIENCE = 5.0  # seconds for an answer

@@ -2,7 +2,8 @@
 
     source.look(Look(identity, cursor)) --> LiveLook        # any thread may ask; Unavailable if nothing answers
 
-Neighbours: `controller_source`, `recorded`, other sources; `page_server`, which asks; `core.record.looks`, the data.
+Neighbours: `controller_source`, `log_source` and `seaway.trace.trace_source`, other sources; `page_server`, which asks;
+`core.record.looks`, the data.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Any, Protocol
 
 from core.record import LiveLook, LiveView, Look
 
-from ..trace import machines
+from .. import machines
+
+MOST_GANGS = 400_000  # of what is over that a page takes: the latest
 
 
 class Unavailable(Exception):

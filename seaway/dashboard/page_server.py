@@ -6,7 +6,7 @@
 
 The key is in the link behind a `#`, which browsers do not send, and goes with each request as a bearer token. So it
 stands in no log and in no other site's referrer. It is needed on loopback too: every account of the machine reaches
-that, and a cluster's token may keep some of them out. Neighbours: `looking`, `recorded`, whose numbers these are.
+that, and a cluster's token may keep some of them out. Neighbours: `looking`, whose numbers these are.
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ def _listening(bind: str, page: PageServer) -> _Http:
         except OSError as error:
             if port != ports[-1]:
                 continue
-            raise SeawayError(f"cannot listen on {bind}: {error.strerror}") from None
+            raise SeawayError(
+                f"cannot listen on {bind}: {error.strerror}; without an address, a free port of this machine is taken"
+            ) from None
         found.page = page
         return found
     raise AssertionError("there is at least one port")

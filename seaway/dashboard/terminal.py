@@ -15,7 +15,7 @@ from rich.text import Text
 from core.model import spans
 from core.record import LiveLook, LiveView
 
-from ..trace import machines
+from .. import machines
 from ..wording import duration, plural
 from .recent import RecentUse
 

@@ -9,9 +9,9 @@
 ['step']
 """
 
+from ..machines import of_setup
 from . import times
 from .hosts import joined
-from .machines import of_setup
 from .overlay import Overlay
 from .trace import Trace
 

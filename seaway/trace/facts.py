@@ -16,7 +16,7 @@ import numpy.typing as npt
 from core.model import Spans, spans
 from core.record import trace as core_trace
 
-from .machines import TraceMachines
+from ..machines import TraceMachines
 from .place_groups import NONE, PlaceGroup
 from .times import Ints
 

@@ -20,9 +20,9 @@ import numpy as np
 from core.record import ENDED, FAILED, STARTED
 from core.record import trace as core_trace
 
+from ..machines import TraceMachines
 from . import arrivals
 from .facts import Bools, Facts, category
-from .machines import TraceMachines
 from .place_groups import NONE
 from .times import Ints, micros
 

@@ -26,8 +26,8 @@ from core.record import TracedPlace
 from core.record import trace as core_trace
 
 from ..errors import NotATrace
+from ..machines import TraceIsland, TraceMachines
 from .hosts import HostRows
-from .machines import TraceIsland, TraceMachines
 
 FORMAT, VERSION = "seaway-trace", 1
 HEAD, TOLD = "trace.json", "hosts.parquet"

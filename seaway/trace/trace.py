@@ -21,7 +21,8 @@ import numpy as np
 from core.model import SeawayError
 from core.record import trace as core_trace
 
-from . import machines, times
+from .. import machines
+from . import times
 from .busy import BYS, By
 from .facts import Facts, first_time
 from .times import Ints, Time, Window
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from opentelemetry.trace import TracerProvider
 
+    from ..dashboard import TracePage
     from .hosts import HostRows
     from .timeline import ColorBy
 
@@ -245,6 +247,17 @@ class Trace:
         return self.summary().splitlines()[0]
 
     # --- pictures -------------------------------------------------------------------------------------------
+
+    def live(self, bind: str = "") -> TracePage:
+        """The trace as a page with a timeline to zoom and scrub. Notebooks show it, and keep it with their outputs.
+
+        Elsewhere, print it: it says its link. `bind`: the link's address, as "127.0.0.1:29100"; without it, a free port
+        of this machine. `trace.live().save("run.html")` writes the page as one file.
+        """
+        from ..dashboard import TracePage
+        from .trace_source import TraceSource
+
+        return TracePage(TraceSource(self, f"a trace of {self.machines.describe()}"), bind)
 
     def plot(
         self, window: Window = None, devices: Devices = None, rows: int = 24, color: ColorBy = "auto",

@@ -95,9 +95,9 @@ export class Charts {
       series, scales: { x: { time: false, range: () => [this.view.t0, this.view.t1] }, y: { range: [0, 100] } },
       axes: [timeAxis(this.view), axis({ size: 44, values: (_, marks) => marks.map((each) => `${each}%`) })],
     }, [times, ...areas]);
-    const seen = Math.max(1, Math.min(t1, this.view.high) - Math.max(t0, this.view.low));
+    const seen = Math.max(1, this.view.seen);
     this.used = total / (seen * Math.max(1, this.store.groups.devices));
-    this.places.used.textContent = `${percent(this.used)} of all devices' time in ${duration(t1 - t0)}`;
+    this.places.used.textContent = `${percent(this.used)} of all devices' time in ${duration(seen)}`;
   }
 
   #shares({ used, total }) {
@@ -121,10 +121,14 @@ export class Charts {
 
   // Runs that ended in the span, a point each.
   #latency(theme) {
-    const { n, columns } = this.store.tables.runs, { t0, t1 } = this.view, points = [];
-    for (let row = n - 1; row >= 0 && points.length < POINTS; row--) {
+    const { n, columns } = this.store.tables.runs, { t0, t1 } = this.view, rows = [];
+    for (let row = 0; row < n; row++) {
       if (!(columns.ended[row] > t0 && columns.ended[row] <= t1)) continue;
-      if (this.chosen !== null && columns.client[row] !== this.chosen) continue;
+      if (this.chosen === null || columns.client[row] === this.chosen) rows.push(row);
+    }
+    const every = Math.max(1, rows.length / POINTS), points = []; // some of them, from all of the span
+    for (let at = 0; at < rows.length; at += every) {
+      const row = rows[Math.floor(at)];
       points.push([columns.ended[row], (columns.ended[row] - columns.submitted[row]) / 1e6, columns.client[row]]);
     }
     this.places.latency.hidden = !points.length;

@@ -1,4 +1,5 @@
-// Speaks with the page's server: says what the browser has of the trace, and reads the columns that it lacks.
+// Speaks with the page's server: says what the browser has of the trace, and reads the columns that it lacks. A page that is
+// a file (page_file.py) has no server, and its numbers are inside.
 
 const KEY = "seaway-key";
 
@@ -32,6 +33,7 @@ async function ask(path, body) {
 
 // {head, columns(table, name)}: what is new
 export async function look(identity, cursor, hosts) {
+  if (document.getElementById("packed-numbers")) return read(spread(await unpacked("packed-numbers").arrayBuffer()));
   const answer = await ask("/look", { identity, cursor, hosts });
   return read(await answer.arrayBuffer());
 }
@@ -41,11 +43,33 @@ export async function at(time) {
   return (await ask("/at", { time: Math.round(time) })).json();
 }
 
-export function read(buffer) {
+function headOf(buffer) {
   const size = new DataView(buffer).getUint32(0, true);
-  const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
+  return [4 + size, JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)))];
+}
+
+// Makes doubles, in their place, of columns that are planes of bytes of differences: the lowest byte of all rows, then the
+// next. A difference is a signed integer of 64 bits.
+function spread(buffer) {
+  const [start, head] = headOf(buffer);
+  let from = start;
+  for (const { columns, rows } of Object.values(head.tables)) {
+    for (let column = 0; column < columns.length; column++) {
+      const planes = new Uint8Array(buffer, from, 8 * rows).slice(), doubles = new Float64Array(buffer, from, rows);
+      const half = (row, plane) => planes[row + plane * rows] | (planes[row + (plane + 1) * rows] << 8)
+        | (planes[row + (plane + 2) * rows] << 16) | (planes[row + (plane + 3) * rows] << 24);
+      let sum = 0;
+      for (let row = 0; row < rows; row++) doubles[row] = sum += half(row, 4) * 2 ** 32 + (half(row, 0) >>> 0);
+      from += 8 * rows;
+    }
+  }
+  return buffer;
+}
+
+export function read(buffer) {
+  const [start, head] = headOf(buffer);
   const found = {};
-  let from = 4 + size;
+  let from = start;
   for (const [table, { columns, rows }] of Object.entries(head.tables)) {
     found[table] = { rows };
     for (const name of columns) {

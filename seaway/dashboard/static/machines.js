@@ -162,7 +162,7 @@ function meter({ devices, resident, committed, capacity }) {
   const part = committed / capacity;
   return el("div", { title: `${bytes(resident)} in use and ${bytes(committed)} reserved, of ${bytes(capacity)}` },
     el("span", { class: "meter" }, el("i", { style: { width: `${100 * Math.min(1, part)}%`, background: part > 0.9 ? "var(--warn)" : "var(--accent)" } })),
-    ` ${bytes(committed)} of ${bytes(capacity)} `, el("span", { class: "quiet" }, `on each of ${sizeOf(devices) === 1 ? "device" : "devices"} ${spans(devices)}`));
+    ` ${bytes(committed)} of ${bytes(capacity)} `, el("span", { class: "quiet" }, `${sizeOf(devices) === 1 ? "on device" : "on each of devices"} ${spans(devices)}`));
 }
 
 function levelAt(levels, moment) {

@@ -85,22 +85,22 @@ function draw() {
   find("follow").textContent = live ? "live" : view.following ? "❚❚" : "▶";
   find("follow").classList.toggle("on", view.following);
   find("moment").textContent = live && view.following
-    ? `the last ${duration(view.width)}` : `${duration(view.width)} up to ${moment(view.moment, view.width / 1000)}`;
+    ? `the last ${duration(view.seen)}` : view.seen === view.high - view.low
+      ? `all ${duration(view.seen)}` : `${duration(view.seen)} up to ${moment(view.moment, view.width / 1000)}`;
   find("policy").textContent = [...new Set((controller?.islands ?? head.view?.islands ?? []).map((each) => each.policy))].join(", ");
 }
 
 function drawTiles(controller, waits, latencies) {
-  const { t0, t1 } = view, seconds = Math.max(1, Math.min(t1, view.high) - Math.max(t0, view.low)) / 1e9;
+  const { t0 } = view, seconds = Math.max(1, view.seen) / 1e9;
   const gangs = store.enteredAfter(view.moment) - store.enteredAfter(t0);
   const stalls = waits.filter((each) => each.stalled).length;
   const waiting = waits.filter((each) => !each.stalled).reduce((sum, each) => sum + each.count, 0);
-  latencies.sort((a, b) => a - b);
   const facts = [
     { name: "of devices' time used", value: percent(charts.used) },
     { name: "gangs a second", value: digits(gangs / seconds) },
     { name: "runs a second", value: digits(latencies.length / seconds) },
     { name: "median latency", value: latencies.length ? duration(latencies[latencies.length >> 1]) : "—" },
-    { name: "wait", value: waiting.toLocaleString("en") },
+    { name: "waiting", value: waiting.toLocaleString("en") },
     { name: stalls === 1 ? "stall" : "stalls", value: `${stalls}`, kind: stalls ? "warn" : "" },
   ];
   const islands = controller?.islands ?? [];

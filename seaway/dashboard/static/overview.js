@@ -49,7 +49,8 @@ export class Overview {
 
   #shape(pen, tall) {
     const { low, high } = this.view, count = binsOf(this.store, low, high, Math.max(24, Math.floor(this.pixels / 3)));
-    const late = performance.now() - this.drawnAt > EVERY, key = this.store.identity;
+    const grown = this.known && high - low > 1.02 * (this.known.high - this.known.low);
+    const late = grown || performance.now() - this.drawnAt > EVERY, key = this.store.identity;
     if (!this.known || this.known.key !== key || (late && this.known.version !== this.store.version)) {
       this.known = { key, version: this.store.version, low, high, bins: usage(this.store, low, high, count).bins };
       this.drawnAt = performance.now();

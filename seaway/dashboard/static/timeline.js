@@ -214,11 +214,13 @@ export class Timeline {
 
   #mixture(rows) {
     const wide = Math.round(this.pixels), sums = new Float32Array(4 * wide), { begin, finish } = this.store.tables.gangs.columns;
-    const { t0, t1, high } = this.view, k = wide / (t1 - t0);
+    const { t0, t1, high } = this.view, k = wide / (t1 - t0), known = new Map(), named = this.store.tables.gangs.columns[this.colouring];
     for (const row of rows) {
       const from = Math.max(0, (begin[row] - t0) * k), to = Math.min(wide, (Math.min(finish[row], high) - t0) * k);
       if (!(to > from)) continue;
-      const [red, green, blue] = rgb(this.colourOf(row));
+      let colour = known.get(named[row]);
+      if (!colour) known.set(named[row], (colour = rgb(this.colourOf(row))));
+      const [red, green, blue] = colour;
       for (let pixel = Math.floor(from); pixel < to; pixel++) {
         const cover = Math.min(to, pixel + 1) - Math.max(from, pixel), at = 4 * pixel;
         sums[at] += cover * red;

@@ -78,6 +78,11 @@ export class View {
     this.changed();
   }
 
+  // How much is shown of all there is.
+  get seen() {
+    return Math.max(0, Math.min(this.t1, this.high) - Math.max(this.t0, this.low));
+  }
+
   // The moment that panels speak of.
   get moment() {
     return Math.min(this.t1, this.high);

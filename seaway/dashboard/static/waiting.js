@@ -6,7 +6,11 @@ const LOOK = 20_000; // gangs that entered later, of which some may have been re
 // [{client, program, step, where, why, count, since, stalled}], the longest wait first
 export function waitsOf(store, view, controller) {
   const found = controller ? fromController(controller) : fromTrace(store, view.moment);
-  for (const each of found) each.ahead = each.devices.length ? aheadOf(store, each.devices, view.moment) : [];
+  const kept = store.reserved(view.moment, view.moment + 1);
+  for (const each of found) {
+    each.ahead = each.devices.length ? aheadOf(store, each.devices, view.moment) : [];
+    each.keptFor = each.why === "reserved" ? [...new Set(kept.filter((one) => meet(one.devices, each.devices)).map((one) => one.client))] : [];
+  }
   return found.sort((a, b) => a.since - b.since);
 }
 
@@ -53,12 +57,14 @@ function fromTrace(store, moment) {
   return [...found.values()];
 }
 
+const meet = (some, others) => some.some(([low, high]) => others.some(([from, to]) => from < high && low < to));
+
 // Whose gangs are in the order ahead, on the one of these devices that has most: [[client's number, how many]]
 function aheadOf(store, devices, moment) {
   const { entered, finish, client } = store.tables.gangs.columns;
   let most = new Map(), size = 0;
   for (const group of store.groups.all) {
-    if (!group.devices.some(([low, high]) => devices.some(([from, to]) => from < high && low < to))) continue;
+    if (!meet(group.devices, devices)) continue;
     const found = new Map();
     let count = 0;
     for (const each of group.places) {
@@ -83,15 +89,23 @@ function lowerEnd(rows, finish, moment) {
   return low;
 }
 
-// The last gangs that entered: [{row, over: [[client, how many were ready for some of the devices]]}]
-export function decisionsOf(store, moment, count) {
+// The last gangs that entered: [{row, over: [[client's name, how many were ready for some of the devices]]}]. Gangs that have
+// not entered are in no trace; while a controller is followed, its queues say whose they are.
+export function decisionsOf(store, moment, count, queues) {
   const gangs = store.tables.gangs, { entered, ready, client, place } = gangs.columns, found = [];
   const end = store.enteredAfter(moment);
   for (let row = end - 1; row >= 0 && found.length < count; row--) {
-    const over = new Map(), groups = new Set(store.groups.ofPlace(place[row]));
+    const over = new Map(), groups = new Set(store.groups.ofPlace(place[row])), mine = store.clientName(client[row]);
     for (let other = row + 1; other < Math.min(gangs.n, row + 400); other++) {
       if (!(ready[other] >= 0 && ready[other] <= entered[row]) || client[other] === client[row]) continue;
-      if (store.groups.ofPlace(place[other]).some((each) => groups.has(each))) over.set(client[other], (over.get(client[other]) ?? 0) + 1);
+      if (store.groups.ofPlace(place[other]).some((each) => groups.has(each))) {
+        const name = store.clientName(client[other]);
+        over.set(name, (over.get(name) ?? 0) + 1);
+      }
+    }
+    const devices = store.groups.places.get(place[row])?.devices ?? [];
+    for (const each of queues) {
+      if (each.client !== mine && each.since <= entered[row] && !over.has(each.client) && meet(each.devices, devices)) over.set(each.client, 1);
     }
     found.push({ row, over: [...over] });
   }

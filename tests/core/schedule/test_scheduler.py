@@ -391,4 +391,4 @@ def test_the_scheduler_says_what_waits_and_why() -> None:
     world.offer(1, range(8))
     world.offer(2, [7])
     texts = [wait.text for wait in world.scheduler.waiting()]
-    assert texts == ["1 gangs are ahead on devices 0-2, 5", "it may enter, and others go first"]
+    assert texts == ["1 gang is ahead on devices 0-2, 5", "it may enter, and others go first"]

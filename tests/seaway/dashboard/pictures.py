@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 import seaway as sw
-from seaway.dashboard import PageServer, SavedSource
+from seaway.dashboard import PageServer
+from seaway.trace.trace_source import TraceSource
 
 from .browser import Browser, Page
 
@@ -68,7 +69,7 @@ def main(folder: Path) -> None:
     with Browser() as browser:
         for devices, session, dark in shapes:
             title = session.driver.title
-            server = PageServer(SavedSource(session.trace, title), "127.0.0.1:0")
+            server = PageServer(TraceSource(session.trace, title), "127.0.0.1:0")
             for each in (False, True):
                 page = browser.page(server.link, WIDE, TALL, dark=each)
                 name = f"dashboard-{devices}{'' if each == dark else '-light' if dark else '-dark'}.png"

@@ -13,8 +13,9 @@ import pytest
 
 import seaway as sw
 from backend.auth.access import Access
-from seaway.dashboard import LogSource, PageServer, SavedSource
+from seaway.dashboard import LogSource, PageServer
 from seaway.dashboard.controller_source import ControllerSource
+from seaway.trace.trace_source import TraceSource
 from tests.backend.cluster import cluster
 from tests.seaway.small_sessions import small
 
@@ -57,7 +58,7 @@ def session() -> sw.Session:
 
 @pytest.fixture
 def saved(browser: Browser, session: sw.Session) -> Iterator[Page]:
-    server = PageServer(SavedSource(session.trace, "saved"), "127.0.0.1:0")
+    server = PageServer(TraceSource(session.trace, "saved"), "127.0.0.1:0")
     page = browser.page(server.link)
     page.until(SHOWN)
     yield page
@@ -176,7 +177,7 @@ def test_rows_may_be_islands_hosts_or_devices(saved: Page) -> None:
 
 
 def test_the_dark_theme_is_dark(browser: Browser, session: sw.Session) -> None:
-    server = PageServer(SavedSource(session.trace, "saved"), "127.0.0.1:0")
+    server = PageServer(TraceSource(session.trace, "saved"), "127.0.0.1:0")
     page = browser.page(server.link, dark=True)
     page.until(SHOWN)
     assert page.value("getComputedStyle(document.body).backgroundColor") == "rgb(16, 19, 23)"
@@ -188,7 +189,7 @@ def test_the_dark_theme_is_dark(browser: Browser, session: sw.Session) -> None:
 
 
 def test_without_the_key_the_page_says_what_to_do(browser: Browser, session: sw.Session) -> None:
-    server = PageServer(SavedSource(session.trace, "saved"), "127.0.0.1:0")
+    server = PageServer(TraceSource(session.trace, "saved"), "127.0.0.1:0")
     page = browser.page(server.link.partition("#")[0])
     page.until("document.querySelector('#notice').innerText.includes('open the link')")
     assert page.text("#state") == "refused"

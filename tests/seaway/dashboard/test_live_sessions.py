@@ -161,7 +161,9 @@ def test_live_prints_the_link_and_the_page_is_one_for_a_session(capsys: pytest.C
 def test_a_notebook_shows_the_page_in_a_frame() -> None:
     page = small().live()
     html = page._repr_html_()
-    assert f'<iframe src="{page.link}"' in html
+    assert "<iframe srcdoc=" in html
+    assert f'href="{page.link}"' in html
+    assert "session.trace.live()" in html, "what to do when the process is gone"
     assert repr(page) == f"<live page at {page.link}>"
     assert isinstance(page, LivePage)
     page.close()

@@ -14,7 +14,7 @@ from backend.auth.access import Access
 from core.record import LiveLook, Look, Trace, increment
 from seaway.dashboard.recent import RecentUse, S
 from seaway.dashboard.terminal import screen
-from seaway.trace.machines import of_setup
+from seaway.machines import of_setup
 from tests.backend.cluster import cluster
 from tests.seaway.small_sessions import small
 

@@ -10,9 +10,9 @@ import pytest
 from core.model.presets import small
 from core.record.trace import ENDED
 from core.record.trace import Trace as CoreTrace
+from seaway.machines import of_setup
 from seaway.trace import Trace
 from seaway.trace.hosts import NOTHING, Seen, joined
-from seaway.trace.machines import of_setup
 
 from . import traces
 

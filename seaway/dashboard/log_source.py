@@ -1,9 +1,7 @@
-"""What a page shows of what is over: a saved trace, or an event log, which a controller replays to any moment.
+"""An event log as the source of a page: a controller replays it to any moment, and says what waited then, and why.
 
-A trace knows when gangs were ready, entered, began and ended. An event log knows more: all that the controller knew. So
-`LogSource.at` can say, for any time, what waited and why.
-
-Neighbours: `looking`, the same of what still runs; `core.record.eventlog`; `seaway.trace.storage`.
+Neighbours: `looking`, what a source does; `core.record.eventlog`; `seaway.trace.trace_source`, the same of a trace,
+which knows times and no reasons.
 """
 
 from __future__ import annotations
@@ -17,39 +15,9 @@ from core.controller import Controller, live_view
 from core.model import Cluster
 from core.record import LiveLook, LiveView, Log, LogError, Look, Trace, increment
 
+from .. import machines
 from ..errors import SeawayError
-from ..trace import Trace as UserTrace
-from ..trace import machines
-
-MOST = 400_000  # gangs of a trace that a page takes: the latest
-
-
-class SavedSource:
-    """A trace that `trace.save` wrote, or one of this process."""
-
-    kind, over = "trace", True
-
-    def __init__(self, trace: UserTrace, title: str) -> None:
-        self._trace, self.title = trace, title
-        self._identity, self.began = f"trace/{title}", trace.origin
-        self.islands: list[machines.TraceIsland] = trace.machines.islands
-
-    @classmethod
-    def opened(cls, folder: Path) -> SavedSource:
-        trace = UserTrace.load(folder)
-        return cls(trace, f"{folder}: {trace.machines.describe()}")
-
-    def look(self, request: Look) -> LiveLook:
-        cursor = msgspec.structs.replace(request.cursor, most=MOST)
-        found = increment(self._trace.core, cursor)
-        began = self.began
-        return LiveLook(self._identity, began, began + self._trace.facts().horizon, None, found)
-
-    def at(self, time: int) -> LiveView | None:
-        return None
-
-    def close(self) -> None:
-        """There is nothing to end."""
+from .looking import MOST_GANGS
 
 
 class LogSource:
@@ -88,7 +56,7 @@ class LogSource:
         return entries[-1].now if entries else self._log.about.start
 
     def look(self, request: Look) -> LiveLook:
-        cursor = msgspec.structs.replace(request.cursor, most=MOST)
+        cursor = msgspec.structs.replace(request.cursor, most=MOST_GANGS)
         return LiveLook(self._identity, self.began, self._last, None, increment(self._trace, cursor))
 
     def at(self, time: int) -> LiveView | None:

@@ -1,4 +1,4 @@
-"""The devices, hosts and islands of a trace, with names: from a set-up, or inferred from the trace itself.
+"""The islands, hosts and devices of a trace or a page, with names: from a set-up, or inferred from a trace.
 
 A set-up with a `cluster`, or with `islands` like core's, gives them exactly. A trace alone shows only islands with
 devices in some place, and their hosts only up to the last such device.
@@ -11,11 +11,12 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from core.model import Spans, spans
 from core.record import TracedPlace
 
-from .times import Ints
+Ints = npt.NDArray[np.int64]
 
 
 class TraceIsland(msgspec.Struct, frozen=True):

@@ -114,7 +114,7 @@ class _NothingShown:
         raise TypeError("only a policy whose class says `reserves = True` is shown what runs and what waits")
 
 
-NOTHING_SHOWN: Surroundings = _NothingShown()
+NOTHING_SHOWN: Any = _NothingShown()  # raises whatever it is asked
 
 
 class Ready:

@@ -42,6 +42,11 @@ def _smaller(world: PolicyWorld) -> Iterator[PolicyWorld]:
     gangs = world.gangs
     if any(gang.again for gang in gangs):
         yield PolicyWorld(world.window, tuple(msgspec.structs.replace(gang, again=0) for gang in gangs))
+    first = min(gang.at for gang in gangs)
+    if first:
+        yield PolicyWorld(
+            world.window, tuple(msgspec.structs.replace(gang, at=gang.at - first) for gang in gangs)
+        )
     size = len(gangs) // 2
     while size:
         for at in range(0, len(gangs), size):

@@ -101,7 +101,8 @@ def calls_a_gang(policy: Callable[[], Policy], clients: int, queued: int, window
     atoms, size = Atoms(), DEVICES // clients
     places = [atoms.intern(line(0, 0, DEVICES))]
     places += [atoms.intern(line(0, size * number, size)) for number in range(1, clients)]
-    scheduler, flying, ends = Scheduler(atoms, policy(), window), [], dict.fromkeys(places, 0)
+    scheduler, ends = Scheduler(atoms, policy(), window), dict.fromkeys(places, 0)
+    flying: list[tuple[int, int, Ticket]] = []
     came = now = ended = calls = 0
 
     def offer(client: int) -> None:

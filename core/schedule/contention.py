@@ -12,7 +12,7 @@ becomes alive may join several domains into one, and a lane that stops being ali
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -98,6 +98,7 @@ class Contention:
         self.known: dict[int, PlaceQueue] = {}
         self.live: dict[int, Domain] = {}  # domains with an open lane
         self._tell = tell  # tells the policy what has happened to which domains
+        self.reshaped = 0  # how often a domain has taken in another one, or has been split
         self._domains = 0  # the last number given to a domain
         self._loads: dict[int, AtomLoad] = {}  # by atom
         atoms.splits.append(self._split)
@@ -173,6 +174,25 @@ class Contention:
         for other in list(lane.holds.values()):
             self.unbar(other)
 
+    # What a policy keeps free
+
+    def keep(self, lanes: Sequence[PlaceQueue]) -> None:
+        """Close these lanes of a domain, which are open."""
+        domain = lanes[0].domain
+        assert domain is not None
+        for lane in lanes:
+            lane.kept = True
+            del domain.open[lane.key]
+        if not domain.open:
+            del self.live[domain.id]
+
+    def let_go(self, lanes: Sequence[PlaceQueue]) -> None:
+        """Open these lanes again, if nothing else keeps them closed."""
+        for lane in lanes:
+            lane.kept = False
+            if not lane.full:
+                self.refresh(lane)
+
     # New places, and atoms that are split
 
     def _make(self, key: int) -> PlaceQueue:
@@ -233,6 +253,7 @@ class Contention:
                 self._part(domain, part)
 
     def _merge(self, domain: Domain, other: Domain) -> None:
+        self.reshaped += 1
         for lane in other.lanes.values():
             lane.domain = domain
         domain.lanes.update(other.lanes)
@@ -245,6 +266,7 @@ class Contention:
 
     def _part(self, domain: Domain, lanes: list[PlaceQueue]) -> None:
         """Move these lanes, which are not connected with the rest of the domain, to a domain of their own."""
+        self.reshaped += 1
         self._domains += 1
         other = Domain(self._domains)
         for lane in lanes:

@@ -4,12 +4,16 @@ Ends are expected, from the costs of gangs: a gang starts when those before it o
 long as it costs. One that has lasted longer than that is expected to need as much time again as it is late, so an
 expected end is always to come, and is asked for again and again only at growing distances.
 
-Neighbours: `reservations` knows what runs; `contention` has the queues. A policy reads this through `policy.Ready`.
+A policy is asked about a domain several times a turn, so `ExpectedEnds` are worked out once: they hold until a gang of
+the domain ends, or a time comes at which one is late. A gang that enters is added to them.
+
+Neighbours: `reservations` knows what runs, and keeps what was worked out; `contention` has the queues. A policy reads
+this through `policy.Ready`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -25,42 +29,96 @@ class GangInOrder(msgspec.Struct, eq=False):
     """A gang that has entered and has not ended."""
 
     ticket: Ticket
+    number: int  # increasing, in the order of the island
     entered: int
     since: int  # it has not started before this time, because a gang before it ended only then
+    starts: int = 0  # as expected: `ExpectedEnds` sets both
+    ends: int = 0
+
+
+class ExpectedEnds:
+    """When the gangs of a domain that are in the order should start and end, as seen at one time."""
+
+    def __init__(self, lanes: Contention, order: Iterable[GangInOrder], now: int) -> None:
+        """`order`: those of the domain, in order."""
+        self.order: list[GangInOrder] = []
+        self.places: dict[int, int] = {}  # place -> the last end of a gang there
+        self._lanes = lanes
+        self._now = now
+        self._until = 1 << 62  # from then on, one of them is late
+        self._free: dict[int, int] = {}  # place -> the last end on any of its devices
+        for each in order:
+            self.add(each)
+
+    def hold(self, now: int) -> bool:
+        """Whether they are the same at this time."""
+        return now == self._now or self._now < now < self._until
+
+    def add(self, gang: GangInOrder) -> None:
+        """Take in the gang that is next in the order."""
+        ticket, now = gang.ticket, self._now
+        place = ticket.place
+        starts = max(gang.since, self.last(place))
+        ends = starts + ticket.cost
+        if ends <= now:
+            ends = now + max(now - ends, ticket.cost // EIGHTH, LEAST)
+            self._until = now
+        elif ends < self._until:
+            self._until = ends
+        gang.starts, gang.ends = starts, ends
+        self.order.append(gang)
+        if ends > self.places.get(place, 0):
+            self.places[place] = ends
+        self._free.clear()
+
+    def last(self, place: int) -> int:
+        """The last end of gangs that have a device in common with this place; 0 if there is none."""
+        found = self._free.get(place)
+        if found is None:
+            near, ends = self._lanes.known[place].near, self.places
+            some = near.keys() & ends.keys() if near else ()
+            found = self._free[place] = max([ends.get(place, 0), *map(ends.__getitem__, some)])
+        return found
 
 
 class Outlook:
-    """The domain at one moment. What follows from the gangs in the order is worked out when it is first asked for."""
+    """The domain at one moment."""
 
     def __init__(
         self, atoms: Atoms, lanes: Contention, domain: Domain, ready: Sequence[PlaceQueue],
-        order: Sequence[GangInOrder], now: int,
+        expected: Callable[[], ExpectedEnds], now: int,
     ) -> None:  # fmt: skip
-        """`ready`: the queues whose gangs may enter now. `order`: what the island has in its order, in order."""
+        """`ready`: the queues whose gangs may enter now. `expected`: works out the ends, or has them."""
         self._atoms = atoms
         self._lanes = lanes
         self._domain = domain
         self._ready = {lane.key for lane in ready}
-        self._order = order
+        self._work_out = expected
+        self._known: ExpectedEnds | None = None
         self._now = now
-        self._running: list[RunningGang] | None = None
-        self._ends: dict[int, int] = {}  # place -> the last expected end of a gang there
+
+    @property
+    def _expected(self) -> ExpectedEnds:
+        if self._known is None:
+            self._known = self._work_out()
+        return self._known
 
     def waiting(self) -> list[Ticket]:
-        others = [lane for lane in self._domain.lanes.values() if lane.key not in self._ready]
-        return [queue[0][-1] for lane in others for queue in lane.ripe.values()]
+        lanes, ready = self._domain.lanes, self._ready
+        if len(lanes) == len(ready):
+            return []
+        return [
+            queue[0][-1] for key, lane in lanes.items() if key not in ready for queue in lane.ripe.values()
+        ]
 
     def running(self) -> list[RunningGang]:
-        if self._running is None:
-            self._running = [self._expected(each) for each in self._order if self._is_here(each)]
-        return list(self._running)
+        return [RunningGang(e.ticket, e.entered, e.starts, e.ends) for e in self._expected.order]
 
     def free_at(self, ticket: Ticket) -> int:
-        self.running()
-        return max(self._now, self._last_end(ticket.place))
+        return max(self._now, (self._known or self._expected).last(ticket.place))
 
     def overlap(self, one: Ticket, other: Ticket) -> bool:
-        return one.place == other.place or other.place in self._lanes.get(one.place).near
+        return one.place == other.place or other.place in self._lanes.known[one.place].near
 
     def devices(self, ticket: Ticket) -> Spans:
         return self._atoms.devices_of_key(ticket.place)
@@ -73,26 +131,4 @@ class Outlook:
 
     def last_end(self) -> int:
         """When all that runs in the domain should be over."""
-        self.running()
-        return max(self._ends.values(), default=self._now)
-
-    def _is_here(self, each: GangInOrder) -> bool:
-        return each.ticket.place in self._domain.lanes
-
-    def _expected(self, each: GangInOrder) -> RunningGang:
-        """Take the gangs in their order: those before it have been worked out."""
-        ticket, now = each.ticket, self._now
-        starts = max(each.since, self._last_end(ticket.place))
-        ends = starts + ticket.cost
-        if ends <= now:
-            ends = now + max(now - ends, ticket.cost // EIGHTH, LEAST)
-        self._ends[ticket.place] = max(ends, self._ends.get(ticket.place, 0))
-        return RunningGang(ticket, each.entered, starts, ends)
-
-    def _last_end(self, place: int) -> int:
-        """The last expected end of gangs worked out so far that have a device in common with this place."""
-        near, ends = self._lanes.get(place).near, self._ends
-        some = [ends[key] for key in near if key in ends] if len(near) < len(ends) else [
-            end for key, end in ends.items() if key in near
-        ]  # fmt: skip
-        return max(0, ends.get(place, 0), *some)
+        return max(self._expected.places.values(), default=self._now)

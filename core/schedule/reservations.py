@@ -14,16 +14,19 @@ matter: `ask`, `release`, `next_wakeup`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache, partial
+from operator import attrgetter
 
 import msgspec
 
 from ..model import Atoms, Spans, spans
 from .contention import Contention, Domain, PlaceQueue
-from .outlook import GangInOrder, Outlook
+from .outlook import ExpectedEnds, GangInOrder, Outlook
 from .policy import Board, Policy, Ready, Reserve, Ticket
 
 PATIENT = 60_000_000_000  # nanoseconds for which a policy may keep devices free ...
 TIMES = 3  # ... and so many times as long as what runs should take
+DEVICES_KEPT = 256  # sets of lanes whose devices are not worked out again
 RESERVES = "answered Reserve, which takes `reserves = True` in its class,"  # said of other policies
 
 
@@ -49,25 +52,61 @@ class Reservations:
         self._atoms = atoms
         self._lanes = lanes
         self._bounds: dict[int, int] = {}  # lane -> when it has been closed for long enough
-        self._order: dict[int, GangInOrder] = {}  # by the number of the ticket, in order
+        self._running: dict[int, list[GangInOrder]] = {}  # lane -> what has entered and not ended, in order
+        self._entered = 0
+        self._expected: dict[int, ExpectedEnds] = {}  # by domain, while they hold
+        self._reshaped = 0  # what `Contention.reshaped` was then
+        self._devices = lru_cache(DEVICES_KEPT)(self._devices_of)
 
     # --- what runs
 
-    def entered(self, ticket: Ticket, now: int) -> None:
-        self._order[ticket.number] = GangInOrder(ticket, now, now)
+    def entered(self, ticket: Ticket, domain: Domain, now: int) -> None:
+        self._entered += 1
+        gang = GangInOrder(ticket, self._entered, now, now)
+        self._running.setdefault(ticket.place, []).append(gang)
         self._bounds.pop(ticket.place, None)
+        known = self._known(domain, now)
+        if known is not None:
+            known.add(gang)
 
     def finished(self, ticket: Ticket, now: int) -> None:
         """The gangs behind it on its devices start now at the earliest."""
-        self._order.pop(ticket.number, None)
-        near = self._lanes.get(ticket.place).near
-        for each in self._order.values():
-            if each.ticket.place == ticket.place or each.ticket.place in near:
+        running, lane = self._running, self._lanes.known[ticket.place]
+        mine = [each for each in running.get(ticket.place, ()) if each.ticket is not ticket]
+        if mine:
+            running[ticket.place] = mine
+        else:
+            running.pop(ticket.place, None)
+        for each in mine:
+            each.since = now
+        for key in lane.near.keys() & running.keys():
+            for each in running[key]:
                 each.since = now
+        if lane.domain is not None:
+            self._expected.pop(lane.domain.id, None)
 
     def forget(self, lane: PlaceQueue) -> None:
         """Nothing waits there any more."""
         self._bounds.pop(lane.key, None)
+        if lane.domain is not None and not lane.flying:
+            self._expected.pop(lane.domain.id, None)  # the domain may be over
+
+    def _known(self, domain: Domain, now: int) -> ExpectedEnds | None:
+        """Return what was worked out for this domain, if it holds still."""
+        if self._reshaped != self._lanes.reshaped:
+            self._reshaped = self._lanes.reshaped
+            self._expected.clear()
+        found = self._expected.get(domain.id)
+        return found if found is not None and found.hold(now) else None
+
+    def _ends(self, domain: Domain, now: int) -> ExpectedEnds:
+        found = self._known(domain, now)
+        if found is None:
+            running = self._running
+            order = [each for key in running.keys() & domain.lanes.keys() for each in running[key]]
+            order.sort(key=attrgetter("number"))
+            found = self._expected[domain.id] = ExpectedEnds(self._lanes, order, now)
+        return found
 
     # --- what is kept
 
@@ -77,7 +116,7 @@ class Reservations:
         if late is not None:
             return late
         lanes = [self._lanes.get(next(iter(board.values()))[0][-1].place) for board in boards]
-        outlook = Outlook(self._atoms, self._lanes, domain, lanes, tuple(self._order.values()), now)
+        outlook = Outlook(self._atoms, self._lanes, domain, lanes, partial(self._ends, domain, now), now)
         ready = Ready(domain.id, boards, outlook)
         answer = policy.pick(ready, now)
         if isinstance(answer, Reserve):
@@ -98,24 +137,25 @@ class Reservations:
             raise WrongAnswer(f"reserved devices until {until!r}, which is no time to come (it is {now}),")
         fresh = now + self.limit + TIMES * (outlook.last_end() - now)
         bound = min(self._bounds.setdefault(lane.key, fresh) for lane in ready)
-        devices = spans.union(*(self._atoms.devices_of_key(lane.key) for lane in ready))
+        devices = self._devices(tuple([lane.key for lane in ready]))
         client = gang.client if gang is not None else -1 if answer.client is None else answer.client
         self.current.append(Reservation(devices, gang, client, min(bound, until or bound), ready))
-        for lane in ready:
-            lane.kept = True
-            self._lanes.refresh(lane)
+        self._lanes.keep(ready)
+
+    def _devices_of(self, lanes: tuple[int, ...]) -> Spans:
+        return spans.union(*map(self._atoms.devices_of_key, lanes))
 
     def release(self) -> None:
         """Open all queues again: something has happened, or a time has come."""
         current = self.current[:]
         self.current.clear()
         for reservation in current:
-            for lane in reservation.lanes:
-                lane.kept = False
-                self._lanes.refresh(lane)
+            self._lanes.let_go(reservation.lanes)
 
     def _overdue(self, boards: Sequence[Board], policy: str, now: int) -> Ticket | None:
         """Return the gang that enters whatever the policy says, if one of these queues was closed for too long."""
+        if not self._bounds:
+            return None
         heads = [queue[0] for board in boards for queue in board.values()]
         late = [head for head in heads if self._bounds.get(head[-1].place, now + 1) <= now]
         if not late:

@@ -334,7 +334,7 @@ class Scheduler:
         self._lanes.enter(lane, ticket.cost)  # before it leaves its queue, so that the lane stays alive
         self._take(ticket, "enter")
         if self._reserves:
-            self._reservations.entered(ticket, now)
+            self._reservations.entered(ticket, domain, now)
         if "entered" in self._hooks:
             self._tell("entered", ticket, domain.id, now)
 

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
@@ -107,6 +107,16 @@ class Surroundings(Protocol):
     def free(self) -> Spans: ...
 
 
+class _NothingShown:
+    """What other policies find in the place of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise TypeError("only a policy whose class says `reserves = True` is shown what runs and what waits")
+
+
+NOTHING_SHOWN: Any = _NothingShown()  # raises whatever it is asked
+
+
 class Ready:
     """The gangs of one domain that may enter now and compete for devices. It is never empty."""
 
@@ -115,7 +125,7 @@ class Ready:
     def __init__(self, domain: int, boards: list[Board], around: Surroundings | None = None) -> None:
         self.domain = domain
         self._boards = boards
-        self._around = around
+        self._around = around if around is not None else NOTHING_SHOWN
 
     def heads(self) -> list[Ticket]:
         """Return the first ticket of each queue; there is a queue for each client and place. This is cheap."""
@@ -149,34 +159,27 @@ class Ready:
     def waiting(self) -> list[Ticket]:
         """Return the first ticket of each other queue of the domain. These may not enter now, mostly because some of
         their devices have no room."""
-        return self._seen().waiting()
+        return self._around.waiting()
 
     def running(self) -> list[RunningGang]:
         """Return the gangs of the domain that have entered and not ended, in their order."""
-        return self._seen().running()
+        return self._around.running()
 
     def free_at(self, ticket: Ticket) -> int:
         """Return when all devices of this gang should be free, if nothing more enters; now, if they are free."""
-        return self._seen().free_at(ticket)
+        return self._around.free_at(ticket)
 
     def overlap(self, one: Ticket, other: Ticket) -> bool:
         """Whether the two gangs have a device in common."""
-        return self._seen().overlap(one, other)
+        return self._around.overlap(one, other)
 
     def devices(self, ticket: Ticket) -> Spans:
         """Return the gang's devices, as (first, one past the last) of each row of consecutive numbers."""
-        return self._seen().devices(ticket)
+        return self._around.devices(ticket)
 
     def free(self) -> Spans:
         """Return the devices of the domain for which nothing is in the order."""
-        return self._seen().free()
-
-    def _seen(self) -> Surroundings:
-        if self._around is None:
-            raise TypeError(
-                "only a policy whose class says `reserves = True` is shown what runs and what waits"
-            )
-        return self._around
+        return self._around.free()
 
     def __iter__(self) -> Iterator[Ticket]:
         """Yield all tickets, in no particular order, but always the same."""

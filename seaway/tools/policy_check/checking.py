@@ -48,9 +48,9 @@ def checked(
         if played.found is not None:
             kind = played.found.kind
 
-            def goes_wrong(smaller: PolicyWorld, kind: str = kind) -> bool:
-                found = play(smaller, make, max_reserved, may_starve).found
-                return found is not None and found.kind == kind
+            def goes_wrong(smaller: PolicyWorld, kind: str = kind) -> tuple[bool, int]:
+                again = play(smaller, make, max_reserved, may_starve)
+                return again.found is not None and again.found.kind == kind, again.asked
 
             small = shrink(world, goes_wrong)
             again = play(small, make, max_reserved, may_starve)

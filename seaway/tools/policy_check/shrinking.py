@@ -8,7 +8,10 @@ import msgspec
 
 from .random_worlds import MS, PLACES, ComingGang, PolicyWorld
 
-TRIES = 400
+TRIES = 400  # smaller worlds that are played
+BUDGET = (
+    30_000  # questions to the policy in all of these: a count, so that the result is the same on any machine
+)
 
 PLAINER: tuple[dict[str, object], ...] = (
     {"patience": 0}, {"due": 0}, {"priority": 0}, {"weight": 1}, {"again": 0}, {"at": 0},
@@ -16,17 +19,19 @@ PLAINER: tuple[dict[str, object], ...] = (
 )  # fmt: skip
 
 
-def shrink(world: PolicyWorld, goes_wrong: Callable[[PolicyWorld], bool]) -> PolicyWorld:
-    """`goes_wrong`: whether the same goes wrong in this world."""
-    tries = 0
+def shrink(world: PolicyWorld, goes_wrong: Callable[[PolicyWorld], tuple[bool, int]]) -> PolicyWorld:
+    """`goes_wrong`: whether the same goes wrong in this world, and how often the policy was asked to find out."""
+    tries = asked = 0
     shrunk = True
     while shrunk:
         shrunk = False
         for smaller in _smaller(world):
             tries += 1
-            if tries > TRIES:
+            if tries > TRIES or asked > BUDGET:
                 return world
-            if goes_wrong(smaller):
+            wrong, more = goes_wrong(smaller)
+            asked += more
+            if wrong:
                 world, shrunk = smaller, True
                 break
     return world
@@ -37,6 +42,11 @@ def _smaller(world: PolicyWorld) -> Iterator[PolicyWorld]:
     gangs = world.gangs
     if any(gang.again for gang in gangs):
         yield PolicyWorld(world.window, tuple(msgspec.structs.replace(gang, again=0) for gang in gangs))
+    first = min(gang.at for gang in gangs)
+    if first:
+        yield PolicyWorld(
+            world.window, tuple(msgspec.structs.replace(gang, at=gang.at - first) for gang in gangs)
+        )
     size = len(gangs) // 2
     while size:
         for at in range(0, len(gangs), size):

@@ -3,11 +3,13 @@
 interface   what an agent calls, and the events that devices post; the implementation for JAX is in `backend.pjrt`
 timed       devices that take the time they are told, without JAX;  alarms: timers that are finer than asyncio's
 gang_times  when a host's gangs were enqueued and ended, kept there and fetched on request
+accelerators  what accelerators this machine has, before an agent has started
 """
 
 from __future__ import annotations
 
 from . import gang_times
+from .accelerators import accelerators_here
 from .gang_times import ROOM, GangTimes, Taken, fetched
 from .interface import Array, DeviceAbout, Devices, Index, Post, WorldSpec
 from .timed import TimedDevices
@@ -23,6 +25,7 @@ __all__ = [
     "Taken",
     "TimedDevices",
     "WorldSpec",
+    "accelerators_here",
     "fetched",
     "gang_times",
 ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice, repeat
 from typing import Any
 
 import numpy as np
@@ -24,27 +25,29 @@ from .stored_buffers import StoredBuffer, StoredOutputs
 from .worker_thread import show_name
 
 OUTSTANDING = 31  # most programs of several devices in one process
+LOOK = 16  # launches at which `_ended` looks, for whether they are over, too
 
 
 class Flight:
     """One launch. `bounds`: for an irregular one, for each output (rows in all, rows of a shard). `enqueued`: its
-    time by the clock of the stamps; -1: no device runs it."""
+    time by the clock of the stamps; -1: no device runs it. `devices`: this host's that run it."""
 
     __slots__ = (
-        "blame", "bounds", "collective", "enqueued", "multi", "name", "outputs", "run", "seq", "together", "token"
+        "blame", "bounds", "collective", "devices", "enqueued", "multi", "name", "outputs", "run", "seq", "together",
+        "token",
     )  # fmt: skip
 
     def __init__(
         self, seq: int, token: Any, outputs: Sequence[StoredBuffer | StoredOutputs], *, multi: bool,
         together: bool, name: str, blame: Blame | None = None,
         bounds: Sequence[tuple[int, int]] | None = None,
-        run: int = -1, enqueued: int = -1, collective: bool = True,
+        run: int = -1, enqueued: int = -1, collective: bool = True, devices: Sequence[int] = (),
     ) -> None:  # fmt: skip
         self.seq, self.token, self.outputs = seq, token, outputs
         self.multi = multi  # several devices, of this host or others, run it together
         self.together = together  # other hosts take part
         self.name, self.blame, self.bounds = name, blame, bounds
-        self.run, self.enqueued, self.collective = run, enqueued, collective
+        self.run, self.enqueued, self.collective, self.devices = run, enqueued, collective, devices
 
 
 class Completions:
@@ -67,6 +70,7 @@ class Completions:
         self._turn = 0  # number of the current waiting thread; a stuck one is left behind
         self._ended = False
         self._left: list[Flight] = []  # abandoned launches that may be stuck
+        self._free_since: dict[int, int] = {}  # device -> when its last launch ended
         self._start()
 
     # --- the launching thread -------------------------------------------------------------------------------
@@ -155,13 +159,14 @@ class Completions:
     def _run(self, turn: int) -> None:
         show_name()
         while (flight := self._next(turn)) is not None:
-            outcome, ended = _outcome(flight), self.stamps.now()
+            outcome, seen = _outcome(flight), self.stamps.now()
             with self._lock:
                 if self._turn != turn:
                     return
                 self._head = None
                 self._outstanding -= flight.multi
                 told = flight.seq not in self._abandoned
+                ended = self._ended_at(flight, seen)
                 self._abandoned.discard(flight.seq)
                 self._lock.notify_all()
                 if told:
@@ -170,6 +175,22 @@ class Completions:
                 flight,
                 outcome,
             )  # so that the wait for the next one keeps nothing of an ended world alive
+
+    def _ended_at(self, flight: Flight, seen: int) -> int:
+        """When a launch ended that was seen to be over. This thread shares Python with others and may come late, and
+        then it finds several over, which the devices ran one after the other: the time is divided evenly among them.
+        """
+        more = 0
+        for other in islice(self._queue, LOOK):
+            if other.devices != flight.devices or not is_there(other.token):
+                break
+            more += 1
+        if more:
+            since = max(map(self._free_since.get, flight.devices, repeat(0)), default=0)
+            started = min(max(flight.enqueued, since), seen)
+            seen = started + (seen - started) // (more + 1)
+        self._free_since.update(dict.fromkeys(flight.devices, seen))
+        return seen
 
     def _tell(self, flight: Flight, outcome: e.Finished, ended: int) -> None:
         """Reports an end. Gangs that read the outputs are reported later."""

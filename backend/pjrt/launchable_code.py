@@ -28,7 +28,7 @@ class LaunchableCode:
     """What a launch needs of a code."""
 
     __slots__ = (
-        "bounds", "given", "giving", "inputs", "keeping", "local", "multi", "name", "outputs", "shardings",
+        "bounds", "devices", "given", "giving", "inputs", "keeping", "local", "multi", "name", "outputs", "shardings",
     )  # fmt: skip
 
     def __init__(
@@ -42,6 +42,7 @@ class LaunchableCode:
         self.shardings = tuple(world.sharding(layout) for layout in inputs)
         self.multi = gang.place.size > 1
         self.local = world.alone(gang.place)  # no other host takes part
+        self.devices = world.here(gang.place)
         self.bounds = bounds_of(outputs) if gang.irregular else None
 
     @property

@@ -98,6 +98,7 @@ class Launcher:
         flight = Flight(
             command.seq, token, made, multi=code.multi, together=not code.local, name=gang.name, blame=blame,
             bounds=code.bounds, run=command.run, enqueued=begun, collective=gang.collective,
+            devices=code.devices,
         )  # fmt: skip
         self._completions.add(flight)
 

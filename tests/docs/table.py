@@ -55,6 +55,7 @@ SUBSTITUTED = {
     "10.0.0.11:29001": "127.0.0.1:29002",  # both on one machine
     "--rank 1": "--rank 1 --name another",  # ... which has one name
     "--platform tpu": "--platform cpu --devices 4",  # there is no TPU
+    'platform="cuda"': 'platform="cpu"',  # there is no GPU
 }
 
 # Commands that go on until they are told to end: what they print when they are ready. The test ends them.

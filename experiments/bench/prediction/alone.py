@@ -1,4 +1,4 @@
-"""Measures how long CPU devices take for each computation of `prediction` alone, before any case is drawn.
+"""Measures how long JAX's devices take for each computation of `prediction` alone, before any case is drawn.
 
 It runs plain JAX, in processes like an agent's. Two times are measured. A computation that repeats the work many times,
 less one that does it once, gives the time without a call. Many calls in a row, less as many calls of almost nothing,
@@ -22,7 +22,7 @@ from backend.agent import keep_what_is_freed
 from seaway.tools.calibrating import Pace, paced
 
 from ..frame import processes
-from .cases import HOSTS, MATMULS, Work
+from .cases import HOSTS, MATMULS, Platform, Work
 from .programs import AXIS, Taken, content, key_of, repeated
 
 ROUNDS = 9
@@ -37,28 +37,31 @@ MOST, SUMS = (
 PATIENCE = 180.0
 
 
-def works_of(hosts: int) -> list[Work]:
-    return (
-        [Work("reduce", 1)] if hosts > 1 else [*(Work("matmul", rows) for rows in MATMULS), Work("reduce", 1)]
-    )
+def works_of(platform: Platform, hosts: int) -> list[Work]:
+    """What cases do on this many hosts. On accelerators, which are one host here, no sums."""
+    sums = [Work("reduce", 1)] if platform == "cpu" else []
+    return sums if hosts > 1 else [*(Work("matmul", rows) for rows in MATMULS[platform]), *sums]
 
 
-def keys_of(hosts: Sequence[int]) -> list[str]:
+def keys_of(platform: Platform) -> list[str]:
     return [
         key_of(work, count, called)
-        for count in sorted({1, *hosts})
-        for work in works_of(count)
+        for count in sorted({1, *HOSTS[platform]})
+        for work in works_of(platform, count)
         for called in (False, True)
     ]
 
 
-def taken(hosts: Sequence[int] = HOSTS["cpu"], patience: float = PATIENCE) -> dict[str, Taken]:
+def taken(
+    platform: Platform, hosts: Sequence[int] | None = None, patience: float = PATIENCE
+) -> dict[str, Taken]:
     """Times by `key_of`, in worlds of these sizes; of all processes of a world, the slowest one's."""
     found: dict[str, Taken] = {}
     with TemporaryDirectory() as folder, paced(Path(folder)) as pace:
-        for count in sorted({1, *hosts}):
-            words = (str(pace.path),)
-            endings = processes.answers(member, count, processes.environment(1), words, bound=patience)
+        for count in sorted({1, *(HOSTS[platform] if hosts is None else hosts)}):
+            words = (str(pace.path), platform)
+            environment = processes.environment(1) | {"JAX_PLATFORMS": platform}
+            endings = processes.answers(member, count, environment, words, bound=patience)
             said = [msgspec.convert(each, dict[str, Taken]) for each in endings]
             for key in said[0]:
                 found[key] = max((each[key] for each in said), key=lambda one: one.ns / one.reference)
@@ -86,7 +89,7 @@ def of_rounds(found: Sequence[Round], inline: bool = False) -> Taken:
 # --- in a process of its own -----------------------------------------------------------------------------------
 
 
-def member(address: str, rank: int, count: int, pace_file: str) -> None:
+def member(address: str, rank: int, count: int, pace_file: str, platform: Platform) -> None:
     import jax
 
     keep_what_is_freed()
@@ -94,7 +97,7 @@ def member(address: str, rank: int, count: int, pace_file: str) -> None:
         jax.distributed.initialize(address, count, rank)
     found = {
         key: msgspec.to_builtins(one)
-        for work in works_of(count)
+        for work in works_of(platform, count)
         for key, one in _measured(work, count, Pace(Path(pace_file))).items()
     }
     processes.say(**found)

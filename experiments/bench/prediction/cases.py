@@ -14,21 +14,23 @@ from typing import Literal, get_args
 import msgspec
 from msgspec.structs import replace
 
-Platform = Literal["timed", "cpu"]
+Platform = Literal["timed", "cpu", "cuda"]
 Kind = Literal["OpByOp", "Chained", "Fused", "pipeline", "clients", "mixed", "transfer"]
 Dispatch = Literal["parallel", "sequential"]
 
-PLATFORMS: tuple[Platform, ...] = get_args(Platform)
+PLATFORMS: tuple[Platform, ...] = ("timed", "cpu")  # which each machine has
+ALL_PLATFORMS: tuple[Platform, ...] = get_args(Platform)
 KINDS: tuple[Kind, ...] = get_args(Kind)
-HOSTS: dict[Platform, tuple[int, ...]] = {"timed": (1, 2, 4, 8), "cpu": (1, 2, 3, 4)}
-STAGES: dict[Platform, int] = {"timed": 8, "cpu": 4}  # at most; each stage is on a host of its own
+HOSTS: dict[Platform, tuple[int, ...]] = {"timed": (1, 2, 4, 8), "cpu": (1, 2, 3, 4), "cuda": (1,)}
+STAGES: dict[Platform, int] = {"timed": 8, "cpu": 4, "cuda": 1}  # at most; each stage is on a host of its own
 DURATIONS = (10_000, 10_000_000)  # nanoseconds of a timed computation
 SIZES = (1_000, 64_000_000)  # bytes of a transfer
 CLIENTS = 16
 WEIGHTS = (1, 2, 4, 8)
 AHEAD = 32  # calls under way of a client that does not wait for each
 CHAINS = (2, 128)
-MATMULS = (64, 128, 256, 512)  # rows of a square matrix of float32
+# rows of a square matrix of float32; no size is in both, so times alone have different names
+MATMULS: dict[Platform, tuple[int, ...]] = {"cpu": (64, 128, 256, 512), "cuda": (1024, 2048, 3072, 4096)}
 LARGE = 8_000_000  # bytes from which a transfer has FEW_HOPS a call
 HOPS, FEW_HOPS = 8, 2
 
@@ -93,7 +95,12 @@ def drawn(seed: int, count: int, platforms: Sequence[Platform] = PLATFORMS) -> l
 
 def _cards(chance: random.Random, platforms: Sequence[Platform]) -> Iterator[tuple[Platform, Kind]]:
     while True:
-        deck = [(platform, kind) for platform in platforms for kind in KINDS]
+        deck = [
+            (platform, kind)
+            for platform in platforms
+            for kind in KINDS
+            if kind != "transfer" or max(HOSTS[platform]) > 1
+        ]
         chance.shuffle(deck)
         yield from deck
 
@@ -136,7 +143,7 @@ def _work(chance: random.Random, platform: Platform, hosts: int) -> Work:
         return Work("timed", _between(chance, DURATIONS))
     if hosts > 1 and chance.random() < 0.5:
         return Work("reduce", 1)
-    return Work("matmul", chance.choice(MATMULS))
+    return Work("matmul", chance.choice(MATMULS[platform]))
 
 
 def _short(chance: random.Random, platform: Platform, hosts: int) -> Work:
@@ -145,7 +152,7 @@ def _short(chance: random.Random, platform: Platform, hosts: int) -> Work:
         return Work("timed", _between(chance, (DURATIONS[0], DURATIONS[1] // 10)))
     if hosts > 1 and chance.random() < 0.5:
         return Work("reduce", 1)
-    return Work("matmul", chance.choice(MATMULS[:2]))
+    return Work("matmul", chance.choice(MATMULS[platform][:2]))
 
 
 def _two(chance: random.Random, platform: Platform, hosts: int) -> tuple[Work, Work]:

@@ -22,10 +22,10 @@ from seaway.tools.calibrating import paced
 from sim.hardware import setups
 
 from .alone import keys_of, taken
-from .cases import HOSTS, PLATFORMS, Platform
+from .cases import HOSTS, Platform, plural
 from .programs import Alone, Taken
 
-CALIBRATED = 2  # hosts of a calibration
+CALIBRATED = 2  # hosts of a calibration, where there may be so many
 KEPT = "alone.json"
 NOW = 1.0  # seconds to measure the machine's present speed
 REFERENCE = re.compile(r"the reference took ([\d.]+) (ns|us|ms|s)\b")  # in a calibration's note
@@ -45,12 +45,13 @@ def frozen(
     platforms: Sequence[Platform], given: Sequence[Path], folder: Path, *, alone: Path | None, quick: bool, say: Say
 ) -> Frozen:  # fmt: skip
     """Measure or read all of it. `folder`: where measurements are written."""
-    times: Alone = _alone_from(alone) if alone else {}
+    computing = [each for each in platforms if each != "timed"]
+    times: dict[str, Taken] = _alone_from(alone, computing) if alone else {}
     files = calibrations(platforms, given, folder, quick=quick, say=say)
-    if "cpu" in platforms:
-        if not times:
-            say("CPU devices: each computation by itself")
-            times = taken(HOSTS["cpu"])
+    for platform in computing:
+        if not alone:
+            say(f"{platform} devices: each computation by itself")
+            times |= taken(platform)
         (folder / KEPT).write_bytes(msgspec.json.encode(times))
     return Frozen(files, {platform: speed_of(path) for platform, path in files.items()}, times)
 
@@ -72,8 +73,9 @@ def calibrations(
 def _calibrate(platform: Platform, path: Path, quick: bool, say: Say) -> None:
     from seaway.tools.calibrating import calibrate
 
-    say(f"calibrating {platform} devices on {CALIBRATED} hosts")
-    calibrate(platform=platform, hosts=CALIBRATED, devices_per_host=1, quick=quick, say=say).save(path)
+    hosts = min(CALIBRATED, max(HOSTS[platform]))
+    say(f"calibrating {platform} devices on {plural(hosts, 'host')}")
+    calibrate(platform=platform, hosts=hosts, devices_per_host=1, quick=quick, say=say).save(path)
 
 
 def calibrated(platform: Platform, folder: Path) -> Path:
@@ -121,17 +123,18 @@ def platform_of(path: Path) -> Platform:
         raise Impossible(f"--calibration {path} has no [profile]: `python -m seaway calibrate` writes one")
     shared: Any = table.get("shared", ())
     computes = any(isinstance(one, Mapping) and one.get("devices") is True for one in shared)
-    return PLATFORMS[1] if computes else PLATFORMS[0]
+    kinds = {each.get("kind") for each in table.get("island", ())}
+    return "cpu" if computes else "cuda" if "cuda" in kinds else "timed"
 
 
-def _alone_from(path: Path) -> dict[str, Taken]:
+def _alone_from(path: Path, platforms: Sequence[Platform]) -> dict[str, Taken]:
     try:
         found = msgspec.json.decode(path.read_bytes(), type=dict[str, Taken])
     except OSError as error:
         raise Impossible(f"--alone {path} cannot be read: {error.strerror}") from None
     except msgspec.DecodeError as error:
         raise Impossible(f"--alone {path} is not what --out left: {error}") from None
-    if lacks := [key for key in keys_of(HOSTS["cpu"]) if key not in found]:
+    if lacks := [key for platform in platforms for key in keys_of(platform) if key not in found]:
         raise Impossible(f"--alone {path} lacks {', '.join(lacks)}: leave it out, so that they are measured")
     return found
 
@@ -142,9 +145,7 @@ def described(found: Frozen) -> str:
         for platform, path in found.files.items()
     ]
     if found.alone:
-        lines.append(
-            f"CPU devices, each computation by itself:{'':4}{'us':>10}{'rounds':>9}{'cores':>7}{'reference':>11}"
-        )
+        lines.append(f"each computation by itself:{'':4}{'us':>10}{'rounds':>9}{'cores':>7}{'reference':>11}")
         lines += [
             f"    {key:38}{one.ns / 1e3:>12,.1f}{'+-' + format(one.spread, '.0%'):>9}{one.cores:>7.2f}"
             f"{one.reference / 1e3:>11.1f}"

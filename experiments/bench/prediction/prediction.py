@@ -25,7 +25,7 @@ from core.model import Impossible
 
 from ..frame import options
 from . import parts
-from .cases import PLATFORMS, Case, drawn
+from .cases import ALL_PLATFORMS, PLATFORMS, Case, drawn
 from .explain import explained
 from .freezing import KEPT, Frozen, calibrated, described, frozen
 from .parts import PARTS, Worth, worth
@@ -128,7 +128,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = options.parser("prediction", __doc__, full=f"{ALL_CASES} cases instead of {CASES}")
     add = parser.add_argument
     add("--seed", type=options.least(0), default=1, help="seed that draws the cases (%(default)s)")
-    add("--platform", choices=PLATFORMS, nargs="+", default=list(PLATFORMS), help="kinds of devices (both)")
+    add(
+        "--platform",
+        choices=ALL_PLATFORMS,
+        nargs="+",
+        default=list(PLATFORMS),
+        help="kinds of devices (timed and cpu)",
+    )
     add("--cases", type=options.least(1), help="number of cases")
     given = "cluster files that `seaway calibrate` wrote, one a platform; without them it measures now"
     add("--calibration", type=Path, nargs="+", default=[], metavar="FILE", help=given)
@@ -160,7 +166,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     number = chosen.cases or (ALL_CASES if chosen.full else CASES)
     if chosen.explain and chosen.explain > number:
         parser.error(f"--explain {chosen.explain}: there are cases 1 to {number}; draw more with --cases")
-    platforms = tuple(each for each in PLATFORMS if each in chosen.platform)
+    platforms = tuple(each for each in ALL_PLATFORMS if each in chosen.platform)
     with ExitStack() as stack:
         folder = chosen.out or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         try:
@@ -204,5 +210,5 @@ def _taken_from(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> 
     found = [(case, seen) for case, seen in found if case.platform in chosen.platform]
     chosen.platform = list(dict.fromkeys(case.platform for case, _ in found))
     chosen.calibration = [calibrated(each, chosen.measured) for each in chosen.platform]
-    chosen.alone = chosen.measured / KEPT if "cpu" in chosen.platform else None
+    chosen.alone = chosen.measured / KEPT if {*chosen.platform} - {"timed"} else None
     return found

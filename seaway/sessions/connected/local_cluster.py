@@ -25,6 +25,7 @@ import msgspec
 
 from backend.admin import Child, Supervisor, durations
 from backend.client import Remote
+from backend.devices import accelerators_here
 from backend.server import Server, looked
 from backend.wire import Described
 from core.controller import ON_DEVICES, Bounds, Config
@@ -305,7 +306,8 @@ def _up(made: ClusterOptions, timeout: float) -> LocalDriver:
 
 
 def _cluster(made: ClusterOptions) -> Topology:
-    """The cluster's topology. If no memory was given, CPU devices get equal shares of this machine's memory."""
+    """The cluster's topology. If no memory was given, CPU devices get equal shares of this machine's memory, and
+    accelerators have what JAX says."""
     island: dict[str, object] = {
         "name": "i", "count": made.islands, "hosts": made.hosts, "devices_per_host": made.devices
     }  # fmt: skip
@@ -313,6 +315,10 @@ def _cluster(made: ClusterOptions) -> Topology:
     if made.platform == "cpu" and not room:
         room = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         room //= made.islands * made.hosts * made.devices
+    if made.platform in ("cuda", "tpu"):
+        island["kind"] = made.platform
+        if not room and (about := accelerators_here(made.platform)) is not None:
+            room = about.memory
     if room:
         island["memory"] = room
     return Topology.from_table({"island": [island]})

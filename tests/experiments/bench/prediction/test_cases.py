@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.bench.prediction.cases import (
+    ALL_PLATFORMS,
     CHAINS,
     DURATIONS,
     HOSTS,
@@ -66,9 +67,17 @@ def test_what_is_drawn_lies_within_what_was_promised(seed: int) -> None:
                 assert DURATIONS[0] <= work.size <= DURATIONS[1]
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize("platform", ALL_PLATFORMS)
 def test_one_platform_alone_can_be_asked_for(platform: Platform) -> None:
     assert {case.platform for case in drawn(3, 9, [platform])} == {platform}
+
+
+@given(SEEDS)
+def test_an_accelerator_is_one_host_without_transfers(seed: int) -> None:
+    cases = drawn(seed, 12, ["cuda"])
+    assert {case.kind for case in cases} == set(KINDS) - {"transfer"}
+    assert {case.hosts for case in cases} == {1}
+    assert {work.op for case in cases for work in case.works} == {"matmul"}
 
 
 GOLDEN = [

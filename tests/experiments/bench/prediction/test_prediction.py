@@ -16,7 +16,6 @@ import seaway as sw
 from experiments.bench.prediction import freezing, prediction
 from experiments.bench.prediction.alone import Round, keys_of, of_rounds
 from experiments.bench.prediction.cases import (
-    HOSTS,
     Case,
     Work,
     drawn,
@@ -321,7 +320,7 @@ def test_unsuitable_times_are_refused(tmp_path: Path, capsys: pytest.CaptureFixt
 
 @given(SEEDS)
 def test_the_pure_duration_of_every_drawn_computation_is_known(seed: int) -> None:
-    known = keys_of(HOSTS["cpu"])
+    known = keys_of("cpu")
     for case in drawn(seed, 14, ["cpu"]):
         for called in (False, True):
             assert all(key_of(work, case.hosts, called) in known for work in case.works)

@@ -278,14 +278,13 @@ class Executor:
             state.abandoned_early = kept
 
     def _is_among(self, hosts: Spans) -> bool:
-        """Whether this host is one of them. The last answers are remembered: most gangs are for the same hosts, and
-        most gets from one of them."""
+        """Whether this host is one of them: if it stands for several, all are, or the only one that sends what a client
+        gets. The last answers are remembered: most gangs are for the same hosts, and most gets from one of them."""
         state = self._state
-        for low, high in hosts:
-            if low <= state.host < high:
-                state.among = (hosts, *state.among[:1])
-                return True
-        return False
+        if not spans.overlap(hosts, state.members):
+            return False
+        state.among = (hosts, *state.among[:1])
+        return True
 
     def _interleaved(self, message: Ordered) -> None:
         """Some runs begin behind some of the steps: read these and the steps in the order in which they were said."""

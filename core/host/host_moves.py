@@ -35,7 +35,7 @@ from ..protocol import (
     SpillStep,
     ToController,
 )
-from ..transfer import Piece, from_client, hosts_of, to_client
+from ..transfer import ALL, Piece, from_client, hosts_of, to_client
 from .causes import PendingCauses
 from .host_state import MOVE, Causes, HostMove, HostRun, HostState, LocalBuffer
 from .local_buffers import HostBuffers
@@ -83,16 +83,18 @@ class Moves:
             return
         half = self._new("send", step.seq, step.transfer, buffer)
         half.source, half.shard = buffer.layout, step.shard
-        half.pieces = self._pieces_for(step.client, buffer.layout, step.shard)
+        # Only one host has the shard. It may be any of those for which this executor stands.
+        sender = self._state.host if step.shard == ALL else step.hosts[0][0]
+        half.pieces = self._pieces_for(step.client, buffer.layout, sender, step.shard)
         self._start_send(half, buffer)
 
-    def _pieces_for(self, client: int, layout: Layout, shard: int) -> tuple[Piece, ...]:
-        key = layout, client, self._state.host, shard
+    def _pieces_for(self, client: int, layout: Layout, host: int, shard: int) -> tuple[Piece, ...]:
+        key = layout, client, host, shard
         found = self._got.get(key)
         if found is None:
             if len(self._got) >= KEPT:
                 self._got.clear()
-            found = self._got[key] = to_client(layout, client, self._state.host, self._hosts, shard)
+            found = self._got[key] = to_client(layout, client, host, self._hosts, shard)
         return found
 
     def _start_send(self, half: HostMove, buffer: LocalBuffer) -> None:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ..model import Hosts, Spans, spans
 from ..protocol import Cause
-from ..transfer import from_client, to_client
+from ..transfer import ALL, from_client, to_client
 from .causes import PendingCauses
 from .host_state import OVER, Causes, HeldEffect, HostGang, HostMove, HostRun, HostState, LocalBuffer
 from .plans import HostPlan
@@ -33,7 +33,9 @@ def stand_for(state: HostState, members: Spans, hosts: Hosts) -> None:
     state.devices = spans.of(hosts.devices_of(state.host))
     state.among = ()
     for half in (*state.receives.values(), *state.sends.values()):
-        if half.state == "waiting" and half.pieces:
+        if (
+            half.state == "waiting" and half.pieces and half.shard == ALL
+        ):  # else one of them is its only sender
             _take_own_pieces(half, state.host, hosts)
 
 
@@ -42,7 +44,7 @@ def _take_own_pieces(half: HostMove, host: int, hosts: Hosts) -> None:
     layout = half.buffer.layout if half.buffer is not None else None
     client = -half.pieces[0][0]
     if layout is not None and client > 0 and half.kind == "send":
-        half.pieces = to_client(layout, client, host, hosts, half.shard)
+        half.pieces = to_client(layout, client, host, hosts)
     elif layout is not None and client > 0:
         half.pieces = from_client(layout, client, host, hosts)
 

@@ -127,6 +127,11 @@ def at(spans: Spans, index: int) -> int:
     raise IndexError(f"{count(spans)} items have none at {index + count(spans)}")
 
 
+def index(spans: Spans, item: int) -> int:
+    """Return how many of the items are lower than this one."""
+    return sum([min(high, item) - low for low, high in spans if low < item])
+
+
 def shift(spans: Spans, by: int) -> Spans:
     return tuple((low + by, high + by) for low, high in spans)
 

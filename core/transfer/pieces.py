@@ -17,7 +17,7 @@ import msgspec
 
 from ..model import Hosts, Layout, Place, Shards, Spans, shard_bytes, spans, virtual_index
 
-# Layouts for which `_senders` is remembered. An entry is as large as its layout has distinct shards: at 2048, 300 kB.
+# Layouts for which `_senders` is remembered. An entry is as large as its layout has distinct shards: at 2048, 500 kB.
 KEPT = 128
 
 ALL = -1  # shards
@@ -35,11 +35,11 @@ def to_client(layout: Layout, client: int, host: int, hosts: Hosts, only: int = 
 
 def from_hosts(layout: Layout, hosts: Hosts, only: int = ALL) -> tuple[Piece, ...]:
     """Return the pieces that a client receives for a Get, from all hosts, the lowest host first."""
-    nbytes, shards = shard_bytes(layout), _senders_of(layout).shards
-    found = [(device, shard) for device, shard in shards.items() if only in (ALL, shard)]
-    return tuple(
-        [(host, shard, nbytes) for host, shard in sorted([(hosts.host_of(at), each) for at, each in found])]
-    )
+    nbytes, senders = shard_bytes(layout), _senders_of(layout)
+    if only != ALL:
+        return ((hosts.host_of(senders.lowest[only]), only, nbytes),) if only in senders.lowest else ()
+    found = sorted([(hosts.host_of(device), shard) for device, shard in senders.shards.items()])
+    return tuple([(host, shard, nbytes) for host, shard in found])
 
 
 def senders_to_client(layout: Layout, hosts: Hosts, only: int = ALL) -> Spans:
@@ -71,6 +71,7 @@ class Senders(msgspec.Struct, frozen=True, eq=False):
     """The devices that send for a Get: of each shard, the lowest device that has it."""
 
     shards: dict[int, int]  # device -> number of the shard that it sends
+    lowest: dict[int, int]  # the other way round
     devices: Spans
 
 
@@ -85,7 +86,7 @@ def _senders(place: Place, mesh: tuple[int, ...], split: tuple[int, ...]) -> Sen
     """`split`: the mesh axes that split the array, major first, those of its first dimension before the others."""
     having = sorted(zip(place.devices(), _shard_numbers(mesh, split), strict=True), reverse=True)
     lowest = {shard: device for device, shard in having}  # the last one stays
-    return Senders({device: shard for shard, device in lowest.items()}, spans.of(lowest.values()))
+    return Senders({device: shard for shard, device in lowest.items()}, lowest, spans.of(lowest.values()))
 
 
 def _shard_numbers(mesh: tuple[int, ...], split: tuple[int, ...]) -> list[int]:

@@ -42,7 +42,7 @@ from core.protocol import (
     Sent,
     SpillStep,
 )
-from core.transfer import from_client, hosts_of, senders_to_client, to_client
+from core.transfer import ALL, from_client, hosts_of, senders_to_client, to_client
 
 KEPT = 4096  # answers of each kind that are remembered
 OF_ONE = (LaunchFailed, DeviceLost)  # never of many hosts alike
@@ -68,9 +68,9 @@ class AlikeHosts:
             members[0][0], hosts, lane=lane, incarnation=incarnation, members=members
         )
         self.layout_of, self.plan = self._executor.layout_of, self._executor.plan
-        # Gets that only the first member sends, by transfer. To the others it makes no difference that their executor
+        # Gets that only one of the members sends, by transfer. To the others it makes no difference that their executor
         # sends it, too: only copies of the buffer would wait for that.
-        self._sent_by_first: dict[int, Spans] = {}
+        self._sent_by_one: dict[int, Spans] = {}
         self._stand_for(members)
 
     def _stand_for(self, members: Spans) -> None:
@@ -89,7 +89,7 @@ class AlikeHosts:
                 if event is not self._passed:
                     self._refuse_if_dividing(event)
             elif kind is Sent:
-                self._sent_by_first.pop(event.transfer, None)
+                self._sent_by_one.pop(event.transfer, None)
             elif kind in OF_ONE or getattr(event, "blame", None) is not None:
                 self._refuse_if_of_one(event)
         return self._executor.handle(event, now)
@@ -115,14 +115,14 @@ class AlikeHosts:
             return ()
         cuts: list[Spans] = []
         busy: list[Spans] = []
-        if message.hosts not in self._even and not (message.hosts == self._first and _only_gets(message)):
+        if message.hosts not in self._even and not self._only_gets_of_one(message):
             self._cut(cuts, message.hosts)
         for plan in message.plans:
             self._places(cuts, plan)
         for step in message.steps:
             if type(step) is GangStep and step.hosts in self._even:
                 continue
-            if isinstance(step, WITH_HOSTS) and not (step.hosts == self._first and self._first_sends(step)):
+            if isinstance(step, WITH_HOSTS) and not self._one_sends(step):
                 self._step(cuts, busy, step, message)
         parts = parted(self.members, cuts, spans.union(*busy)) if cuts or any(busy) else ()
         if len(parts) > 1:
@@ -134,7 +134,7 @@ class AlikeHosts:
         if step.hosts not in self._even:
             self._cut(cuts, step.hosts)
         if isinstance(step, SpillStep | RestoreStep):
-            cuts += self._sent_by_first.values()
+            cuts += self._sent_by_one.values()
         if not self._even.get(step.hosts, True) or not isinstance(step, SendStep | RecvStep):
             return
         if not self._facts.together(step.transfer):
@@ -145,18 +145,26 @@ class AlikeHosts:
         else:
             self._cut(cuts, self._facts.hosts_at(step.transfer, isinstance(step, SendStep)))
 
-    def _first_sends(self, step: Any) -> bool:
-        """Whether this is a get that the first member sends, and that need not divide it from the others."""
-        if not (isinstance(step, SendStep) and step.client and self._facts.first_may_send):
+    def _one_sends(self, step: Any) -> bool:
+        """Whether this is a get that one member sends, and that need not divide it from the others."""
+        if not self._is_of_one(step) or not spans.within(step.hosts, self.members):
             return False
-        if not self._facts.together(step.transfer):
-            return False
-        self._sent_by_first[step.transfer] = step.hosts
+        self._sent_by_one[step.transfer] = step.hosts
         return True
+
+    def _is_of_one(self, step: Any) -> bool:
+        """Whether this is a get of one shard, which one host has, or that the first member sends: the executor does
+        what that host does."""
+        if not (isinstance(step, SendStep) and step.client and self._facts.one_may_send):
+            return False
+        return (step.shard != ALL or step.hosts == self._first) and bool(self._facts.together(step.transfer))
+
+    def _only_gets_of_one(self, message: Ordered) -> bool:
+        return not message.runs and all(map(self._is_of_one, message.steps))
 
     def sender_of(self, transfer: int) -> Spans | None:
         """The only member that sends this get, if the others do not."""
-        return self._sent_by_first.get(transfer)
+        return self._sent_by_one.get(transfer)
 
     # --- split and join -----------------------------------------------------------------------------------
 
@@ -171,16 +179,16 @@ class AlikeHosts:
         twin = AlikeHosts(part, self._hosts, executor=self._executor.twin(part), facts=self._facts)
         self._executor.stand_for(rest)
         self._stand_for(rest)
-        twin._sent_by_first = self._sent_by_first.copy()
+        twin._sent_by_one = self._sent_by_one.copy()
         return twin
 
     def drop_others_sends(self) -> int:
         """After a split: forgets gets that no member sends. Returns how many of them are open."""
         others = [
-            number for number, host in self._sent_by_first.items() if not spans.within(host, self.members)
+            number for number, host in self._sent_by_one.items() if not spans.within(host, self.members)
         ]
         for transfer in others:
-            del self._sent_by_first[transfer]
+            del self._sent_by_one[transfer]
         return sum([self._executor.without_send(transfer) for transfer in others])
 
     def blank(self, members: Spans) -> AlikeHosts:
@@ -280,15 +288,15 @@ class PlaceFacts:
     """What has been found about places and moves: the same for all executors of an island.
 
     `together`: whether the hosts of a transfer go together. `hosts_at`: which hosts then send in a move, or receive.
-    `first_may_send`: whether a get that the first of alike hosts sends may leave them together."""
+    `one_may_send`: whether a get that one of alike hosts sends may leave them together."""
 
     def __init__(
         self, hosts: Hosts, together: Callable[[int], object] = lambda transfer: False,
         hosts_at: Callable[[int, bool], Spans] = lambda transfer, sending: spans.EMPTY,
-        first_may_send: bool = False,
+        one_may_send: bool = False,
     ) -> None:  # fmt: skip
         self._hosts, self.together, self.hosts_at = hosts, together, hosts_at
-        self.first_may_send = first_may_send
+        self.one_may_send = one_may_send
         self._pieces: dict[tuple[Layout, bool], tuple[Spans, ...]] = {}
         self._patterns: dict[Place, tuple[Spans, ...]] = {}
         self._ends: dict[tuple[bool, Layout, Layout], Spans] = {}
@@ -399,11 +407,6 @@ def patterns(place: Place, hosts: Hosts) -> tuple[Spans, ...]:
     for host, parts in partly.items():
         alike.setdefault(tuple(parts), []).append(host)
     return (spans.normal(whole), *map(spans.of, alike.values()))
-
-
-def _only_gets(message: Ordered) -> bool:
-    gets = [step for step in message.steps if type(step) is SendStep and step.client]
-    return not message.runs and len(gets) == len(message.steps)
 
 
 def _remember(answers: dict[Key, Any], key: Key, answer: Any) -> None:

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from core.model import Layout, Spans, shard_bytes, spans
 from core.protocol import Blame, OpenRecv, OpenSend, Received, RecvStep, SendStep, Sent
-from core.transfer import POOL, at_once, from_hosts
+from core.transfer import ALL, POOL, Piece, at_once, from_hosts
 
 from ..engine import Ints
 from .content_times import ClientCosts, ContentTimes, get_times, put_times
@@ -100,7 +100,8 @@ class ClientContents:
         self.under_way: dict[int, PutOrGet] = {}
         self._connected: dict[int, Ints] = {}  # by client: from when on it is connected to each host
         self._met: dict[tuple[int, Spans], int] = {}  # from when on it is connected to all of these
-        self._passages: dict[tuple[Layout, bool], Passage] = {}
+        # by layout, whether it is got, and the only piece
+        self._passages: dict[tuple[Layout, bool, tuple[Piece, ...]], Passage] = {}
         self._patterns: dict[tuple[Any, ...], ContentTimes] = {}  # see `_as_before`
         self._sizes: dict[Layout, int] = {}  # of what is got
         self._until = -1  # when all is over of which that is known
@@ -123,10 +124,9 @@ class ClientContents:
         """Takes in an order to send a buffer of this layout, and decides as for a put."""
         if (
             step.client
-            and step.shard < 0
             and layout is not None
             and self._island.contents_together
-            and self._size(layout) <= self._most_got
+            and (self._size(layout) if step.shard == ALL else shard_bytes(layout)) <= self._most_got
         ):
             self._begin(step, getting=True)
 
@@ -200,7 +200,8 @@ class ClientContents:
         getting = isinstance(opening, OpenRecv)
         layout = opening.target if getting else opening.source
         assert layout is not None
-        found = self._passages.get((layout, getting))
+        key = layout, getting, opening.pieces if len(opening.pieces) == 1 else ()
+        found = self._passages.get(key)
         if found is None:
             island, cargo = self._island.island, self._sim.cargo
             took = np.zeros(island.hosts, dtype=np.int64)
@@ -209,7 +210,7 @@ class ClientContents:
             nbytes = sum([nbytes for _, _, nbytes in opening.pieces])
             if len(self._passages) >= KEPT:
                 self._passages.clear()
-            found = self._passages[layout, getting] = Passage(np.cumsum(took) - took, int(took.sum()), nbytes)
+            found = self._passages[key] = Passage(np.cumsum(took) - took, int(took.sum()), nbytes)
         return found
 
     # --- what follows -----------------------------------------------------------------------------------------

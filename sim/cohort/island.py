@@ -70,7 +70,7 @@ class CohortIsland:
         self.contents_together = sim.regular
         self.contents = ClientContents(self)
         self.reports = ControllerReports(self)
-        self._facts = facts = PlaceFacts(sim.hosts_of, self.contents_of, moves.hosts_at, first_may_send=True)
+        self._facts = facts = PlaceFacts(sim.hosts_of, self.contents_of, moves.hosts_at, one_may_send=True)
         alike = [
             AlikeHosts(members, sim.hosts_of, executor=executor, facts=facts)
             for members, executor in executors
@@ -171,7 +171,7 @@ class CohortIsland:
         self.names.learn(message)
         if self.history is not None:
             if self.contents_together and self.history.is_near():
-                self.contents_together = self._facts.first_may_send = False
+                self.contents_together = self._facts.one_may_send = False
             self.history.ordered(message, at)
         sim.network.messages += route.number
         nbytes = sim.weights.of(message)
@@ -420,15 +420,14 @@ class CohortIsland:
             self._send_quiet(hosts, report, when)
             return
         taking_part = self.names.taking_part[report_about(report)]
-        first = hosts.members[0][0]
-        if taking_part == ((first, first + 1),) and not is_loud(report):
-            # alone, or as the first of alike hosts, which sends what a client gets
-            at = at_one(when)
-            said = report if report.hosts == taking_part else replace(report, hosts=taking_part)
-            self.climbs.of_one(said, first - self.island.base_host, max(at, self.sim.now))
-            return
-        if hosts.number > 1 and spans.count(taking_part) == 1:
-            when, hosts = as_vector(when, hosts.number)[:1], self.parts.group(taking_part)
+        if spans.count(taking_part) == 1:  # alone, or as the one of alike hosts that sends what a client gets
+            host = taking_part[0][0]
+            at = max(at_one(when, spans.index(hosts.members, host)), self.sim.now)
+            if not is_loud(report):
+                said = report if report.hosts == taking_part else replace(report, hosts=taking_part)
+                self.climbs.of_one(said, host - self.island.base_host, at)
+                return
+            when, hosts = at, self.parts.group(taking_part)
         together = taking_part == hosts.members and hosts.number > 1 and not is_loud(report)
         if together and report.hosts != taking_part:
             report = replace(report, hosts=taking_part)

@@ -16,7 +16,8 @@ from core.protocol.messages import Blame
 from core.record.tables import Lists, Table
 from core.record.trace import ENDED, PLACEHOLDER
 from core.record.trace import Trace as CoreTrace
-from seaway.trace import Trace, arrivals, machines
+from seaway import machines
+from seaway.trace import Trace, arrivals
 from tests.core.build import chain
 from tests.world.timing import MS
 from tests.world.world import World

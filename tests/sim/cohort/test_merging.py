@@ -41,7 +41,7 @@ from core.protocol.messages import (
 )
 from sim.cohort import AlikeHosts
 from sim.cohort.alike import PlaceFacts
-from tests.core.hostworld import SAME, Cluster, gang, layout, plan
+from tests.core.hostworld import SAME, SPLIT, Cluster, gang, layout, plan
 
 from .alike_hosts import ALL, BAD, SOME, WHOLE, nothing_is_past, ordered, plan_and_run, same, seat, seated
 
@@ -171,14 +171,15 @@ def test_hosts_that_will_be_told_something_one_by_one_are_not_compared() -> None
 
 
 FIRST = ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE))
+FIRST_OF_SHARDS = ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE, sharding=SPLIT))
 GET = ordered(2, SendStep(2, -1, 100, spans.one(0), 7, 9), hosts=spans.one(0))
 
 
-def told(*messages: Any) -> AlikeHosts:
-    """Six hosts whose contents go together, and of which the first may send for all."""
-    facts = PlaceFacts(Cluster(), lambda transfer: True, first_may_send=True)
+def told(*messages: Any, first: Ordered = FIRST) -> AlikeHosts:
+    """Six hosts whose contents go together, and of which one may send what is got."""
+    facts = PlaceFacts(Cluster(), lambda transfer: True, one_may_send=True)
     executor = AlikeHosts(ALL, Cluster(), facts=facts)
-    for event in (seat(0), Reformed(0), FIRST, *messages):
+    for event in (seat(0), Reformed(0), first, *messages):
         executor.handle(event, 0)
     return executor
 
@@ -203,6 +204,31 @@ def test_a_get_that_the_first_host_sends_does_not_divide_it_from_the_others() ->
 )
 def test_other_steps_of_one_host_do(message: Ordered) -> None:
     assert len(told().divides(message)) == 2
+
+
+@pytest.mark.parametrize("gone", [((0, 1),), ((2, 6),)])
+def test_a_shard_that_one_host_sends_does_not_divide_it_from_the_others(gone: Spans) -> None:
+    """Two of a buffer's twelve shards are got, of which hosts 3 and 4 have one each, and the sender of one stays."""
+    gets = [
+        SendStep(2, -1, 100, spans.one(3), 7, 9, shard=6),
+        SendStep(3, -1, 100, spans.one(4), 8, 9, shard=9),
+    ]
+    executor = told(first=FIRST_OF_SHARDS)
+    both = ordered(2, *gets, hosts=((3, 5),))
+    assert executor.divides(both) == ()
+    executor.handle(both, 0)
+    assert [executor.sender_of(transfer) for transfer in (7, 8)] == [spans.one(3), spans.one(4)]
+    rest = executor.split(gone)
+    for each in (executor, rest):
+        each.drop_others_sends()
+    sends = [
+        [effect for effect in each.handle(Finished(1), 0) if isinstance(effect, OpenSend)]
+        for each in (executor, rest)
+    ]
+    has = [spans.within(((3, 5),), each.members) for each in (executor, rest)]
+    assert [[send.pieces for send in each] for each in sends] == [
+        [((-9, 6, 8),), ((-9, 9, 8),)] if mine else [] for mine in has
+    ]
 
 
 def test_a_copy_of_a_buffer_that_one_host_sends_divides_them() -> None:

@@ -1,4 +1,5 @@
-"""The fidelities agree on what clients put: arrays at any call, whatever hosts, credits and memory there are."""
+"""The fidelities agree on what clients put and get: arrays, and single shards, at any call, whatever hosts, credits and
+memory there are."""
 
 from __future__ import annotations
 
@@ -22,10 +23,11 @@ STATE = bytes(16)
 
 
 class Loading:
-    """Clients that put an array at each call, as drawn. `hasty`: some leave while contents are on their way."""
+    """Clients that put an array at each call, as drawn. `hasty`: some leave while contents are on their way. `curious`:
+    they get single shards of most arrays, several at a time."""
 
-    def __init__(self, seed: int, *, hasty: bool = False) -> None:
-        self.hasty = hasty
+    def __init__(self, seed: int, *, hasty: bool = False, curious: bool = False) -> None:
+        self.hasty, self.curious = hasty, curious
         self.rng = rng = Random(f"puts {seed}")
         self.seed = seed
         self.hosts, self.per_host = rng.randint(2, 12), rng.choice((2, 4, 8))
@@ -40,9 +42,12 @@ class Loading:
         rng, devices = self.rng, self.hosts * self.per_host
         used = rng.choice((devices, devices, rng.randint(1, devices)))
         build = Build(f"p{number}", s=used)
-        split = rng.choice(("0", "0", ""))
+        split = "0" if self.curious else rng.choice(("0", "0", ""))
         length = rng.choice((1, 30, 500, 2000)) * (used if split else 1)
-        state, batch = build.arg("s", 4), build.arg("s", length, split=split, donate=rng.random() < 0.5)
+        state, batch = (
+            build.arg("s", 4),
+            build.arg("s", length, split=split, donate=rng.random() < 0.5 and not self.curious),
+        )
         cost = rng.choice((2, 60, 900)) * US
         build.call("step", "s", [state, batch], [state.value], cost=cost, collective=rng.random() < 0.7)
         return build.program(build.output(0))
@@ -96,8 +101,17 @@ class Loader:
             yield from self.call(
                 lambda c, now: c.get(put if 1 not in program.donate_args else made.results[0], now)
             )
+        if self.drawn.curious:
+            yield from self.look(put, program.slices[0].devices)
         gone = made.results if 1 in program.donate_args else (put, *made.results)
         yield from self.call(lambda c, now: c.release(gone, now))
+
+    def look(self, buffer: int, count: int) -> Any:
+        """Gets some of so many shards, at once or one after another."""
+        for _ in range(self.rng.choice((1, 2, 5))):
+            shard = self.rng.randrange(count)
+            yield from self.call(lambda c, now, shard=shard: c.get(buffer, now, shard))
+            yield self.sim.env.timeout(self.rng.choice((0, 0, 30, 400)) * US)
 
     def call(self, act: Any) -> Any:
         while True:
@@ -143,6 +157,14 @@ def played(drawn: Loading, fidelity: Any) -> dict[str, Any]:
 def test_an_array_at_each_call_comes_at_the_same_time(seed: int) -> None:
     drawn = Loading(seed)
     exact, cohort = played(Loading(seed), "exact"), played(drawn, "cohort")
+    for what in exact:
+        assert cohort[what] == exact[what], f"seed {seed}: {what}"
+
+
+@given(seed=st.integers(0, 1 << 20))
+@settings(max_examples=40, deadline=None)
+def test_single_shards_are_got_at_the_same_time(seed: int) -> None:
+    exact, cohort = (played(Loading(seed, curious=True), fidelity) for fidelity in ("exact", "cohort"))
     for what in exact:
         assert cohort[what] == exact[what], f"seed {seed}: {what}"
 

@@ -160,7 +160,7 @@ class AlikeHosts:
         return (step.shard != ALL or step.hosts == self._first) and bool(self._facts.together(step.transfer))
 
     def _only_gets_of_one(self, message: Ordered) -> bool:
-        return not message.runs and all(map(self._is_of_one, message.steps))
+        return bool(message.steps) and not message.runs and all(map(self._is_of_one, message.steps))
 
     def sender_of(self, transfer: int) -> Spans | None:
         """The only member that sends this get, if the others do not."""

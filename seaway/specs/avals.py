@@ -90,7 +90,9 @@ def canonical(name: str) -> str:
 
 def _wide() -> bool:
     if "jax" in sys.modules:
-        return bool(sys.modules["jax"].config.jax_enable_x64)
+        import jax  # another thread may be importing it: this waits
+
+        return bool(jax.config.jax_enable_x64)
     return os.environ.get("JAX_ENABLE_X64", "").lower() in ("1", "true", "yes", "on")
 
 
@@ -125,7 +127,11 @@ def of_numpy(array: np.ndarray[Any, Any]) -> Aval:
 
 def traced_by_jax(leaf: Any) -> bool:
     """It stands for contents, while JAX traces the function around."""
-    return "jax" in sys.modules and isinstance(leaf, sys.modules["jax"].core.Tracer)
+    if "jax" not in sys.modules:
+        return False
+    import jax  # another thread may be importing it: this waits
+
+    return isinstance(leaf, jax.core.Tracer)
 
 
 def host_bytes(leaf: Any, wanted: Aval) -> bytes:

@@ -339,7 +339,9 @@ def environment_of(made: ClusterOptions) -> dict[str, str]:
             "NPROC": str(max(32, 2 * made.devices)),  # with fewer threads, many concurrent collectives hang
         }
     if "jax" in sys.modules:
-        found["JAX_ENABLE_X64"] = str(int(sys.modules["jax"].config.jax_enable_x64))
+        import jax  # another thread may be importing it: this waits
+
+        found["JAX_ENABLE_X64"] = str(int(jax.config.jax_enable_x64))
     return found
 
 

@@ -24,7 +24,7 @@ import grpc
 from core.protocol import CONTROLLER
 
 from ..admin import become, end_with_parent
-from ..auth import Access, AccessRefused, add_options, place_of, read, rules_of
+from ..auth import Access, AccessRefused, PortTaken, add_options, place_of, read, rules_of
 from ..devices import Devices
 from ..node import CallError, HostClock, shifted
 from ..process_title import show_as
@@ -41,6 +41,8 @@ GRACE = 20.0  # seconds to be drained
 ALONE, LOOK = 1.0, 0.1
 SOON, EVERY = 1.0, 5.0  # seconds without an answer until this is reported, and reported again
 AGAIN = 3  # internal exit status: restart
+STARTED_OVER = "--started-over"  # internal option: it had these addresses before
+PATIENCE = 120.0  # seconds for which it then waits for a port that was given to another socket meanwhile
 
 
 def options() -> argparse.ArgumentParser:
@@ -104,6 +106,7 @@ def options() -> argparse.ArgumentParser:
     add("--shift-clock", type=shifted, help=argparse.SUPPRESS)  # for tests: see `clock_sync`
     add("--with-parent", action="store_true", help="end when the standard input closes")
     add("--verbose", action="store_true", help="log what happens")
+    add(STARTED_OVER, action="store_true", help=argparse.SUPPRESS)
     return found
 
 
@@ -130,7 +133,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         code = 130
     if code == AGAIN:
-        become([sys.executable, "-m", "backend.agent.agent_cli", *words])
+        again = [word for word in words if word != STARTED_OVER]
+        become([sys.executable, "-m", "backend.agent.agent_cli", *again, STARTED_OVER])
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # an orderly exit of a member of a collective world would wait for the others
@@ -261,7 +265,7 @@ async def serve(chosen: argparse.Namespace, access: Access, words: Sequence[str]
     looking = asyncio.create_task(_report_silence(chosen.controller))
     try:
         for agent in agents:
-            await agent.start()
+            await _start(agent, PATIENCE if chosen.started_over else 0.0)
     finally:
         looking.cancel()
     leaving = _leave_when_told(loop, agents)
@@ -275,6 +279,21 @@ async def serve(chosen: argparse.Namespace, access: Access, words: Sequence[str]
         return 0
     print(f"seaway agent: dismissed: {reason}; restarting", file=sys.stderr)
     return AGAIN
+
+
+async def _start(agent: Agent, patience: float) -> None:
+    """Starts it. The kernel may have given its port to an outgoing connection of any process, which ends sometime."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + patience
+    while True:
+        try:
+            await agent.start()
+            return
+        except PortTaken as taken:
+            if loop.time() >= until:
+                raise
+            print(f"seaway agent: {taken}; still trying", file=sys.stderr, flush=True)
+            await asyncio.sleep(EVERY)
 
 
 async def _report_silence(address: str) -> None:

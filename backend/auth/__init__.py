@@ -9,7 +9,18 @@ trust        whether an agent trusts its clients' code
 from __future__ import annotations
 
 from . import access, trust
-from .access import OPTIONS, Access, AccessRefused, advertised, checked, is_loopback, place_of, reached, read
+from .access import (
+    OPTIONS,
+    Access,
+    AccessRefused,
+    PortTaken,
+    advertised,
+    checked,
+    is_loopback,
+    place_of,
+    reached,
+    read,
+)
 from .call_turns import READING, SLICE, Busy, CallTurn, TurnGate
 from .refusal_log import RefusalLogger, host_of
 from .trust import Rules, add_options, rules_of
@@ -22,6 +33,7 @@ __all__ = [
     "AccessRefused",
     "Busy",
     "CallTurn",
+    "PortTaken",
     "RefusalLogger",
     "Rules",
     "TurnGate",

@@ -53,6 +53,10 @@ class AccessRefused(Exception):
     """An address may not be opened or called; the text says what to do about it."""
 
 
+class PortTaken(AccessRefused):
+    """Another socket has this address."""
+
+
 class Access(msgspec.Struct, frozen=True):
     """token: required of every caller. ca, cert, key: PEM bytes; with them, every connection is mutual TLS."""
 

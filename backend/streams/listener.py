@@ -13,6 +13,7 @@ of the host that has the most is closed. Nothing of core is read before a caller
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 import ssl
@@ -26,7 +27,7 @@ import msgspec
 
 from core.link import Unreadable
 
-from ..auth import READING, Access, AccessRefused, Busy, CallTurn, RefusalLogger, TurnGate, host_of
+from ..auth import READING, Access, AccessRefused, Busy, CallTurn, PortTaken, RefusalLogger, TurnGate, host_of
 from ..wire import Answered, Opening, framing, versions
 from .connection import Connection, read_out
 from .dialling import StreamRefused
@@ -78,7 +79,8 @@ class Listener:
         try:
             self._socket = listening(address)
         except OSError as error:
-            raise AccessRefused(
+            refused = PortTaken if error.errno == errno.EADDRINUSE else AccessRefused
+            raise refused(
                 f"cannot listen on {address}: is the port taken? `:0` takes any that is free ({error.strerror})"
             ) from None
         if self._socket.family == socket.AF_UNIX:

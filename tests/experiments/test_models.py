@@ -272,7 +272,11 @@ def concatenated(pieces: list[Any]) -> Any:
 
 @pytest.mark.parametrize(
     ("schedule", "count", "microbatches", "keeps"),
-    [("gpipe", 2, 4, False), ("1f1b", 2, 4, True), pytest.param("1f1b", 3, 2, True, marks=pytest.mark.full)],
+    [
+        pytest.param("gpipe", 2, 4, False, marks=pytest.mark.full),
+        ("1f1b", 2, 4, True),
+        pytest.param("1f1b", 3, 2, True, marks=pytest.mark.full),
+    ],
 )
 def test_a_pipeline_computes_what_one_device_does(
     schedule: str, count: int, microbatches: int, keeps: bool

@@ -86,7 +86,9 @@ def test_the_loss_of_another_peer_does_not_end_the_session() -> None:
     client, _ = getting()
     assert ended(client.handle(Disconnected(7, "gone"), 0)) == []
     assert ended(client.handle(Disconnected(0, "gone"), 0)) == [
-        Received(9, Blame("host-lost", "gone", host=0))
+        Received(
+            9, Blame("host-lost", "host 0 and the client of these contents lost each other: gone", host=0)
+        )
     ]
 
 

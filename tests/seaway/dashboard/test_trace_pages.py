@@ -24,7 +24,7 @@ from seaway.trace import Trace
 from seaway.trace.trace_source import TraceSource
 from tests.seaway.small_sessions import small
 
-from .browser import MISSING, Browser, Page, chromium
+from .browser import MISSING, Browser, BrowserError, Page, chromium
 
 HOSTILE = "</script><img src=x onerror=\"document.body.dataset.hurt='yes'\">"
 SHOWN = "document.querySelector('.tile')"
@@ -214,13 +214,16 @@ def until_coloured(page: Page, folder: Path) -> None:
 
     path = folder / "screen.png"
     for _ in range(200):
-        page.screenshot(path)
+        page.value("new Promise(done => setTimeout(done, 100))")
+        try:
+            page.screenshot(path)
+        except BrowserError:  # its tab is not active yet
+            continue
         pixels = (255 * image.imread(path)[:, :, :3]).round().astype(int)
         if all(
             (abs(pixels - colour).sum(axis=2) < 6).sum() > 500 for colour in ((0, 114, 178), (230, 159, 0))
         ):
             return
-        page.value("new Promise(done => setTimeout(done, 100))")
     raise AssertionError("the frame stays without a timeline")
 
 

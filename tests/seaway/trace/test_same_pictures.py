@@ -119,6 +119,8 @@ PICTURES: dict[str, Callable[[Any], Figure]] = {
 }
 OTHERS = {
     "perfetto",
+    "live",  # tests/seaway/dashboard
+    "otel",  # tests/seaway/telemetry
     "save",
     "load",
     "summary",

@@ -22,7 +22,7 @@ def test_the_examples_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
     for block in blocks:
         exec(block, names)
     assert {path.name for path in (tmp_path / "results").iterdir()} == {
-        "timeline.png", "timeline.svg", "run", "window.json",
+        "timeline.png", "timeline.svg", "run", "run.html", "window.json",
     }  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def assert_equal(drawn: scene.Scene) -> None:
 
 
 @given(seed=SEEDS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_moves_take_the_same_time(seed: int) -> None:
     """Between disjoint and overlapping slices, of an island or two; resharded or not; several runs under way."""
     assert_equal(move_scene.draw(seed))

@@ -42,7 +42,7 @@ def test_faults_of_all_kinds_take_the_same_time_in_both_fidelities(seed: int) ->
 
 @given(seed=SEEDS)
 @example(seed=9173)  # not all hosts know what is settled, and at a new seat they say again what is not
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_any_checkpoint_will_do(seed: int) -> None:
     assert_equal(fault_scene.draw(seed))
 

@@ -92,7 +92,8 @@ def _wide() -> bool:
     if "jax" in sys.modules:
         import jax  # another thread may be importing it: this waits
 
-        return bool(jax.config.jax_enable_x64)
+        config: Any = jax.config
+        return bool(config.jax_enable_x64)
     return os.environ.get("JAX_ENABLE_X64", "").lower() in ("1", "true", "yes", "on")
 
 

@@ -341,7 +341,8 @@ def environment_of(made: ClusterOptions) -> dict[str, str]:
     if "jax" in sys.modules:
         import jax  # another thread may be importing it: this waits
 
-        found["JAX_ENABLE_X64"] = str(int(jax.config.jax_enable_x64))
+        config: Any = jax.config
+        found["JAX_ENABLE_X64"] = str(int(config.jax_enable_x64))
     return found
 
 

@@ -9,6 +9,7 @@ order. What devices were told is always compared, and also when a host dies.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -107,24 +108,30 @@ def test_devices_are_told_what_was_commanded_even_when_a_host_dies(
 ) -> None:
     played = scene(policy, dispatch, shape, window=8)
     victim = played.hosts * played.islands - 1
+    asyncio.run(rig.real(played, tmp_path, play=dies_and_returns(tmp_path), lease=2 * S))
+    seen, devices = rig.judged(played, tmp_path)
+    assert devices.equal, rig.text(devices)
+    assert sum(map(len, seen.orders)) > 1
+    assert any(text.startswith(f"host {victim} of island") for text in seen.told)
+
+
+def dies_and_returns(folder: Path) -> Callable[[Scene, Cluster], Awaitable[None]]:
+    """All is submitted; the last host dies when the first run has ended, and an agent takes its place."""
 
     async def play(what: Scene, found: Cluster) -> None:
+        hosts = what.hosts * what.islands
         runs = await rig.submit_all(what, found)
         await runs[0][0].ended(runs[0][1])
-        await found.agents[victim].stop()
-        await wait_until(lambda: members(found) < played.hosts * played.islands)
-        again = await rig.start(what, found, tmp_path, victim)
+        await found.agents[hosts - 1].stop()
+        await wait_until(lambda: members(found) < hosts)
+        again = await rig.start(what, found, folder, hosts - 1)
         again.devices.open()  # type: ignore[attr-defined]
         await wait_until(found.server.ready)
         for user, run in runs:
             await user.ended(run)
         await rig.leave(found)
 
-    asyncio.run(rig.real(played, tmp_path, play=play, lease=2 * S))
-    seen, devices = rig.judged(played, tmp_path)
-    assert devices.equal, rig.text(devices)
-    assert sum(map(len, seen.orders)) > 1
-    assert any(text.startswith(f"host {victim} of island") for text in seen.told)
+    return play
 
 
 def members(found: Cluster) -> int:

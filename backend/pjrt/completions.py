@@ -25,7 +25,7 @@ from .stored_buffers import StoredBuffer, StoredOutputs
 from .worker_thread import show_name
 
 OUTSTANDING = 31  # most programs of several devices in one process
-LOOK = 16  # launches at which `_ended` looks, for whether they are over, too
+LOOK = 16  # launches at which `_ended_at` looks, for whether they are over, too
 
 
 class Flight:
@@ -88,7 +88,7 @@ class Completions:
         the other thread would take longer. Posts are made under the lock, and so in the order of the launches."""
         with self._lock:
             if not self._queue and self._head is None and self._over_already(flight):
-                self._tell(flight, _outcome(flight), self.stamps.now())
+                self._tell(flight, _outcome(flight), self._ended_at(flight, self.stamps.now()))
                 return
             self._outstanding += flight.multi
             self._queue.append(flight)

@@ -30,10 +30,8 @@ if TYPE_CHECKING:
     from ..trace import Trace
 
 EVERY = 1.0  # seconds between two times that ended runs' spans are ended
-LEAST, SHARE = (
-    10.0,
-    100,
-)  # a trace is fetched for gangs every 10 s at most, and in one of 100 parts of the time
+# a trace is fetched for gangs every 10 s at most, and in one of 100 parts of the time
+LEAST, SHARE = 10.0, 100
 MOST = 20_000  # runs that wait for the times of their gangs; the oldest go without
 TOGETHER = 256  # spans that a simulated session ends at once
 
@@ -67,9 +65,8 @@ class SessionSpans:
         self._clients: list[ClientSpans] = []
         self.runs_over: deque[CalledRun] = deque()
         self.puts_over: deque[tuple[api.Span, int, Blame | None]] = deque()  # and when
-        self._awaiting: dict[
-            tuple[int, int], CalledRun
-        ] = {}  # runs without gangs yet, as the trace knows them
+        # runs without gangs yet, as the trace knows them
+        self._awaiting: dict[tuple[int, int], CalledRun] = {}
         self._fresh = False  # some have come since the last trace
         self._lock = threading.Lock()  # of whoever makes spans of what is over
         self._closing = threading.Event()

@@ -23,9 +23,8 @@ from .facts import Facts
 from .gang_spans import Attributes, GangSpan, gang_spans, gangs_of, run_rows
 
 SCOPE = "seaway"  # the instrumentation scope of all our spans
-TOGETHER = (
-    256  # spans between two flushes: an exporter's queue drops what it has no room for (by default 2,048)
-)
+# Spans between two flushes: an exporter's queue drops what it has no room for (by default 2,048).
+TOGETHER = 256
 FLUSH = 5_000  # milliseconds for an exporter to take them
 NO_PROVIDER = (
     "there is no tracer provider, so spans would go nowhere: set one up before, as docs/telemetry.md shows "

@@ -95,9 +95,8 @@ class PartsBySlice:
         hosts have a past, of which nothing is known here."""
         self._island, self._parts, self._facts = island, parts, facts
         self._differ_later, self._past = differ_later, past
-        self.known: dict[
-            Place, SlicePrograms
-        ] = {}  # by place: slices whose programs have executors of their own
+        # by place: slices whose programs have executors of their own
+        self.known: dict[Place, SlicePrograms] = {}
         self._of_plan: dict[int, SlicePrograms] = {}
         self._of_forgotten: dict[int, SlicePrograms] = {}  # by plan, while its code may be under way
         self._of_run: dict[int, SlicePrograms] = {}

@@ -22,6 +22,7 @@ from .outbox import TurnOutbox
 from .plan_rows import PlanRows, ResultRow
 from .records import BufferName, RunRecord
 from .state import State
+from .unkept_results import UnkeptResults
 
 if TYPE_CHECKING:
     from .admission import Admission
@@ -54,6 +55,7 @@ class BufferRefs:
         self._names = names
         self._outbox = outbox
         self._spill = spill
+        self.unkept = UnkeptResults(state, buffers=buffers, ledger=ledger, refs=self)
 
     def layout(self, buffer: int) -> Layout:
         layout = self._buffers.all[buffer].layout
@@ -92,7 +94,7 @@ class BufferRefs:
         run.held[index] = named.buffer
         self._buffers.all[named.buffer].holds += 1
         if self._state.watched:
-            self._held(named.buffer, "run", run.id, named.count)
+            self.see_held(named.buffer, "run", run.id, named.count)
 
     def give_up(self, named: BufferName) -> None:
         """The client donates it with this call: its name means nothing from here on."""
@@ -120,7 +122,7 @@ class BufferRefs:
             if seq is not None:
                 self._buffers.touch(buffer, seq)
             if self._state.watched:
-                self._let_go(buffer, "run", run.id, record.count)
+                self.see_let_go(buffer, "run", run.id, record.count)
             gone = self._buffers.let_go((buffer,), used=run.using)
             if gone:
                 self._free(gone)
@@ -132,13 +134,13 @@ class BufferRefs:
         buffer = run.own[slot] = run.buffer_of(slot)
         self._buffers.hold(buffer)
         self._buffers.use(buffer)
-        self._held(buffer, "run", run.id)
+        self.see_held(buffer, "run", run.id)
 
     def own_read(self, run: RunRecord, slot: int, seq: int) -> None:
         """Behind `seq` this run does not read its own result any more."""
         buffer = run.own.pop(slot)
         self.touch(buffer, seq)
-        self._let_go(buffer, "run", run.id)
+        self.see_let_go(buffer, "run", run.id)
         self._buffers.done_using(buffer)
         self._free(self._buffers.let_go((buffer,)))
 
@@ -146,10 +148,10 @@ class BufferRefs:
         """A put or get is under way: the buffer stays, and stays on the devices."""
         self._buffers.hold(buffer).transfers += 1
         self._buffers.use(buffer)
-        self._held(buffer, "transfer")
+        self.see_held(buffer, "transfer")
 
     def transfer_over(self, buffer: int) -> None:
-        self._let_go(buffer, "transfer")
+        self.see_let_go(buffer, "transfer")
         self._buffers.all[buffer].transfers -= 1
         self._buffers.done_using(buffer)
         self._free(self._buffers.let_go((buffer,)))
@@ -193,36 +195,6 @@ class BufferRefs:
         run.made_results = made
         return tuple(kept), tuple(together)
 
-    def promise_unkept(self, run: RunRecord, rows: PlanRows) -> None:
-        """The results of a run whose client keeps none of them. They have no names, so nothing will read them."""
-        client, base, state = run.session.number, run.base, self._state
-        for row in rows.unkept:
-            buffer = base + row.slot
-            self._buffers.all.put(buffer, Buffer(
-                buffer, client, 0, row.key, row.nbytes, False, True, row.exact, row.layout, row.hosts,
-                count=row.count, sizes=row.sizes, layouts=row.layouts,
-            ))  # fmt: skip
-            if state.watched:
-                self._held(buffer, "its maker", count=row.count)
-
-    def unkept_entered(self, run: RunRecord, row: ResultRow, seq: int) -> None:
-        """The gang that makes it is in the order: behind it, the memory is free."""
-        for buffer in self._buffers.over(run.base + row.slot, row.count):
-            self._buffers.all.drop(buffer.id)
-            assert buffer.layout is not None
-            if self._state.watched:
-                self._let_go(buffer.id, "its maker", count=buffer.count)
-            self._ledger.free(buffer.key, buffer.nbytes, seq)
-            self.free_on_hosts(buffer.id, buffer.layout, buffer.hosts, buffer.count)
-
-    def unkept_never(self, run: RunRecord, blame: Blame) -> None:
-        """Gangs that have not entered will not make these results."""
-        assert run.rows is not None
-        for row in run.rows.unkept:
-            if run.base + row.slot in self._buffers:
-                for buffer in self._buffers.over(run.base + row.slot, row.count):
-                    self.never(buffer.id, blame)
-
     def _wake_readers(self, named: BufferName) -> None:
         for run in list(named.readers.values()):
             if run.width:
@@ -242,8 +214,8 @@ class BufferRefs:
         named.buffer = ident
         if self._state.watched:
             if handle:
-                self._held(ident, "client", client, row.count)
-            self._held(ident, "its maker", count=row.count)
+                self.see_held(ident, "client", client, row.count)
+            self.see_held(ident, "its maker", count=row.count)
         if named.others:  # second names from before it was taken back
             named.others = [other for other in named.others if not other.released and other.blame is None]
             for other in named.others:
@@ -267,13 +239,13 @@ class BufferRefs:
             return
         for other in named.others:  # of runs that have started: they will stand for what is made elsewhere
             other.buffer = -1
-            self._let_go(buffer, "client", other.session.number)
+            self.see_let_go(buffer, "client", other.session.number)
             self._free(self._buffers.let_go((buffer,)))
         if buffer in self._buffers.all:
             self._buffers.all[buffer].aliases = 0
         self.never(buffer, Blame("moved", "it is made elsewhere"))
         if buffer in self._buffers and self._buffers[buffer].handle:
-            self._let_go(buffer, "client", named.session.number, named.count)
+            self.see_let_go(buffer, "client", named.session.number, named.count)
             self._free(self._buffers.release(named.session.number, named.name))
 
     def _unread(self, named: BufferName) -> None:
@@ -287,7 +259,7 @@ class BufferRefs:
 
     def never(self, buffer: int, blame: Blame) -> None:
         """The step that was to make it never enters an order."""
-        self._let_go(buffer, "its maker", count=self._buffers[buffer].count)
+        self.see_let_go(buffer, "its maker", count=self._buffers[buffer].count)
         self._free(self._buffers.never_made(buffer, blame))
 
     def alias(self, named: BufferName, source: BufferName) -> None:
@@ -304,14 +276,14 @@ class BufferRefs:
 
     def _hold_alias(self, named: BufferName) -> None:
         self._buffers.hold(named.buffer).aliases += 1
-        self._held(named.buffer, "client", named.session.number)
+        self.see_held(named.buffer, "client", named.session.number)
 
     def entered(self, first: int, seq: int, count: int = 1) -> None:
         """The step that makes it is in the order: its promise is kept, its memory is its own."""
         for record in self._buffers.over(first, count):
             buffer = record.id
             if self._state.watched:
-                self._let_go(buffer, "its maker", count=record.count)
+                self.see_let_go(buffer, "its maker", count=record.count)
             gone = self._buffers.ordered(buffer, seq)
             if gone:
                 self._free(gone)
@@ -368,7 +340,7 @@ class BufferRefs:
     def spoil_results(self, run: RunRecord, blame: Blame) -> None:
         """Spoil the results that a failed run has not made. Runs that read them fail with it."""
         if run.unkept:
-            self.unkept_never(run, blame)
+            self.unkept.never(run, blame)
         for named in run.result_names():
             if named.alias or (named.buffer >= 0 and named.ready):
                 continue
@@ -447,7 +419,7 @@ class BufferRefs:
         primary.others.remove(named)
         self._read_on(named)
         self._buffers.all[buffer].aliases -= 1
-        self._let_go(buffer, "client", named.session.number)
+        self.see_let_go(buffer, "client", named.session.number)
         self._free(self._buffers.let_go((buffer,)))
 
     def _read_on(self, named: BufferName) -> None:
@@ -458,7 +430,7 @@ class BufferRefs:
 
     def _drop_handle(self, named: BufferName) -> None:
         if self._state.watched:
-            self._let_go(named.buffer, "client", named.session.number, named.count)
+            self.see_let_go(named.buffer, "client", named.session.number, named.count)
         self._free(self._buffers.release(named.session.number, named.name))
 
     def adopt(self, named: BufferName, ident: int, layout: Layout, nbytes: int, key: int) -> None:
@@ -471,12 +443,12 @@ class BufferRefs:
 
     # --- observations ---------------------------------------------------------------------------------
 
-    def _held(self, buffer: int, holder: str, number: int = -1, count: int = 1) -> None:
+    def see_held(self, buffer: int, holder: str, number: int = -1, count: int = 1) -> None:
         if self._state.watched:
             for each in range(buffer, buffer + count):
                 self._state.observe(BufferHeld(each, holder if number < 0 else f"{holder} {number}"))
 
-    def _let_go(self, buffer: int, holder: str, number: int = -1, count: int = 1) -> None:
+    def see_let_go(self, buffer: int, holder: str, number: int = -1, count: int = 1) -> None:
         if self._state.watched:
             for each in range(buffer, buffer + count):
                 self._state.observe(BufferLetGo(each, holder if number < 0 else f"{holder} {number}"))

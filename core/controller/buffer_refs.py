@@ -23,6 +23,7 @@ from .plan_rows import PlanRows, ResultRow
 from .records import BufferName, RunRecord
 from .state import State
 from .unkept_results import UnkeptResults
+from .views import Views
 
 if TYPE_CHECKING:
     from .admission import Admission
@@ -48,6 +49,7 @@ class BufferRefs:
         names: BufferNames,
         outbox: TurnOutbox,
         spill: Spill,
+        views: Views,
     ) -> None:
         self._state = state
         self._buffers = buffers
@@ -55,6 +57,7 @@ class BufferRefs:
         self._names = names
         self._outbox = outbox
         self._spill = spill
+        self._views = views
         self.unkept = UnkeptResults(state, buffers=buffers, ledger=ledger, refs=self)
 
     def layout(self, buffer: int) -> Layout:
@@ -67,12 +70,8 @@ class BufferRefs:
         found = self._buffers.all.get(buffer)
         return found.owner if found is not None else None
 
-    def other_holds(self) -> dict[int, int]:
-        """Holds that are no run's: second names, and transfers."""
-        return {b.id: b.aliases + b.transfers for b in self._buffers if b.aliases or b.transfers}
-
     def on_host(self, host: int) -> list[int]:
-        """Buffers with a shard on this host."""
+        """Buffers with a shard on this host, and views of these."""
         return self._one_by_one(lambda buffer: spans.contains(buffer.hosts, host))
 
     def on_device(self, device: int) -> list[int]:
@@ -80,7 +79,7 @@ class BufferRefs:
 
     def _one_by_one(self, chosen: Callable[[Buffer], bool]) -> list[int]:
         self._buffers.open(chosen)
-        return sorted([buffer.id for buffer in self._buffers if chosen(buffer)])
+        return self._views.with_views([buffer.id for buffer in self._buffers if chosen(buffer)])
 
     # --- runs read -------------------------------------------------------------------------------------------
 
@@ -160,9 +159,9 @@ class BufferRefs:
     # --- runs make -------------------------------------------------------------------------------------------
 
     def promise(self, named: BufferName, ident: int, row: ResultRow) -> None:
-        """A result, or a put, has an id and a layout, so runs that read it may be lowered now."""
+        """A result, put or view has an id and a layout, so runs that read it may be lowered now."""
         self._create(named, ident, row)
-        if named.readers:
+        if named.readers or self._views.waiting:
             self._wake_readers(named)
         for other in named.others:
             self._wake_readers(other)
@@ -196,6 +195,8 @@ class BufferRefs:
         return tuple(kept), tuple(together)
 
     def _wake_readers(self, named: BufferName) -> None:
+        if self._views.waiting:
+            self._views.named_there(named)
         for run in list(named.readers.values()):
             if run.width:
                 self._names.cut_arguments(run)
@@ -249,7 +250,9 @@ class BufferRefs:
             self._free(self._buffers.release(named.session.number, named.name))
 
     def _unread(self, named: BufferName) -> None:
-        """Let go of it for all runs that have not started."""
+        """Let go of it for all runs that have not started, and views that wait."""
+        if self._views.waiting:
+            self._views.taken_back(named)
         for run in named.readers.values():
             if run.width and not run.using:
                 self._names.cut_arguments(run)
@@ -289,6 +292,8 @@ class BufferRefs:
                 self._free(gone)
             if buffer in self.admission.for_buffer:
                 self.admission.buffer_there(buffer)
+            if record.shared and self._views.waiting:
+                self._views.there(buffer)
 
     def shrink(self, run: RunRecord, slot: int, size: int) -> None:
         """An irregular output is there: its leading dimension is `size`, not the bound."""
@@ -317,12 +322,15 @@ class BufferRefs:
         readers = self._state.readers
         few = readers if len(readers) < count else range(first, first + count)
         waiting = {each for each in few if first <= each < first + count and each in readers}
+        waiting |= self._views.unsettled_in(first, count)
         found = [self._settled(each, there.get(each), blame) for each in sorted(there.keys() | waiting)]
         return [named for names in found for named in names]
 
     def _settled(self, buffer: int, record: Buffer | None, blame: Blame | None) -> list[BufferName]:
         if buffer in self._state.readers:
             self._state.settling.append((buffer, blame))
+        if self._views.unsettled:
+            self._views.settled(buffer, blame)
         if record is None:
             return []
         named = record.owner
@@ -347,6 +355,8 @@ class BufferRefs:
             if named.blame is None:
                 named.blame = blame
             self.contents.refuse_gets(named, named.blame)
+            if self._views.waiting:
+                self._views.failed(named, named.blame)
             if named.buffer >= 0 and named.buffer in self._buffers:
                 if self._buffers[named.buffer].promise:
                     self.never(named.buffer, blame)
@@ -369,6 +379,9 @@ class BufferRefs:
                 self.runs.fail(run, blame, self._state.now)
         named.blame = named.blame or blame
         self.contents.refuse_gets(named, named.blame)
+        record = self._buffers.all.get(buffer)
+        if record is not None and record.shared:
+            self._views.spoilt(buffer, blame)
         if not named.released and buffer in self._buffers and self._buffers[buffer].handle:
             self._drop_handle(named)
 
@@ -433,10 +446,15 @@ class BufferRefs:
             self.see_let_go(named.buffer, "client", named.session.number, named.count)
         self._free(self._buffers.release(named.session.number, named.name))
 
-    def adopt(self, named: BufferName, ident: int, layout: Layout, nbytes: int, key: int) -> None:
-        """After a restart: hosts still have it (it is counted), and this client says that it is its own."""
+    def adopt(
+        self, named: BufferName, ident: int, layout: Layout, nbytes: int, key: int, sources: tuple[int, ...]
+    ) -> None:
+        """After a restart: hosts still have it (it is counted), and this client says that it is its own; or a view of
+        its own shares it. `sources`: of a view. It is held until `dropped`."""
         hosts = self._state.hosts_of(layout.place)
         self._create(named, ident, ResultRow(0, -1, -1, layout, nbytes, key, hosts, exact=True))
+        self._buffers.hold(ident)
+        self._views.adopt(self._buffers[ident], sources)
         self.entered(ident, -1)
         self._buffers.filled(ident)
         named.ready = True
@@ -466,6 +484,14 @@ class BufferRefs:
             if kept:
                 assert buffer.layout is not None
                 self.free_on_hosts(buffer.id, buffer.layout, buffer.hosts, buffer.count)
+            if buffer.sources:
+                self._views.gone(buffer)
+
+    def dropped(self, buffer: int) -> None:
+        """A hold of it that was no run's, and no use, is over."""
+        self._free(self._buffers.let_go((buffer,)))
+        if self.admission.line:
+            self.admission.idle(buffer)
 
     def free_on_hosts(self, buffer: int, layout: Layout, hosts: Spans, count: int = 1) -> None:
         self._outbox.step(layout.place.island, FreeStep((ranged(buffer, count),)), hosts)

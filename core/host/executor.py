@@ -100,9 +100,9 @@ class Executor:
         }  # fmt: skip
         self._steps: dict[type, Callable[[Any], None]] = {
             GangStep: self._gang, SendStep: self._send, RecvStep: self._receive, FreeStep: self._free,
-            ViewStep: self._views.read, SpillStep: self._spill, RestoreStep: self._restore, PoisonStep: self._moves.poison,
-            ExpectStep: self._moves.expect, CompileStep: self._compile, ForgetStep: self._forget,
-            AskStep: self._ask,
+            ViewStep: self._views.read, SpillStep: self._spill, RestoreStep: self._restore,
+            PoisonStep: self._moves.poison, ExpectStep: self._moves.expect, CompileStep: self._compile,
+            ForgetStep: self._forget, AskStep: self._ask,
         }  # fmt: skip
 
     # --- in and out ---------------------------------------------------------------------------------------

@@ -93,9 +93,9 @@ class HostBuffers:
         self.retire_lost(idents)
 
     def retire_lost(self, idents: Sequence[int]) -> None:
-        """Those of them that were lost before they were made."""
+        """Those of them that were lost before they were made; views before what they share."""
         state = self._state
-        for ident in idents:
+        for ident in sorted(idents, reverse=True):
             buffer = state.buffers.alone(ident)
             if buffer is not None and ident in state.lost:
                 self.retire(buffer, state.order)

@@ -35,7 +35,10 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "not there": (
         lambda a: a.a.view(PAIR, one(3), (a.pair(2), 0)),
-        "refused: view: buffer 1 has no shard on device 3 of slice 's[3]'; has a slice moved since the buffer was made?",
+        (
+            "refused: view: buffer 1 has no shard on device 3 of slice 's[3]'; "
+            "has a slice moved since the buffer was made?"
+        ),
     ),
     "another shape": (
         lambda a: a.a.view(Value((3,), "float32"), one(0), (a.whole(), 0)),
@@ -47,8 +50,10 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "no such type": (
         lambda a: a.a.view(Value((8,), "float32", 0, SPLIT), SliceSpec("s", 3), *[(a.whole(), 0)] * 3),
-        "refused: view: dimension 0 of float32[8] does not divide by 3 (axes (0,) of mesh (3,)); the nearest sizes that "
-        "do: 6 and 9",
+        (
+            "refused: view: dimension 0 of float32[8] does not divide by 3 (axes (0,) of mesh (3,)); "
+            "the nearest sizes that do: 6 and 9"
+        ),
     ),
     "another slice": (
         lambda a: a.a.view(PAIR, SliceSpec("t", 1), (a.whole(), 0)),
@@ -182,7 +187,7 @@ def test_after_its_slice_has_moved_an_array_is_viewed_where_it_lies() -> None:
     assert there.blame is None
     assert got.right
     assert cause(wrong) == (
-        "refused: view: buffer 6 has no shard on device 4 of slice 's[2]'; has a slice moved since the buffer was made?"
+        "refused: view: buffer 4 has no shard on device 4 of slice 's[2]'; has a slice moved since the buffer was made?"
     )
     drain(made)
 

@@ -186,7 +186,7 @@ class BufferRefs:
                     together.append((slot, session.number, named.name, named.count))
             source = run.sources[row.arg] if row.arg in held else first.setdefault(slot, named)
             if source is not named and type(source) is BufferName:
-                if named.wanted or named.readers:
+                if named.wanted or named.readers or self._views.wait_for(named):
                     self.alias(named, source)
             else:
                 made.setdefault(row.maker, []).append((slot, base + slot, row.count))

@@ -144,6 +144,9 @@ class Views:
             self._hold(view, source)
             self._try(view)
 
+    def wait_for(self, source: BufferName) -> bool:
+        return source in self._by_name
+
     def taken_back(self, source: BufferName) -> None:
         """It will have another buffer."""
         for view in self._by_name.get(source, ()):
@@ -226,6 +229,11 @@ class Views:
         self.refs.promise(named, ident, ResultRow(0, -1, -1, layout, 0, key, hosts, exact=True))
         record = self._buffers[ident]
         record.sources = tuple(dict.fromkeys(view.held.values()))
+        held = list(view.held.values())
+        for source in record.sources:
+            held.remove(source)
+        for source in held:  # it has two names, and was held by both
+            self._let_go(source, named.session.number, named.name)
         for source in record.sources:
             self._views_of.setdefault(source, {})[ident] = None
         unsettled = {source for source in record.sources if self._buffers[source].state == "promised"}

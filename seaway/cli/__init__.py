@@ -20,8 +20,8 @@ from ..errors import SeawayError
 # The file of each command, in the order in which `seaway --help` lists them.
 COMMANDS = {
     "simulate": "simulate",
-    "controller": "controller",
-    "agent": "agent",
+    "controller": "controller_command",
+    "agent": "agent_command",
     "up": "cluster",
     "down": "cluster",
     "door": "door",

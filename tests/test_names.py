@@ -2,6 +2,7 @@
 
 import ast
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -28,6 +29,7 @@ def files() -> list[Path]:
     return [path for root in PRODUCT for path in sorted((ROOT / root).rglob("*.py"))]
 
 
+@cache
 def classes() -> dict[str, list[str]]:
     """The files that define each class."""
     found = defaultdict(list)

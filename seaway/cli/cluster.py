@@ -1,7 +1,4 @@
-"""`seaway controller`, `agent`, `up`, `down`: start a cluster's processes one by one, or all of them on this machine.
-
-The first two are programs of `backend`, which declares their options. `up` starts both as child processes.
-"""
+"""`seaway up` and `seaway down`: start a controller and agents as child processes on this machine, and end them."""
 
 from __future__ import annotations
 
@@ -17,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from backend.admin import Child, Children, Supervisor
-from backend.agent import agent_cli
 from backend.auth import Access, AccessRefused, checked, is_loopback, trust
 from backend.process_title import show_as
 from backend.server import HeldFolder, controller_cli
@@ -35,21 +31,10 @@ EVERY, SOON = (
 
 
 def add(commands: Any) -> None:
-    for name, program in (("controller", controller_cli), ("agent", agent_cli)):
-        parser = commands.add_parser(
-            name, parents=[program.options()], conflict_handler="resolve", add_help=False,
-            help=str(program.options().description),
-        )  # fmt: skip
-        parser.set_defaults(run=_running(program))
     _add_up(commands)
     down = commands.add_parser("down", help="end the cluster that `seaway up --state FOLDER` started")
     down.add_argument("--state", required=True, metavar="FOLDER", help="the folder given to `seaway up`")
     down.set_defaults(run=_down)
-
-
-def _running(program: Any) -> Any:
-    """A function that runs a backend program on the original command line, which it may need to restart itself."""
-    return lambda given: program.main(sys.argv[2:])
 
 
 def _add_up(commands: Any) -> None:

@@ -22,7 +22,7 @@ from core.model.program import Arg, Computation, Node, Out, Program, Sharding, S
 from core.protocol import effects as e
 
 S = 1_000_000_000
-PATIENCE = 20.0  # seconds, after which a wait has failed
+PATIENCE = 60.0  # seconds, after which a wait has failed
 COST = 1_000_000
 
 

@@ -22,7 +22,7 @@ from core.model.presets import small
 
 from .cluster import User
 
-PATIENCE = 30.0  # seconds, after which a wait has failed
+PATIENCE = 120.0  # seconds, after which a wait has failed
 
 
 class Program:

@@ -35,7 +35,7 @@ Work = Callable[[Real], Awaitable[None]]
 
 def driven(folder: Path, work: Work, **options: object) -> None:
     async def drive() -> None:
-        async with asyncio.timeout(120), real(folder, **options) as found:  # type: ignore[arg-type]
+        async with asyncio.timeout(240), real(folder, **options) as found:  # type: ignore[arg-type]
             await work(found)
 
     asyncio.run(drive())

@@ -19,9 +19,10 @@ from typing import Any
 from .pages import ROOT, Block, Unit, matches
 from .table import INSTEAD, NOT_COMPARED, OUTLIVES, PREPARED, SUBSTITUTED
 
-PATIENCE = 60.0  # seconds for a program that a command starts to be ready, or to end
+PATIENCE = 120.0  # seconds for a program that a command starts to be ready, or to end
 LONGEST = 300.0  # seconds for a command
 PORTS = ("29000", "29001", "29002", "9100")  # ports as pages write them
+HELPED: dict[str, str] = {}  # what commands have said to --help: a page may have many that stand for one
 LOWEST, HIGHEST = 20_000, 32_000  # below the ports that systems assign by themselves
 
 
@@ -63,16 +64,20 @@ class Reader:
         if words.startswith("export "):
             return self._export(words)
         ready = next((ready for begins, ready in OUTLIVES.items() if re.match(begins, words)), None)
-        if "--help" in words:
-            ready = None
-        if ready is not None:
+        helps = "--help" in words
+        if helps and words in HELPED:
+            return HELPED[words]
+        if ready is not None and not helps:
             return self._there(self._start(words, re.compile(ready)))
         done = subprocess.run(
             ["bash", "-c", words], cwd=self.folder, env=self._env, capture_output=True, text=True, check=False,
             stdin=subprocess.DEVNULL, timeout=LONGEST,
         )  # fmt: skip
         assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
-        return self._there(done.stdout)
+        said = self._there(done.stdout)
+        if helps:
+            HELPED[words] = said
+        return said
 
     def _export(self, words: str) -> str:
         """Variables for all later commands."""

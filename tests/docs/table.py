@@ -80,7 +80,10 @@ SECTIONS = ("README.md", "docs/deployment.md")
 NEEDS = {"docs/deployment.md: Certificates": "openssl"}
 
 # Units that take long, by name. Others do most of the same.
-FULL = {"docs/calibration.md", "docs/door.md", "docs/figures.md", "docs/parity.md", "docs/whatif.md"}
+FULL = {
+    "docs/backend.md", "docs/calibration.md", "docs/door.md", "docs/figures.md", "docs/parity.md", "docs/whatif.md",
+    "docs/workloads.md",
+}  # fmt: skip
 
 RECORD = """
 import numpy as np, seaway as sw

@@ -9,6 +9,7 @@ import shlex
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -74,8 +75,8 @@ def commands() -> dict[str, set[str]]:
     """The commands of `seaway` with their options."""
     parser = argparse.ArgumentParser()
     added = parser.add_subparsers()
-    for each in cli.COMMANDS:
-        each.add(added)
+    for file in set(cli.COMMANDS.values()):
+        import_module(f"seaway.cli.{file}").add(added)
     return {
         name: {
             option

@@ -6,8 +6,6 @@ import os
 import pickle
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +19,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 import seaway as sw
+from tests.command_lines import Refused, refused
 
 P: Any = PartitionSpec
 ROOT = Path(__file__).parent.parent.parent
@@ -66,7 +65,7 @@ def test_invalid_sessions_are_refused_by_name(ask: Call, said: str) -> None:
     begun = time.monotonic()
     with pytest.raises(ERRORS, match=said):
         ask()
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < 5  # the first one may be the first import
 
 
 def test_a_start_timeout_that_is_too_short_is_named_and_nothing_is_left() -> None:
@@ -85,33 +84,37 @@ def test_an_address_where_another_program_listens_is_refused() -> None:
             sw.connect(f"grpc://{place}", timeout=0.5)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["controller", "--bind", "TAKEN"], "cannot listen on TAKEN: is the port taken?"),
-        (["controller", "--bind", "0.0.0.0:0"], "will not listen on 0.0.0.0:0 unprotected"),
-        (["controller", "--token-file", "/nowhere"], "cannot read /nowhere: No such file"),
-        (["controller", "--token-file", "/dev/null"], "/dev/null is empty, and was given to protect the cluster"),
-        (["up", "--hosts", "0"], "--hosts 0: at least 1"),
-        (["up", "--bind", "0.0.0.0:0"], "--bind 0.0.0.0:0: `seaway up` is for one machine, has no"),
-        (["up", "--bind", "nonsense"], "--bind nonsense: cannot listen on 'nonsense': an address is like"),
-        (["status", "http://x"], "seaway: status 'http://x': an address is like 'grpc://head:29000', or head:29000"),
-        (["cancel", "x:y", "ann"], "seaway: cancel 'x:y': an address is like 'grpc://head:29000', or head:29000"),
-        (["down", "--state", "/nowhere"], "nothing that `seaway up --state /nowhere` started is running"),
-    ],
-)  # fmt: skip
-def test_invalid_commands_are_refused(words: list[str], said: str) -> None:
+COMMANDS = [
+    (["controller", "--bind", "TAKEN"], "cannot listen on TAKEN: is the port taken?"),
+    (["controller", "--bind", "0.0.0.0:0"], "will not listen on 0.0.0.0:0 unprotected"),
+    (["controller", "--token-file", "/nowhere"], "cannot read /nowhere: No such file"),
+    (["controller", "--token-file", "/dev/null"], "/dev/null is empty, and was given to protect the cluster"),
+    (["up", "--hosts", "0"], "--hosts 0: at least 1"),
+    (["up", "--bind", "0.0.0.0:0"], "--bind 0.0.0.0:0: `seaway up` is for one machine, has no"),
+    (["up", "--bind", "nonsense"], "--bind nonsense: cannot listen on 'nonsense': an address is like"),
+    (["status", "http://x"], "seaway: status 'http://x': an address is like 'grpc://head:29000', or head:29000"),
+    (["cancel", "x:y", "ann"], "seaway: cancel 'x:y': an address is like 'grpc://head:29000', or head:29000"),
+    (["down", "--state", "/nowhere"], "nothing that `seaway up --state /nowhere` started is running"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def refusals() -> list[tuple[Refused, str]]:
+    """What becomes of each of `COMMANDS`, and the address that is taken."""
     with socket.socket() as busy:
         busy.bind(("127.0.0.1", 0))
         busy.listen()
         taken = f"127.0.0.1:{busy.getsockname()[1]}"
-        done = subprocess.run(
-            [sys.executable, "-m", "seaway", *(word.replace("TAKEN", taken) for word in words)],
-            cwd=ROOT, capture_output=True, text=True, timeout=20, check=False,
-        )  # fmt: skip
-    assert done.returncode in (1, 2)
-    assert said.replace("TAKEN", taken) in done.stderr
-    assert "Traceback" not in done.stderr
+        lines = [[word.replace("TAKEN", taken) for word in words] for words, _ in COMMANDS]
+        return [(each, taken) for each in refused(lines)]
+
+
+@pytest.mark.parametrize("number", range(len(COMMANDS)), ids=[" ".join(words) for words, _ in COMMANDS])
+def test_invalid_commands_are_refused(number: int, refusals: list[tuple[Refused, str]]) -> None:
+    (code, errors), taken = refusals[number]
+    assert code in (1, 2)
+    assert COMMANDS[number][1].replace("TAKEN", taken) in errors
+    assert "Traceback" not in errors
 
 
 def test_a_session_that_was_made_and_not_entered_is_an_error() -> None:

@@ -237,6 +237,6 @@ def test_a_process_that_execs_another_program_passes_on_no_open_socket() -> None
         f"become([sys.executable, '-c', {lists!r}])"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True, timeout=30
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
     )
     assert ran.stdout.strip() == "[0, 1, 2]"

@@ -25,7 +25,7 @@ from .programs import DEVICES, EXAMPLES, PROGRAMS, output, python, typed
 
 CHECKS = "tests.backend.door.checks"
 LOSS = re.compile(r"loss ([\d.e-]+)")
-PATIENCE = 60.0  # seconds
+PATIENCE = 120.0  # seconds
 
 BASICS = """
 import jax, numpy as np
@@ -165,7 +165,10 @@ def test_a_session_at_a_terminal_shows_the_same_on_a_cluster(served: Served, tmp
 # --- what is seen ----------------------------------------------------------------------------------------------
 
 
-def test_clients_are_seen_by_name_with_their_functions(served: Served, metrics: str) -> None:
+def test_clients_are_seen_by_name_with_their_functions_and_leave_nothing_when_they_are_ended(
+    served: Served, metrics: str
+) -> None:
+    """One is interrupted, one killed."""
     names = ["alice", "alice-2"]
     with running(LOOPS, served.door) as first, running(LOOPS, served.door) as second:
         assert line(first).startswith("begun")
@@ -182,12 +185,17 @@ def test_clients_are_seen_by_name_with_their_functions(served: Served, metrics: 
             assert found == names
         with sw.connect(f"grpc://{served.cluster.address}") as operator:
             trace = operator.trace
+        first.send_signal(signal.SIGINT)
+        first.wait(PATIENCE)
+        until(
+            lambda: len(served.cluster.status()["clients"]) == 1, "an interrupted program is still a client"
+        )
     for rows, column in ((trace.runs(), "program"), (trace.gangs(), "step")):
         who = rows[rows[column] == "train_step"]["client"].astype(str)
         assert {each.partition(" (")[0] for each in who} == set(
             names
         )  # earlier sessions had these names, too
-    until(lambda: is_empty(served), "killed programs left something in the controller")
+    until(lambda: is_empty(served), "programs that were ended left something in the controller")
 
 
 def read(place: str) -> str:
@@ -197,14 +205,6 @@ def read(place: str) -> str:
 
 
 # --- ends -------------------------------------------------------------------------------------------------------
-
-
-def test_an_interrupted_program_leaves_nothing(served: Served) -> None:
-    with running(LOOPS, served.door) as program:
-        assert line(program).startswith("begun")
-        program.send_signal(signal.SIGINT)
-        program.wait(PATIENCE)
-    until(lambda: is_empty(served), "an interrupted program left something in the controller")
 
 
 @pytest.mark.full
@@ -237,11 +237,11 @@ def test_a_lost_host_is_named_and_the_session_goes_on_when_it_is_back() -> None:
 def test_a_program_that_asks_for_devices_when_there_are_none_waits_and_the_log_says_for_what() -> None:
     code = "import jax; print(len(jax.devices()), flush=True)"
     with (
-        controller_only(2, ["--devices-per-host", "4"]) as cluster,
+        controller_only(1, ["--devices-per-host", str(DEVICES)]) as cluster,
         opened(DEVICES, ["--connect", cluster.address, "--verbose"]) as door,
         running(code, door) as program,
     ):
         log = until(lambda: "waits for" in door.child.tail() and door.child.tail(), "nothing is said")
-        assert "hosts 0-1" in log
-        cluster.start_agents("cpu", 2, ["--trust-clients"], 4)
+        assert re.search(r"\bhosts? 0\b", log)
+        cluster.start_agents("cpu", 1, ["--trust-clients"], DEVICES)
         assert line(program) == str(DEVICES)

@@ -19,6 +19,7 @@ import pytest
 from backend.admin.children import environment
 from backend.door.door_process import FLAG, variables
 from backend.door.door_process import environment as for_jax
+from seaway.cli import main
 from tests.backend.real import await_end, children_of
 
 PATIENCE = 100.0  # seconds, on a busy machine
@@ -115,9 +116,12 @@ class RunningDoor:
 
 @pytest.fixture(scope="module")
 def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDoor]:
-    running = RunningDoor("--listen", f"unix:{tmp_path_factory.mktemp('door')}/d.sock", "--devices", "2")
+    path = tmp_path_factory.mktemp("door") / "d.sock"
+    running = RunningDoor("--listen", f"unix:{path}", "--devices", "2")
+    assert path.is_socket()
     yield running
     assert running.end() == 0
+    assert not path.exists()
 
 
 def test_the_three_variables_are_all_that_a_program_needs(door: RunningDoor) -> None:
@@ -196,35 +200,42 @@ def test_a_session_has_as_much_memory_as_the_door_says() -> None:
     assert said[2] == "6.0"
 
 
-def test_only_this_user_may_open_the_socket_and_it_is_gone_afterwards(tmp_path: Path) -> None:
-    path = tmp_path / "d.sock"
-    running = RunningDoor("--listen", f"unix:{path}", "--devices", "1")
+def test_without_an_address_it_takes_a_socket_that_only_this_user_may_open_and_that_is_gone_afterwards(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "seaway-door.sock"
+    running = RunningDoor("--devices", "1", more={"XDG_RUNTIME_DIR": str(tmp_path)})
+    assert running.env["JAX_BACKEND_TARGET"] == f"grpc://unix:{path}"
     assert path.stat().st_mode & 0o777 == 0o600
     assert running.end(signal.SIGINT) == 0
     assert not path.exists()
 
 
-def test_without_an_address_it_takes_a_socket_of_the_users_own(tmp_path: Path) -> None:
-    running = RunningDoor("--devices", "1", more={"XDG_RUNTIME_DIR": str(tmp_path)})
-    assert running.env["JAX_BACKEND_TARGET"] == f"grpc://unix:{tmp_path}/seaway-door.sock"
-    assert running.end() == 0
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--listen", "unix:/nowhere/at/all.sock"), "/nowhere/at/all.sock"),
-        (("--listen", "0.0.0.0:0"), "0.0.0.0"),
         (("--listen", "unix:/tmp/Door.sock"), "without capital letters"),
         (("--check-seconds", "0"), "--check-seconds must be more than 0"),
         (("--memory-per-session", "8"), "--memory-per-session '8' has no unit"),
         (("--devices", "0"), "--devices 0: give a number from 1 to 1024"),
     ],
 )
-def test_an_address_that_cannot_be_is_one_clear_error(options: tuple[str, ...], says: str) -> None:
+def test_an_option_that_cannot_be_is_one_clear_error(
+    options: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["door", *options]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("seaway: ")
+    assert says in error
+
+
+@pytest.mark.parametrize(
+    ("address", "says"), [("unix:/nowhere/at/all.sock", "/nowhere/at/all.sock"), ("0.0.0.0:0", "0.0.0.0")]
+)
+def test_an_address_that_cannot_be_is_one_clear_error(address: str, says: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "seaway", "door", *options], env=environment({}), text=True, capture_output=True,
-        timeout=PATIENCE, check=False,
+        [sys.executable, "-m", "seaway", "door", "--listen", address], env=environment({}), text=True,
+        capture_output=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr.startswith("seaway: ")

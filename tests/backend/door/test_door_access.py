@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from backend.admin.children import environment
 from experiments.bench.frame.deployed import Deployed
 from experiments.bench.frame.door_server import opened
+from tests.command_lines import Refused, refused
 
 from ..streams.certificates import authority, issued
 from .programs import python
@@ -52,15 +50,35 @@ def protected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Protected]:
         cluster.children.end_all()
 
 
-def refusal(address: str, options: Sequence[str]) -> str:
-    """What a door says that does not start."""
-    words = ["-m", "seaway", "door", "--connect", address, "--wait", "1", *options]
-    done = subprocess.run(
-        [sys.executable, *words], env=environment({}), capture_output=True, text=True, timeout=60, check=False
+WRONG: dict[str, tuple[dict[str, str | None], str]] = {
+    "wrong token": (
+        {"token-file": "token-file"},
+        "refused our credentials: the token is wrong or missing. Give --token-file",
+    ),
+    "no token": (
+        {"token-file": None}, "refused our credentials: the token is wrong or missing. Give --token-file"
+    ),
+    "another CA": ({"ca": "ca"}, "certificate verify failed"),
+    "a certificate of another CA": (
+        {"cert": "cert", "key": "key"}, "--ca, --cert and --key name certificates of the cluster's CA"
+    ),
+    "no certificates": (
+        {"ca": None, "cert": None, "key": None},
+        "--ca, --cert and --key name certificates of the cluster's CA",
+    ),
+    "no key": ({"key": None}, "mutual TLS needs a CA, a certificate and a key; key is missing"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def refusals(protected: Protected) -> dict[str, Refused]:
+    """What becomes of each door that does not start."""
+    door = ["door", "--connect", protected.cluster.address, "--wait", "1"]
+    return dict(
+        zip(
+            WRONG, refused([[*door, *protected.options(**wrong)] for wrong, _ in WRONG.values()]), strict=True
+        )
     )
-    assert done.returncode == 1, done.stdout + done.stderr
-    (line,) = done.stderr.splitlines()
-    return line
 
 
 def test_a_program_computes_through_tls_with_the_token(protected: Protected) -> None:
@@ -70,23 +88,14 @@ def test_a_program_computes_through_tls_with_the_token(protected: Protected) -> 
     assert ended.out == "2 262144.0\n", ended.err
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ({"token-file": "token-file"}, "refused our credentials: the token is wrong or missing. Give --token-file"),
-        ({"token-file": None}, "refused our credentials: the token is wrong or missing. Give --token-file"),
-        ({"ca": "ca"}, "certificate verify failed"),
-        ({"cert": "cert", "key": "key"}, "--ca, --cert and --key name certificates of the cluster's CA"),
-        ({"ca": None, "cert": None, "key": None}, "--ca, --cert and --key name certificates of the cluster's CA"),
-        ({"key": None}, "mutual TLS needs a CA, a certificate and a key; key is missing"),
-    ],
-    ids=["wrong token", "no token", "another CA", "a certificate of another CA", "no certificates", "no key"],
-)  # fmt: skip
+@pytest.mark.parametrize("wrong", WRONG)
 def test_a_door_that_is_not_let_in_says_which_of_its_files_is_wrong(
-    protected: Protected, wrong: dict[str, str | None], says: str
+    wrong: str, protected: Protected, refusals: dict[str, Refused]
 ) -> None:
-    said = refusal(protected.cluster.address, protected.options(**wrong))
+    code, text = refusals[wrong]
+    assert code == 1
+    (said,) = text.splitlines()
     assert said.startswith("seaway")
     assert protected.cluster.address in said
-    assert says in said
+    assert WRONG[wrong][1] in said
     assert "sesame" not in said

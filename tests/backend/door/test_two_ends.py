@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import time
@@ -11,6 +10,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from backend.admin.children import environment
 from experiments.bench.frame.door_server import Door, opened
@@ -21,7 +22,8 @@ PATIENCE = 60.0  # seconds
 MIB = 1 << 20
 
 CALLS = """
-import jax, time
+import jax, sys
+from jax.extend.backend import clear_backends
 x, f = jax.numpy.float32(0), jax.jit(lambda x: x + 1)
 print(float(f(x)), flush=True)
 try:
@@ -30,28 +32,19 @@ try:
         x.block_until_ready()
 except jax.errors.JaxRuntimeError as error:
     print("error", str(error).partition(":")[0], flush=True)
-"""
-
-HOLDS = """
-import jax, numpy as np, time
-held = [jax.block_until_ready(jax.device_put(np.ones(1 << 24, np.float32))) for _ in range(6)]
-print(len(held), flush=True)
-time.sleep(300)
-"""
-
-RETURNS = """
-import jax, sys
-from jax.extend.backend import clear_backends
-print(float(jax.numpy.float32(1) + 1), flush=True)
-sys.stdin.readline()
-try:
-    print(float(jax.numpy.float32(2) + 1), flush=True)
-except jax.errors.JaxRuntimeError as error:
-    print("error", str(error).partition(":")[0], flush=True)
 sys.stdin.readline()
 clear_backends()
 jax.clear_caches()
 print(float(jax.numpy.float32(3) + 1), flush=True)
+"""
+
+HOLDS = """
+import jax, numpy as np, sys, time
+print(jax.numpy.ones(3).sum(), flush=True)
+sys.stdin.readline()
+held = [jax.block_until_ready(jax.device_put(np.ones(1 << 24, np.float32))) for _ in range(6)]
+print(len(held), flush=True)
+time.sleep(300)
 """
 
 
@@ -93,62 +86,51 @@ def memory(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
 
 
-def test_a_program_hears_at_once_that_its_door_was_killed() -> None:
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Door]:
+    """A door that outlives its programs."""
+    with opened(DEVICES) as door:
+        yield door
+        assert door.child.process.poll() is None
+
+
+def test_a_program_hears_at_once_that_its_door_was_killed_and_can_open_a_session_with_the_next_one() -> None:
     with opened(2) as door, running(CALLS, door) as program:
         assert program.line() == "1.0"
         door.child.process.kill()
         begun = time.monotonic()
         assert program.line() == "error UNAVAILABLE"
         assert time.monotonic() - begun < PATIENCE  # not the two minutes of a connection that is being made
-        assert program.process.wait(PATIENCE) == 0
-
-
-def test_a_killed_program_leaves_nothing_in_the_door() -> None:
-    with opened(2) as door:
-        assert python("-c", "import jax; print(jax.numpy.ones(3).sum())", env=door.env).out == "3.0\n"
-        before = memory(door.child.pid)
-        with running(HOLDS, door) as program:
-            assert program.line() == "6"
-            assert memory(door.child.pid) > before + 6 * 60 * MIB
-            program.kill()
-        until = time.monotonic() + PATIENCE
-        while memory(door.child.pid) > before + 100 * MIB:
-            assert time.monotonic() < until, "the arrays of a program that is gone are kept"
-            time.sleep(0.05)
-        assert python("-c", "import jax; print(jax.numpy.ones(4).sum())", env=door.env).out == "4.0\n"
-
-
-def test_a_program_can_open_a_new_session_when_its_door_was_started_again() -> None:
-    with opened(2) as door, running(RETURNS, door) as program:
-        assert program.line() == "2.0"
-        door.child.process.kill()
         door.child.process.wait(PATIENCE)
-        program.go_on()
-        assert program.line() == "error UNAVAILABLE"
         door.again()
         program.go_on()
         assert program.line() == "4.0"
+        assert program.process.wait(PATIENCE) == 0
 
 
-def test_a_door_that_is_told_to_end_takes_its_socket_with_it() -> None:
-    with opened(2) as door:
-        socket = Path(door.env["JAX_BACKEND_TARGET"].removeprefix("grpc://unix:"))
-        assert socket.is_socket()
-        assert socket.stat().st_mode & 0o077 == 0  # nobody else may open it
-        door.child.process.send_signal(signal.SIGTERM)
-        assert door.child.process.wait(PATIENCE) == 0
-        assert not socket.exists()
+def test_a_killed_program_leaves_nothing_in_the_door(shared: Door) -> None:
+    with running(HOLDS, shared) as program:
+        assert program.line() == "3.0"
+        before = memory(shared.child.pid)
+        program.go_on()
+        assert program.line() == "6"
+        assert memory(shared.child.pid) > before + 6 * 60 * MIB
+        program.kill()
+    until = time.monotonic() + PATIENCE
+    while memory(shared.child.pid) > before + 100 * MIB:
+        assert time.monotonic() < until, "the arrays of a program that is gone are kept"
+        time.sleep(0.05)
+    assert python("-c", "import jax; print(jax.numpy.ones(4).sum())", env=shared.env).out == "4.0\n"
 
 
-def test_several_programs_at_once_do_not_see_each_other() -> None:
+def test_several_programs_at_once_do_not_see_each_other(shared: Door) -> None:
     code = "import sys, jax; f = jax.jit(lambda x: x * 2)\nx = jax.numpy.float32(sys.argv[1])\n"
     code += "for _ in range(100): x = f(x) / 2\nprint(float(x), len(jax.live_arrays()))"
-    with opened(DEVICES) as door:
-        words = [sys.executable, "-c", code]
-        env = environment({"TF_CPP_MIN_LOG_LEVEL": "3"} | door.env)
-        start: Any = partial(subprocess.Popen, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        alone = start([*words, "7"]).communicate(timeout=4 * PATIENCE)[0].split()
-        several = [start([*words, str(each)]) for each in range(3)]
-        said = [each.communicate(timeout=4 * PATIENCE)[0].split() for each in several]
-        assert alone[0] == b"7.0"
-        assert said == [[b"%d.0" % each, alone[1]] for each in range(3)]
+    words = [sys.executable, "-c", code]
+    env = environment({"TF_CPP_MIN_LOG_LEVEL": "3"} | shared.env)
+    start: Any = partial(subprocess.Popen, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    alone = start([*words, "7"]).communicate(timeout=4 * PATIENCE)[0].split()
+    several = [start([*words, str(each)]) for each in range(2)]
+    said = [each.communicate(timeout=4 * PATIENCE)[0].split() for each in several]
+    assert alone[0] == b"7.0"
+    assert said == [[b"%d.0" % each, alone[1]] for each in range(2)]

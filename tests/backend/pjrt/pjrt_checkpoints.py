@@ -25,7 +25,7 @@ from core.protocol.messages import Blame
 from .pjrt_rig import Rig, Work, value
 from .pjrt_stage import ARRAY, COLUMNS, DEVICES, HERE, MESH, ROWS, WHOLE, adding, layout
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 TOKEN = value((1,), (), "int32")
 REQUEST = value((documents.LEAST,), (), "uint8")
 LOOKS = {"rows": ROWS, "columns": COLUMNS, "whole": WHOLE}

@@ -26,7 +26,7 @@ from core.protocol import effects as e
 from tests.core.model.test_resharding import Alike
 
 P: Any = PartitionSpec
-PATIENCE = 30.0
+PATIENCE = 120.0
 PLATFORMS = ("cpu", "cuda", "tpu")
 AXES = "xyz"
 

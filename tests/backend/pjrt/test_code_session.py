@@ -44,6 +44,7 @@ def borrowed(x: Any) -> Any:
 
 
 def test_refused_code_fails_its_program_by_name_and_the_session_goes_on(tmp_path: Path) -> None:
+    """Also, the number of devices that an agent is given comes before that of its environment."""
     cache = tmp_path / "cache"
     ones = np.ones(4, np.float32)
 
@@ -66,7 +67,7 @@ def test_refused_code_fails_its_program_by_name_and_the_session_goes_on(tmp_path
         found = Real(tmp_path, 1, 2, platform="cpu", lease=8.0)
         try:
             found.start_controller()
-            agent = found.agent(0, "--cache", str(cache))
+            agent = found.agent(0, "--cache", str(cache), env={"JAX_NUM_CPU_DEVICES": "1"})
             await found.ready()
             await asyncio.to_thread(program, found.address, agent.process.pid)
         finally:
@@ -92,21 +93,6 @@ def test_code_for_several_hosts_is_compiled_where_jax_counts_the_devices_itself(
                 found.agent(host, "--devices", "0", env=counted)
             await found.ready()
             await asyncio.to_thread(program, found.address)
-        finally:
-            await found.stop()
-
-    asyncio.run(drive())
-
-
-def test_a_number_of_devices_that_an_agent_is_given_comes_before_that_of_its_environment(
-    tmp_path: Path,
-) -> None:
-    async def drive() -> None:
-        found = Real(tmp_path, 1, 2, platform="cpu", lease=8.0)
-        try:
-            found.start_controller()
-            found.agent(0, env={"JAX_NUM_CPU_DEVICES": "1"})
-            await found.ready()
         finally:
             await found.stop()
 

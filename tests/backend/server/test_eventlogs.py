@@ -195,7 +195,7 @@ def test_a_session_with_the_users_own_policy_is_replayed(
 ) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     done = subprocess.run(
-        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False
     )
     assert done.stdout == "[21.0, 21.0, 21.0, 21.0]\n", done.stderr
     assert main(["replay", str(tmp_path / "run.log")]) == 1
@@ -304,7 +304,7 @@ print(*[f"{each.filename} {each.lineno}: {each.message}" for each in caught])
 def test_the_end_of_a_session_says_that_its_log_is_incomplete(tmp_path: Path) -> None:
     path = tmp_path / "run.log"
     done = subprocess.run(
-        [sys.executable, "-c", SESSION, str(path)], capture_output=True, text=True, timeout=60, check=False,
+        [sys.executable, "-c", SESSION, str(path)], capture_output=True, text=True, timeout=120, check=False,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -61,7 +61,7 @@ def test_prometheus_gets_metrics_and_an_operator_can_cancel_runs(tmp_path: Path)
         assert "no client is called 'bob'" in refused
 
     async def drive() -> None:
-        async with asyncio.timeout(60), real(tmp_path, options=("--metrics-port", "0")) as found:
+        async with asyncio.timeout(240), real(tmp_path, options=("--metrics-port", "0")) as found:
             await work(found)
 
     asyncio.run(drive())
@@ -308,7 +308,7 @@ def test_a_step_that_exceeds_its_hard_bound_is_given_up_by_name(tmp_path: Path) 
         assert ended.blame.code == "timeout"
 
     async def drive() -> None:
-        async with asyncio.timeout(60), real(tmp_path, lease=60.0, options=("--hard-bound", "1")) as found:
+        async with asyncio.timeout(240), real(tmp_path, lease=60.0, options=("--hard-bound", "1")) as found:
             await work(found)
 
     asyncio.run(drive())

@@ -24,7 +24,7 @@ from tests.backend.cluster import chain, cluster
 CODES = [bytes([number]) * 100 for number in range(6)]
 NAMES = [hash_of(code) for code in CODES]
 HOUR = 3600.0
-PATIENCE = 40.0
+PATIENCE = 120.0
 
 
 def aged(folder: Path, name: str, seconds: float) -> None:

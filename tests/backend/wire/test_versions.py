@@ -56,7 +56,7 @@ def test_a_message_with_another_field_is_another_protocol_version() -> None:
 
 def test_an_agent_of_another_version_is_refused_in_one_line_and_does_not_try_again(tmp_path: Path) -> None:
     async def work() -> None:
-        async with asyncio.timeout(60), real(tmp_path) as found:
+        async with asyncio.timeout(240), real(tmp_path) as found:
             words = ("agent", "--controller", found.address, "--platform", "timed", "--name", "x")
             agent = Other(tmp_path / "other.log", *words)
             try:
@@ -95,7 +95,7 @@ def test_agents_and_clients_stop_when_their_controller_returns_as_another_versio
             other.end()
 
     async def drive() -> None:
-        async with asyncio.timeout(90), real(tmp_path) as found:
+        async with asyncio.timeout(240), real(tmp_path) as found:
             await work(found)
 
     asyncio.run(drive())
@@ -105,7 +105,7 @@ def test_a_program_of_another_version_is_refused_when_it_connects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def work() -> None:
-        async with asyncio.timeout(60), real(tmp_path, hosts=1) as found:
+        async with asyncio.timeout(240), real(tmp_path, hosts=1) as found:
             ours = mine()
             monkeypatch.setattr(versions, "mine", lambda: OTHERS)
             with pytest.raises(sw.errors.Unreachable) as refused:

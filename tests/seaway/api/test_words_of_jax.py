@@ -175,19 +175,19 @@ def test_a_simulation_that_computes_looks_for_nans_if_jax_is_told_to() -> None:
         np.asarray(log(np.float32(-1)))
 
 
-@pytest.mark.parametrize("option", ["jax_debug_nans", "jax_debug_infs"])
-def test_a_real_session_warns_that_hosts_do_not_look_for_nans(option: str) -> None:
-    log = sw.jit(jnp.log, devices=1, name="log")
-    CONFIG.update(option, True)
-    try:
-        with sw.local(hosts=1):
-            with pytest.warns(
-                RuntimeWarning, match=f"^{option} is on here, .* what 'log' makes there is not checked"
-            ):
-                x = log(np.float32(-1))
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")
-                log(np.float32(-1))  # it is said once
-            del x
-    finally:
-        CONFIG.update(option, False)
+def test_a_real_session_warns_that_hosts_do_not_look_for_nans() -> None:
+    with sw.local(hosts=1):
+        for option in ("jax_debug_nans", "jax_debug_infs"):
+            log = sw.jit(jnp.log, devices=1, name="log")
+            CONFIG.update(option, True)
+            try:
+                with pytest.warns(
+                    RuntimeWarning, match=f"^{option} is on here, .* what 'log' makes there is not checked"
+                ):
+                    x = log(np.float32(-1))
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    log(np.float32(-1))  # it is said once
+                del x
+            finally:
+                CONFIG.update(option, False)

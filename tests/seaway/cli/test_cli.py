@@ -1,15 +1,17 @@
-"""`python -m seaway simulate program.py`: the user's own file, as one client or many."""
+"""`python -m seaway simulate program.py`: the user's own file, as one client or many. And what all commands share."""
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from seaway.cli import main
+from seaway.cli import COMMANDS, main
 
 PROGRAM = """
 import sys
@@ -204,3 +206,40 @@ def test_the_command_runs_as_a_module(program: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "3 gangs" in done.stdout
     assert not done.stderr
+
+
+# --- all commands ---------------------------------------------------------------------------------------------------
+
+IMPORTS = """
+import sys
+from seaway.cli import main
+
+heavy = {"core.controller", "sim", "simpy", "jax", "seaway.trace"}
+for command in ("status", "agent", "controller"):
+    try:
+        main([command, "--help"])
+    except SystemExit:
+        print(command, *sorted(heavy & sys.modules.keys()), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("file", sorted(set(COMMANDS.values())))
+def test_each_command_is_declared_by_its_file(file: str) -> None:
+    added = argparse.ArgumentParser().add_subparsers()
+    import_module(f"seaway.cli.{file}").add(added)
+    assert list(added.choices) == [name for name, at in COMMANDS.items() if at == file]
+
+
+def test_a_command_imports_only_what_it_needs() -> None:
+    """A host that starts need not wait for the simulator."""
+    done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines() == ["status", "agent", "controller core.controller"]
+
+
+def test_help_and_a_misspelt_command_list_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--help"], ["nothing"], []):
+        with pytest.raises(SystemExit):
+            main(words)
+    said = capsys.readouterr()
+    assert all(f"    {name}" in said.out and f"'{name}'" in said.err for name in COMMANDS)
+    assert "the following arguments are required: COMMAND" in said.err

@@ -22,7 +22,7 @@ from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 MISSING = "there is no Chromium on this machine: apt-get install chromium"
-PATIENCE = 60.0  # seconds for anything to come true
+PATIENCE = 120.0  # seconds for anything to come true
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",

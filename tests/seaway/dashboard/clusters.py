@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.backend.cluster import Cluster, chain
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class LoopThread:

@@ -64,7 +64,7 @@ def on_four_devices(code: ExportedCode, folder: Path) -> list[str]:
     env = {key: word for key, word in os.environ.items() if not key.lower().endswith("_proxy")}
     env |= {"JAX_PLATFORMS": "cpu", "NPROC": "8", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
     done = subprocess.run(
-        [sys.executable, "-c", RUN, str(folder / "code")], env=env, capture_output=True, text=True, timeout=60,
+        [sys.executable, "-c", RUN, str(folder / "code")], env=env, capture_output=True, text=True, timeout=120,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -327,7 +327,7 @@ def test_child_processes_end_with_their_parent_however_it_ends(then: str, tmp_pa
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(then=then), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
     )
     pids = [int(word) for word in done.stdout.split()]
     assert pids, done.stderr

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -22,7 +22,8 @@ from tests.backend.door.jax_programs import program
 from tests.backend.door.programs import Ended, python
 
 STEPS = 4
-PATIENCE = 60.0  # seconds
+MANY = 64  # devices, more than any machine has
+PATIENCE = 120.0  # seconds
 
 TRAIN = """
 import json, sys
@@ -101,32 +102,48 @@ def test_a_program_computes_what_it_computes_on_devices_of_its_own(devices: int,
     assert len(gangs(Trace.load(tmp_path / "trace"), "train_step")) == STEPS
 
 
-def test_many_devices_have_shapes_a_time_and_rows_with_the_functions_names(tmp_path: Path) -> None:
-    with simulated(256, tmp_path / "trace") as door:
-        (facts,) = said(python("-c", TRAIN, str(STEPS), env=door.env))
-    assert facts == {"devices": 256, "kind": "tpu-v3", "spec": [None, "model"]}
-    trace = Trace.load(tmp_path / "trace")
-    steps = gangs(trace, "train_step")
-    assert steps["devices"].tolist() == [256] * STEPS
-    assert steps["client"].tolist() == ["ann"] * STEPS
+class Shapes(NamedTuple):
+    """A door of many devices without contents, and its trace after two programs that trained: what each printed."""
+
+    first: str
+    second: str  # which also reads
+    trace: Trace
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> Shapes:
+    """The trace is written when a program has ended, and has all that came before."""
+    folder, outs = tmp_path_factory.mktemp("door") / "trace", []
+    with simulated(MANY, folder) as door:
+        for count, code in enumerate((TRAIN, TRAIN + READS), 1):
+            ended = python("-c", code, str(STEPS), env=door.env)
+            assert ended.code == 0, f"{ended.out}\n{ended.err[-4000:]}"
+            outs.append(ended.out)
+            await_steps(folder, count * STEPS)
+    first, second = outs
+    return Shapes(first, second, Trace.load(folder))
+
+
+def test_many_devices_have_shapes_a_time_and_rows_with_the_functions_names(shapes: Shapes) -> None:
+    assert json.loads(shapes.first) == {"devices": MANY, "kind": "tpu-v3", "spec": [None, "model"]}
+    steps = gangs(shapes.trace, "train_step")
+    assert steps["devices"].tolist() == [MANY] * 2 * STEPS
+    assert steps["client"].tolist() == ["ann"] * STEPS + ["ann (2)"] * STEPS
     assert not steps["failed"].any()
-    assert len(gangs(trace, "init")) == 1
+    assert len(gangs(shapes.trace, "init")) == 2
     (took,) = set(steps["duration_us"])
     assert took > 1  # a step is priced by what it computes and exchanges: no kernel is shorter than 1 us
 
 
-def test_contents_are_refused_and_times_are_the_same_for_the_next_program(tmp_path: Path) -> None:
-    """The trace is written when the last program has ended, and has all of them."""
-    with simulated(8, tmp_path / "trace") as door:
-        ended = python("-c", READS, env=door.env)
-        for count in (1, 2):
-            said(python("-c", TRAIN, str(STEPS), env=door.env))
-            await_steps(tmp_path / "trace", count * STEPS)
-    own, shape, error = ended.out.splitlines()
+def test_contents_are_refused(shapes: Shapes) -> None:
+    _, own, shape, error = shapes.second.splitlines()
     assert (own, shape) == ("[0.0, 1.0, 2.0]", "() float32")
     assert "simulates shapes only" in error
     assert "--values compute" in error
-    starts = gangs(Trace.load(tmp_path / "trace"), "train_step")["started_us"].to_numpy()
+
+
+def test_times_are_the_same_for_the_next_program(shapes: Shapes) -> None:
+    starts = gangs(shapes.trace, "train_step")["started_us"].to_numpy()
     first, second = starts[:STEPS] - starts[0], starts[STEPS:] - starts[STEPS]
     assert second.tolist() == pytest.approx(first.tolist(), rel=1e-3)
     assert first[-1] > 0

@@ -33,7 +33,7 @@ def gangs_lie_in_their_runs(spans: Spans, program: str, number: int) -> list[Rea
 def test_runs_and_gangs_of_real_devices_are_spans_below_the_users_own() -> None:
     with collected() as spans:
         before = time.time_ns()
-        with spans.tracer.start_as_current_span("serve"), sw.local(hosts=2, devices_per_host=2):
+        with spans.tracer.start_as_current_span("serve"), sw.local(devices_per_host=4):
             x: Any = np.ones(4_000, np.float32)
             for _ in range(3):
                 x = double(x)

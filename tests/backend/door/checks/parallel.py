@@ -129,7 +129,7 @@ def several_threads() -> None:
         except BaseException as error:
             failed.append(error)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

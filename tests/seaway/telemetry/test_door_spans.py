@@ -91,7 +91,7 @@ def test_a_run_a_put_and_a_read_are_spans_from_the_call_until_the_door_hears_tha
 def test_what_fails_says_why(watched: Watched) -> None:
     rig = watched.rig
     step, x = rig.executable(), rig.large()
-    (y,) = rig.run(step, x)
+    (_y,) = rig.run(step, x)
     put, submit = rig.calls()
     rig.ready(put.buffer, blame=HOST_LOST)
     rig.link.say(m.Ended(submit.run, HOST_LOST))

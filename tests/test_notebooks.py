@@ -125,6 +125,19 @@ def test_a_notebook_is_committed_with_its_outputs(path: Path) -> None:
         assert pictures(cells), f"no picture in {heading!r}"
 
 
+def test_a_notebook_keeps_the_page_of_its_trace() -> None:
+    """Whole, so that it needs no server; and its text has no link, which would differ each time."""
+    cells = [
+        cell for cell in read(ROOT / "notebooks" / "utilisation.ipynb").cells if cell.source == "trace.live()"
+    ]
+    (output,) = cells[0].outputs
+    page = output.data["text/html"]
+    assert page.startswith("<iframe srcdoc=")
+    assert "packed-numbers" in page
+    assert "http://127.0.0.1" not in page + output.data["text/plain"]
+    assert len(page) < 200_000
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_imports_only_public_names(path: Path) -> None:
     code = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "code")

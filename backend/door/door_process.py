@@ -29,7 +29,9 @@ from .session_devices import SessionDevices
 from .session_state import SessionLimits
 
 if TYPE_CHECKING:
-    from .cluster_opening import ClusterSessions
+    from .cluster_opening import ClusterSessions, SessionSource
+
+    Watched = Callable[[SessionSource], SessionSource]
 
 __all__ = [
     "environment",
@@ -138,15 +140,21 @@ async def _serve(
 
 
 def run_cluster_door(
-    address: str, options: ServedCluster, *, more: Collection[str] = (), ready: Callable[[str], None]
+    address: str, options: ServedCluster, *, more: Collection[str] = (), ready: Callable[[str], None],
+    watched: Watched | None = None,
 ) -> None:  # fmt: skip
-    """The same with the devices of a cluster. Raises ListenRefused, ClusterRefused."""
+    """The same with the devices of a cluster. `watched`: makes a source of sessions that are watched of the cluster's
+    own. Raises ListenRefused, ClusterRefused."""
     os.environ.update(environment(None, os.environ))
-    run(_serve_cluster(address, options, more, ready))
+    run(_serve_cluster(address, options, more, ready, watched))
 
 
 async def _serve_cluster(
-    address: str, options: ServedCluster, more: Collection[str], ready: Callable[[str], None]
+    address: str,
+    options: ServedCluster,
+    more: Collection[str],
+    ready: Callable[[str], None],
+    watched: Watched | None,
 ) -> None:
     from .cluster_opening import ClusterSessions, RemoteSource, find_cluster  # imports JAX, as above
 
@@ -159,7 +167,8 @@ async def _serve_cluster(
             finding.cancel()
             return
         described, options = await finding
-        sessions = ClusterSessions(RemoteSource(head, described, options), more)
+        source: SessionSource = RemoteSource(head, described, options)
+        sessions = ClusterSessions(source if watched is None else watched(source), more)
         await serve_until(stop, {address: sessions}, ready)
     finally:
         await head.close()

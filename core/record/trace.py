@@ -39,7 +39,7 @@ TIMES = {
     "started": STARTED, "ended": ENDED, "skew": SKEW,
 }  # fmt: skip
 LATER = {"reservations"}  # tables that traces of earlier versions do not have
-LOOK = 64  # runs or levels that are added between two checks of the size
+LOOK = 64  # runs, levels or reservations that are added between two checks of the size
 _OVER = {  # table -> the column that says that a row is complete
     "clients": "closed",
     "runs": "ended",
@@ -215,6 +215,8 @@ class Trace:
     def reserved(self, place: int, client: int, now: int) -> int:
         """Add that a policy keeps the devices of a place free from now on, for a client or, if -1, for nobody in
         particular. Return its number."""
+        if self.limit:
+            self._trim_if_large()
         self._reserved += 1
         self._append("reservations", self._reserved, place, client, now, -1)
         return self._reserved

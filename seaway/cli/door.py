@@ -16,6 +16,7 @@ from backend.door import ClusterRefused, ListenRefused, ServedCluster, run_clust
 from backend.process_title import show_as
 
 from ..errors import SeawayError
+from ..telemetry import door_spans_of
 from ..units import nbytes
 from . import door_simulation
 
@@ -124,7 +125,14 @@ def _serve(given: argparse.Namespace, address: str, memory: int | None) -> None:
         level=logging.INFO if given.verbose else logging.WARNING, format="%(asctime)s %(name)s: %(message)s"
     )
     if cluster is not None:
-        run_cluster_door(address, cluster, more=more, ready=_say)
+        spans = door_spans_of()
+        try:
+            run_cluster_door(
+                address, cluster, more=more, ready=_say, watched=None if spans is None else spans.source
+            )
+        finally:
+            if spans is not None:
+                spans.close()
     elif simulated is not None:
         door_simulation.serve(simulated, given.trace, rules, memory, _say)
     else:

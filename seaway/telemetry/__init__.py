@@ -2,6 +2,7 @@
 
 session_spans   a session's spans: runs' when they end, gangs' when the trace has their times
 client_spans    one client's: what it calls, puts and reads, from the call until it is over
+door_spans      of JAX programs that come through a door
 clock_distance  how far two clocks are apart, from what each has seen of the same runs
 
 The client alone makes the spans: it knows the user's context when a call is made, and hears when the run is over. So
@@ -19,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .door_spans import DoorSpans
     from .session_spans import SessionSpans, SpanSource
 
 
@@ -31,6 +33,17 @@ def spans_of(driver: SpanSource) -> SessionSpans | None:
     return session_spans(driver)
 
 
+def door_spans_of() -> DoorSpans | None:
+    """The spans of a door, if its process has set up a tracer provider."""
+    if "opentelemetry.trace" not in sys.modules:
+        return None
+    from ..trace import otel
+    from .door_spans import DoorSpans
+
+    tracer = otel.tracer_of(None)
+    return None if tracer is None else DoorSpans(tracer)
+
+
 def carried(work: Callable[[], None]) -> Callable[[], None]:
     """This work, for another thread, as part of the span that is current here. Without OpenTelemetry: as it is."""
     if "opentelemetry.context" not in sys.modules:
@@ -38,4 +51,4 @@ def carried(work: Callable[[], None]) -> Callable[[], None]:
     return partial(contextvars.copy_context().run, work)
 
 
-__all__ = ["SessionSpans", "carried", "spans_of"]
+__all__ = ["DoorSpans", "SessionSpans", "carried", "door_spans_of", "spans_of"]

@@ -47,9 +47,9 @@ from .case import (
     Unregister,
     View,
 )
+from .policies import RESERVING
 
 POLICIES = ("fifo", "stride", "priority:age=1ms", "shortest", "deadline", "round_robin", "user", "faulty")
-RESERVING = ("patient", "stubborn")
 KIB = 1024
 
 # The probability that a seed has any troubles of a kind, or a feature.

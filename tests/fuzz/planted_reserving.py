@@ -6,9 +6,17 @@ other bugs; `planting` searches them.
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from core.controller.policy_news import PolicyNews
+from core.controller.trace_rows import Tracing
+from core.record import Trace
 from core.schedule.contention import Contention
 from core.schedule.reservations import Reservations
+from seaway.trace import busy
+from seaway.trace.reserved import reserved
 
 from .draw import RESERVES
 from .planting import Patch, bug, every, nothing
@@ -42,3 +50,40 @@ def _(put: Patch) -> None:
         self._bounds.clear()
 
     put(Reservations, "release", anew)
+
+
+@bug(
+    "a reservation without an end",
+    "one in ten reservations that end is not ended in the trace",
+    first=RESERVES,
+)
+def _(put: Patch) -> None:
+    put(Tracing, "unreserved", every(10, Tracing.unreserved, nothing))
+
+
+@bug(
+    "reserved for nobody",
+    "the trace says of one in five reservations that it is in favour of nobody",
+    first=RESERVES,
+)
+def _(put: Patch) -> None:
+    reserved = Trace.reserved
+
+    def nobodys(self: Trace, place: int, client: int, now: int) -> int:
+        return reserved(self, place, -1, now)
+
+    put(Trace, "reserved", every(5, reserved, nobodys))
+
+
+@bug(
+    "busy and reserved",
+    "`utilization` counts as reserved what gangs spent on devices that are kept free",
+    first=RESERVES,
+)
+def _(put: Patch) -> None:
+    def all_of_it(
+        facts: Any, group: Any, edges: Any, available: int, used: Any, by_client: bool = False
+    ) -> Any:
+        return reserved(facts, group, edges, available, lambda fine: np.zeros_like(used(fine)), by_client)
+
+    put(busy, "reserved", all_of_it)

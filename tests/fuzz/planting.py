@@ -1,19 +1,21 @@
-"""Plants a bug into core and searches seeds that show it. The bugs themselves are in `planted`.
+"""Plants a bug into core, or into what reads its traces, and searches seeds that show it. The bugs themselves are in
+`planted`.
 
-Each bug is a small change of one method. `search` counts the seeds that it takes to find one.
+Each bug is a small change of one method or function. `search` counts the seeds that it takes to find one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from types import ModuleType
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from .draw import draw
 from .play import play
 
-Patch = Callable[[type, str, Any], None]
+Patch = Callable[[type | ModuleType, str, Any], None]
 Method = Callable[..., Any]
 
 

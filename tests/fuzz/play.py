@@ -27,7 +27,8 @@ from . import case as c
 from .case import ALL, LITERAL, MS, Case, S, Setup
 from .checks import Members, Windows
 from .judging import Failed, judge_fetch, judge_run, judge_told
-from .policies import maker
+from .policies import RESERVING, maker
+from .reserved_rows import ReservedRows
 from .waiting import who_waits
 
 LEASE = 80 * MS
@@ -98,7 +99,7 @@ class Game:
         self.world = world = World(
             cluster(setup), case.seed, maker(setup.policy, Random(case.seed + 1)), setup.config(), timing=timing,
             lane=setup.lane, pool=setup.pool, chunk=setup.chunk, check=check, diary=diary, start=False,
-            on_wire=case.seed % 8 == 0,
+            on_wire=case.seed % 8 == 0, traced=setup.policy in RESERVING,
         )  # fmt: skip
         if check:
             controller = LiveController(world)
@@ -108,6 +109,8 @@ class Game:
                 Windows(controller),
                 Members(controller),
             ]
+            if world.traced:
+                checkers.append(ReservedRows(controller, world.cluster))
             world.checks = Checks(checkers)
         world.restart_controller()
         for host in range(world.cluster.hosts):

@@ -8,6 +8,8 @@ from random import Random
 
 from core.schedule.policy import Policy, Ready, Reserve, Ticket, named
 
+RESERVING = ("patient", "stubborn")  # those that keep devices free
+
 
 class Newest(Policy):
     """Last in, first out, in ten lines."""

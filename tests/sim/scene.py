@@ -19,6 +19,8 @@ from core.controller import Config
 from core.model.program import Node, Out, Program, SliceSpec
 from core.protocol import effects as e
 from core.schedule.policy import Deadline, Fifo, Policy, Priority, RoundRobin, Shortest, Stride
+from examples.policies.backfill import EasyBackfill
+from examples.policies.gang_reservation import GangReservation
 from sim.engine.jitter import Noise
 from sim.hardware.profiles import Profile, profile
 from sim.hardware.setups import Setup, load
@@ -27,9 +29,15 @@ from sim.hosts.context import RareTimes
 from sim.simulation.faults import Fault
 from sim.simulation.simulation import Simulation
 from tests.fuzz import programs
+from tests.fuzz.policies import Patient
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 POLICIES: tuple[Callable[[], Policy], ...] = (Fifo, Stride, Priority, Shortest, Deadline, RoundRobin)
+RESERVING: tuple[Callable[[], Policy], ...] = (
+    EasyBackfill,
+    partial(GangReservation, least=0, grace=300 * US),
+    lambda: Patient(Random(0)),
+)
 
 
 class Scene(msgspec.Struct):
@@ -53,6 +61,7 @@ class Scene(msgspec.Struct):
     chunk: int = 1 << 12
     oversubscription: float = 1.0
     tell: bool = False  # clients hear of each program that it is compiled
+    window: int = 8
 
 
 def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)) -> Scene:
@@ -112,6 +121,14 @@ def draw_parts(seed: int) -> Scene:
     made = [programs.draw(rng, f"p{n}", drawn.slices, style) for n in range(rng.randint(1, 3))]
     drawn.programs = [programs.with_parents(each, drawn.slices) for each in made]
     drawn.feeds, drawn.tell = rng.choice((0.0, 0.5, 0.9)), True
+    return drawn
+
+
+def draw_reserving(seed: int, *, moves: bool, troubles: tuple[str, ...] = ("slow",)) -> Scene:
+    """With a policy that keeps devices free."""
+    rng = Random(f"reserving {seed}")
+    drawn = draw(seed, moves=moves, troubles=troubles)
+    drawn.policy, drawn.window = len(POLICIES) + rng.randrange(len(RESERVING)), rng.choice((1, 2, 8))
     return drawn
 
 
@@ -241,9 +258,9 @@ def setup(scene: Scene) -> Setup:
 
 def play(scene: Scene, fidelity: Any, *, moves: bool = True, costs: Profile | None = None) -> dict[str, Any]:
     costs = costs or profile(("paper", "seaway")[scene.seed % 2])
-    config = Config(fanout=scene.fanout)
+    config = Config(fanout=scene.fanout, window=scene.window, max_reserved=20 * MS)
     sim = Simulation(
-        setup(scene), policy=POLICIES[scene.policy], profile=costs, fidelity=fidelity, seed=scene.seed,
+        setup(scene), policy=(*POLICIES, *RESERVING)[scene.policy], profile=costs, fidelity=fidelity, seed=scene.seed,
         noise=scene.noise, config=config, times=RareTimes(lease=3 * MS, form=MS, join=MS, restart=MS, beat=MS),
         faults=[*[Fault(*trouble) for trouble in scene.troubles], *scene.faults], chunk=scene.chunk, pool=1 << 20,
     )  # fmt: skip
@@ -259,6 +276,7 @@ def play(scene: Scene, fidelity: Any, *, moves: bool = True, costs: Profile | No
         "gangs": [_known(row) for row in sim.trace.rows("gangs")],
         "transfers": [_known(row) for row in sim.trace.rows("transfers")],
         "runs": list(sim.trace.rows("runs")),
+        "reservations": list(sim.trace.rows("reservations")),
         "intervals": sorted(sim.trace.intervals()),
     }
 

@@ -34,6 +34,7 @@ from core.model.topology import Cluster
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.protocol import peers
+from core.record import Trace
 from core.schedule.policy import Fifo, Policy
 from core.transfer import at_once
 
@@ -55,7 +56,7 @@ class World:
     def __init__(
         self, cluster: Cluster, seed: int = 0, policy: Callable[[], Policy] = Fifo, config: Config = CONFIG,
         *, timing: Timing = TIMING, lane: str = "host", pool: int = 1 << 28, chunk: int = 1 << 20,
-        check: bool = True, on_wire: bool = True, diary: bool = False, start: bool = True,
+        check: bool = True, on_wire: bool = True, diary: bool = False, start: bool = True, traced: bool = False,
     ) -> None:  # fmt: skip
         self.cluster = cluster
         self.random = Random(seed)
@@ -64,6 +65,7 @@ class World:
         self.timing = timing
         self.lane, self.pool, self.chunk = lane, pool, chunk
         self.on_wire = on_wire
+        self.traced = traced  # whether controllers keep a trace
         self.clock = Clock()
         self.network = Network(
             self.clock, self._latency, self._up, self._down, self._arrive,
@@ -183,8 +185,9 @@ class World:
         self._forget_controller()
         observe = self._from_controller if self.observe else _ignore
         machine = Controller(
-            self.cluster, self.policy, self.config, incarnation=actor.starts, observe=observe
-        )
+            self.cluster, self.policy, self.config, incarnation=actor.starts, observe=observe,
+            trace=Trace() if self.traced else None,
+        )  # fmt: skip
         endpoint = for_controller(Recorder(machine, actor), actor.starts + 1, self.timing.lease)
         actor.boot(endpoint)
 

@@ -52,9 +52,10 @@ def _fetched(
 ) -> None:  # fmt: skip
     if state.over:
         return
+    if isinstance(contents, StatusError):  # raised, it would keep this frame, those below, and their arrays
+        reply.fault(contents)
+        return
     try:
-        if isinstance(contents, StatusError):
-            raise contents
         state.outgoing.put(handle, _as_bytes(contents, kind, strides))
     except StatusError as fault:
         reply.fault(fault)

@@ -1,7 +1,8 @@
 """The report of a what-if: the record, a simulation under its own settings, and one for each change, side by side.
 
 The record is only the controller's trace, which does not say when gangs started. So its device time is the number of
-executions times the measured time of each, which are also the simulated costs.
+executions times the measured time of each, which are also the simulated costs; and what its policy kept free, if it did
+so, is not divided into busy and reserved.
 """
 
 from __future__ import annotations
@@ -42,25 +43,32 @@ class Column(NamedTuple):
     title: str
     makespan: int  # from the first run that was submitted to the last that ended
     utilization: float  # busy part of all devices' time in the makespan
+    reserved: float  # the part in which a policy kept them free; NaN if it is not known
     clients: tuple[ClientReport, ...]
 
 
 def of_record(recorded: Workload, took: dict[Which, Took]) -> Column:
     spent = sum(took[which].nanoseconds * which[1] * count for which, count in executions(recorded).items())
-    return _column(RECORD, Trace(recorded.trace, recorded.cluster), recorded.cluster.devices, spent)
+    reserved = NONE if len(recorded.trace.reservations) else 0.0
+    return _column(RECORD, Trace(recorded.trace, recorded.cluster), recorded.cluster.devices, spent, reserved)
 
 
 def of_world(world: WhatifResult) -> Column:
-    return _column(world.settings.title, Trace(world.trace, world.setup), world.setup.cluster.devices, None)
+    return _column(world.settings.title, Trace(world.trace, world.setup), world.setup.cluster.devices)
 
 
-def _column(title: str, trace: Trace, devices: int, spent: int | None) -> Column:
+def _column(
+    title: str, trace: Trace, devices: int, spent: int | None = None, reserved: float | None = None
+) -> Column:
+    """`spent` and `reserved`: where the trace does not say when gangs started."""
     runs = trace.core.columns()["runs"]
     low = min(runs["submitted"])
     high = max([*runs["ended"], low + 1])
     if spent is None:
         spent = int(trace.facts().spent().sum())
-    return Column(title, high - low, spent / (devices * (high - low)), tuple(_clients(trace)))
+    if reserved is None:
+        reserved = float(trace.utilization("total", window=(low, high))["reserved_fraction"].iloc[0])
+    return Column(title, high - low, spent / (devices * (high - low)), reserved, tuple(_clients(trace)))
 
 
 def _clients(trace: Trace) -> Iterator[ClientReport]:
@@ -83,6 +91,10 @@ def lines(columns: Sequence[Column]) -> Iterator[str]:
     rows = [["", *(column.title for column in columns)]]
     rows.append(["makespan", *(_time(c.makespan, record.makespan, c is record) for c in columns)])
     rows.append(["devices busy", *(f"{c.utilization:.1%}" for c in columns)])
+    if any(c.reserved for c in columns):
+        rows.append(
+            ["devices reserved", *("" if np.isnan(c.reserved) else f"{c.reserved:.1%}" for c in columns)]
+        )
     for at, client in enumerate(record.clients):
         mine = [column.clients[at] for column in columns]
         rows.append([f"client {client.name}", *(f"weight {c.weight}" for c in mine)])
@@ -159,6 +171,7 @@ def frame(columns: Sequence[Column]) -> pd.DataFrame:
     for column in columns:
         world = {
             "world": column.title, "makespan_us": column.makespan / 1_000, "busy_fraction": column.utilization,
+            "reserved_fraction": column.reserved,
         }  # fmt: skip
         rows += [
             world

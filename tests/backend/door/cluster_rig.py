@@ -48,6 +48,8 @@ HOST_LOST = Blame("host-lost", "host 1 is gone", host=1)
 
 
 class FakeLink:
+    name = "ann"
+
     def __init__(self, limits: Limits | None = None) -> None:
         self.client = Client("ann", small(1, 4, 1), limits=limits or Limits(pipe=1 << 20))
         self.heard: Callable[[Any], None] = lambda command: None
@@ -57,6 +59,7 @@ class FakeLink:
         self.contents: dict[int, Any] = {}  # by request: what a get brings
         self.kept: list[bytes] = []
         self.closed = False
+        self.then: list[Callable[[], None]] = []
         self.clock = 0
         self.hear(Connected(CONTROLLER))
         self.say(m.Opened(1, 1))
@@ -92,8 +95,13 @@ class FakeLink:
     async def keep(self, blob: bytes) -> None:
         self.kept.append(blob)
 
+    def when_closed(self, then: Callable[[], None]) -> None:
+        self.then.append(then)
+
     def close(self) -> None:
         self.closed = True
+        for each in self.then:
+            each()
 
     def since(self) -> list[Any]:
         """The calls that have left since this was asked last."""
@@ -102,8 +110,13 @@ class FakeLink:
 
 
 class ClusterRig:
-    def __init__(self, limits: Limits | None = None, count: int = 4) -> None:
+    """`watched`: what the session's devices have of the link, if it is not the link itself."""
+
+    def __init__(
+        self, limits: Limits | None = None, count: int = 4, watched: Callable[[FakeLink], Any] | None = None
+    ) -> None:
         self.link = FakeLink(limits)
+        line = self.link if watched is None else watched(self.link)
         numbers = range(count)
         platform = Platform(
             "cpu", "1", "fake", tuple(DeviceFacts(n, "cpu", n, (n,), f"d{n}", f"d{n}") for n in numbers),
@@ -111,8 +124,9 @@ class ClusterRig:
         )  # fmt: skip
         self.places = Places(count)
         self.soon: list[Callable[[], None]] = []
-        self.programs = ClusterPrograms(self.link, self.places, ())
-        self.devices = ClusterDevices(self.link, platform, self.places, self.programs, self.soon.append)
+        self.line = line
+        self.programs = ClusterPrograms(line, self.places, ())
+        self.devices = ClusterDevices(line, platform, self.places, self.programs, self.soon.append)
         self.link.since()
 
     # --- what a session calls ------------------------------------------------------------------------------
@@ -143,7 +157,7 @@ class ClusterRig:
             for each in (donated, ())
         ]
         found = ClusterExecutable(facts, given, StableHLOCode(b"", b""), *irs)
-        registered = self.link.act(lambda client, now: client.register(found.ir, now))
+        registered = self.line.act(lambda client, now: client.register(found.ir, now))
         found.giving = registered
         self.link.calls.pop()
         self.programs._executables.add(found)

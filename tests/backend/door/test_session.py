@@ -145,8 +145,10 @@ def test_an_error_of_the_computation_is_told_to_whoever_waits() -> None:
     rig = SessionRig(held=True)
     rig.array(1)
     waits, read = rig.ask("check_value_ready", value_handles=[1]), rig.read(1)
-    rig.devices.ready(StatusError(CODE.DATA_LOSS, "the host is gone"))
+    fault = StatusError(CODE.DATA_LOSS, "the host is gone")
+    rig.devices.ready(fault)
     assert [rig.status(waits), rig.status(read)] == ["DATA_LOSS: the host is gone"] * 2
+    assert fault.__traceback__ is None, "its frames would keep the arrays that were read"
     assert rig.session.lookup(7000) is None
 
 

@@ -129,6 +129,54 @@ def test_rows_of_no_run_are_dropped_by_their_time() -> None:
     assert min(row["ended"] for row in puts) >= trace.since
 
 
+def reserving(runs: int, limit: int = 0) -> tuple[Trace, int]:
+    """As `traced`, and at each run a policy begins to keep devices for a client that comes and goes; it keeps them for
+    up to a hundred runs. Return the number of the reservation that is under way, too."""
+    trace = Trace(limit)
+    trace.place(0, 0, ((0, 4),), 2)
+    trace.client(1, "ann", 1, 0, 0)
+    first = trace.reserved(0, 1, 0)
+    under_way: dict[int, int] = {}  # reservation -> the run with which it ends
+    for number in range(runs):
+        now, client = 10 * number, number + 2
+        trace.client(client, f"client {client}", 1, 0, now)
+        under_way[trace.reserved(0, client, now)] = number + number * 37 % 100
+        trace.client_gone(client, now + 1)
+        run(trace, number)
+        for each in [each for each, end in under_way.items() if end <= number]:
+            trace.reserved_until(each, now + 9)
+            del under_way[each]
+    return trace, first
+
+
+def test_reservations_are_dropped_by_their_ends_and_their_clients_stay_as_long() -> None:
+    (trace, first), (whole, _) = reserving(2000, LIMIT), reserving(2000)
+    kept = [row for row in whole.rows("reservations") if not 0 <= row["until"] < trace.since]
+    assert list(trace.rows("reservations")) == kept
+    assert 2 < len(kept) < 500
+    assert trace.counted("reservations") == len(whole.reservations)
+    named = {row["client"] for row in trace.rows("clients")}
+    assert named >= {row["client"] for row in kept}, "also those that are gone"
+    assert len(named) < 500
+    assert trace.reservations.keys()[0] == first, "it is under way"
+    trace.reserved_until(first, 90_000)
+    assert next(trace.rows("reservations"))["until"] == 90_000
+    assert trace.reserved(0, 1, 90_001) == len(whole.reservations) + 1, "numbers are not given again"
+
+
+def test_runs_that_are_over_make_room_for_reservations() -> None:
+    """A policy may answer otherwise whenever it is asked, while no run comes."""
+    trace = traced(60, LIMIT)
+    trace.submitted(60, 1, 60, "program 60", 600)
+    assert (trace.since, len(trace.runs)) == (0, 61)
+    for now in range(600, 1500):
+        trace.reserved_until(trace.reserved(0, now % 2, now), now + 1)
+    assert trace.since > 0
+    assert trace.runs.column("run")[-1] == 60, "what has not ended stays"
+    assert len(trace.runs) < 30
+    assert trace.counted("reservations") == 900
+
+
 def test_a_trace_is_sent_with_the_time_from_which_it_is_complete() -> None:
     trace = traced(2000, LIMIT)
     columns = {

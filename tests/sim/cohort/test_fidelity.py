@@ -82,6 +82,18 @@ def test_an_island_with_faults_takes_the_same_time_and_so_do_the_others(seed: in
     assert_equal(scene.draw(seed, moves=moves, troubles=TROUBLES), moves=moves)
 
 
+@given(seed=SEEDS, moves=st.booleans(), troubled=st.booleans())
+@settings(max_examples=10, deadline=None)
+def test_devices_are_kept_free_at_the_same_times(seed: int, moves: bool, troubled: bool) -> None:
+    drawn = scene.draw_reserving(seed, moves=moves, troubles=TROUBLES if troubled else ("slow",))
+    assert_equal(drawn, moves=moves)
+
+
+def test_scenes_with_policies_that_reserve_have_reservations() -> None:
+    kept = [scene.play(scene.draw_reserving(seed, moves=False), "cohort", moves=False) for seed in range(8)]
+    assert sum(bool(each["reservations"]) for each in kept) > 2
+
+
 @pytest.mark.parametrize("fidelity", ["exact", "cohort"])
 def test_the_same_seed_gives_the_same_trace(fidelity: str) -> None:
     drawn = scene.draw(7)

@@ -315,7 +315,7 @@ def test_the_command_compares_several_worlds(
     table = (out / "whatif.csv").read_text().splitlines()
     assert len(table) == 1 + 4 * 2
     assert table[0].startswith(
-        "world,makespan_us,busy_fraction,client,weight,runs,failed_runs,latency_p50_us"
+        "world,makespan_us,busy_fraction,reserved_fraction,client,weight,runs,failed_runs,latency_p50_us"
     )
     assert main(["whatif", log, "--policy", "fifo", "--policy", "stride:1,4"]) == 0
     assert capsys.readouterr().out == said.partition("wrote ")[0], "the same each time"

@@ -1,0 +1,62 @@
+"""Which arrays of shards can be core's views, so that no contents move: of which buffers they have which shards.
+
+    sources_of(type, shards) -> [ShardSource]     None: their contents have to be put together anew
+
+The protocol has checked that each shard is on the device where the array has it. A view shares a shard as it lies there
+in core's eyes; a single number, which is a row of one where core's array is a stack, is the one exception. Neighbours:
+`cluster_arrays`, `cluster_layouts`; `cluster_devices` makes the views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .cluster_arrays import ClusterArray, Ref, ShardOfArray
+from .cluster_layouts import Box, boxes_of, value_of
+from .session_devices import ArrayType, StatusError
+
+__all__ = ["ShardSource", "sources_of"]
+
+
+class ShardSource(NamedTuple):
+    """A shard of an array. `number`: core's, equal for devices that have the same."""
+
+    array: ClusterArray
+    number: int
+    box: Box
+
+    @property
+    def contents(self) -> np.ndarray[Any, Any]:
+        """If the array is in this process."""
+        assert self.array.here is not None
+        return self.array.here[self.box]
+
+
+def sources_of(array_type: ArrayType, shards: Sequence[Ref]) -> list[ShardSource] | None:
+    try:
+        value_of(array_type, 0)
+    except StatusError:  # the cluster does not know its type
+        return None
+    found = []
+    for shard, box in zip(shards, boxes_of(array_type), strict=True):
+        source = _source(shard)
+        if source is None or _size(source.box) != _size(box):
+            return None
+        found.append(source)
+    return found
+
+
+def _source(shard: Ref) -> ShardSource | None:
+    if isinstance(shard, ShardOfArray):
+        if shard.alone is None:
+            parts = shard.parts
+            return ShardSource(parts.array, parts.number(shard.at), parts.boxes[shard.at])
+        shard = shard.alone
+    return ShardSource(shard, 0, boxes_of(shard.type)[0]) if isinstance(shard, ClusterArray) else None
+
+
+def _size(box: Box) -> tuple[int, ...]:
+    return tuple([each.stop - each.start for each in box])

@@ -223,6 +223,38 @@ class Client:
             self._retries.put(buffer, value, where)
         return buffer
 
+    def view(
+        self, value: Value, where: SliceSpec, shards: tuple[tuple[int, int], ...], now: int
+    ) -> int | Blocked:
+        """A buffer made of shards of others, on the same devices: nothing is copied. BuffersReady tells of it as of any
+        result, with a blame if a source fails or is lost, or if a shard does not lie where it should.
+
+        `value` and `where` are its type and slice, as in `put`. `shards` has one entry for each device of the slice, in
+        its order: (source, which of the source's distinct shards is on that device; they are numbered row-major, as in
+        `get`). Each must have the type and shape of a shard of the view. Sources may be results that have not been
+        made yet, and other views; not results of irregular computations.
+
+        Sources may be released at once: their memory stays until the view, and all that reads it, is gone. A run to
+        which the view, or a source that it shares, is donated gets memory of its own, and leaves the shared memory as
+        it is. A view is not made again by retries."""
+        self._may_call()
+        names = tuple(dict.fromkeys(source for source, _ in shards))
+        if self._retries.buffers:
+            why = self._retries.why_blocked(names)
+            if why:
+                return self._block(why)
+            shards = tuple([(self._retries.sent(source), shard) for source, shard in shards])
+        for source in dict.fromkeys(source for source, _ in shards):
+            self._state.check_buffers(source)
+        if len(shards) != where.devices:
+            raise Illegal(
+                f"a view on slice {where.name!r} takes a shard for each of its {where.devices} devices, "
+                f"not {len(shards)}"
+            )
+        if not self._calls.room():
+            return self._block("calls wait for the controller")
+        return self._calls.view(value, where, shards, now)
+
     def get(self, buffer: int, now: int, shard: int = -1) -> int | Blocked:
         """Returns the request; the contents come straight from the hosts, after GetStarted. `shard`: only this one of
         the distinct shards, which are numbered row-major."""

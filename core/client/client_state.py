@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from ..model import Illegal, Program, Range, RangeTable, ranges
-from ..protocol import Call, Command, Open, Put, Release, Submit
+from ..protocol import Call, Command, Open, Put, Release, Submit, View
 from .client_limits import Limits
 
 # (state of a buffer, what happened) -> next state. "failed": the run that makes it has ended with a blame, and the
@@ -187,7 +187,7 @@ class ClientState:
                         held.pop(result, None)
                     donated = [args[index] for index in programs[call.program].donate_args]
                     held.update(dict.fromkeys(arg for arg in donated if isinstance(arg, int)))
-                case Put(buffer=buffer):
+                case Put(buffer=buffer) | View(buffer=buffer):
                     held.pop(buffer, None)
                 case Release(buffers=buffers):
                     held.update(dict.fromkeys(ranges.each(buffers)))

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from ..model import Program, Range, SliceSpec, Value, ranges
-from ..protocol import Call, Get, Put, Register, Release, Submit, Unregister
+from ..protocol import Call, Get, Put, Register, Release, Submit, Unregister, View
 from .call_batching import CallBatching
 from .client_limits import Submitted
 from .client_state import ClientState, RegisteredProgram, awaited, registered
@@ -86,6 +86,11 @@ class OutgoingCalls:
         buffer = self._state.promise()
         self._state.requests["put", buffer] = None
         self.call(Put(buffer, value, where), now)
+        return buffer
+
+    def view(self, value: Value, where: SliceSpec, shards: tuple[tuple[int, int], ...], now: int) -> int:
+        buffer = self._state.promise()
+        self.call(View(buffer, value, where, shards), now)
         return buffer
 
     def get(self, buffer: int, now: int, shard: int) -> int:

@@ -60,6 +60,7 @@ from .effects import (
     LeaveRequested,
     LogLine,
     MakeBuffer,
+    MakeView,
     Malformed,
     MessageReceived,
     OpenRecv,
@@ -141,6 +142,8 @@ from .messages import (
     Step,
     Submit,
     Unregister,
+    View,
+    ViewStep,
     Waiting,
 )
 from .peers import CONTROLLER, end_of, is_client, peer_of
@@ -221,6 +224,7 @@ __all__ = [
     "LogLine",
     "Lost",
     "MakeBuffer",
+    "MakeView",
     "Malformed",
     "MessageReceived",
     "Note",
@@ -271,6 +275,8 @@ __all__ = [
     "ToController",
     "Unblocked",
     "Unregister",
+    "View",
+    "ViewStep",
     "Waiting",
     "Wakeup",
     "WorldFailed",

@@ -63,6 +63,18 @@ class Put(Wire, frozen=True, tag="put"):
     slice: SliceSpec
 
 
+class View(Wire, frozen=True, tag="view"):
+    """Name an array whose shards are shards of other arrays, on the same devices. Nothing is copied, and it takes no
+    memory. Its sources stay until nobody holds the view any more. Answer: ContentsReady, once all its sources are
+    ready; with a blame if it is refused, or if a source is lost."""
+
+    buffer: int
+    value: Value
+    slice: SliceSpec
+    # By device of the slice, in its order: a source, and which of its distinct shards (as in `Get`) lies there
+    shards: tuple[tuple[int, int], ...]
+
+
 class Get(Wire, frozen=True, tag="get"):
     """Ask for a buffer's contents. Hosts send them directly to this client. Answer: GetAccepted or Refused."""
 
@@ -87,7 +99,7 @@ class CloseSession(Wire, frozen=True, tag="bye"):
     pass
 
 
-Call = Register | Unregister | Submit | Put | Get | Release | ReleaseSlice | Cancel | CloseSession
+Call = Register | Unregister | Submit | Put | View | Get | Release | ReleaseSlice | Cancel | CloseSession
 
 
 class Calls(Wire, frozen=True, tag="calls"):

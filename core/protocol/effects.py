@@ -5,9 +5,10 @@ nothing: a command says what to do, with what, and commands are carried out in t
 
 A cause names an event at one host: `("order", number)`, `("done", seq)` of a gang or a copy, `("recv", transfer)`,
 `("sent", transfer)`, `("count", transfer)`, `("code", plan << 20 | code)`, `("seat", tree)`, `("reformed", epoch)`,
-`("failed", seq)`, `("lost", device)`; or an earlier command of the same host: `("launch", seq)`, and `("sending",
-transfer)` for its OpenSend. An executor's command happens at the time of the last of its causes. So a driver may run
-one executor for a thousand identical hosts, and take the maximum of the causes' times at each host.
+`("failed", seq)`, `("lost", device)`; or an earlier command of the same host: `("launch", seq)`, `("sending",
+transfer)` for its OpenSend, and `("made", buffer)` for a MakeView, or a MakeBuffer that had to wait. An executor's
+command happens at the time of the last of its causes. So a driver may run one executor for a thousand identical
+hosts, and take the maximum of the causes' times at each host.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ from .host_effects import (
     LaunchFailed,
     LeaveRequested,
     MakeBuffer,
+    MakeView,
     OpenRecv,
     OpenSend,
     Prepare,
@@ -117,6 +119,7 @@ __all__ = [
     "LeaveRequested",
     "LogLine",
     "MakeBuffer",
+    "MakeView",
     "Malformed",
     "MessageReceived",
     "OpenRecv",

@@ -104,6 +104,21 @@ class MakeBuffer(Command, frozen=True):
     causes: tuple[Cause, ...]
 
 
+class MakeView(Command, frozen=True):
+    """Make this host's shards of a buffer of shards that are here: those of the named buffers on the named devices.
+
+    Nothing is copied or allocated. The shards stay usable by the names of their own buffers. FreeBuffer for the view
+    frees no memory: it comes before any FreeBuffer, SpillBuffer or donation of a buffer that the view shares.
+    """
+
+    buffer: int
+    layout: Layout
+    shards: tuple[
+        tuple[int, int], ...
+    ]  # (device, the buffer whose shard on it becomes the view's), ascending
+    causes: tuple[Cause, ...]
+
+
 class SpillBuffer(Command, frozen=True):
     seq: int
     buffer: int

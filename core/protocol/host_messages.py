@@ -74,6 +74,18 @@ class FreeStep(Wire, frozen=True, tag="free"):
     buffers: tuple[int | Range, ...]
 
 
+class ViewStep(Wire, frozen=True, tag="view"):
+    """Make a buffer of shards of other buffers, on the same devices, once their contents are here. It shares their
+    memory, which stays until the view has been freed: that is ordered first."""
+
+    buffer: int
+    hosts: Spans
+    layout: Layout
+    sources: tuple[int | Range, ...]  # by device of the layout's place, in its order: what it shares there
+    client: int  # the owner of the view
+    name: int  # the client's name for it
+
+
 class SpillStep(Wire, frozen=True, tag="spill"):
     """Move a buffer to host memory, after the work that was ordered before."""
 
@@ -127,7 +139,7 @@ class AskStep(Wire, frozen=True, tag="ask"):
 
 
 Step = (
-    GangStep | SendStep | RecvStep | FreeStep | SpillStep | RestoreStep
+    GangStep | SendStep | RecvStep | FreeStep | ViewStep | SpillStep | RestoreStep
     | PoisonStep | ExpectStep | CompileStep | ForgetStep | AskStep
 )  # fmt: skip
 
@@ -185,6 +197,7 @@ class Held(Wire, frozen=True):
     layout: Layout
     ready: bool
     spilled: bool = False  # in host memory, or on its way there
+    sources: tuple[int, ...] = ()  # of a view: the buffers whose memory it shares on this host
 
 
 class Join(Wire, frozen=True, tag="join"):

@@ -41,6 +41,7 @@ from .client_messages import (
     Stalled,
     Submit,
     Unregister,
+    View,
     Waiting,
 )
 from .host_messages import (
@@ -74,6 +75,7 @@ from .host_messages import (
     SendStep,
     SpillStep,
     Step,
+    ViewStep,
 )
 from .wire import (
     Blame,
@@ -135,6 +137,8 @@ __all__ = [
     "Step",
     "Submit",
     "Unregister",
+    "View",
+    "ViewStep",
     "Waiting",
     "Wire",
 ]

@@ -39,7 +39,9 @@ class StoredBuffer:
         self.spilled = False  # core has moved it to `host`
         # if it is a token: what was read of a checkpoint, until it is copied to devices
         self.beside: Any = None
-        self.sources: Mapping[int, StoredBuffer] = {}  # of a view: by device, the buffer whose shard there it has
+        self.sources: Mapping[
+            int, StoredBuffer
+        ] = {}  # of a view: by device, the buffer whose shard there it has
         self.views: list[StoredBuffer] = []  # that have shards of this one
 
     @property

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from backend.server import eventlogs
-from core.protocol import Call, Calls, Get, MessageReceived, Put, Register, Submit, View
+from core.protocol import Calls, Get, MessageReceived, Put, Register, Submit, View
 
 from ..frame import options, processes
 from ..frame.door_server import on_cluster
@@ -76,15 +76,15 @@ def program(times: int) -> list[tuple[str, str, float]]:
     return found
 
 
-def calls_of(log: Path) -> Iterator[Call]:
-    """All calls of clients, in their order."""
+def calls_of(log: Path) -> Iterator[Any]:
+    """All calls of clients, and other messages, in their order."""
     for entry in eventlogs.read(log, partial=True).entries:
         if isinstance(entry.event, MessageReceived):
             message = entry.event.message
             yield from message.calls if isinstance(message, Calls) else (message,)
 
 
-def operations_in(calls: Iterator[Call]) -> list[Counter[str]]:
+def operations_in(calls: Iterator[Any]) -> list[Counter[str]]:
     """What is asked for in each operation: between the first mark and the second, the third and the fourth, ..."""
     marks, found, open_ = set[int](), list[Counter[str]](), False
     for call in calls:

@@ -1,6 +1,5 @@
-"""Eight real devices in one process. The tests are in `pjrt_cases`, `pjrt_troubles` and
-`stablehlo_cases`; each file runs in a child
-process.
+"""Eight real devices in one process. The tests are in `pjrt_cases`, `pjrt_troubles`, `pjrt_views` and
+`stablehlo_cases`; each file runs in a child process.
 
 JAX fixes the number of its devices when it starts, and in this process it may have started already.
 """
@@ -24,7 +23,7 @@ ENVIRONMENT = {
 }
 
 
-@pytest.mark.parametrize("cases", ["pjrt_cases", "pjrt_troubles", "stablehlo_cases"])
+@pytest.mark.parametrize("cases", ["pjrt_cases", "pjrt_troubles", "pjrt_views", "stablehlo_cases"])
 def test_all_cases_pass_in_a_child_process(cases: str) -> None:
     file = Path(__file__).with_name(f"{cases}.py")
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(file)]

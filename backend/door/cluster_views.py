@@ -2,9 +2,9 @@
 
     sources_of(type, shards) -> [ShardSource]     None: their contents have to be put together anew
 
-The protocol has checked that each shard is on the device where the array has it. A view shares a shard as it lies there
-in core's eyes; a single number, which is a row of one where core's array is a stack, is the one exception. Neighbours:
-`cluster_arrays`, `cluster_layouts`; `cluster_devices` makes the views.
+A view shares shards as they lie on their devices. So they have to be where the array has them, and to have the shape
+there that core knows: a single number is a row of one where core's array is a stack. Neighbours: `cluster_arrays`,
+`cluster_layouts`; `cluster_devices` makes the views.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .cluster_arrays import ClusterArray, Ref, ShardOfArray
+from .cluster_arrays import ClusterArray, Ref, ShardOfArray, Token
 from .cluster_layouts import Box, boxes_of, value_of
 from .session_devices import ArrayType, StatusError
 
@@ -41,21 +41,25 @@ def sources_of(array_type: ArrayType, shards: Sequence[Ref]) -> list[ShardSource
     except StatusError:  # the cluster does not know its type
         return None
     found = []
-    for shard, box in zip(shards, boxes_of(array_type), strict=True):
-        source = _source(shard)
+    devices = array_type.sharding.devices
+    for device, shard, box in zip(devices, shards, boxes_of(array_type), strict=True):
+        source = _source(shard, device)
         if source is None or _size(source.box) != _size(box):
             return None
         found.append(source)
     return found
 
 
-def _source(shard: Ref) -> ShardSource | None:
+def _source(shard: Ref, device: int) -> ShardSource | None:
+    """None: it is not on this device."""
+    if isinstance(shard, Token) or shard.type.sharding.devices != (device,):
+        return None
     if isinstance(shard, ShardOfArray):
         if shard.alone is None:
             parts = shard.parts
             return ShardSource(parts.array, parts.number(shard.at), parts.boxes[shard.at])
         shard = shard.alone
-    return ShardSource(shard, 0, boxes_of(shard.type)[0]) if isinstance(shard, ClusterArray) else None
+    return ShardSource(shard, 0, boxes_of(shard.type)[0])
 
 
 def _size(box: Box) -> tuple[int, ...]:

@@ -84,7 +84,7 @@ x = double(made(parts()))
 shards = [each.data for each in x.addressable_shards]
 y = made(shards[::-1], back)
 z = takes(y)
-says("in another order", firsts(y) if not y.is_deleted() else "gone", firsts(z), firsts(x))
+says("in another order", y.is_deleted(), firsts(z), firsts(x))
 
 x = made(parts())
 for _ in range(5):
@@ -98,7 +98,7 @@ same = jax.device_put(np.arange(4096, dtype=np.float32), NamedSharding(rows.mesh
 same = double(same)
 says("copies", float(alone(same.addressable_shards[5].data)[1]))
 again = jax.make_array_from_single_device_arrays(same.shape, same.sharding, [each.data for each in same.addressable_shards])
-says("copies as one", float(takes(again)[3]), float(same[3]))
+says("copies as one", float(takes(again)[3]))
 empty = double(jax.device_put(np.zeros((8, 0), np.float32), rows))
 says("empty", alone(empty.addressable_shards[2].data).shape)
 """
@@ -111,11 +111,11 @@ donated view [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0] [1.0, 2.0, 3.0, 4.0, 5.
 donated sources [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0] [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0]
 shards of what is donated [0.0, 4.0, 8.0, 12.0, 16.0, 20.0, 24.0, 28.0]
 shards that were used, of what is donated [0.0, 4.0, 8.0, 12.0, 16.0, 20.0, 24.0, 28.0] [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0]
-in another order gone [28.0, 24.0, 20.0, 16.0, 12.0, 8.0, 4.0, 0.0] [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0]
+in another order True [28.0, 24.0, 20.0, 16.0, 12.0, 8.0, 4.0, 0.0] [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0]
 again and again [5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0]
 numbers [29.0, 30.0, 31.0, 32.0, 33.0, 34.0, 35.0, 36.0]
 copies 3.0
-copies as one 12.0 6.0
+copies as one 12.0
 empty (1, 0)
 """.strip()
 
@@ -139,7 +139,7 @@ for count in (10, 1000, 1000):
     given = parameters(count)
     jax.block_until_ready(given)
     begun = time.perf_counter()
-    xs = jax.block_until_ready([made(shards, back if False else rows) for shards in given])
+    xs = jax.block_until_ready([made(shards, rows) for shards in given])
     says(count, time.perf_counter() - begun, len({id(x) for x in xs}))
 """
 
@@ -155,7 +155,7 @@ while True:
     except jax.errors.JaxRuntimeError as error:
         says(error)
         break
-for each in (made(parts()) if False else x, shards[7]):
+for each in (x, shards[7]):
     try:
         jax.block_until_ready(alone(each))
         says("nothing is lost")

@@ -326,15 +326,15 @@ class Admission:
     def _is_spilled(self, buffer: int) -> bool:
         return buffer in self._buffers and self._buffers[buffer].state == "spilled"
 
-    def bring_back_for_get(self, named: BufferName, now: int) -> None:
-        """A client asks for contents that were spilled: they come back like a run's argument."""
+    def bring_back(self, named: BufferName, now: int) -> None:
+        """A client gets contents that were spilled, or views them: they come back like a run's argument."""
         buffer = self._buffers[named.buffer]
         if not self._is_spilled(named.buffer) or any(w.named is named for w in self.line.values()):
             return
         waiter = Waiter(
             None, (self._refs.layout(named.buffer).place.island,), ((buffer.key, buffer.nbytes),), named,
             admitted=lambda at: self._bring_back(named.buffer, at),
-            refused=lambda blame, at: self.contents.refuse_gets(named, blame),
+            refused=lambda blame, at: self.contents.stays_away(named, blame),
         )  # fmt: skip
         self.join(waiter)
 

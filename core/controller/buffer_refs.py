@@ -22,6 +22,8 @@ from .outbox import TurnOutbox
 from .plan_rows import PlanRows, ResultRow
 from .records import BufferName, RunRecord
 from .state import State
+from .unkept_results import UnkeptResults
+from .views import Views
 
 if TYPE_CHECKING:
     from .admission import Admission
@@ -47,6 +49,7 @@ class BufferRefs:
         names: BufferNames,
         outbox: TurnOutbox,
         spill: Spill,
+        views: Views,
     ) -> None:
         self._state = state
         self._buffers = buffers
@@ -54,6 +57,8 @@ class BufferRefs:
         self._names = names
         self._outbox = outbox
         self._spill = spill
+        self._views = views
+        self.unkept = UnkeptResults(state, buffers=buffers, ledger=ledger, refs=self)
 
     def layout(self, buffer: int) -> Layout:
         layout = self._buffers.all[buffer].layout
@@ -65,12 +70,8 @@ class BufferRefs:
         found = self._buffers.all.get(buffer)
         return found.owner if found is not None else None
 
-    def other_holds(self) -> dict[int, int]:
-        """Holds that are no run's: second names, and transfers."""
-        return {b.id: b.aliases + b.transfers for b in self._buffers if b.aliases or b.transfers}
-
     def on_host(self, host: int) -> list[int]:
-        """Buffers with a shard on this host."""
+        """Buffers with a shard on this host, and views of these."""
         return self._one_by_one(lambda buffer: spans.contains(buffer.hosts, host))
 
     def on_device(self, device: int) -> list[int]:
@@ -78,7 +79,7 @@ class BufferRefs:
 
     def _one_by_one(self, chosen: Callable[[Buffer], bool]) -> list[int]:
         self._buffers.open(chosen)
-        return sorted([buffer.id for buffer in self._buffers if chosen(buffer)])
+        return self._views.with_views([buffer.id for buffer in self._buffers if chosen(buffer)])
 
     # --- runs read -------------------------------------------------------------------------------------------
 
@@ -92,7 +93,7 @@ class BufferRefs:
         run.held[index] = named.buffer
         self._buffers.all[named.buffer].holds += 1
         if self._state.watched:
-            self._held(named.buffer, "run", run.id, named.count)
+            self.see_held(named.buffer, "run", run.id, named.count)
 
     def give_up(self, named: BufferName) -> None:
         """The client donates it with this call: its name means nothing from here on."""
@@ -120,7 +121,7 @@ class BufferRefs:
             if seq is not None:
                 self._buffers.touch(buffer, seq)
             if self._state.watched:
-                self._let_go(buffer, "run", run.id, record.count)
+                self.see_let_go(buffer, "run", run.id, record.count)
             gone = self._buffers.let_go((buffer,), used=run.using)
             if gone:
                 self._free(gone)
@@ -132,13 +133,13 @@ class BufferRefs:
         buffer = run.own[slot] = run.buffer_of(slot)
         self._buffers.hold(buffer)
         self._buffers.use(buffer)
-        self._held(buffer, "run", run.id)
+        self.see_held(buffer, "run", run.id)
 
     def own_read(self, run: RunRecord, slot: int, seq: int) -> None:
         """Behind `seq` this run does not read its own result any more."""
         buffer = run.own.pop(slot)
         self.touch(buffer, seq)
-        self._let_go(buffer, "run", run.id)
+        self.see_let_go(buffer, "run", run.id)
         self._buffers.done_using(buffer)
         self._free(self._buffers.let_go((buffer,)))
 
@@ -146,10 +147,10 @@ class BufferRefs:
         """A put or get is under way: the buffer stays, and stays on the devices."""
         self._buffers.hold(buffer).transfers += 1
         self._buffers.use(buffer)
-        self._held(buffer, "transfer")
+        self.see_held(buffer, "transfer")
 
     def transfer_over(self, buffer: int) -> None:
-        self._let_go(buffer, "transfer")
+        self.see_let_go(buffer, "transfer")
         self._buffers.all[buffer].transfers -= 1
         self._buffers.done_using(buffer)
         self._free(self._buffers.let_go((buffer,)))
@@ -158,9 +159,9 @@ class BufferRefs:
     # --- runs make -------------------------------------------------------------------------------------------
 
     def promise(self, named: BufferName, ident: int, row: ResultRow) -> None:
-        """A result, or a put, has an id and a layout, so runs that read it may be lowered now."""
+        """A result, put or view has an id and a layout, so runs that read it may be lowered now."""
         self._create(named, ident, row)
-        if named.readers:
+        if named.readers or self._views.waiting:
             self._wake_readers(named)
         for other in named.others:
             self._wake_readers(other)
@@ -193,37 +194,9 @@ class BufferRefs:
         run.made_results = made
         return tuple(kept), tuple(together)
 
-    def promise_unkept(self, run: RunRecord, rows: PlanRows) -> None:
-        """The results of a run whose client keeps none of them. They have no names, so nothing will read them."""
-        client, base, state = run.session.number, run.base, self._state
-        for row in rows.unkept:
-            buffer = base + row.slot
-            self._buffers.all.put(buffer, Buffer(
-                buffer, client, 0, row.key, row.nbytes, False, True, row.exact, row.layout, row.hosts,
-                count=row.count, sizes=row.sizes, layouts=row.layouts,
-            ))  # fmt: skip
-            if state.watched:
-                self._held(buffer, "its maker", count=row.count)
-
-    def unkept_entered(self, run: RunRecord, row: ResultRow, seq: int) -> None:
-        """The gang that makes it is in the order: behind it, the memory is free."""
-        for buffer in self._buffers.over(run.base + row.slot, row.count):
-            self._buffers.all.drop(buffer.id)
-            assert buffer.layout is not None
-            if self._state.watched:
-                self._let_go(buffer.id, "its maker", count=buffer.count)
-            self._ledger.free(buffer.key, buffer.nbytes, seq)
-            self.free_on_hosts(buffer.id, buffer.layout, buffer.hosts, buffer.count)
-
-    def unkept_never(self, run: RunRecord, blame: Blame) -> None:
-        """Gangs that have not entered will not make these results."""
-        assert run.rows is not None
-        for row in run.rows.unkept:
-            if run.base + row.slot in self._buffers:
-                for buffer in self._buffers.over(run.base + row.slot, row.count):
-                    self.never(buffer.id, blame)
-
     def _wake_readers(self, named: BufferName) -> None:
+        if self._views.waiting:
+            self._views.named_there(named)
         for run in list(named.readers.values()):
             if run.width:
                 self._names.cut_arguments(run)
@@ -242,8 +215,8 @@ class BufferRefs:
         named.buffer = ident
         if self._state.watched:
             if handle:
-                self._held(ident, "client", client, row.count)
-            self._held(ident, "its maker", count=row.count)
+                self.see_held(ident, "client", client, row.count)
+            self.see_held(ident, "its maker", count=row.count)
         if named.others:  # second names from before it was taken back
             named.others = [other for other in named.others if not other.released and other.blame is None]
             for other in named.others:
@@ -267,17 +240,19 @@ class BufferRefs:
             return
         for other in named.others:  # of runs that have started: they will stand for what is made elsewhere
             other.buffer = -1
-            self._let_go(buffer, "client", other.session.number)
+            self.see_let_go(buffer, "client", other.session.number)
             self._free(self._buffers.let_go((buffer,)))
         if buffer in self._buffers.all:
             self._buffers.all[buffer].aliases = 0
         self.never(buffer, Blame("moved", "it is made elsewhere"))
         if buffer in self._buffers and self._buffers[buffer].handle:
-            self._let_go(buffer, "client", named.session.number, named.count)
+            self.see_let_go(buffer, "client", named.session.number, named.count)
             self._free(self._buffers.release(named.session.number, named.name))
 
     def _unread(self, named: BufferName) -> None:
-        """Let go of it for all runs that have not started."""
+        """Let go of it for all runs that have not started, and views that wait."""
+        if self._views.waiting:
+            self._views.taken_back(named)
         for run in named.readers.values():
             if run.width and not run.using:
                 self._names.cut_arguments(run)
@@ -287,7 +262,7 @@ class BufferRefs:
 
     def never(self, buffer: int, blame: Blame) -> None:
         """The step that was to make it never enters an order."""
-        self._let_go(buffer, "its maker", count=self._buffers[buffer].count)
+        self.see_let_go(buffer, "its maker", count=self._buffers[buffer].count)
         self._free(self._buffers.never_made(buffer, blame))
 
     def alias(self, named: BufferName, source: BufferName) -> None:
@@ -304,19 +279,21 @@ class BufferRefs:
 
     def _hold_alias(self, named: BufferName) -> None:
         self._buffers.hold(named.buffer).aliases += 1
-        self._held(named.buffer, "client", named.session.number)
+        self.see_held(named.buffer, "client", named.session.number)
 
     def entered(self, first: int, seq: int, count: int = 1) -> None:
         """The step that makes it is in the order: its promise is kept, its memory is its own."""
         for record in self._buffers.over(first, count):
             buffer = record.id
             if self._state.watched:
-                self._let_go(buffer, "its maker", count=record.count)
+                self.see_let_go(buffer, "its maker", count=record.count)
             gone = self._buffers.ordered(buffer, seq)
             if gone:
                 self._free(gone)
             if buffer in self.admission.for_buffer:
                 self.admission.buffer_there(buffer)
+            if record.shared and self._views.waiting:
+                self._views.there(buffer)
 
     def shrink(self, run: RunRecord, slot: int, size: int) -> None:
         """An irregular output is there: its leading dimension is `size`, not the bound."""
@@ -345,12 +322,15 @@ class BufferRefs:
         readers = self._state.readers
         few = readers if len(readers) < count else range(first, first + count)
         waiting = {each for each in few if first <= each < first + count and each in readers}
+        waiting |= self._views.unsettled_in(first, count)
         found = [self._settled(each, there.get(each), blame) for each in sorted(there.keys() | waiting)]
         return [named for names in found for named in names]
 
     def _settled(self, buffer: int, record: Buffer | None, blame: Blame | None) -> list[BufferName]:
         if buffer in self._state.readers:
             self._state.settling.append((buffer, blame))
+        if self._views.unsettled:
+            self._views.settled(buffer, blame)
         if record is None:
             return []
         named = record.owner
@@ -368,13 +348,15 @@ class BufferRefs:
     def spoil_results(self, run: RunRecord, blame: Blame) -> None:
         """Spoil the results that a failed run has not made. Runs that read them fail with it."""
         if run.unkept:
-            self.unkept_never(run, blame)
+            self.unkept.never(run, blame)
         for named in run.result_names():
             if named.alias or (named.buffer >= 0 and named.ready):
                 continue
             if named.blame is None:
                 named.blame = blame
             self.contents.refuse_gets(named, named.blame)
+            if self._views.waiting:
+                self._views.failed(named, named.blame)
             if named.buffer >= 0 and named.buffer in self._buffers:
                 if self._buffers[named.buffer].promise:
                     self.never(named.buffer, blame)
@@ -397,6 +379,9 @@ class BufferRefs:
                 self.runs.fail(run, blame, self._state.now)
         named.blame = named.blame or blame
         self.contents.refuse_gets(named, named.blame)
+        record = self._buffers.all.get(buffer)
+        if record is not None and record.shared:
+            self._views.spoilt(buffer, blame)
         if not named.released and buffer in self._buffers and self._buffers[buffer].handle:
             self._drop_handle(named)
 
@@ -447,7 +432,7 @@ class BufferRefs:
         primary.others.remove(named)
         self._read_on(named)
         self._buffers.all[buffer].aliases -= 1
-        self._let_go(buffer, "client", named.session.number)
+        self.see_let_go(buffer, "client", named.session.number)
         self._free(self._buffers.let_go((buffer,)))
 
     def _read_on(self, named: BufferName) -> None:
@@ -458,25 +443,30 @@ class BufferRefs:
 
     def _drop_handle(self, named: BufferName) -> None:
         if self._state.watched:
-            self._let_go(named.buffer, "client", named.session.number, named.count)
+            self.see_let_go(named.buffer, "client", named.session.number, named.count)
         self._free(self._buffers.release(named.session.number, named.name))
 
-    def adopt(self, named: BufferName, ident: int, layout: Layout, nbytes: int, key: int) -> None:
-        """After a restart: hosts still have it (it is counted), and this client says that it is its own."""
+    def adopt(
+        self, named: BufferName, ident: int, layout: Layout, nbytes: int, key: int, sources: tuple[int, ...]
+    ) -> None:
+        """After a restart: hosts still have it (it is counted), and this client says that it is its own; or a view of
+        its own shares it. `sources`: of a view. It is held until `dropped`."""
         hosts = self._state.hosts_of(layout.place)
         self._create(named, ident, ResultRow(0, -1, -1, layout, nbytes, key, hosts, exact=True))
+        self._buffers.hold(ident)
+        self._views.adopt(self._buffers[ident], sources)
         self.entered(ident, -1)
         self._buffers.filled(ident)
         named.ready = True
 
     # --- observations ---------------------------------------------------------------------------------
 
-    def _held(self, buffer: int, holder: str, number: int = -1, count: int = 1) -> None:
+    def see_held(self, buffer: int, holder: str, number: int = -1, count: int = 1) -> None:
         if self._state.watched:
             for each in range(buffer, buffer + count):
                 self._state.observe(BufferHeld(each, holder if number < 0 else f"{holder} {number}"))
 
-    def _let_go(self, buffer: int, holder: str, number: int = -1, count: int = 1) -> None:
+    def see_let_go(self, buffer: int, holder: str, number: int = -1, count: int = 1) -> None:
         if self._state.watched:
             for each in range(buffer, buffer + count):
                 self._state.observe(BufferLetGo(each, holder if number < 0 else f"{holder} {number}"))
@@ -494,6 +484,14 @@ class BufferRefs:
             if kept:
                 assert buffer.layout is not None
                 self.free_on_hosts(buffer.id, buffer.layout, buffer.hosts, buffer.count)
+            if buffer.sources:
+                self._views.gone(buffer)
+
+    def dropped(self, buffer: int) -> None:
+        """A hold of it that was no run's, and no use, is over."""
+        self._free(self._buffers.let_go((buffer,)))
+        if self.admission.line:
+            self.admission.idle(buffer)
 
     def free_on_hosts(self, buffer: int, layout: Layout, hosts: Spans, count: int = 1) -> None:
         self._outbox.step(layout.place.island, FreeStep((ranged(buffer, count),)), hosts)

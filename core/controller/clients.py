@@ -29,6 +29,7 @@ from ..protocol import (
     ReleaseSlice,
     Submit,
     Unregister,
+    View,
 )
 from ..slices import Resources
 from .buffer_names import BufferNames
@@ -41,6 +42,7 @@ from .registrations import Registrations
 from .runs import Runs
 from .state import State
 from .trace_rows import Tracing
+from .views import Views
 
 MOST = 1 << 20  # sessions in the life of one controller
 REMEMBERED = 1024  # clients that were given up
@@ -63,6 +65,7 @@ class Clients:
         registrations: Registrations,
         resources: Resources,
         runs: Runs,
+        views: Views,
     ) -> None:
         self._state = state
         self._buffers = buffers
@@ -76,6 +79,7 @@ class Clients:
         self._registrations = registrations
         self._resources = resources
         self._runs = runs
+        self._views = views
         self._count = 0
         self._lost: dict[int, str] = {}  # clients that were given up, by number -> why; the last of them
         # By kind of call. Each returns what is wrong with it; the controller then closes the peer.
@@ -84,6 +88,7 @@ class Clients:
             Unregister: self._unregister,
             Submit: self._runs.submit,
             Put: self._contents.put,
+            View: self._views.view,
             Get: self._contents.get,
             Release: self._release,
             ReleaseSlice: self._release_slice,

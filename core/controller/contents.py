@@ -44,6 +44,7 @@ from .records import BufferName, ClientRecord, InFlight
 from .runs import Runs
 from .state import State
 from .trace_rows import Tracing
+from .views import Views
 from .watch import Watchdog
 
 S = 1_000_000_000
@@ -66,6 +67,7 @@ class Contents:
         outbox: TurnOutbox,
         resources: Resources,
         runs: Runs,
+        views: Views,
         watch: Watchdog,
     ) -> None:
         self._state = state
@@ -80,6 +82,7 @@ class Contents:
         self._outbox = outbox
         self._resources = resources
         self._runs = runs
+        self._views = views
         self._watch = watch
         self._waiting: dict[tuple[int, str], list[tuple[BufferName, Put]]] = {}  # (session, slice) -> puts
         self._lines: dict[BufferName, tuple[int, Put]] = {}  # puts in the line for memory
@@ -153,6 +156,7 @@ class Contents:
         named.blame = blame
         self._outbox.note(named.session.peer, Refused("put", named.name, blame))
         self.refuse_gets(named, blame)
+        self._views.failed(named, blame)
         for run in list(named.readers.values()):
             self._runs.fail(run, blame, self._state.now)
 
@@ -267,7 +271,7 @@ class Contents:
         record, layout = self._buffers[buffer], self._refs.layout(buffer)
         if record.state in ("spilling", "spilled", "restoring"):
             named.gets.append((session, call))
-            self._admission.bring_back_for_get(named, now)
+            self._admission.bring_back(named, now)
             return
         if call.shard != ALL and not 0 <= call.shard < Shards(layout).count:
             text = f"buffer {call.buffer} has no shard {call.shard}: it has {Shards(layout).count}, numbered from 0"
@@ -299,10 +303,16 @@ class Contents:
         return found
 
     def copied(self, buffer: int, now: int) -> None:
+        self._views.there(buffer)
         named = self._refs.named(buffer)
         for each in (named, *named.others) if named is not None else ():
             if each.gets:
                 self.ready(each, now)
+
+    def stays_away(self, named: BufferName, blame: Blame) -> None:
+        """There is no room on the devices for what was spilled."""
+        self._views.failed(named, blame)
+        self.refuse_gets(named, blame)
 
     def refuse_gets(self, named: BufferName, blame: Blame) -> None:
         gets, named.gets = named.gets, []
@@ -319,7 +329,8 @@ class Contents:
     # --- clients die ---------------------------------------------------------------------------------------------
 
     def client_gone(self, session: ClientRecord, now: int) -> None:
-        """End the puts and gets of a client that is gone, so that they hold nothing for ever."""
+        """End the puts, gets and waiting views of a client that is gone, so that they hold nothing for ever."""
+        self._views.client_gone(session)
         blame = Blame("client-lost", f"client {session.name!r} is gone")
         for entry in list(self._state.in_flight.values()):
             if entry.session is session and entry.kind in ("put", "get"):

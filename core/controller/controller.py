@@ -20,7 +20,7 @@ from ..compile import Lowerings
 from ..fanout import TreeShape, tree
 from ..invariants import Heeded, Observation
 from ..memory import Buffers, HostMemory, Ledger, Spill
-from ..model import Atoms, Cluster, Illegal, Spans, spans
+from ..model import Atoms, Cluster, Illegal, Spans
 from ..protocol import (
     Arrived,
     Blame,
@@ -80,6 +80,7 @@ from .snapshot import Snapshot, snapshot_of
 from .stalls import Stalls
 from .state import IDS, IslandState, State
 from .trace_rows import Tracing
+from .views import Views
 from .watch import Watchdog
 
 DEFAULT = Config()
@@ -155,8 +156,8 @@ class Controller:
         """All modules. Those that are needed by one made before them are handed to it at the end."""
         state, atoms, config = self.state, self.atoms, self.state.config
         self.buffers = buffers = Buffers()
-        self.ledger = ledger = Ledger(atoms, self._device_memory)
-        host_memory = HostMemory(self._hosts_of_devices, self._host_memory)
+        self.ledger = ledger = Ledger(atoms, state.device_memory)
+        host_memory = HostMemory(state.hosts_of_devices, state.host_memory)
         self.spill = spill = Spill(atoms, ledger, buffers, host_memory)
         self.resources = resources = Resources(state.cluster)
         self.lowerings = lowerings = Lowerings(first=state.incarnation * IDS)
@@ -170,8 +171,11 @@ class Controller:
         self.stalls = stalls = Stalls(state, compilation=compilation, outbox=outbox, watch=watch)
         self.in_flight = in_flight = InFlightTable(state, outbox=outbox, watch=watch, stalls=stalls)
         self.names = names = BufferNames(buffers)
+        self.views = views = Views(
+            state, atoms=atoms, buffers=buffers, names=names, outbox=outbox, resources=resources
+        )
         self.refs = refs = BufferRefs(
-            state, buffers=buffers, ledger=ledger, names=names, outbox=outbox, spill=spill
+            state, buffers=buffers, ledger=ledger, names=names, outbox=outbox, spill=spill, views=views
         )
         self.admission = admission = Admission(
             state, atoms=atoms, buffers=buffers, in_flight=in_flight, ledger=ledger, outbox=outbox, refs=refs,
@@ -196,7 +200,8 @@ class Controller:
         )  # fmt: skip
         self.contents = contents = Contents(
             state, admission=admission, atoms=atoms, buffers=buffers, in_flight=in_flight, ledger=ledger,
-            names=names, outbox=outbox, refs=refs, resources=resources, runs=runs, tracing=tracing, watch=watch,
+            names=names, outbox=outbox, refs=refs, resources=resources, runs=runs, tracing=tracing,
+            views=views, watch=watch,
         )  # fmt: skip
         self.failures = failures = Failures(
             state, admission=admission, compilation=compilation, completion=completion, dispatch=dispatch,
@@ -213,7 +218,7 @@ class Controller:
         self.clients = Clients(
             state, buffers=buffers, contents=contents, lowerings=lowerings, names=names, outbox=outbox,
             recovery=recovery, refs=refs, registrations=registrations, resources=resources, runs=runs,
-            tracing=tracing,
+            tracing=tracing, views=views,
         )  # fmt: skip
         self.policy_news = PolicyNews(state, outbox=outbox, tracing=tracing, watch=watch)
         self._checks = ReportChecks(state)
@@ -237,6 +242,8 @@ class Controller:
         dispatch.completion, dispatch.runs = completion, runs
         completion.contents, completion.failures, completion.runs = contents, self.failures, runs
         runs.contents = contents
+        views = self.views
+        views.admission, views.contents, views.refs, views.runs = admission, contents, refs, runs
         self.failures.membership = self.membership
         self.membership.recovery = self.recovery
         self.recovery.clients, self.recovery.deliver = self.clients, self._deliver
@@ -420,26 +427,6 @@ class Controller:
             self.outbox.effect(Send((peer,), Dismiss(-1, reason)))
         self.outbox.close(Close(peer, reason))
 
-    # --- what the cluster has ------------------------------------------------------------------------------------
-
-    def _device_memory(self, devices: Spans) -> int:
-        return min(self.state.cluster.island_of_device(low).memory for low, _ in devices)
-
-    def _host_memory(self, hosts: Spans) -> int:
-        return min(self.state.cluster.island_of_host(low).host_memory for low, _ in hosts)
-
-    def _hosts_of_devices(self, devices: Spans) -> Iterable[tuple[Spans, int]]:
-        """(hosts, how many of the devices each of them has)."""
-        count: dict[int, int] = {}
-        for low, high in devices:
-            for device in range(low, high):
-                host = self.state.cluster.host_of(device)
-                count[host] = count.get(host, 0) + 1
-        groups: dict[int, list[int]] = {}
-        for host, number in count.items():
-            groups.setdefault(number, []).append(host)
-        return [(spans.of(hosts), number) for number, hosts in groups.items()]
-
     # --- to look at ----------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
@@ -454,6 +441,7 @@ class Controller:
             "runs": len(state.runs),
             "operations": len(state.in_flight),
             "buffers": len(self.buffers),
+            "views": len(self.views.waiting),
         }
 
     def members(self, island: int) -> Spans:
@@ -490,8 +478,7 @@ class Controller:
             mine = [record.id for record in self.buffers.held(run.held, run.width)]
             for buffer in (*mine, *run.own.values()):
                 held[buffer] = held.get(buffer, 0) + 1
-        for buffer, number in self.refs.other_holds().items():
-            held[buffer] = held.get(buffer, 0) + number
         for record in self.buffers:
-            yield f"references of buffer {record.id}", record.holds, held.get(record.id, 0)
+            others = record.aliases + record.transfers + record.shared  # holds that are no run's
+            yield f"references of buffer {record.id}", record.holds, held.get(record.id, 0) + others
         yield from self.policy_news.audit()

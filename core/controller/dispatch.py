@@ -315,7 +315,7 @@ class Dispatch:
                 refs.own_read(run, slot, seq)
         if run.unkept:
             for result in rows.unkept_at[index]:
-                refs.unkept_entered(run, result, seq)
+                refs.unkept.entered(run, result, seq)
         elif run.made_results:
             self._make_results(run, rows, index, seq)
 

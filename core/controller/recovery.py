@@ -44,7 +44,8 @@ class Claim:
         self.owners: list[tuple[int, int]] = []  # (client, its name for it); nobody's: left behind by a run
         self.spilled = held.spilled
         self.ready: Spans = spans.EMPTY
-        self.counted = False  # in the ledger, since it takes memory
+        self.sources: dict[int, None] = {}  # of a view: whose memory it shares
+        self.counted = False  # in the ledger, if it takes memory
         self.taken: BufferName | None = None
 
 
@@ -85,7 +86,9 @@ class Recovery:
     def nonsense(self, join: Join) -> str:
         """What is wrong with the buffers that a host says it has, if they cannot be on this cluster."""
         for held in join.held:
-            if not 0 < held.buffer < self._state.base or not is_layout(held.layout, self._state.cluster):
+            known = is_layout(held.layout, self._state.cluster)
+            known = known and all(0 < source < held.buffer for source in held.sources)
+            if not 0 < held.buffer < self._state.base or not known:
                 return f"has a buffer {held.buffer} that cannot be" if self.under_way else ""
         return ""
 
@@ -100,6 +103,7 @@ class Recovery:
             if held.ready and (claim.layout, claim.spilled) == (held.layout, held.spilled):
                 claim.ready = spans.union(claim.ready, host)
             owner = (held.client, held.name)
+            claim.sources.update(dict.fromkeys(held.sources))
             if held.client and owner not in claim.owners:
                 claim.owners.append(owner)
 
@@ -114,9 +118,10 @@ class Recovery:
             return
         self.under_way = False
         self._watch.end("recovery")
-        for claim in list(self._claims.values()):
-            if claim.owners:
-                claim.counted = claim.spilled or self._fits(claim)
+        wanted = self._wanted()
+        for claim in self._latest_first():
+            if claim.buffer in wanted:
+                claim.counted = claim.spilled or bool(claim.sources) or self._fits(claim)
             else:
                 self._free(claim)
         self._outbox.effect(LogLine(f"recovered: {len(self._claims)} buffers found on hosts"))
@@ -125,6 +130,18 @@ class Recovery:
             self.deliver(peer, message, now)
         self._watch.begin_for("claims", now, self._state.config.recovery, self._free_unclaimed)
 
+    def _wanted(self) -> set[int]:
+        """Buffers that belong to clients, and those that their views share."""
+        found: set[int] = set()
+        for claim in self._latest_first():
+            if claim.owners or claim.buffer in found:
+                found |= {claim.buffer, *claim.sources}
+        return found
+
+    def _latest_first(self) -> list[Claim]:
+        """A view before what it shares: that is how hosts are to free them."""
+        return [self._claims[buffer] for buffer in sorted(self._claims, reverse=True)]
+
     def _fits(self, claim: Claim) -> bool:
         return self._ledger.admit(-claim.buffer, None, (self._amount(claim),)) is None
 
@@ -132,12 +149,13 @@ class Recovery:
         why = self.clients.why_lost(opening.client)
         freed, cut_short = (_apart(why, "freed"), _apart(why, "cut short")) if why else (LOST, CUT_SHORT)
         lost: list[int] = []
-        for name in opening.held:
+        for name in sorted(opening.held, key=lambda name: self._is_view((opening.client, name))):
             named = session.names[name] = BufferName(session, name)
             session.top = max(session.top, name)
             if not self._give(named, (opening.client, name)):
                 named.blame = freed
                 lost.append(name)
+        lost.sort()
         found = tuple(name for name in opening.held if name not in lost)
         if found:  # it may not have heard that they are ready
             self._outbox.note(session.peer, ContentsReady(found))
@@ -149,30 +167,67 @@ class Recovery:
 
     def _give(self, named: BufferName, owner: tuple[int, int]) -> bool:
         """Its own again, if all its hosts have it; a second name for one buffer becomes an alias."""
-        claim = next((claim for claim in self._claims.values() if owner in claim.owners), None)
-        if claim is None or not claim.counted or claim.ready != self._state.hosts_of(claim.layout.place):
+        claim = self._claim_of(owner)
+        if claim is None or not self._is_whole(claim):
             return False
         if claim.taken is None:
-            claim.taken = named
-            key, nbytes = self._amount(claim)
-            self._refs.adopt(named, claim.buffer, claim.layout, nbytes, key)
-            if claim.spilled:
-                self._spill.found_spilled(self._buffers[claim.buffer])
-        elif claim.taken.buffer in self._buffers:
-            self._refs.alias(named, claim.taken)
-        else:
+            if not self._adopt(claim, named):
+                return False
+            self._refs.dropped(claim.buffer)
+            return True
+        if claim.taken.buffer not in self._buffers:
             return False
+        self._refs.alias(named, claim.taken)
         return True
 
+    def _claim_of(self, owner: tuple[int, int]) -> Claim | None:
+        return next((claim for claim in self._claims.values() if owner in claim.owners), None)
+
+    def _is_view(self, owner: tuple[int, int]) -> bool:
+        claim = self._claim_of(owner)
+        return claim is not None and bool(claim.sources)
+
+    def _is_whole(self, claim: Claim) -> bool:
+        """Whether all its hosts have it, and its memory is counted."""
+        return claim.counted and claim.ready == self._state.hosts_of(claim.layout.place)
+
+    def _adopt(self, claim: Claim, named: BufferName) -> bool:
+        """Its own again, and held until `dropped`. A view needs all that it shares, whether or not its client still has
+        names for that."""
+        kept: list[int] = []
+        for source in [self._claims.get(each) for each in claim.sources]:
+            if source is None or not self._is_whole(source):
+                break
+            if source.taken is None:
+                if not self._adopt(source, BufferName(named.session, 0, released=True)):
+                    break
+            elif source.buffer in self._buffers:
+                self._buffers.hold(source.buffer)
+            else:
+                break
+            kept.append(source.buffer)
+        whole = len(kept) == len(claim.sources)
+        if whole:
+            claim.taken = named
+            key, nbytes = self._amount(claim)
+            self._refs.adopt(named, claim.buffer, claim.layout, nbytes, key, tuple(kept))
+            if claim.spilled:
+                self._spill.found_spilled(self._buffers[claim.buffer])
+        for buffer in kept:
+            self._refs.dropped(buffer)
+        return whole
+
     def _amount(self, claim: Claim) -> tuple[int, int]:
-        return self._atoms.intern(claim.layout.place), shard_bytes(claim.layout)
+        """A view takes no memory of its own."""
+        key = self._atoms.intern(claim.layout.place)
+        return key, 0 if claim.sources else shard_bytes(claim.layout)
 
     def host_lost(self, host: int) -> None:
         for claim in self._claims.values():
             claim.ready = spans.minus(claim.ready, spans.one(host))
 
     def _free_unclaimed(self, now: int) -> None:
-        for claim in list(self._claims.values()):
+        for claim in self._latest_first():
             if claim.taken is None:
                 self._free(claim)
                 if claim.counted and not claim.spilled:

@@ -238,7 +238,7 @@ class Runs:
             kept = self._refs.promise_results(run, rows)
         else:
             run.unkept = True
-            self._refs.promise_unkept(run, rows)
+            self._refs.unkept.promise(run, rows)
         slot_of = rows.slot_of_arg
         if run.reads:
             run.literals = {arg: slot_of[arg] for arg in view.slotted if arg not in held}
@@ -353,7 +353,7 @@ class Runs:
         self._admission.withdraw(run)
         _leave(self._for_code, run.plan.id, run)
         if run.unkept:
-            self._refs.unkept_never(run, Blame("moved", "it is made elsewhere"))
+            self._refs.unkept.never(run, Blame("moved", "it is made elsewhere"))
             run.unkept = False
         for named in reversed(run.result_names()):  # second names before what they stand for
             self._refs.take_back(named)

@@ -139,6 +139,24 @@ class State:
     def hosts_of(self, place: Place) -> Spans:
         return self.cluster.hosts_of(place)
 
+    def device_memory(self, devices: Spans) -> int:
+        return min(self.cluster.island_of_device(low).memory for low, _ in devices)
+
+    def host_memory(self, hosts: Spans) -> int:
+        return min(self.cluster.island_of_host(low).host_memory for low, _ in hosts)
+
+    def hosts_of_devices(self, devices: Spans) -> Iterable[tuple[Spans, int]]:
+        """(hosts, how many of the devices each of them has)."""
+        count: dict[int, int] = {}
+        for low, high in devices:
+            for device in range(low, high):
+                host = self.cluster.host_of(device)
+                count[host] = count.get(host, 0) + 1
+        groups: dict[int, list[int]] = {}
+        for host, number in count.items():
+            groups.setdefault(number, []).append(host)
+        return [(spans.of(hosts), number) for number, hosts in groups.items()]
+
     def client_text(self, number: int) -> str:
         session = self.sessions.get(number)
         return f"client {session.name!r}" if session else f"client {number}"

@@ -26,7 +26,6 @@ from ..model import Hosts, Illegal, Layout, Plan, Spans, spans
 from ..protocol import (
     AskStep,
     Blame,
-    Cause,
     CodeReady,
     Command,
     CompileStep,
@@ -40,7 +39,6 @@ from ..protocol import (
     HostFault,
     Join,
     LaunchFailed,
-    MakeBuffer,
     Ordered,
     PoisonStep,
     Received,
@@ -56,14 +54,16 @@ from ..protocol import (
     Sent,
     SpillStep,
     ToController,
+    ViewStep,
 )
 from . import standing
 from .causes import PendingCauses
 from .host_codes import HostCodes
 from .host_moves import Moves
-from .host_state import OVER, Causes, HostMove, HostRun, HostState, LocalBuffer
+from .host_state import OVER, Causes, HostMove, HostRun, HostState
 from .launches import LaunchQueue
 from .local_buffers import HostBuffers
+from .local_views import LocalViews
 from .plans import HostPlan, concerns
 from .run_names import names_of
 from .self_reports import fault, own_blame, repeat
@@ -91,6 +91,7 @@ class Executor:
         self._queue = LaunchQueue(self._state, self._causes, self._buffers)
         self._moves = Moves(self._state, self._causes, self._buffers, hosts)
         self._codes = HostCodes(self._state, hosts)
+        self._views = LocalViews(self._state, self._causes, self._buffers, hosts)
         self._events: dict[type, Callable[[Any], None]] = {
             Ordered: self._ordered, Finished: self._queue.finished, Received: self._moves.received,
             Sent: self._moves.sent, Copied: self._moves.copied, RowsCounted: self._moves.counted,
@@ -99,9 +100,9 @@ class Executor:
         }  # fmt: skip
         self._steps: dict[type, Callable[[Any], None]] = {
             GangStep: self._gang, SendStep: self._send, RecvStep: self._receive, FreeStep: self._free,
-            SpillStep: self._spill, RestoreStep: self._restore, PoisonStep: self._moves.poison,
-            ExpectStep: self._moves.expect, CompileStep: self._compile, ForgetStep: self._forget,
-            AskStep: self._ask,
+            ViewStep: self._views.read, SpillStep: self._spill, RestoreStep: self._restore,
+            PoisonStep: self._moves.poison, ExpectStep: self._moves.expect, CompileStep: self._compile,
+            ForgetStep: self._forget, AskStep: self._ask,
         }  # fmt: skip
 
     # --- in and out ---------------------------------------------------------------------------------------
@@ -185,7 +186,7 @@ class Executor:
 
     def _copying(self) -> standing.Copying:
         """Copies what another executor knows, for this one."""
-        parts = (self, self._queue, self._moves, self._buffers, self._codes)
+        parts = (self, self._queue, self._moves, self._buffers, self._codes, self._views)
         return standing.Copying({type(part): part for part in parts})
 
     def knows(self) -> tuple[list[int], list[int]]:
@@ -307,7 +308,7 @@ class Executor:
             return
         for slot, ident, layout, contents in said.acts:
             if layout is not None:
-                self._literal(ident, layout, contents, header.after)
+                self._moves.literal(ident, layout, contents, header.after)
             labels = said.labels.get(slot)
             if labels and (buffer := state.buffers.alone(ident)):  # an argument that is also a result
                 buffer.labels += labels
@@ -317,24 +318,6 @@ class Executor:
                 header.run, plan, said.call, said.ids, said.literal, said.labels, header.kept_ranges, plan.parts,
                 reads,
             )  # fmt: skip
-
-    def _literal(self, ident: int, layout: Layout, contents: bytes, after: int) -> None:
-        """Contents that came with the call. As a receive, the buffer is made when there is room, which may be
-        behind gangs that still run."""
-        state = self._state
-        room = self._moves.room(after) if after >= 0 else ()
-        if not room:
-            state.buffers[ident] = LocalBuffer(ident, layout, None, -1)
-            state.out.append(MakeBuffer(ident, layout, contents, state.order))
-            return
-        made: Cause = ("made", ident)
-        state.buffers[ident] = LocalBuffer(ident, layout, made, after, True)
-        self._causes.expect(made)
-        self._causes.when((*state.order, *room), self._make_literal, (ident, layout, contents))
-
-    def _make_literal(self, made: tuple[int, Layout, bytes], causes: Causes) -> None:
-        self._state.out.append(MakeBuffer(*made, causes))
-        self._causes.happen(("made", made[0]))
 
     # --- its steps ----------------------------------------------------------------------------------------
 

@@ -165,6 +165,26 @@ class Moves:
         self._done(half, buffer.final, (sent,))
         self._causes.happen(sent)
 
+    # --- literals -----------------------------------------------------------------------------------------
+
+    def literal(self, ident: int, layout: Layout, contents: bytes, after: int) -> None:
+        """Contents that came with the call. As a receive, the buffer is made when there is room, which may be
+        behind gangs that still run."""
+        state = self._state
+        room = self.room(after) if after >= 0 else ()
+        if not room:
+            state.buffers[ident] = LocalBuffer(ident, layout, None, -1)
+            state.out.append(MakeBuffer(ident, layout, contents, state.order))
+            return
+        made: Cause = ("made", ident)
+        state.buffers[ident] = LocalBuffer(ident, layout, made, after, True)
+        self._causes.expect(made)
+        self._causes.when((*state.order, *room), self._make_literal, (ident, layout, contents))
+
+    def _make_literal(self, made: tuple[int, Layout, bytes], causes: Causes) -> None:
+        self._state.out.append(MakeBuffer(*made, causes))
+        self._causes.happen(("made", made[0]))
+
     # --- receives -----------------------------------------------------------------------------------------
 
     def receive(self, step: RecvStep, run: HostRun, move: Move) -> None:

@@ -64,6 +64,7 @@ class LocalBuffer(msgspec.Struct, eq=False, gc=False):
     count: int = 1  # several with consecutive ids that were made as one, and never used apart
     layouts: tuple[Layout, ...] = ()  # of several
     whole: list[LocalBuffer] | None = None  # of one that has been cut: all that were made as one
+    sources: tuple[LocalBuffer, ...] = ()  # of a view: whose memory it shares
 
     def part(self, at: int) -> LocalBuffer:
         """Keep the first `at` of several; return the others, of which all is true that is true of these."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from ..protocol import Blame, Cause, FreeBuffer, Held
 from .causes import PendingCauses
-from .host_state import Causes, HostState, LocalBuffer
+from .host_state import Causes, HostState, LocalBuffer, Use
 from .self_reports import fault
 
 
@@ -53,20 +53,30 @@ class HostBuffers:
     def idle(self, buffer: LocalBuffer) -> Causes:
         """What ends all use of it that was ordered so far. Every use waits for the contents, so the last uses are
         enough."""
-        found: Causes = ()
+        return tuple([cause for _, cause in self._uses(buffer)]) or self.here(buffer)
+
+    def _uses(self, buffer: LocalBuffer) -> tuple[Use, ...]:
+        """Those that may still be going on."""
+        found: tuple[Use, ...] = ()
         last, state = buffer.user, self._state
         if last >= 0:
             user: Cause = ("done", last)
             if last >= state.settled or user in state.pending:
-                found = (user,)
-        for seq, cause in buffer.uses:
-            if self._causes.live(seq, cause):
-                found = (*found, cause)
-        return found or self.here(buffer)
+                found = ((last, user),)
+        for use in buffer.uses:
+            if self._causes.live(*use):
+                found = (*found, use)
+        return found
+
+    def used(self, buffer: LocalBuffer, uses: tuple[Use, ...]) -> None:
+        """By something that is no gang that reads it."""
+        buffer.uses = (*[use for use in buffer.uses if self._causes.live(*use)], *uses)
 
     def retire(self, buffer: LocalBuffer, causes: Causes) -> None:
         """Nothing later in the stream names it: free it when it is idle."""
         if self._state.buffers.drop(buffer.id) is not None:
+            for source in buffer.sources:  # all use of a view is use of what it shares
+                self.used(source, self._uses(buffer))
             for cause in self.idle(buffer):
                 if cause not in causes:
                     causes = (*causes, cause)
@@ -83,9 +93,9 @@ class HostBuffers:
         self.retire_lost(idents)
 
     def retire_lost(self, idents: Sequence[int]) -> None:
-        """Those of them that were lost before they were made."""
+        """Those of them that were lost before they were made; views before what they share."""
         state = self._state
-        for ident in idents:
+        for ident in sorted(idents, reverse=True):
             buffer = state.buffers.alone(ident)
             if buffer is not None and ident in state.lost:
                 self.retire(buffer, state.order)
@@ -97,8 +107,9 @@ class HostBuffers:
         pending = self._state.pending
         for buffer in self._state.buffers.values():
             ready = buffer.final is None and not (buffer.made is not None and buffer.made in pending)
+            sources = tuple([source.id for source in buffer.sources])
             if buffer.layout is not None:
                 for at, layout in enumerate(buffer.layouts or (buffer.layout,)):
                     for client, name in buffer.labels or ((0, 0),):
                         named = name + at if client else 0
-                        yield Held(buffer.id + at, client, named, layout, ready, buffer.spilled)
+                        yield Held(buffer.id + at, client, named, layout, ready, buffer.spilled, sources)

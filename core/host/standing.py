@@ -95,6 +95,8 @@ class Copying:
             twin = self._copies[id(buffer)] = copy(buffer)
             if buffer.whole is not None:
                 twin.whole = self._whole(buffer.whole)
+            if buffer.sources:
+                twin.sources = tuple([self._buffer(source) for source in buffer.sources])
         return cast("LocalBuffer", twin)
 
     def _whole(self, parts: list[LocalBuffer]) -> list[LocalBuffer]:
@@ -298,7 +300,7 @@ class Remembering:
             buffer.id, buffer.count, id(buffer.layout), made, made_seq, buffer.foreign and made is not None, user,
             tuple([use for use in buffer.uses if self.live(*use)]),
             buffer.blame, buffer.final, buffer.labels, buffer.spilled, buffer.void,
-            tuple([part.id for part in buffer.parts()]),
+            tuple([part.id for part in buffer.parts()]), tuple([source.id for source in buffer.sources]),
         )  # fmt: skip
 
     def held(self, held: HeldEffect) -> Hashable:

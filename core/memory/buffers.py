@@ -75,6 +75,9 @@ class Buffer(msgspec.Struct, eq=False):
     last_seq: int = -1  # the latest step in the order that touches it
     last_used: int = 0  # a count of uses of all buffers, to find the least recently used one; of the first
 
+    sources: tuple[int, ...] = ()  # of a view: the buffers whose memory it shares; it has none of its own
+    shared: int = 0  # how many views share its memory, which therefore stays on the devices
+
     count: int = 1
     sizes: tuple[int, ...] = ()  # of several: the bytes of each
     layouts: tuple[Layout, ...] = ()  # of several, for the controller
@@ -310,8 +313,9 @@ class Buffers:
     def is_sole(self, ident: int, nbytes: int, sizes: tuple[int, ...] = ()) -> bool:
         """Whether a run that holds this buffer can take over its memory.
 
-        It can if it has the only reference (the maker's promise aside), and if the buffer is as large as the run's
-        plan says. An irregular result may be smaller, or its size may not be known yet. `sizes`: of several.
+        It can if it has the only reference (the maker's promise aside; a view that shares the memory has one), and if
+        the buffer is no view, and as large as the run's plan says. An irregular result may be smaller, or its size may
+        not be known yet. `sizes`: of several.
         """
         buffer = self.all[ident]
         if sizes and buffer.count < len(sizes):
@@ -320,6 +324,7 @@ class Buffers:
             buffer.holds == 1
             and not buffer.handle
             and buffer.exact
+            and not buffer.sources
             and buffer.nbytes == nbytes
             and (not sizes or buffer.sizes == sizes)
             and buffer.state not in ("spilling", "poisoned")

@@ -1,9 +1,9 @@
 """Moves idle buffers to host memory and back, to make room on devices; frees the memory of buffers.
 
-A buffer is idle if it is ready and no admitted run or transfer uses it; clients, and runs that wait for admission,
-may hold it. The least recently used buffers are spilled first. Host memory is counted and limited too, with one
-counter for each group of hosts with the same history. The memory of a buffer that is restored is admitted together
-with the run that needs it, so a restore never waits for memory while the run holds some.
+A buffer is idle if it is ready, no admitted run or transfer uses it, and no view shares its memory; clients, and runs
+that wait for admission, may hold it. The least recently used buffers are spilled first. Host memory is counted and
+limited too, with one counter for each group of hosts with the same history. The memory of a buffer that is restored
+is admitted together with the run that needs it, so a restore never waits for memory while the run holds some.
 
 If a run cannot be admitted, the controller asks in this order: Will enough memory be free when admitted runs end
 (`LacksMemory.enough`)? If not, which buffers can be spilled (`victims`)? If too few, may something that runs or moves
@@ -105,7 +105,8 @@ class Spill:
         return None if lacking else tuple(chosen)
 
     def is_idle(self, buffer: Buffer) -> bool:
-        return buffer.state == "ready" and buffer.on_device and not buffer.users
+        at_rest = buffer.state == "ready" and buffer.on_device and not buffer.users
+        return at_rest and not buffer.shared and not buffer.sources
 
     def _helps(self, lacking: Mapping[int, int], buffer: Buffer) -> bool:
         return any(atom in lacking for atom in self._atoms.of(buffer.key))
@@ -128,10 +129,12 @@ class Spill:
     ) -> str:
         """Return a text that names the holders of the missing memory, the largest first."""
         self._buffers.open(lambda b: b.on_device and self._helps(missing, b))
-        found = [b for b in self._buffers if b.on_device and self._helps(missing, b)]
+        found = [b for b in self._buffers if b.on_device and not b.sources and self._helps(missing, b)]
         found.sort(key=lambda buffer: (-buffer.nbytes, buffer.id))
         held = [
-            f"{client_text(b.client)} holds buffer {b.name} ({size_text(b.nbytes)})" for b in found[:most]
+            f"{client_text(b.client)} holds buffer {b.name} ({size_text(b.nbytes)}"
+            f"{', which a view shares' if b.shared else ''})"
+            for b in found[:most]
         ]
         rest = [f"and {len(found) - most} more"] if len(found) > most else []
         atom, lack = max(missing.items(), key=lambda item: (item[1], -item[0]))

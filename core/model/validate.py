@@ -339,8 +339,8 @@ def is_layout(layout: Layout, cluster: Cluster) -> bool:
     return place.size == size == spans.count(device_spans(place))
 
 
-def validate_put(value: Value, spec: SliceSpec) -> None:
+def validate_put(value: Value, spec: SliceSpec, where: str = "put") -> None:
     """Check the type of an array that a client wants to put on a slice. Raise ProgramError, as `validate` does."""
     slices = (spec,)
     _check_slices(slices)
-    _check_value("put", value, slices)
+    _check_value(where, value, slices)

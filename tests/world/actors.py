@@ -279,6 +279,7 @@ class HostActor(Actor):
             e.Launch: self._launch,
             e.FreeBuffer: self._free,
             e.MakeBuffer: lambda said: fabric.make(host, said),
+            e.MakeView: lambda said: fabric.view(host, said, *world.views[said.buffer]),
             e.SpillBuffer: lambda said: fabric.spill(host, said.seq, said.buffer, back=False),
             e.RestoreBuffer: lambda said: fabric.spill(host, said.seq, said.buffer, back=True),
             e.Abandon: lambda said: fabric.abandon(host, said.seqs),

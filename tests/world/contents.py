@@ -69,6 +69,11 @@ def put(client: str, name: int) -> int:
     return mix("put", client, name)
 
 
+def viewed(shards: Iterable[tuple[int, int]]) -> int:
+    """Of an array that consists of shards of others: the digest of each source, and which of its shards it is."""
+    return mix("viewed", tuple(shards))
+
+
 def size(digest: int, bound: int) -> int:
     """Return the actual size of an irregular output's first dimension."""
     return digest % bound + 1 if bound else 0
@@ -148,6 +153,15 @@ def shards(layout: Layout) -> dict[int, Box]:
             for index, step, extent in zip(at, steps, layout.shape, strict=True)
         )
     return found
+
+
+@lru_cache(maxsize=8192)
+def shard_on(layout: Layout, device: int) -> int:
+    """Return the number of the distinct shard that is on a device of its place; -1: none is."""
+    if device not in devices(layout.place):
+        return -1
+    box = boxes(layout)[devices(layout.place).index(device)]
+    return next(number for number, each in shards(layout).items() if each == box)
 
 
 @lru_cache(maxsize=8192)

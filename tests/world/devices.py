@@ -17,7 +17,7 @@ from core.model import spans
 from core.model.plan import Code, Gang, Layout, Plan
 from core.model.topology import Cluster
 from core.protocol import effects
-from core.protocol.effects import Copied, Event, Launch, LaunchFailed, MakeBuffer
+from core.protocol.effects import Copied, Event, Launch, LaunchFailed, MakeBuffer, MakeView
 from core.protocol.messages import Blame
 
 from . import contents
@@ -28,7 +28,7 @@ from .filling import Filling
 class Buffer:
     """A host's shards of a logical buffer."""
 
-    __slots__ = ("devices", "digest", "filling", "here", "layout", "mine", "nbytes", "number")
+    __slots__ = ("devices", "digest", "filling", "here", "layout", "mine", "nbytes", "number", "shares")
 
     def __init__(
         self, number: int, layout: Layout, nbytes: int, devices: tuple[int, ...], mine: range
@@ -41,6 +41,7 @@ class Buffer:
         self.here = False  # whether it takes memory of the devices
         self.digest: int | None = None  # None: not computed yet
         self.filling: Filling | None = None  # the transfer that it is received by
+        self.shares: tuple[Buffer, ...] = ()  # of a view: whose memory it shares
 
     def read(self) -> int | None:
         """Return the digest of its contents now, or a wrong one if they are not complete."""
@@ -392,6 +393,28 @@ class Fabric:
             self.observe(o.BufferMade(host, command.buffer))
         self._allocate(mine, buffer)
 
+    def view(self, host: int, command: MakeView, digest: int, wanted: dict[int, tuple[int, int]]) -> None:
+        """`wanted`: by device, the digest of the source whose shard should be there, and which of its shards."""
+        mine = self.hosts[host]
+        devices = tuple(d for d in contents.devices(command.layout.place) if d in mine.devices)
+        view = Buffer(command.buffer, command.layout, 0, devices, mine.devices)
+        view.digest, view.here = digest, True
+        sources = {number: mine.buffers.get(number) for _, number in command.shards}
+        if tuple(sorted(devices)) != tuple(device for device, _ in command.shards):
+            self.complain(f"view {view.number} on host {host} is not of its devices: {command.shards}")
+        for device, number in command.shards:
+            source = sources[number]
+            if source is None or not source.here:
+                self.complain(f"view {view.number} shares buffer {number}, not on the devices of host {host}")
+            elif (source.read(), contents.shard_on(source.layout, device)) != wanted[device]:
+                view.digest = contents.torn("viewed", view.number, device)
+        view.shares = tuple(source for source in sources.values() if source is not None)
+        mine.buffers[view.number] = view
+        if self.observe:
+            self.observe(o.BufferMade(host, view.number))
+            for source in view.shares:
+                self.observe(o.BufferUsed(host, source.number, f"view {view.number}"))
+
     def free(self, host: int, number: int) -> None:
         mine = self.hosts[host]
         buffer = mine.buffers.pop(number, None)
@@ -399,6 +422,10 @@ class Fabric:
             self.observe(o.BufferFreed(host, number))
         if buffer is None:
             self.complain(f"host {host} frees buffer {number}, which it does not have")
+        elif buffer.shares:
+            if self.observe:
+                for source in buffer.shares:
+                    self.observe(o.BufferUnused(host, source.number, f"view {number}"))
         elif buffer.here:
             self._release(mine, buffer)
 

@@ -41,6 +41,7 @@ class Handle:
         self.ready = False
         self.blame: m.Blame | None = None
         self.is_put = False
+        self.is_view = False
         self.released = False
 
 
@@ -168,6 +169,7 @@ class Script:
         self.actor = ClientActor(world, name, len(world.clients), self)
         self.runs: dict[int, RunHandle] = {}
         self.buffers: dict[int, Handle] = {}
+        self.views: dict[int, tuple[int, tuple[tuple[int, int], ...]]] = {}  # digest, those of its shards
         self.fetches: dict[int, Fetch] = {}
         self.coming: dict[int, Layout] = {}  # gets that have been answered
         self.transfers: dict[int, int] = {}  # transfer -> request
@@ -241,6 +243,18 @@ class Script:
         self._called()
         return handle
 
+    def view(self, value: Value, where: SliceSpec, *shards: tuple[Handle, int]) -> Handle:
+        """`shards`: by device of the slice."""
+        value = msgspec.structs.replace(value, slice=0)
+        named = tuple((handle.name, shard) for handle, shard in shards)
+        name = self._said(self.machine.view(value, where, named, self.world.now))
+        made = tuple((handle.digest, shard) for handle, shard in shards)
+        handle = self.buffers[name] = Handle(name, contents.viewed(made), _distinct(value, where))
+        handle.is_view = True
+        self.views[name] = handle.digest, made
+        self._called()
+        return handle
+
     def get(self, handle: Handle, shard: int = -1) -> Fetch:
         request = self._said(self.machine.get(handle.name, self.world.now, shard))
         fetch = self.fetches[request] = Fetch(request, handle, shard)
@@ -288,7 +302,7 @@ class Script:
         return self.actor.alive and not (
             all(run.ends for run in self.runs.values())
             and all(fetch.over for fetch in self.fetches.values())
-            and all(_over(handle) for handle in self.buffers.values() if handle.is_put)
+            and all(_over(handle) for handle in self.buffers.values() if handle.is_put or handle.is_view)
             and self.heard.keys() >= self.awaited.keys()
         )
 

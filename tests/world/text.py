@@ -69,6 +69,8 @@ def local(thing: Any) -> str:  # noqa: C901 - a table
             return f"free {','.join(map(str, thing.buffers))}"
         case e.MakeBuffer():
             return f"make {thing.buffer}" + (" (literal)" if thing.literal is not None else "")
+        case e.MakeView():
+            return f"view {thing.buffer} of {','.join(f'{n} on {device}' for device, n in thing.shards)}"
         case e.CodeReady():
             return f"code {thing.plan}.{thing.code} ready" + _blame(thing.blame)
         case e.CompileCode():
@@ -108,6 +110,9 @@ def message(said: Any) -> str:  # noqa: C901 - a table
             shown = ",".join("literal" if isinstance(a, bytes) else _name(a) for a in said.args) or "-"
             made = ",".join(map(_name, said.results))
             return f"submit run {said.run} of program {said.program}: {shown} -> {made}"
+        case m.View():
+            of = ",".join(f"{buffer}/{shard}" for buffer, shard in said.shards)
+            return f"view {said.buffer} of {of}"
         case m.Join():
             seat = f" epoch {said.epoch} last {said.last}" if said.epoch >= 0 else ""
             return f"join host {said.host} incarnation {said.incarnation}{seat}"
@@ -133,6 +138,9 @@ def step(said: Any) -> str:
     match said:
         case m.GangStep():
             return f"#{said.seq} run {said.run} step {said.step} on {spans.text(said.hosts)}"
+        case m.ViewStep():
+            of = ",".join(map(_name, said.sources))
+            return f"view {said.buffer} of {of} on {spans.text(said.hosts)}"
         case m.SendStep():
             to = f" to client {said.client}" if said.client else ""
             return f"#{said.seq} send t{said.transfer} on {spans.text(said.hosts)}{to}"

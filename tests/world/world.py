@@ -37,7 +37,7 @@ from core.protocol import peers
 from core.schedule.policy import Fifo, Policy
 from core.transfer import at_once
 
-from . import text
+from . import contents, text
 from .actors import Actor, ControllerActor, HostActor, Recorder
 from .clock import Clock
 from .compiler import Compiler
@@ -79,6 +79,7 @@ class World:
         self._hash = blake2b(digest_size=8)
         self._posted: tuple[Any, Any] = (None, None)
 
+        self.views: dict[int, tuple[int, dict[int, tuple[int, int]]]] = {}  # see `Fabric.view`
         self.fabric = Fabric(cluster, self.clock, self._tell_host, self.observe, self._complain)
         self.fabric.copy_time = timing.copy
         devices = {h: _devices(cluster, h) for h in range(cluster.hosts)}
@@ -394,6 +395,11 @@ class World:
         for run in said.runs:
             self.runs[run.run] = run.plan
         for step in said.steps:
+            if isinstance(step, m.ViewStep):
+                (owner,) = [client for client in self.clients if client.actor.number == step.client]
+                digest, shards = owner.views[step.name]
+                on = contents.devices(step.layout.place)
+                self.views[step.buffer] = digest, dict(zip(on, shards, strict=True))
             if isinstance(step, m.GangStep) and step.seq > self.last_seq:
                 self.last_seq = step.seq
                 plan = self.plans[said.island, self.runs[step.run]]

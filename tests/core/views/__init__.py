@@ -1,0 +1,1 @@
+"""Tests of views: arrays whose shards are shards of other arrays."""

@@ -1,0 +1,252 @@
+"""What becomes of views when sources, hosts, clients or the controller are lost; and which views are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from core.model.program import SliceSpec, Value
+from tests.core.build import Build
+from tests.world.script import Handle
+from tests.world.test_world import drain
+from tests.world.timing import S
+
+from .rig import PAIR, ROWS, SPLIT, WHOLE, Arrays, begun, one, world
+
+
+def four(a: Arrays) -> list[Handle]:
+    a.whole()
+    return [a.pair(pick) for pick in range(4)]
+
+
+def cause(handle: Handle) -> str:
+    assert handle.blame is not None
+    return f"{handle.blame.code}: {handle.blame.cause}"
+
+
+# --- views that are refused ---------------------------------------------------------------------------------
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "another device": (
+        lambda a: a.a.view(PAIR, one(1), (a.whole(), 0)),
+        "refused: view: shard 0 of buffer 1 is not on device 1 of slice 's[1]'; shard 1 is",
+    ),
+    "not there": (
+        lambda a: a.a.view(PAIR, one(3), (a.pair(2), 0)),
+        (
+            "refused: view: buffer 1 has no shard on device 3 of slice 's[3]'; "
+            "has a slice moved since the buffer was made?"
+        ),
+    ),
+    "another shape": (
+        lambda a: a.a.view(Value((3,), "float32"), one(0), (a.whole(), 0)),
+        "refused: view: shards of buffer 1 are float32[2], and those of the view are float32[3]",
+    ),
+    "another type": (
+        lambda a: a.a.view(Value((2,), "int32"), one(0), (a.whole(), 0)),
+        "refused: view: shards of buffer 1 are float32[2], and those of the view are int32[2]",
+    ),
+    "no such type": (
+        lambda a: a.a.view(Value((8,), "float32", 0, SPLIT), SliceSpec("s", 3), *[(a.whole(), 0)] * 3),
+        (
+            "refused: view: dimension 0 of float32[8] does not divide by 3 (axes (0,) of mesh (3,)); "
+            "the nearest sizes that do: 6 and 9"
+        ),
+    ),
+    "another slice": (
+        lambda a: a.a.view(PAIR, SliceSpec("t", 1), (a.whole(), 0)),
+        "refused: slice 't' is not bound: a view lies on the slice of its sources, or on a part of it",
+    ),
+    "no such device": (
+        lambda a: a.a.view(PAIR, one(4), (a.whole(), 0)),
+        "refused: slice 's[4]' picks devices 4 of slice 's', which has devices 0 to 3",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_view_whose_shards_do_not_lie_where_they_should_is_refused(wrong: str) -> None:
+    """And what reads it fails for the same reason."""
+    made = world()
+    a = begun(made)
+    call, text = WRONG[wrong]
+    if wrong == "not there":
+        run = a.run("make", WHOLE, bytes(32), ROWS)
+        a.a.release(*run.results)
+        text = text.replace("buffer 1", "buffer 2")
+    view = call(a)
+    assert made.run()
+    assert cause(view) == text
+    got = a.a.get(view)
+    assert made.run()
+    assert got.blame == view.blame
+    drain(made)
+
+
+def test_the_result_of_an_irregular_computation_is_not_viewed() -> None:
+    made = world()
+    a = begun(made)
+    b = Build("some", s=4)
+    some = b.call("some", "s", [b.arg("s", 8, split="0")], irregular=True)
+    source = a.a.submit(b.program(some), bytes(32)).results[0]
+    view = a.shard(source, 0)
+    assert made.run()
+    assert cause(view) == (
+        "refused: view: buffer 1 is the result of an irregular computation, and its shards differ in size; "
+        "have a computation copy what is to be viewed"
+    )
+    drain(made)
+
+
+# --- sources that fail --------------------------------------------------------------------------------------
+
+
+def test_a_view_of_a_result_that_fails_fails_with_it() -> None:
+    made = world()
+    a = begun(made)
+    a.whole()
+    made.fabric.failures[0, "bad"] = "run"
+    bad = a.run("bad", one(1), bytes(8), PAIR).results[0]
+    view = a.joined(a.pair(0), bad, a.pair(2), a.pair(3))
+    reader = a.run("read", WHOLE, view, ROWS)
+    assert made.run()
+    assert "divided by zero" in cause(view)
+    assert reader.blame is not None
+    assert "divided by zero" in reader.blame.cause
+    drain(made)
+
+
+def test_a_view_of_a_result_that_is_never_made_fails_with_it() -> None:
+    made = world()
+    a = begun(made)
+    a.whole()
+    run = a.run("late", one(1), bytes(8), PAIR)
+    view = a.joined(a.pair(0), run.results[0], a.pair(2), a.pair(3))
+    a.a.cancel(run)
+    assert made.run()
+    assert cause(view) == "cancelled: cancelled by its client"
+    drain(made)
+
+
+def test_a_lost_host_takes_views_of_what_it_had_along_by_name() -> None:
+    """Also a view on another host, of an array of which only some is lost."""
+    made = world(hosts=3)
+    a = begun(made)
+    whole = a.whole()
+    near, far = a.shard(whole, 0), a.shard(whole, 3)
+    left = a.joined(*four(a))
+    assert made.run()
+    made.crash_host(1)
+    made.run_until(lambda: made.machine.members(0) == ((0, 1), (2, 3)))
+    assert made.run()
+    assert {cause(each).partition(":")[0] for each in (near, far, left)} == {"host-lost"}
+    drain(made)
+
+
+def test_a_lost_device_takes_views_of_what_it_had_along() -> None:
+    made = world(hosts=3)
+    a = begun(made)
+    whole = a.whole()
+    near = a.shard(whole, 0)
+    assert made.run()
+    made.lose_device(3)
+    assert made.run()
+    assert near.blame is not None
+    drain(made)
+
+
+def test_a_view_waits_while_its_slice_moves_and_lies_where_its_sources_are_made() -> None:
+    """Host 1 is lost before the sources have run: their runs are lowered again, elsewhere."""
+    made = world(hosts=3)
+    a = begun(made)
+    pairs = four(a)
+    view = a.joined(*pairs)
+    got = a.a.get(view)
+    made.run_until(lambda: bool(made.machine.state.runs))
+    made.crash_host(1)
+    assert made.run()
+    assert got.right or view.blame is not None
+    drain(made)
+
+
+def test_after_its_slice_has_moved_an_array_is_viewed_where_it_lies() -> None:
+    """Host 0 is lost, and the slice moves to hosts 1 and 2. What was made on its device 2 lies on its device 0 now."""
+    made = world(hosts=3)
+    a = begun(made)
+    pair = four(a)[2]
+    assert made.run()
+    made.crash_host(0)
+    made.run_until(lambda: made.machine.members(0) == ((1, 3),))
+    assert made.run()
+    there, here = a.shard(pair, 0), a.a.view(PAIR, one(0), (pair, 0))
+    wrong = a.a.view(PAIR, one(2), (pair, 0))
+    got = a.a.get(here)
+    assert made.run()
+    assert there.blame is None
+    assert got.right
+    assert cause(wrong) == (
+        "refused: view: buffer 4 has no shard on device 4 of slice 's[2]'; has a slice moved since the buffer was made?"
+    )
+    drain(made)
+
+
+def test_a_client_that_leaves_takes_its_views_and_their_sources_along() -> None:
+    made = world()
+    a, b = begun(made), made.client("b")
+    view = a.joined(*four(a))
+    a.shard(view, 1)
+    made.run_until(lambda: bool(made.machine.state.runs))
+    a.a.close()
+    assert made.run()
+    assert not any(used for host in made.fabric.hosts.values() for used in host.used.values())
+    assert len(made.machine.buffers) == len(made.machine.views.waiting) == 0
+    b.close()
+    assert made.run()
+    made.at_rest()
+
+
+# --- a controller that is restarted -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("released", [False, True], ids=["sources kept", "sources released"])
+def test_a_restarted_controller_finds_views_and_counts_memory_once(released: bool) -> None:
+    """Two arrays fill the devices. So if shared memory were counted twice, there would be no room for a third ..."""
+    made = world(memory=32)
+    a = begun(made)
+    whole = a.whole()
+    shards = [a.shard(whole, pick) for pick in range(4)]
+    again = a.joined(*shards)
+    if released:
+        a.a.release(whole, *shards)
+    assert made.run()
+    made.restart_controller()
+    assert made.run()
+    assert again.blame is None
+    ledger = {resident for _, resident, _, _ in made.machine.ledger.counters()}
+    assert ledger == {8}
+    got = a.a.get(again)
+    taken = a.run("take", WHOLE, again, ROWS, donate=True)
+    assert made.run()
+    assert got.right
+    assert taken.good
+    a.a.release(*taken.results)
+    assert made.run()
+    assert not released or not any(u for host in made.fabric.hosts.values() for u in host.used.values())
+    drain(made)
+    assert {resident for _, resident, _, _ in made.machine.ledger.counters()} == {0}
+
+
+def test_a_restarted_controller_frees_views_that_nobody_claims_and_what_they_share() -> None:
+    made = world()
+    a = begun(made)
+    whole = a.whole()
+    a.joined(*[a.shard(whole, pick) for pick in range(4)])
+    assert made.run()
+    made.restart_controller()
+    made.crash_client("a")
+    made.run_for(120 * S)
+    made.at_rest()
+    assert not made.faults
+    assert not any(used for host in made.fabric.hosts.values() for used in host.used.values())

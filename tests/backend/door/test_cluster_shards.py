@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from experiments.bench.door.shards import calls_of
+from backend.server.eventlogs import EVERY
+from experiments.bench.door.shards import COUNTED, calls_of
 from experiments.bench.frame.door_server import Served, on_cluster
 
 from .jax_programs import held, program, until
@@ -27,7 +29,8 @@ takes = jax.jit(lambda x: 2 * x, donate_argnums=0)
 total = jax.jit(lambda x: x.sum())
 
 def parts(fill=0, size=2048):
-    return [alone(jax.device_put(np.full(size, at + fill - 1, np.float32), device)) for at, device in enumerate(devices)]
+    filled = [np.full(size, at + fill - 1, np.float32) for at in range(8)]
+    return [alone(jax.device_put(*each)) for each in zip(filled, devices)]
 
 def made(arrays, sharding=rows):
     return jax.make_array_from_single_device_arrays((8 * len(arrays[0]),), sharding, arrays)
@@ -39,7 +42,9 @@ def says(*words):
     print(*words, flush=True)
 """
 
-WORKS = BEGIN + """
+WORKS = (
+    BEGIN
+    + """
 x = made(parts())
 says("made", firsts(x), float(total(x)))
 
@@ -78,7 +83,7 @@ x = double(made(parts()))
 shards = [each.data for each in x.addressable_shards]
 ones = [alone(each) for each in shards]
 y = takes(x)
-says("shards that were used, of what is donated", firsts(y), [float(alone(each)[0]) for each in shards])
+says("used shards of what is donated", firsts(y), [float(alone(each)[0]) for each in shards])
 
 x = double(made(parts()))
 shards = [each.data for each in x.addressable_shards]
@@ -97,11 +102,13 @@ says("numbers", [float(alone(each.data).ravel()[0]) for each in scalars.addressa
 same = jax.device_put(np.arange(4096, dtype=np.float32), NamedSharding(rows.mesh, P()))
 same = double(same)
 says("copies", float(alone(same.addressable_shards[5].data)[1]))
-again = jax.make_array_from_single_device_arrays(same.shape, same.sharding, [each.data for each in same.addressable_shards])
+shards = [each.data for each in same.addressable_shards]
+again = jax.make_array_from_single_device_arrays(same.shape, same.sharding, shards)
 says("copies as one", float(takes(again)[3]))
 empty = double(jax.device_put(np.zeros((8, 0), np.float32), rows))
 says("empty", alone(empty.addressable_shards[2].data).shape)
 """
+)
 SAYS = """
 made [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0] 57344.0
 dropped sources [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0]
@@ -110,40 +117,55 @@ deleted view [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0] [0.0, 1.0, 2.0, 3.0, 4.0, 
 donated view [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0] [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0] True
 donated sources [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0] [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0]
 shards of what is donated [0.0, 4.0, 8.0, 12.0, 16.0, 20.0, 24.0, 28.0]
-shards that were used, of what is donated [0.0, 4.0, 8.0, 12.0, 16.0, 20.0, 24.0, 28.0] [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0]
+used shards of what is donated [0.0, 4.0, 8.0, 12.0, 16.0, 20.0, 24.0, 28.0] [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0]
 in another order True [28.0, 24.0, 20.0, 16.0, 12.0, 8.0, 4.0, 0.0] [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0]
 again and again [5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0]
 numbers [29.0, 30.0, 31.0, 32.0, 33.0, 34.0, 35.0, 36.0]
 copies 3.0
 copies as one 12.0
-empty (1, 0)
+empty (8, 0)
 """.strip()
 
-NO_CONTENTS = BEGIN + """
-x = double(made([alone(each.data) for each in double(jax.device_put(np.ones(16384, np.float32), rows)).addressable_shards]))
+NO_CONTENTS = (
+    BEGIN
+    + """
+x = double(jax.device_put(np.ones(16384, np.float32), rows))
+x = double(made([alone(each.data) for each in x.addressable_shards]))
 x.block_until_ready()
-says("begun")
 for _ in range(4):
     x = made([alone(each.data) for each in x.addressable_shards])
 x.block_until_ready()
 says(float(total(x)))
 """
+)
 
-MANY = BEGIN + """
+MANY = (
+    BEGIN
+    + """
 import time
-step = jax.jit(lambda *xs: [x + 1 for x in xs])
-def parameters(count):
-    xs = [jax.device_put(np.zeros(8192, np.float32), rows) for _ in range(count)]
-    return [[each.data for each in x.addressable_shards] for x in step(*xs)]
-for count in (10, 1000, 1000):
-    given = parameters(count)
-    jax.block_until_ready(given)
-    begun = time.perf_counter()
-    xs = jax.block_until_ready([made(shards, rows) for shards in given])
-    says(count, time.perf_counter() - begun, len({id(x) for x in xs}))
-"""
+from statistics import median
+@jax.jit
+def step(*xs):
+    return [x + 1 for x in xs]
 
-LOST = BEGIN + """
+zero = jax.device_put(np.zeros(8192, np.float32), rows)
+given = [[each.data for each in x.addressable_shards][::-1] for x in step(*[zero] * 1000)]
+jax.block_until_ready(given)
+
+def took(work):
+    begun = time.perf_counter()
+    found = jax.block_until_ready(work())
+    return found, time.perf_counter() - begun
+
+one = median(took(lambda: made(shards, back))[1] for shards in given[:21])
+xs, all_of_them = took(lambda: [made(shards, back) for shards in given])
+says(firsts(xs[999]), len(xs), all_of_them / one)
+"""
+)
+
+LOST = (
+    BEGIN
+    + """
 x, y = made(parts()), jax.device_put(np.arange(4096, dtype=np.float32), devices[0])
 shards = [each.data for each in double(x).addressable_shards]
 ones = [alone(each) for each in shards]
@@ -153,27 +175,77 @@ while True:
     try:
         jax.block_until_ready(double(x))
     except jax.errors.JaxRuntimeError as error:
-        says(error)
+        says(str(error).splitlines()[0])
         break
 for each in (x, shards[7]):
     try:
         jax.block_until_ready(alone(each))
         says("nothing is lost")
     except jax.errors.JaxRuntimeError as error:
-        says(error)
+        says(str(error).splitlines()[0])
 sys.stdin.readline()
 x = made(parts(3))
 says("again", firsts(double(x)))
 """
+)
+
+
+class Recorded:
+    """A cluster with a door, and what all programs have asked it for so far."""
+
+    def __init__(self, served: Served, log: Path) -> None:
+        self.served, self._log = served, log
+
+    def asked(self) -> Counter[str]:
+        """The log is written twice a second."""
+        return Counter(COUNTED[type(call)] for call in calls_of(self._log) if type(call) in COUNTED)
+
+    def is_empty(self) -> bool:
+        return not any(held(self.served.cluster).values())
+
+    def run(self, code: str) -> tuple[str, Counter[str]]:
+        """What a program prints, and what it asked for."""
+        before = self.asked()
+        said = output(python("-c", code, env=self.served.door.env)).strip()
+        until(self.is_empty, lambda: held(self.served.cluster))
+        time.sleep(2 * EVERY)
+        return said, self.asked() - before
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with on_cluster() as found:
-        yield found
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
+    log = tmp_path_factory.mktemp("shards") / "log"
+    with on_cluster(controller=["--record", str(log)]) as served:
+        yield Recorded(served, log)
 
 
-def test_arrays_of_shards_live_and_die_by_themselves(served: Served) -> None:
-    assert output(python("-c", WORKS, env=served.door.env)).strip() == SAYS
-    nothing = dict.fromkeys(held(served.cluster), 0)
-    until(lambda: held(served.cluster) == nothing, lambda: held(served.cluster))
+def test_arrays_of_shards_live_and_die_by_themselves(recorded: Recorded) -> None:
+    said, _ = recorded.run(WORKS)
+    assert said == SAYS
+
+
+def test_no_contents_are_moved_by_what_is_made_of_shards_and_computed_with_them(recorded: Recorded) -> None:
+    """One array is put, and one number is read."""
+    said, asked = recorded.run(NO_CONTENTS)
+    assert float(said) == 16384 * 11
+    assert (asked["puts"], asked["gets"], asked["views"]) == (1, 1, 8 + 1 + 4 * (8 + 1))
+
+
+def test_a_thousand_arrays_that_are_made_at_once_travel_together(recorded: Recorded) -> None:
+    said, asked = recorded.run(MANY)
+    assert said.startswith("[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0] 1000 ")
+    assert float(said.split()[-1]) < 1000 / 3  # times as long as one that is waited for
+    assert asked["views"] == 21 + 1000
+
+
+@pytest.mark.full
+def test_what_shares_the_memory_of_a_lost_host_is_lost_by_name_and_the_session_goes_on() -> None:
+    with on_cluster(controller=["--lease", "3"]) as served, program(LOST, served.door.env) as found:
+        found.until("begun")
+        served.cluster.agents[1].process.kill()
+        for _ in range(3):
+            said = found.line()
+            assert said.startswith("DATA_LOSS: [host-lost] host 1 of island"), said
+        served.cluster.again(1)
+        found.go_on()
+        assert found.until("again") == "again [6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0]"

@@ -41,12 +41,13 @@ from core.protocol import (
     SendStep,
     Sent,
     SpillStep,
+    ViewStep,
 )
 from core.transfer import ALL, from_client, hosts_of, senders_to_client, to_client
 
 KEPT = 4096  # answers of each kind that are remembered
 OF_ONE = (LaunchFailed, DeviceLost)  # never of many hosts alike
-WITH_HOSTS = (GangStep, SendStep, RecvStep, SpillStep, RestoreStep)
+WITH_HOSTS = (GangStep, SendStep, RecvStep, ViewStep, SpillStep, RestoreStep)
 OF_CONTENTS = (SendStep, RecvStep)
 
 Key = TypeVar("Key", bound=Hashable)
@@ -133,6 +134,9 @@ class AlikeHosts:
     def _step(self, cuts: list[Spans], busy: list[Spans], step: Any, message: Ordered) -> None:
         if step.hosts not in self._even:
             self._cut(cuts, step.hosts)
+        if isinstance(step, ViewStep):
+            for same in self._facts.viewed(step):
+                self._cut(cuts, same)
         if isinstance(step, SpillStep | RestoreStep):
             cuts += self._sent_by_one.values()
         if not self._even.get(step.hosts, True) or not isinstance(step, SendStep | RecvStep):
@@ -300,6 +304,21 @@ class PlaceFacts:
         self._pieces: dict[tuple[Layout, bool], tuple[Spans, ...]] = {}
         self._patterns: dict[Place, tuple[Spans, ...]] = {}
         self._ends: dict[tuple[bool, Layout, Layout], Spans] = {}
+        self._viewed: tuple[ViewStep | None, tuple[Spans, ...]] = None, ()  # the last answer
+
+    def viewed(self, step: ViewStep) -> tuple[Spans, ...]:
+        """The hosts of a view that share the same buffers, on the same devices of theirs."""
+        if self._viewed[0] is not step:
+            shared: dict[int, list[int]] = {}
+            sources = ranges.each(step.sources)
+            for device, source in zip(step.layout.place.devices(), sources, strict=False):
+                shared.setdefault(self._hosts.host_of(device), []).append(source)
+            alike: dict[tuple[int, ...], list[int]] = {}
+            for host, its in shared.items():
+                alike.setdefault(tuple(its), []).append(host)
+            groups = tuple([spans.of(hosts) for hosts in alike.values()])
+            self._viewed = step, (*groups, *self.patterns(step.layout.place))
+        return self._viewed[1]
 
     def patterns(self, place: Place) -> tuple[Spans, ...]:
         found = self._patterns.get(place)
@@ -349,6 +368,8 @@ class NamesWithMessage:
     def layout(self, buffer: int) -> Layout | None:
         for step in self._message.steps:
             if isinstance(step, RecvStep) and step.client and step.step == buffer:
+                return step.layout
+            if isinstance(step, ViewStep) and step.buffer == buffer:
                 return step.layout
         for run in self._message.runs:
             plan, args = self.plan(run.plan), ranges.each(run.args)

@@ -49,6 +49,7 @@ class Commands:
         self._until = 0  # when all that is still to be done for single hosts will be done
         self._acts: dict[type, Callable[[Any, CohortPart], None]] = {
             e.Launch: self._launch, e.Prepare: self._launch, e.ToController: self._report, e.MakeBuffer: self._make,
+            e.MakeView: self._made,
         }  # fmt: skip
         self._others: dict[type, Callable[[CohortPart, Any], None]] = {
             e.CompileCode: self._compile, e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy,
@@ -119,6 +120,8 @@ class Commands:
                     reports.setdefault(about, (effect, []))[1].append(part)
                 elif kind is e.MakeBuffer:
                     self._make(effect, part)
+                elif kind is e.MakeView:
+                    self._made(effect, part)
                 elif kind in self._others:
                     others.append((part, effect))
         if alike > 1:
@@ -178,7 +181,12 @@ class Commands:
 
     def _make(self, effect: e.MakeBuffer, part: CohortPart) -> None:
         """Contents that came with a call wait for memory, and gangs for them."""
-        if effect.literal is not None and len(effect.causes) > 1:
+        if effect.literal is not None:
+            self._made(effect, part)
+
+    def _made(self, effect: e.MakeBuffer | e.MakeView, part: CohortPart) -> None:
+        """What waited for more than the order: gangs may wait for it."""
+        if len(effect.causes) > 1:
             self.happen(part, ("made", effect.buffer), self.when(part, effect.causes))
 
     def over(self, seq: int) -> None:

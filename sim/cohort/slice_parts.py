@@ -29,6 +29,7 @@ from core.protocol import messages as m
 from .alike import PlaceFacts
 from .parts import CohortPart, Parts
 
+ORDERED = (m.GangStep, m.SendStep, m.RecvStep, m.SpillStep, m.RestoreStep)
 KEPT = 256  # runs whose names are remembered, whether or not anything of them is left
 
 
@@ -56,11 +57,12 @@ Owner = SlicePrograms | None  # None: the island's parts
 
 
 class Waits:
-    """Which of the island's gangs may wait for anything but the stream: for contents and copies, and for gangs that do.
-    `last`: the last seq of all these; `hosts`: on which they are."""
+    """Which of the island's gangs may wait for anything but the stream: for contents, copies and views, and for gangs
+    that do. `last`: the last seq of all these; `hosts`: on which they are."""
 
     def __init__(self) -> None:
         self.last, self.hosts = -1, spans.EMPTY
+        self._seen = -1  # the last seq of all that was ordered
 
     def see(self, message: m.Ordered, owner_of: Callable[[int], Owner]) -> SlicePrograms | None:
         """Takes in an order, or stops at a gang of a slice that comes behind one of these, and returns the slice."""
@@ -70,7 +72,11 @@ class Waits:
             if header.after >= 0:
                 self._add(header.after, message.hosts)
         for step in message.steps:
-            if isinstance(step, m.RecvStep | m.RestoreStep):
+            if isinstance(step, ORDERED):
+                self._seen = step.seq
+            if isinstance(step, m.ViewStep):  # it waits for its sources, all of which were ordered before
+                self._add(max(self._seen, message.settled), step.hosts)
+            elif isinstance(step, m.RecvStep | m.RestoreStep):
                 self._add(step.seq, step.hosts)
             elif (
                 isinstance(step, m.GangStep)
@@ -187,6 +193,8 @@ class PartsBySlice:
                 touch([self._of_name(step.step)] if step.client else [self._of_run.get(step.run)])
             elif isinstance(step, m.SpillStep | m.RestoreStep):
                 touch([self._of_name(step.buffer)])
+            elif isinstance(step, m.ViewStep):
+                touch([owner for named in step.sources for owner, _ in self._owners(named)])
         while True:  # those behind a gang that may wait, which may be one of those found so far
             waits = copy(self._waits)
             late = waits.see(message, lambda run: self._owner(run, found))
@@ -208,7 +216,7 @@ class PartsBySlice:
                 return True
         for step in message.steps:
             kind = type(step)
-            if kind is m.RecvStep or kind is m.RestoreStep:
+            if kind is m.RecvStep or kind is m.RestoreStep or kind is m.ViewStep:
                 return True
         return False
 

@@ -14,7 +14,7 @@ from core.model import Plan
 from core.protocol import messages as m
 
 MESSAGE, STEP, RUN, REPORT, CALL, NOTE = 32, 24, 32, 24, 32, 16
-LONG = frozenset((m.Register, m.Submit))  # calls whose size follows what they carry
+LONG = frozenset((m.Register, m.Submit, m.View))  # calls whose size follows what they carry
 QUIET = frozenset((m.Heartbeat, m.Compiled, m.Arrived))
 BEATS, NEWS = frozenset((m.Heartbeat,)), frozenset((m.Waiting, m.Stalled))
 TALK = NEWS | {m.Reports, m.ClientMessages}  # messages of which some move nothing
@@ -33,6 +33,7 @@ class MessageSizes:
             m.Calls: self._once,
             m.Register: self._once,
             m.Submit: self._once,
+            m.View: self._once,
         }  # looked up several times for each gang
 
     def of(self, message: Any) -> int:
@@ -41,6 +42,9 @@ class MessageSizes:
 
     def _ordered(self, message: m.Ordered) -> int:
         nbytes = STEP * len(message.steps)
+        for step in message.steps:
+            if type(step) is m.ViewStep:
+                nbytes += 8 * len(step.sources)
         for run in message.runs:
             nbytes += RUN + 8 * len(run.args)
             for _, literal in run.literals:
@@ -63,6 +67,8 @@ class MessageSizes:
             for arg in call.args:
                 nbytes += len(arg) if isinstance(arg, bytes) else 8
             return nbytes
+        if isinstance(call, m.View):
+            return CALL + 16 * len(call.shards)
         if isinstance(call, m.Register):
             return len(wire.encode(call))
         return CALL

@@ -52,13 +52,15 @@ def sources_of(array_type: ArrayType, shards: Sequence[Ref]) -> list[ShardSource
 
 def _source(shard: Ref, device: int) -> ShardSource | None:
     """None: it is not on this device."""
-    if isinstance(shard, Token) or shard.type.sharding.devices != (device,):
-        return None
     if isinstance(shard, ShardOfArray):
+        parts = shard.parts
+        if parts.array.type.sharding.devices[shard.at] != device:
+            return None
         if shard.alone is None:
-            parts = shard.parts
             return ShardSource(parts.array, parts.number(shard.at), parts.boxes[shard.at])
         shard = shard.alone
+    if isinstance(shard, Token) or shard.type.sharding.devices != (device,):
+        return None
     return ShardSource(shard, 0, boxes_of(shard.type)[0])
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fuzz import planted, planted_anew, planted_parts, planted_reserving  # noqa: F401 - they register the bugs
 from tests.fuzz.case import Action, Case, CrashHost, Restart
-from tests.fuzz.draw import ANEW, FEATURES, PARTS, RESERVES, TROUBLES, draw
+from tests.fuzz.draw import ANEW, FEATURES, PARTS, RESERVES, TROUBLES, VIEWS, draw
 from tests.fuzz.planting import BUGS, plant, search
 from tests.fuzz.play import Result, play
 from tests.fuzz.shrink import shrink
@@ -24,6 +24,8 @@ FOUND = {  # a seed that failed once, and what was wrong
     100544: "credits promised to a sender that is gone",
     102560: "a launch that was abandoned while it was held",
     400075: "a put that waited for memory on a host that left meanwhile",
+    2000025: "two names of one buffer, of both of which a view is made",
+    2000036: "a second name that its client had released, for which only a view waits",
     103465: "a buffer in host memory, of which a restarted controller thought that it was on the devices",
 }
 PAGE = Path(__file__).parent.parent / "docs" / "testing.md"
@@ -45,6 +47,7 @@ def judge(case: Case) -> Result:
         *range(ANEW, ANEW + SEEDS // 2, CHUNK),
         *range(PARTS, PARTS + SEEDS // 2, CHUNK),
         *range(RESERVES, RESERVES + SEEDS // 4, CHUNK),
+        *range(VIEWS, VIEWS + SEEDS // 4, CHUNK),
     ],
 )
 def test_no_seed_breaks_a_promise(first: int) -> None:
@@ -60,7 +63,7 @@ def test_bugs_that_were_found_once_stay_fixed(seed: int) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize(
     "first",
-    [start for first in (10_000, ANEW, PARTS, RESERVES) for start in range(first, first + 4_000, 100)],
+    [start for first in (10_000, ANEW, PARTS, RESERVES, VIEWS) for start in range(first, first + 4_000, 100)],
 )
 def test_no_seed_of_many_breaks_a_promise(first: int) -> None:
     for seed in range(first, first + 100):

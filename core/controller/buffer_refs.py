@@ -186,7 +186,7 @@ class BufferRefs:
                     together.append((slot, session.number, named.name, named.count))
             source = run.sources[row.arg] if row.arg in held else first.setdefault(slot, named)
             if source is not named and type(source) is BufferName:
-                if named.wanted or named.readers:
+                if named.wanted or named.readers or self._views.wait_for(named):
                     self.alias(named, source)
             else:
                 made.setdefault(row.maker, []).append((slot, base + slot, row.count))
@@ -292,7 +292,7 @@ class BufferRefs:
                 self._free(gone)
             if buffer in self.admission.for_buffer:
                 self.admission.buffer_there(buffer)
-            if record.shared and self._views.waiting:
+            if record.views and self._views.waiting:
                 self._views.there(buffer)
 
     def shrink(self, run: RunRecord, slot: int, size: int) -> None:
@@ -380,7 +380,7 @@ class BufferRefs:
         named.blame = named.blame or blame
         self.contents.refuse_gets(named, named.blame)
         record = self._buffers.all.get(buffer)
-        if record is not None and record.shared:
+        if record is not None and record.views:
             self._views.spoilt(buffer, blame)
         if not named.released and buffer in self._buffers and self._buffers[buffer].handle:
             self._drop_handle(named)

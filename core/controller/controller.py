@@ -479,6 +479,6 @@ class Controller:
             for buffer in (*mine, *run.own.values()):
                 held[buffer] = held.get(buffer, 0) + 1
         for record in self.buffers:
-            others = record.aliases + record.transfers + record.shared  # holds that are no run's
+            others = record.aliases + record.transfers + record.views  # holds that are no run's
             yield f"references of buffer {record.id}", record.holds, held.get(record.id, 0) + others
         yield from self.policy_news.audit()

@@ -4,9 +4,10 @@ A view takes no memory. It holds its sources, whatever becomes of the client's n
 to the view is gone. Meanwhile what it shares is neither spilled nor taken over by a run to which it is donated: such a
 run gets memory of its own. A view whose source fails or is lost fails with it, for the same reason.
 
-A view *waits* until all its sources have entered an order and are on the devices, and holds those that exist. Then it
-is bound, checked and ordered in one moment: hosts make it behind all that fills its sources (`ViewStep`). If a slice
-has moved since its sources were made, they do not lie where the view should, and the view is refused.
+A view *waits* until all its sources have entered an order, and holds those that exist; like those of a run that waits,
+they may be spilled meanwhile. Those that were come back then. When all are on the devices, the view is bound, checked
+and ordered in one moment: hosts make it behind all that fills its sources (`ViewStep`). If a slice has moved since its
+sources were made, they do not lie where the view should, and the view is refused.
 
 Neighbours: `clients` brings calls; `buffer_refs` counts, and tells what happens to sources. The functions that matter:
 `view`, `_try`, `_checked`, `gone`.
@@ -54,6 +55,7 @@ class WaitingView(msgspec.Struct, eq=False):
     call: View
     sources: dict[int, BufferName]  # by the client's name
     held: dict[int, int] = {}  # the client's name -> the buffer that it holds
+    pins: bool = False  # all of these have been ordered, and stay on the devices from now on
 
 
 class Views:
@@ -116,12 +118,13 @@ class Views:
         if record is not None and source.name not in view.held:
             view.held[source.name] = record.id
             record.holds += 1
-            record.shared += 1
+            record.views += 1
             self.refs.see_held(record.id, _holder(view.named.session.number, view.named.name))
 
-    def _let_go(self, source: int, client: int, name: int, last_seq: int = -1) -> None:
+    def _let_go(self, source: int, client: int, name: int, pinned: bool, last_seq: int = -1) -> None:
         record = self._buffers.all[source]
-        record.shared -= 1
+        record.views -= 1
+        record.shared -= pinned
         record.last_seq = max(record.last_seq, last_seq)
         self.refs.see_let_go(source, _holder(client, name))
         self.refs.dropped(source)
@@ -144,12 +147,15 @@ class Views:
             self._hold(view, source)
             self._try(view)
 
+    def wait_for(self, source: BufferName) -> bool:
+        return source in self._by_name
+
     def taken_back(self, source: BufferName) -> None:
         """It will have another buffer."""
         for view in self._by_name.get(source, ()):
             buffer = view.held.pop(source.name, None)
             if buffer is not None:
-                self._let_go(buffer, view.named.session.number, view.named.name)
+                self._let_go(buffer, view.named.session.number, view.named.name, view.pins)
 
     def there(self, buffer: int) -> None:
         """It has entered an order, or has been copied."""
@@ -197,6 +203,10 @@ class Views:
         for record in records.values():
             if record.promise:
                 return
+        if not view.pins:
+            view.pins = True
+            for record in records.values():
+                record.shared += 1
         for name, record in records.items():
             if record.state in AWAY:
                 self.admission.bring_back(view.sources[name], self._state.now)
@@ -205,7 +215,7 @@ class Views:
         if named.released and not named.readers and not named.gets and named not in self._by_name:
             self._forget(view)  # nobody wants it any more
             for buffer in view.held.values():
-                self._let_go(buffer, named.session.number, named.name)
+                self._let_go(buffer, named.session.number, named.name, view.pins)
             return
         try:
             layout = self._checked(view, records)
@@ -226,6 +236,11 @@ class Views:
         self.refs.promise(named, ident, ResultRow(0, -1, -1, layout, 0, key, hosts, exact=True))
         record = self._buffers[ident]
         record.sources = tuple(dict.fromkeys(view.held.values()))
+        held = list(view.held.values())
+        for source in record.sources:
+            held.remove(source)
+        for source in held:  # it has two names, and was held by both
+            self._let_go(source, named.session.number, named.name, view.pins)
         for source in record.sources:
             self._views_of.setdefault(source, {})[ident] = None
         unsettled = {source for source in record.sources if self._buffers[source].state == "promised"}
@@ -247,7 +262,7 @@ class Views:
             return
         self._forget(view)
         for buffer in view.held.values():
-            self._let_go(buffer, named.session.number, named.name)
+            self._let_go(buffer, named.session.number, named.name, view.pins)
         named.blame = blame
         if not named.released:
             self._outbox.note(named.session.peer, ContentsReady((named.name,), blame))
@@ -296,7 +311,7 @@ class Views:
             del views[record.id]
             if not views:
                 del self._views_of[source]
-            self._let_go(source, record.client, record.name, record.last_seq)
+            self._let_go(source, record.client, record.name, True, record.last_seq)
 
     def with_views(self, buffers: list[int]) -> list[int]:
         """These, and all views of them."""
@@ -317,6 +332,7 @@ class Views:
         """After a restart: hosts still have this view, and its client says that it is its own."""
         for source in sources:
             shared = self._buffers.hold(source)
+            shared.views += 1
             shared.shared += 1
             self.refs.see_held(source, _holder(record.client, record.name))
             self._views_of.setdefault(source, {})[record.id] = None

@@ -76,7 +76,8 @@ class Buffer(msgspec.Struct, eq=False):
     last_used: int = 0  # a count of uses of all buffers, to find the least recently used one; of the first
 
     sources: tuple[int, ...] = ()  # of a view: the buffers whose memory it shares; it has none of its own
-    shared: int = 0  # how many views share its memory, which therefore stays on the devices
+    views: int = 0  # of these holds, those of views of it; for the controller
+    shared: int = 0  # how many of them share its memory, which therefore stays on the devices
 
     count: int = 1
     sizes: tuple[int, ...] = ()  # of several: the bytes of each

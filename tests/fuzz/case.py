@@ -93,6 +93,16 @@ class Put(Action, frozen=True):
     slice: SliceSpec
 
 
+class View(Action, frozen=True):
+    """An array of shards of others: of each device, a source, and which of its shards is there."""
+
+    key: int
+    client: int
+    value: Value
+    slice: SliceSpec
+    of: tuple[tuple[Source, int], ...]
+
+
 class Get(Action, frozen=True):
     client: int
     of: Source

@@ -10,7 +10,10 @@ from typing import Any
 
 import msgspec
 
-from core.model.program import Arg, Exchange, Program, Ref, SliceSpec, Value
+from core.model.place import line
+from core.model.plan import Layout, laid_out
+from core.model.program import Arg, Exchange, Node, Out, Program, Ref, SliceSpec, Value
+from core.model.resharding import Shards
 
 from . import programs
 from .case import (
@@ -42,6 +45,7 @@ from .case import (
     StandStill,
     Submit,
     Unregister,
+    View,
 )
 
 POLICIES = ("fifo", "stride", "priority:age=1ms", "shortest", "deadline", "round_robin", "user", "faulty")
@@ -65,6 +69,7 @@ SPANS = 200_000  # from this seed on, dispatch windows may have a span
 ANEW = 400_000  # from this seed on, processes may be stopped, and take a while to be reached after a restart
 PARTS = 1_000_000  # from this seed on, there are sub-slices and what else front ends need
 RESERVES = 1_500_000  # from this seed on, most policies reserve devices
+VIEWS = 2_000_000  # from this seed on, there are views of arrays
 FRONT = {"parts": 0.6, "meshes": 0.3, "silent": 0.25, "tell": 0.5}  # features only from seed PARTS on
 LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
 
@@ -81,6 +86,8 @@ def draw(seed: int, without: frozenset[str] = frozenset()) -> Case:
         has[name] = rng.random() < chance and name not in without
     for name, chance in FRONT.items() if seed >= PARTS else ():
         has[name] = rng.random() < chance and name not in without
+    if seed >= VIEWS:
+        has["views"] = "views" not in without
     return Drawing(rng, seed, has).case()
 
 
@@ -90,6 +97,7 @@ class Drawing:
         self.islands: list[dict[str, int]] = []
         self.actions: list[Action] = []
         self.known: list[list[tuple[Source, Value]]] = []  # by client: buffers that it may use
+        self.where: dict[Source, SliceSpec] = {}  # of what may be viewed
         self.now = 0
         self.keys = 0
 
@@ -217,6 +225,8 @@ class Drawing:
 
     def _call(self, client: int) -> None:
         rng, has = self.rng, self.has
+        if has.get("views") and rng.random() < 0.3 and self._view(client):
+            return
         kind = rng.random()
         if kind < 0.1 and has["puts"]:
             self._put(client)
@@ -261,6 +271,42 @@ class Drawing:
         value = msgspec.structs.replace(value, slice=0)
         self.actions.append(Put(at=self.now, key=key, client=client, value=value, slice=spec))
         self.known[client].append(((key, 0), value))
+        self.where[key, 0] = spec
+
+    def _view(self, client: int) -> bool:
+        """A shard, or an array of shards of those that are alike; False if there is nothing to view."""
+        rng = self.rng
+        there = [(source, value) for source, value in self.known[client] if source in self.where]
+        if not there:
+            return False
+        source, value = rng.choice(there[-6:])
+        spec, key = self.where[source], self._key()
+        shards = numbered_shards(value, spec)
+        if rng.random() < 0.5:
+            at = rng.randrange(spec.devices)
+            whole, pick = (spec.of, spec.picks[at]) if spec.of else (spec.name, at)
+            made = Value(shard_shape(value, spec), value.dtype)
+            on = SliceSpec(f"{whole}[{pick}]", 1, of=whole, picks=(pick,))
+            of: tuple[tuple[Source, int], ...] = ((source, shards[at]),)
+        else:
+            made, on, parts = value, spec, list[tuple[Source, int]]()
+            for at, shard in enumerate(shards):
+                whole, pick = (spec.of, spec.picks[at]) if spec.of else (spec.name, at)
+                alike = [(each, shard) for each, v in there if self.where[each] == spec and _same(v, value)]
+                alone = SliceSpec(f"{whole}[{pick}]", 1, of=whole, picks=(pick,))
+                shape = shard_shape(value, spec)
+                alike += [(each, 0) for each, v in there if self.where[each] == alone and v.shape == shape]
+                parts.append(
+                    rng.choice([each for each in alike if self._type(client, each[0]) == value.dtype])
+                )
+            of = tuple(parts)
+        self.actions.append(View(at=self.now, key=key, client=client, value=made, slice=on, of=of))
+        self.known[client].append(((key, 0), made))
+        self.where[key, 0] = on
+        return True
+
+    def _type(self, client: int, source: Source) -> str:
+        return next(value.dtype for each, value in self.known[client] if each == source)
 
     def _submit(self, client: int) -> None:
         rng = self.rng
@@ -287,7 +333,11 @@ class Drawing:
         self.submitted[client].append(key)
         for index, ref in enumerate(program.results):
             if keep[index]:
-                self.known[client].append(((key, index), value_of(program, ref)))
+                value = value_of(program, ref)
+                self.known[client].append(((key, index), value))
+                node = program.nodes[ref.node] if isinstance(ref, Out) else None
+                if isinstance(node, Node) and not node.irregular:
+                    self.where[key, index] = program.slices[value.slice]
 
     # --- troubles -----------------------------------------------------------------------------------------------
 
@@ -367,3 +417,21 @@ def value_of(program: Program, ref: Ref) -> Value:
         return program.args[ref.index]
     node = program.nodes[ref.node]
     return node.output if isinstance(node, Exchange) else node.outputs[ref.output]
+
+
+def _same(one: Value, other: Value) -> bool:
+    return (one.shape, one.sharding) == (other.shape, other.sharding)
+
+
+def _lies(value: Value, spec: SliceSpec) -> Layout:
+    return laid_out(value, spec, line(0, 0, spec.devices))
+
+
+def numbered_shards(value: Value, spec: SliceSpec) -> list[int]:
+    """By device of the slice: which of the distinct shards it has."""
+    shards = Shards(_lies(value, spec))
+    return [shards.ordinal(shards.shard_of(at)) for at in range(spec.devices)]
+
+
+def shard_shape(value: Value, spec: SliceSpec) -> tuple[int, ...]:
+    return Shards(_lies(value, spec)).size

@@ -123,6 +123,7 @@ class Game:
         self.gone: dict[int, None] = {}  # clients that crashed or closed
         self.acts: dict[type, Callable[[Any], None]] = {
             c.Submit: self._submit, c.Put: self._put, c.Get: self._get, c.Release: self._release,
+            c.View: self._view,
             c.Cancel: self._cancel, c.Close: self._close, c.CrashClient: self._crash_client,
             c.CrashHost: self._crash_host, c.LeaveHost: self._leave, c.LoseDevice: self._lose,
             c.Cut: self._cut, c.Slow: self._slow, c.BreakGang: self._break_gang,
@@ -260,6 +261,14 @@ class Game:
             self._person(action.client).register(program)
         self.made[action.key, 0] = self._person(action.client).put(action.value, action.slice)
         self.owner[action.key] = action.client
+
+    def _view(self, action: c.View) -> None:
+        shards = [(self._usable(action.client, source), shard) for source, shard in action.of]
+        there = [(handle, shard) for handle, shard in shards if handle is not None]
+        if len(there) == len(shards):
+            self._note(action)
+            made = self._person(action.client).view(action.value, action.slice, *there)
+            self.made[action.key, 0], self.owner[action.key] = made, action.client
 
     def _get(self, action: c.Get) -> None:
         handle = self._usable(action.client, action.of)
@@ -420,6 +429,8 @@ class Game:
     def _possible(self) -> set[str]:
         """Return the blame codes that the actions of this case can explain."""
         if any(self.done.get(kind) for kind in WEATHER):
+            if self.done.get("View"):  # a slice may have moved since its sources were made
+                return ANY | {"refused", "world"}
             return ANY | {"world"} if self.done.get("BreakWorld") else ANY
         found = set()
         if self.done.get("Cancel"):

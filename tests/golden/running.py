@@ -296,3 +296,28 @@ def cancel_leaves_ordered_gangs_where_they_are() -> World:
     assert run.blame is not None
     assert run.blame.code == "cancelled"
     return w
+
+
+# --- views --------------------------------------------------------------------------------------------------------
+
+
+def a_view_shares_the_memory_of_its_sources() -> World:
+    """An array is made of a shard of another one and of an array that is on one device, all of which its client lets go
+    of at once. One step in the order says it to both hosts, behind what makes the sources. What is shared is free when
+    the view is, behind the gang that reads it."""
+    world = _world()
+    a = world.client("a")
+    whole = SliceSpec("s", 2)
+    b = Build("make", s=2)
+    make = b.program(b.call("make", "s", [b.arg("s", 4, split="0")]))
+    b = Build("alone")
+    b.slices = [whole, SliceSpec("s[1]", 1, of="s", picks=(1,))]
+    alone = b.program(b.call("alone", "s[1]", [b.arg("s[1]", 2)]))
+    b = Build("read", s=2)
+    x = b.arg("s", 4, split="0")
+    read = b.program(b.call("read", "s", [x]))
+    first, second = a.submit(make, bytes(16)).results[0], a.submit(alone, bytes(8)).results[0]
+    view = a.view(x.value, whole, (first, 0), (second, 0))
+    run = a.submit(read, view)
+    a.release(first, second, view)
+    return _good(world, run)

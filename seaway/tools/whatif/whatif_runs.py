@@ -179,6 +179,10 @@ class Actor:
             case m.Put(value=value, slice=spec):
                 where = anywhere(spec) if self._settings.free else spec
                 return lambda client, now: client.put(value, where, now)
+            case m.View(value=value, slice=spec, shards=shards):
+                on = anywhere(spec) if self._settings.free else spec
+                here = tuple((self._buffers[source], shard) for source, shard in shards)
+                return lambda client, now: client.view(value, on, here, now)
             case m.Get(buffer=buffer, shard=shard):
                 return lambda client, now: client.get(self._buffers[buffer], now, shard)
             case m.Release(buffers=buffers):
@@ -214,7 +218,7 @@ class Actor:
                     if name:
                         self._buffers[name] = here
                         self._makers[name] = run
-            case m.Put(buffer=name):
+            case m.Put(buffer=name) | m.View(buffer=name):
                 self._buffers[name] = answer
             case m.Get(buffer=name):
                 self._gets[answer] = self._makers.get(name, -1)

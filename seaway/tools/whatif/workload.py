@@ -34,6 +34,7 @@ from core.protocol import (
     Release,
     Submit,
     Unregister,
+    View,
 )
 from core.record import Diverged, Log, LogError, Trace, replayed
 from core.schedule.policy import Policy
@@ -108,6 +109,8 @@ class Workload(NamedTuple):
                         yield f"program {made.call.ir.name!r} of client {person.label!r}", spec
                 elif isinstance(made.call, Put):
                     yield f"a put of client {person.label!r}", made.call.slice
+                elif isinstance(made.call, View):
+                    yield f"a view of client {person.label!r}", made.call.slice
 
 
 def read(path: Path, *, policy: Callable[[], Policy] | None = None, partial: bool = False) -> Workload:
@@ -260,6 +263,8 @@ def _names(call: Any) -> list[tuple[str, int]]:
             return [("program", program)]
         case Get(buffer=buffer):
             return [("buffer", buffer)]
+        case View(shards=shards):
+            return [("buffer", source) for source, _ in shards]
         case Release(buffers=buffers):
             return [("buffer", buffer) for buffer in ranges.each(buffers)]
         case Cancel(run=run):
@@ -274,7 +279,7 @@ def _made(call: Any) -> list[tuple[str, int]]:
             return [("program", program)]
         case Submit(run=run, results=results):
             return [("run", run), *(("buffer", name) for name in ranges.each(results) if name)]
-        case Put(buffer=buffer):
+        case Put(buffer=buffer) | View(buffer=buffer):
             return [("buffer", buffer)]
         case _:
             return []

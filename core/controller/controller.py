@@ -113,6 +113,7 @@ class Controller:
         )  # fmt: skip
         schedulers = [make(self.atoms, policy()) for _ in cluster.islands]
         self.state = State(cluster, config, incarnation, observe, schedulers)
+        self._checks = ReportChecks(self.state)
         self._make(trace, shape)
         self._begun = False
         self._events: dict[type, Callable[[Any, int], None]] = {
@@ -157,8 +158,9 @@ class Controller:
         state, atoms, config = self.state, self.atoms, self.state.config
         self.buffers = buffers = Buffers()
         self.ledger = ledger = Ledger(atoms, state.device_memory)
-        host_memory = HostMemory(state.hosts_of_devices, state.host_memory)
-        self.spill = spill = Spill(atoms, ledger, buffers, host_memory)
+        self.spill = spill = Spill(
+            atoms, ledger, buffers, HostMemory(state.hosts_of_devices, state.host_memory)
+        )
         self.resources = resources = Resources(state.cluster)
         self.lowerings = lowerings = Lowerings(first=state.incarnation * IDS)
         self.order = order = OrderHash()
@@ -221,7 +223,6 @@ class Controller:
             tracing=tracing, views=views,
         )  # fmt: skip
         self.policy_news = PolicyNews(state, outbox=outbox, tracing=tracing, watch=watch)
-        self._checks = ReportChecks(state)
         self.next_wakeup = watch.next_wakeup
         self._introduce()
 

@@ -171,10 +171,9 @@ class Game:
         self.world._step()
 
     def _until(self, at: int) -> None:
-        clock = self.world.clock
-        while (time := clock.next_time()) is not None and time <= at:
+        while (time := self.world.clock.next_time()) is not None and time <= at:
             self._step()
-        clock.now = max(clock.now, at)
+        self.world.clock.now = max(self.world.clock.now, at)
 
     def _while(self, busy: Callable[[], bool], patience: int) -> bool:
         """Go on while busy. Return whether this ended in time."""
@@ -263,12 +262,11 @@ class Game:
         self.owner[action.key] = action.client
 
     def _view(self, action: c.View) -> None:
-        shards = [(self._usable(action.client, source), shard) for source, shard in action.of]
-        there = [(handle, shard) for handle, shard in shards if handle is not None]
-        if len(there) == len(shards):
+        usable = [(self._usable(action.client, source), shard) for source, shard in action.of]
+        if len(there := [(handle, shard) for handle, shard in usable if handle is not None]) == len(usable):
             self._note(action)
-            made = self._person(action.client).view(action.value, action.slice, *there)
-            self.made[action.key, 0], self.owner[action.key] = made, action.client
+            self.made[action.key, 0] = self._person(action.client).view(action.value, action.slice, *there)
+            self.owner[action.key] = action.client
 
     def _get(self, action: c.Get) -> None:
         handle = self._usable(action.client, action.of)
@@ -429,8 +427,6 @@ class Game:
     def _possible(self) -> set[str]:
         """Return the blame codes that the actions of this case can explain."""
         if any(self.done.get(kind) for kind in WEATHER):
-            if self.done.get("View"):  # a slice may have moved since its sources were made
-                return ANY | {"refused", "world"}
             return ANY | {"world"} if self.done.get("BreakWorld") else ANY
         found = set()
         if self.done.get("Cancel"):

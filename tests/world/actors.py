@@ -25,6 +25,8 @@ from core.model.plan import Gang
 from core.protocol import effects as e
 from core.protocol import messages as m
 
+from .views import make_view
+
 if TYPE_CHECKING:
     from .world import World
 
@@ -279,7 +281,7 @@ class HostActor(Actor):
             e.Launch: self._launch,
             e.FreeBuffer: self._free,
             e.MakeBuffer: lambda said: fabric.make(host, said),
-            e.MakeView: lambda said: fabric.view(host, said, *world.views[said.buffer]),
+            e.MakeView: lambda said: make_view(fabric, host, said, *world.views[said.buffer]),
             e.SpillBuffer: lambda said: fabric.spill(host, said.seq, said.buffer, back=False),
             e.RestoreBuffer: lambda said: fabric.spill(host, said.seq, said.buffer, back=True),
             e.Abandon: lambda said: fabric.abandon(host, said.seqs),

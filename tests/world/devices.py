@@ -17,7 +17,7 @@ from core.model import spans
 from core.model.plan import Code, Gang, Layout, Plan
 from core.model.topology import Cluster
 from core.protocol import effects
-from core.protocol.effects import Copied, Event, Launch, LaunchFailed, MakeBuffer, MakeView
+from core.protocol.effects import Copied, Event, Launch, LaunchFailed, MakeBuffer
 from core.protocol.messages import Blame
 
 from . import contents
@@ -392,28 +392,6 @@ class Fabric:
         if self.observe:
             self.observe(o.BufferMade(host, command.buffer))
         self._allocate(mine, buffer)
-
-    def view(self, host: int, command: MakeView, digest: int, wanted: dict[int, tuple[int, int]]) -> None:
-        """`wanted`: by device, the digest of the source whose shard should be there, and which of its shards."""
-        mine = self.hosts[host]
-        devices = tuple(d for d in contents.devices(command.layout.place) if d in mine.devices)
-        view = Buffer(command.buffer, command.layout, 0, devices, mine.devices)
-        view.digest, view.here = digest, True
-        sources = {number: mine.buffers.get(number) for _, number in command.shards}
-        if tuple(sorted(devices)) != tuple(device for device, _ in command.shards):
-            self.complain(f"view {view.number} on host {host} is not of its devices: {command.shards}")
-        for device, number in command.shards:
-            source = sources[number]
-            if source is None or not source.here:
-                self.complain(f"view {view.number} shares buffer {number}, not on the devices of host {host}")
-            elif (source.read(), contents.shard_on(source.layout, device)) != wanted[device]:
-                view.digest = contents.torn("viewed", view.number, device)
-        view.shares = tuple(source for source in sources.values() if source is not None)
-        mine.buffers[view.number] = view
-        if self.observe:
-            self.observe(o.BufferMade(host, view.number))
-            for source in view.shares:
-                self.observe(o.BufferUsed(host, source.number, f"view {view.number}"))
 
     def free(self, host: int, number: int) -> None:
         mine = self.hosts[host]

@@ -16,7 +16,10 @@ import simpy
 from backend.server import eventlogs
 from core.client.client_limits import Blocked, Submitted
 from core.controller import Config
-from core.model.program import Program
+from core.model.place import line
+from core.model.plan import laid_out
+from core.model.program import Out, Program
+from core.model.resharding import Shards
 from core.protocol import effects as e
 from core.record.eventlog import Recorder
 from core.schedule.policy import Fifo, Policy
@@ -92,10 +95,11 @@ class SimulatedUser:
 
     def __init__(
         self, sim: Simulation, name: str, program: Program, *, runs: int = 10, waits: bool = True, think: int = 0,
-        weight: int = 1, fetch: bool = False, starts: int = 0, told_late: bool = False,
+        weight: int = 1, fetch: bool = False, starts: int = 0, told_late: bool = False, views: bool = False,
     ) -> None:  # fmt: skip
         self.sim, self.name, self.program, self.weight = sim, name, program, weight
         self.runs, self.waits, self.think, self.fetch, self.starts = runs, waits, think, fetch, starts
+        self.views = views  # of each result, in place of the result
         self.told_late = told_late  # the library reports a wait only when it submits
         self.over = False
         self.ended: dict[int, int] = {}
@@ -113,6 +117,10 @@ class SimulatedUser:
         for turn in range(self.runs):
             made: Submitted = yield from self.call(partial(self._submit, number, literal, waited))
             waited, result = [], made.results[0]
+            if self.views:
+                view = yield from self.call(partial(self._view, result))
+                yield from self.call(partial(_release, result))
+                result = view
             if self.fetch:
                 yield from self.call(partial(_get, result))
             if self.waits:
@@ -133,6 +141,15 @@ class SimulatedUser:
         for run in waited:
             client.waited(run, now)
         return client.submit(number, literal, now)
+
+    def _view(self, result: int, client: Any, now: int) -> Any:
+        """The same array once more."""
+        ref = self.program.results[0]
+        assert isinstance(ref, Out)
+        value, where = self.program.nodes[ref.node].outputs[ref.output], self.program.slices[0]  # type: ignore[union-attr]
+        shards = Shards(laid_out(value, where, line(0, 0, where.devices)))
+        numbers = [shards.ordinal(shards.shard_of(device)) for device in range(where.devices)]
+        return client.view(value, where, tuple((result, number) for number in numbers), now)
 
     def call(self, act: Any) -> Any:
         while True:

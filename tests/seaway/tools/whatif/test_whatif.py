@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from backend.server import eventlogs
 from core.model.errors import Impossible
 from core.model.program import Node
-from core.record.eventlog import decode
+from core.record.eventlog import decode, replay
 from core.schedule.policy import Fifo, Stride
 from seaway.cli import main
 from seaway.tools.whatif import call_durations, report, settings, whatif_runs
@@ -168,6 +169,18 @@ def test_two_clients_interleave_as_in_the_record(patch: pytest.MonkeyPatch) -> N
     wrong = report.errors(report.of_record(found, took), report.of_world(world))
     assert abs(wrong.makespan) < 0.001
     assert max(map(abs, wrong.p50.values())) < 0.01
+
+
+def test_views_are_made_again_and_a_log_with_views_replays_to_the_byte(patch: pytest.MonkeyPatch) -> None:
+    recorded = Recorded(patch)
+    recorded.person("ann", chain(2, 4), runs=3, think=MS, views=True, fetch=True)
+    found = workload(recorded.run())
+    (ann,) = found.people
+    assert [type(made.call).__name__ for made in ann.calls].count("View") == 3
+    replay(decode(recorded.log()), eventlogs.machine_of)
+    world = run_again(found)
+    assert order(world.simulation) == order(recorded.sim)
+    assert [len(list(sim.trace.rows("transfers"))) for sim in (recorded.sim, world.simulation)] == [3, 3]
 
 
 # --- as it would be -------------------------------------------------------------------------------------------------

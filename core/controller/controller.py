@@ -113,8 +113,9 @@ class Controller:
         )  # fmt: skip
         schedulers = [make(self.atoms, policy()) for _ in cluster.islands]
         self.state = State(cluster, config, incarnation, observe, schedulers)
-        self._checks = ReportChecks(self.state)
+        self._checks, self.order = ReportChecks(self.state), OrderHash()
         self._make(trace, shape)
+        self.policy_news = PolicyNews(self.state, outbox=self.outbox, tracing=self.tracing, watch=self.watch)
         self._begun = False
         self._events: dict[type, Callable[[Any, int], None]] = {
             MessageReceived: self._came,
@@ -163,7 +164,6 @@ class Controller:
         )
         self.resources = resources = Resources(state.cluster)
         self.lowerings = lowerings = Lowerings(first=state.incarnation * IDS)
-        self.order = order = OrderHash()
         self.watch = watch = Watchdog(config.bounds)
         self.outbox = outbox = TurnOutbox(state)
         self.tracing = tracing = (
@@ -185,7 +185,7 @@ class Controller:
         )  # fmt: skip
         self.dispatch = dispatch = Dispatch(
             state, buffers=buffers, compilation=compilation, in_flight=in_flight, ledger=ledger,
-            order=order, outbox=outbox, refs=refs, tracing=tracing, admission=admission,
+            order=self.order, outbox=outbox, refs=refs, tracing=tracing, admission=admission,
         )  # fmt: skip
         self.completion = completion = Completion(
             state, admission=admission, dispatch=dispatch, in_flight=in_flight, ledger=ledger, outbox=outbox,
@@ -222,7 +222,6 @@ class Controller:
             recovery=recovery, refs=refs, registrations=registrations, resources=resources, runs=runs,
             tracing=tracing, views=views,
         )  # fmt: skip
-        self.policy_news = PolicyNews(state, outbox=outbox, tracing=tracing, watch=watch)
         self.next_wakeup = watch.next_wakeup
         self._introduce()
 

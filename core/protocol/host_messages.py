@@ -74,7 +74,7 @@ class FreeStep(Wire, frozen=True, tag="free"):
     buffers: tuple[int | Range, ...]
 
 
-class ViewStep(Wire, frozen=True, tag="view"):
+class ViewStep(Wire, frozen=True, tag="view_step"):
     """Make a buffer of shards of other buffers, on the same devices, once their contents are here. It shares their
     memory, which stays until the view has been freed: that is ordered first."""
 

@@ -46,7 +46,7 @@ from .cluster_executables import ClusterExecutable, ClusterPrograms
 from .cluster_layouts import default_layout, value_of, whole_of
 from .cluster_link import ClusterLink
 from .cluster_programs import Places
-from .cluster_views import ShardSource, sources_of
+from .cluster_views import SharedShard, sources_of
 from .dtypes import STRING, TOKEN
 from .ifrt_messages import StatusCode
 from .session_devices import ArrayType, Platform, StatusError, Unready, WhenCompiled, invalid
@@ -131,7 +131,7 @@ class ClusterDevices:
             self._calls.order.do(partial(self._view, made, sources))
         return made
 
-    def _view(self, made: ClusterArray, sources: list[ShardSource]) -> bool:
+    def _view(self, made: ClusterArray, sources: list[SharedShard]) -> bool:
         """The array has the memory of these. What is here goes there first, unless all of it can stay here."""
         arrays = list(dict.fromkeys(each.array for each in sources))
         for each in arrays:

@@ -1,6 +1,6 @@
 """Which arrays of shards can be core's views, so that no contents move: of which buffers they have which shards.
 
-    sources_of(type, shards) -> [ShardSource]     None: their contents have to be put together anew
+    sources_of(type, shards) -> [SharedShard]     None: their contents have to be put together anew
 
 A view shares shards as they lie on their devices. So they have to be where the array has them, and to have the shape
 there that core knows: a single number is a row of one where core's array is a stack. Neighbours: `cluster_arrays`,
@@ -18,10 +18,10 @@ from .cluster_arrays import ClusterArray, Ref, ShardOfArray, Token
 from .cluster_layouts import Box, boxes_of, value_of
 from .session_devices import ArrayType, StatusError
 
-__all__ = ["ShardSource", "sources_of"]
+__all__ = ["SharedShard", "sources_of"]
 
 
-class ShardSource(NamedTuple):
+class SharedShard(NamedTuple):
     """A shard of an array. `number`: core's, equal for devices that have the same."""
 
     array: ClusterArray
@@ -35,7 +35,7 @@ class ShardSource(NamedTuple):
         return self.array.here[self.box]
 
 
-def sources_of(array_type: ArrayType, shards: Sequence[Ref]) -> list[ShardSource] | None:
+def sources_of(array_type: ArrayType, shards: Sequence[Ref]) -> list[SharedShard] | None:
     try:
         value_of(array_type, 0)
     except StatusError:  # the cluster does not know its type
@@ -50,18 +50,18 @@ def sources_of(array_type: ArrayType, shards: Sequence[Ref]) -> list[ShardSource
     return found
 
 
-def _source(shard: Ref, device: int) -> ShardSource | None:
+def _source(shard: Ref, device: int) -> SharedShard | None:
     """None: it is not on this device."""
     if isinstance(shard, ShardOfArray):
         parts = shard.parts
         if parts.array.type.sharding.devices[shard.at] != device:
             return None
         if shard.alone is None:
-            return ShardSource(parts.array, parts.number(shard.at), parts.boxes[shard.at])
+            return SharedShard(parts.array, parts.number(shard.at), parts.boxes[shard.at])
         shard = shard.alone
     if isinstance(shard, Token) or shard.type.sharding.devices != (device,):
         return None
-    return ShardSource(shard, 0, boxes_of(shard.type)[0])
+    return SharedShard(shard, 0, boxes_of(shard.type)[0])
 
 
 def _size(box: Box) -> tuple[int, ...]:

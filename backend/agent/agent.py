@@ -180,6 +180,7 @@ class Agent:
             e.Launch: self._launch,
             e.Prepare: lambda effect: devices.prepare(effect, self._plan_of(effect.run)),
             e.MakeBuffer: devices.make,
+            e.MakeView: devices.view,
             e.FreeBuffer: self._free,
             e.CompileCode: self._compile_soon,
             e.ForgetPlan: lambda effect: devices.forget(effect.plan),

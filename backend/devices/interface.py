@@ -6,6 +6,7 @@ Methods are called under the node's lock, in the order of core's commands; each 
     launch      enqueues on this host's devices of the gang, from one thread, in the order of the calls; inputs are
                 futures. After LaunchFailed nothing more is enqueued until `abandon` names that seq.
     make        reserves room, or stores a literal; `free` releases it, after what was enqueued before.
+    view        a buffer of shards that are here: it shares their memory, and takes none.
     shards      contents for other hosts: waits until they exist, so it is called in a copying thread.
     fill        contents from other hosts, for a buffer that `make` made; once, before a launch that reads it.
 """
@@ -85,6 +86,8 @@ class Devices(Protocol):
     def abandon(self, seqs: Sequence[int]) -> None: ...
 
     def make(self, command: e.MakeBuffer) -> None: ...
+
+    def view(self, command: e.MakeView) -> None: ...
 
     def free(self, first: int, count: int) -> None: ...
 

@@ -101,6 +101,9 @@ class TimedDevices:
     def make(self, command: e.MakeBuffer) -> None:
         self._layouts[command.buffer] = command.layout
 
+    def view(self, command: e.MakeView) -> None:
+        self._layouts[command.buffer] = command.layout
+
     def free(self, first: int, count: int) -> None:
         for buffer in range(first, first + count):
             self._layouts.pop(buffer, None)

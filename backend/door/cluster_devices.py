@@ -46,6 +46,7 @@ from .cluster_executables import ClusterExecutable, ClusterPrograms
 from .cluster_layouts import default_layout, value_of, whole_of
 from .cluster_link import ClusterLink
 from .cluster_programs import Places
+from .cluster_views import SharedShard, sources_of
 from .dtypes import STRING, TOKEN
 from .ifrt_messages import StatusCode
 from .session_devices import ArrayType, Platform, StatusError, Unready, WhenCompiled, invalid
@@ -85,18 +86,23 @@ class ClusterDevices:
 
     def _fill(self, made: ClusterArray, contents: Contents, ahead: bool = False) -> None:
         """The array has these contents, which nobody changes. `ahead`: calls may wait for it already."""
-        if made.type.kind == STRING:
-            made.is_here(contents)
-            return
-        value_of(made.type, 0)  # raises what the cluster does not know
-        if contents.nbytes <= SMALL:
-            made.is_here(np.array(contents, order="C"))
+        if self._stays(made, contents):
             return
         call = partial(self._put, made, contents)
         if ahead:
             self._calls.order.ahead(call)
         else:
             self._calls.order.do(call)
+
+    def _stays(self, made: ClusterArray, contents: Contents) -> bool:
+        """Whether it is here, because it is small. Raises what the cluster does not know."""
+        if made.type.kind != STRING:
+            value_of(made.type, 0)
+            if contents.nbytes > SMALL:
+                return False
+            contents = np.array(contents, order="C")
+        made.is_here(contents)
+        return True
 
     def _put(self, array: ClusterArray, contents: Contents) -> bool:
         value, where = value_of(array.type, 0), self._places.of(array.type.sharding.devices)
@@ -118,6 +124,46 @@ class ClusterDevices:
         if whole is not None:
             return whole
         made = ClusterArray(array_type, self._buffers.drop)
+        sources = sources_of(array_type, shards)
+        if sources is None:
+            self._put_together(made, shards)
+        else:
+            self._calls.order.do(partial(self._view, made, sources))
+        return made
+
+    def _view(self, made: ClusterArray, sources: list[SharedShard]) -> bool:
+        """The array has the memory of these. What is here goes there first, unless all of it can stay here."""
+        arrays = list(dict.fromkeys(each.array for each in sources))
+        for each in arrays:
+            if not self._calls.ready_to_be_read(each):
+                return False
+            self._send_again(each)
+        if not any(each.name or each.wrong for each in arrays):
+            contents = whole_of(made.type, [each.contents for each in sources])
+            return self._stays(made, contents) or self._put(made, contents)
+        for each in arrays:
+            if each.here is not None and not each.name and not self._put(each, each.here):
+                return False
+        fault = next((fault for each in arrays if (fault := each.wrong) is not None), None)
+        if fault is not None:
+            made.fails(fault)
+            return True
+        value, where = value_of(made.type, 0), self._places.of(made.type.sharding.devices)
+        shards = tuple([(each.array.name, each.number) for each in sources])
+
+        def act(client: Client, now: int) -> bool:
+            name = client.view(value, where, shards, now)
+            if isinstance(name, Blocked):
+                return False
+            outcome = BufferOutcome(1)
+            self._buffers.outcomes.add(outcome, name)
+            made.is_buffer(name, outcome)
+            return True
+
+        return self._calls.attempt(act, made.fails)
+
+    def _put_together(self, made: ClusterArray, shards: Sequence[Ref]) -> None:
+        """The array has the contents of these, which come here."""
         contents: list[Contents | None] = [None] * len(shards)
 
         def came(at: int, found: Contents | StatusError) -> None:
@@ -129,12 +175,11 @@ class ClusterDevices:
                 return
             contents[at] = found
             if all(each is not None for each in contents):
-                self._fill(made, whole_of(array_type, contents), ahead=True)  # type: ignore[arg-type]
+                self._fill(made, whole_of(made.type, contents), ahead=True)  # type: ignore[arg-type]
                 self._calls.order.go_on()
 
         for at, shard in enumerate(shards):
             self._answers.fetch(shard, partial(came, at))
-        return made
 
     def shards(self, ref: Ref) -> list[Ref]:
         if isinstance(ref, Token):

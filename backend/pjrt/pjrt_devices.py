@@ -150,6 +150,9 @@ class PjrtDevices:
         else:
             self._line.do(self._literal, command)
 
+    def view(self, command: e.MakeView) -> None:
+        self._line.do(self._store.view, command.buffer, command.layout, command.shards)
+
     def free(self, first: int, count: int) -> None:
         self._line.do(self._store.free, first, count)
 

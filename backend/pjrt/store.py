@@ -77,6 +77,34 @@ class Store:
         self._account(row.place, found.nbytes)
         return found
 
+    def view(self, number: int, layout: Layout, shards: Sequence[tuple[int, int]]) -> None:
+        """Stores an array each of whose shards is that of another buffer: the same memory. `shards`: this host's
+        devices, and the buffer whose shard there it is."""
+        buffer, sources = StoredBuffer(layout, self._world.sharding(layout)), dict[int, StoredBuffer]()
+        for device, source in shards:
+            held = self.get(source)
+            if held is None:
+                buffer.reason = f"buffer {source}, of which it has a shard, is not on this host"
+            else:
+                sources[device] = held
+        buffer.shares(sources)
+        if not buffer.reason:
+            self._share(buffer)
+        self._keep(number, buffer)
+
+    def _share(self, view: StoredBuffer) -> None:
+        """Makes a view's array of those that its sources have now."""
+        sources = dict.fromkeys(view.sources.values())
+        arrays = {source: source.array for source in sources}
+        void = next((source for source in sources if arrays[source] is None), None)
+        if void is not None:
+            view.reason = void.reason or "the contents of its shards have not arrived"
+            return
+        shards = {device: arrays[source] for device, source in view.sources.items()}
+        view.array = device_arrays.of_shards(self._world, view.layout, shards)
+        if view.reason:  # a source was spoilt meanwhile
+            view.array = None
+
     def arrays(self, first: int, count: int, lies: Sequence[Any]) -> list[Any] | None:
         """The arrays of several buffers, if all are here and lie so. None: look at each by itself."""
         found: list[Any] = []
@@ -131,7 +159,7 @@ class Store:
             buffer = self._buffers.pop(number, None)
             if buffer is not None:
                 self._count(buffer, -1)
-                buffer.array = buffer.host = buffer.beside = None
+                buffer.let_go()
 
     def pack(self, buffer: StoredBuffer, rows: int) -> None:
         """Packs an output whose maker has ended, and made `rows` rows in its largest shard."""
@@ -177,6 +205,8 @@ class Store:
         """Copies all arrays to host memory, before the backend is dropped. Arrays that are not ready are lost."""
         self._take_apart()
         for buffer in self._buffers.values():
+            if buffer.sources:  # a view again afterwards
+                buffer.array = None
             if not buffer.on_devices:
                 continue
             self._unpack(buffer)
@@ -206,6 +236,12 @@ class Store:
             else:
                 buffer.reason = "other hosts' shards of it are lost"
             buffer.host = None
+        for buffer in self._buffers.values():
+            if buffer.sources and not buffer.reason:
+                if buffer.lies is not None:
+                    self._share(buffer)
+                else:
+                    buffer.reason = "other hosts' shards of it are lost"
 
     # --- in any thread ----------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """What a host's store keeps: a buffer, or several that one launch made, as one record.
 
-    StoredBuffer     one: on devices, in host memory, void, or reserved
+    StoredBuffer     one: on devices, in host memory, void, or reserved; or a view, whose shards are other buffers'
     StoredOutputs    several with consecutive names, all on devices; one that is used alone is taken out of them
     OutputRow        the layouts of what a code makes, with all that is derived from them, once for all launches
 
@@ -24,7 +24,9 @@ class StoredBuffer:
     """A buffer. Its contents are in `array` (on devices) or in `host` (spilled, or between two worlds). If
     neither, it is void because its maker failed, or reserved for contents that will come."""
 
-    __slots__ = ("_array", "_packed", "beside", "host", "layout", "lies", "nbytes", "reason", "spilled")
+    __slots__ = (
+        "_array", "_packed", "beside", "host", "layout", "lies", "nbytes", "reason", "sources", "spilled", "views",
+    )  # fmt: skip
 
     def __init__(self, layout: Layout, lies: Any, array: Any = None) -> None:
         self.layout = layout
@@ -37,6 +39,10 @@ class StoredBuffer:
         self.spilled = False  # core has moved it to `host`
         # if it is a token: what was read of a checkpoint, until it is copied to devices
         self.beside: Any = None
+        self.sources: Mapping[
+            int, StoredBuffer
+        ] = {}  # of a view: by device, the buffer whose shard there it has
+        self.views: list[StoredBuffer] = []  # that have shards of this one
 
     @property
     def array(self) -> Any:
@@ -56,8 +62,23 @@ class StoredBuffer:
         return self._array is not None or self._packed is not None
 
     def spoil(self, reason: str) -> None:
-        """It holds nothing, for this reason."""
+        """It holds nothing, for this reason, and neither do its views."""
         self.array, self.reason = None, reason
+        for view in tuple(self.views):  # the enqueueing thread adds some
+            view.spoil(reason)
+
+    def shares(self, sources: Mapping[int, StoredBuffer]) -> None:
+        """It is a view of these, by device: it takes no memory of its own."""
+        self.sources, self.nbytes = sources, 0
+        for source in dict.fromkeys(sources.values()):
+            source.views.append(self)
+
+    def let_go(self) -> None:
+        """It keeps no array alive any more."""
+        self.array = self.host = self.beside = None
+        for source in dict.fromkeys(self.sources.values()):
+            source.views.remove(self)
+        self.sources = {}
 
     def pack(self, rows: int) -> None:
         """Keeps only a bucket of rows; `rows`: valid rows of each shard."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from ..protocol import CONTROLLER, Call, Calls, Command, Get, Put, Release, Send, Submit
+from ..protocol import CONTROLLER, Call, Calls, Command, Get, Put, Release, Send, Submit, View
 from .client_limits import Limits
 
 MOST = 32  # times `linger`: no call waits longer for others to gather
@@ -27,6 +27,7 @@ ANSWERED: dict[type, tuple[str, str]] = {
     Submit: ("run", "run"),
     Put: ("put", "buffer"),
     Get: ("get", "request"),
+    View: ("put", "buffer"),  # by the same note, which says that its contents are there
 }
 
 

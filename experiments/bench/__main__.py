@@ -46,6 +46,7 @@ PACKAGES = {  # each benchmark's module has its name
     },
     "door": {
         "door": "an unmodified JAX program through the door: calls, contents, compilation, against local devices",
+        "shards": "arrays made of shards, and shards computed with, on a cluster: what they ask for, and milliseconds",
         "shares": "two unmodified JAX programs and a native client on one cluster, by weights 1:2:1",
         "messages": "a message's CPU time in the door's transport, against the library h2 and grpcio's servers",
     },

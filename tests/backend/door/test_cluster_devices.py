@@ -328,22 +328,6 @@ def test_a_session_whose_calls_wait_is_crowded_until_there_is_room() -> None:
     assert not rig.devices.crowded(lambda: None)
 
 
-def test_a_shard_that_is_used_comes_here_first_and_what_follows_waits_for_it(rig: ClusterRig) -> None:
-    x = rig.large(devices=(0, 1, 2, 3), tiles=ROWS)
-    step, other = rig.executable([(32, 64)], [(2,)]), rig.executable()
-    _made = [rig.run(step, rig.devices.shards(x)[2]), rig.run(other, rig.large())]
-    _, get = rig.calls()
-    assert isinstance(get, m.Get)
-    contents = np.arange(8192).reshape(128, 64)
-    rig.brings(get.request, contents)
-    shard, submit, put, second = (call for call in rig.calls() if not isinstance(call, m.Release))
-    assert isinstance(shard, m.Put)
-    assert shard.slice.picks == (2,)
-    assert np.array_equal(rig.link.offers[shard.buffer].array(), contents[64:96])  # type: ignore[arg-type]
-    assert submit.args == (shard.buffer,)
-    assert second.args == (put.buffer,)
-
-
 def large_rows(rig: ClusterRig, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[Any]]:
     """An array in rows on four devices, of which nothing is too small to be read alone; and its shards."""
     monkeypatch.setattr(cluster_answers, "SAVED", 0)
@@ -416,7 +400,7 @@ def test_all_shards_of_an_array_in_their_order_are_the_array(rig: ClusterRig) ->
     assert rig.devices.assemble(rows((128, 64)), shards[::-1]) is not x
 
 
-def test_an_array_is_made_of_arrays_of_one_device_through_here(rig: ClusterRig) -> None:
+def test_an_array_of_arrays_that_lie_elsewhere_is_made_through_here(rig: ClusterRig) -> None:
     parts = [rig.put(np.full((32, 64), at)) if at else rig.put(np.zeros((32, 64))) for at in range(4)]
     made = rig.devices.assemble(rows((128, 64)), parts)
     told = Told()

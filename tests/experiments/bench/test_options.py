@@ -17,6 +17,7 @@ WITH_OPTIONS = (
     "pages",
     "prediction",
     "real",
+    "shards",
     "shares",
     "sharing",
     "stages",

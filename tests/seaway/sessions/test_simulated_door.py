@@ -59,6 +59,17 @@ if len(sys.argv) > 2:
     print(json.dumps([float(loss) for loss in losses] + np.asarray(w).reshape(-1)[:100].tolist()))
 """
 
+SHARDS = """
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+rows = NamedSharding(Mesh(np.array(jax.devices()), "x"), P("x"))
+alone = jax.jit(lambda x: x + 1)
+x = jax.device_put(np.arange(len(jax.devices()) * 2048, dtype=np.float32), rows)
+for _ in range(3):
+    x = jax.make_array_from_single_device_arrays(x.shape, rows, [alone(each.data) for each in x.addressable_shards])
+print(np.asarray(x)[::2048].tolist())
+"""
+
 READS = """
 import jax, jax.numpy as jnp, numpy as np
 x = jax.device_put(np.arange(3.0))
@@ -133,6 +144,16 @@ def test_many_devices_have_shapes_a_time_and_rows_with_the_functions_names(shape
     assert len(gangs(shapes.trace, "init")) == 2
     (took,) = set(steps["duration_us"])
     assert took > 1  # a step is priced by what it computes and exchanges: no kernel is shorter than 1 us
+
+
+def test_arrays_made_of_shards_move_nothing(tmp_path: Path) -> None:
+    """One array is put, and one is read."""
+    with simulated(8, tmp_path / "trace", "--values", "compute") as door:
+        (found,) = said(python("-c", SHARDS, env=door.env))
+    assert found == [2048 * at + 3 for at in range(8)]
+    trace = Trace.load(tmp_path / "trace")
+    assert len(trace.gangs()) == 3 * 8
+    assert len(trace.transfers()) == 2
 
 
 def test_contents_are_refused(shapes: Shapes) -> None:

@@ -237,7 +237,8 @@ class OrderTimes:
                 self._known_costs.clear()
             costs = self._known_costs[nbytes, steps] = self._costs(nbytes, steps)
         write, cost, extra = costs
-        started, final, read = at, path[-1], 0
+        started, final = at, path[-1]
+        read = free = 0
         for row in path:
             read, free, last = self._alone.get(row) or self._of(row)
             last = max(started + write + extra, last)

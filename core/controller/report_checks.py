@@ -27,7 +27,7 @@ class ReportChecks:
                     return f"reports of device {report.device}, which is not one of host {report.host}"
         elif report.hosts != below:
             hosts = report.hosts
-            if not hosts or spans.normal(hosts) != hosts or not spans.within(hosts, below):
+            if not hosts or not spans.is_normal(hosts) or not spans.within(hosts, below):
                 return f"reports for hosts {spans.text(hosts)}, not all of which are below it"
         if kind is Done and report.sizes and min(report.sizes) < 0:
             return f"reports sizes {report.sizes}"

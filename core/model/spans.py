@@ -32,6 +32,16 @@ def normal(pairs: Iterable[tuple[int, int]]) -> Spans:
     return tuple(merged)
 
 
+def is_normal(pairs: Spans) -> bool:
+    """Whether `normal` would change nothing."""
+    end: int | None = None
+    for low, high in pairs:
+        if low >= high or (end is not None and low <= end):
+            return False
+        end = high
+    return True
+
+
 def of(items: Iterable[int]) -> Spans:
     return normal([(item, item + 1) for item in items])
 

@@ -205,6 +205,7 @@ class Lists:
     """
 
     HEAD, OF_STEPS, STEPS = Struct("<BI"), Struct("<qq"), 0x80
+    OF_ONE = HEAD.pack(1, 1) + b"\0"  # any list of one number
     LATELY = 64  # number of lists that are remembered, to store each once
     LARGEST = 4096  # numbers in a vector whose packed bytes are remembered as well
     PATTERNS = 16  # number of patterns whose packed bytes are remembered
@@ -222,6 +223,8 @@ class Lists:
         given: Any = numbers
         if hasattr(given, "pattern"):
             return self._add_shifted(given)
+        if len(given) == 1:
+            return int(given[0]), self._store(self.OF_ONE)
         if hasattr(given, "astype"):
             given = given.astype("<i8")
             if len(given) <= self.LARGEST:

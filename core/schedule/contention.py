@@ -137,7 +137,7 @@ class Contention:
                 load.full = True
                 for other in load.lanes:
                     other.full += 1
-                    if other.full == 1:
+                    if other.full == 1 and (other.ripe or other.late):
                         self.refresh(other)
 
     def leave(self, lane: PlaceQueue, cost: int) -> None:
@@ -152,7 +152,7 @@ class Contention:
                 load.full = False
                 for other in load.lanes:
                     other.full -= 1
-                    if not other.full:
+                    if not other.full and (other.ripe or other.late):
                         self.refresh(other)
         if not (lane.flying or lane.ripe or lane.late):
             self.rest(lane)

@@ -155,7 +155,7 @@ class Commands:
         if isinstance(effect, e.Prepare):
             self._prepare(effect.seq, hosts, when)
             return
-        if isinstance(when, int):
+        if isinstance(when, int) and hosts.number > 1:
             when = as_vector(when, hosts.number)
         self.island.times.put(("launch", effect.seq), hosts.rows, hosts.number, when, self.sim.now)
         prepared = self.prepared.get(effect.seq) if self.prepared else None

@@ -16,7 +16,7 @@ import numpy as np
 from core.protocol import Cause
 
 from ..engine import Ints
-from .host_times import HostTimes, TimePatterns, as_vector, at_one, latest
+from .host_times import HostTimes, TimePatterns, as_vector, at_one, at_rows, latest
 from .routes import Rows
 
 KEPT = 512  # causes of each kind that are kept, past or not
@@ -71,14 +71,9 @@ class EventTimes:
             elif row >= 0 and not isinstance(when, int):
                 when = at_one(when, row)
             elif number != self._hosts and not isinstance(when, int):
-                when = as_vector(when)[rows]
-            found = when if isinstance(found, int) and not found else self._later(found, when)
+                when = at_rows(when, rows)
+            found = when if isinstance(found, int) and not found else self._patterns.later(when, found)
         return found
-
-    def _later(self, one: HostTimes | int, other: HostTimes | int) -> HostTimes | int:
-        if isinstance(other, int):
-            return max(one, other) if isinstance(one, int) else self._patterns.later(one, other)
-        return self._patterns.later(other, one)
 
     def _at_all(self, some: TimesOfSome) -> Ints:
         vector: Ints = np.zeros(self._hosts, dtype=np.int64)
@@ -96,6 +91,4 @@ def _same(one: Rows, other: slice) -> bool:
 
 
 def _latest(when: HostTimes | int | TimesOfSome) -> int:
-    if isinstance(when, TimesOfSome):
-        when = when.when
-    return when if isinstance(when, int) else latest(when)
+    return latest(when.when if isinstance(when, TimesOfSome) else when)

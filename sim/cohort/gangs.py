@@ -69,8 +69,8 @@ class CohortGang(msgspec.Struct, eq=False):
     gang: Gang
     where: PlaceIndices
     missing: int  # hosts that have not enqueued it
-    ready: HostTimes = NONE  # when each host had enqueued it
-    arrived: HostTimes = NONE  # when its turn had come at each host
+    ready: HostTimes | int = NONE  # when each host had enqueued it; a number only if it has one host
+    arrived: HostTimes | int = NONE  # when its turn had come at each host; likewise
     before: int = 0  # gangs ahead of it whose ends are not known
     behind: list[CohortGang] = []
     ends: Ints | int = 0
@@ -174,7 +174,7 @@ class Gangs:
                     other.before += 1
         if job.ready is not NONE:
             assert not job.missing
-            for each, ready in zip(mine, as_vector(job.ready), strict=True):
+            for each, ready in zip(mine, as_vector(job.ready, len(mine)), strict=True):
                 each.ready, each.missing = np.array([ready], dtype=np.int64), 0
                 if not each.before:
                     self._turn(each)
@@ -239,14 +239,16 @@ class Gangs:
             found = self._overlaps[key] = spans.overlap(one.devices, other.devices)
         return found
 
-    def enqueued(self, job: CohortGang, at: Rows, number: int, ready: HostTimes, placeholders: bool) -> None:
+    def enqueued(
+        self, job: CohortGang, at: Rows, number: int, ready: HostTimes | int, placeholders: bool
+    ) -> None:
         """Takes in when these hosts (indices among the job's hosts) enqueue the gang, in the past or in the
-        future."""
+        future; a number is one host's."""
         if number == job.where.number:
             job.ready = ready
         else:
             each = np.zeros(job.where.number, dtype=np.int64) if job.ready is NONE else as_vector(job.ready)
-            each[at] = as_vector(ready)
+            each[at] = as_vector(ready, number)
             job.ready = each
         job.missing -= number
         if placeholders:
@@ -270,6 +272,8 @@ class Gangs:
     def _free_at(self, where: PlaceIndices) -> Ints | int:
         if self._each is None:
             return self._free if isinstance(self._free, int) else self._free[where.rows]
+        if where.number == 1:
+            return latest(self._each[where.cells])
         last: Ints = np.maximum.reduceat(self._each[where.cells], where.firsts)
         return last
 
@@ -282,7 +286,8 @@ class Gangs:
                 slow = float(self.slow[where.rows].max())
                 took = took if slow == 1.0 else int(took * slow)
             job.ends = end = now + took
-            sim.trace.started(job.seq, job.arrived, now, job.flags)
+            arrived = job.arrived
+            sim.trace.started(job.seq, [arrived] if isinstance(arrived, int) else arrived, now, job.flags)
         elif job.alone is not None:
             job.ends = end = now + self._took_alone(job, job.alone, took)
         else:
@@ -290,7 +295,7 @@ class Gangs:
             if self.slow is not None:
                 slows = self.slow[where.rows]
                 each = np.where(slows == 1.0, took, (took * slows).astype(np.int64))
-            job.arrived = as_vector(job.arrived)
+            job.arrived = as_vector(job.arrived, where.number)
             job.ends = job.arrived + each
             end = int(job.ends.min())
             sim.trace.update(job.seq, job.flags, started=now)
@@ -346,7 +351,7 @@ class Gangs:
                 self._sim.clock.at(last, self._traced, job)
                 return
         if not job.gang.collective:
-            trace.hosts(job.seq, as_vector(job.arrived))
+            trace.hosts(job.seq, as_vector(job.arrived, job.where.number))
         if isinstance(job.ends, int):
             trace.update(job.seq, ended=job.ends)
         else:

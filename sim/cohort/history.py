@@ -157,7 +157,9 @@ def _under_way(island: CohortIsland) -> Iterable[GangUnderWay]:
             hosts = tuple(everyone[part.where.rows].tolist())
             started = not island.gangs.waits(part)
             ready = (
-                np.zeros(len(hosts), dtype=np.int64) if part.ready is NONE else as_vector(part.ready).copy()
+                np.zeros(len(hosts), dtype=np.int64)
+                if part.ready is NONE
+                else as_vector(part.ready, len(hosts)).copy()
             )
             ends = as_vector(part.ends, len(hosts)).copy() if started else None
             yield GangUnderWay(seq, part.plan, part.gang, hosts, ready, ends, slow)

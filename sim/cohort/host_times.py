@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from ..engine import Ints
 
@@ -51,8 +52,10 @@ class TimePatterns:
         self.even = TimePattern(np.zeros(hosts, dtype=np.int64))
         self._later: dict[tuple[TimePattern, TimePattern, int], TimePattern] = {}
 
-    def later(self, one: HostTimes, other: HostTimes | int) -> HostTimes:
-        """At each host the later of both."""
+    def later(self, one: HostTimes | int, other: HostTimes | int) -> HostTimes | int:
+        """At each host the later of both. The second may be a number; if both are, so is the answer."""
+        if isinstance(one, int):
+            return max(one, other) if isinstance(other, int) else self.later(other, one)
         if isinstance(one, ShiftedTimes) and isinstance(other, int):
             its, at = self.even, other
         elif isinstance(one, ShiftedTimes) and isinstance(other, ShiftedTimes):
@@ -81,6 +84,13 @@ def as_vector(when: HostTimes | int, number: int = 0) -> Ints:
     return np.full(number, when, dtype=np.int64) if isinstance(when, int) else when
 
 
+def at_rows(when: HostTimes, rows: slice | NDArray[np.intp]) -> Ints:
+    """The times at some hosts."""
+    if isinstance(when, ShiftedTimes):
+        return when.pattern.vector[rows] + when.at
+    return when[rows]
+
+
 def at_one(when: HostTimes | int, row: int = 0) -> int:
     """The time at one host: the only one, or the first, if no other is named."""
     if isinstance(when, ShiftedTimes):
@@ -88,9 +98,13 @@ def at_one(when: HostTimes | int, row: int = 0) -> int:
     return when if isinstance(when, int) else int(when[row])
 
 
-def earliest(when: HostTimes) -> int:
-    return when.at + when.pattern.first if isinstance(when, ShiftedTimes) else int(np.minimum.reduce(when))
+def earliest(when: HostTimes | int) -> int:
+    if isinstance(when, ShiftedTimes):
+        return when.at + when.pattern.first
+    return when if isinstance(when, int) else int(np.minimum.reduce(when))
 
 
-def latest(when: HostTimes) -> int:
-    return when.at + when.pattern.last if isinstance(when, ShiftedTimes) else int(np.maximum.reduce(when))
+def latest(when: HostTimes | int) -> int:
+    if isinstance(when, ShiftedTimes):
+        return when.at + when.pattern.last
+    return when if isinstance(when, int) else int(np.maximum.reduce(when))

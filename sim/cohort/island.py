@@ -292,19 +292,23 @@ class CohortIsland:
     # --- gangs ----------------------------------------------------------------------------------------------
 
     def launched(
-        self, hosts: CohortPart | PartGroup, launch: e.Launch, when: HostTimes, prepared: HostTimes | None
-    ) -> None:
+        self, hosts: CohortPart | PartGroup, launch: e.Launch, when: HostTimes | int,
+        prepared: HostTimes | None,
+    ) -> None:  # fmt: skip
+        """Takes in when these hosts launch a gang: a number only if it is one host."""
         profile, rows, whole = self.sim.profile, hosts.rows, hosts.number == self.island.hosts
-        enqueue = self._enqueue if whole else self._enqueue_each()[rows]
+        enqueue: HostTimes | int = self._enqueue if whole else self._enqueue_each()[rows]
+        if isinstance(when, int) and not whole:
+            enqueue = latest(enqueue)
         free = self.patterns.later(enqueue, when)
         if prepared is None:
             free = free + (profile.prepare + profile.enqueue)
         else:
             free = self.patterns.later(free, prepared) + profile.enqueue
         if whole:
-            self._enqueue = free
+            self._enqueue = free if not isinstance(free, int) else as_vector(free, 1)
         else:
-            self._enqueue_each()[rows] = as_vector(free)
+            self._enqueue_each()[rows] = free if isinstance(free, int) else as_vector(free)
         ready = free + self.sim.times.pcie_latency
         job = self.jobs[launch.seq]
         if isinstance(job, CohortGang):
@@ -313,7 +317,7 @@ class CohortIsland:
             )
             self.gangs.enqueued(job, at, hosts.number, ready, launch.placeholders)
             return
-        each = as_vector(ready)
+        each = as_vector(ready, hosts.number)
         for index, row in enumerate(np.arange(self.island.hosts)[rows].tolist()):
             self.gangs.enqueued(job.jobs[row], slice(0, 1), 1, each[index : index + 1], launch.placeholders)
 
@@ -350,8 +354,9 @@ class CohortIsland:
                 return self._hear
         hear = self._hear_each()
         heard: Ints | int
-        if isinstance(known, int) and latest(hear[rows]) <= known:
-            heard = known + complete
+        last = latest(hear[rows])
+        if isinstance(known, int) and (last <= known or job.where.number == 1):
+            heard = max(last, known) + complete
         else:
             heard = np.maximum(hear[rows], known) + complete
         hear[rows] = heard

@@ -38,7 +38,18 @@ class OrderPassage:
     passed on. Threads that read must be free when it arrives, those that pass it on by `begins`. `over`: when all of
     them are free again; `all_read`: when those have read it for which it is; `whole`: these are all."""
 
-    __slots__ = ("all_read", "arrives", "begins", "last", "over", "pattern", "read", "whole", "write")
+    __slots__ = (
+        "_rows",
+        "all_read",
+        "arrives",
+        "begins",
+        "last",
+        "over",
+        "pattern",
+        "read",
+        "whole",
+        "write",
+    )
 
     def __init__(
         self, read: Ints, write: Ints, last: Ints, ways: Ints | None, hosts: Rows, whole: bool
@@ -49,6 +60,14 @@ class OrderPassage:
         self.begins = np.full(len(read), -NEVER) if ways is None else np.where(ways > 0, read, -NEVER)
         self.over = max(latest(read), latest(write), latest(last))
         self.all_read = latest(read[hosts])
+        self._rows: frozenset[int] | None = None
+
+    @property
+    def rows(self) -> frozenset[int]:
+        """Where it comes."""
+        if self._rows is None:
+            self._rows = frozenset(np.flatnonzero(self.last > NEVER).tolist())
+        return self._rows
 
     def head_start(self, later: OrderPassage) -> int:
         """How long before a later order this one must be written, so that the later one finds all threads free."""
@@ -69,6 +88,7 @@ class OrderTimes:
         # The last orders, and when each was written, that have found all threads free.
         self._recent: list[tuple[OrderPassage, int]] = []
         self._alone: dict[int, LoneTimes] = {}  # by row: as orders for one host have left them since
+        self._alone_until = 0  # when all these are free
         self._read = np.zeros(island.hosts, dtype=np.int64)
         self._write, self._last = self._read.copy(), self._read.copy()
         self._free = 0  # when all these are free; -1: not known
@@ -144,9 +164,10 @@ class OrderTimes:
 
     def _finds_free(self, known: OrderPassage, at: int) -> bool:
         """Whether such an order, written at this time, finds each thread free."""
-        for row, (read, write, last) in self._alone.items():
-            if max(read, last) > at + known.arrives[row] or write > at + known.begins[row]:
-                return False
+        if self._alone_until > at:
+            for row, (read, write, last) in self._alone.items():
+                if max(read, last) > at + known.arrives[row] or write > at + known.begins[row]:
+                    return False
         for before, since in self._recent:
             if since + before.over > at:
                 key = id(before), id(known)  # `_passages` keeps both
@@ -164,10 +185,10 @@ class OrderTimes:
 
     def _pass(self, known: OrderPassage, at: int) -> None:
         """Takes in an order that finds all threads free, and is not for all hosts."""
-        for row, (_, write, _) in [*self._alone.items()] if self._alone else ():
-            if known.last[row] > NEVER:
-                free = max(write, at + int(known.write[row]))
-                self._alone[row] = at + int(known.read[row]), free, at + int(known.last[row])
+        for row in known.rows.intersection(self._alone) if self._alone else ():
+            free = max(self._alone[row][1], at + int(known.write[row]))
+            self._alone[row] = at + int(known.read[row]), free, at + int(known.last[row])
+            self._alone_until = max(self._alone_until, at + known.over)
         self._recent.append((known, at))
         if len(self._recent) > RECENT:
             over = [each for each in self._recent if each[1] + each[0].over <= at]
@@ -216,7 +237,8 @@ class OrderTimes:
                 self._known_costs.clear()
             costs = self._known_costs[nbytes, steps] = self._costs(nbytes, steps)
         write, cost, extra = costs
-        started, final, read = at, path[-1], 0
+        started, final = at, path[-1]
+        read = free = 0
         for row in path:
             read, free, last = self._alone.get(row) or self._of(row)
             last = max(started + write + extra, last)
@@ -225,6 +247,7 @@ class OrderTimes:
                 started = max(free, read)
                 free = started + write
             self._alone[row] = read, free, last
+        self._alone_until = max(self._alone_until, read, free)
         return read
 
     def _of(self, row: int) -> LoneTimes:

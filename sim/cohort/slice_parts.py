@@ -17,7 +17,8 @@ Neighbours: `parts` are the island's; `island` asks what an order concerns; core
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -58,11 +59,11 @@ Owner = SlicePrograms | None  # None: the island's parts
 
 class Waits:
     """Which of the island's gangs may wait for anything but the stream: for contents, copies and views, and for gangs
-    that do. `last`: the last seq of all these; `hosts`: on which they are."""
+    that do. `last`: the last seq of all these; `hosts`: on which they are; `seen`: the last seq that was ordered."""
 
     def __init__(self) -> None:
         self.last, self.hosts = -1, spans.EMPTY
-        self._seen = -1  # the last seq of all that was ordered
+        self.seen = -1
 
     def see(self, message: m.Ordered, owner_of: Callable[[int], Owner]) -> SlicePrograms | None:
         """Takes in an order, or stops at a gang of a slice that comes behind one of these, and returns the slice."""
@@ -73,9 +74,9 @@ class Waits:
                 self._add(header.after, message.hosts)
         for step in message.steps:
             if isinstance(step, ORDERED):
-                self._seen = step.seq
+                self.seen = step.seq
             if isinstance(step, m.ViewStep):  # it waits for its sources, all of which were ordered before
-                self._add(max(self._seen, message.settled), step.hosts)
+                self._add(max(self.seen, message.settled), step.hosts)
             elif isinstance(step, m.RecvStep | m.RestoreStep):
                 self._add(step.seq, step.hosts)
             elif (
@@ -174,38 +175,45 @@ class PartsBySlice:
     def _touched(self, message: m.Ordered) -> Iterable[SlicePrograms]:
         """The slices that must not go on by themselves."""
         self._see_past(message)
-        found: dict[int, SlicePrograms] = {}
+        found: dict[SlicePrograms, None] = {}
 
         def touch(owners: Iterable[Owner]) -> None:
-            found.update({id(owner): owner for owner in owners if owner is not None})
+            found.update((owner, None) for owner in owners if owner is not None)
 
         for header in message.runs:
             owner = self._of_run.get(header.run)
-            owners = self._named(header)
-            if any(other is not owner for other in owners):
-                touch((owner, *owners))
+            for other in self._named(header):
+                if other is not owner:
+                    touch((owner, other))
             if header.after >= 0:
                 touch(self._here(message.hosts))
         for step in message.steps:
-            if isinstance(step, m.RecvStep | m.RestoreStep) and step.after >= 0:
-                touch(self._here(step.hosts))
-            if isinstance(step, m.SendStep):
-                touch([self._of_name(step.step)] if step.client else [self._of_run.get(step.run)])
-            elif isinstance(step, m.SpillStep | m.RestoreStep):
-                touch([self._of_name(step.buffer)])
-            elif isinstance(step, m.ViewStep):
-                touch([owner for named in step.sources for owner, _ in self._owners(named)])
-        while True:  # those behind a gang that may wait, which may be one of those found so far
+            if type(step) is not m.GangStep and type(step) is not m.FreeStep:
+                touch(self._touched_by(step))
+        while self.may_wait(message):  # those behind a gang that may wait, which may be one found so far
             waits = copy(self._waits)
             late = waits.see(message, lambda run: self._owner(run, found))
             if late is None:
                 self._waits = waits
-                return found.values()
+                break
             touch((late,))
+        return found
 
-    def _owner(self, run: int, but: Container[int]) -> Owner:
+    def _touched_by(self, step: m.Step) -> list[Owner]:
+        found: list[Owner] = []
+        if isinstance(step, m.RecvStep | m.RestoreStep) and step.after >= 0:
+            found += self._here(step.hosts)
+        if isinstance(step, m.SendStep):
+            found.append(self._of_name(step.step) if step.client else self._of_run.get(step.run))
+        elif isinstance(step, m.SpillStep | m.RestoreStep):
+            found.append(self._of_name(step.buffer))
+        elif isinstance(step, m.ViewStep):
+            found += [owner for named in step.sources for owner, _ in self._owners(named)]
+        return found
+
+    def _owner(self, run: int, but: Container[Owner]) -> Owner:
         owner = self._of_run.get(run)
-        return None if id(owner) in but else owner
+        return None if owner in but else owner
 
     def may_wait(self, message: m.Ordered) -> bool:
         """Whether some of the island's gangs may wait for anything but the stream, as far as this order says."""
@@ -218,6 +226,8 @@ class PartsBySlice:
             kind = type(step)
             if kind is m.RecvStep or kind is m.RestoreStep or kind is m.ViewStep:
                 return True
+            if kind in ORDERED:
+                self._waits.seen = step.seq  # type: ignore[union-attr]
         return False
 
     def see_waits(self, message: m.Ordered) -> None:
@@ -242,9 +252,11 @@ class PartsBySlice:
         """Of whom the arguments of a run are, that did not come with the call."""
         literals = {number for number, _ in header.literals}
         found: list[Owner] = []
-        for number, named in _numbered(header.args):
+        number = 0  # of an argument; of a range, the first one's
+        for named in header.args:
             if number not in literals:
                 found += [owner for owner, _ in self._owners(named)]
+            number += 1 if isinstance(named, int) else named.count
         return found
 
     def _return(self, owner: SlicePrograms, number: int, settled: int) -> list[CohortPart]:
@@ -269,32 +281,26 @@ class PartsBySlice:
     # --- what concerns whom ---------------------------------------------------------------------------------
 
     def _cut(self, message: m.Ordered) -> list[tuple[Owner, m.Ordered]]:
-        shares: dict[int, OrderShare] = {}
-
-        def share(owner: Owner) -> OrderShare:
-            key = id(owner)
-            if key not in shares:
-                shares[key] = OrderShare(owner)
-            return shares[key]
-
+        shares: defaultdict[Owner, OrderShare] = defaultdict(OrderShare)
         for plan in message.plans:
-            share(self._of_plan.get(plan.id)).plans.append(plan)
+            shares[self._of_plan.get(plan.id)].plans.append(plan)
         for header in message.runs:
-            share(self._of_run.get(header.run)).runs.append(header)
+            shares[self._of_run.get(header.run)].runs.append(header)
         for at, step in enumerate(message.steps):
-            for owner, mine in self._shared(step):
-                share(owner).put(at, mine)
+            if type(step) is m.GangStep:
+                shares[self._of_run.get(step.run)].put(at, step)
+            else:
+                for owner, mine in self._shared(step):
+                    shares[owner].put(at, mine)
         if len(shares) > 1:
-            return [(each.owner, each.of(message)) for each in shares.values()]
-        return [(next(iter(shares.values())).owner if shares else None, message)]
+            return [(owner, share.of(message)) for owner, share in shares.items()]
+        return [(next(iter(shares), None), message)]
 
     def _shared(self, step: m.Step) -> Iterable[tuple[Owner, m.Step]]:
-        """Each one's share of a step."""
+        """Each one's share of a step that is no gang."""
         match step:
-            case m.GangStep():
-                return ((self._of_run.get(step.run), step),)
             case m.FreeStep():
-                return _by_owner([pair for named in step.buffers for pair in self._owners(named)])
+                return self._freed(step)
             case m.CompileStep():
                 return ((self._of_plan.get(step.plan), step),)
             case m.AskStep():
@@ -304,14 +310,22 @@ class PartsBySlice:
             case _:
                 return ((None, step),)
 
-    def _forgotten(self, step: m.ForgetStep) -> Iterator[tuple[Owner, m.ForgetStep]]:
-        owners: dict[int, tuple[Owner, list[int], list[int]]] = {}
-        for numbers, table, which in ((step.runs, self._of_run, 1), (step.plans, self._of_plan, 2)):
-            for number in numbers:
-                owner = table.get(number)
-                owners.setdefault(id(owner), (owner, [], []))[which].append(number)  # type: ignore[union-attr]
-        for owner, runs, plans in owners.values():
-            yield owner, m.ForgetStep(tuple(runs), tuple(plans))
+    def _freed(self, step: m.FreeStep) -> list[tuple[Owner, m.FreeStep]]:
+        names: dict[Owner, list[int | Range]] = {}
+        for named in step.buffers:
+            for owner, mine in self._owners(named):
+                names.setdefault(owner, []).append(mine)
+        if len(names) == 1:
+            return [(next(iter(names)), step)]
+        return [(owner, m.FreeStep(tuple(mine))) for owner, mine in names.items()]
+
+    def _forgotten(self, step: m.ForgetStep) -> list[tuple[Owner, m.ForgetStep]]:
+        numbers: dict[Owner, tuple[list[int], list[int]]] = {}
+        for run in step.runs:
+            numbers.setdefault(self._of_run.get(run), ([], []))[0].append(run)
+        for plan in step.plans:
+            numbers.setdefault(self._of_plan.get(plan), ([], []))[1].append(plan)
+        return [(owner, m.ForgetStep(tuple(runs), tuple(plans))) for owner, (runs, plans) in numbers.items()]
 
     def _name(self, message: m.Ordered) -> None:
         """Takes in the runs of slices' programs that an order begins, and the names of their buffers."""
@@ -370,11 +384,11 @@ class PartsBySlice:
         at = bisect_right(self._bases, name) - 1
         return self._runs[at].of if at >= 0 and name < self._runs[at].end else None
 
-    def _owners(self, named: int | Range) -> Iterator[tuple[Owner, int | Range]]:
+    def _owners(self, named: int | Range) -> list[tuple[Owner, int | Range]]:
         """Whose these names are, those together that are one's."""
         if isinstance(named, int):
-            yield self._of_name(named), named
-            return
+            return [(self._of_name(named), named)]
+        found: list[tuple[Owner, int | Range]] = []
         first, stop = named.first, named.first + named.count
         while first < stop:
             at = bisect_right(self._bases, first) - 1
@@ -384,15 +398,17 @@ class PartsBySlice:
             else:
                 owner = None
                 end = min(stop, self._runs[at + 1].base) if at + 1 < len(self._runs) else stop
-            yield owner, ranged(first, end - first)
+            found.append((owner, ranged(first, end - first)))
             first = end
+        return found
 
 
 class OrderShare:
     """What of an order concerns one owner. `at`: where its steps are in the order."""
 
-    def __init__(self, owner: Owner) -> None:
-        self.owner = owner
+    __slots__ = ("at", "plans", "runs", "steps")
+
+    def __init__(self) -> None:
         self.plans: list[Plan] = []
         self.runs: list[m.RunHeader] = []
         self.at: list[int] = []
@@ -408,18 +424,3 @@ class OrderShare:
             for header in self.runs
         ]
         return replace(message, plans=tuple(self.plans), runs=tuple(runs), steps=tuple(self.steps))
-
-
-def _numbered(args: tuple[int | Range, ...]) -> Iterator[tuple[int, int | Range]]:
-    """Arguments, each with its index; of a range, the first one's."""
-    number = 0
-    for named in args:
-        yield number, named
-        number += 1 if isinstance(named, int) else named.count
-
-
-def _by_owner(pairs: list[tuple[Owner, int | Range]]) -> list[tuple[Owner, m.FreeStep]]:
-    found: dict[int, tuple[Owner, list[int | Range]]] = {}
-    for owner, named in pairs:
-        found.setdefault(id(owner), (owner, []))[1].append(named)
-    return [(owner, m.FreeStep(tuple(names))) for owner, names in found.values()]

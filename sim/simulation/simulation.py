@@ -192,17 +192,16 @@ class Simulation:
 
     # --- time -----------------------------------------------------------------------------------------------
 
-    @property
-    def env(self) -> simpy.Environment:
-        """SimPy's environment: users may add processes to it."""
-        return self.clock
-
     if TYPE_CHECKING:
 
         @property
+        def env(self) -> simpy.Environment:
+            """SimPy's environment: users may add processes to it."""
+
+        @property
         def now(self) -> int: ...
-    else:
-        now = property(attrgetter("clock.now"))  # in C, since it is asked for some 20 times for each gang
+    else:  # in C, since these are asked for some 20 times for each gang
+        env, now = property(attrgetter("clock")), property(attrgetter("clock.now"))
 
     @property
     def regular(self) -> bool:

@@ -18,6 +18,13 @@ from tests.fuzz.play import Result, play
 from tests.fuzz.shrink import shrink
 
 SEEDS, CHUNK = 200, 10
+FIRSTS = [
+    *range(0, SEEDS, CHUNK),
+    *range(ANEW, ANEW + SEEDS // 2, CHUNK),
+    *range(PARTS, PARTS + SEEDS // 2, CHUNK),
+    *range(RESERVES, RESERVES + SEEDS // 4, CHUNK),
+    *range(VIEWS, VIEWS + SEEDS // 4, CHUNK),
+]
 FOUND = {  # a seed that failed once, and what was wrong
     3474: "a second name for a result that was taken back, and made elsewhere",
     20468: "bytes that stayed counted when a client died while its island changed its epoch",
@@ -40,16 +47,7 @@ def judge(case: Case) -> Result:
     return result
 
 
-@pytest.mark.parametrize(
-    "first",
-    [
-        *range(0, SEEDS, CHUNK),
-        *range(ANEW, ANEW + SEEDS // 2, CHUNK),
-        *range(PARTS, PARTS + SEEDS // 2, CHUNK),
-        *range(RESERVES, RESERVES + SEEDS // 4, CHUNK),
-        *range(VIEWS, VIEWS + SEEDS // 4, CHUNK),
-    ],
-)
+@pytest.mark.parametrize("first", FIRSTS)
 def test_no_seed_breaks_a_promise(first: int) -> None:
     for seed in range(first, first + CHUNK):
         judge(draw(seed))
@@ -109,7 +107,8 @@ def test_the_seed_that_the_page_names_finds_the_planted_bug(name: str) -> None:
     case = draw(BUGS[name].first + seeds - 1)
     with plant(name):
         assert play(case).kind.partition(":")[0] == kind.partition(":")[0]
-    judge(case)
+    if case.seed - case.seed % CHUNK not in FIRSTS:  # else it is judged above, without the bug
+        judge(case)
 
 
 @pytest.mark.full

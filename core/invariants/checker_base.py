@@ -5,7 +5,7 @@ what it was told to do, so a checker shares no code and no assumptions with the 
 
     checks = Checks([GangAtomicity(), OneOrder(), ...])     # invariants.everything() makes all of them
     checks.saw(Launched(host, seq, epoch, devices), now)    # whenever something happens
-    checks.look(now)                                        # after each event: check the controller's counters
+    checks.look(now)                                        # when the controller took an event: check its counters
     checks.at_rest(now)                                     # nothing is under way: check that nothing is left
 """
 
@@ -41,7 +41,7 @@ class Checker(ABC):
         """Take an observation; call `fail` if it should not have happened."""
 
     def look(self, now: int) -> None:  # noqa: B027 - most checkers do not need it
-        """Check a machine's own counters. This is called after every event."""
+        """Check a machine's own counters. This is called after every event that it took."""
 
     def at_rest(self, now: int) -> None:  # noqa: B027 - some checkers do not need it
         """Check that everything has ended. This is called when nothing is under way and nothing will come."""

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.controller import Controller
@@ -21,6 +21,7 @@ from core.model.topology import Cluster, Island
 from core.protocol import effects as e
 from core.protocol import messages as m
 from tests.core.build import Build
+from tests.laws import examples
 
 HOST, CLIENT = 100, 1  # numbers of connections: that of host h is HOST + h
 HOSTS = 2
@@ -77,6 +78,7 @@ class World:
         self.controller = Controller(Cluster((island,)))
         self.executors: dict[int, Executor] = {}
         self.seen: list[Any] = []  # what a client and devices see
+        self.forgotten: list[tuple[int, int]] = []  # (host, plan)
         self.due: list[tuple[int, e.Event]] = []  # what devices have to say, by host
         self.now = 0
         for host in range(HOSTS):
@@ -149,6 +151,8 @@ class World:
                 case e.SpillBuffer(seq=seq) | e.RestoreBuffer(seq=seq):
                     self.seen.append((host, effect))
                     self.due.append((host, e.Copied(seq)))
+                case e.ForgetPlan(plan=plan):
+                    self.forgotten.append((host, plan))
                 case e.OpenSend(transfer=transfer):
                     self.seen.append((host, effect))
                     self.due.append((host, e.Sent(transfer)))
@@ -201,6 +205,7 @@ class World:
         }
         return {
             "seen": self.seen, "buffers": buffers, "names": names, "runs": runs, "left": controller.left(),
+            "forgotten": sorted(self.forgotten),  # plans that nobody needs are forgotten in any order
             "memory": controller.ledger.counters(), "due": [host for host, _ in self.due],
             "held": [
                 sorted(executor.describe().held, key=lambda held: held.buffer)
@@ -289,7 +294,7 @@ def act(twins: Twins, draw: Any) -> None:
         twins.both(lambda world: world.crash(host))
 
 
-@settings(deadline=None)
+@examples(40)
 @given(st.data())
 def test_arrays_that_are_counted_as_one_behave_as_if_each_were_alone(data: st.DataObject) -> None:
     twins = Twins()
@@ -299,6 +304,17 @@ def test_arrays_that_are_counted_as_one_behave_as_if_each_were_alone(data: st.Da
         twins.both(lambda world: world.answer(0, None))
         if not any(world.due for world in twins.worlds):
             break
+
+
+def test_plans_that_runs_of_a_lost_host_needed_are_forgotten_in_any_order() -> None:
+    twins = Twins()
+    twins.submit(0, [], [True] * MANY)
+    twins.submit(2, twins.held[:MANY], [number in (0, 3) for number in range(9)])
+    for _ in range(2):
+        twins.submit(0, [], [True] * MANY)
+    for program in (1, 2):
+        twins.submit(program, twins.held[:MANY], [False] * 9)
+    twins.both(lambda world: world.crash(0))
 
 
 def calls_a_step(many: int, donate: bool, apart: bool) -> int:

@@ -209,6 +209,9 @@ class Actor:
 
 
 class ControllerActor(Actor):
+    def told(self, event: Any) -> None:
+        self.world.unlooked = True
+
     def perform(self, effect: e.Command) -> None:
         world = self.world
         match effect:

@@ -75,6 +75,7 @@ class World:
             Checks(everything(pool=pool, short=at_once(pool, chunk))) if check else None
         )
         self.observe: Callable[[o.Observation], None] | None = self._observe if check else None
+        self.unlooked = True  # whether the controller has taken an event since its counters were checked
         self.faults: list[str] = []
         self.diary: list[str] | None = [] if diary else None
         self.told: list[str] = []  # the controller's log
@@ -161,7 +162,8 @@ class World:
 
     def _step(self) -> None:
         self.clock.step()
-        if self.checks is not None:
+        if self.checks is not None and self.unlooked:
+            self.unlooked = False
             self.checks.look(self.now)
 
     # --- actors start and end ---------------------------------------------------------------------------
@@ -189,6 +191,7 @@ class World:
             trace=Trace() if self.traced else None,
         )  # fmt: skip
         endpoint = for_controller(Recorder(machine, actor), actor.starts + 1, self.timing.lease)
+        self.unlooked = True
         actor.boot(endpoint)
 
     def _forget_controller(self) -> None:

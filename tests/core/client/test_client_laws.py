@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.client.call_batching import MOST
@@ -34,6 +34,7 @@ from core.protocol.messages import (
     Submit,
 )
 from core.protocol.peers import CONTROLLER
+from tests.laws import examples
 
 from .test_client import SLICE, WHERE, Session, X, program
 
@@ -191,7 +192,7 @@ class Play:
                 pass
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.integers(0, 2**32))
 def test_the_controller_gets_only_valid_messages_and_every_run_ends_once(seed: int) -> None:
     play = Play(Random(seed))

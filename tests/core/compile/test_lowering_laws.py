@@ -3,7 +3,7 @@
 from itertools import count
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.compile import cut, lower
@@ -13,6 +13,7 @@ from core.model.program import Arg, Node, Out, Program, Ref, Sharding
 from core.model.resharding import canonical, shard_bytes
 from core.model.validate import validate
 from tests.core.build import Build
+from tests.laws import examples
 
 SPOTS = [
     line(0, 0, 4),
@@ -89,7 +90,7 @@ def on(step: Gang) -> set[int]:
 
 
 @given(cases(), st.booleans())
-@settings(max_examples=80)
+@examples(40)
 def test_lowering_is_the_same_twice(case: tuple[Program, list[Place], list[Layout]], fused: bool) -> None:
     again = msgspec.msgpack.decode(msgspec.msgpack.encode(case[0]), type=Program)
     one, two = (lower(each, *case[1:], ident=1, fused=fused) for each in (case[0], again))
@@ -98,7 +99,7 @@ def test_lowering_is_the_same_twice(case: tuple[Program, list[Place], list[Layou
 
 
 @given(cases(), st.booleans())
-@settings(max_examples=80)
+@examples(40)
 def test_the_order_is_sound_and_minimal(case: tuple[Program, list[Place], list[Layout]], fused: bool) -> None:
     """`after` points back, implies the traced order on each device and all data flow, and has no superfluous edge."""
     plan = lower(*case, ident=1, fused=fused)
@@ -120,7 +121,7 @@ def test_the_order_is_sound_and_minimal(case: tuple[Program, list[Place], list[L
 
 
 @given(cases(), st.booleans())
-@settings(max_examples=80)
+@examples(40)
 def test_a_plan_computes_what_its_program_says(
     case: tuple[Program, list[Place], list[Layout]], fused: bool
 ) -> None:
@@ -172,7 +173,7 @@ def test_a_plan_computes_what_its_program_says(
 
 
 @given(cases(), st.booleans())
-@settings(max_examples=80)
+@examples(40)
 def test_inputs_have_the_layout_that_their_reader_wants(
     case: tuple[Program, list[Place], list[Layout]], fused: bool
 ) -> None:
@@ -205,7 +206,7 @@ def test_inputs_have_the_layout_that_their_reader_wants(
 
 
 @given(cases(), st.booleans())
-@settings(max_examples=80)
+@examples(40)
 def test_each_slot_lives_from_its_maker_to_its_last_reader(
     case: tuple[Program, list[Place], list[Layout]], fused: bool
 ) -> None:
@@ -234,7 +235,7 @@ def test_each_slot_lives_from_its_maker_to_its_last_reader(
 
 
 @given(cases())
-@settings(max_examples=60)
+@examples(40)
 def test_the_parts_sent_to_islands_contain_all_that_matters(
     case: tuple[Program, list[Place], list[Layout]],
 ) -> None:

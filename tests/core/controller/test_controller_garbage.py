@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from core.controller import Config, Controller
@@ -17,6 +17,7 @@ from core.protocol import effects as e
 from core.protocol import messages as m
 from tests.core import structs
 from tests.core.build import chain, hop, moe
+from tests.laws import examples
 
 CLUSTER = Cluster(
     (
@@ -176,7 +177,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(150, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1), st.lists(STEPS, max_size=30))
 def test_nothing_that_a_peer_says_raises_in_the_controller(incarnation: int, steps: list[Any]) -> None:
     rig = Rig(incarnation)

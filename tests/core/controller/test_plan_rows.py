@@ -6,8 +6,10 @@ from core.compile import Lowerings
 from core.controller.plan_rows import PlanRows
 from core.model import Atoms, Layout, Place, Program, device_spans
 from tests.core.compile.test_lowering_laws import cases
+from tests.laws import examples
 
 
+@examples(40)
 @given(cases())
 def test_each_step_lists_the_results_that_it_makes(
     case: tuple[Program, list[Place], list[Layout]],

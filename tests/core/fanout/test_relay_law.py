@@ -3,7 +3,7 @@ trimmed."""
 
 from collections import deque
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.fanout.relay import Relay
@@ -13,6 +13,7 @@ from core.model import spans
 from core.model.spans import Spans
 from core.protocol.effects import Command, LogLine, Send
 from core.protocol.messages import Done, GangStep, Heartbeat, Ordered, Report, Reports, Seat, Seated
+from tests.laws import examples
 
 Message = Ordered | Reports | Seat | Seated
 
@@ -143,7 +144,7 @@ def members(hosts: int) -> st.SearchStrategy[Spans]:
     return st.sets(st.integers(0, hosts - 1), min_size=1).map(spans.of)
 
 
-@settings(max_examples=80)
+@examples(40)
 @given(st.integers(1, 14), st.integers(1, 5), st.data())
 def test_all_hosts_are_reported_once_and_in_one_message_for_each_root(
     hosts: int, fanout: int, data: st.DataObject
@@ -164,7 +165,7 @@ def test_all_hosts_are_reported_once_and_in_one_message_for_each_root(
         assert island.messages_up == len(told) == len(island.stream.targets(part))
 
 
-@settings(max_examples=80)
+@examples(40)
 @given(st.integers(1, 9), st.data())
 def test_in_all_trees_each_order_is_done_once_each_end_is_reported_and_the_log_empties(
     hosts: int, data: st.DataObject

@@ -3,7 +3,7 @@
 from collections import deque
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -13,6 +13,7 @@ from core.fanout.tree import tree
 from core.model import Illegal, spans
 from core.model.spans import Spans
 from core.protocol.messages import FreeStep, Ordered, Seat
+from tests.laws import examples
 
 ALL = ((0, 4),)
 
@@ -229,7 +230,7 @@ class Island:
             self.step(0)
 
 
-@settings(max_examples=150)
+@examples(70)
 @given(st.integers(1, 9), st.data())
 def test_every_host_takes_each_message_for_it_once_and_in_order_whatever_the_trees(
     hosts: int, data: st.DataObject

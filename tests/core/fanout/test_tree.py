@@ -1,12 +1,13 @@
 """A tree reaches every member once, through few and short hops, and names its subtrees briefly."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.fanout.tree import CONTROLLER, Tree, fanout_for, tree
 from core.model import spans
 from core.model.errors import Illegal
+from tests.laws import examples
 
 
 def test_the_controller_writes_to_23_hosts_for_512() -> None:
@@ -74,7 +75,7 @@ def reached(made: Tree, host: int) -> list[int]:
     return [host] + [found for child, _ in made.children(host) for found in reached(made, child)]
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     st.sets(st.integers(0, 300), max_size=120), st.integers(1, 30), st.sets(st.integers(0, 300), max_size=5)
 )
@@ -91,7 +92,7 @@ def test_each_member_is_reached_exactly_once(members: set[int], fanout: int, apa
         assert host in (made.roots if parent == CONTROLLER else dict(made.children(parent)))
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.integers(1, 2000))
 def test_the_fanout_for_two_levels_is_the_smallest_possible(members: int) -> None:
     fanout = fanout_for(members)

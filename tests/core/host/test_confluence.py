@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.host import plans
@@ -35,10 +35,11 @@ from core.protocol.effects import (
 )
 from core.protocol.messages import Done, GangStep, HostFault
 from tests.core.hostworld import Life, Stream, ours
+from tests.laws import examples
 
 seeds = st.integers(0, 2**32)
 lanes = st.sampled_from(["host", "device"])
-law = settings(max_examples=150)
+law = examples(50)
 
 
 @pytest.fixture(autouse=True, scope="module", params=[FEW, 2], ids=["", "neighbours are one"])

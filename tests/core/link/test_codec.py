@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.link import codec as wire
@@ -14,6 +14,7 @@ from core.link.link import Frame
 from core.protocol import MESSAGES
 from core.protocol.messages import Done, Ended, GangStep, Heartbeat, Ordered, Reports, Submit, Wire
 from tests.core import structs
+from tests.laws import examples
 
 TOP = get_args(wire.Message)
 EVERY = [
@@ -27,7 +28,7 @@ any_message = structs.of(wire.Message)
 
 @pytest.mark.parametrize("kind", EVERY, ids=lambda kind: kind.__name__)
 @given(data=st.data())
-@settings(max_examples=10)
+@examples(10)
 def test_every_struct_comes_back(kind: type[msgspec.Struct], data: st.DataObject) -> None:
     sent = data.draw(structs.of(kind))
     if kind in TOP:
@@ -65,13 +66,13 @@ def is_read_or_refused(data: bytes) -> None:
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=300)
+@examples(300)
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     is_read_or_refused(data)
 
 
 @given(any_message, st.data())
-@settings(max_examples=150)
+@examples(150)
 def test_a_damaged_message_is_read_or_refused(message: msgspec.Struct, data: st.DataObject) -> None:
     damaged = bytearray(wire.encode(message))
     at = data.draw(st.integers(0, len(damaged) - 1))
@@ -80,7 +81,7 @@ def test_a_damaged_message_is_read_or_refused(message: msgspec.Struct, data: st.
 
 
 @given(any_message)
-@settings(max_examples=50)
+@examples(50)
 def test_a_message_cut_short_or_too_long_is_refused(message: msgspec.Struct) -> None:
     data = wire.encode(message)
     for end in range(len(data)):
@@ -114,7 +115,7 @@ def test_examples_that_are_no_message_are_refused(data: bytes) -> None:
 
 
 @given(st.integers(0, 2**62), st.integers(0, 2**62), st.none() | any_message, st.booleans())
-@settings(max_examples=50)
+@examples(50)
 def test_a_frame_comes_back(seq: int, ack: int, message: Any, again: bool) -> None:
     frame = Frame(seq, ack, message, again)
     assert wire.decode_frame(wire.encode_frame(frame)) == frame

@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.link.endpoint import (
@@ -34,6 +34,7 @@ from core.protocol.effects import (
     Wakeup,
 )
 from core.protocol.messages import Cancel
+from tests.laws import examples
 
 LEASE = 10**9
 SILENCE = "nothing heard for 1 s"
@@ -358,7 +359,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(max_examples=150)
+@examples(150)
 def test_law_each_message_once_and_in_order_whatever_connections_do(steps: list[str]) -> None:
     pair = Pair()
     said: list[list[int]] = [[], []]
@@ -384,7 +385,7 @@ def test_law_each_message_once_and_in_order_whatever_connections_do(steps: list[
 
 
 @given(STEPS, st.lists(st.tuples(st.integers(0, 60), st.integers(0, 1)), max_size=4))
-@settings(max_examples=150)
+@examples(150)
 def test_law_a_restarted_process_gets_messages_without_gaps(
     steps: list[str], restarts: list[tuple[int, int]]
 ) -> None:

@@ -3,13 +3,14 @@
 from collections import deque
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.link.link import ACK_EVERY, MOVES, Deliver, Frame, Link, LinkCommand, LinkEnded, Transmit
 from core.model import ranges
 from core.model.errors import Illegal
 from core.protocol.messages import Release
+from tests.laws import examples
 
 LEASE = 1_000
 
@@ -241,7 +242,7 @@ class Pipe:
             self.carry(1)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(st.tuples(st.sampled_from("sssccccldxbr"), st.integers(0, 1)), max_size=80))
 def test_every_message_is_delivered_once_and_in_order(schedule: list[tuple[str, int]]) -> None:
     pipe = Pipe()

@@ -1,7 +1,7 @@
 """Tests logical buffers: exact reference counts, donation, blames, spilling, and the choice of buffers to spill."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.memory.buffers import TABLE, Buffer, Buffers
@@ -11,6 +11,7 @@ from core.model.atoms import Atoms
 from core.model.errors import Illegal
 from core.model.place import line
 from core.protocol.messages import Blame
+from tests.laws import examples
 
 from .memory_world import hosts_of
 
@@ -108,7 +109,7 @@ deeds = st.lists(
 )
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(deeds)
 def test_the_count_reaches_zero_exactly_when_the_last_holder_releases(
     story: list[tuple[str, int, int]],

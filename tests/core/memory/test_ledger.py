@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.controller.plan_rows import PlanRows
@@ -14,6 +14,7 @@ from core.model.atoms import Atoms
 from core.model.errors import Illegal
 from core.model.place import line
 from core.model.plan import Gang, Move, Plan
+from tests.laws import examples
 
 from .memory_plans import DEVICES, Draft, draw_place, draw_plan
 from .memory_world import World
@@ -120,7 +121,7 @@ def test_a_target_counts_from_when_it_may_arrive_and_a_source_until_it_is_sent()
     assert rig.on(0) == (0, 20)
 
 
-@settings(max_examples=60)
+@examples(30)
 @given(seeds)
 def test_bounds_are_the_true_peaks_over_all_orders(seed: int) -> None:
     """Checked against every order in which the steps of a small plan may enter."""
@@ -423,7 +424,7 @@ def story(seed: int, dram: int = 10**9, cancels: bool = True, turns: int = 120) 
     return world
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(seeds)
 def test_memory_never_exceeds_the_capacity_and_the_ledger_knows_it_to_the_byte(seed: int) -> None:
     """The world checks this after every event, in the devices' order and physically.
@@ -433,7 +434,7 @@ def test_memory_never_exceeds_the_capacity_and_the_ledger_knows_it_to_the_byte(s
     assert story(seed).refused == []
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(seeds, st.sampled_from([0, 30, 100]))
 def test_without_host_memory_some_run_is_refused_and_nothing_hangs(seed: int, dram: int) -> None:
     for text in story(seed, dram).refused:

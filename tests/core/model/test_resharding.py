@@ -5,7 +5,7 @@ from math import lcm, prod
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.model.place import Grid, Place, line
@@ -24,6 +24,7 @@ from core.model.resharding import (
     virtual_index,
 )
 from core.slices.grids import compact
+from tests.laws import examples
 
 Box = tuple[slice, ...]
 
@@ -125,7 +126,6 @@ def pairs(draw: st.DrawFn) -> tuple[Layout, Layout]:
 
 
 @given(pairs(), st.sampled_from([1, 2, 4]))
-@settings(max_examples=300)
 def test_each_element_is_sent_once_to_each_shard_that_holds_it(
     pair: tuple[Layout, Layout], devices_per_host: int
 ) -> None:
@@ -156,7 +156,6 @@ def test_each_element_is_sent_once_to_each_shard_that_holds_it(
 
 
 @given(pairs(), st.sampled_from([1, 2, 4]))
-@settings(max_examples=200)
 def test_an_element_is_sent_once_to_a_host_and_never_to_one_that_has_it(
     pair: tuple[Layout, Layout], devices_per_host: int
 ) -> None:
@@ -174,7 +173,7 @@ def test_an_element_is_sent_once_to_a_host_and_never_to_one_that_has_it(
 
 
 @given(pairs(), st.sampled_from([1, 2, 4]))
-@settings(max_examples=60)
+@examples(60)
 def test_the_pieces_of_a_move_are_those_that_each_host_receives(
     pair: tuple[Layout, Layout], devices_per_host: int
 ) -> None:
@@ -189,7 +188,7 @@ def test_the_pieces_of_a_move_are_those_that_each_host_receives(
 
 
 @given(pairs())
-@settings(max_examples=150)
+@examples(150)
 def test_replicas_share_the_work(pair: tuple[Layout, Layout]) -> None:
     """Between disjoint devices, one for each host, the replicas of a shard send equally many pieces."""
     source, target = pair
@@ -205,7 +204,6 @@ def test_replicas_share_the_work(pair: tuple[Layout, Layout]) -> None:
 
 
 @given(pairs())
-@settings(max_examples=300)
 def test_canonical_layouts_are_equal_exactly_if_each_device_holds_the_same(
     pair: tuple[Layout, Layout],
 ) -> None:

@@ -8,7 +8,7 @@ from math import prod
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.model import spans
@@ -17,6 +17,7 @@ from core.model.place import Grid, Place, line
 from core.model.presets import PRESETS, small
 from core.model.topology import GIB, SIMULATED_KEYS, Cluster, Island
 from core.slices import grids
+from tests.laws import examples
 
 
 @st.composite
@@ -61,7 +62,7 @@ def test_a_number_out_of_range_is_an_error(number: int) -> None:
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.lists(st.integers(0, 7), unique=True, min_size=1))
-@settings(max_examples=60)
+@examples(60)
 def test_hosts_of_a_place(devices_per_host: int, skip: int, picks: list[int]) -> None:
     cluster = Cluster(
         (
@@ -78,7 +79,7 @@ def test_hosts_of_a_place(devices_per_host: int, skip: int, picks: list[int]) ->
 
 
 @given(tori())
-@settings(max_examples=60)
+@examples(60)
 def test_every_device_of_a_torus_has_its_own_coordinates(island: Island) -> None:
     devices = range(island.base_device, island.base_device + island.devices)
     found = {device: island.coords(device) for device in devices}
@@ -86,7 +87,7 @@ def test_every_device_of_a_torus_has_its_own_coordinates(island: Island) -> None
 
 
 @given(tori())
-@settings(max_examples=60)
+@examples(60)
 def test_a_host_is_a_block_of_the_torus(island: Island) -> None:
     for host in spans.items(island.host_span):
         cells = [island.coords(device) for device in spans.items(island.devices_of(host))]

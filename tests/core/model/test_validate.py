@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.compile import lower
@@ -10,6 +10,7 @@ from core.model.errors import ProgramError
 from core.model.program import Arg, Computation, Exchange, Node, Out, Program, Sharding, SliceSpec, Value
 from core.model.validate import MAX_LITERALS, MAX_NODES, validate, validate_literals
 from tests.core.build import Build, at_home, chain, fan_out, hop, moe, pipeline, places
+from tests.laws import examples
 
 replace = msgspec.structs.replace
 
@@ -346,12 +347,12 @@ def lowers_or_is_refused(program: Program) -> bool:
 
 
 @given(garbage)
-@settings(max_examples=300)
+@examples(120)
 def test_garbage_is_refused_or_lowers(program: Program) -> None:
     lowers_or_is_refused(program)
 
 
 @given(nearly_good())
-@settings(max_examples=400)
+@examples(120)
 def test_a_spoilt_program_is_refused_or_lowers(program: Program) -> None:
     lowers_or_is_refused(program)

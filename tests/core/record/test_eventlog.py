@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.link import codec as wire
@@ -36,6 +36,7 @@ from core.record.eventlog import (
     replay,
 )
 from tests.core import structs
+from tests.laws import examples
 
 AnyEvent = Any
 
@@ -156,7 +157,7 @@ def kinds_of_events() -> list[type[msgspec.Struct]]:
 
 @pytest.mark.parametrize("kind", kinds_of_events(), ids=lambda kind: kind.__name__)
 @given(data=st.data())
-@settings(max_examples=5)
+@examples(5)
 def test_every_kind_of_event_comes_back(kind: type[msgspec.Struct], data: st.DataObject) -> None:
     event = data.draw(structs.of(kind, message=Submit | Ended))
     codec = EventCodec()
@@ -283,7 +284,7 @@ def test_a_log_damaged_anywhere_is_known_to_be_damaged() -> None:
 
 
 @given(st.binary(max_size=40))
-@settings(max_examples=200)
+@examples(200)
 def test_any_bytes_after_the_magic_are_refused(data: bytes) -> None:
     for partial in (False, True):
         with pytest.raises(LogError):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.schedule.contention import PlaceQueue
@@ -24,6 +24,7 @@ from core.schedule.policy import (
     Stride,
     Ticket,
 )
+from tests.laws import examples
 
 from .order_world import EarlyEntry, OrderWorld
 
@@ -72,7 +73,7 @@ def test_backlogged_clients_get_shares_by_weight(
         world.finish(world.may_finish()[0])
 
 
-@settings(max_examples=60)
+@examples(20)
 @given(data=st.data())
 def test_clients_that_come_and_go_do_not_change_shares(data: st.DataObject) -> None:
     """While two clients have work waiting, their service differs by at most one gang of each.
@@ -234,7 +235,7 @@ def play(world: OrderWorld, script: Actions, watch: object = None) -> list[tuple
 
 
 @ALL
-@settings(max_examples=20)
+@examples(20)
 @given(
     script=actions,
     window=windows,
@@ -258,7 +259,7 @@ def test_picks_are_work_conserving_and_all_work_ends(
 
 
 @ALL
-@settings(max_examples=5)
+@examples(5)
 @given(script=actions, window=windows)
 def test_the_same_events_give_the_same_order(policy: type[Policy], script: Actions, window: int) -> None:
     assert play(OrderWorld(policy, window), script) == play(OrderWorld(policy, window), script)
@@ -268,7 +269,7 @@ def lanes(world: OrderWorld) -> list[PlaceQueue]:
     return list(world.scheduler._lanes.known.values())
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(script=actions, window=windows)
 def test_domains_are_the_connected_components_of_living_places(script: Actions, window: int) -> None:
     world = OrderWorld(Stride, window, max_passes=1)
@@ -309,7 +310,7 @@ PREFERS: dict[type[Policy], Callable[[Ticket], int]] = {
 
 
 @pytest.mark.parametrize("policy", list(PREFERS))
-@settings(max_examples=40)
+@examples(20)
 @given(script=actions, window=windows, limit=st.integers(0, 3))
 def test_no_place_is_passed_more_often_than_the_bound(
     policy: type[Policy], script: Actions, window: int, limit: int
@@ -395,7 +396,7 @@ def test_policies_that_do_not_prevent_it_may_starve_clients(policy: Policy) -> N
 
 
 @ALL
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data(), window=windows)
 def test_clients_on_disjoint_devices_do_not_affect_each_other(
     policy: type[Policy], data: st.DataObject, window: int
@@ -477,7 +478,7 @@ class Latest(Policy):
         return max(ready, key=lambda ticket: ticket.number)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(script=actions, window=windows)
 def test_a_users_policy_obeys_the_same_laws(script: Actions, window: int) -> None:
     world = OrderWorld(Latest, window, max_passes=2)

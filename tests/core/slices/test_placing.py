@@ -7,7 +7,7 @@ from itertools import product as every
 from math import prod
 from typing import Literal
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from core.model.program import SliceSpec
@@ -16,6 +16,7 @@ from core.model.torus import hosts_touched, orientations
 from core.slices.placing import choose, fits
 from core.slices.refusal_texts import nearest, sound
 from tests.coordinates import device_at
+from tests.laws import examples
 
 Cell = tuple[int, ...]
 LAYOUTS: list[Literal["packed", "spread"]] = ["packed", "spread"]
@@ -116,7 +117,7 @@ def may(island: Island, usable: list[int], devices: tuple[int, ...]) -> bool:
 
 
 @given(st.data(), tori())
-@settings(max_examples=150)
+@examples(150)
 def test_a_mesh_gets_the_best_block_there_is(data: st.DataObject, island: Island) -> None:
     mesh = data.draw(meshes(len(island.torus)))
     assume(sum(extent > 1 for extent in mesh) <= max(1, sum(size > 1 for size in island.torus)))
@@ -131,7 +132,7 @@ def test_a_mesh_gets_the_best_block_there_is(data: st.DataObject, island: Island
 
 
 @given(st.data(), tori())
-@settings(max_examples=80)
+@examples(80)
 def test_neighbours_in_the_mesh_are_neighbours_on_the_torus(data: st.DataObject, island: Island) -> None:
     mesh = data.draw(meshes(len(island.torus)))
     assume(sum(extent > 1 for extent in mesh) <= max(1, sum(size > 1 for size in island.torus)))
@@ -202,7 +203,7 @@ def subsets(island: Island, usable: list[int], count: int) -> list[tuple[int, ..
 
 
 @given(st.data(), tiny())
-@settings(max_examples=150)
+@examples(150)
 def test_packed_takes_the_fewest_hosts_then_the_lowest_peak(data: st.DataObject, island: Island) -> None:
     count = data.draw(st.integers(1, island.devices))
     usable, load = data.draw(used(island))
@@ -218,7 +219,7 @@ def test_packed_takes_the_fewest_hosts_then_the_lowest_peak(data: st.DataObject,
 
 
 @given(st.data(), tiny())
-@settings(max_examples=150)
+@examples(150)
 def test_packed_takes_the_least_loaded(data: st.DataObject, island: Island) -> None:
     """The choice has the least load if the slice is a part of a host or consists of whole hosts."""
     sizes = [
@@ -242,7 +243,7 @@ def test_packed_prefers_more_crowded_hosts_to_a_higher_peak() -> None:
 
 
 @given(st.data(), tiny())
-@settings(max_examples=150)
+@examples(150)
 def test_spread_takes_as_many_hosts_as_possible_and_equally_many_devices_of_each(
     data: st.DataObject, island: Island
 ) -> None:
@@ -318,7 +319,7 @@ def test_the_encoding_of_a_place_does_not_grow_with_its_slice() -> None:
 
 
 @given(st.data(), tori(cells=16))
-@settings(max_examples=150)
+@examples(150)
 def test_a_mesh_fits_if_a_block_avoids_the_spares(data: st.DataObject, island: Island) -> None:
     mesh = data.draw(meshes(len(island.torus)))
     assume(sum(extent > 1 for extent in mesh) <= max(1, sum(size > 1 for size in island.torus)))
@@ -344,7 +345,7 @@ def specs(draw: st.DrawFn) -> SliceSpec:
 
 
 @given(st.one_of(tori(), tiny()), specs())
-@settings(max_examples=200)
+@examples(200)
 def test_the_nearest_shape_that_is_suggested_fits(island: Island, spec: SliceSpec) -> None:
     cluster = Cluster((Island(name="other", kind="other", hosts=1, devices_per_host=3), island))
     near = nearest(cluster, spec)
@@ -355,7 +356,7 @@ def test_the_nearest_shape_that_is_suggested_fits(island: Island, spec: SliceSpe
 
 
 @given(st.data(), st.integers(1, 4), st.integers(1, 4))
-@settings(max_examples=60)
+@examples(60)
 def test_slices_of_one_shape_balance_the_load(data: st.DataObject, hosts: int, devices_per_host: int) -> None:
     """The load is balanced if the slices are a part of a host or consist of whole hosts."""
     island = island_of(hosts=hosts, devices_per_host=devices_per_host)
@@ -367,7 +368,7 @@ def test_slices_of_one_shape_balance_the_load(data: st.DataObject, hosts: int, d
 
 
 @given(st.data(), tori())
-@settings(max_examples=60)
+@examples(60)
 def test_meshes_that_tile_the_torus_balance_the_load(data: st.DataObject, island: Island) -> None:
     mesh = tuple(
         data.draw(st.sampled_from([n for n in range(1, size + 1) if size % n == 0])) for size in island.torus

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.model.errors import Illegal, Impossible
@@ -14,6 +14,7 @@ from core.model.program import SliceSpec
 from core.model.topology import Cluster, Island
 from core.slices.resources import BoundSlice, MustWait, Resources
 from tests.coordinates import device_at
+from tests.laws import examples
 
 
 def all_up(cluster: Cluster) -> Resources:
@@ -110,7 +111,7 @@ def check(r: Resources, settled: bool) -> None:
 
 
 @given(clusters(), st.lists(STEPS, max_size=25), st.booleans())
-@settings(max_examples=250)
+@examples(250)
 def test_loads_and_slices_are_consistent_under_any_calls(
     cluster: Cluster, steps: list[tuple[str, object, object]], up: bool
 ) -> None:
@@ -139,7 +140,7 @@ def test_loads_and_slices_are_consistent_under_any_calls(
 
 
 @given(clusters(), slices())
-@settings(max_examples=150)
+@examples(150)
 def test_impossible_if_and_only_if_an_empty_cluster_that_is_whole_has_no_place(
     cluster: Cluster, spec: SliceSpec
 ) -> None:
@@ -176,7 +177,7 @@ def room(island: Island, spec: SliceSpec) -> bool:
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=1, max_size=12))
-@settings(max_examples=100)
+@examples(100)
 def test_an_exclusive_slice_is_served_however_many_come_after_it(
     others: list[tuple[int, bool]],
 ) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from math import prod
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.model import Layout, Place, Sharding, Shards, canonical, line, shard_bytes, spans
 from core.transfer import from_client, from_hosts, hosts_of, pieces, senders_to_client, to_client
 from tests.core.model.test_resharding import Alike, pairs
+from tests.laws import examples
 
 CLIENT = 7
 DEVICES = 2048
@@ -39,7 +40,7 @@ def holders(layout: Layout, hosts: Alike) -> dict[int, set[int]]:
 
 
 @given(pairs(), st.sampled_from([1, 2, 3, 4]))
-@settings(max_examples=300)
+@examples(300)
 def test_each_shard_comes_once_from_the_lowest_host_that_has_it(
     pair: tuple[Layout, Layout], devices_per_host: int
 ) -> None:

@@ -3,7 +3,7 @@
 from collections import deque
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.protocol.dataplane import Chunk, Grant
@@ -23,6 +23,7 @@ from core.protocol.effects import (
 from core.protocol.messages import Blame
 from core.transfer.credits import at_once
 from core.transfer.transfer_machine import Transfer
+from tests.laws import examples
 
 CHUNK = 10
 BOOM = Blame("user", "boom")
@@ -108,7 +109,7 @@ def events(transfer: int, pieces: list[Piece], nodes: int, sparse: bool) -> list
     return found
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(st.integers(1, 4), st.integers(2, 8), st.data())
 def test_all_bytes_arrive_and_nothing_deadlocks_in_whatever_order_halves_open(
     nodes: int, chunks: int, data: st.DataObject
@@ -155,7 +156,7 @@ def test_all_bytes_arrive_and_nothing_deadlocks_in_whatever_order_halves_open(
     assert net.promised == [0] * nodes
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(st.integers(1, 3), st.data())
 def test_every_half_ends_exactly_once_even_with_dropped_transfers_and_spoilt_sources(
     nodes: int, data: st.DataObject

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -58,6 +58,7 @@ from core.protocol.messages import (
 )
 from sim.cohort import AlikeHosts
 from tests.core.hostworld import Cluster, Stream, gang, layout
+from tests.laws import examples
 
 from .alike_hosts import (
     ALL,
@@ -271,7 +272,7 @@ def stream_of(seed: int, travel: float) -> Stream:
 seeds = st.integers(0, 2**32)
 
 
-@settings(max_examples=150)
+@examples(50)
 @given(seeds, seeds, st.sampled_from(["host", "device"]), st.sampled_from([0.0, 0.1, 1.0]))
 def test_on_each_host_it_does_what_an_executor_of_its_own_would_do(
     seed: int, delays: int, lane: str, travel: float

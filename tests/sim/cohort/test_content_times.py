@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import astuple
 
@@ -30,7 +30,6 @@ def vector(numbers: list[int]) -> Any:
 
 @pytest.mark.parametrize("follow", [put_times, get_times])
 @given(EACH, EACH, TIMES, EACH, SIZES, st.sampled_from(("paper", "seaway")))
-@settings(max_examples=100, deadline=None)
 def test_what_is_so_at_each_host_alone_is_so_at_all(
     follow: Any, opened: list[int], connected: list[int], client: int, turns: list[int], sizes: tuple[int, ...],
     name: str,
@@ -49,7 +48,6 @@ def test_what_is_so_at_each_host_alone_is_so_at_all(
 
 @pytest.mark.parametrize("follow", [put_times, get_times])
 @given(EACH, TIMES, EACH, SIZES, TIMES, st.sampled_from(("paper", "seaway")))
-@settings(max_examples=100, deadline=None)
 def test_what_begins_later_ends_as_much_later(
     follow: Any,
     opened: list[int],

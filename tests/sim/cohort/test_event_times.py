@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.model import small, spans
@@ -19,7 +19,6 @@ TIMES = st.one_of(st.integers(1, 99), st.lists(st.integers(1, 99), min_size=HOST
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), SOME, TIMES), max_size=8), st.sets(st.integers(0, 3)), SOME)
-@settings(max_examples=300, deadline=None)
 def test_hosts_go_on_after_the_last_of_several_events(
     happened: list[tuple[int, Spans, int | list[int]]], causes: set[int], asked: Spans
 ) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from core.model.program import Program
 from sim.engine.jitter import Noise
 from tests.core.build import Build
+from tests.laws import examples
 from tests.sim import scene
 
 SEEDS = st.integers(0, 1 << 20)
@@ -27,7 +28,7 @@ def assert_equal(drawn: scene.Scene, *, moves: bool) -> dict[str, Any]:
 
 @given(seed=SEEDS)
 @example(seed=256)  # gangs of two hosts behind gangs of six
-@settings(max_examples=25, deadline=None)
+@examples(10)
 def test_gangs_take_the_same_time(seed: int) -> None:
     """Programs on overlapping slices, collectives or not; sequential and parallel dispatch; slow hosts."""
     assert_equal(scene.draw(seed, moves=False), moves=False)
@@ -63,7 +64,7 @@ def test_a_gang_ends_on_its_first_host_while_its_last_host_runs_the_gang_before_
 @example(seed=1213)  # chunks from several hosts come to one in the same nanosecond
 @example(seed=5044)  # reports of one host on two gangs come in the same nanosecond
 @example(seed=54346)  # codes are compiled last at a host for which no other one speaks
-@settings(max_examples=20, deadline=None)
+@examples(6)
 def test_contents_take_the_same_time(seed: int) -> None:
     """As above, with puts, gets, moves between slices and islands, irregular nodes and sparse exchanges."""
     assert_equal(scene.draw(seed), moves=True)
@@ -76,7 +77,7 @@ TROUBLES = ("crash_host", "slow", "leave_host")
 @example(seed=135, moves=True)  # a cohort's hosts blame two different causes for one gang
 @example(seed=157, moves=True)
 @example(seed=6879, moves=True)  # the last host to report a step blames, after others that did not
-@settings(max_examples=10, deadline=None)
+@examples(4)
 def test_an_island_with_faults_takes_the_same_time_and_so_do_the_others(seed: int, moves: bool) -> None:
     """Contents from the faulty island fail, and a cohort's hosts blame different causes for that."""
     assert_equal(scene.draw(seed, moves=moves, troubles=TROUBLES), moves=moves)

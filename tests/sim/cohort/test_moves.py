@@ -18,6 +18,7 @@ from sim.hardware.profiles import profile
 from sim.hosts import SimClient
 from sim.simulation import Simulation
 from tests.core.build import Build, sharding
+from tests.laws import examples
 from tests.sim import move_scene, scene
 
 SEEDS = st.integers(0, 1 << 20)
@@ -30,7 +31,7 @@ def assert_equal(drawn: scene.Scene) -> None:
 
 
 @given(seed=SEEDS)
-@settings(max_examples=15, deadline=None)
+@examples(6)
 def test_moves_take_the_same_time(seed: int) -> None:
     """Between disjoint and overlapping slices, of an island or two; resharded or not; several runs under way."""
     assert_equal(move_scene.draw(seed))

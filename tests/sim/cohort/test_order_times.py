@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.fanout import tree
@@ -43,7 +43,6 @@ def orders(draw: st.DrawFn) -> list[tuple[Spans, int, int, int]]:
 
 
 @given(orders(), st.sampled_from((1, 2, 3, 12)), st.sampled_from(("paper", "seaway")), st.booleans())
-@settings(max_examples=300, deadline=None)
 def test_an_order_takes_as_long_as_if_it_were_worked_out_at_all_hosts(
     drawn: list[tuple[Spans, int, int, int]], fanout: int, costs: str, looks: bool
 ) -> None:

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.client.client_limits import Blocked
@@ -19,6 +19,7 @@ from sim.hardware import load
 from sim.hardware.profiles import profile
 from sim.simulation import Fault, Simulation
 from tests.core.build import Build
+from tests.laws import examples
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 STATE = bytes(16)
@@ -156,7 +157,7 @@ def played(drawn: Loading, fidelity: Any, faults: Sequence[Fault] = ()) -> dict[
 
 
 @given(seed=st.integers(0, 1 << 20))
-@settings(max_examples=40, deadline=None)
+@examples(15)
 def test_an_array_at_each_call_comes_at_the_same_time(seed: int) -> None:
     drawn = Loading(seed)
     exact, cohort = played(Loading(seed), "exact"), played(drawn, "cohort")
@@ -165,7 +166,7 @@ def test_an_array_at_each_call_comes_at_the_same_time(seed: int) -> None:
 
 
 @given(seed=st.integers(0, 1 << 20))
-@settings(max_examples=40, deadline=None)
+@examples(15)
 def test_single_shards_are_got_at_the_same_time(seed: int) -> None:
     exact, cohort = (played(Loading(seed, curious=True), fidelity) for fidelity in ("exact", "cohort"))
     for what in exact:
@@ -198,7 +199,7 @@ def test_a_put_under_way_at_a_crash_ends_at_the_same_time() -> None:
 @given(seed=st.integers(0, 1 << 20))
 @example(seed=157)  # the client leaves before it has opened its end
 @example(seed=17)  # it leaves just after
-@settings(max_examples=20, deadline=None)
+@examples(8)
 def test_a_client_that_leaves_while_contents_are_on_their_way_leaves_nobody_waiting(seed: int) -> None:
     """Contents that are under way come all the same in a cohort: times may differ, but not what happens."""
     exact, cohort = (played(Loading(seed, hasty=True), fidelity) for fidelity in ("exact", "cohort"))

@@ -22,6 +22,7 @@ from sim.hosts import RareTimes, SimClient
 from sim.simulation.faults import Fault
 from sim.simulation.simulation import Simulation
 from tests.core.build import Build
+from tests.laws import examples
 from tests.sim import scene, wide_scene
 
 SEEDS = st.integers(0, 1 << 20)
@@ -36,7 +37,7 @@ def assert_equal(drawn: scene.Scene) -> None:
 
 
 @given(seed=SEEDS, hosts=st.sampled_from([4, 8, 16]), kind=st.sampled_from(["overlapping", "slices"]))
-@settings(max_examples=15, deadline=None)
+@examples(8)
 def test_programs_on_many_slices_take_the_same_time(seed: int, hosts: int, kind: str) -> None:
     assert_equal(wide_scene.draw(seed, kind=kind, hosts=hosts))
 
@@ -55,13 +56,13 @@ def mixed(seed: int) -> scene.Scene:
 
 
 @given(seed=SEEDS)
-@settings(max_examples=15, deadline=None)
+@examples(6)
 def test_beside_other_programs_they_take_the_same_time(seed: int) -> None:
     assert_equal(mixed(seed))
 
 
 @given(seed=SEEDS)
-@settings(max_examples=5, deadline=None)
+@examples(4)
 def test_slices_of_which_nothing_is_left_are_forgotten_at_any_time(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slice_parts, "KEPT", 0)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.controller import Config
@@ -16,6 +16,7 @@ from sim.hardware import load
 from sim.hardware.profiles import profile
 from sim.simulation import Simulation
 from tests.core.build import Build
+from tests.laws import examples
 from tests.sim import move_scene, scene
 
 SEEDS = st.integers(0, 1 << 20)
@@ -30,13 +31,13 @@ def assert_equal(drawn: scene.Scene) -> None:
 
 
 @given(seed=SEEDS)
-@settings(max_examples=8, deadline=None)
+@examples(4)
 def test_programs_on_sub_slices_take_the_same_time(seed: int) -> None:
     assert_equal(scene.draw_parts(seed))
 
 
 @given(seed=SEEDS)
-@settings(max_examples=8, deadline=None)
+@examples(4)
 def test_moves_between_slices_that_share_devices_take_the_same_time(seed: int) -> None:
     assert_equal(move_scene.draw_parts(seed))
 

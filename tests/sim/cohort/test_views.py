@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.client.client_limits import Blocked
@@ -17,6 +17,7 @@ from sim.hardware import load
 from sim.hardware.profiles import profile
 from sim.simulation import Simulation
 from tests.core.build import Build
+from tests.laws import examples
 
 US, MS = 1_000, 1_000_000
 
@@ -187,7 +188,7 @@ def assert_equal(seed: int, hosts: int = 0) -> None:
 
 
 @given(seed=st.integers(0, 1 << 20))
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_views_are_made_at_the_same_time(seed: int) -> None:
     assert_equal(seed)
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.cohort import parts
+from tests.laws import examples
 from tests.sim import scene, wide_scene
 
 SEEDS = st.integers(0, 1 << 20)
@@ -20,13 +21,13 @@ def assert_equal(drawn: scene.Scene) -> None:
 
 
 @given(seed=SEEDS, hosts=st.sampled_from([4, 8, 16]))
-@settings(max_examples=15, deadline=None)
+@examples(6)
 def test_programs_that_users_write_take_the_same_time(seed: int, hosts: int) -> None:
     assert_equal(wide_scene.draw(seed, hosts=hosts))
 
 
 @given(seed=SEEDS)
-@settings(max_examples=15, deadline=None)
+@examples(6)
 def test_parts_that_are_compared_before_each_order_take_the_same_time(seed: int) -> None:
     """Parts are merged wherever they can be, and divided again."""
     with pytest.MonkeyPatch.context() as patch:
@@ -43,7 +44,7 @@ def test_each_kind_of_program_takes_the_same_time_on_64_hosts(kind: str) -> None
 
 
 @given(seed=SEEDS)
-@settings(max_examples=5, deadline=None)
+@examples(3)
 def test_an_island_without_faults_is_a_cohort_beside_one_that_has_some(seed: int) -> None:
     assert_equal(wide_scene.draw(seed, hosts=4, faults=True))
 

@@ -9,7 +9,7 @@ from math import ceil, prod
 
 import msgspec
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from core.model.errors import Impossible
@@ -23,6 +23,7 @@ from sim.hardware.ici import collective_time
 from sim.hardware.kernels import Collective, Kind
 from sim.hardware.setups import Setup, load
 from tests.coordinates import device_at
+from tests.laws import examples
 
 from .rounds import Torus, all_gather, busiest_link_of_all_to_all, reduce_scatter
 
@@ -396,7 +397,7 @@ def strides(draw: st.DrawFn, size: int) -> axes.Levels:
 
 
 @given(st.data())
-@settings(max_examples=300)
+@examples(300)
 def test_computing_a_groups_strides_agrees_with_looking_at_its_members(data: st.DataObject) -> None:
     island, place = data.draw(slices())
     levels = data.draw(groupings(place.size) | strides(place.size))
@@ -414,7 +415,7 @@ def test_computing_a_groups_strides_agrees_with_looking_at_its_members(data: st.
 
 
 @given(st.data(), st.sampled_from(KINDS), st.integers(0, 10**9), st.integers(0, 10**9))
-@settings(max_examples=150)
+@examples(150)
 def test_more_bytes_or_slower_links_never_make_it_shorter(
     data: st.DataObject, kind: Kind, nbytes: int, more: int
 ) -> None:
@@ -432,7 +433,7 @@ def test_more_bytes_or_slower_links_never_make_it_shorter(
 
 
 @given(st.data(), st.sampled_from(KINDS), st.integers(0, 10**9))
-@settings(max_examples=100)
+@examples(100)
 def test_links_that_wrap_never_make_it_longer(data: st.DataObject, kind: Kind, nbytes: int) -> None:
     island, place = data.draw(slices())
     open_ = msgspec.structs.replace(island, wraps=(False,) * len(island.torus))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.model.errors import Impossible
@@ -19,6 +19,7 @@ from sim.hardware.chips import Chip
 from sim.hardware.layout import host_block, nearest_cube, wraps
 from sim.hardware.setups import Setup, load
 from sim.hardware.toml_tables import packaged, quantity
+from tests.laws import examples
 
 EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "cluster.toml"
 TPUS = ["tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-7x"]
@@ -362,7 +363,7 @@ def test_hosts_are_blocks_of_the_torus() -> None:
 
 
 @given(st.integers(1, 3000), st.integers(1, 8), st.sampled_from([2, 3]))
-@settings(max_examples=100)
+@examples(100)
 def test_any_number_of_hosts_has_a_torus(hosts: int, count: int, rank: int) -> None:
     block = host_block(count, rank)
     shape = nearest_cube(hosts, block)

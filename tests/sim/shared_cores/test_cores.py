@@ -26,6 +26,7 @@ from sim.shared_cores.crowded_host import CrowdedHost
 from sim.simulation.faults import Fault
 from sim.simulation.simulation import Simulation
 from tests.core.build import chain
+from tests.laws import examples
 from tests.sim import scene
 
 MS, S = 1_000_000, 1_000_000_000
@@ -255,7 +256,7 @@ def assert_same(one: dict[str, Any], other: dict[str, Any], seed: int) -> None:
 
 @given(seed=SEEDS, moves=st.booleans())
 @example(seed=37889, moves=True)  # a gang that enters because time has passed, when a heartbeat comes
-@settings(max_examples=8, deadline=None)
+@examples(4)
 def test_both_fidelities_agree_with_too_few_cores(seed: int, moves: bool) -> None:
     drawn = scene.draw(seed, moves=moves, troubles=("slow", "crash_host", "leave_host"))
     drawn.shared = scene.draw_shared(drawn)
@@ -288,7 +289,7 @@ def test_the_controller_receives_heartbeats_at_the_same_time() -> None:
 
 
 @given(seed=SEEDS)
-@settings(max_examples=3, deadline=None)
+@examples(2)
 def test_a_machine_with_enough_cores_changes_nothing(seed: int) -> None:
     """Profile `paper` has none of the costs that are charged only where Python processes share cores."""
     drawn, costs = scene.draw(seed), profile("paper")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import seaway as sw
@@ -14,6 +14,7 @@ from sim.cohort import history
 from sim.cohort.history import History
 from sim.engine import Unannounced
 from sim.simulation import Fault
+from tests.laws import examples
 from tests.sim import fault_scene, scene
 
 MS = 1_000_000
@@ -37,7 +38,7 @@ def forgets(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @given(seed=st.integers(0, 1 << 20))
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_scenes_in_which_contents_go_together_before_a_fault_take_the_same_time(
     forgets: list[int], seed: int
 ) -> None:

@@ -19,6 +19,7 @@ from sim.hosts import RareTimes
 from sim.simulation.faults import Fault
 from sim.simulation.simulation import Simulation
 from tests.core.build import Build, chain
+from tests.laws import examples
 from tests.sim import fault_scene
 from tests.sim.simulation.test_takeover import assert_equal
 
@@ -28,7 +29,7 @@ QUICK = RareTimes(lease=3 * MS, form=MS, join=MS, restart=MS, beat=MS)
 
 
 @given(seed=SEEDS)
-@settings(max_examples=8, deadline=None)
+@examples(4)
 def test_what_comes_long_after_faults_takes_the_same_time_in_both_fidelities(seed: int) -> None:
     assert_equal(fault_scene.draw(seed, after=30))
 

@@ -18,6 +18,7 @@ from sim.simulation import takeover
 from sim.simulation.faults import Fault
 from sim.simulation.simulation import Simulation
 from tests.core.build import Build, chain
+from tests.laws import examples
 from tests.sim import fault_scene, scene
 
 MS = 1_000_000
@@ -35,14 +36,14 @@ def assert_equal(drawn: scene.Scene, spacing: int = 0) -> None:
 
 
 @given(seed=SEEDS)
-@settings(max_examples=6, deadline=None)
+@examples(3)
 def test_faults_of_all_kinds_take_the_same_time_in_both_fidelities(seed: int) -> None:
     assert_equal(fault_scene.draw(seed), history.SPACING)
 
 
 @given(seed=SEEDS)
 @example(seed=9173)  # not all hosts know what is settled, and at a new seat they say again what is not
-@settings(max_examples=4, deadline=None)
+@examples(2)
 def test_any_checkpoint_will_do(seed: int) -> None:
     assert_equal(fault_scene.draw(seed))
 

@@ -139,20 +139,21 @@ class BufferRefs:
         buffer = run.own.pop(slot)
         self.touch(buffer, seq)
         self._let_go(buffer, "run", run.id)
-        self._buffers.done_using(buffer)
-        self._free(self._buffers.let_go((buffer,)))
+        self._free(self._buffers.let_go((buffer,), used=True))
 
     def hold_for_transfer(self, buffer: int) -> None:
         """A put or get is under way: the buffer stays, and stays on the devices."""
         self._buffers.hold(buffer).transfers += 1
         self._buffers.use(buffer)
-        self._held(buffer, "transfer")
+        if self._state.watched:
+            self._held(buffer, "transfer")
 
     def transfer_over(self, buffer: int) -> None:
-        self._let_go(buffer, "transfer")
+        if self._state.watched:
+            self._let_go(buffer, "transfer")
         self._buffers.all[buffer].transfers -= 1
-        self._buffers.done_using(buffer)
-        self._free(self._buffers.let_go((buffer,)))
+        if gone := self._buffers.let_go((buffer,), used=True):
+            self._free(gone)
         self.admission.idle(buffer)
 
     # --- runs make -------------------------------------------------------------------------------------------

@@ -294,8 +294,10 @@ class ClientContents:
             self._island.commands.told_later(members, Received(transfer, blame), ("recv", transfer), when)
 
     def _meet(self, client: int, hosts: Iterable[int]) -> None:
-        for host in hosts:
-            self._sim.meet(client, host)
+        """Takes in what the first messages bring about. Hosts that go one by one get the messages themselves."""
+        if self._sim.islands.get(self._island.island.index) is self._island:
+            for host in hosts:
+                self._sim.meet(client, host)
 
     def _came(self, transfer: int) -> None:
         self._sim.last_seen = self._sim.now

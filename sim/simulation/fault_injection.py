@@ -94,8 +94,7 @@ class FaultInjection:
 
     def _end(self, name: int) -> list[int]:
         partners = self._sim.network.partners(name)
-        for pair in [pair for pair in self._sim.met if name in pair]:
-            del self._sim.met[pair]
+        self._sim.part(name)
         self._sim.network.end(name)
         self._sim.cargo.end(name)
         return partners

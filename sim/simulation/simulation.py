@@ -311,9 +311,9 @@ class Simulation:
         elif receiver < 0:
             process = self.clients[-receiver - 2]
         else:
-            if is_client(sender):
-                self.meet(sender, receiver)
             process = self.process(receiver)
+            if is_client(sender) and process.alive:
+                self.meet(sender, receiver)
         if process.alive:
             process.come(sender, number, message)
 
@@ -325,6 +325,12 @@ class Simulation:
         self.met[client, host] = None
         for message in self._waiting.pop((client, host), []):
             self.send_contents(host, client, message, self.now)
+
+    def part(self, name: int) -> None:
+        """Takes in that a process has ended: it has no connections, and what waited for one is lost with it."""
+        for pairs in (self.met, self._waiting):
+            for pair in [pair for pair in pairs if name in pair]:
+                del pairs[pair]
 
     def tell_host(self, host: int, event: e.Event) -> None:
         """Tells a host an event of its devices, after PCIe; a process that replaces the host meanwhile is not

@@ -138,7 +138,7 @@ def played(drawn: Loading, fidelity: Any, faults: Sequence[Fault] = ()) -> dict[
     loaders = [Loader(sim, drawn, number) for number in range(drawn.clients)]
     for loader in loaders:
         sim.env.process(loader.live())
-    sim.run(until=lambda: all(loader.over for loader in loaders) or sim.now > 5 * S)
+    sim.run(until=lambda: all(loader.over for loader in loaders) or sim.now > 20 * S)
     assert all(loader.over for loader in loaders)
     sim.run(until=sim.now + 5 * MS)  # contents that nobody waits for
     known = ("hosts", "ends")
@@ -189,9 +189,6 @@ def test_a_crash_that_was_announced_finds_them_at_the_same_time(seed: int, at: i
         assert cohort[what] == exact[what], f"seed {seed}: {what}"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the lost host is taken to have received it; found 2026-11-27, and older"
-)
 def test_a_put_under_way_at_a_crash_ends_at_the_same_time() -> None:
     faults = [Fault(3_419_424, "crash_host", 0), Fault(8_419_424, "return_host", 0)]
     exact, cohort = (played(Loading(46), fidelity, faults) for fidelity in ("exact", "cohort"))

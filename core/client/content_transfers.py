@@ -97,7 +97,8 @@ class ContentTransfers:
     # --- what follows -----------------------------------------------------------------------------------------
 
     def _send(self, wanted: PutStarted, now: int) -> None:
-        self._begin()
+        if self._transfer is None:
+            self._begin()
         layout = wanted.layout
         pieces = self._pieces_of(layout, getting=False)
         self._drop_puts((wanted.buffer,), Blame("restart", "it is put again"), now)
@@ -125,7 +126,8 @@ class ContentTransfers:
         )
 
     def _receive(self, coming: GetStarted, now: int) -> None:
-        self._begin()
+        if self._transfer is None:
+            self._begin()
         layout = coming.layout
         if coming.shard == ALL:
             pieces = self._pieces_of(layout, getting=True)
@@ -175,9 +177,8 @@ class ContentTransfers:
     # --- the transfer machine ---------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        if self._transfer is None:
-            self._number = self._state.number
-            self._transfer = self._make(-self._number, self._pool, self._chunk)
+        self._number = self._state.number
+        self._transfer = self._make(-self._number, self._pool, self._chunk)
 
     def _tell(self, event: Effect, now: int) -> None:
         if self._transfer is not None:

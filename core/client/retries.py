@@ -112,16 +112,16 @@ class HeldBuffer:
         )
 
 
-class AskedGet:
-    """A get, until its contents are here or never will be. `buffer` and `request` are the user's names."""
+class AskedGet(msgspec.Struct, eq=False):
+    """A get, until its contents are here or never will be. `buffer` and `request` are the user's names, `sent_name` is
+    the controller's for the request. `blame`: why it is to be asked again."""
 
-    __slots__ = ("blame", "buffer", "request", "sent_name", "shard", "tries")
-
-    def __init__(self, request: int, buffer: int, shard: int) -> None:
-        self.request = self.sent_name = request  # the second is the controller's
-        self.buffer, self.shard = buffer, shard
-        self.tries = 0
-        self.blame: Blame | None = None  # why it is to be asked again
+    request: int
+    sent_name: int
+    buffer: int
+    shard: int
+    tries: int = 0
+    blame: Blame | None = None
 
 
 class Retries:
@@ -203,7 +203,7 @@ class Retries:
         self._buffer(name).contents = value, where
 
     def asked(self, request: int, buffer: int, shard: int) -> None:
-        self._gets[request] = AskedGet(request, buffer, shard)
+        self._gets[request] = AskedGet(request, request, buffer, shard)
 
     def releasable(self, names: tuple[int, ...]) -> tuple[int, ...]:
         """Those that no held run needs, by the controller's names. Raises if the user has let go of one before."""

@@ -140,20 +140,21 @@ class BufferRefs:
         buffer = run.own.pop(slot)
         self.touch(buffer, seq)
         self.see_let_go(buffer, "run", run.id)
-        self._buffers.done_using(buffer)
-        self._free(self._buffers.let_go((buffer,)))
+        self._free(self._buffers.let_go((buffer,), used=True))
 
     def hold_for_transfer(self, buffer: int) -> None:
         """A put or get is under way: the buffer stays, and stays on the devices."""
         self._buffers.hold(buffer).transfers += 1
         self._buffers.use(buffer)
-        self.see_held(buffer, "transfer")
+        if self._state.watched:
+            self.see_held(buffer, "transfer")
 
     def transfer_over(self, buffer: int) -> None:
-        self.see_let_go(buffer, "transfer")
+        if self._state.watched:
+            self.see_let_go(buffer, "transfer")
         self._buffers.all[buffer].transfers -= 1
-        self._buffers.done_using(buffer)
-        self._free(self._buffers.let_go((buffer,)))
+        if gone := self._buffers.let_go((buffer,), used=True):
+            self._free(gone)
         self.admission.idle(buffer)
 
     # --- runs make -------------------------------------------------------------------------------------------

@@ -222,7 +222,8 @@ class Contents:
         )
         entry = InFlight(
             seq, "put", island, hosts, hosts, hosts, now, now,
-            buffer=ident, transfer=seq, cost=self._cost(ident), session=session,
+            buffer=ident, transfer=seq, cost=self._buffers.all[ident].nbytes * self._state.config.bounds.byte,
+            session=session,
         )  # fmt: skip
         if self._tracing is not None:
             self._tracing.with_client(entry, session, layout)
@@ -230,9 +231,6 @@ class Contents:
         self._refs.hold_for_transfer(ident)  # a put that its client gives up ends all the same
         self._refs.entered(ident, seq)
         self._outbox.note(session.peer, PutAccepted(named.name, seq, layout))
-
-    def _cost(self, buffer: int) -> int:
-        return self._buffers[buffer].nbytes * self._state.config.bounds.byte
 
     def put_over(self, entry: InFlight) -> None:
         for named in self._refs.settled(entry.buffer, entry.blame):
@@ -268,7 +266,9 @@ class Contents:
 
     def _send(self, session: ClientRecord, call: Get, named: BufferName, now: int) -> None:
         buffer = named.buffer
-        record, layout = self._buffers[buffer], self._refs.layout(buffer)
+        record = self._buffers.all[buffer]
+        layout = record.layout
+        assert layout is not None
         if record.state in ("spilling", "spilled", "restoring"):
             named.gets.append((session, call))
             self._admission.bring_back(named, now)
@@ -285,7 +285,8 @@ class Contents:
         self._outbox.step(layout.place.island, step, hosts)
         entry = InFlight(
             seq, "get", layout.place.island, hosts, hosts, hosts, now, now,
-            buffer=buffer, transfer=seq, cost=self._cost(buffer), session=session, request=call.request,
+            buffer=buffer, transfer=seq, cost=record.nbytes * self._state.config.bounds.byte, session=session,
+            request=call.request,
         )  # fmt: skip
         if self._tracing is not None:
             self._tracing.with_client(entry, session, layout, one_shard=call.shard != ALL)

@@ -13,6 +13,7 @@ from ..record import ENDED, FAILED, Trace
 from .records import ClientRecord, InFlight, RunRecord
 from .state import State
 
+KEPT = 64  # layouts that are remembered
 _NOWHERE = -1  # is no place; below it are those of our own
 
 
@@ -26,6 +27,8 @@ class Tracing:
         self._levels: dict[int, tuple[Spans, int, tuple[int, int, int]]] = {}
         self._own = 0  # places that are nobody's slice
         self._mine: dict[Spans, int] = {}  # the keys of these
+        # of puts and gets, by layout: the key of its place, the bytes of a shard, and those of all of it
+        self._layouts: dict[Layout, tuple[int, int, int]] = {}
         self._reserved: dict[tuple[Spans, int], int] = {}  # (devices, client) -> number of the row
 
     def entered(self, entry: InFlight, run: RunRecord, key: int, ready: int) -> None:
@@ -56,13 +59,18 @@ class Tracing:
         self, entry: InFlight, session: ClientRecord, layout: Layout, one_shard: bool = False
     ) -> None:
         """A put, or a get: contents come from a client, or go to one."""
-        key = self._atoms.intern(layout.place)
-        self._place(key, layout.place)
+        found = self._layouts.get(layout)
+        if found is None:
+            key, whole = self._atoms.intern(layout.place), Value(layout.shape, layout.dtype).nbytes
+            self._place(key, layout.place)
+            if len(self._layouts) >= KEPT:
+                self._layouts.clear()
+            found = self._layouts[layout] = key, shard_bytes(layout), whole
+        key, shard, whole = found
         if entry.kind == "put":
-            source, target, nbytes = -1, key, shard_bytes(layout) * layout.place.size
+            source, target, nbytes = -1, key, shard * layout.place.size
         else:
-            whole = Value(layout.shape, layout.dtype).nbytes
-            source, target, nbytes = key, -1, shard_bytes(layout) if one_shard else whole
+            source, target, nbytes = key, -1, shard if one_shard else whole
         self.trace.transfer(
             entry.transfer, -1, entry.kind, source, target, nbytes=nbytes, client=session.number,
             entered=entry.entered,

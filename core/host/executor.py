@@ -352,7 +352,7 @@ class Executor:
     def _send(self, step: SendStep) -> None:
         if step.hosts not in self._state.among and not self._is_among(step.hosts):
             return
-        run = self._run_of(step)
+        run = None if step.client else self._run_of(step)
         move = run.plan.moves.get(step.step) if run is not None else None
         if step.client:
             self._moves.send_whole(step)
@@ -361,12 +361,13 @@ class Executor:
             self._moves.undoable(step.seq, text)
         else:
             self._moves.send(step, run, move)
-        self._drop_if_abandoned(step)
+        if step.seq in self._state.abandoned_early:
+            self._drop_abandoned(step)
 
     def _receive(self, step: RecvStep) -> None:
         if step.hosts not in self._state.among and not self._is_among(step.hosts):
             return
-        run = self._run_of(step)
+        run = None if step.client else self._run_of(step)
         move = run.plan.moves.get(step.step) if run is not None else None
         if step.client:
             self._moves.receive_whole(step)
@@ -375,12 +376,12 @@ class Executor:
             self._moves.undoable(step.seq, text)
         else:
             self._moves.receive(step, run, move)
-        self._drop_if_abandoned(step)
+        if step.seq in self._state.abandoned_early:
+            self._drop_abandoned(step)
 
-    def _drop_if_abandoned(self, step: SendStep | RecvStep) -> None:
-        blame = self._state.abandoned_early.pop(step.seq, None)
-        if blame is not None:
-            self._moves.poison(PoisonStep(step.transfer, blame))
+    def _drop_abandoned(self, step: SendStep | RecvStep) -> None:
+        blame = self._state.abandoned_early.pop(step.seq)
+        self._moves.poison(PoisonStep(step.transfer, blame))
 
     def _free(self, step: FreeStep) -> None:
         state = self._state

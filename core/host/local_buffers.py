@@ -47,8 +47,10 @@ class HostBuffers:
 
     def here(self, buffer: LocalBuffer) -> Causes:
         """What its contents still wait for."""
-        made = buffer.made
-        return (made,) if made is not None and self._causes.live(buffer.made_seq, made) else ()
+        made, state = buffer.made, self._state
+        if made is not None and (buffer.made_seq >= state.settled or made in state.pending):
+            return (made,)
+        return ()
 
     def idle(self, buffer: LocalBuffer) -> Causes:
         """What ends all use of it that was ordered so far. Every use waits for the contents, so the last uses are

@@ -148,20 +148,24 @@ class Trace:
         entered: int = -1, started: int = -1, ended: int = -1, flags: int = 0,
     ) -> None:  # fmt: skip
         """Add a transfer. `source` and `target` are keys of places; -1 means the client `client`."""
-        self._append(
-            "transfers", seq, self._open["runs"].get(run, -1), client, self.strings.add(step), source, target,
-            nbytes, entered, started, ended, flags, over=ended >= 0,
+        row = self.transfers.append(
+            seq, self._open["runs"].get(run, -1), client, self.strings.numbers[step], source, target, nbytes,
+            entered, started, ended, flags,
         )  # fmt: skip
+        if ended < 0:
+            self._open["transfers"][seq] = row
 
     def left(self, seq: int, now: int) -> None:
         """Bytes of a transfer were sent at this time. It started with the first of them."""
         row = self._open["transfers"].get(seq)
         if row is not None and self.transfers.column("started")[row] < 0:
-            self._set("transfers", seq, started=now)
+            self.transfers.put_one(row, "started", now)
 
     def came(self, seq: int, now: int) -> None:
         """Bytes of a transfer arrived at this time. It ended with the last of them."""
-        self._set("transfers", seq, ended=now)
+        row = self._open["transfers"].get(seq)
+        if row is not None:
+            self.transfers.put_one(row, "ended", now)
 
     def update(self, seq: int, flags: int = 0, **known: int) -> None:
         """Add what is known of a gang or transfer: `enqueued`, `started`, `skew`, and `ended`, which completes its row.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ class SyntheticComputation(Computation[Any]):
             name=self.name, home=self.slice, inputs=shape.leaves, expects=expects, outputs=outputs,
             out_shardings=splits, out_tree=tree, donate=self.donated(shape), irregular=self._irregular,
             collective=self._collective, kernel=self.kernel, key=self._key(),
-            evaluate=lambda contents: _pass(contents, shape.leaves, outputs),
+            evaluate=partial(_pass, shape.leaves, outputs),
         )  # fmt: skip
 
     def _output(self, given: tuple[Any, ...]) -> Any:
@@ -73,7 +74,7 @@ class SyntheticComputation(Computation[Any]):
         return f"{self.name}:{digest.hexdigest()}"
 
 
-def _pass(contents: list[Any], inputs: Sequence[Aval], outputs: Sequence[Aval]) -> list[Any]:
+def _pass(inputs: Sequence[Aval], outputs: Sequence[Aval], contents: list[Any]) -> list[Any]:
     """What came in, where it looks like what goes out; else zeros."""
     if tuple(inputs) == tuple(outputs):
         return list(contents)

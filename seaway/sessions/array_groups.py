@@ -189,16 +189,15 @@ class HeldNames(msgspec.Struct, eq=False):
         return rest
 
 
-class Fetch:
+class Fetch(msgspec.Struct, eq=False):
     """A get under way.
 
     `rows`: the valid rows of an irregular computation's result; -1: all. `at`: when the get ended.
     """
 
-    __slots__ = ("at", "blame", "buffer", "over", "request", "rows")
-
-    def __init__(self, buffer: ClientBuffer) -> None:
-        self.buffer, self.request = buffer, 0
-        self.over = False
-        self.blame: Blame | None = None
-        self.rows = self.at = -1
+    buffer: ClientBuffer
+    request: int = 0
+    over: bool = False
+    blame: Blame | None = None
+    rows: int = -1
+    at: int = -1

@@ -157,7 +157,7 @@ class Array(Operand, msgspec.Struct, eq=False, gc=False):
             self._check_usable("wait for")
         group.caller.wait_ready([group], [self])
         if group.own or group.blame is not None:
-            self._outcome.fail()
+            group.outcome(self._name).fail()
         return self
 
     @property

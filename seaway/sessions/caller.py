@@ -23,7 +23,6 @@ from core.protocol import (
     GetAgain,
     GetStarted,
     LogLine,
-    OpenRecv,
     ProgramTold,
     Received,
     RunAgain,
@@ -63,7 +62,7 @@ class Caller:
         self._hears: dict[type, Callable[[Any], None]] = {
             RunEnded: self._ended, RunAgain: self._run_again, BuffersReady: self._settled, CallRefused: self._refused,
             LogLine: self._log, GetAgain: self._get_again, GetStarted: self._get_started,
-            OpenRecv: self._contents_come, Received: self._received, ProgramTold: self._compiled,
+            Received: self._received, ProgramTold: self._compiled,
         }  # fmt: skip
         self._spans = session.spans.client(self) if session.spans else None  # OpenTelemetry's
         if self._spans is not None:
@@ -284,8 +283,6 @@ class Caller:
         finally:
             if span is not None and self._spans is not None:
                 self._spans.read(span)
-        for buffer in buffers:
-            self._waited.note(buffer.run, buffer.ready_at)
         for fetch in fetches:
             self._waited.note(fetch.buffer.run, fetch.at)
 
@@ -436,11 +433,9 @@ class Caller:
         log.info("client %r: contents are asked for again: %s", self.name, effect.blame)
 
     def _get_started(self, effect: GetStarted) -> None:
+        self._transfers[effect.transfer] = effect.request
         if effect.request in self._fetches:
             self._fetches[effect.request].rows = effect.rows
-
-    def _contents_come(self, effect: OpenRecv) -> None:
-        self._transfers[effect.transfer] = effect.buffer
 
     def _received(self, effect: Received) -> None:
         self._fetched(self._transfers.pop(effect.transfer, 0), effect.blame)

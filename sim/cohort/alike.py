@@ -116,14 +116,15 @@ class AlikeHosts:
             return ()
         cuts: list[Spans] = []
         busy: list[Spans] = []
-        if message.hosts not in self._even and not self._only_gets_of_one(message):
+        gets_of_one = message.hosts not in self._even and self._only_gets_of_one(message)
+        if message.hosts not in self._even and not gets_of_one:
             self._cut(cuts, message.hosts)
         for plan in message.plans:
             self._places(cuts, plan)
         for step in message.steps:
             if type(step) is GangStep and step.hosts in self._even:
                 continue
-            if isinstance(step, WITH_HOSTS) and not self._one_sends(step):
+            if isinstance(step, WITH_HOSTS) and not self._one_sends(step, gets_of_one):
                 self._step(cuts, busy, step, message)
         parts = parted(self.members, cuts, spans.union(*busy)) if cuts or any(busy) else ()
         if len(parts) > 1:
@@ -149,9 +150,12 @@ class AlikeHosts:
         else:
             self._cut(cuts, self._facts.hosts_at(step.transfer, isinstance(step, SendStep)))
 
-    def _one_sends(self, step: Any) -> bool:
-        """Whether this is a get that one member sends, and that need not divide it from the others."""
-        if not self._is_of_one(step) or not spans.within(step.hosts, self.members):
+    def _one_sends(self, step: Any, is_of_one: bool) -> bool:
+        """Whether this is a get that one member sends, and that need not divide it from the others. `is_of_one`: see
+        `_is_of_one`, if that is known."""
+        if not (is_of_one or self._is_of_one(step)):
+            return False
+        if step.hosts != self._first and not spans.within(step.hosts, self.members):
             return False
         self._sent_by_one[step.transfer] = step.hosts
         return True

@@ -47,9 +47,11 @@ Opening = OpenRecv | OpenSend
 
 
 class HostEnds(msgspec.Struct, frozen=True, eq=False):
-    """Hosts that open their ends together, each at its own time. `opening`: as the first of them does it."""
+    """Hosts (`number` of them) that open their ends together, each at its own time. `opening`: as the first of them
+    does it."""
 
     members: Spans
+    number: int
     when: HostTimes | int
     opening: Opening
 
@@ -63,18 +65,19 @@ class ClientEnd(msgspec.Struct, frozen=True, eq=False):
     passage: Passage
 
 
-class PutOrGet:
-    """A put or a get of which hosts still wait for the client, or for contents."""
+class PutOrGet(msgspec.Struct, eq=False):
+    """A put or a get of which hosts still wait for the client, or for contents.
 
-    __slots__ = ("client", "getting", "heard", "last", "missing", "waiting")
+    missing: hosts of which it is not known when their ends are over. waiting: ends that wait for the client's. heard:
+    when the client has the last word of the other hosts. last: the host that says it.
+    """
 
-    def __init__(self, getting: bool, hosts: Spans) -> None:
-        self.getting = getting
-        self.missing = hosts  # of which it is not known when their ends are over
-        self.client: ClientEnd | None = None
-        self.waiting: list[HostEnds] = []  # for the client
-        self.heard = -1  # when the client has the last word of the other hosts
-        self.last = -1  # the host that says it
+    getting: bool
+    missing: Spans
+    client: ClientEnd | None = None
+    waiting: list[HostEnds] = []
+    heard: int = -1
+    last: int = -1
 
 
 class Passage:
@@ -150,10 +153,10 @@ class ClientContents:
         """Takes in that these hosts open their ends at these times."""
         known, now = self.under_way[opening.transfer], self._sim.now
         if hosts.number == 1:
-            when = max(at_one(when), now)
+            when = max(when if isinstance(when, int) else at_one(when), now)
         elif not (isinstance(when, ShiftedTimes) and earliest(when) >= now):
             when = np.maximum(as_vector(when, hosts.number), now)
-        ends = HostEnds(hosts.members, when, opening)
+        ends = HostEnds(hosts.members, hosts.number, when, opening)
         if known.client is None:
             known.waiting.append(ends)
         else:
@@ -223,7 +226,7 @@ class ClientContents:
         times = regular or self._times(known, client, ends, sizes)
         sim.clock.at(times.left, sim.trace.left, transfer, times.left)
         sim.clock.at(times.came, self._came, transfer)
-        sim.network.messages += 2 * spans.count(members)  # grants, and that contents have landed
+        sim.network.messages += 2 * ends.number  # grants, and that contents have landed
         self._ended(transfer, known, members, times.heard, times.last)
         self._tell(transfer, known, members, times.over, None)
 
@@ -328,4 +331,5 @@ class ClientContents:
         at = np.zeros(self._island.island.hosts, dtype=np.int64)
         when = ends.when
         at[rows_of(ends.members, self._island.island)] = when if isinstance(when, int) else as_vector(when)
-        return [HostEnds(members, at[rows_of(members, self._island.island)], ends.opening)]
+        rows = rows_of(members, self._island.island)
+        return [HostEnds(members, spans.count(members), at[rows], ends.opening)]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.model import Spans, spans
+from core.model import Spans
 from core.protocol import effects as e
 from core.protocol import end_of, peer_of
 from core.protocol import messages as m
@@ -28,7 +28,7 @@ from ..hosts import WORDS, code_ready, is_word
 from .climbs import report_about
 from .host_times import HostTimes, as_vector, at_one
 from .parts import CohortPart, PartGroup
-from .routes import Rows, rows_of
+from .routes import Rows
 
 if TYPE_CHECKING:
     from .island import CohortIsland
@@ -141,8 +141,8 @@ class Commands:
     def told_later(self, members: Spans, event: e.Event, cause: e.Cause, when: HostTimes | int) -> None:
         """Tells an event to hosts that were one part when it began, and may be several parts now."""
         island = self.island
-        rows = rows_of(members, island.island)
-        island.times.put(cause, rows, spans.count(members), when, self.sim.now)
+        hosts = island.parts.group(members)
+        island.times.put(cause, hosts.rows, hosts.number, when, self.sim.now)
         if isinstance(event, e.CodeReady):
             self.tell(island.slices.of_code(event.plan, members), event)
         else:

@@ -9,8 +9,8 @@ Neighbours: `commands` asks when; `island` and `commands` say what happened.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from core.protocol import Cause
@@ -22,7 +22,7 @@ from .routes import Rows
 KEPT = 512  # causes of each kind that are kept, past or not
 
 
-class TimesOfSome(NamedTuple):
+class TimesOfSome(msgspec.Struct, frozen=True, eq=False):
     """Times at some hosts. It was never, so far, at the others."""
 
     rows: Rows

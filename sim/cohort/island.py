@@ -425,9 +425,12 @@ class CohortIsland:
             self._send_quiet(hosts, report, when)
             return
         taking_part = self.names.taking_part[report_about(report)]
-        if spans.count(taking_part) == 1:  # alone, or as the one of alike hosts that sends what a client gets
-            host = taking_part[0][0]
-            at = max(at_one(when, spans.index(hosts.members, host)), self.sim.now)
+        host, end = taking_part[0]
+        if (
+            end - host == len(taking_part) == 1
+        ):  # alone, or as the one of alike hosts that sends what a client gets
+            row = 0 if host == hosts.members[0][0] else spans.index(hosts.members, host)
+            at = max(when if isinstance(when, int) else at_one(when, row), self.sim.now)
             if not is_loud(report):
                 said = report if report.hosts == taking_part else replace(report, hosts=taking_part)
                 self.climbs.of_one(said, host - self.island.base_host, at)

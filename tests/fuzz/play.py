@@ -58,11 +58,8 @@ def play(case: Case, diary: bool = False, check: bool = True) -> Result:
     try:
         game = Game(case, diary, check)
     except Exception as error:  # every exception is a failure
-        return Result(
-            f"exception {type(error).__name__}",
-            str(error),
-            stack="".join(traceback.format_tb(error.__traceback__)[-6:]),
-        )
+        stack = "".join(traceback.format_tb(error.__traceback__)[-6:])
+        return Result(f"exception {type(error).__name__}", str(error), stack=stack)
     result = Result()
     try:
         game.play()
@@ -119,15 +116,13 @@ class Game:
         self.made: dict[tuple[int, int], Handle] = {}
         self.runs: dict[int, RunHandle] = {}  # by key
         self.owner: dict[int, int] = {}
-        self.asked: dict[
-            int, tuple[int, int, int]
-        ] = {}  # by key: client, program, its number for the registration
+        # by key: client, program, its number for the registration
+        self.asked: dict[int, tuple[int, int, int]] = {}
         self.done: dict[str, int] = {}  # kind of action -> how many of them took effect
         self.gone: dict[int, None] = {}  # clients that crashed or closed
         self.acts: dict[type, Callable[[Any], None]] = {
             c.Submit: self._submit, c.Put: self._put, c.Get: self._get, c.Release: self._release,
-            c.View: self._view,
-            c.Cancel: self._cancel, c.Close: self._close, c.CrashClient: self._crash_client,
+            c.View: self._view, c.Cancel: self._cancel, c.Close: self._close, c.CrashClient: self._crash_client,
             c.CrashHost: self._crash_host, c.LeaveHost: self._leave, c.LoseDevice: self._lose,
             c.Cut: self._cut, c.Slow: self._slow, c.BreakGang: self._break_gang,
             c.BreakCode: self._break_code, c.Restart: self._restart, c.StandStill: self._stand_still,

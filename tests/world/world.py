@@ -7,9 +7,8 @@
     assert run.good and not w.faults
 
 All randomness comes from one seed, nothing reads a clock, and nothing iterates over a set, so the same calls give the
-same diary. Faults: `crash_host`, `return_host`, `leave_host`, `cut`, `mend`, `slow`, `crash_client`,
-`restart_controller`, `lose_device`, `break_gang`, `break_code`. `diary` records what each machine was told and did;
-`faults` lists everything that a machine did and must not do.
+same diary. `diary` records what each machine was told and did; `faults` lists everything that a machine did and must
+not do.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ class World:
         self.wanted: dict[tuple[str, str], None] = {}  # (actor, the actor that it dials)
         self.shown: dict[
             tuple[str, str], int
-        ] = {}  # (client, host) -> the number with which the client last dialled
+        ] = {}  # (client, host) -> the client's number when it last dialled
         self.forming: dict[tuple[int, int], dict[int, None]] = {}  # (island, epoch) -> hosts that have joined
         self.plans: dict[tuple[int, int], Plan] = {}  # (island, plan)
         self.runs: dict[int, int] = {}  # run -> plan

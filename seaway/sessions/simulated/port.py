@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.client import Blocked, Client
-from core.protocol import Command, Unblocked
+from core.protocol import Command, OpenRecv, Unblocked
 from sim.hosts import SimClient
 
 from ...graph import Graph
@@ -86,6 +86,8 @@ class SimPort:
         self._turns.until(self._client.sim.now + nanoseconds, f"client {self._client.title!r} sleeps")
 
     def _heard(self, effect: Command) -> None:
+        if isinstance(effect, OpenRecv):
+            return  # nobody waits for contents to begin to come
         if isinstance(effect, Unblocked):
             self._unblocked = True
         self.tell(effect)

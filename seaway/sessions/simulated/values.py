@@ -87,16 +87,16 @@ class Compute(Values):
             ]
             made.append(self._evaluate(graph, node, inputs))
             if (
-                results
-                and results[0].run is not None
-                and isinstance(node, CallNode)
+                isinstance(node, CallNode)
                 and node.signature.irregular
+                and results
+                and results[0].run is not None
             ):
                 run = results[0].run
                 rows = tuple(len(each) if hasattr(each, "__len__") else 0 for each in made[-1])
                 self._sizes[run._caller.name, run.number, number] = rows
         for ref, array in zip(graph.made, results, strict=False):
-            array._buffer.content = made[ref.node][ref.output]
+            array._group.buffer(array._name).content = made[ref.node][ref.output]
 
     def _evaluate(self, graph: Graph, node: Any, inputs: list[Any]) -> list[Any]:
         is_call = isinstance(node, CallNode)
@@ -116,7 +116,7 @@ class Compute(Values):
         return run_error(buffer.content.blame) if isinstance(buffer.content, RaisedValue) else None
 
     def contents(self, buffer: ClientBuffer) -> Any:
-        return np.array(buffer.content, buffer.aval.numpy_dtype)
+        return np.array(buffer.content, buffer.about.aval.numpy_dtype)
 
     def sizes(self, client: str, run: int, node: int) -> tuple[int, ...] | None:
         return self._sizes.pop((client, run, node), None)
@@ -186,7 +186,7 @@ class StandIns(Values):
         return NoContents(f"{buffer.aval!r}, {buffer.label},", hint)
 
     def contents(self, buffer: ClientBuffer) -> Any:
-        return np.array(buffer.content, buffer.aval.numpy_dtype)
+        return np.array(buffer.content, buffer.about.aval.numpy_dtype)
 
 
 def _own(content: Any, aval: avals.Aval) -> Any:

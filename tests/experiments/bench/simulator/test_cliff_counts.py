@@ -29,6 +29,11 @@ SIZES_OF = {
     "overlapping-slices": (8, 32), "small-slices": (4, 16), "arrays": (1, 64), "model": (4, 16), "transfers": (8, 32),
     "pipeline-8": (2, 8), "first-run": (25, 100),
 }  # fmt: skip
+# Times the calls of the plain case, where a row makes fewer than its bound for time allows.
+MOST_CALLS = {
+    "read": 1.9, "read-replicated": 1.9, "read-sharded": 1.9, "read-10": 1.25, "fault-later-read": 1.95,
+    "fault-later-sharded": 1.95,
+}  # fmt: skip
 NAMES = [name for name in ROWS if name != "pipeline-64"]  # it is pipeline-8, for longer
 HOSTS_VARY = [name for name in NAMES if name not in SIZES_OF or name == "read-10"]
 
@@ -105,7 +110,8 @@ def sizes(name: str) -> tuple[int, ...]:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_gang_makes_no_more_calls_than_the_bound_allows(name: str) -> None:
     for size in sizes(name):
-        assert counted(name, size).calls <= ROWS[name].bound * compared(name, size).calls, size
+        bound = MOST_CALLS.get(name, ROWS[name].bound)
+        assert counted(name, size).calls <= bound * compared(name, size).calls, size
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -88,9 +88,8 @@ class World:
         self.hosts_of = ClusterHosts(cluster.host_of, devices.__getitem__)
         self.plane = DataPlane(self.fabric, self.hosts_of, self.observe)
         self.wanted: dict[tuple[str, str], None] = {}  # (actor, the actor that it dials)
-        self.shown: dict[
-            tuple[str, str], int
-        ] = {}  # (client, host) -> the client's number when it last dialled
+        # (client, host) -> the client's number when it last dialled
+        self.shown: dict[tuple[str, str], int] = {}
         self.forming: dict[tuple[int, int], dict[int, None]] = {}  # (island, epoch) -> hosts that have joined
         self.plans: dict[tuple[int, int], Plan] = {}  # (island, plan)
         self.runs: dict[int, int] = {}  # run -> plan
@@ -107,9 +106,8 @@ class World:
         self._entered: dict[int, None] = {}  # gangs that this controller let enter
         self._holds: dict[tuple[int, str], int] = {}  # (buffer, holder) -> references at this controller
         self._open_runs: dict[tuple[int, int], None] = {}  # (client, run) accepted and not ended
-        self._awaited: dict[
-            tuple[int, int], None
-        ] = {}  # (client, program) that this controller is to tell of
+        # (client, program) that this controller is to tell of
+        self._awaited: dict[tuple[int, int], None] = {}
         if start:
             self.restart_controller()
             for host in range(cluster.hosts):

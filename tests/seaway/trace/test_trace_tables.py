@@ -1,7 +1,6 @@
 """The tables of a trace: their contents, agreement with a loop over each nanosecond, and their small cost."""
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -9,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.controller import Controller
 from core.model.presets import PRESETS, small
 from core.model.topology import Cluster
 from core.protocol.messages import Blame
@@ -316,16 +314,14 @@ def test_hosts_of_a_gang_without_collectives_do_not_wait_for_each_other() -> Non
 # --- unknown values ---------------------------------------------------------------------------------------
 
 
-def test_a_trace_of_a_controller_alone_has_all_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trace_of_a_controller_alone_has_all_tables() -> None:
     """A controller sees neither starts nor ends on devices. Both are inferred, and the tables say so."""
-    core = CoreTrace()
-    monkeypatch.setattr("tests.world.world.Controller", partial(Controller, trace=core))
-    world = World(small(2, 2), seed=1)
+    world = World(small(2, 2), seed=1, traced=True)
     client = world.client("ann", weight=2)
     runs = [client.submit(chain(3), bytes(16)) for _ in range(4)]
     world.run()
     assert all(run.good for run in runs)
-    trace = Trace(core, world.cluster)
+    trace = Trace(world.machine.tracing.trace, world.cluster)
     gangs = trace.gangs()
     assert len(gangs) == 12
     assert gangs["inferred"].tolist() == ["started,ended"] * 12

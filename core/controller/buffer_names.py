@@ -68,6 +68,8 @@ class BufferNames:
 
     def cut_arguments(self, run: RunRecord, edges: Sequence[int] = ()) -> None:
         """Let the run know its arguments as they are counted now, and none as one across one of these edges."""
+        if self._are_whole(run, edges):
+            return
         sources, held, width = dict[int, BufferName | bytes](), run.held, dict[int, int]()
         parts: dict[int, dict[int, BufferName]] = {}
         for index, source in run.sources.items():
@@ -95,6 +97,15 @@ class BufferNames:
                 else:
                     run.held[index] = ident
 
+    @staticmethod
+    def _are_whole(run: RunRecord, edges: Sequence[int]) -> bool:
+        """Whether all that the run knows as one are counted as one, and lie between two edges."""
+        for index, count in run.width.items():
+            named = run.sources[index]
+            if named.count != count or bisect_right(edges, index) < bisect_left(edges, index + count):
+                return False
+        return True
+
     def enter(self, session: ClientRecord, run: RunRecord) -> None:
         """Enter the names of its results."""
         for each in run.call.results:
@@ -115,7 +126,8 @@ class BufferNames:
         for named, count in zip(run.names, run.counts, strict=True):
             at = 0
             for row in rows.together(index, count):
-                parts = self.parts(named, at, row.count)
+                whole = not at and named.count == row.count
+                parts = [named] if whole else self.parts(named, at, row.count)
                 offset = 0
                 for part in parts:
                     yield part, row if len(parts) == 1 else row.part(offset, part.count)

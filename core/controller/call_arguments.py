@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ..model import MAX_LITERALS, Layout, ranges, validate_literals
+from ..model import MAX_LITERALS, Layout, Range, ranges, validate_literals
 from ..protocol import Submit
 from .buffer_names import BufferNames
 from .config import Config
@@ -46,18 +46,26 @@ def sources_of(
             if named.count > 1:
                 width[index + named.name - first] = named.count
         index += count
-    results = call.results
-    fresh = len(results) == 1 and type(results[0]) is int and results[0] > session.top
-    made = 1 if fresh else ranges.number(results)
+    fresh, made = _fresh(call.results, session)
     if index != len(program.ir.args) or made != len(program.ir.results):
         return f"run {call.run} of {program.ir.name!r} has the wrong number of arguments or results"
     if literal > config.literal_limit:
         return f"run {call.run} has literals of more than {config.literal_limit} bytes"
     if unknown:
         return f"run {call.run}: {unknown}"
-    if not fresh and any(results) and _in_use(session, call):
+    if not fresh and any(call.results) and _in_use(session, call):
         return f"run {call.run} gives a result a name that is in use"
     return sources, width, reads
+
+
+def _fresh(results: tuple[int | Range, ...], session: ClientRecord) -> tuple[bool, int]:
+    """Whether they have one name, or one range of names, later than all before; and how many they are."""
+    if len(results) == 1:
+        (named,) = results
+        if isinstance(named, int):
+            return named > session.top, 1
+        return named.first > session.top, named.count
+    return False, ranges.number(results)
 
 
 def _in_use(session: ClientRecord, call: Submit) -> bool:

@@ -61,6 +61,11 @@ class TimePatterns:
         elif isinstance(one, ShiftedTimes) and isinstance(other, ShiftedTimes):
             its, at = other.pattern, other.at
         else:
+            # a vector that decides nothing must not make vectors of all that follows
+            if isinstance(one, ShiftedTimes) and latest(other) <= earliest(one):
+                return one
+            if isinstance(other, ShiftedTimes) and latest(one) <= earliest(other):
+                return other
             found: Ints = np.maximum(as_vector(one), other if isinstance(other, int) else as_vector(other))
             return found
         mine, apart = one.pattern, at - one.at

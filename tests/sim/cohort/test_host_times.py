@@ -90,6 +90,14 @@ def test_where_one_is_later_at_all_hosts_nothing_is_made(monkeypatch: pytest.Mon
     assert patterns.later(early, 10) is early
 
 
+def test_a_vector_that_is_later_nowhere_makes_no_vector() -> None:
+    """Otherwise one that has come in once would make vectors of all that follows."""
+    patterns, late = TimePatterns(3), ShiftedTimes(TimePattern(vector([0, 1, 2])), 10)
+    assert patterns.later(vector([3, 10, 2]), late) is late
+    assert patterns.later(late, vector([3, 10, 2])) is late
+    assert as_vector(patterns.later(vector([3, 11, 2]), late)).tolist() == [10, 11, 12]
+
+
 def test_no_more_patterns_are_remembered_than_memory_has_room_for() -> None:
     patterns = TimePatterns(3)
     rising = TimePattern(vector([0, 1000, 2000]))

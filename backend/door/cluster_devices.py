@@ -107,11 +107,21 @@ class ClusterDevices:
     def _put(self, array: ClusterArray, contents: Contents) -> bool:
         value, where = value_of(array.type, 0), self._places.of(array.type.sharding.devices)
 
-        def act(client: Client, now: int) -> bool:
+        def call(client: Client, now: int) -> int | Blocked:
             name = client.put(value, where, now)
+            if not isinstance(name, Blocked):
+                self._link.offer(name).give(contents)
+            return name
+
+        return self._begin(array, call)
+
+    def _begin(self, array: ClusterArray, call: Callable[[Client, int], int | Blocked]) -> bool:
+        """Makes a call that names a buffer, which is the array's. False: it has to wait."""
+
+        def act(client: Client, now: int) -> bool:
+            name = call(client, now)
             if isinstance(name, Blocked):
                 return False
-            self._link.offer(name).give(contents)
             outcome = BufferOutcome(1)
             self._buffers.outcomes.add(outcome, name)
             array.is_buffer(name, outcome)
@@ -150,17 +160,7 @@ class ClusterDevices:
             return True
         value, where = value_of(made.type, 0), self._places.of(made.type.sharding.devices)
         shards = tuple([(each.array.name, each.number) for each in sources])
-
-        def act(client: Client, now: int) -> bool:
-            name = client.view(value, where, shards, now)
-            if isinstance(name, Blocked):
-                return False
-            outcome = BufferOutcome(1)
-            self._buffers.outcomes.add(outcome, name)
-            made.is_buffer(name, outcome)
-            return True
-
-        return self._calls.attempt(act, made.fails)
+        return self._begin(made, lambda client, now: client.view(value, where, shards, now))
 
     def _put_together(self, made: ClusterArray, shards: Sequence[Ref]) -> None:
         """The array has the contents of these, which come here."""

@@ -15,7 +15,7 @@ Neighbours: `clients` brings calls; `buffer_refs` counts, and tells what happens
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from .contents import Contents
     from .runs import Runs
 
+K = TypeVar("K")
+V = TypeVar("V")
 AWAY = ("spilling", "spilled", "restoring")  # states of buffers that are not on the devices
 
 
@@ -76,10 +78,11 @@ class Views:
         self._resources = resources
         self.waiting: dict[BufferName, WaitingView] = {}
         self._by_name: dict[BufferName, list[WaitingView]] = {}  # what waits for, or holds, this source
+        self._holders: dict[int, dict[BufferName, WaitingView]] = {}  # source -> those that hold it, and wait
         self._views_of: dict[int, dict[int, None]] = {}  # source -> views of it that have been ordered
-        self.unsettled: dict[
-            int, set[int]
-        ] = {}  # view, which may be gone -> sources whose contents are not final
+        # view, which may be gone -> sources whose contents are not final; and the other way round
+        self.unsettled: dict[int, set[int]] = {}
+        self._awaiting: dict[int, dict[int, None]] = {}
 
     # --- in ------------------------------------------------------------------------------------------------------
 
@@ -117,6 +120,7 @@ class Views:
         record = self._buffers.all.get(source.buffer)
         if record is not None and source.name not in view.held:
             view.held[source.name] = record.id
+            self._holders.setdefault(record.id, {})[view.named] = view
             record.holds += 1
             record.views += 1
             self.refs.see_held(record.id, _holder(view.named.session.number, view.named.name))
@@ -138,6 +142,8 @@ class Views:
                 views.remove(view)
                 if not views:
                     del self._by_name[source]
+        for buffer in dict.fromkeys(view.held.values()):
+            _drop(self._holders, buffer, view.named)
 
     # --- what happens to sources ---------------------------------------------------------------------------------
 
@@ -155,11 +161,13 @@ class Views:
         for view in self._by_name.get(source, ()):
             buffer = view.held.pop(source.name, None)
             if buffer is not None:
+                if buffer not in view.held.values():
+                    _drop(self._holders, buffer, view.named)
                 self._let_go(buffer, view.named.session.number, view.named.name, view.pins)
 
     def there(self, buffer: int) -> None:
         """It has entered an order, or has been copied."""
-        for view in [view for view in self.waiting.values() if buffer in view.held.values()]:
+        for view in list(self._holders.get(buffer, {}).values()):
             self._try(view)
 
     def failed(self, source: BufferName, blame: Blame) -> None:
@@ -169,21 +177,25 @@ class Views:
 
     def settled(self, buffer: int, blame: Blame | None) -> None:
         """Its contents are final. Steps that read a view of it cannot settle before, though both may be gone by now."""
-        for view in [view for view, left in self.unsettled.items() if buffer in left]:
-            left = self.unsettled.get(view, set())
+        for view in self._awaiting.pop(buffer, ()):
+            left = self.unsettled.get(view)
+            if left is None:  # it is a view of another one of these, too
+                continue
             left.discard(buffer)
             if blame is not None:
                 self._lose(view, blame)
-            elif not left and view in self.unsettled:
+            elif not left:
                 self._settle(view, None)
 
     def unsettled_in(self, first: int, count: int) -> set[int]:
         """Those of these buffers for which views wait."""
-        return {each for left in self.unsettled.values() for each in left if first <= each < first + count}
+        if count <= len(self._awaiting):
+            return {each for each in range(first, first + count) if each in self._awaiting}
+        return {each for each in self._awaiting if first <= each < first + count}
 
     def spoilt(self, buffer: int, blame: Blame) -> None:
         """It has lost its contents, or will never have any: neither have its views."""
-        for view in [view for view in self.waiting.values() if buffer in view.held.values()]:
+        for view in list(self._holders.get(buffer, {}).values()):
             self._fail(view, blame)
         for ident in list(self._views_of.get(buffer, ())):
             self._lose(ident, blame)
@@ -245,12 +257,15 @@ class Views:
             self._views_of.setdefault(source, {})[ident] = None
         unsettled = {source for source in record.sources if self._buffers[source].state == "promised"}
         self.unsettled[ident] = unsettled
+        for source in unsettled:
+            self._awaiting.setdefault(source, {})[ident] = None
         self.refs.entered(ident, -1)
         if not unsettled:
             self._settle(ident, None)
 
     def _settle(self, ident: int, blame: Blame | None) -> None:
-        del self.unsettled[ident]
+        for source in self.unsettled.pop(ident):
+            _drop(self._awaiting, source, ident)
         for named in self.refs.settled(ident, blame):
             if not named.released and named.blame is None:
                 self._outbox.note(named.session.peer, ContentsReady((named.name,)))
@@ -307,10 +322,7 @@ class Views:
     def gone(self, record: Buffer) -> None:
         """No reference to it is left, and its hosts have been told. What it shares may be free behind its last use."""
         for source in record.sources:
-            views = self._views_of[source]
-            del views[record.id]
-            if not views:
-                del self._views_of[source]
+            _drop(self._views_of, source, record.id)
             self._let_go(source, record.client, record.name, True, record.last_seq)
 
     def with_views(self, buffers: list[int]) -> list[int]:
@@ -341,6 +353,15 @@ class Views:
 
 def _holder(client: int, name: int) -> str:
     return f"view {name} of client {client}"
+
+
+def _drop(table: dict[int, dict[K, V]], key: int, value: K) -> None:
+    """Takes it out of what is kept for this key, and the key with the last one."""
+    kept = table.get(key)
+    if kept is not None and value in kept:
+        del kept[value]
+        if not kept:
+            del table[key]
 
 
 def _check_call(call: View) -> None:

@@ -241,7 +241,7 @@ class CohortIsland:
         changed: list[CohortPart] = []
         if slices.known or message.plans:
             shares, changed = slices.shares(message, self._number, self._settled)
-        elif slices.may_wait(message):
+        elif not slices.none_waits(message):
             slices.see_waits(message)
         for step in message.steps:
             if isinstance(step, OF_CONTENTS):

@@ -190,7 +190,9 @@ class PartsBySlice:
         for step in message.steps:
             if type(step) is not m.GangStep and type(step) is not m.FreeStep:
                 touch(self._touched_by(step))
-        while self.may_wait(message):  # those behind a gang that may wait, which may be one found so far
+        while not self.none_waits(
+            message
+        ):  # those behind a gang that may wait, which may be one found so far
             waits = copy(self._waits)
             late = waits.see(message, lambda run: self._owner(run, found))
             if late is None:
@@ -215,20 +217,23 @@ class PartsBySlice:
         owner = self._of_run.get(run)
         return None if owner in but else owner
 
-    def may_wait(self, message: m.Ordered) -> bool:
-        """Whether some of the island's gangs may wait for anything but the stream, as far as this order says."""
+    def none_waits(self, message: m.Ordered) -> bool:
+        """Whether none of the island's gangs waits for anything but the stream, as far as this order says. If so, this
+        is all that there is to know of the order, and it has been taken in."""
         if self._past or self._waits.last >= message.settled:
-            return True
+            return False
         for header in message.runs:
             if header.after >= 0:
-                return True
+                return False
+        seen = self._waits.seen
         for step in message.steps:
             kind = type(step)
             if kind is m.RecvStep or kind is m.RestoreStep or kind is m.ViewStep:
-                return True
+                return False
             if kind in ORDERED:
-                self._waits.seen = step.seq  # type: ignore[union-attr]
-        return False
+                seen = step.seq  # type: ignore[union-attr]
+        self._waits.seen = seen
+        return True
 
     def see_waits(self, message: m.Ordered) -> None:
         """Takes in which of the island's gangs may wait for anything but the stream. There are no slices."""

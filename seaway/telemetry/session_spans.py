@@ -67,7 +67,7 @@ class SessionSpans:
         self.puts_over: deque[tuple[api.Span, int, Blame | None]] = deque()  # and when
         # runs without gangs yet, as the trace knows them
         self._awaiting: dict[tuple[int, int], CalledRun] = {}
-        self._fresh = False  # some have come since the last trace
+        self._fresh = False  # some have come since the last trace was asked for
         self._lock = threading.Lock()  # of whoever makes spans of what is over
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -126,6 +126,8 @@ class SessionSpans:
     # --- gangs ----------------------------------------------------------------------------------------------
 
     def _add_gangs(self) -> None:
+        self.end_spans()
+        self._fresh = False  # before the trace is asked for: a run that ends meanwhile may not be in it
         try:
             self.gangs_from(self._driver.trace())
         except Exception as wrong:  # the session goes on without them
@@ -137,31 +139,35 @@ class SessionSpans:
         """Add spans for the gangs of all runs that have ended and are in this trace."""
         self.end_spans()
         with self._lock:
-            self._fresh = False
+            self._emit_gangs(trace)
             if not self._awaiting:
-                return
-            facts = trace.facts()
-            columns, mine = facts.runs, {client for client, _ in self._awaiting}
-            over = np.flatnonzero(np.isin(columns["client"], list(mine)) & (columns["ended"] >= 0))
-            keys = zip(columns["client"][over].tolist(), columns["call"][over].tolist(), strict=True)
-            found: dict[int, CalledRun] = {}
-            for row, key in zip(over.tolist(), keys, strict=True):
-                called = self._awaiting.pop(key, None)
-                if called is not None:
-                    found[row] = called
-            if not found:
-                return
-            begun, ended = columns["submitted"], columns["ended"]
-            twice = [
-                SeenTwice(called.called, called.run.ended_at, int(begun[row]), int(ended[row]))
-                for row, called in found.items()
-            ]
-            shift = self.shift + (0 if self._simulated else ahead(twice))
-            records = gang_spans.gang_spans(
-                facts, gang_spans.gangs_of(facts, np.array(list(found), dtype=np.int64)).tolist()
-            )
-            parents = ((gang, found[gang.run].span.get_span_context()) for gang in records)
-            otel.emit_gangs(self.tracer, parents, shift, otel.Flushing(None))
+                self._fresh = False
+
+    def _emit_gangs(self, trace: Trace) -> None:
+        if not self._awaiting:
+            return
+        facts = trace.facts()
+        columns, mine = facts.runs, {client for client, _ in self._awaiting}
+        over = np.flatnonzero(np.isin(columns["client"], list(mine)) & (columns["ended"] >= 0))
+        keys = zip(columns["client"][over].tolist(), columns["call"][over].tolist(), strict=True)
+        found: dict[int, CalledRun] = {}
+        for row, key in zip(over.tolist(), keys, strict=True):
+            called = self._awaiting.pop(key, None)
+            if called is not None:
+                found[row] = called
+        if not found:
+            return
+        begun, ended = columns["submitted"], columns["ended"]
+        twice = [
+            SeenTwice(called.called, called.run.ended_at, int(begun[row]), int(ended[row]))
+            for row, called in found.items()
+        ]
+        shift = self.shift + (0 if self._simulated else ahead(twice))
+        records = gang_spans.gang_spans(
+            facts, gang_spans.gangs_of(facts, np.array(list(found), dtype=np.int64)).tolist()
+        )
+        parents = ((gang, found[gang.run].span.get_span_context()) for gang in records)
+        otel.emit_gangs(self.tracer, parents, shift, otel.Flushing(None))
 
     # --- the end --------------------------------------------------------------------------------------------
 

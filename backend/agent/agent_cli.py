@@ -134,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = 130
     if code == AGAIN:
         again = [word for word in words if word != STARTED_OVER]
-        become([sys.executable, "-m", "backend.agent.agent_cli", *again, STARTED_OVER])
+        become([sys.executable, "-m", "backend.agent", *again, STARTED_OVER])
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # an orderly exit of a member of a collective world would wait for the others
@@ -350,7 +350,3 @@ def _leave_when_told(loop: asyncio.AbstractEventLoop, agents: Sequence[Agent]) -
 
     loop.add_signal_handler(signal.SIGTERM, leave)
     return leaving
-
-
-if __name__ == "__main__":
-    sys.exit(main())

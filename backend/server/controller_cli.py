@@ -257,7 +257,3 @@ def remembered(folder: Path | None) -> SavedState:
         return SavedState(starts, bytes.fromhex(secret))
     except (OSError, ValueError, AttributeError) as error:
         raise AccessRefused(f"--state {folder}: {error}") from None
-
-
-if __name__ == "__main__":
-    sys.exit(main())

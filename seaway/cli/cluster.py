@@ -138,9 +138,7 @@ class UpProcesses:
             words += [f"--{name.replace('_', '-')}", str(getattr(given, name))]
         if given.record:
             words += ["--record", self._record()]
-        return self.children.start(
-            "controller", "backend.server.controller_cli", [*words, "--with-parent", "--verbose"]
-        )
+        return self.children.start("controller", "backend.server", [*words, "--with-parent", "--verbose"])
 
     def _record(self) -> str:
         """The event log of this start of the controller: FILE, FILE.1, FILE.2 ..."""
@@ -164,7 +162,7 @@ class UpProcesses:
         if given.checkpoints:
             words += ["--checkpoints", given.checkpoints]
         words += [*trust.words_of(given), "--with-parent", "--verbose"]
-        return self.children.start(f"agent-{host}", "backend.agent.agent_cli", words)
+        return self.children.start(f"agent-{host}", "backend.agent", words)
 
     def _await_ready(self) -> None:
         until = time.monotonic() + READY

@@ -43,7 +43,7 @@ class Deployed:
         """Start the controller, also at the same address after it has ended. With `--state` it knows its agents."""
         self.controller = self.children.start(
             "controller",
-            "backend.server.controller_cli",
+            "backend.server",
             ["--bind", self.address, *self._options],
             {"PYTHONWARNINGS": "ignore"},
             stdout=subprocess.PIPE,
@@ -76,13 +76,13 @@ class Deployed:
                 ["--hosts", str(count)] if count > 1 else []
             )
             self._words.append(words)
-            self.agents.append(self.children.start(name, "backend.agent.agent_cli", words))
+            self.agents.append(self.children.start(name, "backend.agent", words))
             at += count
 
     def again(self, number: int) -> None:
         """Start an agent that has ended, under its old name."""
         name = self.agents[number].name
-        self.agents[number] = self.children.start(name, "backend.agent.agent_cli", self._words[number])
+        self.agents[number] = self.children.start(name, "backend.agent", self._words[number])
 
     def status(self) -> dict[str, Any]:
         """The controller's status, asked without asyncio, so that it can be called from any thread."""

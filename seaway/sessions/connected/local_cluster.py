@@ -51,7 +51,7 @@ T = TypeVar("T")
 log = logging.getLogger("seaway")
 Platform = Literal["cpu", "cuda", "tpu", "timed"]
 PLATFORMS = ("cpu", "cuda", "tpu", "timed")
-AGENT = "backend.agent.agent_cli"
+AGENT = "backend.agent"
 # Nobody knows how long a first step takes, so the hard bound on a wait is generous.
 CONFIG = msgspec.structs.replace(ON_DEVICES, bounds=Bounds(hard=120))
 GRACE = 5.0  # seconds for the controller to end

@@ -186,7 +186,7 @@ def test_up_restarts_killed_processes_and_a_client_with_retries_goes_on(tmp_path
 
 BROKEN = """
 import os, sys
-if os.path.exists({flag!r}) and "backend.agent.agent_cli" in sys.orig_argv:
+if os.path.exists({flag!r}) and "backend.agent" in sys.orig_argv:
     os.write(2, b"this installation is broken\\n")
     os._exit(7)
 """

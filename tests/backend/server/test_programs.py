@@ -165,7 +165,7 @@ def test_a_restarted_controller_remembers_what_it_must(tmp_path: Path) -> None:
 
 def test_child_processes_end_with_their_parent(tmp_path: Path) -> None:
     children = Children(tmp_path)
-    child = children.start("sleeper", "backend.agent.agent_cli", ["--help"])
+    child = children.start("sleeper", "backend.agent", ["--help"])
     assert child.process.wait(PATIENCE) == 0
     assert "--with-parent" in child.tail()
     children.end_all()

@@ -365,7 +365,7 @@ def elsewhere(*words: str) -> Iterator[tuple[str, Callable[[str], None]]]:
     try:
         said = start(
             "controller",
-            "backend.server.controller_cli",
+            "backend.server",
             "--bind",
             "127.0.0.1:0",
             "--devices-per-host",
@@ -376,7 +376,7 @@ def elsewhere(*words: str) -> Iterator[tuple[str, Callable[[str], None]]]:
         token = words[words.index("--token-file") :][:2] if "--token-file" in words else ()
         start(
             "agent",
-            "backend.agent.agent_cli",
+            "backend.agent",
             "--controller",
             address,
             "--platform",

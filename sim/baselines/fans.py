@@ -19,7 +19,7 @@ class Jitter:
         if not self._limit:
             return np.zeros(self._hosts, np.int64)
         self._count += 1
-        return each_below(self._limit + 1, self._sources, np.full(self._hosts, self._count, np.int64))
+        return each_below(self._limit + 1, self._sources, self._count)
 
 
 def one_by_one(start: int, cost: int, hosts: int) -> Ints:

@@ -454,7 +454,7 @@ class CohortIsland:
         jitter = self.sim.network.jitter
         if not jitter:
             return 0
-        return noise.each_below(jitter + 1, self._up[rows], np.full(1, number, dtype=np.int64))
+        return noise.each_below(jitter + 1, self._up[rows], number)
 
     def below(self, row: int) -> Spans:
         """A relay and the hosts below it."""

@@ -278,8 +278,7 @@ class OrderTimes:
         """When these hosts have read order `number`, which would arrive at the given times."""
         jitter = self._sim.network.jitter
         if jitter:
-            drawn = np.full(1, number, dtype=np.int64)
-            arrival = arrival + noise.each_below(jitter + 1, self._links[rows], drawn)
+            arrival = arrival + noise.each_below(jitter + 1, self._links[rows], number)
         self._last[rows] = arrival = np.maximum(arrival, self._last[rows])
         self._read[rows] = began = np.maximum(self._read[rows], arrival) + cost
         return began

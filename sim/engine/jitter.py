@@ -16,6 +16,8 @@ Ints = NDArray[np.int64]
 MASK = (1 << 64) - 1
 _STEP, _ONE, _TWO = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _U = np.uint64
+_U_ONE, _U_TWO = _U(_ONE), _U(_TWO)
+_27, _30, _31, _32 = _U(27), _U(30), _U(31), _U(32)
 
 
 class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,9 +60,13 @@ def fraction(source: int, number: int) -> float:
 
 
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    x = (x ^ (x >> _U(30))) * _U(_ONE)
-    x = (x ^ (x >> _U(27))) * _U(_TWO)
-    return x ^ (x >> _U(31))
+    """`mix` for a vector, which it changes."""
+    x ^= x >> _30
+    x *= _U_ONE
+    x ^= x >> _27
+    x *= _U_TWO
+    x ^= x >> _31
+    return x
 
 
 def keys(seed: int, source: Ints) -> NDArray[np.uint64]:
@@ -69,7 +75,10 @@ def keys(seed: int, source: Ints) -> NDArray[np.uint64]:
     return _mix(first + source.astype(np.uint64) * _U(_STEP))
 
 
-def each_below(limit: int, sources: NDArray[np.uint64], number: Ints) -> Ints:
-    """`below` for vectors of sources and numbers."""
-    drawn = _mix(sources + number.astype(np.uint64) * _U(_STEP)) >> _U(32)
-    return ((drawn * _U(limit)) >> _U(32)).astype(np.int64)
+def each_below(limit: int, sources: NDArray[np.uint64], number: int) -> Ints:
+    """`below` for a vector of sources."""
+    drawn = _mix(sources + _U(number * _STEP & MASK))
+    drawn >>= _32
+    drawn *= _U(limit)
+    drawn >>= _32
+    return drawn.view(np.int64)

@@ -7,9 +7,9 @@ are medians of CPU time a gang, without start-up. Each line runs in a process of
 take `--limit` CPU seconds; a line that takes longer says how long it was waited for, and what a gang costs at least.
 
 A line is BEYOND if it costs more than `bound` times what it is compared with. A row GROWS if what it costs in all grows
-faster than linearly: `growth` is the steepest exponent of the cost of a gang between two sizes, and `at most` is what
-it may be, 0 where more slices or nodes are only more gangs, and 1 where a gang itself has more hosts or arrays. The
-exit status is 1 if any row is BEYOND, GROWS, or was not over in time.
+faster than linearly: `growth` is the steepest exponent of the cost of a gang (in plain gangs, where it is compared with
+these) between two sizes, and `at most` is what it may be, 0 where more slices or nodes are only more gangs, and 1 where
+a gang itself has more hosts or arrays. The exit status is 1 if any row is BEYOND, GROWS, or was not over in time.
 """
 
 from __future__ import annotations
@@ -141,14 +141,16 @@ def measured(name: str, size: int, hosts: int, rounds: int, limit: int) -> Line:
     return Line(size, us, base, over)
 
 
-def growth(lines: Sequence[Line]) -> float | None:
-    """The steepest exponent of the cost of a gang between two sizes that are far enough apart."""
-    known = [(line.size, line.us) for line in lines if line.us]
+def growth(row: Row, lines: Sequence[Line]) -> float | None:
+    """The steepest exponent of the cost of a gang between two sizes that are far enough apart. Costs are in plain gangs
+    where that is what a row is compared with: the speed of a shared machine changes from line to line."""
+    plain = row.against == "plain" and all(line.ratio for line in lines)
+    known = [(line.size, line.ratio if plain else line.us) for line in lines]
     found = [
         exponent(smaller, less, larger, more)
         for smaller, less in known
         for larger, more in known
-        if larger >= APART * smaller
+        if less and more and larger >= APART * smaller
     ]
     return max(found, default=None)
 
@@ -184,7 +186,7 @@ def show(name: str, table: Table, quick: bool, limit: int) -> bool:
         words, grown = verdict(row, found, limit), None
         good &= words == "met"
         if size == sizes[-1]:
-            grown = growth(lines)
+            grown = growth(row, lines)
             if grown is not None and grown > row.law + TOLERANCE:
                 good, words = False, "GROWS" if words == "met" else f"{words}, GROWS"
         bound = f"{row.bound_us:,.0f} us" if row.bound_us is not None else f"{row.bound:g}x"

@@ -22,7 +22,7 @@ WHO = st.integers(0, (1 << 64) - 1)
 def test_vectors_draw_the_same_as_scalars(seed: int, who: list[int], which: int, limit: int) -> None:
     sources = jitter.keys(seed, np.array(who, dtype=np.uint64))
     assert sources.tolist() == [jitter.key(seed, one) for one in who]
-    drawn = jitter.each_below(limit, sources, np.full(1, which, dtype=np.int64))
+    drawn = jitter.each_below(limit, sources, which)
     assert drawn.tolist() == [jitter.below(limit, int(source), which) for source in sources]
     assert all(0 <= one < limit for one in drawn.tolist())
 

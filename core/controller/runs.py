@@ -223,6 +223,8 @@ class Runs:
                     raise ProgramError(
                         f"argument {index} is {has}, program {program.ir.name!r} wants {wants}"
                     )
+        else:
+            program.layouts = found  # the next run's are these very objects, and so soon compared
         return found
 
     def _name_results(self, run: RunRecord, rows: PlanRows) -> None:

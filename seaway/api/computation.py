@@ -124,7 +124,7 @@ class Computation(ABC, Generic[R_co]):
         try:
             types = tuple([leaf._abstract for leaf in leaves])
         except AttributeError:  # not all of them are arrays
-            leaves, tree = trees.flatten((dynamic, named))
+            leaves, tree = trees.with_all_kinds((dynamic, named), leaves, tree)
             types = tuple([
                 leaf._abstract if type(leaf) is Array else self._aval(leaf, number)
                 for number, leaf in enumerate(leaves)

@@ -57,8 +57,13 @@ def arguments_of(
         group = leaves.group
         if group.caller is caller and not group.gone:
             return (Range(group.names[0], len(leaves)),), leaves, []
+    arrays: Sequence[Array] = leaves
+    if (
+        not leaves or type(leaves[-1]) is not Array
+    ):  # often a batch after the parameters: so do not try these first
+        arrays = [leaf for leaf in leaves if type(leaf) is Array]
     try:
-        arrays, groups = grouped(leaves, "pass")
+        arrays, groups = grouped(arrays, "pass")
     except AttributeError:
         arrays, groups = grouped([leaf for leaf in leaves if type(leaf) is Array], "pass")
     for group in groups:

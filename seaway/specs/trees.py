@@ -15,7 +15,11 @@ Treedef = Any  # jax.tree_util.PyTreeDef
 
 
 def flatten(tree: Any) -> tuple[list[Any], Treedef]:
-    found, treedef = _registry().flatten(tree)
+    return with_all_kinds(tree, *flatten_arrays(tree))
+
+
+def with_all_kinds(tree: Any, found: list[Any], treedef: Treedef) -> tuple[list[Any], Treedef]:
+    """What `flatten` finds, if `flatten_arrays` has found this."""
     if "jax" not in sys.modules and any(issubclass(kind, dict) for kind in set(map(type, found))):
         import jax  # it registers the standard library's other dicts, and nobody can have registered more without it
 

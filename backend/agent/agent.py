@@ -192,6 +192,7 @@ class Agent:
             e.Stop: lambda effect: self._end(effect.reason),
             e.LogLine: lambda effect: log.info("%s", effect.text),
             e.ExpectRecv: lambda effect: None,
+            e.VoidView: lambda effect: None,
             e.DropTransfer: lambda effect: None,  # Sent or Received follows
         }
         acts |= dict.fromkeys((e.OpenSend, e.OpenRecv, e.Send, e.Fill, e.Received, e.Sent), self._carry)

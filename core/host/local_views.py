@@ -1,9 +1,9 @@
 """Views on this host: buffers that share the memory of others.
 
 A view is made when the contents of all its sources are here, so whoever waits for the view waits for nothing else. If
-one of them is spoilt, so is the view, and nothing is made. The controller frees a view before it frees, spills or gives
-away what the view shares. Such steps wait on the devices for all use of the view, which is entered as use of its
-sources when the view is retired (`HostBuffers.retire`).
+one of them is spoilt, so is the view, and nothing is made (`VoidView`). The controller frees a view before it frees,
+spills or gives away what the view shares. Such steps wait on the devices for all use of the view, which is entered as
+use of its sources when the view is retired (`HostBuffers.retire`).
 
 Neighbours: `executor` brings the step; `local_buffers` has the sources.
 """
@@ -11,7 +11,7 @@ Neighbours: `executor` brings the step; `local_buffers` has the sources.
 from __future__ import annotations
 
 from ..model import Hosts, Range, spans, virtual_index
-from ..protocol import Cause, MakeView, ViewStep
+from ..protocol import Cause, MakeView, ViewStep, VoidView
 from .causes import PendingCauses
 from .host_state import Causes, HostState, LocalBuffer
 from .local_buffers import HostBuffers
@@ -59,6 +59,7 @@ class LocalViews:
             self._state.out.append(MakeView(view.id, step.layout, shards, causes))
         else:
             view.void = True
+            self._state.out.append(VoidView(view.id, causes))
         if view.made is not None:
             self._causes.happen(view.made)
 

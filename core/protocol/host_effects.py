@@ -119,6 +119,14 @@ class MakeView(Command, frozen=True):
     causes: tuple[Cause, ...]
 
 
+class VoidView(Command, frozen=True):
+    """There is nothing to do: a source of the view is spoilt, so is the view, and none of it is made. A driver that
+    calculates times needs to know when this is so, since readers wait for it."""
+
+    buffer: int
+    causes: tuple[Cause, ...]
+
+
 class SpillBuffer(Command, frozen=True):
     seq: int
     buffer: int

@@ -49,7 +49,7 @@ class Commands:
         self._until = 0  # when all that is still to be done for single hosts will be done
         self._acts: dict[type, Callable[[Any, CohortPart], None]] = {
             e.Launch: self._launch, e.Prepare: self._launch, e.ToController: self._report, e.MakeBuffer: self._make,
-            e.MakeView: self._made,
+            e.MakeView: self._made, e.VoidView: self._made,
         }  # fmt: skip
         self._others: dict[type, Callable[[CohortPart, Any], None]] = {
             e.CompileCode: self._compile, e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy,
@@ -120,7 +120,7 @@ class Commands:
                     reports.setdefault(about, (effect, []))[1].append(part)
                 elif kind is e.MakeBuffer:
                     self._make(effect, part)
-                elif kind is e.MakeView:
+                elif kind is e.MakeView or kind is e.VoidView:
                     self._made(effect, part)
                 elif kind in self._others:
                     others.append((part, effect))
@@ -184,7 +184,7 @@ class Commands:
         if effect.literal is not None:
             self._made(effect, part)
 
-    def _made(self, effect: e.MakeBuffer | e.MakeView, part: CohortPart) -> None:
+    def _made(self, effect: e.MakeBuffer | e.MakeView | e.VoidView, part: CohortPart) -> None:
         """What waited for more than the order: gangs may wait for it."""
         if len(effect.causes) > 1:
             self.happen(part, ("made", effect.buffer), self.when(part, effect.causes))

@@ -300,7 +300,7 @@ class HostActor(Actor):
             e.Fill: lambda said: plane.write(host, said.chunk),
             e.Sent: lambda said: plane.sent(host, said.transfer),
             e.Received: lambda said: plane.received(host, said.transfer, said.blame),
-            **dict.fromkeys((e.Prepare, e.DropTransfer, e.ExpectRecv, e.LogLine), nothing),
+            **dict.fromkeys((e.Prepare, e.DropTransfer, e.ExpectRecv, e.LogLine, e.VoidView), nothing),
         }
 
     def _free(self, said: e.FreeBuffer) -> None:

@@ -71,6 +71,8 @@ def local(thing: Any) -> str:  # noqa: C901 - a table
             return f"make {thing.buffer}" + (" (literal)" if thing.literal is not None else "")
         case e.MakeView():
             return f"view {thing.buffer} of {','.join(f'{n} on {device}' for device, n in thing.shards)}"
+        case e.VoidView():
+            return f"view {thing.buffer} is spoilt"
         case e.CodeReady():
             return f"code {thing.plan}.{thing.code} ready" + _blame(thing.blame)
         case e.CompileCode():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.model.place import line
-from core.protocol.effects import Finished, FreeBuffer, Launch, MakeView, Prepare, Received
+from core.protocol.effects import Finished, FreeBuffer, Launch, MakeView, Prepare, Received, VoidView
 from core.protocol.messages import FreeStep, PoisonStep, RecvStep, RunHeader, ViewStep
 from tests.core.hostworld import HOSTS, gang, layout, plan
 
@@ -77,6 +77,7 @@ def test_a_view_of_a_spoilt_source_is_not_made_and_gangs_that_read_it_are_launch
     host.read(PoisonStep(1, BAD))
     said = host.hear(Received(1, BAD))
     assert not [each for each in said if isinstance(each, MakeView)]
+    assert VoidView(60, (("order", 2), ("recv", 1))) in said
     (launched,) = [each for each in said if isinstance(each, Launch)]
     assert launched.placeholders
     host.hear(Finished(3))

@@ -7,9 +7,9 @@ are medians of CPU time a gang, without start-up. Each line runs in a process of
 take `--limit` CPU seconds; a line that takes longer says how long it was waited for, and what a gang costs at least.
 
 A line is BEYOND if it costs more than `bound` times what it is compared with. A row GROWS if what it costs in all grows
-faster than linearly: `growth` is the steepest exponent of the cost of a gang (in plain gangs, where it is compared with
-these) between two sizes, and `at most` is what it may be, 0 where more slices or nodes are only more gangs, and 1 where
-a gang itself has more hosts or arrays. The exit status is 1 if any row is BEYOND, GROWS, or was not over in time.
+faster than linearly: `growth` is the steepest exponent of the cost of a gang, in plain gangs, between two sizes, and
+`at most` is what it may be, 0 where more slices or nodes are only more gangs, and 1 where a gang itself has more hosts
+or arrays. The exit status is 1 if any row is BEYOND, GROWS, or was not over in time.
 """
 
 from __future__ import annotations
@@ -74,18 +74,20 @@ class Meter:
 
 
 def line(name: str, size: int, hosts: int, rounds: int, limit: int) -> dict[str, Any]:
-    """CPU us a gang, of this row and of what it is compared with, a number for each round. A play that takes longer
-    than the limit ends the process, which says what is known."""
+    """CPU us a gang, of this row, of what it is compared with and of the plain case, a number for each round. A play
+    that takes longer than the limit ends the process, which says what is known."""
     row, begun = ROWS[name], process_time()
-    found: dict[str, Any] = {"row": [], "base": []}
+    found: dict[str, Any] = {"row": [], "base": [], "plain": []}
     for done in range(rounds):
         if done and (process_time() - begun) * (done + 1) / done > limit:
             break  # another round would not be over in time
         if row.against == "exact":  # which may be the slower one
             found["row"].append(played(row, size, hosts, limit, found | {"over": "row"}))
+            found["plain"].append(played(PLAIN, 0, FEW_HOSTS, limit, found | {"over": "base"}))
             found["base"].append(played(row, size, hosts, limit, found | {"over": "base"}, "exact"))
         else:
             found["base"].append(played(PLAIN, 0, hosts, limit, found | {"over": "base"}))
+            found["plain"] = found["base"]
             found["row"].append(played(row, size, hosts, limit, found | {"over": "row"}))
     return found
 
@@ -112,12 +114,14 @@ def played(
 
 
 class Line(NamedTuple):
-    """What was measured of a row at a size. None: not known. `over`: which of the two was given up."""
+    """What was measured of a row at a size. None: not known. `over`: which of row and base was given up. `plain`: what
+    the plain case took meanwhile."""
 
     size: int
     us: float | None
     base: float | None
     over: str = ""
+    plain: float | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -138,19 +142,19 @@ def measured(name: str, size: int, hosts: int, rounds: int, limit: int) -> Line:
         base = found["at_least"]
     else:
         over = ""  # an earlier round was over in time
-    return Line(size, us, base, over)
+    return Line(size, us, base, over, median(found["plain"]) if found["plain"] else None)
 
 
-def growth(row: Row, lines: Sequence[Line]) -> float | None:
-    """The steepest exponent of the cost of a gang between two sizes that are far enough apart. Costs are in plain gangs
-    where that is what a row is compared with: the speed of a shared machine changes from line to line."""
-    plain = row.against == "plain" and all(line.ratio for line in lines)
-    known = [(line.size, line.ratio if plain else line.us) for line in lines]
+def growth(lines: Sequence[Line]) -> float | None:
+    """The steepest exponent of the cost of a gang between two sizes that are far enough apart. Costs are in plain
+    gangs, if these are known: the speed of a shared machine changes from line to line."""
+    plain = all(line.plain for line in lines)
+    known = [(line.size, line.us / (line.plain if plain and line.plain else 1)) for line in lines if line.us]
     found = [
         exponent(smaller, less, larger, more)
         for smaller, less in known
         for larger, more in known
-        if less and more and larger >= APART * smaller
+        if larger >= APART * smaller
     ]
     return max(found, default=None)
 
@@ -186,7 +190,7 @@ def show(name: str, table: Table, quick: bool, limit: int) -> bool:
         words, grown = verdict(row, found, limit), None
         good &= words == "met"
         if size == sizes[-1]:
-            grown = growth(row, lines)
+            grown = growth(lines)
             if grown is not None and grown > row.law + TOLERANCE:
                 good, words = False, "GROWS" if words == "met" else f"{words}, GROWS"
         bound = f"{row.bound_us:,.0f} us" if row.bound_us is not None else f"{row.bound:g}x"

@@ -68,7 +68,7 @@ def test_a_play_that_takes_too_long_ends_with_what_is_known() -> None:
 
 def test_growth_is_the_steepest_exponent_between_sizes_that_are_far_apart() -> None:
     def of(**costs: float) -> float | None:
-        return cliffs.growth(PLAIN, [Line(int(size[1:]), us, 1.0) for size, us in costs.items()])
+        return cliffs.growth([Line(int(size[1:]), us, 1.0) for size, us in costs.items()])
 
     assert of(n1=10, n10=10, n100=10) == 0
     assert isclose(of(n1=10, n10=10, n100=1000) or 0, 2)  # from 10 to 100
@@ -76,10 +76,10 @@ def test_growth_is_the_steepest_exponent_between_sizes_that_are_far_apart() -> N
 
 
 def test_a_machine_that_gets_slower_from_line_to_line_is_no_growth() -> None:
-    lines = [Line(64, 500.0, 400.0), Line(512, 1_000.0, 800.0)]
-    assert cliffs.growth(PLAIN, lines) == 0
-    others = PLAIN._replace(against="exact")  # whose own cost grows with the size
-    assert isclose(cliffs.growth(others, lines) or 0, 1 / 3)
+    slower = [Line(64, 500.0, 9.0, plain=400.0), Line(512, 1_000.0, 9.0, plain=800.0)]
+    assert cliffs.growth(slower) == 0
+    dearer = [Line(64, 500.0, 9.0, plain=400.0), Line(512, 1_000.0, 9.0, plain=400.0)]
+    assert isclose(cliffs.growth(dearer) or 0, 1 / 3)
 
 
 @pytest.mark.parametrize(

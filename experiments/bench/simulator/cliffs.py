@@ -3,8 +3,9 @@
 `python -m experiments.bench cliffs [--rows NAME ...] [--quick] [--limit SECONDS]`. A row is a program of
 `cliff_programs` at some sizes, such as 64, 256 and 512 slices. It takes turns with the plain case (one computation a
 call, on all devices, with three calls unfinished), or with `exact` where the aim is to be no slower than that. Figures
-are medians of CPU time a gang, without start-up. Each line runs in a process of its own, and one play of a program may
-take `--limit` CPU seconds; a line that takes longer says how long it was waited for, and what a gang costs at least.
+are medians of CPU time a gang, and of the ratios of plays that followed one another, without start-up. Each line runs
+in a process of its own, and one play of a program may take `--limit` CPU seconds; a line that takes longer says how
+long it was waited for, and what a gang costs at least.
 
 A line is BEYOND if it costs more than `bound` times what it is compared with. A row GROWS if what it costs in all grows
 faster than linearly: `growth` is the steepest exponent of the cost of a gang, in plain gangs, between two sizes, and
@@ -29,7 +30,7 @@ from .cliff_programs import Play
 from .cliff_rows import PLAIN, ROWS, Row
 
 HOSTS, FEW_HOSTS = 512, 64  # unless a row says otherwise; the latter with --quick
-ROUNDS = 3
+ROUNDS = 5
 LIMIT = 100  # CPU seconds for a play
 SHORTEST = 0.2  # CPU seconds that are measured of a play, unless it ends before
 STALL = 12  # times the limit may pass on a busy machine
@@ -114,17 +115,20 @@ def played(
 
 
 class Line(NamedTuple):
-    """What was measured of a row at a size. None: not known. `over`: which of row and base was given up. `plain`: what
-    the plain case took meanwhile."""
+    """What was measured of a row at a size. None: not known. `over`: which of row and base was given up. `by_turns`:
+    how many times as long as the base the row took in its rounds, and `plain_gangs`: as the plain case."""
 
     size: int
     us: float | None
     base: float | None
     over: str = ""
-    plain: float | None = None
+    by_turns: float | None = None
+    plain_gangs: float | None = None
 
     @property
     def ratio(self) -> float | None:
+        if self.by_turns is not None:
+            return self.by_turns
         return self.us / self.base if self.us is not None and self.base else None
 
 
@@ -142,19 +146,25 @@ def measured(name: str, size: int, hosts: int, rounds: int, limit: int) -> Line:
         base = found["at_least"]
     else:
         over = ""  # an earlier round was over in time
-    return Line(size, us, base, over, median(found["plain"]) if found["plain"] else None)
+    return Line(size, us, base, over, by_turns(found, "base"), by_turns(found, "plain"))
+
+
+def by_turns(found: dict[str, Any], other: str) -> float | None:
+    """A shared machine's speed changes between rounds more than within one: the median of the rounds' ratios."""
+    ratios = [row / base for row, base in zip(found["row"], found[other], strict=False) if row and base]
+    return median(ratios) if ratios else None
 
 
 def growth(lines: Sequence[Line]) -> float | None:
     """The steepest exponent of the cost of a gang between two sizes that are far enough apart. Costs are in plain
     gangs, if these are known: the speed of a shared machine changes from line to line."""
-    plain = all(line.plain for line in lines)
-    known = [(line.size, line.us / (line.plain if plain and line.plain else 1)) for line in lines if line.us]
+    plain = all(line.plain_gangs for line in lines)
+    known = [(line.size, line.plain_gangs if plain else line.us) for line in lines]
     found = [
         exponent(smaller, less, larger, more)
         for smaller, less in known
         for larger, more in known
-        if larger >= APART * smaller
+        if less and more and larger >= APART * smaller
     ]
     return max(found, default=None)
 

@@ -76,10 +76,16 @@ def test_growth_is_the_steepest_exponent_between_sizes_that_are_far_apart() -> N
 
 
 def test_a_machine_that_gets_slower_from_line_to_line_is_no_growth() -> None:
-    slower = [Line(64, 500.0, 9.0, plain=400.0), Line(512, 1_000.0, 9.0, plain=800.0)]
+    slower = [Line(64, 500.0, 9.0, plain_gangs=1.25), Line(512, 1_000.0, 9.0, plain_gangs=1.25)]
     assert cliffs.growth(slower) == 0
-    dearer = [Line(64, 500.0, 9.0, plain=400.0), Line(512, 1_000.0, 9.0, plain=400.0)]
+    dearer = [Line(64, 500.0, 9.0, plain_gangs=1.25), Line(512, 1_000.0, 9.0, plain_gangs=2.5)]
     assert isclose(cliffs.growth(dearer) or 0, 1 / 3)
+
+
+def test_a_round_in_which_the_machine_changed_its_speed_decides_nothing() -> None:
+    found = {"row": [200.0, 420.0, 400.0], "base": [100.0, 100.0, 200.0]}
+    assert cliffs.by_turns(found, "base") == 2
+    assert cliffs.by_turns({"row": [None], "base": [100.0]}, "base") is None
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -36,8 +37,13 @@ def lines_of(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -70,8 +76,7 @@ def test_a_module_has_a_docstring() -> None:
     silent = [
         name(path)
         for path in python_files()
-        if path.relative_to(ROOT).parts[0] in ROOMS
-        and ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) is None
+        if path.relative_to(ROOT).parts[0] in ROOMS and ast.get_docstring(parsed(path)) is None
     ]
     assert not silent, f"no docstring at the top: {silent}"
 

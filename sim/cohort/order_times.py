@@ -71,6 +71,8 @@ class OrderPassage:
 
     def head_start(self, later: OrderPassage) -> int:
         """How long before a later order this one must be written, so that the later one finds all threads free."""
+        if self.rows.isdisjoint(later.rows):
+            return NEVER
         busy = np.maximum(self.read, self.last) - later.arrives
         return max(latest(busy), latest(self.write - later.begins))
 

@@ -364,15 +364,16 @@ class PartsBySlice:
     def _tidy(self) -> None:
         """Forgets runs of which nothing is left, and slices of which nothing is."""
         kept: list[RunOfSlice] = []
+        known: dict[int, tuple[set[int], list[int]]] = {}  # by owner: its open runs, and its buffers
         for owner in self.known.values():
             buffers, runs = owner.part.executor.knows()
-            open_runs, names = set(runs), sorted(buffers)
-            for each in self._runs:
-                if each.of is owner:
-                    at = bisect_left(names, each.base)
-                    if each.run in open_runs or (at < len(names) and names[at] < each.end):
-                        kept.append(each)
-        self._keep(sorted(kept))
+            known[id(owner)] = set(runs), sorted(buffers)
+        for each in self._runs:
+            open_runs, names = known.get(id(each.of), ((), ()))
+            at = bisect_left(names, each.base)
+            if each.run in open_runs or (at < len(names) and names[at] < each.end):
+                kept.append(each)
+        self._keep(kept)
         live = {each.run for each in kept}
         self._of_run = {run: owner for run, owner in self._of_run.items() if run in live}
         for owner in list(self.known.values()):

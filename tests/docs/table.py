@@ -81,8 +81,8 @@ NEEDS = {"docs/deployment.md: Certificates": "openssl"}
 
 # Units that take long, by name. Others do most of the same.
 FULL = {
-    "docs/backend.md", "docs/calibration.md", "docs/door.md", "docs/figures.md", "docs/parity.md", "docs/whatif.md",
-    "docs/workloads.md",
+    "docs/backend.md", "docs/calibration.md", "docs/door.md", "docs/figures.md", "docs/parity.md", "docs/policies.md",
+    "docs/whatif.md", "docs/workloads.md",
 }  # fmt: skip
 
 RECORD = """

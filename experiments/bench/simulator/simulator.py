@@ -30,8 +30,8 @@ PATIENCE = 400  # seconds for a play
 LATE = f"  not within {PATIENCE} s"
 AHEAD = 3  # calls unfinished
 LARGE = (  # hosts, clients, gangs of each, profile, aim in CPU seconds
-    (512, 1, 1000, "paper", 0.5),
-    (512, 4, 1000, "paper", 2.0),
+    (512, 1, 1000, "paper", 0.35),
+    (512, 4, 1000, "paper", 1.5),
     (25_000, 1, 100, "paper", 1.0),
     (25_000, 1, 100, "seaway", 1.0),
     # only "seaway": a flat fan-out to this many hosts takes longer than the controller waits

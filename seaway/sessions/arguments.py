@@ -57,13 +57,11 @@ def arguments_of(
         group = leaves.group
         if group.caller is caller and not group.gone:
             return (Range(group.names[0], len(leaves)),), leaves, []
-    arrays: Sequence[Array] = leaves
-    if (
-        not leaves or type(leaves[-1]) is not Array
-    ):  # often a batch after the parameters: so do not try these first
-        arrays = [leaf for leaf in leaves if type(leaf) is Array]
+    # a batch often comes after the parameters: it is not worth trying these first then
+    mixed = bool(leaves) and type(leaves[-1]) is not Array
+    passed = [leaf for leaf in leaves if type(leaf) is Array] if mixed else leaves
     try:
-        arrays, groups = grouped(arrays, "pass")
+        arrays, groups = grouped(passed, "pass")
     except AttributeError:
         arrays, groups = grouped([leaf for leaf in leaves if type(leaf) is Array], "pass")
     for group in groups:

@@ -178,8 +178,7 @@ class History:
         self._told: list[tuple[int, m.Report]] = []  # what the controller hears, and when
         self._heard_by = 0  # when it has heard all of that
         self._gone = [0, 0]  # how many of both were forgotten
-        self._sent: Ints = np.zeros(island.island.hosts, dtype=np.int64)  # orders to each host, but for
-        self._uncounted: dict[Spans, int] = {}  # orders to these hosts
+        self._sent: Ints = np.zeros(island.island.hosts, dtype=np.int64)
         self._open: dict[Subject, Spans] = {}  # hosts whose reports the controller has not heard
         self._order = -1
         self._since = 0  # orders since the last checkpoint
@@ -203,7 +202,9 @@ class History:
         if self._points:
             self._inputs.append(OrderLeft(self._island.sim.now, message, departs))
         self._order = message.number
-        self._uncounted[message.hosts] = self._uncounted.get(message.hosts, 0) + 1
+        route = self._island.tree.route(message.hosts)
+        for rows in (route.roots, *[level.rows for level in route.levels]):
+            self._sent[rows] += 1
         for step in message.steps:
             if isinstance(step, m.CompileStep):
                 for code, hosts in zip(step.codes, step.hosts or repeat(message.hosts), strict=False):
@@ -302,15 +303,7 @@ class History:
             if isinstance(job, CohortGang)
         )
 
-    def _count_orders(self) -> None:
-        for hosts, orders in self._uncounted.items():
-            route = self._island.tree.route(hosts)
-            for rows in (route.roots, *[level.rows for level in route.levels]):
-                self._sent[rows] += orders
-        self._uncounted.clear()
-
     def _cut(self) -> None:
-        self._count_orders()
         inputs, told = len(self._inputs) + self._gone[0], len(self._told) + self._gone[1]
         point = Checkpoint(self._island, self._order, inputs, told, self._sent)
         point.waits = dict.fromkeys(self._open)

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from ..frame import processes
 from ..frame.table import Table
 
+T = TypeVar("T")
 HOSTS = (64, 512, 4096, 25_000)
 PER_HOST = 4
 STEPS = {64: 1000, 512: 1000, 4096: 300, 25_000: 100}  # of ours
@@ -105,7 +106,7 @@ def agree(hosts: int, gangs: int) -> dict[str, Any]:
     return {"same": exact == cohort, "gangs": len(exact["gangs"]["seq"])}
 
 
-def row(work: Callable[..., dict[str, Any]], *arguments: object) -> dict[str, Any] | None:
+def play(work: Callable[..., dict[str, Any]], *arguments: object) -> dict[str, Any] | None:
     """A play in a process of its own, with its peak memory in megabytes; None if it failed or took too long."""
     try:
         found: dict[str, Any] = processes.answer(weighed, work.__name__, *arguments, bound=PATIENCE)
@@ -118,9 +119,6 @@ def row(work: Callable[..., dict[str, Any]], *arguments: object) -> dict[str, An
 def weighed(work: str, *arguments: object) -> dict[str, Any]:
     found: dict[str, Any] = globals()[work](*arguments)
     return found | {"rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
-
-
-T = TypeVar("T")
 
 
 def middle(found: Sequence[T], key: Callable[[T], float]) -> T:
@@ -138,7 +136,7 @@ def rates() -> None:
     )
     for hosts in HOSTS:
         rounds = [
-            (row(naive, hosts, NAIVE_STEPS[hosts]), row(ours, hosts, 1, STEPS[hosts], "paper"))
+            (play(naive, hosts, NAIVE_STEPS[hosts]), play(ours, hosts, 1, STEPS[hosts], "paper"))
             for _ in range(ROUNDS)
         ]
         known = [(base, mine) for base, mine in rounds if base is not None and mine is not None]
@@ -157,7 +155,7 @@ def sizes() -> None:
                   "bytes an interval >19.3f", "peak RSS MB >13,.0f")  # fmt: skip
     table.begin("\nStart-up left out; the aim is CPU seconds")
     for hosts, clients, gangs, profile, aim in LARGE:
-        rounds = [row(ours, hosts, clients, gangs, profile) for _ in range(ROUNDS if hosts < LARGEST else 1)]
+        rounds = [play(ours, hosts, clients, gangs, profile) for _ in range(ROUNDS if hosts < LARGEST else 1)]
         known = [each for each in rounds if each is not None]
         head = hosts * PER_HOST, clients, clients * gangs, profile
         if len(known) < len(rounds):
@@ -169,7 +167,7 @@ def sizes() -> None:
 
 def fidelities() -> None:
     for hosts, gangs in ((64, 60), (512, 8)):
-        found = row(agree, hosts, gangs)
+        found = play(agree, hosts, gangs)
         same = found and f"{'are' if found['same'] else 'ARE NOT'} the same, {found['gangs']} gangs"
         words = same or "did not run"
         print(f"exact and cohort at {hosts} hosts, 2 clients: all columns of the traces {words}", flush=True)

@@ -3,8 +3,9 @@
 Hosts say what they still have and to whom it was promised (`Join.held`), clients what they believe to hold and which
 of their runs have not ended (`Open`). A buffer that its client claims and that all its hosts still have, ready, is
 the client's again. Everything else is reported: a buffer that cannot be rebuilt by `ContentsReady` with a blame, a
-run that was under way by `Ended` with one. Nothing is silently dropped. What nobody claims is freed once the grace is
-over.
+run that was under way by `Ended` with one. Nothing is silently dropped. What a client does not claim when it opens is
+nobody's, and freed at once; so no array goes while a view of it is left. What belongs to clients that do not come is
+freed once the grace is over.
 
 Until the islands have formed again, or the grace is over, clients' messages are kept and not answered.
 """
@@ -45,6 +46,7 @@ class Claim:
         self.spilled = held.spilled
         self.ready: Spans = spans.EMPTY
         self.sources: dict[int, None] = {}  # of a view: whose memory it shares
+        self.views = 0  # how many views share its memory
         self.counted = False  # in the ledger, if it takes memory
         self.taken: BufferName | None = None
 
@@ -75,6 +77,8 @@ class Recovery:
         self._watch = watch
         self.under_way = self._state.incarnation > 0
         self._claims: dict[int, Claim] = {}  # by buffer
+        self._owned: dict[int, dict[int, Claim]] = {}  # by client, and its name for the buffer
+        self._opened: set[int] = set()  # clients that have said what they hold
         self._early: list[tuple[int, msgspec.Struct]] = []  # what clients said meanwhile
 
     def begin(self, now: int) -> None:
@@ -106,6 +110,7 @@ class Recovery:
             claim.sources.update(dict.fromkeys(held.sources))
             if held.client and owner not in claim.owners:
                 claim.owners.append(owner)
+                self._owned.setdefault(held.client, {}).setdefault(held.name, claim)
 
     def island_formed(self, now: int) -> None:
         if self.under_way and all(island.formed == island.epoch for island in self._state.islands):
@@ -118,25 +123,31 @@ class Recovery:
             return
         self.under_way = False
         self._watch.end("recovery")
-        wanted = self._wanted()
+        for claim in self._claims.values():
+            for source in claim.sources:
+                if source in self._claims:
+                    self._claims[source].views += 1
+        self._free_unwanted(self._latest_first()[::-1])
         for claim in self._latest_first():
-            if claim.buffer in wanted:
-                claim.counted = claim.spilled or bool(claim.sources) or self._fits(claim)
-            else:
-                self._free(claim)
+            claim.counted = claim.spilled or bool(claim.sources) or self._fits(claim)
         self._outbox.effect(LogLine(f"recovered: {len(self._claims)} buffers found on hosts"))
         early, self._early = self._early, []
         for peer, message in early:
             self.deliver(peer, message, now)
         self._watch.begin_for("claims", now, self._state.config.recovery, self._free_unclaimed)
 
-    def _wanted(self) -> set[int]:
-        """Buffers that belong to clients, and those that their views share."""
-        found: set[int] = set()
-        for claim in self._latest_first():
-            if claim.owners or claim.buffer in found:
-                found |= {claim.buffer, *claim.sources}
-        return found
+    def _free_unwanted(self, claims: list[Claim]) -> None:
+        """Free those of these that belong to no client which may still come, and that no view shares, and then what
+        they alone have shared."""
+        while claims:
+            claim = claims.pop()
+            to_come = any(client not in self._opened for client, _ in claim.owners)
+            if claim.taken is not None or claim.views or to_come or claim.buffer not in self._claims:
+                continue
+            self._free(claim)
+            for source in [self._claims[each] for each in claim.sources if each in self._claims]:
+                source.views -= 1
+                claims.append(source)
 
     def _latest_first(self) -> list[Claim]:
         """A view before what it shares: that is how hosts are to free them."""
@@ -149,10 +160,11 @@ class Recovery:
         why = self.clients.why_lost(opening.client)
         freed, cut_short = (_apart(why, "freed"), _apart(why, "cut short")) if why else (LOST, CUT_SHORT)
         lost: list[int] = []
-        for name in sorted(opening.held, key=lambda name: self._is_view((opening.client, name))):
+        owned = self._owned.get(opening.client, {})
+        for name in sorted(opening.held, key=lambda name: name in owned and bool(owned[name].sources)):
             named = session.names[name] = BufferName(session, name)
             session.top = max(session.top, name)
-            if not self._give(named, (opening.client, name)):
+            if name not in owned or not self._give(named, owned[name]):
                 named.blame = freed
                 lost.append(name)
         lost.sort()
@@ -164,58 +176,44 @@ class Recovery:
         for run in opening.open_runs:
             session.last_run = max(session.last_run, run)
             self._outbox.note(session.peer, Ended(run, cut_short))
+        self._opened.add(opening.client)
+        self._free_unwanted(list(owned.values()))
 
-    def _give(self, named: BufferName, owner: tuple[int, int]) -> bool:
-        """Its own again, if all its hosts have it; a second name for one buffer becomes an alias."""
-        claim = self._claim_of(owner)
-        if claim is None or not self._is_whole(claim):
-            return False
-        if claim.taken is None:
-            if not self._adopt(claim, named):
-                return False
-            self._refs.dropped(claim.buffer)
+    def _give(self, named: BufferName, claim: Claim) -> bool:
+        """Its own again, if all its hosts have it; a second name for one buffer becomes an alias. A view holds all that
+        it shares, whether or not its client still has names for that."""
+        parts = self._whole(claim)
+        if parts and claim.taken is not None:
+            self._refs.alias(named, claim.taken)
             return True
-        if claim.taken.buffer not in self._buffers:
-            return False
-        self._refs.alias(named, claim.taken)
-        return True
+        fresh = [part for part in parts if part.taken is None]
+        for part in fresh:
+            part.taken = named if part is claim else BufferName(named.session, 0, released=True)
+            key, nbytes = self._amount(part)
+            self._refs.adopt(part.taken, part.buffer, part.layout, nbytes, key, tuple(part.sources))
+            if part.spilled:
+                self._spill.found_spilled(self._buffers[part.buffer])
+        for part in fresh:  # each was held until all were there
+            self._refs.dropped(part.buffer)
+        return bool(parts)
 
-    def _claim_of(self, owner: tuple[int, int]) -> Claim | None:
-        return next((claim for claim in self._claims.values() if owner in claim.owners), None)
-
-    def _is_view(self, owner: tuple[int, int]) -> bool:
-        claim = self._claim_of(owner)
-        return claim is not None and bool(claim.sources)
-
-    def _is_whole(self, claim: Claim) -> bool:
-        """Whether all its hosts have it, and its memory is counted."""
-        return claim.counted and claim.ready == self._state.hosts_of(claim.layout.place)
-
-    def _adopt(self, claim: Claim, named: BufferName) -> bool:
-        """Its own again, and held until `dropped`. A view needs all that it shares, whether or not its client still has
-        names for that."""
-        kept: list[int] = []
-        for source in [self._claims.get(each) for each in claim.sources]:
-            if source is None or not self._is_whole(source):
-                break
-            if source.taken is None:
-                if not self._adopt(source, BufferName(named.session, 0, released=True)):
-                    break
-            elif source.buffer in self._buffers:
-                self._buffers.hold(source.buffer)
+    def _whole(self, claim: Claim) -> list[Claim]:
+        """This buffer behind all that it shares. Nothing, if one of these is not counted, or not on all its hosts."""
+        found, todo = {claim.buffer: claim}, [claim]
+        while todo:
+            part = todo.pop()
+            if part.taken is not None:
+                there = part.buffer in self._buffers
             else:
-                break
-            kept.append(source.buffer)
-        whole = len(kept) == len(claim.sources)
-        if whole:
-            claim.taken = named
-            key, nbytes = self._amount(claim)
-            self._refs.adopt(named, claim.buffer, claim.layout, nbytes, key, tuple(kept))
-            if claim.spilled:
-                self._spill.found_spilled(self._buffers[claim.buffer])
-        for buffer in kept:
-            self._refs.dropped(buffer)
-        return whole
+                there = part.counted and part.ready == self._state.hosts_of(part.layout.place)
+                there = there and all(each in self._claims for each in (part.buffer, *part.sources))
+            if not there:
+                return []
+            for source in part.sources:
+                if source not in found:
+                    found[source] = self._claims[source]
+                    todo.append(found[source])
+        return [found[buffer] for buffer in sorted(found)]
 
     def _amount(self, claim: Claim) -> tuple[int, int]:
         """A view takes no memory of its own."""
@@ -230,14 +228,15 @@ class Recovery:
         for claim in self._latest_first():
             if claim.taken is None:
                 self._free(claim)
-                if claim.counted and not claim.spilled:
-                    self._ledger.free(*self._amount(claim))
         self._claims.clear()
+        self._owned.clear()
 
     def _free(self, claim: Claim) -> None:
         """On all its hosts: one that joined before it heard of the buffer has it by now."""
         del self._claims[claim.buffer]
         self._refs.free_on_hosts(claim.buffer, claim.layout, self._state.hosts_of(claim.layout.place))
+        if claim.counted and not claim.spilled:
+            self._ledger.free(*self._amount(claim))
 
 
 def _apart(why: str, what: str) -> Blame:

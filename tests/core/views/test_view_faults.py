@@ -250,3 +250,47 @@ def test_a_restarted_controller_frees_views_that_nobody_claims_and_what_they_sha
     made.at_rest()
     assert not made.faults
     assert not any(used for host in made.fabric.hosts.values() for used in host.used.values())
+
+
+def test_after_a_restart_no_array_is_freed_before_a_view_that_its_client_no_longer_names() -> None:
+    """Hosts still have the view, because a run had it as its argument. Its client names only what it shares."""
+    made = world()
+    a = begun(made)
+    whole = a.whole()
+    halves = [a.shard(whole, pick) for pick in range(4)]
+    again = a.joined(*halves)
+    assert made.run()
+    reader = a.run("read", WHOLE, again, ROWS)
+    a.a.release(again, *halves)
+    made.run_until(lambda: bool(made.fabric.jobs))
+    made.restart_controller()
+    assert made.run()
+    assert reader.blame is not None
+    got = a.a.get(whole)
+    a.a.release(whole)
+    assert made.run()
+    assert got.right
+    assert not made.machine.watch.waits_for("recovery")
+    assert made.machine.watch.waits_for("claims")  # it is not the end of the grace that has freed it
+    assert not any(used for host in made.fabric.hosts.values() for used in host.used.values())
+    drain(made)
+
+
+def test_after_a_restart_a_view_of_something_that_is_lost_goes_before_the_rest_of_what_it_shares() -> None:
+    """Host 0 still has the view and one source of it; the other source was on host 1, too."""
+    made = world(hosts=3)
+    a = begun(made)
+    whole, pair = a.whole(), a.pair(0)
+    left = SliceSpec("left", 2, of="s", picks=(0, 1))
+    view = a.a.view(Value((4,), "float32", 0, SPLIT), left, (pair, 0), (whole, 1))
+    a.a.release(pair)
+    assert made.run()
+    made.crash_controller()
+    made.crash_host(1)
+    made.restart_controller()
+    made.return_host(1)
+    assert made.run()
+    lost = "restart: the controller was restarted, and not all hosts of this buffer still have it"
+    assert (cause(view), cause(whole)) == (lost, lost)
+    assert not any(used for host in made.fabric.hosts.values() for used in host.used.values())
+    drain(made)

@@ -91,6 +91,7 @@ class Put(Action, frozen=True):
     client: int
     value: Value
     slice: SliceSpec
+    parent: SliceSpec | None = None  # of a sub-slice: the client's slice, which must be bound
 
 
 class View(Action, frozen=True):

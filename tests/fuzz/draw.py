@@ -269,7 +269,8 @@ class Drawing:
         spec = program.slices[value.slice]
         key = self._key()
         value = msgspec.structs.replace(value, slice=0)
-        self.actions.append(Put(at=self.now, key=key, client=client, value=value, slice=spec))
+        parent = next((each for each in program.slices if each.name == spec.of), None)
+        self.actions.append(Put(at=self.now, key=key, client=client, value=value, slice=spec, parent=parent))
         self.known[client].append(((key, 0), value))
         self.where[key, 0] = spec
 

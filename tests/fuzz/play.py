@@ -253,8 +253,9 @@ class Game:
             self._person(action.client).unregister(self.asked.pop(action.key)[2])
 
     def _put(self, action: c.Put) -> None:
-        if action.slice.of:  # its parent must be bound
-            program = next(each for each in self.case.programs if action.slice in each.slices)
+        if action.parent is not None:
+            both = {action.slice, action.parent}
+            program = next(each for each in self.case.programs if both <= set(each.slices))
             self._person(action.client).register(program)
         self.made[action.key, 0] = self._person(action.client).put(action.value, action.slice)
         self.owner[action.key] = action.client

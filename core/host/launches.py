@@ -63,7 +63,7 @@ class LaunchQueue:
             [ids[slot] if len(made) == 1 else Range(ids[slot], len(made)) for slot, made in planned.outputs]
         )
         pending[done] = None
-        donated, frees = self._let_go(step, run, planned) if planned.lets_go else ((), ())
+        donated, frees, uses = self._let_go(step, run, planned) if planned.lets_go else ((), (), ())
         gang = HostGang(seq, step, planned, inputs, outputs, blame, reads, makes, donated, frees, (), False)
         state.gangs[seq] = gang
         state.records.append(gang)
@@ -71,6 +71,8 @@ class LaunchQueue:
             self.abandon((seq,), state.abandoned_early.pop(seq))
         else:
             causes = state.order if foreign is None else self._prepare(step, foreign)
+            if uses:
+                causes = (*causes, *uses)
             tails = state.tails
             for lane in planned.lanes:
                 before = tails.get(lane)
@@ -143,16 +145,21 @@ class LaunchQueue:
 
     def _let_go(
         self, step: GangStep, run: HostRun, planned: PlannedGang
-    ) -> tuple[tuple[int | Range, ...], Sequence[LocalBuffer]]:
+    ) -> tuple[tuple[int | Range, ...], Sequence[LocalBuffer], Causes]:
         """Nothing later in the stream names what this gang donates or is the last to read. Returns what it donates,
-        and what is free when it has finished."""
+        what is free when it has finished, and what its launch must wait for: a view of what it donates may still have
+        to be made, though it was freed before. (Gangs that use it are ahead in the same lanes.)"""
         named, ids = self._state.buffers, run.ids
         donated: tuple[int | Range, ...] = ()
+        uses: list[Cause] = []
         if planned.donated and step.donate:
             donated = tuple([ranged(ids[slot], count) for slot, count in planned.donated])
             for slot, count in planned.donated:
                 for buffer in named.over(ids[slot], count):
                     named.drop(buffer.id)
+                    uses += [
+                        use for seq, use in buffer.uses if use[0] != "done" and self._causes.live(seq, use)
+                    ]
         frees: list[LocalBuffer] = []
         for slot, arg, count in planned.dying:
             if arg < 0 or arg in run.literal:
@@ -163,7 +170,7 @@ class LaunchQueue:
             alone = named.alone(ids[slot])
             if run.last_read(slot) and alone is not None:
                 self._buffers.retire(alone, ())
-        return donated, frees
+        return donated, frees, tuple(dict.fromkeys(uses))
 
     def _prepare(self, step: GangStep, foreign: list[Cause]) -> Causes:
         """Inputs come from elsewhere: host work may begin before they are here. Returns what the launch waits for."""

@@ -89,10 +89,14 @@ class HostBuffers:
             self._state.out.append(FreeBuffer(buffer.id, causes, buffer.count))
 
     def drop(self, idents: tuple[int, ...], blame: Blame) -> None:
-        """They were lost with a host, or nobody owns them. A message that was lost with its path may still come and
-        name them."""
-        self._state.lost.update(dict.fromkeys(idents, blame))
-        self.retire_lost(idents)
+        """They were lost with a host, or nobody owns them; so are all views of them here. A message that was lost with
+        its path may still come and name them, and may be the one that frees such a view."""
+        gone = dict.fromkeys(idents)
+        for buffer in self._state.buffers.values() if gone else ():
+            if any(source.id in gone for source in buffer.sources):
+                gone[buffer.id] = None
+        self._state.lost.update(dict.fromkeys(gone, blame))
+        self.retire_lost(tuple(gone))
 
     def retire_lost(self, idents: Sequence[int]) -> None:
         """Those of them that were lost before they were made; views before what they share."""

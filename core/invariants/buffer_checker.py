@@ -111,16 +111,25 @@ class BufferChecker(Checker):
     def _free(self, host: int, buffer: int, by_gang: bool = False) -> None:
         """Remove the shards. With `by_gang`, a gang to which the buffer is donated takes them.
 
-        Earlier gangs may still be entered as users then, but they have ended on their devices by the time it runs.
+        Earlier gangs may still be entered as users then, but they have ended on their devices by the time it runs. So
+        may a view that only such gangs use, and that nobody holds.
         """
         users = self._users.pop((host, buffer), None)
         if users is None:
             self.fail(f"host {host} freed buffer {buffer}, which it does not have (or freed before)")
-        busy = [by for by in users if not (by_gang and by.startswith("gang "))]
+        busy = [by for by in users if not (by_gang and self._ends_first(host, by))]
         if busy:
             self.fail(f"host {host} freed buffer {buffer} while {', '.join(busy)} uses it")
         if self._holders.get(buffer) and buffer not in self._lost:
             self.fail(f"host {host} freed buffer {buffer}, held by {', '.join(self._holders[buffer])}")
+
+    def _ends_first(self, host: int, by: str) -> bool:
+        """Whether this user of a buffer has ended when a gang runs that is launched now."""
+        kind, _, number = by.partition(" ")
+        if kind != "view":
+            return kind == "gang"
+        used = all(self._ends_first(host, each) for each in self._users.get((host, int(number)), {}))
+        return used and not self._holders.get(int(number))
 
     def _let_go(self, buffer: int, holder: str) -> None:
         holders = self._holders.get(buffer, {})

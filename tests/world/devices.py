@@ -403,7 +403,8 @@ class Fabric:
         elif buffer.shares:
             if self.observe:
                 for source in buffer.shares:
-                    self.observe(o.BufferUnused(host, source.number, f"view {number}"))
+                    if mine.buffers.get(source.number) is source:  # and no gang has taken it over
+                        self.observe(o.BufferUnused(host, source.number, f"view {number}"))
         elif buffer.here:
             self._release(mine, buffer)
 

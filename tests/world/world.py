@@ -180,7 +180,7 @@ class World:
         for script in self.clients:
             closed = script.machine.state in ("closing", "closed")
             if self.observe and (closed or not script.actor.alive):
-                self.observe(o.ClientLost(script.actor.number))  # this controller will never learn of it
+                self._from_controller(o.ClientLost(script.actor.number))  # this one will never learn of it
         self._forget_controller()
         observe = self._from_controller if self.observe else _ignore
         machine = Controller(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from core.controller import Config
 from core.model.program import SliceSpec, Value
 from tests.core.build import Build
 from tests.world.script import Handle
@@ -293,4 +294,20 @@ def test_after_a_restart_a_view_of_something_that_is_lost_goes_before_the_rest_o
     lost = "restart: the controller was restarted, and not all hosts of this buffer still have it"
     assert (cause(view), cause(whole)) == (lost, lost)
     assert not any(used for host in made.fabric.hosts.values() for used in host.used.values())
+    drain(made)
+
+
+def test_a_host_drops_a_view_before_the_lost_array_that_it_shares() -> None:
+    """The order that frees the view goes through host 0, and is lost with it."""
+    made = world(hosts=3, config=Config(fanout=1))
+    a = begun(made)
+    whole = a.whole()
+    view = a.shard(whole, 3)
+    assert made.run()
+    a.a.release(view)
+    made.run_until(lambda: len(made.machine.buffers) == 1)
+    made.crash_host(0)
+    made.run_until(lambda: made.machine.members(0) == ((1, 3),))
+    assert made.run()
+    assert cause(whole).startswith("host-lost")
     drain(made)

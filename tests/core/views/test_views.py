@@ -181,3 +181,24 @@ def test_one_order_says_a_view_to_an_island() -> None:
     assert len(said) == 1
     assert "[view " in said[0]
     drain(made)
+
+
+def test_what_a_view_shared_is_given_away_only_when_the_view_has_been_made() -> None:
+    """The view is freed, and its source given to a run, before the source has its contents: hosts still make the view,
+    because it was ordered."""
+    made = world()
+    a = begun(made)
+    a.run("take", WHOLE, a.whole(), ROWS, donate=True)
+    assert made.run()
+    for host in (0, 1):
+        made.slow(host, 1e6)
+    whole = a.whole()
+    view = a.shard(whole, 0)
+    made.run_until(lambda: not made.machine.views.waiting)
+    a.a.release(view)
+    taken = a.run("take", WHOLE, whole, ROWS, donate=True)
+    assert made.run()
+    assert taken.good
+    assert not made.faults
+    a.a.release(*taken.results)
+    drain(made)

@@ -116,7 +116,8 @@ class Agent:
         self._channel = self.access.channel(self.controller)
         said: call_messages.Enrolled = await calls.ask(self._channel, self.access, request)
         self.cluster = said.cluster
-        self.host = Host(said.host, said.cluster, incarnation=time.time_ns() // 1_000_000, beat=said.beat)
+        born = time.time_ns() // 1_000_000
+        self.host = Host(said.host, said.cluster, incarnation=born, beat=said.beat, start=said.start)
         endpoint = for_host(self.host, said.host, self.start_id, said.lease)
         self.node = NetworkNode(
             endpoint, self._perform, HostNames(said.host, said.secret), access=self.access, contents=self._contents,

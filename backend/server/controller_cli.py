@@ -38,7 +38,7 @@ from ..streams import collect_rarely, run
 from .cluster_status import status_of
 from .policy_loading import HELP, policy_from
 from .server import LEASE, Server
-from .state_folder import HeldFolder
+from .state_folder import HeldFolder, new_start
 
 DRAIN = 10.0  # seconds for runs under way to end, on SIGTERM
 SAID = 0.1  # seconds for clients to receive these ends
@@ -78,6 +78,11 @@ def options() -> argparse.ArgumentParser:
         help="seconds of silence after which a process counts as gone (%(default)s)",
     )
     add("--state", default="", metavar="FOLDER", help="keeps state for later starts; default: keep none")
+    add(
+        "--forget",
+        action="store_true",
+        help="begin anew with this --state: agents enrol again, and lose their arrays; clients' sessions end",
+    )
     add(
         "--record",
         default="",
@@ -145,11 +150,12 @@ async def serve(chosen: argparse.Namespace, words: Sequence[str]) -> int:
         metrics.place_of(chosen.metrics_port)
     held = HeldFolder(Path(chosen.state)) if chosen.state else nullcontext()
     with held, tempfile.TemporaryDirectory(prefix="seaway-") as folder:
-        state = remembered(Path(chosen.state) if chosen.state else None)
+        state = remembered(Path(chosen.state) if chosen.state else None, chosen.forget)
         server = Server(
             cluster_of(chosen), folder=Path(folder), policy=policy_from(chosen.policy), config=config, access=access,
-            bind=chosen.bind, lease=round(chosen.lease * 1e9), incarnation=state.starts, secret=state.secret,
-            kept=Path(chosen.state) if chosen.state else None, trace=Trace(mebibytes(chosen, "trace_limit")),
+            bind=chosen.bind, lease=round(chosen.lease * 1e9), incarnation=state.starts, starts=state.ids,
+            secret=state.secret, kept=Path(chosen.state) if chosen.state else None,
+            trace=Trace(mebibytes(chosen, "trace_limit")),
             code=mebibytes(chosen, "code_limit") or sys.maxsize, record=Path(chosen.record) if chosen.record else None,
         )  # fmt: skip
         address = await server.start()
@@ -239,21 +245,28 @@ def cluster_of(chosen: argparse.Namespace) -> Cluster:
 class SavedState(NamedTuple):
     starts: int
     secret: bytes
+    ids: tuple[int, ...]  # of the starts so far, this one last: by them hosts know whether a state is theirs
 
 
-def remembered(folder: Path | None) -> SavedState:
-    """The state of earlier starts. This start is written to the folder before any process can learn of it."""
+def remembered(folder: Path | None, forget: bool = False) -> SavedState:
+    """The state of earlier starts. This start is written to the folder before any process can learn of it. `forget`: as
+    if there had been none. The secret is another one then, so agents of these starts are refused, and enrol anew."""
     if folder is None:
-        return SavedState(0, b"")
+        if forget:
+            raise AccessRefused("--forget: of which --state FOLDER? Without one, nothing is remembered")
+        return SavedState(0, b"", ())
     path = folder / "controller.json"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        if forget:
+            (folder / "agents.json").unlink(missing_ok=True)
+        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() and not forget else {}
+        ids = (*map(int, known.get("ids", ())), new_start())
         starts, secret = int(known.get("starts", -1)) + 1, str(known.get("secret") or secrets.token_hex(32))
         fresh = path.with_suffix(".new")
         fresh.touch(mode=0o600)
-        fresh.write_text(json.dumps({"starts": starts, "secret": secret}), encoding="utf-8")
+        fresh.write_text(json.dumps({"starts": starts, "secret": secret, "ids": ids}), encoding="utf-8")
         os.replace(fresh, path)
-        return SavedState(starts, bytes.fromhex(secret))
-    except (OSError, ValueError, AttributeError) as error:
+        return SavedState(starts, bytes.fromhex(secret), ids)
+    except (OSError, ValueError, AttributeError, TypeError) as error:
         raise AccessRefused(f"--state {folder}: {error}") from None

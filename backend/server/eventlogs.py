@@ -96,7 +96,7 @@ class Recording(Recorder):
 
     def __init__(self, controller: Controller, path: Path, make: Make, now: int) -> None:
         self.file = LogFile(path)
-        found = about(controller.cluster, controller.config, make, controller.incarnation)
+        found = about(controller.cluster, controller.config, make, controller.incarnation, controller.starts)
         super().__init__(controller, found, start=now, sink=self.file.write)
 
     def close(self) -> None:
@@ -128,14 +128,16 @@ def read(path: Path, *, partial: bool = False) -> Log:
 # --- the recorded controller ----------------------------------------------------------------------------------------
 
 
-def about(cluster: Cluster, config: Config, make: Make, incarnation: int) -> LogAbout:
+def about(
+    cluster: Cluster, config: Config, make: Make, incarnation: int, starts: tuple[int, ...] = ()
+) -> LogAbout:
     """What is needed to make the controller again. A policy is recorded by name and settings; a hash of its source
     shows whether it has changed."""
     made = make()
     return LogAbout(
         core=version("seaway"), machine="controller", policy=name_of(made), policy_source=source_of(made),
         config=msgspec.to_builtins(
-            {"controller": config, "incarnation": incarnation, "settings": _settings(made)}
+            {"controller": config, "incarnation": incarnation, "starts": starts, "settings": _settings(made)}
         ),
         cluster=msgspec.to_builtins(cluster),
     )  # fmt: skip
@@ -155,7 +157,7 @@ def machine_of(found: LogAbout, *, policy: Make | None = None, trace: Trace | No
         )
     return Controller(
         msgspec.convert(found.cluster, Cluster), make, msgspec.convert(given["controller"], Config),
-        incarnation=given["incarnation"], trace=trace,
+        incarnation=given["incarnation"], starts=tuple(given["starts"]), trace=trace,
     )  # fmt: skip
 
 

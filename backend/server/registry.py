@@ -92,11 +92,11 @@ class Enrolment:
             )
         self._fits(request, island)
         if self._taken(request.host, request):
-            raise CallError(
-                f"host {request.host} is here already: agent {self._agents[request.host].name!r} at "
-                f"{self._agents[request.host].address}",
-                TAKEN,
+            agent = self._agents.get(request.host)
+            which = (
+                f": agent {agent.name!r} at {agent.address}" if agent else ", and not known by this --state"
             )
+            raise CallError(f"host {request.host} is here already{which}", TAKEN)
         return request.host
 
     def wanted(self, request: Enrol) -> int:
@@ -113,7 +113,8 @@ class Enrolment:
         islands.sort(key=lambda island: _lacks_memory(request, island))
         for island in islands:
             for host in range(island.base_host, island.base_host + island.hosts):
-                if host not in self._agents and island.devices_per_host == request.devices:
+                free = host not in self._agents and not self._taken(host, request)
+                if free and island.devices_per_host == request.devices:
                     return host
         for island in islands:  # otherwise a number whose agent has gone
             for host in range(island.base_host, island.base_host + island.hosts):
@@ -136,8 +137,9 @@ class Enrolment:
         return self._cluster.island(name)
 
     def _taken(self, host: int, request: Enrol) -> bool:
+        """Perhaps by an agent that another state of the controller knows."""
         agent = self._agents.get(host)
-        return agent is not None and agent.start != request.start and self._connected(host)
+        return self._connected(host) and (agent is None or agent.start != request.start)
 
     def _fits(self, request: Enrol, island: Island) -> None:
         if request.devices != island.devices_per_host:

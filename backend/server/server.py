@@ -39,7 +39,7 @@ from .cluster_status import status_of
 from .eventlogs import Recording
 from .live_look import looked
 from .registry import Enrolment
-from .state_folder import CodeFolder, Known
+from .state_folder import CodeFolder, Known, new_start
 from .world_services import WorldServices
 
 S = 1_000_000_000
@@ -98,12 +98,14 @@ class Server:
 
     `bind`: where to listen; "127.0.0.1:0" is any free port, for this machine only. `kept`: a folder for state that a
     later start needs. `code`: most bytes of code that it keeps. `record`: a file for all events of the controller.
+    `starts`: see core's controller.
     """
 
     def __init__(
         self, cluster: Cluster, *, folder: Path, policy: Callable[[], Policy] = Fifo, config: Config | None = None,
         access: Access | None = None, bind: str = "127.0.0.1:0", lease: int = LEASE, beat: int = BEAT,
-        incarnation: int = 0, secret: bytes = b"", platform: str = "cpu", trace: Trace | None = None,
+        incarnation: int = 0, starts: tuple[int, ...] = (), secret: bytes = b"", platform: str = "cpu",
+        trace: Trace | None = None,
         kept: Path | None = None, record: Path | None = None, code: int = LIMIT,
     ) -> None:  # fmt: skip
         self.cluster, self.access, self._bind = cluster, access or Access(), bind
@@ -112,7 +114,10 @@ class Server:
         self.trace = trace if trace is not None else Trace()
         self.secret = secret or secrets.token_bytes(32)
         config = msgspec.structs.replace(config or ON_DEVICES, lease=lease)
-        self.controller = Controller(cluster, policy, config, incarnation=incarnation, trace=self.trace)
+        starts = starts or (new_start(),)
+        self.controller = Controller(
+            cluster, policy, config, incarnation=incarnation, starts=starts, trace=self.trace
+        )
         self.log = Recording(self.controller, record, policy, NetworkNode.now()) if record else None
         identity = secrets.randbits(30) + 1
         endpoint = for_controller(self.log or self.controller, identity, lease)
@@ -194,8 +199,8 @@ class Server:
                 self.node.loop.call_soon_threadsafe(self.node.task, self.worlds.form(effect))
             case e.DropWorlds():
                 self.node.loop.call_soon_threadsafe(self.worlds.drop, effect)
-            case e.LogLine(text, passing):
-                self._tell(logging.INFO, text, keep=not passing)
+            case e.LogLine(text, passing, alarm):
+                self._tell(logging.ERROR if alarm else logging.INFO, text, keep=not passing)
             case e.PolicyReplaced():
                 self.replaced.append(effect)
                 self._tell(logging.WARNING, effect.text)
@@ -222,7 +227,8 @@ class Server:
         log.info("agent %r is host %d, at %s", request.name, host, request.address)
         self.node.feed(e.HostAccepted(request.name))
         self.node.announce(f"host/{host}", request.address)
-        return call_messages.Enrolled(host, self.cluster, self.secret, self.lease, self.beat)
+        start = self.controller.state.start
+        return call_messages.Enrolled(host, self.cluster, self.secret, self.lease, self.beat, start)
 
     async def _about(self, request: call_messages.AboutReply) -> call_messages.Described:
         platforms = self.enrolment.platforms() or (self.platform,)

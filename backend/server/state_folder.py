@@ -11,6 +11,7 @@ import fcntl
 import logging
 import os
 import re
+import secrets
 import tempfile
 import threading
 import time
@@ -68,6 +69,11 @@ class HeldFolder:
     def __exit__(self, *_: object) -> None:
         os.ftruncate(self._lock, 0)
         os.close(self._lock)
+
+
+def new_start() -> int:
+    """A number for this start of the controller, which no other start has."""
+    return secrets.randbits(62) + 1
 
 
 def _lives(pid: str) -> bool:

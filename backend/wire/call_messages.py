@@ -55,6 +55,7 @@ class Enrolled(msgspec.Struct, frozen=True):
     secret: bytes
     lease: int
     beat: int
+    start: int = 0  # see `Join.start`
 
 
 class AboutReply(msgspec.Struct, frozen=True):

@@ -87,7 +87,9 @@ class ClientSession:
             unsent = {call.run for call in gathered if isinstance(call, Submit)}
             open_runs = tuple([run for run in state.runs if run not in unsent])
             held = state.held_before(gathered, self._calls.told_programs())
-            opening = msgspec.structs.replace(opening, client=state.number, held=held, open_runs=open_runs)
+            opening = msgspec.structs.replace(
+                opening, client=state.number, held=held, open_runs=open_runs, start=state.start
+            )
         self._out.append(Send(TO_CONTROLLER, opening))
         if again:
             self._repeat()
@@ -258,7 +260,7 @@ class ClientSession:
             self._tell(refused)
 
     def _opened(self, note: Opened, now: int) -> str:
-        self._state.number = note.client
+        self._state.number, self._state.start = note.client, note.start
         self._transfers.said.append(note)
         return ""
 
@@ -306,7 +308,7 @@ class ClientSession:
     def _goodbye(self, note: ConnectionClosed, now: int) -> str:
         self._state.phase = SESSION[self._state.phase, "goodbye"]
         self._out.append(LogLine(f"the controller said goodbye: {note.reason}"))
-        self._end(Blame("client-lost", f"the session is over: {note.reason}"), now)
+        self._end(Blame(note.code, f"the session is over: {note.reason}"), now)
         return ""
 
     def _violated(self, wrong: str, now: int) -> None:

@@ -76,15 +76,17 @@ def awaited(program: int) -> str:
 class ClientState:
     __slots__ = (
         "blocked", "buffers", "cancelled", "forgotten", "gone", "last_buffer", "last_program", "last_request",
-        "last_run", "limits", "number", "opening", "out", "phase", "programs", "requests", "runs", "thinking_since",
-        "untold", "waited", "waits", "why_away",
+        "last_run", "limits", "number", "opening", "out", "phase", "programs", "requests", "runs", "start",
+        "thinking_since", "untold", "waited", "waits", "why_away",
     )  # fmt: skip
 
     def __init__(self, opening: Open, limits: Limits) -> None:
         self.limits = limits
         self.opening = opening
         self.phase = "new"  # of the session: see SESSION
-        self.number = 0  # by which the controller knows this client
+        self.number = self.start = (
+            0  # by which the controller knows this client, and the controller's own start
+        )
         self.why_away = ""  # the last time that the controller was out of reach
         self.out: list[Command] = []  # what the event or call under way has led to
         # names are counted from 1; these were given last

@@ -17,6 +17,7 @@ from ..model import MAX_LITERALS, Impossible, ProgramError, validate
 from ..protocol import (
     Blame,
     Cancel,
+    Close,
     CloseSession,
     ConnectionClosed,
     Get,
@@ -46,6 +47,14 @@ from .views import Views
 
 MOST = 1 << 20  # sessions in the life of one controller
 REMEMBERED = 1024  # clients that were given up
+ANOTHER = (
+    "the controller was started without what this session knows of it (with an older copy of its --state, or with "
+    "--forget), and its arrays are lost: open another session"
+)
+NO_HOST = (
+    "no host obeys this controller, because its --state is an older copy, or another one: `seaway status` says what its "
+    "operator can do"
+)
 UNHEARD = "the client heard nothing from the controller for longer than the lease"  # and so began anew
 
 
@@ -96,6 +105,21 @@ class Clients:
             CloseSession: self._bye,
         }
 
+    def stranger(self, peer: int, message: object) -> bool:
+        """Whether this opens the session of a client that belongs to another state of the controller, or of any while
+        all hosts that are here do. It is told so, and its session is over."""
+        if type(message) is not Open:
+            return False
+        if message.start not in self._state.starts:  # its names for what it has mean something else here
+            why, code = ANOTHER, "restart"
+        elif self._state.strangers and not any(each.members or each.coming for each in self._state.islands):
+            why, code = NO_HOST, "refused"
+        else:
+            return False
+        self._outbox.note(peer, ConnectionClosed(why, code))
+        self._outbox.close(Close(peer, why, breach=""))
+        return True
+
     def opened(self, peer: int, opening: Open, now: int) -> str | None:
         if peer in self._state.by_peer:
             return "it opened its session twice"
@@ -110,7 +134,7 @@ class Clients:
         self._state.by_peer[peer] = session
         if self._tracing is not None:
             self._tracing.trace.client(session.number, session.name, session.weight, session.priority, now)
-        self._outbox.note(peer, Opened(session.number, self._state.incarnation))
+        self._outbox.note(peer, Opened(session.number, self._state.incarnation, self._state.start))
         self._recovery.client_opened(session, opening)
         return None
 

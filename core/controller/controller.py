@@ -97,22 +97,24 @@ class Controller:
         config: Config = DEFAULT,
         *,
         incarnation: int = 0,
+        starts: tuple[int, ...] = (),
         observe: Callable[[Observation], None] | None = None,
         trace: Trace | None = None,
         shape: TreeShape = tree,
     ) -> None:
-        """`policy` makes one for each island. `incarnation`: higher at each start of the process. `shape`: makes the
+        """`policy` makes one for each island. `incarnation`: higher at each start of the process. `starts`: random
+        numbers, one for each start with the same state so far, this one's last; see `Join.start`. `shape`: makes the
         tree through which an island's hosts are told, and report. `observe` is told what happens inside a turn, in
         order: the checkers of `invariants` need that, and neither commands nor the state after a turn show it (a
         buffer may be held and let go in one turn). Nothing is worded if it is not given."""
-        self.cluster, self.config, self.incarnation = cluster, config, incarnation
+        self.cluster, self.config, self.incarnation, self.starts = cluster, config, incarnation, starts
         window = Window(config.window, config.window_span, config.window_most)
         self.atoms = Atoms()
         make = partial(
             Scheduler, window=window, max_passes=config.max_passes, early=config.early, max_reserved=config.max_reserved
         )  # fmt: skip
         schedulers = [make(self.atoms, policy()) for _ in cluster.islands]
-        self.state = State(cluster, config, incarnation, observe, schedulers)
+        self.state = State(cluster, config, incarnation, observe, schedulers, starts)
         self._checks, self.order = ReportChecks(self.state), OrderHash()
         self._make(trace, shape)
         self.policy_news = PolicyNews(self.state, outbox=self.outbox, tracing=self.tracing, watch=self.watch)
@@ -313,7 +315,8 @@ class Controller:
     def _came(self, event: MessageReceived, now: int) -> None:
         peer, message = event.peer, event.message
         if self.recovery.under_way and not isinstance(message, OF_HOSTS):
-            self.recovery.keep(peer, message)
+            if not self.clients.stranger(peer, message):
+                self.recovery.keep(peer, message)
             return
         take = self._takes.get(type(message))
         if take is None:
@@ -330,15 +333,23 @@ class Controller:
     def _join(self, peer: int, message: Join, now: int) -> str | None:
         if peer in self.state.by_peer:
             return "it is a client and joined as a host"
-        return self.membership.join(peer, message, now)
+        why, name = self.membership.stranger(peer, message), f"host-{message.host}"
+        if not why:
+            self._host_taken(HostAccepted(name), now)
+            return self.membership.join(peer, message, now)
+        island = self.state.island_of_host(message.host).island.index
+        self._host_refused(HostRefused(island, name, why), now)
+        return None
 
     def _open(self, peer: int, message: Open, now: int) -> str | None:
-        return "it is a host" if peer in self.state.host_peers else self.clients.opened(peer, message, now)
+        if peer in self.state.host_peers:
+            return "it is a host"
+        return None if self.clients.stranger(peer, message) else self.clients.opened(peer, message, now)
 
     def _host_at(self, peer: int, message: Reports | Seated | Leave) -> tuple[int, str | None]:
         """The host that has this connection; -1 if none, and what is wrong with that."""
         host = self.state.host_peers.get(peer, -1)
-        if host < 0 and peer not in self.state.dismissed:
+        if host < 0 and peer not in self.state.dismissed and peer not in self.state.strangers:
             return host, f"{type(message).__name__} before Join"
         return host, None
 
@@ -402,6 +413,7 @@ class Controller:
     def _disconnected(self, event: Disconnected, now: int) -> None:
         state, peer = self.state, event.peer
         state.dismissed.pop(peer, None)
+        state.strangers.pop(peer, None)
         self.recovery.forget(peer)
         session = state.by_peer.get(peer)
         host = state.host_peers.get(peer)

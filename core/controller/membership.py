@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ..fanout import Stream, Tree, TreeShape
 from ..model import spans
 from ..protocol import Close, Dismiss, DropWorlds, FormWorld, Join, LogLine, Seat, Send
@@ -32,6 +34,16 @@ from .watch import Watchdog
 
 if TYPE_CHECKING:
     from .recovery import Recovery
+
+
+OTHER_STATE = (
+    "it has served a start of the controller that this --state does not know, so this --state is an older copy, or "
+    "another one"
+)
+REMEDY = (
+    "End this controller, and start it with the newest --state. If that is lost, add --forget: hosts and clients begin "
+    "anew, without their arrays. (If only some hosts say so, an older copy was in use meanwhile: restart their agents)"
+)
 
 
 class Membership:
@@ -59,6 +71,18 @@ class Membership:
         self._watch = watch
 
     # --- hosts come --------------------------------------------------------------------------------------------
+
+    def stranger(self, peer: int, join: Join) -> str:
+        """Why a host may not be a member, though nothing is wrong with it: "" if it may. It keeps what it has, for the
+        controller that it belongs to."""
+        state = self._state
+        if join.start in state.starts or not 0 <= join.host < state.cluster.hosts or peer in state.host_peers:
+            return ""
+        if peer not in state.strangers:
+            state.strangers[peer] = join.host
+            text = f"host {join.host} does not obey this controller: {OTHER_STATE}. {REMEDY}"
+            self._outbox.effect(LogLine(text, alarm=True))
+        return f"{OTHER_STATE}. {REMEDY}"
 
     def join(self, peer: int, join: Join, now: int) -> str | None:
         """A host presents itself on its direct connection. Returns what is wrong with it, if anything."""
@@ -243,7 +267,8 @@ class Membership:
         )
         abandon, dropped = tuple(island.abandon), tuple(island.dropped)
         for host in spans.items(island.members):
-            self._outbox.effect(Send((island.peers[host],), island.stream.seat(host, abandon, dropped)))
+            seat = replace(island.stream.seat(host, abandon, dropped), start=self._state.start)
+            self._outbox.effect(Send((island.peers[host],), seat))
         self._watch.begin(
             ("seats", index),
             now,

@@ -101,9 +101,13 @@ class IslandState:
 class State:
     def __init__(
         self, cluster: Cluster, config: Config, incarnation: int,
-        observe: Callable[[Observation], None] | None, schedulers: Iterable[Scheduler],
+        observe: Callable[[Observation], None] | None, schedulers: Iterable[Scheduler], starts: tuple[int, ...] = (),
     ) -> None:  # fmt: skip
         self.cluster, self.config, self.incarnation = cluster, config, incarnation
+        self.start = starts[-1] if starts else 0
+        self.starts = frozenset(
+            (0, *starts)
+        )  # this one, those that it follows, and 0: a peer that does not say
         self.base = incarnation * IDS  # ids of another incarnation are never mistaken for one of ours
         self.watched = observe is not None  # if not, what would be observed need not be worded
         self.observe = observe or _ignore
@@ -113,6 +117,7 @@ class State:
         self.by_peer: dict[int, ClientRecord] = {}  # by connection; `clients`
         self.host_peers: dict[int, int] = {}  # connection -> host; `membership`
         self.dismissed: dict[int, int] = {}  # connections of hosts that were told to go, until they have
+        self.strangers: dict[int, int] = {}  # connections of hosts that belong to another state; `membership`
         self.runs: dict[int, RunRecord] = {}  # by id, until nothing of it is in flight; `runs`
         self.in_flight: dict[int, InFlight] = {}  # by seq, so in order of entering; `in_flight`
         first = (incarnation << 20) - 1

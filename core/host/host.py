@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..fanout import Relay
 from ..model import Hosts, Illegal
 from ..protocol import (
@@ -79,10 +81,11 @@ class Host:
     def __init__(
         self, host: int, hosts: Hosts, *, incarnation: int = 0, beat: int = 500_000_000,
         patience: int = 1_000_000, lane: str = "host", pool: int = POOL, chunk: int = CHUNK,
-        executor: Executor | None = None, transfer: Transfer | None = None,
+        executor: Executor | None = None, transfer: Transfer | None = None, start: int = 0,
     ) -> None:  # fmt: skip
-        """`executor`, `transfer`: with a past, if not given ones without."""
-        self.host = host
+        """`executor`, `transfer`: with a past, if not given ones without. `start`: of the controller that took it in,
+        see `Join`."""
+        self.host, self._start = host, start
         self.relay = Relay(host, beat, patience)
         self.executor = executor or Executor(host, hosts, lane=lane, incarnation=incarnation)
         self.transfer = transfer or Transfer(host, pool, chunk)
@@ -179,7 +182,7 @@ class Host:
         """Say what is here. A new controller would never hear of what this does not name. So no more orders are taken
         until the seat that answers it; a controller that knows of them sends them again behind that seat."""
         self.relay.inlet.hold()
-        self._said.append(Send((CONTROLLER,), self.executor.describe()))
+        self._said.append(Send((CONTROLLER,), replace(self.executor.describe(), start=self._start)))
 
     def _disconnected(self, event: Disconnected, now: int) -> None:
         if event.peer == CONTROLLER:
@@ -238,6 +241,7 @@ class Host:
                 LogLine(f"host {self.host}: a seat of epoch {seat.epoch}, tree {seat.tree} came late")
             )
             return
+        self._start = seat.start
         self.relay.seated(seat, now, self._said)
         self._said += self.executor.handle(seat, now)
 

@@ -24,6 +24,7 @@ class Open(Wire, frozen=True, tag="open"):
     client: int = 0  # when it reconnects: the number that it had before
     held: tuple[int, ...] = ()  # when it reconnects: the buffers that it still holds
     open_runs: tuple[int, ...] = ()  # when it reconnects: the runs whose end it has not seen
+    start: int = 0  # when it reconnects: the controller's start that served it, as in `Join`
 
 
 class Register(Wire, frozen=True, tag="register"):
@@ -115,6 +116,7 @@ class Calls(Wire, frozen=True, tag="calls"):
 class Opened(Wire, frozen=True, tag="opened"):
     client: int
     incarnation: int
+    start: int = 0
 
 
 class ContentsReady(Wire, frozen=True, tag="ready"):
@@ -194,6 +196,7 @@ class ConnectionClosed(Wire, frozen=True, tag="goodbye"):
     """The controller closes the connection: the peer broke the protocol, or was dismissed."""
 
     reason: str
+    code: str = "client-lost"  # of the blame for what has not ended
 
 
 Note = (

@@ -47,6 +47,7 @@ class LogLine(Command, frozen=True):
 
     text: str
     passing: bool = False  # it describes a state that may have ended by the time it is read
+    alarm: bool = False  # nothing goes on until the operator acts
 
 
 # --- connections (every machine that has peers) --------------------------------------------------------------------

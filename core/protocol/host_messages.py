@@ -175,6 +175,7 @@ class Seat(Wire, frozen=True, tag="seat"):
     last: int  # the host accepts only order numbers above this
     abandon: tuple[int, ...] = ()
     dropped: tuple[int, ...] = ()  # buffers that are lost, or that have no owner any more
+    start: int = 0  # by which the controller's start is known, see `Join`
 
 
 class Dismiss(Wire, frozen=True, tag="dismiss"):
@@ -209,6 +210,9 @@ class Join(Wire, frozen=True, tag="join"):
     last: int = -1  # the last order number that it has seen
     held: tuple[Held, ...] = ()
     unfinished: tuple[int, ...] = ()  # seqs that it still has to finish
+    # The start of the controller that it served last: a random number. 0: it does not say. A controller whose state
+    # does not go back to that start (an older copy of the state, say) would take one buffer for another.
+    start: int = 0
 
 
 class Seated(Wire, frozen=True, tag="seated"):

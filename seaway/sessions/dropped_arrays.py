@@ -76,7 +76,7 @@ class DroppedArrays:
         names = tuple(self._held)
         self._held.clear()
         self._count = self._bytes = 0
-        if names:
+        if names and client.state not in ("closing", "closed"):  # a session that is over holds nothing
             client.release(names, now)
 
 

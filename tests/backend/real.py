@@ -98,12 +98,12 @@ class Real:
         self._all.append(found)
         return found
 
-    def start_controller(self) -> None:
+    def start_controller(self, *options: str) -> None:
         """Start a controller with the state and address of an earlier one."""
         lease = str(self.lease / 1e9)
         self.controller = self.program(
             "controller", "controller", "--bind", self.address, "--state", str(self.folder / "state"),
-            "--lease", lease, "--verbose", *self._shape, *self._options,
+            "--lease", lease, "--verbose", *self._shape, *self._options, *options,
         )  # fmt: skip
         self.address = self.controller.line().split()[2].rstrip(":")
 

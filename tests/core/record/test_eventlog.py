@@ -201,7 +201,7 @@ def test_a_difference_shows_both_sides() -> None:
         replay(log, lambda about: CountingMachine(4))
     assert "Ended(run=1" in caught.value.recorded
     assert "Ended(run=2" in caught.value.recorded
-    assert caught.value.replayed == "LogLine(text='odd', passing=False)"
+    assert caught.value.replayed == "LogLine(text='odd', passing=False, alarm=False)"
 
 
 def test_a_difference_without_kept_commands_says_how_to_keep_them() -> None:

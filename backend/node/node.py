@@ -43,7 +43,7 @@ from .traffic import Traffic
 
 log = logging.getLogger("seaway.node")
 RETRY = 0.05  # seconds between attempts to reach a peer, at first
-RETRY_MOST = 1.0
+RETRY_MOST = 1.0  # ... and at last, or half of what an attempt may take
 GOODBYE = 2.0  # seconds for the last messages on a connection that is given up: its peer may never read them
 REFUSED = ("token", "name", "version")  # by the controller: it would say the same again
 T = TypeVar("T")
@@ -96,7 +96,7 @@ class NetworkNode:
         self._readers = set[int]()  # threads that take frames: what these cause is written behind the last
         self._lent: dict[int, LentReading] = {}  # streams that another thread reads when it has nothing to do
         self._wanted: dict[int, asyncio.Task[None]] = {}
-        self._dialled: set[int] = set()  # peers to which this process began the stream
+        self._dialled: dict[int, Connection] = {}  # streams that this process began
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._due: int | None = None
@@ -298,7 +298,7 @@ class NetworkNode:
             connection.close(why)
 
     async def _dial(self, peer: int) -> None:
-        pause = RETRY
+        pause, most = RETRY, min(RETRY_MOST, self.endpoint.attempt / 2e9)
         while self._wanted.get(peer) is asyncio.current_task() and not self.stopped:
             called = self.names.name_of(peer)
             address, near = self.directory.get(called), self.near.get(called)
@@ -310,14 +310,16 @@ class NetworkNode:
                     await self._connect_near(peer, near)
             elif address:
                 await self._connect(peer, address, called)
-            pause = RETRY if time.monotonic() - begun > RETRY_MOST else min(2 * pause, RETRY_MOST)
+            pause = RETRY if time.monotonic() - begun > most else min(2 * pause, most)
             await asyncio.sleep(pause)
 
     async def _connect(self, peer: int, address: str, called: str) -> None:
         """Opens a stream and stays until it is over."""
         name, proof = self.names.mine(peer)
         try:
-            connection = await dial(address, self.access, name, proof, called=called)
+            connection = await dial(
+                address, self.access, name, proof, called=called, within=self.endpoint.attempt / 1e9
+            )
         except StreamRefused as refused:
             if peer == CONTROLLER and refused.kind in REFUSED:
                 self._failed(PermissionError(f"{address} refuses us: {refused}"))
@@ -326,12 +328,14 @@ class NetworkNode:
             log.debug("%s at %s is not reached: %s", called, address, error)
             return
         try:
-            if not self.connected(peer) or self.endpoint.keeps_ours(peer):
-                self._dialled.add(peer)
+            wanted = self._wanted.get(peer) is asyncio.current_task()  # it may have been hung up meanwhile
+            if wanted and (not self.connected(peer) or self.endpoint.keeps_ours(peer)):
+                self._dialled[peer] = connection
                 self._run(peer, connection)
                 await connection.over.wait()
         finally:
-            self._dialled.discard(peer)
+            if self._dialled.get(peer) is connection:
+                del self._dialled[peer]
             connection.close()
 
     def _run(self, peer: int, connection: Connection) -> None:
@@ -339,7 +343,7 @@ class NetworkNode:
         connection.ended = lambda: self._down(peer, connection)
         connection.wrote = self.traffic.wrote
         self._up(peer, connection)
-        connection.start(lambda: self._arrived(peer, connection))
+        connection.start(lambda: self._arrived(peer, connection), self.endpoint.unacknowledged / 1e9)
         if (lent := self._lent.get(peer)) is not None:
             lent.offer(connection)
 

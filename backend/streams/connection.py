@@ -23,6 +23,7 @@ from functools import cache
 from core.link import BATCH, MANY, Unreadable
 
 from ..wire import Address, Answered, Contents, FrameReader, Opening, Pass, StreamFrame, framing
+from .sockets import end_unacknowledged
 from .tls import Tls, reason_of
 
 SLICE_READS = 8  # calls of the system for large contents, before others have a turn
@@ -178,8 +179,10 @@ class Connection:
             self._count_in(count)
         return frame
 
-    def start(self, arrived: Callable[[], None]) -> None:
-        """Begins to read. `arrived` is called when bytes have come: it takes frames with `next`."""
+    def start(self, arrived: Callable[[], None], unacknowledged: float = 0.0) -> None:
+        """Begins to read. `arrived` is called when bytes have come: it takes frames with `next`. `unacknowledged`:
+        seconds, see `sockets`; 0: as long as the system allows."""
+        end_unacknowledged(self._sock, unacknowledged)
         self.reader.most = framing.MESSAGE
         self._arrived = arrived
         self.go_on()

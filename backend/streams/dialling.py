@@ -22,7 +22,7 @@ from .connection import Connection
 from .sockets import connected, machine_of
 from .tls import Tls, reason_of
 
-DIALLING = 10.0  # seconds until the other end has answered
+DIALLING = 10.0  # seconds until the other end has answered, if the caller says no other number
 STRANGE = "does not answer as a process of Seaway with the same protection (--ca, or none)"
 
 
@@ -35,11 +35,12 @@ class StreamRefused(Exception):
 
 
 async def dial(
-    address: str, access: Access, name: str, proof: str, *, asks: str = "", called: str = ""
-) -> Connection:
-    """Opens a stream. Raises StreamRefused, or OSError if nobody answers (TimeoutError, ssl.SSLError)."""
+    address: str, access: Access, name: str, proof: str, *, asks: str = "", called: str = "", within: float = DIALLING
+) -> Connection:  # fmt: skip
+    """Opens a stream. Raises StreamRefused, or OSError if nobody answers in so many seconds (TimeoutError,
+    ssl.SSLError)."""
     loop = asyncio.get_running_loop()
-    async with asyncio.timeout(DIALLING):
+    async with asyncio.timeout(within):
         sock = await connected(loop, address)
         close = sock.close
         try:

@@ -53,6 +53,13 @@ def as_it_should_be(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
+def end_unacknowledged(sock: socket.socket, seconds: float) -> None:
+    """The system ends the connection when the other machine has not taken for so long what was written."""
+    if sock.family != socket.AF_UNIX:
+        with suppress(AttributeError, OSError):  # not every system has it
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(seconds * 1000))
+
+
 def listening(address: str) -> socket.socket:
     """A socket that listens at this address. Raises OSError."""
     family: int

@@ -7,6 +7,8 @@ a driver sends them next to a `Chunk`.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from ..protocol import (
@@ -25,7 +27,7 @@ from ..protocol import (
     Seated,
 )
 from .endpoint import Hello
-from .link import Frame
+from .link import MARKS, Frame
 from .packing import PackedOrdered, pack, unpack
 
 _Plain = (
@@ -53,7 +55,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     seq: int
     ack: int
-    again: bool
+    signs: Annotated[int, msgspec.Meta(ge=0, lt=2 * MARKS * MARKS)]  # again, mark and heard: in one byte, if not again
     message: msgspec.Raw  # NOTHING for a frame without a message
 
 
@@ -99,7 +101,8 @@ def encode_frame(frame: Frame, message: bytes | None = None) -> bytes:
     """Encode a frame. `message` is its message, if it is already encoded because it goes to several links."""
     if message is None:
         message = NOTHING if frame.message is None else encode(frame.message)
-    return _encoder.encode(Envelope(frame.seq, frame.ack, frame.again, msgspec.Raw(message)))
+    signs = (frame.again * MARKS + frame.mark) * MARKS + frame.heard
+    return _encoder.encode(Envelope(frame.seq, frame.ack, signs, msgspec.Raw(message)))
 
 
 def decode_frame(data: bytes | memoryview) -> Frame:
@@ -108,4 +111,7 @@ def decode_frame(data: bytes | memoryview) -> Frame:
     except _DECODE_ERRORS as error:
         raise Unreadable(str(error)) from None
     raw = memoryview(envelope.message)
-    return Frame(envelope.seq, envelope.ack, None if raw == NOTHING else decode(raw), envelope.again)
+    message = None if raw == NOTHING else decode(raw)
+    signs, heard = divmod(envelope.signs, MARKS)
+    again, mark = divmod(signs, MARKS)
+    return Frame(envelope.seq, envelope.ack, message, bool(again), mark, heard)

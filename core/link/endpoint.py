@@ -59,6 +59,7 @@ class Hello(msgspec.Struct, frozen=True, gc=False):
 
 Packet = Frame | Hello
 ANEW = "it began anew"  # the reason, if a peer has dropped our link or was restarted
+LONGEST_ATTEMPT = 5_000_000_000  # nanoseconds
 
 
 class ConnectionUp(Event, frozen=True):
@@ -182,6 +183,18 @@ class Endpoint:
         links = self._heap[0][0] if self._heap else machine
         self._due = links if machine is None or (links is not None and links < machine) else machine
         return self._due
+
+    @property
+    def attempt(self) -> int:
+        """Nanoseconds for one attempt to connect. What is lost on the way is tried again well before a lease is over;
+        and soon after the way is there again, however long the lease is."""
+        return min(self._lease // 2, LONGEST_ATTEMPT)
+
+    @property
+    def unacknowledged(self) -> int:
+        """For how many nanoseconds a connection may have written what the other machine does not take. It is given up
+        then, because another one gets through at once when the way is there again."""
+        return self._lease // 2
 
     def linked(self, peer: int) -> bool:
         return peer in self._peers

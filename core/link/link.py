@@ -6,11 +6,15 @@ its sender has received (`ack`), so messages that were lost with a connection ar
     down      there is no connection; messages wait
     greeting  connected; our first frame, a bare one, is sent; the peer's first frame says from where to continue
     up        frames flow; a gap is answered with `again`, and the peer goes back to it (go-back-N)
-    gone      nothing was received for a lease, or the peer broke the rules; this is final
+    gone      the lease has run out in one direction, or the peer broke the rules; this is final
 
-Nothing waits for ever: a peer is gone if it is silent for `lease` nanoseconds, or if it leaves more than `limit`
-messages unacknowledged because the owner of the link ignored `full`. Time decides only that, and when a bare frame
-(an acknowledgement, a sign of life) is due. It never decides which message is delivered.
+Nothing waits for ever: a peer is gone if it is silent for `lease` nanoseconds; if nothing that was sent has reached it
+for that long and one `idle` more, although it is heard; or if it leaves more than `limit` messages unacknowledged
+because the owner of the link ignored `full`. Time decides only that, and when a bare frame (an acknowledgement, a sign
+of life) is due. It never decides which message is delivered.
+
+Whether the peer hears us, its frames say: each carries the last `mark` that came from us. Our frames carry another mark
+twice in `idle` at most, so this takes no frames of its own.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from ..model import Illegal
 from ..protocol import Command
 
 ACK_EVERY = 32  # messages received before a bare frame acknowledges them, if no other frame did so before
+MARKS = 11  # marks are numbers below this: more than are sent in a lease and an `idle`, if that is a quarter of it
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
@@ -32,6 +37,8 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     ack: int  # all messages up to this one have been received
     message: msgspec.Struct | None = None
     again: bool = False  # there was a gap: send all messages after `ack` once more
+    mark: int = 0
+    heard: int = 0  # the last mark received
 
 
 class Transmit(Command, frozen=True):
@@ -101,8 +108,15 @@ class Link:
         self._ack_sent = 0  # the highest ack that we have sent
         self._gap_reported = -1  # the gap after this message has been reported
         self._received_at = now  # when the last frame was received
+        self._reached_at = now  # when a frame was sent that has reached the peer
+        self._mark = self._heard = 0  # our last mark, and the peer's
+        # ours that are not back, and when each was sent first
+        self._marks: deque[tuple[int, int]] = deque(maxlen=MARKS - 1)
+        self._marked_at = now - self._idle  # when our last mark was
         self._sent_at = now  # when the last frame was sent
         self._ack_at: int | None = None  # when an acknowledgement is due
+        self._last_back = 0  # our last mark that came back
+        self._excused = False  # our process did not run for a while
 
     @property
     def full(self) -> bool:
@@ -136,7 +150,10 @@ class Link:
         first = self.state == "greeting"
         if first and (frame.ack < self._acked or (frame.message is None and frame.seq < self._received)):
             return self._end("the peer has lost its end of the link")
-        self._received_at = now
+        late = self._excused or now - self._received_at > self._lease // 2
+        self._received_at, self._heard, self._excused = now, frame.mark, False
+        if self._marks and frame.heard != self._last_back:
+            self._take_back(frame.heard)
         for _ in range(frame.ack - self._acked):
             self._unacked.popleft()
         self._acked = max(self._acked, frame.ack)
@@ -145,12 +162,15 @@ class Link:
             commands += self._go_back(now)
         if first:
             self._move("frame")
-        return commands + self._take(frame, first, now)
+        commands += self._take(frame, first, now)
+        if late:  # the peer may be about to give us up: it learns at once that it is heard
+            self._ack_at = now
+        return commands
 
     def next_wakeup(self) -> int | None:
         if self.state == "gone":
             return None
-        times = [self._received_at + self._lease]
+        times = [self._lease_end()]
         if self.state != "down":
             times.append(self._sent_at + self._idle)
             if self._ack_at is not None:
@@ -160,8 +180,11 @@ class Link:
     def wakeup(self, now: int) -> list[LinkCommand]:
         if self.state == "gone":
             return []
-        if now >= self._received_at + self._lease:
-            return self._end(f"nothing heard for {(now - self._received_at) / 1e9:.3g} s")
+        if now >= self._lease_end():
+            silence = now - self._received_at
+            if silence > self._lease // 2:
+                return self._end(f"nothing heard for {silence / 1e9:.3g} s")
+            return self._end(f"nothing that was sent arrived for {(now - self._reached_at) / 1e9:.3g} s")
         due = (
             self._sent_at + self._idle
             if self._ack_at is None
@@ -172,8 +195,22 @@ class Link:
     def excuse(self, silence: int, now: int) -> None:
         """Do not count this much silence against the peer: our own process did not run meanwhile."""
         self._received_at = min(now, self._received_at + silence)
+        self._reached_at = min(now, self._reached_at + silence)
+        self._excused = True
 
     # --- shared by several events
+
+    def _lease_end(self) -> int:
+        """When the peer is gone, if nothing comes before. What it has heard, its next frame says: hence `idle`."""
+        return min(self._received_at, self._reached_at + self._idle) + self._lease
+
+    def _take_back(self, mark: int) -> None:
+        """The peer has heard this mark, unless that is old news."""
+        if any(mark == each for each, _ in self._marks):
+            self._last_back = mark
+            while self._marks[0][0] != mark:
+                self._marks.popleft()
+            self._reached_at = self._marks.popleft()[1]
 
     def _move(self, event: str) -> None:
         state = MOVES.get((self.state, event))
@@ -216,10 +253,12 @@ class Link:
         self._gap_reported = self._received
         return [self._bare(now, again=True)]
 
-    def _frame(self, number: int, message: msgspec.Struct, now: int) -> Transmit:
+    def _frame(self, number: int, message: msgspec.Struct | None, now: int, again: bool = False) -> Transmit:
+        if now - self._marked_at >= self._idle // 2:
+            self._mark, self._marked_at = (self._mark + 1) % MARKS, now
+            self._marks.append((self._mark, now))
         self._sent_at, self._ack_sent, self._ack_at = now, self._received, None
-        return Transmit(Frame(number, self._received, message))
+        return Transmit(Frame(number, self._received, message, again, self._mark, self._heard))
 
     def _bare(self, now: int, again: bool = False) -> Transmit:
-        self._sent_at, self._ack_sent, self._ack_at = now, self._received, None
-        return Transmit(Frame(self._sent, self._received, None, again))
+        return self._frame(self._sent, None, now, again)

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from core.invariants import observations as o
 from core.link.endpoint import (
     ConnectionDown,
@@ -153,7 +155,7 @@ class Actor:
     def _write(self, write: Write) -> None:
         packet = write.packet
         if isinstance(packet, Frame) and packet.message is not None:
-            packet = Frame(packet.seq, packet.ack, self.world.post(packet.message), packet.again)
+            packet = msgspec.structs.replace(packet, message=self.world.post(packet.message))
         self.world.network.send(self.name, self.actor(write.peer), packet)
 
     def perform(self, effect: e.Command) -> None:

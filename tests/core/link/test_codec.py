@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from core.link import codec as wire
 from core.link.endpoint import Hello
-from core.link.link import Frame
+from core.link.link import MARKS, Frame
 from core.protocol import MESSAGES
 from core.protocol.messages import Done, Ended, GangStep, Heartbeat, Ordered, Reports, Submit, Wire
 from tests.core import structs
@@ -108,16 +108,19 @@ def test_examples_that_are_no_message_are_refused(data: bytes) -> None:
     with pytest.raises(wire.Unreadable):
         wire.decode(data)
     with pytest.raises(wire.Unreadable):
-        wire.decode_frame(msgspec.msgpack.encode([1, 2, False, msgspec.Raw(data)]))
+        wire.decode_frame(msgspec.msgpack.encode([1, 2, 0, msgspec.Raw(data)]))
 
 
 # --- frames -----------------------------------------------------------------------------------------------
 
 
-@given(st.integers(0, 2**62), st.integers(0, 2**62), st.none() | any_message, st.booleans())
+NUMBERS, SIGNS = st.integers(0, 2**62), st.integers(0, MARKS - 1)
+
+
+@given(NUMBERS, NUMBERS, st.none() | any_message, st.booleans(), SIGNS, SIGNS)
 @examples(50)
-def test_a_frame_comes_back(seq: int, ack: int, message: Any, again: bool) -> None:
-    frame = Frame(seq, ack, message, again)
+def test_a_frame_comes_back(seq: int, ack: int, message: Any, again: bool, mark: int, heard: int) -> None:
+    frame = Frame(seq, ack, message, again, mark, heard)
     assert wire.decode_frame(wire.encode_frame(frame)) == frame
 
 
@@ -131,7 +134,8 @@ def test_a_message_is_encoded_once_for_many_frames() -> None:
 
 def test_a_frame_adds_a_few_bytes() -> None:
     submit = Submit(1, 1, (5,), (6,))
-    assert len(wire.encode_frame(Frame(100, 99, submit))) <= len(wire.encode(submit)) + 5
+    frame = Frame(100, 99, submit, False, MARKS - 1, MARKS - 1)
+    assert len(wire.encode_frame(frame)) <= len(wire.encode(submit)) + 5
 
 
 @pytest.mark.parametrize("packet", [Hello(3, 0), Hello(1 << 40, 7), Frame(1, 2, None), Frame(5, 4, Ended(9))])

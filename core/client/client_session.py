@@ -10,7 +10,7 @@ of contents.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from ..protocol import (
     CONTROLLER,
     Blame,
     BuffersReady,
+    Call,
     CallRefused,
     ClientMessages,
     Close,
@@ -46,6 +47,7 @@ from ..protocol import (
     Stalled,
     Submit,
     Unblocked,
+    View,
     Waiting,
 )
 from .call_batching import TO_CONTROLLER, CallBatching
@@ -84,8 +86,8 @@ class ClientSession:
         self._batching.start_anew()
         opening = state.opening
         if again:
-            unsent = {call.run for call in gathered if isinstance(call, Submit)}
-            open_runs = tuple([run for run in state.runs if run not in unsent])
+            unsent = _named_by(gathered)
+            open_runs = tuple([run for run in state.runs if ("run", run) not in unsent])
             held = state.held_before(gathered, self._calls.told_programs())
             opening = msgspec.structs.replace(
                 opening, client=state.number, held=held, open_runs=open_runs, start=state.start
@@ -102,8 +104,7 @@ class ClientSession:
         for name, ir in self._calls.told_programs().items():
             if name not in new:
                 self._out.append(Send(TO_CONTROLLER, Register(name, ir, name in state.untold)))
-        unsent = {("get", call.request) for call in gathered if isinstance(call, Get)}
-        unsent |= {("put", call.buffer) for call in gathered if isinstance(call, Put)}
+        unsent = _named_by(gathered)
         blame = Blame("client-lost", f"the connection to the controller was lost meanwhile: {state.why_away}")
         for kind, name in [request for request in state.requests if request not in unsent]:
             del state.requests[kind, name]
@@ -121,6 +122,10 @@ class ClientSession:
         self._out.append(LogLine(f"the controller is out of reach: {state.why_away}"))
         if state.phase == "closed":
             self._end(Blame("client-lost", "the session was closed"), now)
+        elif not event.anew:
+            # The lease is over: a controller that lives has given up what this session had told it, and one that is
+            # restarted knows nothing of it. What has not left yet waits for either of them.
+            self._end_sent(Blame("client-lost", f"the controller is unreachable: {state.why_away}"), now)
 
     def close(self, now: int) -> None:
         """Goodbye: what was called before still leaves; runs that have not ended are given up."""
@@ -136,24 +141,36 @@ class ClientSession:
         """Nothing will be heard any more: whatever was waited for ends now."""
         state = self._state
         self._batching.gathered.clear()
-        runs, requests, untold = list(state.runs), list(state.requests), list(state.untold)
-        for table in (state.runs, state.requests, state.cancelled, state.waits, state.untold):
-            table.clear()
+        self._end_sent(blame, now)
+        self._out += [ProgramTold(program, blame=blame) for program in state.untold]
+        state.untold.clear()
+        state.waits.clear()
+        if state.blocked:
+            state.blocked = False
+            self._out.append(Unblocked())  # so that the user calls, and is told that the session is closed
+
+    def _end_sent(self, blame: Blame, now: int) -> None:
+        """End all that was called and may have left. Programs are registered again with the next connection."""
+        state = self._state
+        unsent = _named_by(self._batching.gathered)
+        runs = [run for run in state.runs if ("run", run) not in unsent]
+        requests = [request for request in state.requests if request not in unsent]
         for run in runs:
+            del state.runs[run]
+            state.cancelled.discard(run)
             held = self._trying.pop(run, None)
             if held is None:
                 self._out.append(RunEnded(run, blame))
             else:
                 self._retries.ended(held, blame, now)
         for kind, name in requests:
-            self._refuse(kind, name, blame)
-        self._out += [ProgramTold(program, blame=blame) for program in untold]
-        spoilt = state.spoil_unsettled()
+            del state.requests[kind, name]
+            self._refuse(kind, name, blame, again=False)
+        spoilt = state.spoil_unsettled({name for kind, name in unsent if kind == "buffer"})
         if spoilt:
             self._tell_buffers([*spoilt], blame)
         if state.blocked:
-            state.blocked = False
-            self._out.append(Unblocked())  # so that the user calls, and is told that the session is closed
+            self._unblock()
 
     # --- notes ----------------------------------------------------------------------------------------------
 
@@ -247,8 +264,8 @@ class ClientSession:
         self._refuse(note.what, note.name, note.blame)
         return ""
 
-    def _refuse(self, what: str, name: int, blame: Blame) -> None:
-        """By the controller's name."""
+    def _refuse(self, what: str, name: int, blame: Blame, again: bool = True) -> None:
+        """By the controller's name. `again`: a get may be asked again."""
         if what == "put":
             name = self._retries.named(name)
         elif what in ("get", "sending"):
@@ -256,7 +273,7 @@ class ClientSession:
         refused = CallRefused(what, name, blame)
         if what == "sending":  # Received will tell the user, once
             self._transfers.said.append(refused)
-        elif what != "get" or not self._retries.get_ended(name, blame):
+        elif what != "get" or not self._retries.get_ended(name, blame, again):
             self._tell(refused)
 
     def _opened(self, note: Opened, now: int) -> str:
@@ -338,6 +355,25 @@ class ClientSession:
         if not full and self._calls.room():
             state.blocked = False
             self._out.append(Unblocked())
+
+
+def _named_by(calls: Iterable[Call]) -> set[tuple[str, int]]:
+    """The runs, puts, gets and buffers that these calls have given names to."""
+    found: set[tuple[str, int]] = set()
+    for call in calls:
+        match call:
+            case Submit(run=run, results=results):
+                found.add(("run", run))
+                found.update([("buffer", name) for name in ranges.each(results)])
+            case Put(buffer=buffer):
+                found |= {("put", buffer), ("buffer", buffer)}
+            case View(buffer=buffer):
+                found.add(("buffer", buffer))
+            case Get(request=request):
+                found.add(("get", request))
+            case _:
+                pass
+    return found
 
 
 def _called(what: int | str) -> str:

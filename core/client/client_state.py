@@ -6,7 +6,7 @@ knows what the user calls it. Neighbours: all modules of this package read and w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 import msgspec
 
@@ -169,11 +169,11 @@ class ClientState:
         """Of all buffers that the user holds."""
         return [name for first, record in self.buffers.items() for name in range(first, first + record.count)]
 
-    def spoil_unsettled(self) -> tuple[int, ...]:
-        """Buffers that somebody may be waiting for."""
+    def spoil_unsettled(self, but: Container[int] = ()) -> tuple[int, ...]:
+        """Buffers that somebody may be waiting for. `but`: not these, and those that were named with them."""
         waiting: list[int] = []
         for first, record in self.buffers.items():
-            if record.state in ("promised", "failed"):
+            if record.state in ("promised", "failed") and first not in but:
                 waiting += range(first, first + record.count)
                 record.state = "spoilt"
         return tuple(waiting)

@@ -86,7 +86,7 @@ class ContentTransfers:
         self._tell(MessageReceived(end_of(event.peer), event.message), now)
 
     def host_lost(self, event: Disconnected, now: int) -> None:
-        self._tell(Disconnected(end_of(event.peer), event.reason, event.anew), now)
+        self._tell(Disconnected(end_of(event.peer), event.reason, event.anew), now, again=event.anew)
 
     def follow(self, now: int) -> None:
         """Do what follows from `said`."""
@@ -158,8 +158,10 @@ class ContentTransfers:
     def _session_lost(self, event: Disconnected, now: int) -> None:
         """Gets end with the session: nobody knows any more whether all hosts have been told to send."""
         blame = Blame("client-lost", "the connection to the controller was lost meanwhile")
+        if not event.anew:
+            blame = Blame("client-lost", f"the controller is unreachable: {self._state.why_away}")
         for transfer in list(self._gets):
-            self._tell(DropTransfer(transfer, blame, ()), now)
+            self._tell(DropTransfer(transfer, blame, ()), now, again=event.anew)
 
     def _numbered(self, note: Opened, now: int) -> None:
         """The controller has given this client a number. If it had another, the session is another one. Hosts would
@@ -180,12 +182,13 @@ class ContentTransfers:
         self._number = self._state.number
         self._transfer = self._make(-self._number, self._pool, self._chunk)
 
-    def _tell(self, event: Effect, now: int) -> None:
+    def _tell(self, event: Effect, now: int, again: bool = True) -> None:
+        """`again`: a get that ends may be asked again."""
         if self._transfer is not None:
             for effect in self._transfer.handle(event, now):
-                self._do(effect)
+                self._do(effect, again)
 
-    def _do(self, effect: Command) -> None:
+    def _do(self, effect: Command, again: bool = True) -> None:
         if isinstance(effect, Send):
             effect = Send(tuple(map(peer_of, effect.peers)), effect.message, effect.causes)
             self._hosts_met.update(dict.fromkeys(effect.peers))
@@ -195,6 +198,6 @@ class ContentTransfers:
             effect = Close(peer_of(effect.peer), effect.reason)
         elif isinstance(effect, Received) and effect.transfer in self._gets:
             request, blame = self._gets.pop(effect.transfer), effect.blame
-            if self._retries.get_ended(request, blame) and blame is not None:
+            if self._retries.get_ended(request, blame, again) and blame is not None:
                 effect = GetAgain(request, effect.transfer, blame)
         self._out.append(effect)

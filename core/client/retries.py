@@ -12,7 +12,8 @@ future, whichever try makes it. The controller hears of another run with other r
   what it reads. If an argument is lost or donated, the failure is final, and `RunEnded.lacks` names the argument.
 - Later runs that were under way and read its results have failed with it. Those that have retries of their own are
   submitted again behind it; others have failed. A call made while it waits, and that reads its results, is `Blocked`.
-- A get fails only if its buffer is lost: one that a lost connection cut short is asked again.
+- A get fails only if its buffer is lost, or a peer was out of reach for a lease: one that was cut short by a peer that
+  began anew is asked again.
 
 Neighbours: `client` asks it about names, `client_session` and `content_transfers` tell it what failed;
 `outgoing_calls` makes the calls again.
@@ -271,13 +272,15 @@ class Retries:
             self.waiting[held.run] = held
             self._out.append(RunAgain(held.run, blame, held.tries, held.due))
 
-    def get_ended(self, request: int, blame: Blame | None) -> bool:
-        """Its contents have come, or will not come this time. Whether it is asked again; if not, it is over."""
+    def get_ended(self, request: int, blame: Blame | None, again: bool = True) -> bool:
+        """Its contents have come, or will not come this time. Whether it is asked again; if not, it is over. `again`:
+        False if a peer is out of reach, as whoever waits is to hear; the array is still there to be read later."""
         asked = self._gets.get(request)
         if asked is None:
             return False
         if (
             blame is not None
+            and again
             and infrastructure(blame)
             and asked.tries < self._state.limits.get_retries
             and self._state.phase in MAY_CALL

@@ -398,7 +398,7 @@ def test_a_restarted_controller_is_told_held_buffers_and_open_runs() -> None:
     buffer = session.put()
     request = session.client.get(buffer, 0)
     session.sent()
-    (told,) = session.hear(Disconnected(CONTROLLER, "lease"))
+    (told,) = session.hear(Disconnected(CONTROLLER, "it began anew", anew=True))
     assert isinstance(told, LogLine)
     again = session.hear(Connected(CONTROLLER))
     assert [e.message for e in again if isinstance(e, Send)] == [

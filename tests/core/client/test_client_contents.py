@@ -73,9 +73,9 @@ def ended(effects: list[Command]) -> list[Command]:
 
 def test_a_get_under_way_fails_with_the_session() -> None:
     """A host that never heard of it, because the controller died, would never send."""
-    client, _ = getting()
-    lost = Blame("client-lost", "the connection to the controller was lost meanwhile")
-    assert ended(client.handle(Disconnected(CONTROLLER), 0)) == [Received(9, lost)]
+    client, request = getting()
+    lost = Blame("client-lost", "the controller is unreachable: nothing heard for 5 s")
+    assert ended(client.handle(Disconnected(CONTROLLER, "nothing heard for 5 s"), 0)) == [Received(9, lost)]
     assert ended(client.handle(Disconnected(CONTROLLER), 0)) == []
     again = client.handle(Connected(CONTROLLER), 0)
     assert any(isinstance(effect, Send) for effect in again)
@@ -117,7 +117,7 @@ def test_a_failed_put_is_not_sent_further() -> None:
 def test_hosts_that_know_a_client_by_an_old_number_are_told_the_new_one_over_a_new_link() -> None:
     """A message of the new session on a link of the old one would count for the old session."""
     client, _ = putting()
-    client.handle(Disconnected(CONTROLLER, "nothing heard"), 0)
+    client.handle(Disconnected(CONTROLLER, "it began anew", anew=True), 0)
     client.handle(Connected(CONTROLLER), 0)
     said = client.handle(MessageReceived(CONTROLLER, Opened(4, 0)), 0)
     assert [(each.peer, each.breach) for each in said if isinstance(each, Close)] == [(0, ""), (1, "")]
@@ -140,7 +140,7 @@ def test_contents_that_broke_off_are_sent_again_as_another_transfer() -> None:
     request = client.get(buffer, 0)
     assert isinstance(request, int)
     client.handle(MessageReceived(CONTROLLER, GetAccepted(request, 9, where)), 0)
-    told = client.handle(Disconnected(CONTROLLER), 0)
+    told = client.handle(Disconnected(CONTROLLER, anew=True), 0)
     lost = Blame("client-lost", "the connection to the controller was lost meanwhile")
     assert GetAgain(request, 9, lost) in told
     assert not any(isinstance(each, Received) for each in told)
@@ -164,7 +164,7 @@ def test_a_get_of_one_shard_is_one_also_when_it_is_asked_again() -> None:
     opened = client.handle(MessageReceived(CONTROLLER, GetAccepted(request, 9, where, -1, 3)), 0)
     assert GetStarted(request, 9, where, -1, 3) in opened
     assert OpenRecv(9, 9, request, ((1, 3, 8),), False, (), None, where) in opened
-    client.handle(Disconnected(CONTROLLER), 0)
+    client.handle(Disconnected(CONTROLLER, anew=True), 0)
     assert Send((CONTROLLER,), Get(2, buffer, 3)) in client.handle(Connected(CONTROLLER), 0)
 
 

@@ -421,7 +421,7 @@ def test_a_restarted_controller_gets_again_what_it_lost() -> None:
     buffer = session.put()
     run, _ = session.submit(buffer)
     session.sent()
-    session.hear(Disconnected(CONTROLLER, "lease"))
+    session.hear(Disconnected(CONTROLLER, "it began anew", anew=True))
     assert session.client.next_wakeup() is None
     session.hear(Connected(CONTROLLER))
     assert session.calls == [Open("me", client=7, held=(1, 2), open_runs=(1,)), Register(1, program())]
@@ -442,7 +442,7 @@ def test_a_get_whose_answer_was_lost_is_asked_again() -> None:
     buffer = session.put()
     request = session.get(buffer)
     session.sent()
-    session.hear(Disconnected(CONTROLLER))
+    session.hear(Disconnected(CONTROLLER, anew=True))
     assert session.hear(Connected(CONTROLLER)) == []
     assert session.calls[-1] == Get(2, buffer)
     assert session.note(GetAccepted(2, 9, WHERE)) == [GetStarted(request, 9, WHERE)]
@@ -452,7 +452,7 @@ def test_a_get_whose_buffer_is_lost_is_refused_with_the_reason() -> None:
     session = Session()
     buffer = session.put()
     request = session.get(buffer)
-    session.hear(Disconnected(CONTROLLER))
+    session.hear(Disconnected(CONTROLLER, anew=True))
     session.hear(Connected(CONTROLLER))
     told = session.note(ContentsReady((buffer,), LOST), Refused("get", 2, LOST))
     assert told == [BuffersReady((buffer,), LOST), CallRefused("get", request, LOST)]

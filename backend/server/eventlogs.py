@@ -9,16 +9,18 @@ Neighbours: `server`, which records; `core.record.eventlog`, which has the forma
 
 from __future__ import annotations
 
+import functools
 import gzip
 import inspect
 import logging
+import os
+import stat
 import threading
 import zlib
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import blake2b
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -27,12 +29,18 @@ import msgspec
 
 from core.controller import Config, Controller
 from core.model import Cluster, Impossible
-from core.record import Log, LogAbout, LogError, Recorder, Trace, decode
+from core.record import MAGIC, Log, LogAbout, LogError, Recorder, Trace, decode
 from core.schedule.policy import Policy
+
+from .policy_loading import known_class, name_of
 
 EVERY = 0.5  # seconds between writes
 LEVEL = 1  # of gzip: it makes a log five times smaller; more effort gains little
+PIECE = 1 << 20  # bytes that are read, or unpacked, at a time
+# Bytes that a log may unpack to, and for each byte of its file. Calls with 4 KiB of zeros each come to 100.
+MOST, MOST_TIMES = 64 << 20, 400
 Make = Callable[[], Policy]
+Plain = int | float | str | bool | None  # what a setting of a policy may be
 log = logging.getLogger("seaway.controller")
 
 
@@ -96,7 +104,7 @@ class Recording(Recorder):
 
     def __init__(self, controller: Controller, path: Path, make: Make, now: int) -> None:
         self.file = LogFile(path)
-        found = about(controller.cluster, controller.config, make, controller.incarnation, controller.starts)
+        found = about(controller.cluster, controller.config, make, controller.incarnation)
         super().__init__(controller, found, start=now, sink=self.file.write)
 
     def close(self) -> None:
@@ -106,26 +114,57 @@ class Recording(Recorder):
 
 def read(path: Path, *, partial: bool = False) -> Log:
     """Reads a log. Raises LogError if it is no log, damaged, of another version, or cut short (unless `partial`)."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise LogError(f"{path} cannot be read: {error.strerror}") from None
-    unpacker = zlib.decompressobj(wbits=31)
-    try:
-        text = unpacker.decompress(data)
-    except zlib.error as error:
-        raise LogError(f"{path} is no event log, or is damaged: {error}") from None
-    if not unpacker.eof and not partial:
+    text, whole = _unpacked(path)
+    if not whole and not partial:
         raise LogError(
             f"{path} was cut short: its writer was killed. The part that was written can be read: add --partial"
         )
     try:
-        return decode(text, partial=partial)
+        found = decode(text, partial=partial)
+        _recorded(found.about)
+        return found
     except LogError as error:
         raise LogError(f"{path}: {error}") from None
 
 
+def _unpacked(path: Path) -> tuple[bytearray, bool]:
+    """What the file unpacks to, and whether it has its end. A few bytes may unpack to very many: a bomb."""
+    unpacker, text = zlib.decompressobj(wbits=31), bytearray()
+    try:
+        with open(path, "rb", opener=_opened) as file:
+            most = MOST + MOST_TIMES * os.fstat(file.fileno()).st_size
+            while not unpacker.eof and (piece := unpacker.unconsumed_tail or file.read(PIECE)):
+                text += unpacker.decompress(piece, PIECE)
+                if not text.startswith(MAGIC[: len(text)]):
+                    break  # `decode` says so
+                if len(text) > most:
+                    raise LogError(f"{path} is no event log: it unpacks to more than {most:,} bytes")
+    except OSError as error:
+        raise LogError(f"{path} cannot be read: {error.strerror}") from None
+    except zlib.error as error:
+        raise LogError(f"{path} is no event log, or is damaged: {error}") from None
+    return text, unpacker.eof
+
+
+def _opened(path: str, flags: int) -> int:
+    """Opens a plain file. A pipe would be waited for, perhaps for ever."""
+    number = os.open(path, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise OSError(0, "it is no plain file")
+    return number
+
+
 # --- the recorded controller ----------------------------------------------------------------------------------------
+
+
+class _Recorded(msgspec.Struct, frozen=True):
+    """What a log keeps of a controller. `settings`: the policy's; None: they were no plain values."""
+
+    controller: Config
+    incarnation: int
+    starts: tuple[int, ...]
+    settings: dict[str, Plain] | None
 
 
 def about(
@@ -135,68 +174,91 @@ def about(
     shows whether it has changed."""
     made = make()
     return LogAbout(
-        core=version("seaway"), machine="controller", policy=name_of(made), policy_source=source_of(made),
-        config=msgspec.to_builtins(
-            {"controller": config, "incarnation": incarnation, "starts": starts, "settings": _settings(made)}
-        ),
+        core=version("seaway"), machine="controller", policy=name_of(type(made)),
+        policy_source=source_of(type(made)),
+        config=msgspec.to_builtins(_Recorded(config, incarnation, starts, _settings(made))),
         cluster=msgspec.to_builtins(cluster),
     )  # fmt: skip
 
 
-def machine_of(found: LogAbout, *, policy: Make | None = None, trace: Trace | None = None) -> Controller:
-    """The controller as at its start. `policy` makes the policy, if its name is not enough (a class of a program)."""
+def cluster_of(found: LogAbout) -> Cluster:
+    return _recorded(found)[1]
+
+
+def _recorded(found: LogAbout) -> tuple[_Recorded, Cluster]:
     if found.machine != "controller":
         raise LogError(f"it is the log of {found.machine!r}; only a controller's log can be replayed")
-    given: dict[str, Any] = found.config
-    make = policy or (lambda: policy_from(found.policy, given["settings"]))
-    source = source_of(make())
-    if source != found.policy_source:
-        raise LogError(
-            f"it was made under policy {found.policy!r}, whose source has changed since ({found.policy_source}, "
-            f"now {source}): its decisions cannot be reproduced"
-        )
-    return Controller(
-        msgspec.convert(found.cluster, Cluster), make, msgspec.convert(given["controller"], Config),
-        incarnation=given["incarnation"], starts=tuple(given["starts"]), trace=trace,
-    )  # fmt: skip
-
-
-def name_of(made: Policy) -> str:
-    return f"{type(made).__module__}:{type(made).__qualname__}"
-
-
-def policy_from(name: str, settings: dict[str, Any] | None) -> Policy:
-    module, _, within = name.partition(":")
     try:
-        found: Any = import_module(module)
-        for part in within.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError):
-        found = None
-    if found is None or module == "__main__" or settings is None:
-        raise LogError(
-            f"it was made under policy {name!r}, which cannot be made from here: add --policy FILE.py:NAME "
-            f"(a class, or a function that makes a policy)"
+        return msgspec.convert(found.config, _Recorded), msgspec.convert(found.cluster, Cluster)
+    except (msgspec.ValidationError, Impossible, RecursionError) as error:
+        raise LogError(f"its first record describes no controller: {error}") from None
+
+
+def machine_of(found: LogAbout, *, policy: Make | None = None, trace: Trace | None = None) -> Controller:
+    """The controller as at its start. `policy` makes the policy, if a log may not name it (a class of a program)."""
+    given, cluster = _recorded(found)
+    if policy is None:
+        make = policy_of(found)
+    else:
+        make = policy
+        _check_source(type(make()), found)
+    try:
+        return Controller(
+            cluster, make, given.controller, incarnation=given.incarnation, starts=given.starts, trace=trace
         )
-    made: Policy = found(**settings)
-    return made
+    except Exception as error:  # the recorded controller raised none
+        raise LogError(f"its controller cannot be made: {type(error).__name__}: {error}") from None
 
 
-def source_of(made: Policy) -> str:
-    """A hash of the source of its class and base classes."""
+def policy_of(found: LogAbout) -> Make:
+    """What makes the recorded policy. A log may be a stranger's: it chooses among Seaway's policies and those of
+    installed packages. Whatever else it names is neither imported nor called."""
+    kind, settings = known_class(found.policy), _recorded(found)[0].settings
+    if kind is None or settings is None:
+        raise LogError(
+            f"it was made under policy {found.policy!r}, which cannot be made from here: a log may only name Seaway's "
+            f"policies and those of installed packages. If you trust its code, add --policy FILE.py:NAME, or "
+            f"module:NAME (for whatif: --recorded-policy): a class, or a function that makes a policy"
+        )
+    _check_source(kind, found)
+    takes = inspect.signature(kind)
+    try:
+        given = takes.bind(**settings).arguments
+    except TypeError as error:
+        raise LogError(f"the settings of its policy do not fit {kind.__name__}{takes}: {error}") from None
+    for name, value in given.items():
+        usual = takes.parameters[name].default
+        if any(isinstance(usual, plain) and not isinstance(value, plain) for plain in (int | float, str)):
+            raise LogError(
+                f"the settings of its policy do not fit {kind.__name__}{takes}: {name}={value!r:.60}"
+            )
+    return functools.partial(kind, **settings)
+
+
+def _check_source(kind: type[Policy], found: LogAbout) -> None:
+    if (source := source_of(kind)) != found.policy_source:
+        raise LogError(
+            f"it was made under policy {found.policy!r}, whose source has changed since ({found.policy_source!r:.20}, "
+            f"now {source!r}): its decisions cannot be reproduced"
+        )
+
+
+def source_of(kind: type[Policy]) -> str:
+    """A hash of the source of the class and its base classes."""
     digest = blake2b(digest_size=8)
-    for kind in type(made).__mro__:
-        if issubclass(kind, Policy):
+    for each in kind.__mro__:
+        if issubclass(each, Policy):
             try:
-                digest.update(inspect.getsource(kind).encode())
+                digest.update(inspect.getsource(each).encode())
             except (OSError, TypeError):  # a class that was typed at a prompt
-                digest.update(kind.__qualname__.encode())
+                digest.update(each.__qualname__.encode())
     return digest.hexdigest()
 
 
-def _settings(made: Policy) -> dict[str, Any] | None:
+def _settings(made: Policy) -> dict[str, Plain] | None:
     """The arguments with which it was made. None: it does not store them under their names, or they are not plain
     values; then only the program that made it can make it again."""
-    found = {name: getattr(made, name, made) for name in inspect.signature(type(made)).parameters}
-    plain = all(isinstance(value, (int, float, str, bool, type(None))) for value in found.values())
-    return found if plain else None
+    found: dict[str, Any] = {
+        name: getattr(made, name, made) for name in inspect.signature(type(made)).parameters
+    }
+    return found if all(isinstance(value, Plain) for value in found.values()) else None

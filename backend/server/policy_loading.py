@@ -14,6 +14,7 @@ import copy
 import importlib
 import importlib.metadata
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -48,6 +49,32 @@ def policy_from(text: str, option: str = "--policy") -> Make:
 def _installed() -> Iterable[InstalledPolicy]:
     """The policies of installed packages. They are looked for on the path, which takes milliseconds."""
     return importlib.metadata.entry_points(group=ENTRY_POINTS)
+
+
+def name_of(kind: type) -> str:
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def known_class(name: str) -> type[Policy] | None:
+    """The class of this name, if it is a policy of Seaway's or of an installed package. Nothing is called, and what is
+    in the current folder does not count as installed: names of classes come from files of strangers."""
+    for kind in POLICIES.values():
+        if name_of(kind) == name:
+            return kind
+    here = os.path.realpath(os.curdir)
+    before = sys.path[:]
+    sys.path[:] = [folder for folder in before if os.path.realpath(folder or os.curdir) != here]
+    try:
+        for entry in _installed():
+            try:
+                found = entry.load()
+            except Exception:  # somebody else's code, and not what is looked for
+                continue
+            if isinstance(found, type) and issubclass(found, Policy) and name_of(found) == name:
+                return found
+    finally:
+        sys.path[:] = before
+    return None
 
 
 def _has_name(text: str) -> bool:

@@ -13,7 +13,18 @@ from . import durations, increments, looks, trace
 from .clocks import MILLION, RATE, ClockExchange, Estimate, PeerClock, Reading, drift
 from .durations import EndedGang, taken, typical
 from .eventcodec import fingerprint
-from .eventlog import Diverged, Log, LogAbout, LogError, LoggedMachine, Recorder, Replayable, decode, replayed
+from .eventlog import (
+    MAGIC,
+    Diverged,
+    Log,
+    LogAbout,
+    LogError,
+    LoggedMachine,
+    Recorder,
+    Replayable,
+    decode,
+    replayed,
+)
 from .increments import Increment, TraceCursor, increment
 from .looks import (
     ClientLine,
@@ -33,6 +44,7 @@ from .trace import ENDED, FAILED, PLACEHOLDER, STARTED, Trace, TracedPlace
 __all__ = [
     "ENDED",
     "FAILED",
+    "MAGIC",
     "MILLION",
     "PLACEHOLDER",
     "RATE",

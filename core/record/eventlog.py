@@ -18,9 +18,10 @@ a what-if study can use the same log, with answers at other times.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 from zlib import crc32
 
 import msgspec
@@ -29,6 +30,11 @@ from .eventcodec import EventCodec, UnknownKind
 
 FORMAT = 1
 MAGIC = b"seaway log\n"
+MOST, MOST_ABOUT = (
+    33 << 20,
+    8 << 20,
+)  # bytes of a record, and of the first: no connection carries a larger message
+TIMES = 1 << 63  # a time is less than this, as in traces
 _DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
@@ -72,6 +78,10 @@ class LogAbout(msgspec.Struct, frozen=True, tag="about"):
     vocabulary: str = ""  # hash of all kinds of events and messages, with their fields
 
 
+class _Format(msgspec.Struct):
+    format: int | None = None
+
+
 class LogEntry(msgspec.Struct, frozen=True, tag=0, array_like=True):
     """The record of one event."""
 
@@ -95,11 +105,39 @@ class Replayable(msgspec.Struct, frozen=True):
     commands: str = ""  # the commands as text, if they were kept
 
 
+class Entries(Sequence[Replayable]):
+    """The entries of a log. Each is decoded when it is asked for: all of them decoded would take ten times the memory
+    of their bytes, or a hundred times if somebody made them to."""
+
+    def __init__(self, data: bytes | bytearray, codec: EventCodec) -> None:
+        self._data, self._codec = data, codec
+        self._from, self._to, self._times = array("q"), array("q"), array("q")
+        self._reader = msgspec.msgpack.Decoder(LogEntry)
+
+    def add(self, begin: int, end: int, now: int) -> None:
+        for column, value in ((self._from, begin), (self._to, end), (self._times, now)):
+            column.append(value)
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    @overload
+    def __getitem__(self, index: int) -> Replayable: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Replayable, ...]: ...
+    def __getitem__(self, index: int | slice) -> Replayable | tuple[Replayable, ...]:
+        if isinstance(index, slice):
+            return tuple(self[at] for at in range(*index.indices(len(self))))
+        record = self._reader.decode(self._data[self._from[index] : self._to[index]])
+        event = self._codec.decode(record.kind, record.fields)
+        return Replayable(self._times[index], event, record.commands_hash, record.commands)
+
+
 class Log(msgspec.Struct, frozen=True):
     """A decoded log."""
 
     about: LogAbout
-    entries: tuple[Replayable, ...]
+    entries: Sequence[Replayable]
     whole: bool = True  # whether it has its last record
 
 
@@ -173,21 +211,25 @@ class Recorder:
 
 
 def decode(
-    data: bytes, *, core: str | None = None, partial: bool = False, more: Sequence[type[msgspec.Struct]] = ()
+    data: bytes | bytearray,
+    *,
+    core: str | None = None,
+    partial: bool = False,
+    more: Sequence[type[msgspec.Struct]] = (),
 ) -> Log:
     """Decode a log; raise LogError if that is not possible.
 
     `core` is the version that must have recorded it. `partial`: accept a log that was cut short, as far as it goes.
     """
     if not data.startswith(MAGIC):
-        raise LogError(f"this is not an event log: it starts with {data[:12]!r}, not with {MAGIC!r}")
+        raise LogError(f"this is not an event log: it starts with {bytes(data[:12])!r}, not with {MAGIC!r}")
     records = _records(data, partial)
     codec = EventCodec(more)
     about = _about(next(records, None), core, codec)
     reader = msgspec.msgpack.Decoder(LogEntry | Trailer)
-    entries: list[Replayable] = []
+    entries = Entries(data, codec)
     now, whole = about.start, False
-    for at, payload in records:
+    for at, payload, end in records:
         if whole:
             raise LogError(f"at byte {at}: there is more after the last record")
         try:
@@ -196,15 +238,17 @@ def decode(
                 whole = True
                 continue
             now += record.since
-            event = codec.decode(record.kind, record.fields)
+            codec.decode(record.kind, record.fields)
         except (*_DECODE_ERRORS, UnknownKind) as error:
             raise LogError(f"event {len(entries)}, at byte {at}: {error}") from None
-        entries.append(Replayable(now, event, record.commands_hash, record.commands))
+        if not 0 <= now < TIMES:
+            raise LogError(f"event {len(entries)}, at byte {at}: no clock shows the time {now}")
+        entries.add(end - len(payload), end, now)
     if not whole and not partial:
         raise LogError(
             f"cut short at byte {len(data)}, after event {len(entries) - 1}: it has no last record"
         )
-    return Log(about, tuple(entries), whole)
+    return Log(about, entries, whole)
 
 
 def replay(log: Log, make_machine: Callable[[LogAbout], LoggedMachine]) -> list[Sequence[Any]]:
@@ -225,15 +269,17 @@ def replayed(log: Log, machine: LoggedMachine) -> Iterator[Sequence[Any]]:
         yield commands
 
 
-def _about(first: tuple[int, bytes] | None, core: str | None, codec: EventCodec) -> LogAbout:
+def _about(first: tuple[int, bytes | bytearray, int] | None, core: str | None, codec: EventCodec) -> LogAbout:
     if first is None:
         raise LogError(f"cut short at byte {len(MAGIC)}: its first record is missing")
+    if len(first[1]) > MOST_ABOUT:
+        raise LogError(f"at byte {first[0]}: its first record has {len(first[1]):,} bytes; none is so long")
     try:
-        format_found = msgspec.msgpack.decode(first[1]).get("format")
+        format_found = msgspec.msgpack.decode(first[1], type=_Format).format
         if format_found != FORMAT:
             raise LogError(f"at byte {first[0]}: a log of format {format_found}; this reads format {FORMAT}")
         about = msgspec.msgpack.decode(first[1], type=LogAbout)
-    except (*_DECODE_ERRORS, AttributeError) as error:
+    except _DECODE_ERRORS as error:
         raise LogError(f"at byte {first[0]}: its first record is not readable: {error}") from None
     if core is not None and about.core != core:
         raise LogError(f"at byte {first[0]}: recorded by core {about.core!r}; this is {core!r}")
@@ -242,6 +288,8 @@ def _about(first: tuple[int, bytes] | None, core: str | None, codec: EventCodec)
             f"at byte {first[0]}: recorded by core {about.core!r}, whose events or messages have other fields"
             f" than this one's (vocabulary {about.vocabulary}, here {codec.vocabulary})"
         )
+    if not f"{about.core}{about.policy}{about.machine}".isprintable() or not 0 <= about.start < TIMES:
+        raise LogError(f"at byte {first[0]}: its first record makes no sense: {about!r:.200}")
     return about
 
 
@@ -255,8 +303,8 @@ def _record(payload: bytes, crc: int) -> tuple[bytes, int]:
     return bytes(length) + crc.to_bytes(4, "big") + payload, crc
 
 
-def _records(data: bytes, partial: bool) -> Iterator[tuple[int, bytes]]:
-    """Yield (where it starts, its payload) of each record."""
+def _records(data: bytes | bytearray, partial: bool) -> Iterator[tuple[int, bytes | bytearray, int]]:
+    """Yield (where it starts, its payload, where it ends) of each record."""
     at, crc = len(MAGIC), 0
     while at < len(data):
         start, size, shift = at, 0, 0
@@ -268,6 +316,8 @@ def _records(data: bytes, partial: bool) -> Iterator[tuple[int, bytes]]:
                 break
         else:
             at = len(data) + 1  # the log ends within the length
+        if size > MOST:
+            raise LogError(f"at byte {start}: a record of {size:,} bytes; no event has more than {MOST:,}")
         end = at + 4 + size
         if end > len(data):
             if partial:
@@ -277,5 +327,5 @@ def _records(data: bytes, partial: bool) -> Iterator[tuple[int, bytes]]:
         crc = crc32(payload, crc)
         if crc != int.from_bytes(data[at : at + 4], "big"):
             raise LogError(f"at byte {start}: damaged (the checksum does not match)")
-        yield start, payload
+        yield start, payload, end
         at = end

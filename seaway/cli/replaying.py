@@ -10,11 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from backend.server import eventlogs, policy_from
 from core.controller import Controller
-from core.model import Cluster, Impossible, spans
+from core.model import Impossible, spans
 from core.record import Diverged, Log, LogError, Replayable, Trace, replayed
 
 from .. import __version__
@@ -46,7 +44,8 @@ def add(commands: Any) -> None:
         "--stop", type=int, metavar="N", help="stop after event N, and show the controller's state"
     )
     again.add_argument("--policy", default="", metavar="POLICY",
-                       help="the policy, if it was a program's own: FILE.py:NAME or module:NAME")  # fmt: skip
+                       help="the policy, if it is none of Seaway's or of an installed package: FILE.py:NAME or "
+                       "module:NAME. Its code runs: a log itself can name none")  # fmt: skip
     again.add_argument("--save", type=Path, metavar="FOLDER", help="save the trace of the replay, as Parquet")
     again.set_defaults(run=replay)
     for parser in (reader, again):
@@ -91,7 +90,7 @@ def show(given: argparse.Namespace) -> int:
 def heading(log: Log, path: Path) -> str:
     entries = log.entries
     lasts = entries[-1].now - entries[0].now if entries else 0
-    cluster = _cluster(log)
+    cluster = eventlogs.cluster_of(log.about)
     size = path.stat().st_size
     each = size / max(1, len(entries))
     islands, hosts = plural(len(cluster.islands), "island"), plural(cluster.hosts, "host")
@@ -99,10 +98,6 @@ def heading(log: Log, path: Path) -> str:
         f"{path}: {plural(len(entries), 'event')} in {duration(lasts)}, {size:,} bytes ({each:.0f} an event)\n"
         f"seaway {log.about.core}, policy {log.about.policy}; {islands}, {hosts}, {plural(cluster.devices, 'device')}"
     ) + ("" if log.whole else "\ncut short: its writer was killed")
-
-
-def _cluster(log: Log) -> Cluster:
-    return msgspec.convert(log.about.cluster, Cluster)
 
 
 def kind_of(entry: Replayable) -> str:
@@ -150,7 +145,7 @@ def replay(given: argparse.Namespace) -> int:
     if given.save:
         from ..trace import Trace as UserTrace
 
-        UserTrace(trace, _cluster(log)).save(given.save)
+        UserTrace(trace, controller.cluster).save(given.save)
         print(f"trace in {given.save}")
     return 0
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import msgspec
 
 from core.controller import Controller, live_view
-from core.model import Cluster
-from core.record import LiveLook, LiveView, Log, LogError, Look, Trace, increment
+from core.record import Diverged, LiveLook, LiveView, Log, LogError, Look, Trace, increment, replayed
 
 from .. import machines
 from ..errors import SeawayError
@@ -30,18 +29,23 @@ class LogSource:
         from backend.server import eventlogs, policy_from
 
         self._machine_of = eventlogs.machine_of
+        trace = Trace()
         try:
             self._log: Log = eventlogs.read(path, partial=partial)
-            self._policy = policy_from(policy) if policy else None
-            trace = Trace()
+            self._policy = policy_from(policy) if policy else eventlogs.policy_of(self._log.about)
             machine = self._fresh(trace)
+            for _ in replayed(self._log, machine):
+                pass
+            cluster = eventlogs.cluster_of(self._log.about)
         except LogError as error:
-            raise SeawayError(str(error)) from None
-        for entry in self._log.entries:
-            machine.handle(entry.event, entry.now)
+            raise SeawayError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
+        except Diverged as diverged:
+            raise SeawayError(
+                f"{path} does not replay: its event {diverged.index} leads to other commands here; `seaway replay` "
+                f"shows the difference"
+            ) from None
         self._trace = trace
         self._identity, self.began = f"log/{path}", self._log.about.start
-        cluster = msgspec.convert(self._log.about.cluster, Cluster)
         self.title = f"{path}: {cluster.describe()}"
         self.islands = machines.of_setup(cluster).islands
         self._lock = threading.Lock()

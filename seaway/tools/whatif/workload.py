@@ -153,7 +153,7 @@ def workload_of(log: Log, policy: Callable[[], Policy] | None = None) -> Workloa
     people = _people(order, trace)
     if not any(person.runs for person in people):
         raise Impossible("the log has no runs: no client submitted anything while it was recorded")
-    make = policy or (lambda: eventlogs.policy_from(log.about.policy, log.about.config["settings"]))
+    make = policy or eventlogs.policy_of(log.about)
     name = log.about.policy.rpartition(":")[2].lower()
     return Workload(people, controller.cluster, controller.config, make, name, trace, compiling.mean, lost)
 

@@ -86,9 +86,11 @@ def test_policy_files_of_the_same_name_are_kept_apart(here: Path) -> None:
     other = here / "other"
     other.mkdir()
     (other / "mine_here.py").write_text(MINE.replace("ready.best()", "ready.heads()[0]"))
-    one, two = (policy_from(f"{path}:Mine")() for path in (here / "mine_here.py", other / "mine_here.py"))
+    one, two = (
+        type(policy_from(f"{path}:Mine")()) for path in (here / "mine_here.py", other / "mine_here.py")
+    )
     assert source_of(one) != source_of(two)
-    again = policy_from("mine_here.py:Mine")()
+    again = type(policy_from("mine_here.py:Mine")())
     assert source_of(again) == source_of(one)
 
 

@@ -67,7 +67,7 @@ def test_timed_devices_wait_as_long_and_the_log_of_it_replays_to_the_byte(tmp_pa
     assert (kept["duration_us"] >= 30_000).all()
     found = eventlogs.read(log)
     assert sum(isinstance(entry.event, Wakeup) for entry in found.entries) >= 3
-    controller = eventlogs.machine_of(found.about)
+    controller = eventlogs.machine_of(found.about, policy=Pauses)
     assert sum(1 for _ in replayed(found, controller)) == len(found.entries)
 
 
@@ -86,7 +86,7 @@ def test_a_replay_shows_what_was_reserved_at_any_event(
     said = ""
     for stop in range(wakeup, 0, -1):
         capsys.readouterr()
-        assert main(["replay", str(log), "--stop", str(stop)]) == 0
+        assert main(["replay", str(log), "--stop", str(stop), "--policy", f"{__name__}:Pauses"]) == 0
         said = capsys.readouterr().out
         if "reserved for" in said:
             break

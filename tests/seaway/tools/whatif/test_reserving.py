@@ -47,7 +47,7 @@ def test_a_replay_and_the_same_settings_keep_the_same_devices_free(
     recorded = played(monkeypatch, policy)
     kept = list(recorded.sim.trace.rows("reservations"))
     assert kept, "it kept devices"
-    found = workload(recorded)
+    found = workload(recorded, policy)
     assert list(found.trace.rows("reservations")) == kept
     world = run_again(found)
     assert order(world.simulation) == order(recorded.sim)
@@ -66,7 +66,8 @@ def test_the_command_shows_what_policies_keep_free(
 
     def reserved(policy: Callable[[], Policy], *asked: str) -> list[str]:
         log = str(played(monkeypatch, policy).save(tmp_path / f"{policy.__name__}.log"))
-        assert main(["whatif", log, *(word for each in asked for word in ("--policy", each))]) == 0
+        its = ["--recorded-policy", EASY] if policy is EasyBackfill else []
+        assert main(["whatif", log, *its, *(word for each in asked for word in ("--policy", each))]) == 0
         line = [each for each in capsys.readouterr().out.splitlines() if each.startswith("devices reserved")]
         return line[0].split()[2:] if line else []
 
@@ -83,7 +84,8 @@ def test_the_trace_of_a_replay_has_what_was_reserved(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorded = played(monkeypatch, EasyBackfill)
-    assert main(["replay", str(recorded.save(tmp_path / "run.log")), "--save", str(tmp_path / "trace")]) == 0
+    log, trace = str(recorded.save(tmp_path / "run.log")), str(tmp_path / "trace")
+    assert main(["replay", log, "--policy", EASY, "--save", trace]) == 0
     assert "the same commands, to the byte" in capsys.readouterr().out
     found = Trace.load(tmp_path / "trace")
     assert list(found.core.rows("reservations")) == list(recorded.sim.trace.rows("reservations"))

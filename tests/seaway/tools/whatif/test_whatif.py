@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from backend.server import eventlogs
 from core.model.errors import Impossible
 from core.model.program import Node
 from core.record.eventlog import decode, replay
-from core.schedule.policy import Fifo, Stride
+from core.schedule.policy import Fifo, Policy, Stride
 from seaway.cli import main
 from seaway.tools.whatif import call_durations, report, settings, whatif_runs
 from seaway.tools.whatif.workload import Workload, read, workload_of
@@ -24,8 +25,8 @@ from .recording import MS, Recorded
 SEAWAY = profile("seaway")
 
 
-def workload(recorded: Recorded) -> Workload:
-    return workload_of(decode(recorded.log()))
+def workload(recorded: Recorded, policy: Callable[[], Policy] | None = None) -> Workload:
+    return workload_of(decode(recorded.log()), policy)
 
 
 def run_again(found: Workload, **changes: Any) -> whatif_runs.WhatifResult:

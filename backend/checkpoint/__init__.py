@@ -3,14 +3,17 @@
     documents   a client's requests: the code of a computation; and folder and step, as its first argument
     folders     where a checkpoint may be, when it is complete, which is the latest
     chunks      how an array is cut into files, and which host writes which file
-    zarrs       the files: zarr v3, by tensorstore
+    leftovers   what dead saves have left, and how it is known that they are dead
+    zarrs       the arrays, as zarr v3: written, read, and verified
+    metadata    its documents, with the checksums
+    files       how a file is read that a stranger may have made, and written so that it lasts
 
 A step of a checkpoint is a zarr group, `folder/step/`, with one array for each leaf of the tree. It is written under
 another name, `step.partial-...`, and is renamed when all of it is on disk. This package knows no devices;
 `pjrt.checkpoints` does.
 """
 
-from . import chunks, documents, folders, zarrs
+from . import chunks, documents, folders, leftovers, zarrs
 from .chunks import Box, chunk_of
 from .documents import LAST, ArrayEntry, CheckpointError, Discarded, Document, Request, request_of
 from .folders import steps
@@ -27,6 +30,7 @@ __all__ = [
     "chunks",
     "documents",
     "folders",
+    "leftovers",
     "request_of",
     "steps",
     "zarrs",

@@ -7,7 +7,6 @@ files: replicated data are written once, and all holders write a part.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
 from math import prod
 
 from core.model import ITEM_BYTES, Index, Layout, Shards
@@ -44,9 +43,14 @@ def divisors(number: int) -> list[int]:
     return sorted({*small, *(number // each for each in small)})
 
 
-def grid(shape: Sequence[int], chunk: Sequence[int]) -> tuple[int, ...]:
-    """The number of files along each dimension."""
-    return tuple(size // part for size, part in zip(shape, chunk, strict=True))
+def cells(low: Sequence[int], high: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Row-major. There may be more than fit in memory, if a stranger says so."""
+    if not low:
+        yield ()
+        return
+    for before in cells(low[:-1], high[:-1]):
+        for at in range(low[-1], high[-1]):
+            yield *before, at
 
 
 def ours(
@@ -62,7 +66,8 @@ def ours(
     for shard in dict.fromkeys(shards.shard_of(device) for device in devices):
         holders = [shards.device(shard, replica) for replica in range(shards.replicas)]
         start = [part * size for part, size in zip(shard, shards.size, strict=True)]
-        for number, where in enumerate(product(*map(range, grid(shards.size, chunk)))):
+        counts = [size // part for size, part in zip(shards.size, chunk, strict=True)]
+        for number, where in enumerate(cells([0] * len(counts), counts)):
             if holders[(number + salt) % shards.replicas] not in mine:
                 continue
             low = [at * part for at, part in zip(where, chunk, strict=True)]

@@ -93,7 +93,7 @@ def decode(blob: bytes) -> Document:
 
 
 def _check(entry: ArrayEntry, mesh: tuple[int, ...], *, chunked: bool) -> None:
-    if not NAME.fullmatch(entry.name):
+    if not NAME.fullmatch(entry.name) or entry.name == "zarr.json":
         raise CheckpointError(f"{entry.name[:80]!r} cannot be the name of an array in a checkpoint")
     try:
         validate_put(

@@ -1,22 +1,22 @@
 """The folders of checkpoints: where a checkpoint may be, when it is complete, and which is the latest.
 
     folder/12/                     step 12: a zarr group, complete
-    folder/13.partial-8f3a.../     step 13, being written; it stays for ever if its writer has died
+    folder/13.partial-8f3a.../     step 13, being written; `leftovers` says what becomes of it if its writer dies
 
 A step gets its own name only when all of it is on disk, so a folder with a number is reliable.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from .documents import CheckpointError, Request
-
-ROOT_FILE = "zarr.json"  # of the group; written last, before the rename
+from .documents import LAST, CheckpointError, Request
+from .files import settle
+from .leftovers import unmark
+from .metadata import ROOT_FILE, saved_step
 
 
 def below(root: Path | None, folder: str) -> Path:
@@ -65,7 +65,7 @@ def steps(folder: Path) -> list[int]:
     except OSError as error:
         raise CheckpointError(f"checkpoint {folder}: {error.strerror}") from None
     numbers = [int(name) for name in names if name.isascii() and name.isdigit() and name == str(int(name))]
-    return sorted(number for number in numbers if is_whole(folder, number))
+    return sorted(number for number in numbers if number <= LAST and is_whole(folder, number))
 
 
 def found(folder: Path, step: int) -> Path:
@@ -105,8 +105,8 @@ def saved_already(folder: Path, request: Request) -> bool:
 
 def _nonce(step: Path) -> str:
     try:
-        return str(json.loads((step / ROOT_FILE).read_bytes())["attributes"]["seaway"]["save"])
-    except (OSError, KeyError, TypeError, ValueError):
+        return saved_step(step).save
+    except CheckpointError:  # it is damaged: it is not that save
         return ""
 
 
@@ -114,18 +114,24 @@ def complete(folder: Path, request: Request) -> None:
     """Renames a step that is all on disk, and deletes the steps that it replaces. Raises CheckpointError."""
     target, source = whole(folder, request.step), partial(folder, request)
     others = [step for step in steps(folder) if step != request.step]
-    gone = [request.step, *(others[: max(0, len(others) - request.keep + 1)] if request.keep else ())]
+    gone = others[: max(0, len(others) - request.keep + 1)] if request.keep else []
+    replaced = folder / f"{request.step}.replaced-{request.nonce}"
     try:
+        unmark(source)
         if target.exists():
-            target.rename(_old(folder, request.step, request))
-        source.rename(target)
+            target.rename(replaced)
+        try:
+            source.rename(target)
+        except FileNotFoundError:
+            if _nonce(target) != request.nonce:  # else another save, which tidied up, has done it
+                raise
         settle(folder)
-        for step in gone[1:]:
+        for step in gone:
             whole(folder, step).rename(_old(folder, step, request))
     except OSError as error:
         raise CheckpointError(f"checkpoint {target}: {error.strerror}") from None
-    for step in gone:
-        shutil.rmtree(_old(folder, step, request), ignore_errors=True)
+    for each in [replaced, *(_old(folder, step, request) for step in gone)]:
+        shutil.rmtree(each, ignore_errors=True)
 
 
 def _old(folder: Path, step: int, request: Request) -> Path:
@@ -136,12 +142,3 @@ def _old(folder: Path, step: int, request: Request) -> Path:
 def discard(folder: Path, request: Request) -> None:
     """Deletes the files of a failed save, as far as possible."""
     shutil.rmtree(partial(folder, request), ignore_errors=True)
-
-
-def settle(folder: Path) -> None:
-    """Makes sure that the folder's names are on disk, too."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

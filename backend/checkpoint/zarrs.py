@@ -1,222 +1,165 @@
-"""The files of a checkpoint: zarr v3, by tensorstore, so that zarr or tensorstore can read them without Seaway.
+"""The arrays of a checkpoint, in files that any reader of zarr v3 can open without Seaway.
 
-Contents are little-endian and not compressed. A key of `jax.random` is two words of 32 bits, in a last dimension of
-their own; the group's attributes say which arrays are keys. In memory, shards are numpy arrays, and a key is one
-number of eight bytes.
+Contents are little-endian and not compressed, and each chunk ends with its checksum (zarr's codec `crc32c`). In memory,
+shards are numpy arrays, and a key of `jax.random` is one number of eight bytes. Neighbours: `metadata`, the documents;
+`files`, what is checked when a file is read.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import time
-from collections.abc import Mapping, Sequence
-from itertools import product
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from core.model import Index
 
 from ..contents import shard_io
-from .chunks import Box, grid
+from . import chunks, files
+from .chunks import Box
 from .documents import ArrayEntry, CheckpointError, Discarded, Request
-from .folders import ROOT_FILE, settle
+from .files import Damaged, crc32c
+from .metadata import (
+    ROOT_FILE,
+    ChunkLayout,
+    SavedArray,
+    array_document,
+    chunk_layout,
+    group_document,
+    layout_of,
+    saved_step,
+)
 
-KEYS = "key<fry>"
-WORDS = 2
-FORMAT = 1
+__all__ = ["ROOT_FILE", "Verified", "crc32c", "finish", "read", "verify", "write"]
+
 SEEN = 5.0  # seconds until another host's files are visible here, on shared file systems
+NAMED = 1000  # damaged files of an array that are named; there are more chunks than files in a hostile list
 Array = np.ndarray[Any, Any]
+T = TypeVar("T")
 Piece = tuple[int, Box, Array]  # (number of the entry, where in the array, contents)
 
 
-def tensorstore() -> Any:
-    """The tensorstore module. Raises CheckpointError if it is not installed."""
-    try:
-        import tensorstore as found
-    except ImportError:
-        raise CheckpointError(
-            "checkpoints need tensorstore, which is not installed here; on every host: pip install 'seaway[checkpoint]'"
-        ) from None
-    return found
-
-
-# --- arrays as files ----------------------------------------------------------------------------------------------
-
-
-def disk_look(dtype: str, shape: Sequence[int]) -> tuple[str, list[int]]:
-    return ("uint32", [*shape, WORDS]) if dtype == KEYS else (dtype, list(shape))
-
-
-def spec_of(folder: Path, entry: ArrayEntry) -> dict[str, Any]:
-    dtype, shape = disk_look(entry.dtype, entry.shape)
-    chunk = [*entry.chunk, WORDS] if entry.dtype == KEYS else list(entry.chunk)
-    nothing: Any = [0, 0] if dtype.startswith("complex") else False if dtype == "bool" else 0
-    return {
-        "driver": "zarr3",
-        "kvstore": {"driver": "file", "path": str(folder / entry.name)},
-        "metadata": {
-            "shape": shape, "data_type": dtype, "fill_value": nothing,
-            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk}},
-            "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-        },
-        "store_data_equal_to_fill_value": True,  # so that a missing file always means that it was not written
-    }  # fmt: skip
-
-
 def write(folder: Path, entries: Sequence[ArrayEntry], pieces: Sequence[Piece], *, first: bool) -> None:
-    """Writes pieces, and blocks until they are on disk. `first`: also writes the arrays' metadata. Raises
+    """Writes pieces, and blocks until they are on disk. `first`: also writes the arrays' documents. Raises
     CheckpointError, or Discarded if the folder was removed meanwhile."""
-    ts = tensorstore()
+    work: list[Callable[[], None]] = []
+    touched = {folder}
+    if first:
+        for entry in entries:
+            touched.add(folder / entry.name)
+            text = array_document(entry)
+            work.append(partial(_written, folder, f"{entry.name}/{ROOT_FILE}", files.write_document, text))
+    for number, box, array in pieces:
+        layout = layout_of(entries[number])
+        for cell in _cells([box], layout.chunk):
+            common = _common(box, cell, layout.chunk)
+            assert common is not None
+            name, part = layout.file(cell), array[common[0]]
+            assert part.shape == layout.chunk, f"{name}: a part of a chunk"
+            touched.update((folder / name).parents[: name.count("/")])
+            work.append(partial(_written, folder, name, files.write_chunk, part))
+    files.in_threads(work)
+    files.in_threads(partial(_settled, folder, each) for each in touched)
+
+
+def _written(folder: Path, name: str, write: Callable[[Path, str, Any], None], contents: Any) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        write(folder, name, contents)
     except OSError as error:
-        raise CheckpointError(f"checkpoint {folder}: {_said(error)}") from None
+        raise _stopped(folder, f"file {name}: ", error) from None
+
+
+def _settled(folder: Path, inner: Path) -> None:
     try:
-        if first:
-            described = [ts.open(spec_of(folder, entry), create=True, open=True) for entry in entries]
-            for each in described:
-                each.result()
-        opened: dict[int, Any] = {}
-        for number in dict.fromkeys(number for number, _, _ in pieces):
-            # The metadata are not read: another host may be writing them at this time.
-            opened[number] = ts.open(
-                spec_of(folder, entries[number]), open=True, assume_metadata=True
-            ).result()
-        waiting = [
-            opened[number][_on_disk(entries[number], box)].write(
-                _as_words(entries[number], array), can_reference_source_data_indefinitely=True
-            )
-            for number, box, array in pieces
-        ]
-        for each in waiting:
-            each.result()
-    except (OSError, ValueError) as error:
-        kind = Discarded if _is_gone(folder, error) else CheckpointError
-        raise kind(f"checkpoint {folder}: {_said(error)}") from None
-
-
-def _is_gone(folder: Path, error: Exception) -> bool:
-    """Whether the files being written were removed. The folder may exist again: other writers create it anew."""
-    return isinstance(error, FileNotFoundError) or str(error).startswith("NOT_FOUND") or not folder.is_dir()
-
-
-def read(folder: Path, wanted: Sequence[tuple[ArrayEntry, Mapping[Index, Box]]]) -> list[dict[Index, Array]]:
-    """Reads boxes of arrays into memory, as shards; blocks. Raises CheckpointError."""
-    ts = tensorstore()
-    _check(folder, [entry for entry, _ in wanted])
-    try:
-        stores = [
-            ts.open({"driver": "zarr3", "kvstore": {"driver": "file", "path": str(folder / entry.name)}})
-            for entry, _ in wanted
-        ]
-        found: list[dict[Index, Array]] = []
-        waiting = []
-        for (entry, boxes), opening in zip(wanted, stores, strict=True):
-            store, shards = opening.result(), dict[Index, Array]()
-            for index, box in boxes.items():
-                dtype, shape = disk_look(entry.dtype, [part.stop - part.start for part in box])
-                room = shard_io.empty(shape, dtype)
-                if room.size:
-                    waiting.append(ts.array(room, copy=False).write(store[_on_disk(entry, box)]))
-                shards[index] = room.view(np.uint64)[..., 0] if entry.dtype == KEYS else room
-            found.append(shards)
-        for each in waiting:
-            each.result()
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"checkpoint {folder}: {_said(error)}") from None
-    return found
-
-
-def _on_disk(entry: ArrayEntry, box: Box) -> Any:
-    return (*box, slice(None)) if entry.dtype == KEYS else box or ...
-
-
-def _as_words(entry: ArrayEntry, array: Array) -> Array:
-    if entry.dtype != KEYS:
-        return array
-    return np.ascontiguousarray(array).view(np.uint32).reshape(*array.shape, WORDS)
-
-
-def _said(error: Exception) -> str:
-    """The system's error text, without the source locations that tensorstore adds."""
-    return str(error).partition(" [source locations=")[0].strip() or type(error).__name__
-
-
-# --- whole checkpoints --------------------------------------------------------------------------------------------
-
-
-def finish(folder: Path, request: Request, entries: Sequence[ArrayEntry]) -> None:
-    """All hosts have reported their parts: checks that all files exist, and writes the group's metadata. Raises
-    CheckpointError."""
-    until = time.monotonic() + SEEN
-    missing = _missing(folder, entries)
-    while missing and time.monotonic() < until:
-        time.sleep(0.05)
-        missing = _missing(folder, entries)
-    if missing:
-        raise CheckpointError(
-            f"checkpoint {folder}: {missing} is missing, though all hosts have written their parts; do all hosts "
-            f"see the same folder?"
-        )
-    arrays = {entry.name: {"dtype": entry.dtype, "shape": entry.shape} for entry in entries}
-    described = {
-        "zarr_format": 3, "node_type": "group",
-        "attributes": {
-            "seaway": {"format": FORMAT, "step": request.step, "save": request.nonce, "arrays": arrays}
-        },
-    }  # fmt: skip
-    try:
-        with (folder / ROOT_FILE).open("w", encoding="utf-8") as file:
-            json.dump(described, file)
-            file.flush()
-            os.fsync(file.fileno())
-        settle(folder)
+        files.settle(inner)
     except OSError as error:
-        raise CheckpointError(f"checkpoint {folder}: {error.strerror}") from None
+        raise _stopped(folder, "", error) from None
 
 
-def _missing(folder: Path, entries: Sequence[ArrayEntry]) -> str:
-    """A file that is missing or has the wrong size; "" if there is none."""
-    for entry in entries:
-        dtype, _ = disk_look(entry.dtype, entry.shape)
-        words = WORDS if entry.dtype == KEYS else 1
-        nbytes = prod(entry.chunk) * words * shard_io.numpy_dtype(dtype).itemsize
-        tail = ["0"] if entry.dtype == KEYS else []
-        files = product(*map(range, grid(entry.shape, entry.chunk)))
-        names = ["/".join(["c", *map(str, where), *tail]) for where in files]
-        for name, wanted in [(ROOT_FILE, -1), *((name, nbytes) for name in names if prod(entry.shape))]:
-            try:
-                size = (folder / entry.name / name).stat().st_size
-            except OSError:
-                size = -2
-            if size == -2 or wanted not in (-1, size):
-                return f"{entry.name}/{name}"
-    return ""
+def _stopped(folder: Path, what: str, error: OSError) -> CheckpointError:
+    """If the files being written were removed, another host says why. The folder may exist again: other writers
+    create it anew."""
+    gone = isinstance(error, FileNotFoundError) or not folder.is_dir()
+    return (Discarded if gone else CheckpointError)(f"checkpoint {folder}: {what}{error.strerror}")
 
 
-def described(folder: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Type and shape of the arrays of a complete step. Raises CheckpointError."""
-    try:
-        told = json.loads((folder / ROOT_FILE).read_bytes())["attributes"]["seaway"]
-        if told["format"] != FORMAT:
-            raise CheckpointError(
-                f"checkpoint {folder}: format {told['format']} is unknown to this version; a newer Seaway wrote it"
-            )
-        return {name: (str(each["dtype"]), tuple(each["shape"])) for name, each in told["arrays"].items()}
-    except OSError as error:
-        raise CheckpointError(f"checkpoint {folder}: {error.strerror}") from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(
-            f"checkpoint {folder}: its {ROOT_FILE} is not that of a Seaway checkpoint ({error})"
-        ) from None
+# --- reading ------------------------------------------------------------------------------------------------------
 
 
-def _check(folder: Path, wanted: Sequence[ArrayEntry]) -> None:
-    has = described(folder)
+def read(
+    folder: Path, wanted: Sequence[tuple[ArrayEntry, Mapping[Index, Box]]]
+) -> tuple[list[dict[Index, Array]], bool]:
+    """Reads boxes of arrays into memory, as shards; blocks. Returns also whether all that was read had checksums.
+    Raises CheckpointError."""
+    saved = saved_step(folder).arrays
+    _check(folder, saved, [entry for entry, _ in wanted])
+    layouts = [chunk_layout(folder, entry.name, saved[entry.name]) for entry, _ in wanted]
+    found: list[dict[Index, Array]] = []
+    for entry, boxes in wanted:
+        sizes = {index: [part.stop - part.start for part in box] for index, box in boxes.items()}
+        found.append({index: shard_io.empty(size, entry.dtype) for index, size in sizes.items()})
+
+    def work() -> Iterator[Callable[[], None]]:
+        for (_, boxes), layout, shards in zip(wanted, layouts, found, strict=True):
+            targets = [(box, shards[index]) for index, box in boxes.items() if shards[index].size]
+            for cell in _cells([box for box, _ in targets], layout.chunk):
+                yield partial(_read_cell, folder, layout, cell, targets)
+
+    files.in_threads(work())
+    return found, all(layout.summed for layout in layouts)
+
+
+def _cells(boxes: Sequence[Box], chunk: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """The chunks that have a part of these boxes, each once."""
+    if not boxes:
+        return
+    parts = list(zip(*boxes, strict=True))
+    low = [min(part.start for part in each) // size for each, size in zip(parts, chunk, strict=False)]
+    high = [-(-max(part.stop for part in each) // size) for each, size in zip(parts, chunk, strict=False)]
+    for cell in chunks.cells(low, high):
+        if any(_common(box, cell, chunk) is not None for box in boxes):
+            yield cell
+
+
+def _common(box: Box, cell: Sequence[int], chunk: Sequence[int]) -> tuple[Box, Box] | None:
+    """What a box has of a chunk: (where in the box, where in the chunk)."""
+    in_box, in_chunk = [], []
+    for part, at, size in zip(box, cell, chunk, strict=True):
+        low, high = max(part.start, at * size), min(part.stop, (at + 1) * size)
+        if low >= high:
+            return None
+        in_box.append(slice(low - part.start, high - part.start))
+        in_chunk.append(slice(low - at * size, high - at * size))
+    return tuple(in_box), tuple(in_chunk)
+
+
+def _read_cell(
+    folder: Path, layout: ChunkLayout, cell: tuple[int, ...], targets: Sequence[tuple[Box, Array]]
+) -> None:
+    parts = []
+    for box, shard in targets:
+        common = _common(box, cell, layout.chunk)
+        if common is not None:
+            inside: Any = (*common[0], ...)  # so that it is a view, even of a single number
+            parts.append((shard[inside], common[1]))
+    room, _ = parts[0]
+    alone = len(parts) == 1 and room.shape == layout.chunk and room.flags.c_contiguous
+    content = room if alone else np.empty(layout.chunk, shard_io.numpy_dtype(layout.dtype))
+    _read_chunk(folder, layout, cell, content.reshape(-1).view(np.uint8))
+    if not alone:
+        for room, where in parts:
+            room[...] = content[where]
+
+
+def _read_chunk(folder: Path, layout: ChunkLayout, cell: tuple[int, ...], into: Array | None) -> None:
+    files.read_chunk(folder, layout.file(cell), layout.nbytes, layout.sum_of(cell), into)
+
+
+def _check(folder: Path, has: Mapping[str, SavedArray], wanted: Sequence[ArrayEntry]) -> None:
     for entry in wanted:
         saved = has.get(entry.name)
         if saved is None:
@@ -224,12 +167,94 @@ def _check(folder: Path, wanted: Sequence[ArrayEntry]) -> None:
             raise CheckpointError(
                 f"checkpoint {folder}: it has no array {entry.name!r}; it has {others or 'none'}"
             )
-        if saved != (entry.dtype, entry.shape):
+        if (saved.dtype, saved.shape) != (entry.dtype, entry.shape):
             raise CheckpointError(
-                f"checkpoint {folder}: array {entry.name!r} was saved as {_text(*saved)}, but is requested as "
-                f"{_text(entry.dtype, entry.shape)}"
+                f"checkpoint {folder}: array {entry.name!r} was saved as {_text(saved)}, but is requested as "
+                f"{_text(entry)}"
             )
 
 
-def _text(dtype: str, shape: Sequence[int]) -> str:
-    return f"{dtype}[{','.join(map(str, shape))}]"
+def _text(array: SavedArray | ArrayEntry) -> str:
+    return f"{array.dtype}[{','.join(map(str, array.shape))}]"
+
+
+# --- whole checkpoints --------------------------------------------------------------------------------------------
+
+
+def finish(folder: Path, request: Request, entries: Sequence[ArrayEntry]) -> None:
+    """All hosts have reported their parts: checks that all files exist, and writes the group's document with their
+    checksums. Raises CheckpointError."""
+    until = time.monotonic() + SEEN
+    layouts = list(map(layout_of, entries))
+    sums = {layout.name: [""] * prod(layout.grid) for layout in layouts}
+
+    def look(layout: ChunkLayout, number: int, cell: tuple[int, ...]) -> None:
+        text = _seen(partial(files.stored_sum, folder, layout.file(cell), layout.nbytes), until)
+        sums[layout.name][number] = text
+
+    try:
+        for entry in entries:
+            _seen(partial(files.document, folder, f"{entry.name}/{ROOT_FILE}"), until)
+        files.in_threads(
+            partial(look, layout, number, cell)
+            for layout in layouts
+            for number, cell in enumerate(layout.cells())
+        )
+    except Damaged as error:
+        raise CheckpointError(
+            f"checkpoint {folder}: file {error.name} {error.what}, though all hosts have written their parts; do all "
+            f"hosts see the same folder?"
+        ) from None
+    arrays = {
+        entry.name: SavedArray(entry.dtype, entry.shape, entry.chunk, "".join(sums[entry.name]))
+        for entry in entries
+    }
+    try:
+        files.write_document(folder, ROOT_FILE, group_document(request, arrays))
+        files.settle(folder)
+    except OSError as error:
+        raise CheckpointError(f"checkpoint {folder}: {error.strerror}") from None
+
+
+def _seen(look: Callable[[], T], until: float) -> T:
+    while True:
+        try:
+            return look()
+        except Damaged:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(0.05)
+
+
+class Verified(NamedTuple):
+    """What `verify` has read. `summed`: whether there are checksums, so that it would have seen any damage."""
+
+    arrays: int
+    nbytes: int
+    summed: bool
+
+
+def verify(folder: Path, damaged: Callable[[str, str], None]) -> Verified:
+    """Reads all files of a complete step, a piece at a time. Calls `damaged(file, what)` for each that is missing or
+    not as it was written. Raises CheckpointError if the list of its arrays cannot be read."""
+    step = saved_step(folder)
+    nbytes, summed = 0, bool(step.sum)
+    for name, saved in step.arrays.items():
+        try:
+            layout = chunk_layout(folder, name, saved)
+        except Damaged as error:
+            damaged(error.name, error.what)
+            continue
+        summed = summed and layout.summed
+        named = 0
+        for cell in layout.cells():
+            try:
+                _read_chunk(folder, layout, cell, None)
+                nbytes += layout.nbytes
+            except Damaged as error:
+                damaged(error.name, error.what)
+                named += 1
+            if named == NAMED:
+                damaged(name, f"has more damaged files; {NAMED} of them are named")
+                break
+    return Verified(len(step.arrays), nbytes, summed)

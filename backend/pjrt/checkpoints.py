@@ -36,6 +36,7 @@ from ..checkpoint import (
     chunks,
     documents,
     folders,
+    leftovers,
     zarrs,
 )
 from ..contents import shard_io
@@ -51,6 +52,7 @@ AT_ONCE = 2  # saves that are copied and written; each holds its part of the arr
 LOOK = 0.002  # seconds between checks whether arrays are ready
 LET_GO = 10.0  # seconds to wait for copies when a world ends
 MOST = 8192  # documents of plans that are kept
+Result = tuple[int, Any]  # what a gang's output tells, and what is kept beside it for as long as it is
 
 
 class PendingGang:
@@ -193,7 +195,7 @@ class Checkpoints:
         pairs = zip(job.outputs, shelf, strict=True)
         return [device_arrays.to_devices(self._world, layout, shards) for layout, (_, shards) in pairs]
 
-    def _end(self, job: PendingGang, result: Any) -> None:
+    def _end(self, job: PendingGang, result: Result) -> None:
         """Stores a gang's result, and then posts its end."""
         blame = job.blame
         if blame is None and not job.given_up:
@@ -209,9 +211,9 @@ class Checkpoints:
             if self._jobs.pop(job.command.seq, None) is not None:
                 self._post(e.Finished(job.command.seq, blame, sizes))
 
-    def _fill(self, job: PendingGang, result: Any) -> None:
-        """Fills the outputs. `result`: for a read, the shards; for `latest`, a number; for a write, nothing."""
-        number = result if isinstance(result, int) else 0
+    def _fill(self, job: PendingGang, result: Result) -> None:
+        """Fills the outputs. `result`: a number; and what stays beside it for as long as the output does."""
+        number, beside = result
         for buffer, layout in zip(job.command.outputs, job.outputs, strict=True):
             shards = {
                 index: np.full(Shards(layout).size, number, np.int32)
@@ -219,8 +221,8 @@ class Checkpoints:
             }
             self._store.fill(buffer, layout, shards)
             held = self._store.get(buffer)
-            if held is not None and job.document.kind == "read":
-                held.beside = result
+            if held is not None:
+                held.beside = beside
 
     # --- any thread -------------------------------------------------------------------------------------------
 
@@ -245,7 +247,7 @@ class Checkpoints:
     # --- a thread of its own ------------------------------------------------------------------------------------
 
     def _run(self, job: PendingGang) -> None:
-        result: Any = None
+        result: Result = 0, None
         try:
             if job.blame is None:
                 result = self._carry_out(job)
@@ -263,7 +265,7 @@ class Checkpoints:
             self._release(job)
         self._line.do(self._end, job, result)
 
-    def _carry_out(self, job: PendingGang) -> Any:
+    def _carry_out(self, job: PendingGang) -> Result:
         self._wait(job)
         request = documents.request_of(
             next(iter(device_arrays.to_host(self._world, job.inputs[0], job.arrays[0]).values()))
@@ -272,35 +274,38 @@ class Checkpoints:
         kind = job.document.kind
         if kind == "save":
             with self._room:
-                self._save(job, folder, request)
+                return 0, self._save(job, folder, request)
         elif kind == "commit":
             self._release(job)
             if self._leads(job) and not folders.saved_already(folder, request):
                 zarrs.finish(folders.partial(folder, request), request, job.document.entries)
                 folders.complete(folder, request)
-            return request.step
+            return request.step, None
         elif kind == "read":
             self._release(job)
-            return self._read(job, folders.found(folder, request.step))
+            shards, summed = self._read(job, folders.found(folder, request.step))
+            return int(not summed), shards
         else:
             self._release(job)
             last = folders.latest(folder)
-            return 0 if last is None else last + 1
-        return None
+            return 0 if last is None else last + 1, None
 
-    def _save(self, job: PendingGang, folder: Path, request: Request) -> None:
+    def _save(self, job: PendingGang, folder: Path, request: Request) -> leftovers.Mark | None:
+        """Returns what says that this save is alive: its token has it until the run is over."""
         if folders.saved_already(folder, request):
-            return
-        zarrs.tensorstore()  # before anything is copied
+            return None
+        zarrs.crc32c()  # before anything is copied
         pieces = self._pieces(job)
         self._release(job)
+        partial = folders.partial(folder, request)
         try:
-            zarrs.write(
-                folders.partial(folder, request), job.document.entries, pieces, first=self._leads(job)
-            )
+            mark = leftovers.begin(partial)
+            leftovers.tidy(folder, mark.now)
+            zarrs.write(partial, job.document.entries, pieces, first=self._leads(job))
         except BaseException:
             folders.discard(folder, request)
             raise
+        return mark
 
     def _pieces(self, job: PendingGang) -> list[zarrs.Piece]:
         """Our part of the arrays, in host memory."""
@@ -321,7 +326,9 @@ class Checkpoints:
                 found.append((number, whole, np.array(part) if lends else part))
         return found
 
-    def _read(self, job: PendingGang, folder: Path) -> list[tuple[Layout, Mapping[Index, Array]]]:
+    def _read(
+        self, job: PendingGang, folder: Path
+    ) -> tuple[list[tuple[Layout, Mapping[Index, Array]]], bool]:
         mesh = job.document.mesh
         layouts = [
             Layout(entry.shape, entry.dtype, job.place, mesh, Sharding(entry.split))
@@ -332,7 +339,8 @@ class Checkpoints:
             shards = Shards(layout)
             mine = shard_io.local_shards(layout, self._world.mine)
             wanted.append((entry, {index: shard_io.box_of(shards, index)[:-1] for index in mine}))
-        return list(zip(layouts, zarrs.read(folder, wanted), strict=True))
+        found, summed = zarrs.read(folder, wanted)
+        return list(zip(layouts, found, strict=True)), summed
 
     # --- inside -------------------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ COMMANDS = {
     "replay": "replaying",
     "parity": "parity",
     "whatif": "whatif",
+    "checkpoint": "checkpoint_command",
     "calibrate": "calibrating",
 }
 

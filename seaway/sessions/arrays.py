@@ -43,7 +43,7 @@ class Run:
     """
 
     __slots__ = (
-        "_caller", "_looked_at", "_takes", "blame", "due_at", "ended_at", "number", "program", "tries",
+        "_caller", "_looked_at", "_must_be_seen", "_takes", "blame", "due_at", "ended_at", "number", "program", "tries",
     )  # fmt: skip
 
     def __init__(self, caller: Caller, number: int, program: str, due_at: int = 0) -> None:
@@ -52,6 +52,7 @@ class Run:
         self.ended_at = -1  # nanoseconds of the session's clock
         self.blame: Blame | None = None
         self._looked_at = False  # somebody has been told of its failure
+        self._must_be_seen = False  # its failure is raised even if nobody waits for it
         self.tries = 0  # how often it was submitted again
         self._takes: dict[int, str] = {}  # of one that may be: what its arguments are called
 

@@ -29,9 +29,10 @@ from core.protocol import (
     RunEnded,
 )  # fmt: skip
 
-from ..errors import SessionClosed
+from ..errors import SessionClosed, run_error
 from ..graph import Given, Graph, single
 from ..specs import Aval, Slice, avals
+from ..wording import plural
 from . import ambient
 from .arguments import BoundProgram, arguments_of
 from .array_groups import ArrayGroup, ClientBuffer, DescribedArray, Fetch, HeldNames
@@ -82,6 +83,8 @@ class Caller:
         self._waited = WaitedRuns()
         self._retried = RetryLog(name)
         self.failed: list[Run] = []
+        # what the user is told as soon as it is known; each returns whether it is
+        self.notices: list[Callable[[], bool]] = []
         self.closed = False
 
     def __enter__(self) -> Caller:
@@ -264,10 +267,12 @@ class Caller:
     def fetch(self, buffers: Sequence[ClientBuffer]) -> None:
         """Bring the buffers' contents here, into `host`."""
         for buffer in buffers:
-            unreadable = self._unreadable(buffer)
+            unreadable = self.unreadable(buffer)
             if unreadable is not None:
                 self._wait_known([buffer])
                 buffer.fail()
+                if buffer.run is not None:
+                    buffer.run._looked_at = True
                 raise unreadable
         fetches = [Fetch(buffer) for buffer in buffers if buffer.host is None]
         span = self._spans.reading(fetches) if self._spans is not None else None
@@ -301,7 +306,7 @@ class Caller:
 
         self._port.call(act)
 
-    def _unreadable(self, buffer: ClientBuffer) -> Exception | None:
+    def unreadable(self, buffer: ClientBuffer) -> Exception | None:
         if buffer.about.aval.dtype == avals.KEY:
             return TypeError(
                 f"{buffer.label} is a random key, which numpy has no type for; in a computation, jax.random.key_data "
@@ -312,7 +317,7 @@ class Caller:
     def peek(self, buffer: ClientBuffer) -> np.ndarray[Any, Any] | None:
         """For printing: the contents if they can be had. Waits until the buffer is ready or failed."""
         if buffer.host is None and buffer.blame is None and not self.closed:
-            if self._unreadable(buffer) is None:
+            if self.unreadable(buffer) is None:
                 try:
                     self.fetch([buffer])
                 except Exception:
@@ -349,6 +354,22 @@ class Caller:
     def wait_run(self, run: Run) -> None:
         self._wait(lambda: run.done, f"run {run.number} of {run.program!r}")
         self._waited.note(run, run.ended_at)
+
+    def look_back(self) -> None:
+        """Say what has become known of earlier calls. Raise the error of one that must not fail unseen."""
+        for notice in self.notices.copy():
+            if notice():
+                self.notices.remove(notice)
+        failed = [run for run in self.failed if run._must_be_seen and not run._looked_at]
+        for run in failed:
+            run._looked_at = True
+        if failed and failed[0].blame is not None:
+            error = run_error(failed[0].blame)
+            more = f", and of {plural(len(failed) - 1, 'run')} after it" if len(failed) > 1 else ""
+            error.add_note(
+                f"This is the error of an earlier {failed[0].program!r}{more}: nobody had waited for it."
+            )
+            raise error
 
     def poll(self) -> None:
         self.flush()
@@ -409,6 +430,8 @@ class Caller:
         if effect.blame is not None:
             run.blame = run._final(effect.blame, effect.lacks)
             self.failed.append(run)
+            if run._must_be_seen:
+                log.warning("client %r: %r has failed: %s", self.name, run.program, run.blame)
         run.ended_at = self._port.now()  # last: whoever sees it may look at the blame
 
     def _run_again(self, effect: RunAgain) -> None:
@@ -487,9 +510,14 @@ class Caller:
             self._retried.say()
             self.closed = True
             self._port.close()
-            self._programs.clear()  # their constants are arrays, which the garbage collector does not see into
+            self._forget()
 
     def abandon(self) -> None:
         self._retried.say()
         self.closed = True
+        self._forget()
+
+    def _forget(self) -> None:
+        """What leads to arrays, which the garbage collector does not see into."""
         self._programs.clear()
+        self.notices.clear()

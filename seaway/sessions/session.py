@@ -134,6 +134,8 @@ class Session:
                     if not task.told:
                         task.result()
                 self._settle()
+                for caller in self._callers.values():
+                    caller.look_back()
         except BaseException:
             abort = True
             raise

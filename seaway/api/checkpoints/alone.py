@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from backend.checkpoint import ArrayEntry, Box, Document, Request, folders, request_of, zarrs
+from backend.checkpoint import ArrayEntry, Box, Document, Request, folders, leftovers, request_of, zarrs
 from core.model import Index
 
 from ...specs import avals
@@ -23,14 +23,20 @@ Contents = list[Any]
 ROOT = Path("/")
 
 
+_marks: dict[Path, leftovers.Mark] = {}  # of saves that are not complete
+
+
 class LoadShelf:
     """What was read, on its way to `load`: it takes the place of a token."""
 
-    def __init__(self, shards: list[Any]) -> None:
-        self.arrays = shards
+    def __init__(self, shards: list[Any], summed: bool) -> None:
+        self.arrays, self._summed = shards, summed
 
     def __len__(self) -> int:
         return 1
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return token(int(not self._summed))
 
 
 def save(document: Document, contents: Contents) -> Contents:
@@ -43,14 +49,20 @@ def save(document: Document, contents: Contents) -> Contents:
         if entry.dtype == avals.KEY:
             array = np.ascontiguousarray(array).view(np.uint64)[..., 0]
         pieces.append((number, tuple(slice(0, size) for size in entry.shape), np.array(array)))
-    zarrs.write(folders.partial(folder, asked), document.entries, pieces, first=True)
+    partial = folders.partial(folder, asked)
+    zarrs.crc32c()
+    _marks[partial] = mark = leftovers.begin(partial)
+    leftovers.tidy(folder, mark.now)
+    zarrs.write(partial, document.entries, pieces, first=True)
     return [token()]
 
 
 def commit(document: Document, contents: Contents) -> Contents:
     folder, asked = _asked(contents[0])
-    zarrs.finish(folders.partial(folder, asked), asked, document.entries)
+    partial = folders.partial(folder, asked)
+    zarrs.finish(partial, asked, document.entries)
     folders.complete(folder, asked)
+    _marks.pop(partial, None)
     return [token(asked.step)]
 
 
@@ -59,7 +71,8 @@ def read(document: Document, contents: Contents) -> Contents:
     wanted: list[tuple[ArrayEntry, dict[Index, Box]]] = [
         (entry, {(): tuple(slice(0, size) for size in entry.shape)}) for entry in document.entries
     ]
-    return [LoadShelf([shards[()] for shards in zarrs.read(folders.found(folder, asked.step), wanted)])]
+    found, summed = zarrs.read(folders.found(folder, asked.step), wanted)
+    return [LoadShelf([shards[()] for shards in found], summed)]
 
 
 def load(document: Document, contents: Contents) -> Contents:

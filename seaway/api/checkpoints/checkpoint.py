@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -51,14 +52,14 @@ def save(
 ) -> Array:
     """Write a pytree of arrays as step `step` of the checkpoint in the folder `path`.
 
-    Returns at once an array (the number of the step) that is ready when all of it is on disk: wait for it, or not. What
-    is called later may change or donate the arrays. A folder with the step's number is whole, always: a save that
-    fails, or whose hosts or client die, leaves none. Numbers and numpy arrays in the tree are saved with the rest.
+    Returns at once an array (the number of the step) that is ready when all of it is on disk: wait for it, or not. If
+    it fails and nobody has waited, the error is logged, and raised by the next call of sw.checkpoint or by the end of
+    the session. What is called later may change or donate the arrays. A folder with the step's number is whole, always:
+    a save that fails, or whose hosts or client die, leaves none. Numbers and numpy arrays are saved with the rest.
     keep: how many steps stay, the last ones, when this one is whole; None: all.
     """
     where = "sw.checkpoint.save"
-    in_trace(where)
-    caller = ambient.caller(where)
+    caller = _caller(where)
     leaves, treedef = trees.flatten(tree)
     home = next((leaf.slice for leaf in leaves if isinstance(leaf, Array)), None)
     if home is None:
@@ -79,6 +80,8 @@ def save(
     (made,) = caller.submit(graph, [*leaves, *[request] * len(graph.slices)])
     _saved.setdefault(caller.session, {}).setdefault(folder, set()).add(step)
     saved: Array = made
+    saved.run._must_be_seen = True
+    caller.notices.append(lambda: _simulated(caller, saved))
     return saved
 
 
@@ -98,8 +101,7 @@ def restore(
     or trees of them. How it was split when it was saved makes no difference.
     """
     where = "sw.checkpoint.restore"
-    in_trace(where)
-    caller = ambient.caller(where)
+    caller = _caller(where)
     leaves, treedef = trees.flatten(like)
     if not leaves:
         return like
@@ -110,14 +112,15 @@ def restore(
             raise FileNotFoundError(f"{where}: no step is complete in {os.fspath(path)}")
     request = _request(caller, folder_of(caller.session, path), _whole(step, where))
     graph = graphs.restoring(wanted, avals.of(request) or graphs.TOKEN)
-    return treedef.unflatten(caller.submit(graph, [request] * len(graph.slices)))
+    *made, unsummed = caller.submit(graph, [request] * len(graph.slices))
+    caller.notices.append(lambda: _warned(caller, unsummed, f"{where}: step {step} in {os.fspath(path)}"))
+    return treedef.unflatten(made)
 
 
 def latest(path: str | os.PathLike[str], *, devices: Slice | int | None = None) -> int | None:
     """The last step of the checkpoint in `path` that is whole; None if there is none. Waits for a host to look."""
     where = "sw.checkpoint.latest"
-    in_trace(where)
-    caller = ambient.caller(where)
+    caller = _caller(where)
     if devices is None and not _anyone:
         _anyone.append(slice_of(1))
     home = _anyone[0] if devices is None else as_slice(devices, where)
@@ -134,6 +137,39 @@ def latest(path: str | os.PathLike[str], *, devices: Slice | int | None = None) 
 
 
 # --- inside -------------------------------------------------------------------------------------------------------
+
+
+def _caller(where: str) -> Caller:
+    in_trace(where)
+    caller = ambient.caller(where)
+    caller.look_back()
+    return caller
+
+
+def _simulated(caller: Caller, saved: Array) -> bool:
+    """Raises the error of a save in a simulation, whose run ends well: only its result has failed. Returns whether it
+    is known."""
+    if not saved._outcome.known:
+        return False
+    error = caller.unreadable(saved._buffer)
+    if error is not None and not isinstance(error, NoContents) and not saved.run._looked_at:
+        saved.run._looked_at = True
+        raise error
+    return True
+
+
+def _warned(caller: Caller, unsummed: Array, what: str) -> bool:
+    """Warns of a checkpoint without checksums, if it is known whether it is one. Returns whether it is known."""
+    outcome = unsummed._outcome
+    if not outcome.known:
+        return False
+    if outcome.blame is None and caller.unreadable(unsummed._buffer) is None and bool(unsummed):
+        warnings.warn(
+            f"{what} has no checksums, since an older version saved it, so damage in it is not noticed; save it anew",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    return True
 
 
 def _wanted(

@@ -79,7 +79,7 @@ def saving(leaves: tuple[Leaf, ...], request: Aval) -> Graph:
 
 @lru_cache(maxsize=256)
 def restoring(leaves: tuple[Leaf, ...], request: Aval) -> Graph:
-    """Arguments: a request a slice. Results: the leaves."""
+    """Arguments: a request a slice. Results: the leaves, and whether what was read had no checksums."""
     homes = tuple(dict.fromkeys(leaf.home for leaf in leaves))
     nodes: list[CallNode] = []
     made: dict[str, Ref] = {}
@@ -101,8 +101,9 @@ def restoring(leaves: tuple[Leaf, ...], request: Aval) -> Graph:
         )
         made |= {leaf.name: Out(len(nodes) + 1, place) for place, leaf in enumerate(mine)}
         nodes += [CallNode(read, (Arg(number),), ()), CallNode(load, (Out(len(nodes)),), ())]
-    results = [made[leaf.name] for leaf in leaves]
-    return Graph("checkpoint.restore", [request] * len(homes), nodes, results, [leaf.name for leaf in leaves])
+    results = [*(made[leaf.name] for leaf in leaves), Out(0)]
+    names = [*(leaf.name for leaf in leaves), ""]
+    return Graph("checkpoint.restore", [request] * len(homes), nodes, results, names)
 
 
 @lru_cache(maxsize=256)

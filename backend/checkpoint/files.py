@@ -1,0 +1,196 @@
+"""Files of a checkpoint, read as if a stranger had made them, and written so that they survive a power failure.
+
+A file is read only if it is a regular one of the size that it should have, inside the folder: no part of its name may
+be a link. A chunk ends with its checksum (CRC-32C, as zarr's codec `crc32c` has it). Nothing of a size that a file
+states is taken into memory before that size has been compared with the file's.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from .documents import CheckpointError
+
+Array = np.ndarray[Any, Any]
+SUM = 4  # bytes of a checksum
+PIECE = 1 << 20  # bytes that are read and summed at a time: they are still in the processor's cache
+LARGEST_DOCUMENT = 64 << 20  # bytes of a zarr.json
+THREADS = 8  # that wait for disks and file servers
+FIX = "restore another step, or bring the file back from a copy; `seaway checkpoint verify` names all damaged files"
+
+
+class Damaged(CheckpointError):
+    """A file of a checkpoint that is missing, or is not as it was written."""
+
+    def __init__(self, folder: Path, name: str, what: str) -> None:
+        super().__init__(f"checkpoint {folder}: file {name} {what}; {FIX}")
+        self.name, self.what = name, what
+
+
+def crc32c() -> Callable[[int, Array], int]:
+    """The function that goes on with a checksum. Raises CheckpointError if its package is not installed."""
+    try:
+        from google_crc32c import extend
+    except ImportError:
+        raise CheckpointError(
+            "checkpoints need google-crc32c, which is not installed here; on every host: "
+            "pip install 'seaway[checkpoint]'"
+        ) from None
+    found: Callable[[int, Array], int] = extend
+    return found
+
+
+def in_threads(work: Iterable[Callable[[], None]]) -> None:
+    """Does all of it, a few at a time. Raises the first error; what has not begun by then is not done."""
+    pool = ThreadPoolExecutor(THREADS, "checkpoint files")
+    waiting: deque[Future[None]] = deque()
+    try:
+        for each in work:
+            waiting.append(pool.submit(each))
+            if len(waiting) == 2 * THREADS:
+                waiting.popleft().result()
+        while waiting:
+            waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def opened(folder: Path, name: str) -> BinaryIO:
+    """A file below the folder. Raises Damaged."""
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        *parents, last = name.split("/")
+        for part in parents:
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+            os.close(at)
+            at = inner
+        if not stat.S_ISREG(os.stat(last, dir_fd=at, follow_symlinks=False).st_mode):
+            raise OSError(errno.ENOTDIR, "")
+        return os.fdopen(os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at), "rb")
+    except FileNotFoundError:
+        raise Damaged(folder, name, "is missing") from None
+    except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.ELOOP):
+            raise Damaged(folder, name, "is no file, or lies behind a link") from None
+        raise Damaged(folder, name, f"cannot be read: {error.strerror}") from None
+    finally:
+        os.close(at)
+
+
+def document(folder: Path, name: str) -> bytes:
+    """The text of a document. Raises Damaged."""
+    with opened(folder, name) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > LARGEST_DOCUMENT:
+            raise Damaged(folder, name, f"has {size} bytes, and no such document has that many")
+        return file.read(size)
+
+
+def stored_sum(folder: Path, name: str, nbytes: int) -> str:
+    """The checksum at the end of a chunk. Raises Damaged."""
+    with opened(folder, name) as file:
+        _has_size(folder, name, file, nbytes + SUM)
+        file.seek(nbytes)
+        return _told(file.read(SUM))
+
+
+def read_chunk(folder: Path, name: str, nbytes: int, summed: str | None, into: Array | None) -> None:
+    """Reads a chunk and compares its checksum. `summed`: which one it has in the group's list; "": there is no list;
+    None: it has none at all. `into`: bytes; None: it is only read. Raises Damaged."""
+    extend, crc = crc32c(), 0
+    scratch = np.empty(min(PIECE, nbytes), np.uint8) if into is None else None
+    try:
+        with opened(folder, name) as file:
+            _has_size(folder, name, file, nbytes + (0 if summed is None else SUM))
+            for at in range(0, nbytes, PIECE):
+                size = min(PIECE, nbytes - at)
+                part = into[at : at + size] if into is not None else scratch[:size]  # type: ignore[index]
+                if file.readinto(part) != size:  # type: ignore[attr-defined]
+                    raise Damaged(folder, name, "has become shorter while it was read")
+                if summed is not None:
+                    crc = extend(crc, part)
+            if summed is None:
+                return
+            stored = file.read(SUM)
+    except OSError as error:
+        raise Damaged(folder, name, f"cannot be read: {error.strerror}") from None
+    if stored != crc.to_bytes(SUM, "little"):
+        raise Damaged(folder, name, "is damaged: its checksum is wrong")
+    if summed and summed != _told(stored):
+        raise Damaged(folder, name, "is not the one that was saved here: another part, or of another save")
+
+
+def _has_size(folder: Path, name: str, file: BinaryIO, wanted: int) -> None:
+    size = os.fstat(file.fileno()).st_size
+    if size != wanted:
+        raise Damaged(folder, name, f"has {size} bytes, and should have {wanted}")
+
+
+def _told(stored: bytes) -> str:
+    return f"{int.from_bytes(stored, 'little'):08x}"
+
+
+# --- writing ------------------------------------------------------------------------------------------------------
+
+
+def write_chunk(folder: Path, name: str, contents: Array) -> None:
+    """Writes contents and their checksum, and blocks until they are on disk."""
+    extend, crc = crc32c(), 0
+    contents = np.ascontiguousarray(contents).reshape(-1).view(np.uint8)
+    with _created(folder, name) as file:
+        for at in range(0, contents.size, PIECE):
+            part = contents[at : at + PIECE]
+            crc = extend(crc, part)
+            file.write(part)
+        file.write(crc.to_bytes(SUM, "little"))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_document(folder: Path, name: str, text: bytes) -> None:
+    with _created(folder, name) as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _created(folder: Path, name: str) -> BinaryIO:
+    """The folders between are made, but `folder` itself is not: if it has gone, this save is given up."""
+    path = folder
+    for part in name.split("/")[:-1]:
+        path /= part
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            pass
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    return os.fdopen(os.open(folder / name, flags, 0o666), "wb")
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder, and those above it, so that their names are on disk."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        settle(folder.parent)
+
+
+def settle(folder: Path) -> None:
+    """Makes sure that the folder's names are on disk, too."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

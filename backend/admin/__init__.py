@@ -4,6 +4,7 @@ children, supervising  start, watch, restart and end processes
 health, metrics        gRPC's standard health service; figures for Prometheus
 trace_export           sends a controller's trace, page by page
 live_looks             asks a controller what goes on, and what is new in its trace
+memory_kills           whether a process was killed for lack of memory
 measured_durations, cpu_times   how long computations take; CPU time by thread
 """
 
@@ -15,6 +16,7 @@ from .cpu_times import cpu_of, threads_of, waits_of
 from .health import HEALTH
 from .live_looks import fetch_look, packed
 from .measured_durations import durations, durations_of
+from .memory_kills import MemoryKills
 from .supervising import Supervisor
 from .trace_export import SnapshotShelf, TraceSnapshot, fetched
 
@@ -23,6 +25,7 @@ __all__ = [
     "ROOT",
     "Child",
     "Children",
+    "MemoryKills",
     "SnapshotShelf",
     "Supervisor",
     "TraceSnapshot",

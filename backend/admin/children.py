@@ -17,6 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, NoReturn
 
+from .memory_kills import MemoryKills
+
 ROOT = Path(__file__).parents[2]
 TAIL = 2000  # bytes of a dead child's output that are shown
 SAID = 1 << 20  # bytes of a child's first output that are read, in which it prints that it is up
@@ -28,6 +30,7 @@ class Child:
         self.name, self.process, self.log = name, process, log
         self._since = since  # bytes of the log that an earlier process wrote
         self.ended = False  # ended by this process
+        self._kills = MemoryKills()
 
     @property
     def pid(self) -> int:
@@ -63,6 +66,8 @@ class Child:
             return "still runs"
         if status >= 0:
             return f"ended with status {status}"
+        if status == -signal.SIGKILL:
+            return self._kills.fate()
         try:
             return f"was ended by {signal.Signals(-status).name}"
         except ValueError:

@@ -4,21 +4,21 @@
                       <-- what the program says of itself, and its executable as bytes; or StatusError
 
 Children are started when needed, answer one question at a time, are bounded in time and memory, and are replaced when
-they die. A program that killed one is not tried again. Neighbours: `local_devices`; `backend.pjrt.checker_process`.
+they die. A program that crashed one is not tried again; one whose child was killed is, in another.
+Neighbours: `local_devices`; `backend.pjrt.checker_process`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import signal
 import tempfile
 import threading
 from collections.abc import Sequence
 
 import msgspec
 
-from backend.pjrt import CheckerChild, Died, Late
+from backend.pjrt import TRIES, CheckerChild, Died, Late, NotStarted
 
 from ..auth import Rules
 from .ifrt_messages import StatusCode
@@ -30,11 +30,7 @@ __all__ = ["CheckedCompiler"]
 
 CHILD = "backend.door.program_checker"
 LARGEST = 1 << 30  # bytes of an executable
-KNOWN = 1024  # programs that killed a child, and are remembered
-CRASHES = tuple(
-    f"by {each.name}"
-    for each in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP)
-)
+KNOWN = 1024  # programs that crashed a child, and are remembered
 
 
 class CheckedCompiler:
@@ -48,7 +44,6 @@ class CheckedCompiler:
         self._lock = threading.Lock()
         self._idle: list[CheckerChild] = []
         self._children: set[CheckerChild] = set()
-        self._starting: set[CheckerChild] = set()  # of `idle`: nobody has seen them ready
         self._crashed: dict[bytes, StatusError] = {}
         self._closed = False
 
@@ -92,21 +87,32 @@ class CheckedCompiler:
     # --- children ------------------------------------------------------------------------------------------
 
     def _asked(self, question: bytes, key: bytes) -> Answer:
-        child = self._ready_child()
-        try:
-            said = child.ask(question, self._rules.seconds)
-        except Late as late:
-            self._drop(child)
-            raise StatusError(
-                StatusCode.DEADLINE_EXCEEDED,
-                f"the program was not {late}, which is the limit for programs here (--check-seconds of the door)",
-            ) from None
-        except Died:
-            how = child.last_words()
-            self._drop(child)
-            if child.tired:  # it ended for lack of questions at this very moment
-                return self._asked(question, key)
-            raise self._crash(how, key) from None
+        killed = 0
+        while True:
+            child = self._idle_child()
+            try:
+                child.await_ready()
+                said = child.ask(question, self._rules.seconds)
+                break
+            except NotStarted as error:
+                self._drop(child)
+                raise _not_started(error) from None
+            except Late as late:
+                self._drop(child)
+                raise StatusError(
+                    StatusCode.DEADLINE_EXCEEDED,
+                    f"the program was not {late}, which is the limit for programs here (--check-seconds of the door)",
+                ) from None
+            except Died:
+                how = child.last_words()
+                self._drop(child)
+                killed += child.killed
+                # Killed from outside; or it ended for lack of questions at this very moment.
+                if child.tired or (child.killed and killed < TRIES):
+                    continue
+                if not child.up:
+                    raise _not_started(how) from None
+                raise self._fault(child, how, key) from None
         answer = msgspec.msgpack.decode(said, type=Answer)
         if answer.code == StatusCode.RESOURCE_EXHAUSTED:
             self._drop(child)  # its state is unknown after running out of memory
@@ -115,44 +121,39 @@ class CheckedCompiler:
                 self._idle.append(child)
         return answer
 
-    def _crash(self, how: str, key: bytes) -> StatusError:
+    def _fault(self, child: CheckerChild, how: str, key: bytes) -> StatusError:
+        if child.killed:
+            return StatusError(
+                StatusCode.UNAVAILABLE,
+                f"the program cannot be compiled: the compiler's process {how}. So did the {TRIES - 1} before it, "
+                "which compiled the same",
+            )
         fault = StatusError(
             StatusCode.INTERNAL,
             f"the compiler crashed on this program: its process {how}. The door goes on, and so does your session; "
             "without a door, the program itself would have ended. Change or leave out the operation",
         )
-        if any(each in how for each in CRASHES):  # and not for lack of memory, or because somebody killed it
+        if child.crashed:
             with self._lock:
                 if len(self._crashed) >= KNOWN:
                     self._crashed.pop(next(iter(self._crashed)))
                 self._crashed[key] = fault
         return fault
 
-    def _ready_child(self) -> CheckerChild:
+    def _idle_child(self) -> CheckerChild:
         with self._lock:
-            child = None
-            while self._idle and child is None:
+            while self._idle:
                 child = self._idle.pop()
-                if not child.alive:
-                    self._children.discard(child)
-                    self._starting.discard(child)
-                    child.end()
-                    child = None
+                if child.alive:
+                    return child
+                self._children.discard(child)
+                child.end()
             if self._closed:
                 raise StatusError(StatusCode.UNAVAILABLE, "the door stops")
             try:
-                child = child or self._start()
+                return self._start()
             except OSError as error:
                 raise _not_started(error) from error
-            new = child in self._starting
-            self._starting.discard(child)
-        if new:
-            try:
-                child.await_ready()
-            except (Died, Late) as error:
-                self._drop(child)
-                raise _not_started(error) from error
-        return child
 
     def _start(self) -> CheckerChild:
         """With the lock held."""
@@ -166,7 +167,6 @@ class CheckedCompiler:
         )
         child = CheckerChild(CHILD, msgspec.json.encode(settings), self._devices, LARGEST, flags)
         self._children.add(child)
-        self._starting.add(child)
         return child
 
     def _drop(self, child: CheckerChild) -> None:
@@ -175,7 +175,7 @@ class CheckedCompiler:
         child.end()
 
 
-def _not_started(error: BaseException) -> StatusError:
+def _not_started(error: object) -> StatusError:
     return StatusError(
         StatusCode.UNAVAILABLE,
         f"programs cannot be compiled now: the compiler's process did not start: {error}",

@@ -6,7 +6,6 @@
 It has the door's number of CPU devices, and never an accelerator, which only the door may use: programs for others
 are read and not compiled. For devices that are only simulated it describes the executable instead (`Description`).
 Neighbours: `checked_compiler`, which asks; `backend.pjrt.checker_pipes`.
-`python -m backend.door.program_checker SETTINGS`.
 """
 
 from __future__ import annotations
@@ -119,7 +118,3 @@ def _described(made: Any, dumps: Path) -> bytes:
         costs = {}
     about = stablehlo_executables.about_executable(made)
     return msgspec.msgpack.encode(Description(about, str(made.get_hlo_text()), partitioned, costs))
-
-
-if __name__ == "__main__":
-    main()

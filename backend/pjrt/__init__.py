@@ -11,17 +11,19 @@ and `targets`, `verdicts`.
 """
 
 from . import checked, checker_pipes, inspection, stablehlo_executables, stablehlo_reading
-from .checker_process import CheckerChild, Died, Late
+from .checker_process import TRIES, CheckerChild, Died, Late, NotStarted
 from .launchable_code import wake_lapack
 from .pjrt_devices import PjrtDevices
 from .stablehlo_reading import ArrayFacts, MainFacts
 
 __all__ = [
+    "TRIES",
     "ArrayFacts",
     "CheckerChild",
     "Died",
     "Late",
     "MainFacts",
+    "NotStarted",
     "PjrtDevices",
     "checked",
     "checker_pipes",

@@ -7,7 +7,6 @@
 A checker has CPU devices and never an accelerator, which only the agent may use; so code for other platforms is
 traced and not compiled. It has no secrets: `checker_process` filters its environment, and it inherits no open file
 of the agent. It ends with the agent, even if the agent is killed (`checker_pipes`).
-`python -m backend.pjrt.checker SETTINGS`.
 """
 
 from __future__ import annotations
@@ -129,7 +128,3 @@ def _compile_stablehlo(
         return
     cache = ExecutableCache(Path(settings.cache) if settings.cache else None)
     StableHLOCodes(world, 0, cache).begin(asked, question.gang, question.inputs, question.outputs)()
-
-
-if __name__ == "__main__":
-    main()

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from ..admin import ROOT
+from ..admin import ROOT, MemoryKills
 from .checker_pipes import COMPILING, LENGTH, READY, TIRED
 
 START_S = 120.0  # seconds until a child is up, on a busy machine
@@ -30,6 +30,16 @@ PASSES = re.compile(
     r"PATH|LANG|LC_\w+|TZ|TMPDIR|NPROC|PYTHON(PATH|HOME|WARNINGS|UTF8|HASHSEED)|VIRTUAL_ENV|LD_LIBRARY_PATH"
     r"|DYLD_LIBRARY_PATH|XLA_FLAGS|JAX_(?!PLATFORMS|NUM_CPU_DEVICES)\w+|(OMP|OPENBLAS|MKL)_NUM_THREADS"
 )
+TRIES = 3  # processes that are killed over one question before it is given up
+CRASHES = (
+    signal.SIGABRT,
+    signal.SIGSEGV,
+    signal.SIGBUS,
+    signal.SIGILL,
+    signal.SIGFPE,
+    signal.SIGTRAP,
+    signal.SIGXCPU,
+)
 FATAL = re.compile(r"^F\d{4} .*?\] (.+)$", re.MULTILINE)  # a line of XLA's that says why it ends the process
 DEVICES = "--xla_force_host_platform_device_count"
 
@@ -38,13 +48,17 @@ class Died(Exception):
     """The child ended before it answered."""
 
 
+class NotStarted(Exception):
+    """The child was not up in time."""
+
+
 class Late(Exception):
     """The child did not answer in time; the text says what it did not do, and in how many seconds."""
 
 
 class CheckerChild:
-    """One checker: `python -m PROGRAM SETTINGS`. Its output goes into an unnamed file. `largest`: bytes of an
-    answer; `flags`: XLA's, besides those of this process."""
+    """One checker: a Python process that runs `main()` of the module PROGRAM. Its output goes into an unnamed file.
+    `largest`: bytes of an answer; `flags`: XLA's, besides those of this process."""
 
     def __init__(
         self, program: str, settings: bytes, devices: int, largest: int = LONGEST, flags: Sequence[str] = ()
@@ -52,7 +66,7 @@ class CheckerChild:
         self.devices, self._largest = devices, largest
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the child)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", program, settings.decode()],
+            [sys.executable, "-c", f"from {program} import main; main()", settings.decode()],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, env=environment(devices, flags),
             cwd="/",
             start_new_session=True,
@@ -60,6 +74,8 @@ class CheckerChild:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._busy = threading.Lock()
+        self._kills = MemoryKills()
+        self.up = False  # it has said that it is ready
         self._to, self._from = self._process.stdin.fileno(), self._process.stdout.fileno()
         for end in (self._to, self._from):
             os.set_blocking(end, False)
@@ -77,17 +93,28 @@ class CheckerChild:
         """Whether it ended in order, after it had waited too long for a question."""
         return self._process.returncode == TIRED
 
+    @property
+    def crashed(self) -> bool:
+        """Whether it ended over what it was asked: that would end the next one, too. After `last_words`."""
+        return -(self._process.returncode or 0) in CRASHES
+
+    @property
+    def killed(self) -> bool:
+        """Whether something else ended it: somebody, or the kernel for lack of memory. After `last_words`."""
+        return (self._process.returncode or 0) < 0 and not self.crashed
+
     def await_ready(self) -> None:
+        if self.up:
+            return
         try:
             with self._busy:
                 said = self._read(time.monotonic() + START_S)
-            if said != READY:
-                raise Died
-        except Died:
-            raise Died(self.last_words()) from None
         except Late:
             self.end()
-            raise Late(f"it is not up after {START_S:g} s") from None
+            raise NotStarted(f"it is not up after {START_S:g} s") from None
+        if said != READY:
+            raise Died
+        self.up = True
 
     def ask(self, question: bytes, seconds: float) -> bytes:
         """The answer to a question. Reading code takes moments, so it has a shorter limit than compiling."""
@@ -137,6 +164,8 @@ class CheckerChild:
         except subprocess.TimeoutExpired:
             self._process.kill()
             status = self._process.wait()
+        if status == -signal.SIGKILL:
+            return self._kills.fate()  # its last output has nothing to do with it
         how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"returned {status}"
         with self._busy:
             if self._said.closed:

@@ -2,7 +2,7 @@
 
     Codes.admit --> gate --> verdicts: known?  no --> checker, a child process: started when needed, limited in time,
                                                       killed if it does not answer, started again for the next
-                                                      question
+                                                      question, and for the same one if something else killed it
 
 Neighbours: `checked`, `checker_process`, `verdicts`, `compiled_codes`.
 """
@@ -10,6 +10,7 @@ Neighbours: `checked`, `checker_process`, `verdicts`, `compiled_codes`.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -25,13 +26,15 @@ from ..auth import Rules
 from ..contents import StableHLOCode
 from .blobs import Unusable
 from .checker import CheckerSettings, CodeQuestion
-from .checker_process import CheckerChild, Died, Late
+from .checker_process import TRIES, CheckerChild, Died, Late, NotStarted
+from .jax_errors import CompilerFault
 from .launchable_code import given
 from .stablehlo_codes import identity, stablehlo_of
 from .targets import is_callback
 from .verdicts import VERSION, Verdict, Verdicts
 
 CHECKER = "backend.pjrt.checker"
+log = logging.getLogger("seaway.pjrt")
 
 
 class CodeGate:
@@ -63,8 +66,8 @@ class CodeGate:
         self, code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout],
         blobs: Mapping[str, bytes], mine: Sequence[int], wanted: Callable[[], bool] = lambda: True,
     ) -> None:  # fmt: skip
-        """Raises Unusable with a text that names the computation. `mine`: the numbers of this host's devices; `wanted`:
-        whether somebody wants the code still."""
+        """Raises Unusable or CompilerFault with a text that names the computation. `mine`: the numbers of this host's
+        devices; `wanted`: whether somebody wants the code still."""
         asked = stablehlo_of(code, blobs)
         if asked is not None:
             if not asked.compiled:
@@ -87,6 +90,7 @@ class CodeGate:
         with self._lock:
             if self._asking and self._child is not None:
                 self._child.kill()
+                self._asking = False
                 return True
         return False
 
@@ -101,45 +105,57 @@ class CodeGate:
     # --- the child --------------------------------------------------------------------------------------------
 
     def _ask(self, question: CodeQuestion, wanted: Callable[[], bool]) -> Verdict:
-        name = question.code.name
-        child = self._ready_child(question)
-        with self._lock:
-            if not wanted():
-                raise Unusable(f"nobody wants computation {name!r} any more")
-            self._asking = True
-        try:
-            answer = child.ask(msgspec.msgpack.encode(question), self._rules.seconds)
-        except Late as late:
-            child.end()
-            raise Unusable(
-                f"the code of computation {name!r} was not {late}, which is the limit for clients' code here "
-                "(--check-seconds of the agent)"
-            ) from None
-        except Died:
-            how = child.last_words()
-            if child.tired:  # it ended for lack of questions at this very moment
-                return self._ask(question, wanted)
-            raise Unusable(f"computation {name!r} cannot be compiled: the compiler's process {how}") from None
-        finally:
+        """Asks a child; asks another one if something other than the code ends that."""
+        name, killed = question.code.name, 0
+        while True:
+            child = self._child_for(question)
             with self._lock:
-                self._asking = False
+                if not wanted():
+                    raise Unusable(f"nobody wants computation {name!r} any more")
+                self._asking = True
+            try:
+                child.await_ready()
+                answer = child.ask(msgspec.msgpack.encode(question), self._rules.seconds)
+                break
+            except NotStarted as error:
+                raise _not_checked(name, error) from None
+            except Late as late:
+                child.end()
+                raise Unusable(
+                    f"the code of computation {name!r} was not {late}, which is the limit for clients' code here "
+                    "(--check-seconds of the agent)"
+                ) from None
+            except Died:
+                how = child.last_words()
+                with self._lock:
+                    interrupted = not self._asking
+                killed += child.killed
+                if child.killed and not interrupted:
+                    log.warning("the process that compiled computation %r %s", name, how)
+                    if killed < TRIES:
+                        continue
+                    raise CompilerFault(
+                        f"computation {name!r} cannot be compiled: the compiler's process {how}. So did the "
+                        f"{TRIES - 1} before it, which compiled the same"
+                    ) from None
+                if child.tired:  # it ended for lack of questions at this very moment
+                    continue
+                if not child.up:
+                    raise _not_checked(name, how) from None
+                raise Unusable(
+                    f"computation {name!r} cannot be compiled: the compiler's process {how}"
+                ) from None
+            finally:
+                with self._lock:
+                    self._asking = False
         self.checked += 1
         verdict = msgspec.msgpack.decode(answer, type=Verdict)
         if verdict.kind == "room":
             child.end()  # its state is unknown after running out of memory
         return verdict
 
-    def _ready_child(self, question: CodeQuestion) -> CheckerChild:
-        try:
-            return self._running_child(len(question.numbers))
-        except (Died, Late, OSError) as error:
-            raise Unusable(
-                f"computation {question.code.name!r} could not be checked: the checking process did not start: "
-                f"{error}"
-            ) from error
-
-    def _running_child(self, devices: int) -> CheckerChild:
-        child = self._child
+    def _child_for(self, question: CodeQuestion) -> CheckerChild:
+        child, devices = self._child, len(question.numbers)
         if child is not None and child.alive and child.devices >= devices:
             return child
         if child is not None:
@@ -147,10 +163,11 @@ class CodeGate:
             child.end()
         with self._lock:
             if self._closed:
-                raise Died("the agent ends")
-            settings = msgspec.json.encode(self._settings())
-            child = self._child = CheckerChild(CHECKER, settings, devices)
-        child.await_ready()
+                raise _not_checked(question.code.name, "the agent ends")
+            try:
+                child = self._child = CheckerChild(CHECKER, msgspec.json.encode(self._settings()), devices)
+            except OSError as error:
+                raise _not_checked(question.code.name, error) from error
         return child
 
     def _settings(self) -> CheckerSettings:
@@ -193,3 +210,9 @@ class CodeGate:
 def _look(layout: Layout) -> tuple[object, ...]:
     plain = canonical(layout)
     return plain.shape, plain.dtype, plain.mesh, plain.sharding
+
+
+def _not_checked(name: str, why: object) -> CompilerFault:
+    return CompilerFault(
+        f"computation {name!r} could not be checked: the checking process did not start: {why}"
+    )

@@ -24,9 +24,15 @@ PEERS = re.compile(
 MEMORY = re.compile(r"RESOURCE_EXHAUSTED|out of memory", re.IGNORECASE)
 
 
+class CompilerFault(Exception):
+    """This host could not compile something, for a cause other than its code: another attempt may succeed."""
+
+
 def of(error: BaseException, *, together: bool = False) -> Blame:
     """The blame for an error. `together`: other hosts took part, so it may be their fault."""
     text = text_of(error)
+    if isinstance(error, CompilerFault):
+        return Blame("code", text)
     if together and PEERS.search(text):
         return Blame("peer", text)
     if MEMORY.search(text):

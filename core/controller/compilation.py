@@ -1,13 +1,14 @@
 """Plans and their code: what is lowered to which plan, which hosts know it, and which computations are compiled where.
 
-Gangs enter an order only when every host of theirs has reported that their code is ready. Hosts are told a plan once
-an epoch; a new epoch makes all compiled code void. One client's long compilation delays nobody else, because nothing
-else waits here.
+Gangs enter an order only when every host of theirs has reported that their code is ready. If a host could not do its
+part, through no fault of the code, it is asked again when the code is needed next. Hosts are told a plan once an
+epoch; a new epoch makes all compiled code void. One client's long compilation delays nobody else, because nothing else
+waits here.
 
 In: a plan that a run needs (`ask`), reports of hosts (`reported`), hosts that are gone. Out: `CompileStep` to hosts,
 and in `State.plan_ready` the plans whose code is ready, or never will be.
 Neighbours: `runs` asks and waits; `dispatch` asks again in a new epoch; `membership` begins epochs.
-The functions that matter: `rows_of`, `tell`, `ask`, `is_ready`, `reported`.
+The functions that matter: `rows_of`, `tell`, `ask`, `reported`, `answered`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from .plan_rows import PlanRows
 from .state import State
 
 NOWHERE: dict[int, int] = {}
+PASSING = "code"  # the blame of a host that could not get or compile code, and may be able to later
 
 
 class Compilation:
@@ -84,16 +86,6 @@ class Compilation:
             self._request(rows, number, island.epoch)
         return formed and self._is_compiled(rows)
 
-    def is_ready(self, rows: PlanRows) -> bool:
-        """Its code may be launched in this epoch."""
-        if rows.ready_at == self._state.epochs:
-            return True
-        plan, islands = rows.plan.id, self._state.islands
-        if self.blame(plan) is not None:
-            return False
-        formed = all(islands[island].formed == islands[island].epoch for island in rows.island_hosts)
-        return formed and self._is_compiled(rows)
-
     def _is_compiled(self, rows: PlanRows) -> bool:
         """All islands of the plan stand."""
         plan, islands = rows.plan.id, self._state.islands
@@ -136,6 +128,14 @@ class Compilation:
             del waiting[report.code]
         if report.blame is not None or not waiting:
             self._state.plan_ready.append(report.plan)
+
+    def answered(self, plan: int) -> None:
+        """Who waited for this plan's code has heard. A fault that may pass is forgotten when all hosts have answered,
+        so that no answer to the old question is taken for one to the next."""
+        blame = self._blames.get(plan)
+        if blame is not None and blame.code == PASSING and not self._waiting.get(plan):
+            del self._blames[plan]
+            self._asked.pop(plan, None)
 
     def hosts_gone(self, gone: Spans) -> None:
         """Nobody waits for the dead: some plans may be ready by this."""

@@ -280,6 +280,7 @@ class Controller:
                 plan = state.plan_ready.pop(0)
                 self.runs.code_ready(plan, now)
                 self.dispatch.code_ready(plan, now)
+                self.compilation.answered(plan)
             elif state.wake:
                 wake, state.wake = state.wake, []
                 for run in wake:

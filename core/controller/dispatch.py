@@ -182,7 +182,9 @@ class Dispatch:
         row = rows.steps[index]
         if row.is_move:
             self._enter_move(run, index, now)
-        elif rows.ready_at == state.epochs or self._compilation.is_ready(rows):
+        elif rows.ready_at != state.epochs and (blame := self._compilation.blame(rows.plan.id)) is not None:
+            self.runs.fail(run, blame, now)
+        elif self._compilation.ask(rows):
             session = run.session
             ticket = run.offered[index] = Ticket(
                 run.id, index, session.number, row.key, row.cost, session.weight, session.priority,

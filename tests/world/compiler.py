@@ -22,6 +22,7 @@ class Compiler:
     ) -> None:
         self._cluster, self._plans, self._usual, self._complain = cluster, plans, usual, complain
         self.bad: dict[str, str] = {}  # a code's name -> why no host can compile it
+        self.failing: dict[tuple[int, str], int] = {}  # host, code's name -> how often it will fail to
         self.times: dict[str, int] = {}  # a code's name -> the time to compile it, if not the usual one
         self.more_about = b""  # what hosts say besides about code
 
@@ -32,6 +33,9 @@ class Compiler:
         why = self.bad.get(self._name(host, asked)) if self.bad else None
         if why:
             return CodeReady(asked.plan, asked.code, Blame("user", why))
+        if left := self.failing.get((host, self._name(host, asked)), 0):
+            self.failing[host, self._name(host, asked)] = left - 1
+            return CodeReady(asked.plan, asked.code, Blame("code", "the compiler was killed"))
         return CodeReady(asked.plan, asked.code, None, self._about(host, asked) if asked.about else b"")
 
     def _about(self, host: int, asked: CompileCode) -> bytes:

@@ -295,6 +295,41 @@ def test_code_that_does_not_compile_ends_only_its_own_runs() -> None:
     drain(world)
 
 
+@pytest.mark.parametrize("hosts", [(0,), (1,), (0, 1)])
+def test_code_that_hosts_could_not_compile_through_no_fault_of_its_own_is_compiled_for_the_next_call(
+    hosts: tuple[int, ...],
+) -> None:
+    world = World(TWO)
+    a = world.client("a")
+    for host in hosts:
+        world.compiler.failing[host, "step"] = 1
+    bad = a.submit(chain(2), bytes(16))
+    assert world.run()
+    assert bad.blame is not None
+    assert bad.blame.code == "code"
+    good = a.submit(chain(2), bytes(16))
+    assert world.run()
+    assert good.good
+    drain(world)
+
+
+def test_a_compiler_that_fails_in_a_new_epoch_fails_the_runs_that_go_on_and_not_those_after_them() -> None:
+    world = World(TWO)
+    a = world.client("a")
+    before = a.submit(chain(20), bytes(16))
+    assert world.run()
+    assert before.good
+    world.break_gang(1, "step 2", "launch")
+    world.compiler.failing[1, "step"] = 1
+    runs = [a.submit(chain(20), bytes(16)) for _ in range(3)]
+    assert world.run()
+    assert [run.blame.code for run in runs if run.blame is not None] == ["user", "code", "code"]
+    after = a.submit(chain(20), bytes(16))
+    assert world.run()
+    assert after.good
+    drain(world)
+
+
 def test_a_slow_host_only_makes_others_wait() -> None:
     world = World(TWO)
     world.slow(1, 3.0, lag=MS)

@@ -21,6 +21,8 @@ from backend.admin.supervising import MOST, SOON, VAINLY, Supervisor, came_up, p
 from tests.backend.real import children_of
 from tests.backend.server.test_programs import PATIENCE, status, up
 
+HINT = "if nobody did this, memory ran out"
+
 
 class Watched:
     """Child processes that end when the test says so, under a clock that the test turns."""
@@ -78,12 +80,16 @@ def test_a_killed_child_starts_again_at_once_and_after_growing_pauses_if_it_is_k
         assert (watched.starts, watched.told) == (1, [])
         watched.killed()
         assert watched.starts == 2
-        assert watched.told == [f"agent-0 (pid {first.pid}) was ended by SIGKILL; it is started again"]
+        assert watched.told == [
+            f"agent-0 (pid {first.pid}) was ended by SIGKILL: {HINT}; it is started again"
+        ]
         assert watched.supervisor.all != [first]
         for wait in (0.5, 1, 2, 4, 4, 4):  # however often that happens: the child has come up each time
             starts = watched.starts
             watched.killed()
-            assert watched.told[-1].endswith(f"was ended by SIGKILL; it is started again in {wait:g} s")
+            assert watched.told[-1].endswith(
+                f"was ended by SIGKILL: {HINT}; it is started again in {wait:g} s"
+            )
             watched.now += wait - 0.01
             watched.look()
             assert watched.starts == starts, "not before its time"
@@ -177,10 +183,14 @@ def test_up_restarts_killed_processes_and_a_client_with_retries_goes_on(tmp_path
         assert found["incarnation"] == 1, "it is the same cluster, and knows its agents"
     said = (tmp_path / "err").read_text()
     assert re.search(
-        rf"^seaway up: agent-[01] \(pid {agents[1]}\) was ended by SIGKILL; it is started again$", said, re.M
+        rf"^seaway up: agent-[01] \(pid {agents[1]}\) was ended by SIGKILL: {HINT}; it is started again$",
+        said,
+        re.M,
     )
     assert re.search(
-        rf"^seaway up: controller \(pid {controller}\) was ended by SIGKILL; it is started again$", said, re.M
+        rf"^seaway up: controller \(pid {controller}\) was ended by SIGKILL: {HINT}; it is started again$",
+        said,
+        re.M,
     )
 
 

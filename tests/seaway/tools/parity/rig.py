@@ -213,9 +213,7 @@ async def submit_all(scene: Scene, found: Cluster) -> list[tuple[User, int]]:
     if scene.gated:
         waiting = known_runs(found.server.controller)
         await wait_until(lambda: all(run.state == "running" for run in waiting))
-        await wait_until(
-            lambda: all(found.server.controller.compilation.is_ready(run.rows) for run in waiting)
-        )
+        await wait_until(lambda: all(found.server.controller.compilation.ask(run.rows) for run in waiting))
     for each in devices:
         each.open()
     return runs

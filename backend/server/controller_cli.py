@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import logging
-import os
-import secrets
 import signal
 import sys
 import tempfile
@@ -22,7 +19,7 @@ import tomllib
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -38,7 +35,7 @@ from ..streams import collect_rarely, run
 from .cluster_status import status_of
 from .policy_loading import HELP, policy_from
 from .server import LEASE, Server
-from .state_folder import HeldFolder, new_start
+from .state_folder import HeldFolder, remembered
 
 DRAIN = 10.0  # seconds for runs under way to end, on SIGTERM
 SAID = 0.1  # seconds for clients to receive these ends
@@ -240,33 +237,3 @@ def cluster_of(chosen: argparse.Namespace) -> Cluster:
             ", ".join(simulated),
         )
     return cluster
-
-
-class SavedState(NamedTuple):
-    starts: int
-    secret: bytes
-    ids: tuple[int, ...]  # of the starts so far, this one last: by them hosts know whether a state is theirs
-
-
-def remembered(folder: Path | None, forget: bool = False) -> SavedState:
-    """The state of earlier starts. This start is written to the folder before any process can learn of it. `forget`: as
-    if there had been none. The secret is another one then, so agents of these starts are refused, and enrol anew."""
-    if folder is None:
-        if forget:
-            raise AccessRefused("--forget: of which --state FOLDER? Without one, nothing is remembered")
-        return SavedState(0, b"", ())
-    path = folder / "controller.json"
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if forget:
-            (folder / "agents.json").unlink(missing_ok=True)
-        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() and not forget else {}
-        ids = (*map(int, known.get("ids", ())), new_start())
-        starts, secret = int(known.get("starts", -1)) + 1, str(known.get("secret") or secrets.token_hex(32))
-        fresh = path.with_suffix(".new")
-        fresh.touch(mode=0o600)
-        fresh.write_text(json.dumps({"starts": starts, "secret": secret, "ids": ids}), encoding="utf-8")
-        os.replace(fresh, path)
-        return SavedState(starts, bytes.fromhex(secret), ids)
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise AccessRefused(f"--state {folder}: {error}") from None

@@ -104,7 +104,7 @@ class Recording(Recorder):
 
     def __init__(self, controller: Controller, path: Path, make: Make, now: int) -> None:
         self.file = LogFile(path)
-        found = about(controller.cluster, controller.config, make, controller.incarnation)
+        found = about(controller.cluster, controller.config, make, controller.incarnation, controller.starts)
         super().__init__(controller, found, start=now, sink=self.file.write)
 
     def close(self) -> None:

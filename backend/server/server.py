@@ -13,6 +13,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -249,15 +250,24 @@ class Server:
             return {code for client in self.controller.snapshot().clients for code in client.codes}
 
     async def _lacks(self, request: call_messages.Lacks) -> call_messages.Lacking:
-        missing = [name for name in request.hashes if self.blobs.find(name) is None]
-        if missing and self._code is not None:
-            missing = await asyncio.to_thread(self._code.lacks, missing)
+        """What the folder has is read now, since it may be damaged, and kept in memory, as what clients leave is."""
+        missing = []
+        for name in request.hashes:
+            if self.blobs.find(name) is not None:
+                continue
+            code = await self._stored(name)
+            if code is None:
+                missing.append(name)
+                continue
+            with suppress(ValueError):  # there is no room; the folder has it
+                self.blobs.keep(code)
         return call_messages.Lacking(tuple(missing))
 
+    async def _stored(self, name: str) -> bytes | None:
+        return None if self._code is None else await asyncio.to_thread(self._code.find, name)
+
     async def _find(self, request: call_messages.Find) -> call_messages.FindReply:
-        code = self.blobs.find(request.hash)
-        if code is None and self._code is not None:
-            code = await asyncio.to_thread(self._code.find, request.hash)
+        code = self.blobs.find(request.hash) or await self._stored(request.hash)
         if code is None:
             raise CallError(f"no client has left code {request.hash[:12]}", grpc.StatusCode.NOT_FOUND)
         return call_messages.FindReply(code)

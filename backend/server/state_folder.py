@@ -1,5 +1,5 @@
-"""A controller's folder for its next start: the agents' host numbers, and clients' code. One process uses it at a
-time.
+"""A controller's folder for its next start: the number of its starts and its secret, the agents' host numbers, and
+clients' code. One process uses it at a time.
 
 When a controller restarts, agents and clients that reconnect need not enrol again or send code again. If the folder
 cannot be written, this is reported once; the controller goes on, and its next start knows less.
@@ -15,8 +15,11 @@ import secrets
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -86,6 +89,54 @@ def _lives(pid: str) -> bool:
     return True
 
 
+class SavedState(NamedTuple):
+    starts: int
+    secret: bytes
+    ids: tuple[int, ...]  # of the starts so far, this one last: by them hosts know whether a state is theirs
+
+
+class _StateFile(msgspec.Struct):
+    starts: int
+    secret: str  # in hexadecimal digits
+    ids: tuple[int, ...] = ()
+    sum: str = ""  # of all else; files of earlier versions have none
+
+    def summed(self) -> str:
+        return sha256(f"{self.starts} {self.secret} {self.ids}".encode()).hexdigest()[:16]
+
+
+def remembered(folder: Path | None, forget: bool = False) -> SavedState:
+    """The state of earlier starts. This start is written to the folder before any process can learn of it. `forget`: as
+    if there had been none. The secret is another one then, so agents of these starts are refused, and enrol anew.
+    Raises AccessRefused if the file is damaged: with a secret or a number that is not theirs, agents would refuse us."""
+    if folder is None:
+        if forget:
+            raise AccessRefused("--forget: of which --state FOLDER? Without one, nothing is remembered")
+        return SavedState(0, b"", ())
+    path = folder / "controller.json"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if forget:
+            (folder / "agents.json").unlink(missing_ok=True)
+        file = None
+        if path.exists() and not forget:
+            file = msgspec.json.decode(path.read_bytes(), type=_StateFile)
+            if file.starts < 0 or len(file.secret) != 64 or file.sum not in ("", file.summed()):
+                raise ValueError
+        fresh = _StateFile(file.starts + 1 if file else 0, file.secret if file else secrets.token_hex(32))
+        fresh.ids = (*(file.ids if file else ()), new_start())
+        fresh.sum, secret = fresh.summed(), bytes.fromhex(fresh.secret)
+        _replace(path, msgspec.json.encode(fresh))
+        return SavedState(fresh.starts, secret, fresh.ids)
+    except OSError as error:
+        raise AccessRefused(f"--state {folder}: {error.strerror}") from None
+    except ValueError:
+        raise AccessRefused(
+            f"--state {folder}: {path} is damaged. Put back a copy of that file, if there is one of this controller's "
+            "last start; or add --forget, once: the cluster then starts anew, and clients lose what they hold"
+        ) from None
+
+
 class Known:
     """The agents, in one file."""
 
@@ -104,7 +155,7 @@ class Known:
 
     def write(self, agents: dict[int, Enrol]) -> None:
         try:
-            _replace(self._path, msgspec.json.encode(agents))
+            _replace(self._path, msgspec.json.encode(agents), durable=False)  # agents enrol anew without it
         except OSError as error:
             if not self._told:
                 self._told = True
@@ -126,7 +177,7 @@ class CodeFolder:
     def keep(self, name: str, code: bytes) -> None:
         path = self._folder / name
         try:
-            if path.exists():
+            if self.find(name) is not None:
                 os.utime(path)  # it was left again: now it is the newest
             else:
                 self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -152,17 +203,23 @@ class CodeFolder:
                     path.unlink(missing_ok=True)
                     self._nbytes -= nbytes
 
-    def lacks(self, names: Iterable[str]) -> list[str]:
-        return [name for name in names if not NAME.fullmatch(name) or not (self._folder / name).exists()]
-
     def find(self, name: str) -> bytes | None:
+        """None: it is not there, or damaged, which is the same to those who ask: its client leaves it again."""
         if not NAME.fullmatch(name):
             return None
+        path = self._folder / name
         try:
-            code = (self._folder / name).read_bytes()
+            code = path.read_bytes()
         except OSError:
             return None
-        return code if hash_of(code) == name else None
+        if hash_of(code) == name:
+            return code
+        log.warning("%s is damaged, and deleted: clients that have this code leave it again", path)
+        with suppress(OSError):
+            path.unlink()
+        with self._lock:
+            self._nbytes = -1
+        return None
 
 
 def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
@@ -175,13 +232,26 @@ def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
         yield found.st_mtime, found.st_size, path
 
 
-def _replace(path: Path, data: bytes) -> None:
-    """Writes all of a file or nothing, even if the process dies."""
+def _replace(path: Path, data: bytes, durable: bool = True) -> None:
+    """Writes all of a file or nothing, even if the process dies. `durable`: also if the machine loses power."""
     handle, fresh = tempfile.mkstemp(dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(fresh, path)
+        if durable:
+            _fsync(path.parent)
     except BaseException:
         Path(fresh).unlink(missing_ok=True)
         raise
+
+
+def _fsync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

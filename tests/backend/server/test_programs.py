@@ -155,7 +155,7 @@ def test_the_installed_command_finds_a_policy_in_the_current_folder(policy: str,
 
 
 def test_a_restarted_controller_remembers_what_it_must(tmp_path: Path) -> None:
-    from backend.server.controller_cli import remembered
+    from backend.server.state_folder import remembered
 
     first, second = remembered(tmp_path / "state"), remembered(tmp_path / "state")
     assert (first.starts, second.starts) == (0, 1)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from backend.auth.access import AccessRefused
 from backend.contents.code_blobs import Blobs, hash_of
-from backend.server.controller_cli import mebibytes, options
-from backend.server.state_folder import CodeFolder, HeldFolder
+from backend.server.controller_cli import main, mebibytes, options
+from backend.server.state_folder import CodeFolder, HeldFolder, remembered
 from core.model.errors import Impossible
 from core.model.program import Program
 from tests.backend import real
@@ -176,6 +178,47 @@ def test_children_of_a_dead_process_do_not_keep_its_folder(tmp_path: Path) -> No
             assert child.poll() is None
     finally:
         child.communicate()
+
+
+def test_damaged_code_is_not_there_until_it_is_left_again(tmp_path: Path) -> None:
+    kept = filled(tmp_path, count=2)
+    for spoilt in (CODES[0][:-1], b"", bytes([9]) + CODES[0][1:]):
+        (tmp_path / NAMES[0]).write_bytes(spoilt)
+        assert kept.find(NAMES[0]) is None
+        (tmp_path / NAMES[0]).write_bytes(spoilt)
+        kept.keep(NAMES[0], CODES[0])
+        assert kept.find(NAMES[0]) == CODES[0]
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda text: b"", lambda text: text[:-20], lambda text: b"[]", lambda text: b"{}", lambda text: b"\xff" + text,
+    lambda text: text.replace(b'"starts":0', b'"starts":7'), lambda text: text.replace(b'"starts":0', b'"starts":"0"'),
+    lambda text: b"%bg%b" % (text[:30], text[31:]),  # no hexadecimal digit
+    lambda text: b"%b%x%b" % (text[:30], int(text[30:31], 16) ^ 1, text[31:]),  # a wrong one
+])  # fmt: skip
+def test_a_damaged_file_of_a_controller_is_refused_by_name(
+    tmp_path: Path, spoil: Callable[[bytes], bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    remembered(tmp_path)
+    file = tmp_path / "controller.json"
+    spoilt = spoil(file.read_bytes())
+    assert spoilt != file.read_bytes()
+    file.write_bytes(spoilt)
+    assert main(["--state", str(tmp_path), "--bind", "127.0.0.1:0"]) == 2
+    assert capsys.readouterr().err == (
+        f"seaway controller: --state {tmp_path}: {file} is damaged. Put back a copy of that file, if there is one of "
+        "this controller's last start; or add --forget, once: the cluster then starts anew, and clients lose what they "
+        "hold\n"
+    )
+    assert file.read_bytes() == spoilt
+
+
+def test_a_file_of_an_earlier_version_which_has_no_sum_is_read(tmp_path: Path) -> None:
+    (tmp_path / "controller.json").write_text(
+        json.dumps({"starts": 4, "secret": "ab" * 32}), encoding="utf-8"
+    )
+    assert remembered(tmp_path)[:2] == (5, b"\xab" * 32)
+    assert remembered(tmp_path)[:2] == (6, b"\xab" * 32)
 
 
 def test_an_invalid_folder_is_refused_by_name(tmp_path: Path) -> None:

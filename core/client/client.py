@@ -69,6 +69,11 @@ class Client:
         return self._state.phase
 
     @property
+    def why_over(self) -> str:
+        """Why it is "closing" or "closed"."""
+        return self._state.why_over
+
+    @property
     def number(self) -> int:
         """By which the controller knows this client; 0 if it has not said."""
         return self._state.number
@@ -348,7 +353,7 @@ class Client:
 
     def _may_call(self) -> None:
         if self._state.phase not in MAY_CALL:
-            raise Illegal(f"the session is {self._state.phase}; open another one")
+            raise Illegal(f"the session is over: {self._state.why_over}; open another one")
 
     def _no_program(self, program: int) -> Illegal:
         self._may_call()

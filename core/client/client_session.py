@@ -323,15 +323,19 @@ class ClientSession:
                 state.waits.pop(what, None)
 
     def _goodbye(self, note: ConnectionClosed, now: int) -> str:
-        self._state.phase = SESSION[self._state.phase, "goodbye"]
+        state = self._state
+        if state.phase == "open":
+            state.why_over = note.reason
+        state.phase = SESSION[state.phase, "goodbye"]
         self._out.append(LogLine(f"the controller said goodbye: {note.reason}"))
-        self._end(Blame(note.code, f"the session is over: {note.reason}"), now)
+        code = note.code if state.number else "refused"
+        self._end(Blame(code, f"the session is over: {note.reason}"), now)
         return ""
 
     def _violated(self, wrong: str, now: int) -> None:
         reason = f"the controller broke the protocol: {wrong}"
         self._out.append(Close(CONTROLLER, reason))
-        self._state.phase = "closed"
+        self._state.phase, self._state.why_over = "closed", reason
         self._end(Blame("protocol", reason), now)
 
     # --- small things ---------------------------------------------------------------------------------------

@@ -77,17 +77,16 @@ class ClientState:
     __slots__ = (
         "blocked", "buffers", "cancelled", "forgotten", "gone", "last_buffer", "last_program", "last_request",
         "last_run", "limits", "number", "opening", "out", "phase", "programs", "requests", "runs", "start",
-        "thinking_since", "untold", "waited", "waits", "why_away",
+        "thinking_since", "untold", "waited", "waits", "why_away", "why_over",
     )  # fmt: skip
 
     def __init__(self, opening: Open, limits: Limits) -> None:
         self.limits = limits
         self.opening = opening
         self.phase = "new"  # of the session: see SESSION
-        self.number = self.start = (
-            0  # by which the controller knows this client, and the controller's own start
-        )
+        self.number = self.start = 0  # by which the controller knows this client, and the controller's start
         self.why_away = ""  # the last time that the controller was out of reach
+        self.why_over = "it was closed"  # in the phases "closing" and "closed"
         self.out: list[Command] = []  # what the event or call under way has led to
         # names are counted from 1; these were given last
         self.last_program = self.last_run = self.last_buffer = self.last_request = 0

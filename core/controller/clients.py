@@ -127,8 +127,8 @@ class Clients:
             return "it holds a buffer twice"
         if opening.weight < 1:
             return f"weight {opening.weight}: weights are whole and at least 1"
-        if len(self._state.sessions) >= self._state.config.max_clients:
-            return f"there are {len(self._state.sessions)} clients already, which is the limit"
+        if len(self._state.sessions) >= (most := self._state.config.max_clients):
+            return f"there are {most} clients at most (`max_clients`), and as many are here"
         session = ClientRecord(self._number(opening), peer, opening.name, opening.weight, opening.priority)
         self._state.sessions[session.number] = session
         self._state.by_peer[peer] = session

@@ -325,7 +325,7 @@ class Controller:
         else:
             wrong = take(peer, message, now)
         if wrong:
-            self._violation(peer, wrong, now)
+            self._violation(peer, wrong, now, of_host=isinstance(message, OF_HOSTS))
 
     def _deliver(self, peer: int, message: msgspec.Struct, now: int) -> None:
         """A client's message that was kept while the controller recovered."""
@@ -424,8 +424,9 @@ class Controller:
         elif host is not None:
             self.membership.lost(state.island_of_host(host), host, text, now)
 
-    def _violation(self, peer: int, reason: str, now: int) -> None:
-        """The peer broke the protocol: it is told, what it had is dealt with as if it had died, and it is closed."""
+    def _violation(self, peer: int, reason: str, now: int, of_host: bool = True) -> None:
+        """The peer broke the protocol, or there is no room for it: it is told, what it had is dealt with as if it had
+        died, and it is closed. `of_host`: what it said is what hosts say, or no message at all."""
         state = self.state
         self.recovery.forget(peer)
         host = state.host_peers.get(peer)
@@ -436,8 +437,10 @@ class Controller:
             self.clients.gone(session, blame, now)
         elif host is not None:
             self.membership.lost(state.island_of_host(host), host, reason, now)
-        else:
+        elif of_host:
             self.outbox.effect(Send((peer,), Dismiss(-1, reason)))
+        else:
+            self.outbox.note(peer, ConnectionClosed(reason))
         self.outbox.close(Close(peer, reason))
 
     # --- to look at ----------------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ from core.client import Blocked, Client
 from core.model import Computation
 from core.protocol import Command
 
+from ..errors import SessionClosed
+
 if TYPE_CHECKING:
     from ..dashboard import LiveSource
     from ..graph import Graph, Signature
@@ -23,6 +25,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Act = Callable[[Client, int], T | Blocked]  # may run more than once, until it is not blocked
+
+
+def check_open(client: Client, title: str) -> None:
+    """Raise unless the client may call."""
+    if client.state in ("closing", "closed"):
+        raise SessionClosed(f"the session of client {title!r} is over: {client.why_over}; open another one")
 
 
 class Port(Protocol):

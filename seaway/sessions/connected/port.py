@@ -18,12 +18,12 @@ from backend.client import PutOffer, Remote
 from core.client import Blocked, Client
 from core.protocol import Command, LogLine, Unblocked
 
-from ...errors import SessionClosed, TimedContents
+from ...errors import TimedContents
 from ...graph import Graph
 from ...specs import avals
 from ..array_groups import ClientBuffer
 from ..arrays import Array
-from ..port import Act
+from ..port import Act, check_open
 from .interrupts import SHIELD
 
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ class RealPort:
         while True:
             with SHIELD:
                 self._driver.check()
-                self._may_call()
                 try:
                     answer = self.remote.act(self._may_block(act))
                 finally:
@@ -73,16 +72,11 @@ class RealPort:
                 lambda: not self._blocked, f"client {self._title!r} waits for room to call: {answer.reason}"
             )
 
-    def _may_call(self) -> None:
-        if self.client.state in ("closing", "closed"):
-            raise SessionClosed(
-                f"the session of client {self._title!r} is over: {self._last or 'it was closed'}; open another one"
-            )
-
     def _may_block(self, act: Act[T]) -> Act[T]:
         """Set `_blocked` under the same lock as the call, so that no `Unblocked` is missed."""
 
         def acted(client: Client, now: int) -> T | Blocked:
+            check_open(client, self._title)
             answer = act(client, now)
             self._blocked = isinstance(answer, Blocked)
             return answer

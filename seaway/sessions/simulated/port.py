@@ -12,7 +12,7 @@ from sim.hosts import SimClient
 from ...graph import Graph
 from ..array_groups import ClientBuffer
 from ..arrays import Array
-from ..port import Act
+from ..port import Act, check_open
 from .simpy_processes import SessionProcess, may_wait
 from .values import Values
 
@@ -47,6 +47,7 @@ class SimPort:
             turns.until(due, self._to_call)
             while client.sim.now < client.free_at:  # another thread has called as this client meanwhile
                 turns.until(client.free_at, self._to_call)
+            check_open(client.client, client.title)
             answer = client.act(act)
             if not isinstance(answer, Blocked):
                 return answer
@@ -63,6 +64,7 @@ class SimPort:
         assert process is not None
         if isinstance(process, SessionProcess):
             process.called = True
+        check_open(client.client, client.title)
         answer = client.call_ahead(act)
         if isinstance(answer, Blocked):
             may_wait(client.sim.env, f"for room to call: {answer.reason}")

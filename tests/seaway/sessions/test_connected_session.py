@@ -75,6 +75,24 @@ def test_a_session_starts_within_five_seconds_and_leaves_nothing_behind() -> Non
     assert repr(session) == "<sw.Session, local cluster: 8 hosts, 8 devices (timed), closed>"
 
 
+@pytest.mark.parametrize("simulated", [False, True])
+def test_a_client_too_many_is_told_the_limit(simulated: bool) -> None:
+    config = {"max_clients": 2}
+    with sw.simulate("B", config=config) if simulated else sw.local(platform="timed", config=config) as session:
+        f = sw.synthetic("f", devices=1, duration="1us")
+        for name in ("a", "b"):
+            with session.client(name):
+                f(ZERO).block_until_ready()
+        said = re.escape("there are 2 clients at most (`max_clients`), and as many are here")
+        with session.client("c"):
+            with pytest.raises((sw.errors.RunError, sw.errors.SessionClosed), match=f"over: {said}"):
+                f(ZERO).block_until_ready()
+            with pytest.raises(sw.errors.SessionClosed, match=f"client 'c' is over: {said}; open another one"):
+                f(ZERO)
+        with session.client("a"):
+            f(ZERO).block_until_ready()
+
+
 def test_more_calls_than_may_be_under_way_wait_for_room(shared: sw.Session) -> None:
     most, value = Limits().max_runs, quick(ZERO)
     for _ in range(most + 200):

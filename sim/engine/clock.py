@@ -92,6 +92,12 @@ class SimClock(simpy.Environment):
         """The calls that are to come, with their arguments, in no order; none of SimPy's events."""
         return [(entry[4], entry[3]) for entry in self._entries if entry[4] != self._process_event]
 
+    def last_time(self, of_users: bool = False) -> int:
+        """The time of the last thing that is to come by now; `of_users`: of SimPy's events, for which processes of the
+        user's wait. 0: there is none."""
+        process = self._process_event
+        return max((entry[0] for entry in self._entries if not of_users or entry[4] == process), default=0)
+
     def next_time(self) -> int | None:
         """The time of the next event; None if nothing is scheduled."""
         return self._entries[0][0] if self._entries else None

@@ -33,7 +33,7 @@ from core.schedule.policy import Fifo, Policy
 from core.transfer import Transfer
 
 from ..cohort import CohortIsland, HostContents, one_root
-from ..engine import Noise, Order, SimClock, Stuck
+from ..engine import Noise, Order, QuietWatch, SimClock, Stuck
 from ..engine import jitter as chance
 from ..hardware import Kernel, Profile, Setup, kernel_time, link
 from ..hosts import (
@@ -69,10 +69,7 @@ from .regrouping import Regrouping
 from .takeover import take_over
 
 MIB = 1 << 20
-S = 1_000_000_000
 SMALL = 1 << 16  # contents of so many bytes, or a sixteenth of a chunk, pass between the packets of others
-# if only timers have happened for so long in simulated time, what `run` waits for will not happen
-QUIET = 2_000 * S
 STRAGGLERS, COMPUTE = 1 << 48, 1 << 49  # sources of randomness
 
 
@@ -100,6 +97,7 @@ class Simulation:
         self.weights = MessageSizes()
         self.clients: list[SimClient] = []
         self.last_seen = self.longest_gang = 0  # when no mere timer happened; of priced gangs
+        self._quiet = QuietWatch(self.clock)
         self._numbered: dict[int, int] = {}
         self.met: dict[tuple[int, int], None] = {}  # clients and hosts that have a connection
         self._waiting: dict[tuple[int, int], list[Any]] = {}
@@ -222,14 +220,14 @@ class Simulation:
                     clock.step()
             else:
                 while not until:
-                    clock.steps(until, self.last_seen + QUIET)
+                    clock.steps(until, self._quiet.until(self.last_seen))
                     if not until:
                         self._see_whether_stuck()
         except EmptySchedule:
             raise Stuck(self.why_stuck()) from None
 
     def _see_whether_stuck(self) -> None:
-        if self.clock.now - self.last_seen > QUIET:
+        if self._quiet.is_stuck(self.last_seen):
             raise Stuck(self.why_stuck())
 
     def why_stuck(self) -> str:

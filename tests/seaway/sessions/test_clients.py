@@ -6,7 +6,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from tests.seaway.small_sessions import small
 four = sw.slice(devices=4, name="four")
 step = sw.synthetic("step", devices=four, duration="100us", allreduce="4B")
 ZERO = np.float32(0)
+S = 1_000_000_000
 
 
 def loop(count: int) -> float:
@@ -331,3 +332,31 @@ def test_nothing_hangs_when_the_session_closes_in_disorder(make: Callable[[sw.Se
         thread.join(10)
         assert not thread.is_alive()
     assert time.monotonic() - began < 10
+
+
+# --- times without news -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fidelity", ["cohort", "exact"])
+def test_a_simulation_is_not_stuck_while_a_device_works_or_a_user_sleeps(fidelity: Any) -> None:
+    def steps(session: sw.Session) -> Generator[Any, Any, int]:
+        for _ in range(2):
+            yield session.env.timeout(5000 * S)
+        return 7
+
+    with sw.simulate("B", hosts=2, fidelity=fidelity) as s:
+        sw.synthetic("long", devices=2, duration="9000s")(ZERO).block_until_ready()
+        assert 9000 < s.now() < 9001
+        assert s.spawn(steps, s).result() == 7
+        assert 19000 < s.now() < 19001
+
+
+def test_a_loop_of_the_users_that_looks_again_and_again_does_not_hide_that_a_simulation_is_stuck() -> None:
+    def looks(session: sw.Session) -> Generator[Any, Any, None]:
+        while True:
+            yield session.env.timeout(S)
+
+    with sw.simulate("B", hosts=2) as s:
+        s.env.process(looks(s))
+        with pytest.raises(sw.errors.Stalled, match="nothing more can happen"):
+            s.spawn(lambda: s.driver.turns.wait(lambda: False, "it waits for nothing", s)).result()

@@ -78,7 +78,9 @@ def test_a_session_starts_within_five_seconds_and_leaves_nothing_behind() -> Non
 @pytest.mark.parametrize("simulated", [False, True])
 def test_a_client_too_many_is_told_the_limit(simulated: bool) -> None:
     config = {"max_clients": 2}
-    with sw.simulate("B", config=config) if simulated else sw.local(platform="timed", config=config) as session:
+    with (
+        sw.simulate("B", config=config) if simulated else sw.local(platform="timed", config=config) as session
+    ):
         f = sw.synthetic("f", devices=1, duration="1us")
         for name in ("a", "b"):
             with session.client(name):
@@ -87,7 +89,9 @@ def test_a_client_too_many_is_told_the_limit(simulated: bool) -> None:
         with session.client("c"):
             with pytest.raises((sw.errors.RunError, sw.errors.SessionClosed), match=f"over: {said}"):
                 f(ZERO).block_until_ready()
-            with pytest.raises(sw.errors.SessionClosed, match=f"client 'c' is over: {said}; open another one"):
+            with pytest.raises(
+                sw.errors.SessionClosed, match=f"client 'c' is over: {said}; open another one"
+            ):
                 f(ZERO)
         with session.client("a"):
             f(ZERO).block_until_ready()

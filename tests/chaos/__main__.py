@@ -20,11 +20,14 @@ from types import FrameType
 
 import msgspec
 
+from tests.machines import why_not
+
 from .campaign import Campaign, NotReady, Round, last_words
-from .cluster import clients_of
+from .cluster import Named, clients_of
+from .machine_network import apart
 from .processes import adopt_orphans
 from .report import table
-from .schedule import JAX_ROLE, Fault, Schedule, Shape, draw, parse, rounds, text
+from .schedule import JAX_ROLE, Fault, Schedule, Shape, draw, misfit, parse, rounds, text
 from .shrink import shrink
 
 
@@ -35,9 +38,18 @@ def main() -> int:
     except ValueError as error:
         print(f"--schedule: {error}", file=sys.stderr)
         return 2
+    if chosen.machines and (why := why_not()):
+        print(f"processes of this machine instead of --machines: {why}", flush=True)
+        chosen.machines = False
+    shape = _shape(chosen)
+    if words := misfit(schedule, shape):
+        print(f"--schedule: {words}", file=sys.stderr)
+        return 2
+    if chosen.machines:
+        apart()
     signal.signal(signal.SIGTERM, _interrupted)
     folder = Path(tempfile.mkdtemp(prefix="seaway-chaos-"))
-    run = Run(chosen, schedule, folder)
+    run = Run(chosen, shape, schedule, folder)
     adopt_orphans()
     try:
         return run.whole()
@@ -59,13 +71,9 @@ def main() -> int:
 
 
 class Run:
-    def __init__(self, chosen: argparse.Namespace, schedule: Schedule, folder: Path) -> None:
-        self.chosen, self.schedule, self.folder = chosen, schedule, folder
-        roles = [each for each in chosen.roles.split(",") if each != JAX_ROLE or chosen.platform == "cpu"]
-        self.clients = clients_of(chosen.islands, tuple(roles))
-        self.shape = Shape(
-            chosen.islands, chosen.hosts, tuple(self.clients), chosen.lease, chosen.platform, chosen.together
-        )
+    def __init__(self, chosen: argparse.Namespace, shape: Shape, schedule: Schedule, folder: Path) -> None:
+        self.chosen, self.shape, self.schedule, self.folder = chosen, shape, schedule, folder
+        self.clients = _clients(chosen)
         self.rounds: list[Round] = []
         self.played: list[Fault] = []  # on the cluster that runs now
         self.failed = 0
@@ -177,6 +185,7 @@ class Run:
         shape = self.shape
         options = f"--islands {shape.islands} --hosts {shape.hosts} --lease {shape.lease:g} --platform {shape.platform}"
         options += f" --together {shape.together}" if shape.together > 1 else ""
+        options += " --machines" * shape.machines + " --no-trust-clients" * shape.checked
         print(
             f"the shortest that ends in {kind}:\npython -m tests.chaos {options} --roles {self.chosen.roles} "
             f"--schedule '{text(found).replace(chr(10), '; ')}'",
@@ -201,6 +210,18 @@ class Run:
             campaign.close()
 
 
+def _clients(chosen: argparse.Namespace) -> dict[str, Named]:
+    roles = [each for each in chosen.roles.split(",") if each != JAX_ROLE or chosen.platform == "cpu"]
+    return clients_of(chosen.islands, tuple(roles))
+
+
+def _shape(chosen: argparse.Namespace) -> Shape:
+    return Shape(
+        chosen.islands, chosen.hosts, tuple(_clients(chosen)), chosen.lease, chosen.platform, chosen.together,
+        chosen.machines, chosen.no_trust_clients,
+    )  # fmt: skip
+
+
 def _schedule(given: str) -> Schedule:
     return parse(Path(given).read_text() if os.path.isfile(given) else given)
 
@@ -222,6 +243,8 @@ def _options() -> argparse.ArgumentParser:
     add("--islands", type=int, default=2)
     add("--together", type=int, default=1, help="hosts that one agent plays, of timed devices")
     add("--devices", type=int, default=2, help="of each host")
+    add("--machines", action="store_true", help="each process on one of its own: a network namespace")
+    add("--no-trust-clients", action="store_true", help="agents try clients' code in a child first")
     add("--lease", type=float, default=3.0, help="seconds")
     add(
         "--roles", default="train,puts,retry,transfer,jax",

@@ -12,7 +12,7 @@ from .cluster import Cluster, Named
 from .inject import Injected, await_moment, inject, settle
 from .judge import STUCK, Bounds, RoundSeen, Verdict, judge, leaks
 from .processes import Usage
-from .schedule import Fault, Schedule, Shape
+from .schedule import RESTARTS, Fault, Schedule, Shape
 from .watching import standing
 
 START = 120.0  # seconds for the whole cluster to come up at first
@@ -99,7 +99,7 @@ class Campaign:
         ]  # fmt: skip
         seen.deaths = cluster.deaths[deaths:]
         gone = {death.pid for death in cluster.deaths} | {
-            each.pid for each in injected if each.fault.ends_process
+            each.pid for each in injected if each.fault.kind in RESTARTS
         }
         seen.gone = frozenset(gone)
         verdict = judge(seen, self.bounds, self.forgiven)
@@ -116,7 +116,7 @@ class Campaign:
     def _wait(self, injected: list[Injected]) -> RoundSeen:
         """Wait until all is over and well, or never will be."""
         cluster = self.cluster
-        touched = frozenset[int]().union(*(cluster.islands_of(each.fault.target) for each in injected))
+        touched = frozenset[int]().union(*(cluster.islands_of(each.fault) for each in injected))
         seen = RoundSeen(
             injected=injected, calls=[], deaths=[], before=self.baseline, touched=touched,
             islands={name: islands for name, (_, islands) in cluster.clients.items()},
@@ -203,4 +203,8 @@ def last_words(campaign: Campaign) -> str:
 
 def touches(fault: Fault) -> str:
     """The name of a fault in the table."""
+    if fault.role == "link":
+        one, other, both = fault.link
+        ends = [end.partition("-")[0].replace("door", "client") for end in (one, other)]
+        return f"{fault.kind} {'='.join(sorted(ends)) if both else '>'.join(ends)}"
     return f"{fault.kind} {fault.role}"

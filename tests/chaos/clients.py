@@ -242,6 +242,7 @@ class Client(LoopingClient):
         with sw.connect(
             f"grpc://{chosen.controller}",
             client=chosen.name,
+            token_file=chosen.token_file,
             timeout=chosen.patience,
             patience=chosen.patience,
         ) as session:
@@ -267,6 +268,7 @@ def main() -> int:
     parser = options(str(__doc__), ("role", "controller", "islands", "folder"))
     parser.add_argument("--patience", type=float, default=60.0)
     parser.add_argument("--timed", action="store_true")
+    parser.add_argument("--token-file")
     Client(parser.parse_args()).run()
     return 0
 

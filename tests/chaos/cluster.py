@@ -1,33 +1,31 @@
 """Controller, agents and clients as docs/deployment.md starts them, each under a supervisor, on fixed ports.
 
-Clients and agents reach the controller through proxies, one each. Clients and other agents reach an agent through
-another proxy (`--advertise`). Collectives between hosts do not pass through a proxy. A JAX program has a door of its
-own, as docs/door.md says: to the cluster, the door is the client.
+They are processes of this machine, which reach each other through proxies (`network`), or each is on a machine of its
+own (`machine_network`). A JAX program has a door of its own, as docs/door.md says: to the cluster, the door is the
+client.
 """
 
 from __future__ import annotations
 
 import heapq
 import os
-import random
 import resource
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from backend.door import variables
 
 from .journal import Reader
+from .machine_network import MachineNetwork
+from .network import Network, Proxied, free_port
 from .processes import Process, ProcessEnd, Usage, children_of, is_coordination, said_into, strays, usage
-from .schedule import JAX_ROLE, Shape
+from .schedule import JAX_ROLE, Fault, Shape
 from .watching import Watch
 
 Named = tuple[str, tuple[int, ...]]  # a client's role, and the islands that it calls
 
-PORTS = (15_000, 32_768)
 ONE_ISLAND = (
     "train",
     "puts",
@@ -54,16 +52,6 @@ def clients_of(
     return found
 
 
-def free_port() -> int:
-    """A port below those that the kernel gives to outgoing connections: such a one could be taken while its process is
-    started again."""
-    while True:
-        with socket.socket() as held, suppress(OSError):
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            held.bind(("127.0.0.1", random.randrange(*PORTS)))
-            return int(held.getsockname()[1])
-
-
 class Cluster:
     """The cluster's processes: `started` is true after `start()`. Everything ends with `stop()`."""
 
@@ -73,6 +61,7 @@ class Cluster:
         self.folder, self.shape, self.clients, self.devices = folder, shape, clients, devices
         self.patience = patience
         self.watch = Watch()
+        self.network: Network = Proxied(folder, self.watch)
         self.processes: dict[str, Process] = {}
         self.readers: dict[str, Reader] = {}
         self.deaths: list[ProcessEnd] = []
@@ -80,65 +69,68 @@ class Cluster:
         self._counted = 0
         self.port = free_port()
         self.pause_file = folder / "pause"
-        for each in ("state", "cache", "saved"):
-            (folder / each).mkdir(parents=True, exist_ok=True)
+        (folder / "saved").mkdir(parents=True)
 
     # --- its processes ----------------------------------------------------------------------------------------
 
     def start(self) -> None:
+        if self.shape.machines:
+            self.network = MachineNetwork(self.folder, self._names())
         self._add("controller", self._controller, self.port)
         for number in range(self.shape.agents):
-            name = f"agent-{number}"
-            through = self.watch.proxy(name, self.port)
-            self._add(name, self._agent(number, through), free_port())
+            self._add(f"agent-{number}", self._agent(number), free_port())
         for name, (role, _) in self.clients.items():
             self.readers[name] = Reader(name, self.folder / f"client-{name}.jsonl")
             if role == JAX_ROLE:
-                self._add(f"door-{name}", self._door(name, self.watch.proxy(f"door-{name}", self.port)))
+                self._add(f"door-{name}", self._door(name))
                 env = variables(self._socket(name)) | {"TF_CPP_MIN_LOG_LEVEL": "3"}
                 self._add(f"client-{name}", lambda port, name=name: self._jax(name), env=env)  # type: ignore[misc]
             else:
-                through = self.watch.proxy(f"client-{name}", self.port)
-                self._add(f"client-{name}", self._client(name, through), env={"JAX_PLATFORMS": "cpu"})
-        self.watch.begin(f"127.0.0.1:{self.port}")
+                self._add(f"client-{name}", self._client(name), env={"JAX_PLATFORMS": "cpu"})
+        self.watch.begin(self.network.listens("controller", self.port), self.network.token)
+
+    def _names(self) -> list[str]:
+        agents = [f"agent-{number}" for number in range(self.shape.agents)]
+        return ["controller", *agents, *(f"client-{name}" for name in self.clients)]
 
     def _add(
         self, name: str, words: Callable[[int], list[str]], port: int = 0, env: dict[str, str] | None = None
     ) -> None:  # fmt: skip
-        self.processes[name] = Process(name, self.folder / f"{name}.log", words, port, env)
+        log, env = self.folder / f"{name}.log", self.network.env(name) | (env or {})
+        self.processes[name] = Process(name, log, words, port, env, self.network.place(name))
         self.processes[name].start()
 
     def _controller(self, port: int) -> list[str]:
-        shape = self.shape
+        shape, disk = self.shape, self.network.disk("controller")
         return [
-            "seaway", "controller", "--bind", f"127.0.0.1:{port}", "--state", str(self.folder / "state"),
+            "seaway", "controller", "--bind", self.network.listens("controller", port), "--state", str(disk / "state"),
             "--lease", str(shape.lease), "--islands", str(shape.islands), "--hosts", str(shape.hosts),
             "--devices-per-host", str(self.devices), "--verbose",
-            "--record", str(self.folder / f"record-{time.monotonic_ns()}"),
+            "--record", str(disk / f"record-{time.monotonic_ns()}"), *self.network.access(),
         ]  # fmt: skip
 
-    def _agent(self, number: int, through: int) -> Callable[[int], list[str]]:
-        together = self.shape.together
+    def _agent(self, number: int) -> Callable[[int], list[str]]:
+        together, name = self.shape.together, f"agent-{number}"
+        trust = "--no-trust-clients" if self.shape.checked else "--trust-clients"
 
         def where(port: int) -> list[str]:
             if together > 1:  # each of its hosts has a port of its own
                 return ["--host", str(number * together), "--hosts", str(together)]
-            peers = self.watch.proxy(f"peers-{number}", port)
-            return [
-                "--host", str(number), "--bind", f"127.0.0.1:{port}", "--advertise", f"127.0.0.1:{peers}"
-            ]  # fmt: skip
+            bind = self.network.listens(name, port)
+            return ["--host", str(number), "--bind", bind, *self.network.advertised(number, port)]
 
         return lambda port: [
-            "seaway", "agent", "--controller", f"127.0.0.1:{through}", *where(port),
+            "seaway", "agent", "--controller", self.network.controller(name, self.port), *where(port),
             "--name", f"host-{number}", "--platform", self.shape.platform,
-            "--devices", str(self.devices), "--cache", str(self.folder / "cache"),
-            "--checkpoints", str(self.folder / "saved"), "--trust-clients", "--verbose",
+            "--devices", str(self.devices), "--cache", str(self.network.disk(name) / "cache"),
+            "--checkpoints", str(self.folder / "saved"), trust, "--verbose", *self.network.access(),
         ]  # fmt: skip
 
-    def _client(self, name: str, through: int) -> Callable[[int], list[str]]:
+    def _client(self, name: str) -> Callable[[int], list[str]]:
         role, islands = self.clients[name]
         return lambda port: [
-            "tests.chaos.clients", *self._loop(name), "--role", role, "--controller", f"127.0.0.1:{through}",
+            "tests.chaos.clients", *self._loop(name), "--role", role, *self.network.access(),
+            "--controller", self.network.controller(f"client-{name}", self.port),
             "--islands", ",".join(f"i{island}" for island in islands), "--folder", str(self.folder / "saved"),
             "--patience", str(self.patience), *(["--timed"] if self.shape.platform == "timed" else []),
         ]  # fmt: skip
@@ -153,11 +145,12 @@ class Cluster:
     def _socket(self, name: str) -> str:
         return f"unix:{self.folder / f'door-{name}.sock'}"
 
-    def _door(self, name: str, through: int) -> Callable[[int], list[str]]:
+    def _door(self, name: str) -> Callable[[int], list[str]]:
         (island,) = self.clients[name][1]
         return lambda port: [
-            "seaway", "door", "--connect", f"127.0.0.1:{through}", "--listen", self._socket(name), "--name", name,
-            "--island", f"i{island}", "--wait", str(self.patience), "--verbose",
+            "seaway", "door", "--connect", self.network.controller(f"door-{name}", self.port),
+            "--listen", self._socket(name), "--name", name, "--island", f"i{island}", "--wait", str(self.patience),
+            "--verbose", *self.network.access(),
         ]  # fmt: skip
 
     def _jax(self, name: str) -> list[str]:
@@ -173,10 +166,16 @@ class Cluster:
                     found[int(words[2])] = pid
         return found[max(found)] if found else 0
 
-    def islands_of(self, target: str) -> set[int]:
-        """The islands on which a fault of this process may be noticed."""
+    def islands_of(self, fault: Fault) -> set[int]:
+        """The islands on which a fault may be noticed."""
+        if fault.role == "link":
+            one, other, _ = fault.link  # without a link to the controller, only that agent's island is in trouble
+            return set[int]().union(*(self._islands_at(end) for end in (one, other) if end != "controller"))
+        return self._islands_at(fault.target)
+
+    def _islands_at(self, target: str) -> set[int]:
         role, _, rest = target.partition("-")
-        if role in ("agent", "peers"):
+        if role in ("agent", "peers", "checker"):
             return {int(rest) * self.shape.together // self.shape.hosts}
         if role == "coordination":
             return {int(rest)}
@@ -275,3 +274,4 @@ class Cluster:
             if is_coordination(pid):
                 os.kill(pid, signal.SIGKILL)
         self.watch.stop()
+        self.network.close()

@@ -1,4 +1,4 @@
-"""Carries out a fault of the schedule on the cluster: signals, proxies and limits, and their end in time."""
+"""Carries out a fault of the schedule on the cluster: signals, wires and limits, and their end in time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from .cluster import Cluster, free_port
+from .cluster import Cluster
+from .machine_faults import CARRIED_OUT, checker
+from .network import free_port
 from .processes import Policy
-from .schedule import MOMENTS, Fault
+from .schedule import MOMENTS, RESTARTS, Fault
 
 PULSE = 0.05  # seconds that a slow host is stopped, and then runs
 WAIT_MOMENT = 20.0  # seconds to wait for the moment that a fault asks for; then it comes anyway
@@ -25,12 +27,16 @@ class Injected(msgspec.Struct):
     over: float | None = None
     idle: bool = False  # there was no process that it could affect
     pid: int = 0
+    ended: float | None = None  # when the process was ended for the last time: once it runs again, this is over
 
 
 def inject(cluster: Cluster, fault: Fault) -> Injected:
     found = Injected(fault, time.monotonic())
     if fault.role == "coordination":
         _coordination(cluster, fault, found)
+    elif fault.role == "checker":
+        found.pid = checker(cluster, fault)
+        found.idle, found.over = not found.pid, found.begun
     elif fault.ends_process:
         _end(cluster, fault, found)
     elif fault.kind in ("stop", "pulse"):
@@ -38,19 +44,20 @@ def inject(cluster: Cluster, fault: Fault) -> Injected:
     elif fault.kind == "full":
         cluster.limit_files([fault.target], True)
         _then(cluster, found, lambda: cluster.limit_files([fault.target], False))
+    elif fault.kind in CARRIED_OUT:
+        found.pid = cluster.processes[fault.target].pid
+        CARRIED_OUT[fault.kind](cluster, fault, lambda at: _ended(found, at))
     else:
-        proxy = cluster.watch.proxies[fault.target]
-        cluster.watch.do(proxy.set(fault.kind))
-        _then(cluster, found, lambda: cluster.watch.do(proxy.set("")))
+        _then(cluster, found, cluster.network.begin(fault))
     return found
 
 
 def settle(cluster: Cluster, injected: Injected) -> bool:
     """Return whether it is over. To be called at every tick."""
-    if injected.over is None and injected.fault.ends_process:
+    if injected.over is None and injected.ended is not None:
         process = cluster.processes[injected.fault.target]
-        if process.alive and process.starts[-1] > injected.begun:
-            injected.over = process.starts[-1]
+        if process.alive and (process.starts[-1] > injected.ended or injected.fault.kind not in RESTARTS):
+            injected.over = max(process.starts[-1], injected.ended)
     return injected.over is not None
 
 
@@ -78,7 +85,7 @@ def _end(cluster: Cluster, fault: Fault, found: Injected) -> None:
     process = cluster.processes[fault.target]
     port = free_port() if fault.port == "other" else None
     number = signal.SIGKILL if fault.kind == "kill" else signal.SIGTERM
-    found.pid = process.pid
+    found.pid, found.ended = process.pid, found.begun
     if not process.end(number, Policy(fault.restart, port)):
         found.idle, found.over = True, found.begun
 
@@ -125,6 +132,10 @@ def _signal(pid: int, number: int) -> None:
         os.kill(pid, number)
     except ProcessLookupError:
         pass
+
+
+def _ended(found: Injected, at: float) -> None:
+    found.ended = at
 
 
 def _then(cluster: Cluster, found: Injected, act: Callable[[], None]) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from .inject import Injected
 from .journal import Call
 from .processes import ProcessEnd, Usage
+from .schedule import RESTARTS, STATE
 
 # Worst first: the table counts a round as its worst outcome.
 OUTCOMES = ("wrong", "hang", "died", "spread", "leak", "unnamed", "needless", "late", "error", "ok")
@@ -37,6 +38,12 @@ WORLDS = 4
 STUCK = Usage(
     threads=24 + 140 * WORLDS, fds=24 + 16 * WORLDS, children=0, ports=2 * WORLDS, rss=400 + 150 * WORLDS
 )
+# Faults under which the supervisor may find that a process has ended, and how: by itself, with a named error (0), or
+# killed by the kernel, for its memory.
+ENDS = {"address": 0, "files": 0, "memory": -9} | dict.fromkeys(STATE, 0)
+REFUSAL = re.compile(r"^seaway (?:agent|controller)\b.*: ", re.MULTILINE)
+LOOSE = ("stop", "pulse", "hold", "up", "down", "cut", "unplug", "loss", "rate", "delay", "memory")
+HARMLESS = ("stop", "pulse", "hold", "up", "down", "delay", "rate", "cut", "unplug")
 ODD = 3.0  # times the bounds: a call that has not ended then counts as hung
 
 
@@ -56,9 +63,9 @@ class Bounds(msgspec.Struct, frozen=True):
         fault = injected.fault
         known = self.lease + (self.drain if fault.kind == "terminate" else 0.0)
         over = (injected.over or now) - injected.begun
-        if fault.ends_process and fault.role != "coordination":
+        if fault.kind in RESTARTS and fault.role not in ("coordination", "checker"):
             over += self.start
-        if fault.kind in ("stop", "pulse", "hold", "up", "down", "cut") and fault.lasts > self.lease / 2:
+        if fault.kind in LOOSE and fault.lasts > self.lease / 2:
             over += self.start  # a process that was given up begins anew
         return max(known, over)
 
@@ -113,8 +120,13 @@ def judge(seen: RoundSeen, bounds: Bounds, forgiven: Container[str] = ()) -> Ver
     found += [
         ("died", f"{death.name} (pid {death.pid}) ended by itself with {death.code}"
          if not death.meant else f"{death.name} (pid {death.pid}), told to end, ended with {death.code}")
-        for death in seen.deaths if death.wrong
+        for death in seen.deaths if death.wrong and not _foreseen(death, seen)
     ]  # fmt: skip
+    found += [
+        ("unnamed", f"{death.name} (pid {death.pid}) ended without a named error: {death.said[-300:]!r}")
+        for death in seen.deaths
+        if _foreseen(death, seen) and death.code > 0 and not _refusal(death.said)
+    ]
     found += [
         ("spread", f"{_of(call)} is not on the island: {_error(call)}")
         for call in errors
@@ -160,9 +172,24 @@ def unnamed(call: Call) -> str:
     return f"it does not name the cause: {told}" if INSIDE.search(call.text) else ""
 
 
+def _foreseen(death: ProcessEnd, seen: RoundSeen) -> bool:
+    """Whether a process may end so under a fault of this round."""
+    for each in seen.injected:
+        code = ENDS.get(each.fault.kind)
+        if code is None or each.fault.target != death.name or not each.begun <= death.at <= (each.over or seen.ended):
+            continue
+        if death.code == code or (code == 0 and death.code > 0):
+            return True
+    return False
+
+
+def _refusal(said: str) -> bool:
+    return REFUSAL.search(said) is not None and "Traceback" not in said
+
+
 def _another_cause(call: Call, seen: RoundSeen) -> str:
     """Whether an error names a cause that has not happened."""
-    anew = any(each.fault.role == "controller" and each.fault.ends_process for each in seen.injected)
+    anew = any(each.fault.role == "controller" and each.fault.kind in RESTARTS for each in seen.injected)
     anew |= any(death.name == "controller" for death in seen.deaths)
     if call.code == "restart" and not anew:
         return f"no controller was started anew: {_error(call)}"
@@ -208,11 +235,14 @@ def _elsewhere(call: Call, seen: RoundSeen) -> bool:
 
 
 def _harmless(seen: RoundSeen, bounds: Bounds) -> bool:
-    """Whether nobody is to notice the fault: the process was stopped for far less than a lease."""
-    return all(
-        each.fault.kind in ("stop", "pulse", "hold", "up", "down", "delay") and each.fault.lasts < bounds.lease / 2
-        for each in seen.injected
-    ) and len(seen.injected) == 1  # fmt: skip
+    """Whether nobody is to notice the fault: the process was stopped for far less than a lease, or a clock was moved.
+    Where packets are lost, TCP repeats them only after as long again."""
+    (each, *more) = seen.injected
+    fault = each.fault
+    if more or fault.kind == "clock":
+        return not more
+    lost = fault.role == "link" or fault.kind == "unplug"
+    return fault.kind in HARMLESS and fault.lasts < bounds.lease / (4 if lost else 2)
 
 
 def _late(seen: RoundSeen, bounds: Bounds, begun: float) -> list[tuple[str, str]]:

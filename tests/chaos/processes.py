@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,13 +21,14 @@ from backend.admin.children import environment
 
 SOON = 0.3  # seconds until a process that ended by itself is restarted
 TAIL = 3000
+LAST = 600  # characters of a process that has ended
 ENVIRONMENT = {
     "PYTHONWARNINGS": "ignore",
     "PYTHONFAULTHANDLER": "1",
 }  # a process that is aborted writes the stacks of its threads
 # What a process does first: the kernel is to kill it when we end, even by SIGKILL (PR_SET_PDEATHSIG); then it becomes
 # the program that it is to be. This cannot be set between fork and exec, because gRPC's threads are in the way.
-BOUND = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
+BOUND = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execvp(sys.argv[1], sys.argv[1:])"
 
 
 class ProcessEnd(msgspec.Struct):
@@ -38,6 +39,7 @@ class ProcessEnd(msgspec.Struct):
     pid: int
     code: int
     meant: int
+    said: str = ""  # its last words
 
     @property
     def wrong(self) -> bool:
@@ -55,15 +57,18 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 class Process:
-    """A process and its restarts. `words(port)` returns its command line after `python -m`."""
+    """A process and its restarts. `words(port)` returns its command line after `python -m`; `place`: the words before
+    it, which put it on a machine. `files`: how many it may have open, when it starts; 0: as many as others."""
 
     def __init__(
-        self, name: str, log: Path, words: Callable[[int], list[str]], port: int = 0, env: dict[str, str] | None = None
+        self, name: str, log: Path, words: Callable[[int], list[str]], port: int = 0, env: dict[str, str] | None = None,
+        place: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self.name, self.log, self.port = name, log, port
         self.starts: list[float] = []
         self.stopped = False
-        self._words, self._env = words, env or {}
+        self.files = 0
+        self._words, self._env, self._place = words, env or {}, place
         self._meant = 0
         self._policy = Policy()
         self._again: float | None = None  # when it is to be started
@@ -81,7 +86,10 @@ class Process:
         self.stopped, self._meant, self._policy, self._again = False, 0, Policy(), None
         with self.log.open("ab") as said:
             self._popen = subprocess.Popen(
-                [sys.executable, "-ISc", BOUND, sys.executable, "-m", *self._words(self.port)],
+                [
+                    sys.executable, "-ISc", BOUND, *self._place, *_with_files(self.files),
+                    sys.executable, "-m", *self._words(self.port),
+                ],
                 stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment(ENVIRONMENT | self._env),
                 start_new_session=True,
             )  # fmt: skip
@@ -115,7 +123,12 @@ class Process:
         if self._popen is None or (code := self._popen.poll()) is None:
             return None
         self._again = now + self._policy.after
-        return ProcessEnd(now, self.name, self.pid, code, self._meant)
+        return ProcessEnd(now, self.name, self.pid, code, self._meant, self.tail(LAST))
+
+    def end_now(self, policy: Policy) -> None:
+        """Kill it, and wait until it is dead."""
+        if self.end(signal.SIGKILL, policy) and self._popen is not None:
+            self._popen.wait()
 
     def quit(self) -> None:
         """End it for good, whatever it does just then."""
@@ -128,6 +141,10 @@ class Process:
         with suppress(OSError):
             return self.log.read_text(errors="replace")[-characters:]
         return ""
+
+
+def _with_files(most: int) -> list[str]:
+    return ["sh", "-c", f'ulimit -n {most}; exec "$@"', "sh"] if most else []
 
 
 # --- what a process holds -----------------------------------------------------------------------------------------

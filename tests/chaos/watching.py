@@ -32,9 +32,9 @@ class Watch:
         self._thread.start()
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, address: str) -> None:
+    def begin(self, address: str, token: str = "") -> None:
         async def begin() -> None:
-            self._task = asyncio.create_task(self._ask(address))
+            self._task = asyncio.create_task(self._ask(address, Access(token)))
 
         self.do(begin())
 
@@ -51,8 +51,7 @@ class Watch:
             found = self.proxies[name] = self.do(Proxy(("127.0.0.1", port)).start())
         return found.port
 
-    async def _ask(self, address: str) -> None:
-        access = Access()
+    async def _ask(self, address: str, access: Access) -> None:
         channel = access.channel(address)
         try:
             while True:

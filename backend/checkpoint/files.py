@@ -182,6 +182,8 @@ def _created(folder: Path, name: str) -> BinaryIO:
 def make_folder(folder: Path) -> None:
     """Makes a folder, and those above it, so that their names are on disk."""
     if not folder.is_dir():
+        if folder.exists():
+            raise NotADirectoryError(errno.ENOTDIR, f"{folder} is no folder")
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
         settle(folder.parent)

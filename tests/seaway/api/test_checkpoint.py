@@ -29,6 +29,10 @@ from core.model.program import Sharding
 from core.model.resharding import Shards
 from seaway.api.checkpoints import graphs
 from seaway.api.checkpoints.naming import names_of
+from sim.simulation import Fault
+from tests.backend.checkpoint.saved import as_before
+from tests.backend.checkpoint.saved import contents as contents_old
+from tests.backend.checkpoint.saved import save as save_old
 from tests.seaway.small_sessions import small
 
 P: Any = PartitionSpec
@@ -317,6 +321,77 @@ def test_old_steps_are_deleted_when_a_new_one_is_complete(tmp_path: Path) -> Non
         assert sorted(path.name for path in tmp_path.iterdir()) == ["3", "30"]
         with pytest.raises(ValueError, match=r"save\(keep=0\): how many steps stay"):
             checkpoint.save(tmp_path, x, step=31, keep=0)
+
+
+def test_a_damaged_or_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with small(values="compute"):
+        x = sw.put(TABLE, devices=square, sharding=P("rows"))
+        for step in range(2):
+            checkpoint.save(tmp_path, {"x": x}, step=step).block_until_ready()
+        (tmp_path / "0" / "x" / "c" / "1" / "0").unlink()
+        raw = bytearray((tmp_path / "1" / "x" / "c" / "0" / "0").read_bytes())
+        raw[17] ^= 4
+        (tmp_path / "1" / "x" / "c" / "0" / "0").write_bytes(raw)
+        for step, said in (
+            (0, "file x/c/1/0 is missing; restore"),
+            (1, "file x/c/0/0 is damaged: its checksum"),
+        ):
+            with pytest.raises(sw.errors.RunError, match=said) as error:
+                sw.get(checkpoint.restore(tmp_path, {"x": x}, step=step))
+            assert str(tmp_path / str(step)) in str(error.value)
+
+
+def test_a_checkpoint_without_checksums_is_restored_with_a_warning_each_time(tmp_path: Path) -> None:
+    old = save_old(tmp_path, 1, seed=1)
+    as_before(old)
+    like = {"x": shape_of((8, 6), "float32")}
+    with small(values="compute"):
+        for _ in range(2):
+            found = checkpoint.restore(tmp_path, like, step=1, devices=square)
+            np.testing.assert_array_equal(np.asarray(found["x"]), contents_old(1)[0])
+            with pytest.warns(RuntimeWarning, match=r"step 1 in .* has no checksums.*save it anew"):
+                checkpoint.latest(tmp_path)
+        checkpoint.save(tmp_path, found, step=2)
+        sw.block_until_ready(checkpoint.restore(tmp_path, like, step=2, devices=square))
+        sw.block_until_ready(checkpoint.restore(tmp_path, like, step=1, devices=square))
+        with pytest.warns(RuntimeWarning, match="step 1 in"):
+            sw.current_session().close()
+
+
+def test_a_failed_save_is_raised_by_the_next_call_or_by_the_end_of_the_session(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    refused = pytest.raises(sw.errors.RunError, match=f"{tmp_path}/file is no folder")
+    with refused, small(values="compute"):
+        checkpoint.save(tmp_path / "file", sw.put(TABLE, devices=square))
+    with small(values="compute"):
+        x = sw.put(TABLE, devices=square)
+        for call in (
+            lambda: checkpoint.save(tmp_path / "run", x),
+            lambda: checkpoint.restore(tmp_path / "run", x),
+            lambda: checkpoint.latest(tmp_path / "run"),
+        ):
+            checkpoint.save(tmp_path / "file", x)
+            sw.sleep("1s")
+            with refused:
+                call()
+        assert checkpoint.latest(tmp_path / "run") is None  # each is raised once
+        saved = checkpoint.save(tmp_path / "file", x)
+        with refused:
+            int(saved)
+
+
+def test_a_save_that_is_lost_with_its_host_is_logged_and_raised_at_the_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    crash = Fault(20_000_000, "crash_host", 1)
+    with pytest.raises(sw.errors.RunError) as error, small(faults=[crash]):
+        x = sw.put(shape_of((4096, 4096), np.float32), devices=square, sharding=P("rows", "columns"))
+        checkpoint.save(tmp_path, x)
+    assert error.value.code == "host-lost"
+    assert error.value.__notes__ == [
+        "This is the error of an earlier 'checkpoint.save': nobody had waited for it."
+    ]
+    assert "'checkpoint.save' has failed: [host-lost]" in caplog.text
 
 
 def test_mistakes_are_reported_where_they_are_made(tmp_path: Path) -> None:

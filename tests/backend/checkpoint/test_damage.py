@@ -1,0 +1,149 @@
+"""Whatever is not as it was saved is an error that names the file. Other readers of zarr understand the files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorstore
+
+from backend.checkpoint import files, folders, zarrs
+from backend.checkpoint.documents import ArrayEntry, CheckpointError
+
+from .saved import ENTRIES, as_before, contents, read, save
+
+
+def flipped(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+
+
+DAMAGES: dict[str, Callable[[Path, Path], Any]] = {
+    "is missing": lambda path, older: path.unlink(),
+    "its checksum is wrong": lambda path, older: flipped(path),
+    "has 51 bytes, and should have 52": lambda path, older: path.write_bytes(path.read_bytes()[:-1]),
+    "another part": lambda path, older: shutil.copy(path.with_name("0"), path),
+    "of another save": lambda path, older: shutil.copy(older, path),
+    "behind a link": lambda path, older: (path.unlink(), path.symlink_to(older)),
+}
+
+
+@pytest.mark.parametrize("said", DAMAGES)
+def test_a_chunk_that_is_not_as_it_was_saved_is_named(tmp_path: Path, said: str) -> None:
+    older, step = save(tmp_path, 1, seed=1), save(tmp_path, 2, seed=2)
+    DAMAGES[said](step / "x/c/1/1", older / "x/c/1/1")
+    with pytest.raises(CheckpointError, match=said) as error:
+        read(step)
+    assert str(error.value).startswith(f"checkpoint {step}: file x/c/1/1 ")
+    assert str(error.value).endswith(files.FIX)
+    found: list[tuple[str, str]] = []
+    zarrs.verify(step, lambda *each: found.append(each))
+    assert [name for name, _ in found] == ["x/c/1/1"]
+    assert read(older)[0] == [each.tobytes() for each in contents(1)]
+
+
+def test_what_needs_nothing_of_a_damaged_chunk_is_read(tmp_path: Path) -> None:
+    step = save(tmp_path, 1, seed=1)
+    flipped(step / "x/c/1/1")
+    entry = ENTRIES[0]
+    ((shards,), _) = zarrs.read(step, [(entry, {(0,): (slice(0, 8), slice(0, 3))})])
+    np.testing.assert_array_equal(shards[0,], contents(1)[0][:, :3])
+
+
+@pytest.mark.parametrize("name", ["zarr.json", "x/zarr.json", "layer.key/zarr.json", "none/zarr.json"])
+def test_documents_that_are_damaged_or_missing_are_named(tmp_path: Path, name: str) -> None:
+    step = save(tmp_path, 1, seed=1)
+    text = (step / name).read_bytes()
+    for wrong in (text[:-9], b"", text.replace(b"3", b"4", 1), text.replace(b"shape", b"shbpe", 1)):
+        (step / name).write_bytes(wrong)
+        with pytest.raises(CheckpointError, match=f"file {name} "):
+            read(step)
+    (step / name).unlink()
+    with pytest.raises(CheckpointError, match=f"file {name} is missing"):
+        read(step)
+
+
+def test_each_byte_of_the_list_of_arrays_is_guarded(tmp_path: Path) -> None:
+    """Only spaces and the like may differ: the list says the same then."""
+    step = save(tmp_path, 1, seed=1)
+    path, wanted = step / "zarr.json", read(step)
+    text = path.read_bytes()
+    for at in range(0, len(text), 3):
+        path.write_bytes(text[:at] + bytes([text[at] ^ 1]) + text[at + 1 :])
+        try:
+            said, found = "", read(step)
+        except CheckpointError as error:
+            said, found = str(error), wanted
+        assert found == wanted
+        assert not said or "file zarr.json " in said or "a newer Seaway wrote it" in said
+
+
+def test_a_checkpoint_of_an_older_version_is_read_and_said_to_have_no_checksums(tmp_path: Path) -> None:
+    step = save(tmp_path, 1, seed=1)
+    assert read(step)[1]
+    as_before(step)
+    assert read(step) == ([each.tobytes() for each in contents(1)], False)
+    found = zarrs.verify(step, lambda *each: pytest.fail(f"{each}"))
+    assert (found.arrays, found.summed) == (6, False)
+    (step / "x/c/0/0").unlink()
+    with pytest.raises(CheckpointError, match="file x/c/0/0 is missing"):
+        read(step)
+
+
+def test_a_newer_format_is_refused_by_its_number(tmp_path: Path) -> None:
+    step = save(tmp_path, 1, seed=1)
+    told = json.loads((step / "zarr.json").read_bytes())
+    told["attributes"]["seaway"] |= {"format": 7, "unheard": "of"}
+    (step / "zarr.json").write_text(json.dumps(told))
+    with pytest.raises(CheckpointError, match="format 7 is unknown to this version; a newer Seaway"):
+        read(step)
+
+
+def test_tensorstore_reads_our_files_and_notices_damage(tmp_path: Path) -> None:
+    step = save(tmp_path, 1, seed=1)
+    for entry, array in zip(ENTRIES, contents(1), strict=True):
+        spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(step / entry.name)}}
+        assert tensorstore.open(spec).result().read().result().tobytes() == array.tobytes()
+    flipped(step / "x/c/1/1")
+    spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(step / "x")}}
+    with pytest.raises(ValueError, match="Digest mismatch"):
+        tensorstore.open(spec).result().read().result()
+
+
+@pytest.mark.parametrize("summed", [True, False])
+def test_we_read_what_tensorstore_writes(tmp_path: Path, summed: bool) -> None:
+    """With chunks that do not divide the array, too."""
+    array = np.arange(70, dtype=np.int16).reshape(10, 7)
+    codecs: list[Any] = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
+    spec = {
+        "driver": "zarr3",
+        "kvstore": {"driver": "file", "path": str(tmp_path / "x")},
+        "metadata": {
+            "shape": [10, 7],
+            "data_type": "int16",
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4, 3]}},
+            "codecs": codecs[: 1 + summed],
+        },
+    }
+    tensorstore.open(spec, create=True).result().write(array).result()
+    told = {"format": 1, "step": 1, "save": "", "arrays": {"x": {"dtype": "int16", "shape": [10, 7]}}}
+    group = {"zarr_format": 3, "node_type": "group", "attributes": {"seaway": told}}
+    (tmp_path / "zarr.json").write_text(json.dumps(group))
+    boxes = {(0,): (slice(3, 10), slice(2, 7)), (1,): (slice(0, 1), slice(0, 7))}
+    ((found,), has_sums) = zarrs.read(tmp_path, [(ArrayEntry("x", "int16", (10, 7)), boxes)])
+    assert has_sums == summed
+    for index, box in boxes.items():
+        np.testing.assert_array_equal(found[index], array[box])
+
+
+def test_only_numbers_that_are_steps_are_steps(tmp_path: Path) -> None:
+    step = save(tmp_path, 1, seed=1)
+    for name in ("007", "99999999999999", "\u0663", "2x", "9" * 200):
+        shutil.copytree(step, tmp_path / name)
+    assert folders.steps(tmp_path) == [1]

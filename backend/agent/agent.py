@@ -33,6 +33,7 @@ from ..devices import Devices, WorldSpec, gang_times
 from ..node import CallError, HostClock, NetworkNode, calls
 from ..streams import LentReading, Listener, Load, StreamRefused, loaded
 from ..wire import Address, Contents, Pass, call_messages
+from .direct_address import direct_address
 from .end_reports import EndReports
 
 log = logging.getLogger("seaway.agent")
@@ -131,7 +132,8 @@ class Agent:
         if self._ends.thread is not None:
             self.node.lend(CONTROLLER, lent)
         self.devices.failed = self._devices_failed
-        self._secret = said.secret
+        self._secret, self._lease = said.secret, said.lease / 1e9
+        self._direct = await asyncio.to_thread(direct_address, where, self._bind, self.controller)
         self._listener.start(self.node.admit, self.node.accept)
         self.node.start()
         self.clock.join(said.host, said.secret, self.controller, self.access)
@@ -229,7 +231,9 @@ class Agent:
         )
         members = list(spans.items(command.members))
         devices = {host: tuple(self.cluster.devices_of(host)) for host in members}
-        return WorldSpec(command.epoch, address, members, self.host.host, devices)
+        return WorldSpec(
+            command.epoch, address, members, self.host.host, devices, listen=self._direct, lease=self._lease
+        )
 
     async def _compile(self, command: e.CompileCode) -> None:
         try:

@@ -32,16 +32,19 @@ Array = np.ndarray[Any, Any]
 class WorldSpec:
     """The world of an island's epoch, and the rank under which a host joins it."""
 
-    __slots__ = ("address", "devices", "epoch", "hosts", "me")
+    __slots__ = ("address", "devices", "epoch", "hosts", "lease", "listen", "me")
 
     def __init__(
-        self, epoch: int, address: str, hosts: Sequence[int], me: int, devices: Mapping[int, Sequence[int]]
-    ) -> None:
+        self, epoch: int, address: str, hosts: Sequence[int], me: int, devices: Mapping[int, Sequence[int]],
+        *, listen: str = "127.0.0.1", lease: float = 10.0,
+    ) -> None:  # fmt: skip
         self.epoch = epoch
         self.address = address  # of the coordination service; "" if the host is the only member
         self.hosts = tuple(hosts)  # members, in the order of their ranks
         self.me = me  # this host
         self.devices = dict(devices)  # host -> its devices' numbers in the cluster
+        self.listen = listen  # this machine's address at which other members reach it directly
+        self.lease = lease  # seconds without a sign of life after which a member counts as gone
 
 
 class DeviceAbout:

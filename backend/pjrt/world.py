@@ -30,6 +30,7 @@ from core.model import Layout, Place, canonical, virtual_index
 from ..coordination import Overtaken, RendezvousMember
 from ..devices import DeviceAbout, WorldSpec
 from .coordination_relay import FOREVER_S, CoordinationRelay
+from .gloo import GlooConnections
 
 log = logging.getLogger("seaway.pjrt")
 Device = Any  # jax.Device, which has no types
@@ -62,6 +63,7 @@ class WorldMembership:
             None  # of the collective world of which this process is a member
         )
         self._meeting: _Meeting | None = None
+        self._gloo: GlooConnections | None = None
         self._wanted = -1  # the newest epoch
         self._wait: RendezvousMember | _Meeting | None = None  # what a join waits for, and can leave
         self._waiting = threading.Lock()
@@ -95,6 +97,9 @@ class WorldMembership:
             self._leave_behind("worlds", _until_there, list(stuck), backends)
         del backends
         self.devices, self._numbers, self._shardings = {}, {}, {}
+        if self._gloo is not None:
+            self._gloo.end()
+            self._gloo = None
         if self._shield is not None:
             if _disconnect():
                 self._shield.close()
@@ -170,7 +175,12 @@ class WorldMembership:
             self._shield = CoordinationRelay(service)
             self._meeting = _Meeting(self._shield.address, rank, len(world.hosts))
             self._may_wait(world, self._meeting).wait(JOIN_S)
-        self.devices = _by_number(world) if world.address else _alone(world)
+            pairs = len(world.devices[world.me]) * sum(map(len, world.devices.values()))
+            self._gloo = GlooConnections(world.listen, world.lease, pairs)
+            with self._gloo.used_by_jax(_state().client, rank):
+                self.devices = _by_number(world)
+        else:
+            self.devices = _alone(world)
         self._numbers = {device: number for number, device in self.devices.items()}
         self._shardings, self._here = {}, {}
 

@@ -46,12 +46,21 @@ HARD = 600.0  # seconds: a first step can take long, and how long is unknown
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    """What `seaway up` takes, too."""
     add = parser.add_argument
     add("--cluster", default="", metavar="FILE", help="a TOML file with the cluster's islands; or give:")
     add("--islands", type=int, default=1, help="number of islands (1)")
     add("--hosts", type=int, default=1, help="hosts of each island (1)")
     add("--devices-per-host", type=int, default=1, help="devices of each host (1)")
     add("--policy", default="fifo", help=HELP)
+    add("--window", type=int, default=Config().window, help="gangs enqueued ahead on a device (%(default)s)")
+    add("--token-file", default="", help="a file with the cluster's token")
+    add(
+        "--metrics-port",
+        default="",
+        metavar="[ADDRESS:]PORT",
+        help="serve figures for Prometheus; only to this machine, unless an address is given",
+    )
 
 
 def options() -> argparse.ArgumentParser:
@@ -66,7 +75,6 @@ def options() -> argparse.ArgumentParser:
         metavar="ADDRESS:PORT",
         help="where to listen; port 0: any free port (%(default)s)",
     )
-    add("--window", type=int, default=Config().window, help="gangs enqueued ahead on a device (%(default)s)")
     add("--fanout", type=int, default=Config().fanout, help="hosts to which a process writes (%(default)s)")
     add(
         "--lease",
@@ -86,7 +94,6 @@ def options() -> argparse.ArgumentParser:
         metavar="FILE",
         help="a new file that records all events of the controller, for `seaway replay`",
     )
-    add("--token-file", default="", help="a file with the cluster's token")
     for each in ("ca", "cert", "key"):
         add(f"--{each}", default="", help="PEM file, for mutual TLS")
     add("--with-parent", action="store_true", help="end when the standard input closes")
@@ -96,12 +103,6 @@ def options() -> argparse.ArgumentParser:
         default=HARD,
         metavar="SECONDS",
         help="a step is given up when it takes this much longer than its stated cost (%(default)g)",
-    )
-    add(
-        "--metrics-port",
-        default="",
-        metavar="[ADDRESS:]PORT",
-        help="serve figures for Prometheus; only to this machine, unless an address is given",
     )
     add(
         "--code-limit",

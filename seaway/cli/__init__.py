@@ -15,7 +15,7 @@ from importlib import import_module
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 from .. import __version__
-from ..errors import SeawayError
+from ..errors import SeawayError, nearest
 
 # The file of each command, in the order in which `seaway --help` lists them.
 COMMANDS = {
@@ -48,7 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for file in (called,) if called else dict.fromkeys(COMMANDS.values()):
         import_module(f".{file}", __name__).add(commands)
     at = given_arguments.index("--") if "--" in given_arguments else len(given_arguments)
-    given = parser.parse_args(given_arguments[:at])
+    given, unknown = parser.parse_known_args(given_arguments[:at])
+    if unknown:
+        _refuse(commands.choices[given_arguments[0]], unknown)
     given.own = given_arguments[at + 1 :]  # arguments of the program that a command runs
     try:
         return int(given.run(given))
@@ -57,3 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _refuse(command: argparse.ArgumentParser, unknown: Sequence[str]) -> None:
+    """argparse would show the usage of `seaway`, which has no options, and not that of the command."""
+    known = [option for action in command._actions for option in action.option_strings]
+    near = nearest(unknown[0].partition("=")[0], known) if unknown[0].startswith("-") else ""
+    command.error(f"unrecognized arguments: {' '.join(unknown)}{near}")

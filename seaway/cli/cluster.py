@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from backend.admin import Child, Children, Supervisor
-from backend.auth import Access, AccessRefused, checked, is_loopback, trust
+from backend.admin import Child, Children, Supervisor, metrics
+from backend.auth import Access, AccessRefused, checked, is_loopback, read, trust
 from backend.process_title import show_as
 from backend.server import HeldFolder, controller_cli
 from core.model import Cluster
@@ -73,21 +73,23 @@ def _add_up(commands: Any) -> None:
 
 def _up(given: argparse.Namespace) -> int:
     _on_loopback(given.bind)
+    try:
+        access = read(given.token_file)
+        if given.metrics_port:
+            metrics.place_of(given.metrics_port)
+    except AccessRefused as refused:
+        raise SeawayError(str(refused)) from None
     cluster = controller_cli.cluster_of(given)
     with tempfile.TemporaryDirectory(prefix="seaway-") as scratch:
         folder = Path(given.state or scratch)
         with _held(folder):
             show_as("up", sys.argv[2:])
-            up = UpProcesses(given, folder, Children(folder))
+            up = UpProcesses(given, folder, Children(folder), access)
             try:
                 signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
                 (folder / "up.pid").write_text(str(os.getpid()), encoding="utf-8")
                 up.start(cluster)
-                print(
-                    f"{plural(cluster.hosts, 'host')}, {plural(cluster.devices, 'device')} at grpc://{up.address}\n"
-                    f"  a program: sw.connect('grpc://{up.address}')      how it is: seaway status {up.address}",
-                    flush=True,
-                )
+                print(up.greeting(cluster), flush=True)
                 return up.watch()
             except KeyboardInterrupt:
                 return 130
@@ -106,8 +108,9 @@ def _held(folder: Path) -> HeldFolder:
 class UpProcesses:
     """The processes of `seaway up`. Their logs and the controller's state across restarts are in the folder."""
 
-    def __init__(self, given: argparse.Namespace, folder: Path, children: Children) -> None:
-        self._given, self._folder, self.children = given, folder, children
+    def __init__(self, given: argparse.Namespace, folder: Path, children: Children, access: Access) -> None:
+        self._given, self._folder, self.children, self._access = given, folder, children, access
+        self._token = ["--token-file", given.token_file] if given.token_file else []
         self._supervisor = Supervisor(children, _tell)
         self._starts = 0  # of the controller
         self.address = given.bind
@@ -122,6 +125,16 @@ class UpProcesses:
                 self._supervisor.keep(start(), start)
         self._await_ready()
 
+    def greeting(self, cluster: Cluster) -> str:
+        token = f", token_file={self._given.token_file!r}" if self._token else ""
+        place = f"grpc://{self.address}"
+        figures = re.search(r"^metrics at \S+", self._supervisor.all[0].said(), re.MULTILINE)
+        return (
+            f"{plural(cluster.hosts, 'host')}, {plural(cluster.devices, 'device')} at {place}\n"
+            f"  a program: sw.connect({place!r}{token})      how it is: seaway status "
+            f"{' '.join([self.address, *self._token])}" + (f"\n  {figures[0]}" if figures else "")
+        )
+
     def _start_controller(self) -> Child:
         """Start the controller; after the first time, at the same address and with the state left behind."""
         given = self._given
@@ -132,7 +145,11 @@ class UpProcesses:
             given.policy,
             "--state",
             str(self._folder / "controller"),
+            "--window",
+            str(given.window),
+            *self._token,
         ]
+        words += ["--metrics-port", given.metrics_port] if given.metrics_port else []
         words += ["--cluster", given.cluster] if given.cluster else []
         for name in ("islands", "hosts", "devices_per_host"):
             words += [f"--{name.replace('_', '-')}", str(getattr(given, name))]
@@ -158,7 +175,7 @@ class UpProcesses:
     def _start_agent(self, host: int, devices: int) -> Child:
         given = self._given
         words = ["--controller", self.address, "--host", str(host), "--name", f"host-{host}"]
-        words += ["--platform", given.platform, "--devices", str(devices)]
+        words += ["--platform", given.platform, "--devices", str(devices), *self._token]
         if given.checkpoints:
             words += ["--checkpoints", given.checkpoints]
         words += [*trust.words_of(given), "--with-parent", "--verbose"]
@@ -170,7 +187,7 @@ class UpProcesses:
             for child in self.children.all():
                 if not child.alive:
                     raise SeawayError(f"{child.name} {child.fate()} before the cluster was up: {_why(child)}")
-            found = look(self.address, Access())
+            found = look(self.address, self._access)
             if all(island["phase"] == "running" for island in found["islands"]):
                 return
             if time.monotonic() > until:
@@ -193,7 +210,7 @@ def _tell(text: str) -> None:
 
 
 def _on_loopback(bind: str) -> None:
-    """Refuse other addresses than loopback: nothing protects the processes of `up`."""
+    """Refuse other addresses than loopback: `up` is for one machine."""
     try:
         checked(bind)
     except AccessRefused as refused:
@@ -201,9 +218,9 @@ def _on_loopback(bind: str) -> None:
     if not is_loopback(bind):
         port = bind.rpartition(":")[2]
         raise SeawayError(
-            f"--bind {bind}: `seaway up` is for one machine, has no protection, and listens only on loopback, such as "
-            f"127.0.0.1:{port}. For other machines, run `seaway controller --bind {bind} --token-file FILE`, and "
-            f"`seaway agent` with the same FILE on each host"
+            f"--bind {bind}: `seaway up` is for one machine, and listens only on loopback, such as 127.0.0.1:{port}. "
+            f"For other machines, run `seaway controller --bind {bind} --token-file FILE`, and `seaway agent` with the "
+            f"same FILE on each host"
         )
 
 

@@ -168,7 +168,7 @@ def test_the_page_of_cluster_files_has_every_key() -> None:
     assert sorted(keys - there - set(re.findall(r"^(\w+) =", page("clusters.md"), re.MULTILINE))) == []
 
 
-@pytest.mark.parametrize("command", ["controller", "agent"])
+@pytest.mark.parametrize("command", ["controller", "agent", "up"])
 def test_the_page_of_deployment_has_every_option(command: str) -> None:
     there = listed(page("deployment.md"))
     options = {option for option in commands()[command] if option.startswith("--")}

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from backend.admin.children import Children
-from tests.backend.real import title_of
+from tests.backend.real import children_of, title_of
 from tests.command_lines import Refused, refused
 
 PATIENCE = 120.0  # seconds, on a busy machine
@@ -92,6 +93,25 @@ def test_a_cluster_on_one_machine_comes_up_shows_its_status_and_ends(tmp_path: P
     assert "no controller answers" in seaway("status", address, code=1)
     assert "nothing that `seaway up --state" in seaway("down", "--state", str(tmp_path), code=1)
     assert "the same commands, to the byte" in seaway("replay", log), "the controller has ended in order"
+
+
+def test_a_cluster_on_one_machine_takes_a_token_a_window_and_a_port_for_figures(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("a word that is known to few", encoding="utf-8")
+    words = ("--platform", "timed", "--token-file", str(token), "--metrics-port", "0", "--window", "3")
+    with up(tmp_path, *words) as (process, address):
+        assert process.stdout is not None
+        greeting = process.stdout.readline() + process.stdout.readline()
+        assert f"sw.connect('grpc://{address}', token_file='{token}')" in greeting
+        assert f"seaway status {address} --token-file {token}\n" in greeting
+        figures = re.search(r"^  metrics at (http://127\.0\.0\.1:\d+/metrics)$", greeting, re.MULTILINE)
+        assert figures
+        with urllib.request.urlopen(figures[1], timeout=PATIENCE) as answer:
+            assert b"seaway_" in answer.read()
+        assert "the token is wrong or missing" in seaway("status", address, code=1)
+        assert "running" in seaway("status", address, "--token-file", str(token))
+        (controller,) = children_of(process.pid, "controller")
+        assert "--window 3" in title_of(controller)
 
 
 def test_when_the_parent_is_killed_all_its_processes_end(tmp_path: Path) -> None:

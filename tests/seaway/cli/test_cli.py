@@ -243,3 +243,17 @@ def test_help_and_a_misspelt_command_list_all_commands(capsys: pytest.CaptureFix
     said = capsys.readouterr()
     assert all(f"    {name}" in said.out and f"'{name}'" in said.err for name in COMMANDS)
     assert "the following arguments are required: COMMAND" in said.err
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["up", "--tokn-file", "x"], "unrecognized arguments: --tokn-file x (did you mean '--token-file'?)"),
+    (["status", "head:29000", "more"], "unrecognized arguments: more"),
+])  # fmt: skip
+def test_an_unknown_option_shows_the_usage_of_its_command(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    text = capsys.readouterr().err
+    assert text.startswith(f"usage: seaway {words[0]} [-h]")
+    assert text.endswith(f"seaway {words[0]}: error: {said}\n")

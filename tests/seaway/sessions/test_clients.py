@@ -358,5 +358,6 @@ def test_a_loop_of_the_users_that_looks_again_and_again_does_not_hide_that_a_sim
 
     with sw.simulate("B", hosts=2) as s:
         s.env.process(looks(s))
+        driver: Any = s.driver
         with pytest.raises(sw.errors.Stalled, match="nothing more can happen"):
-            s.spawn(lambda: s.driver.turns.wait(lambda: False, "it waits for nothing", s)).result()
+            s.spawn(lambda: driver.turns.wait(lambda: False, "it waits for nothing", s)).result()

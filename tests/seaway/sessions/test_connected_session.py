@@ -77,7 +77,7 @@ def test_a_session_starts_within_five_seconds_and_leaves_nothing_behind() -> Non
 
 @pytest.mark.parametrize("simulated", [False, True])
 def test_a_client_too_many_is_told_the_limit(simulated: bool) -> None:
-    config = {"max_clients": 2}
+    config: Any = {"max_clients": 2}
     with (
         sw.simulate("B", config=config) if simulated else sw.local(platform="timed", config=config) as session
     ):

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fuzz import planted, planted_anew, planted_parts, planted_reserving  # noqa: F401 - they register the bugs
 from tests.fuzz.case import Action, Case, CrashHost, Restart
-from tests.fuzz.draw import ANEW, FEATURES, PARTS, RESERVES, TROUBLES, VIEWS, draw
+from tests.fuzz.draw import ANEW, FEATURES, OLD_STATES, PARTS, RESERVES, TROUBLES, VIEWS, draw
 from tests.fuzz.planting import BUGS, plant, search
 from tests.fuzz.play import Result, play
 from tests.fuzz.shrink import shrink
@@ -20,7 +20,11 @@ from tests.fuzz.shrink import shrink
 SEEDS, FEWER, CHUNK = 100, 50, 10
 FIRSTS = [
     *range(0, SEEDS, CHUNK),
-    *[first for kind in (ANEW, PARTS, RESERVES, VIEWS) for first in range(kind, kind + FEWER, CHUNK)],
+    *[
+        first
+        for kind in (ANEW, PARTS, RESERVES, VIEWS, OLD_STATES)
+        for first in range(kind, kind + FEWER, CHUNK)
+    ],
 ]
 FOUND = {  # a seed that failed once, and what was wrong
     3474: "a second name for a result that was taken back, and made elsewhere",
@@ -30,6 +34,9 @@ FOUND = {  # a seed that failed once, and what was wrong
     400075: "a put that waited for memory on a host that left meanwhile",
     2000025: "two names of one buffer, of both of which a view is made",
     2000036: "a second name that its client had released, for which only a view waits",
+    17322995: "an array that was freed after a restart, and a view of it that its client did not name any more",
+    17300637: "an array that was given away in the turn in which a view of it was freed",
+    17300930: "an array that was lost with a host, and a view of it whose free was lost, too",
     103465: "a buffer in host memory, of which a restarted controller thought that it was on the devices",
 }
 PAGE = Path(__file__).parent.parent / "docs" / "testing.md"
@@ -58,7 +65,11 @@ def test_bugs_that_were_found_once_stay_fixed(seed: int) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize(
     "first",
-    [start for first in (10_000, ANEW, PARTS, RESERVES, VIEWS) for start in range(first, first + 4_000, 100)],
+    [
+        start
+        for first in (10_000, ANEW, PARTS, RESERVES, VIEWS, OLD_STATES)
+        for start in range(first, first + 4_000, 100)
+    ],
 )
 def test_no_seed_of_many_breaks_a_promise(first: int) -> None:
     for seed in range(first, first + 100):
@@ -75,7 +86,7 @@ def test_a_seed_is_one_case_and_a_case_is_one_history(seed: int) -> None:
 
 
 def test_some_seeds_have_no_faults_and_others_have_many() -> None:
-    firsts = (*range(0, 200, 50), ANEW, PARTS, VIEWS)
+    firsts = (*range(0, 200, 50), ANEW, PARTS, VIEWS, OLD_STATES)
     cases = [draw(seed) for first in firsts for seed in range(first, first + 50)]
     weather = [{type(action).__name__ for action in case.actions} for case in cases]
     kinds = set.union(*weather)

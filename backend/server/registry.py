@@ -93,10 +93,8 @@ class Enrolment:
         self._fits(request, island)
         if self._taken(request.host, request):
             agent = self._agents.get(request.host)
-            which = (
-                f": agent {agent.name!r} at {agent.address}" if agent else ", and not known by this --state"
-            )
-            raise CallError(f"host {request.host} is here already{which}", TAKEN)
+            name, at = (agent.name, agent.address) if agent else ("unknown to this --state", "some address")
+            raise CallError(f"host {request.host} is here already: agent {name!r} at {at}", TAKEN)
         return request.host
 
     def wanted(self, request: Enrol) -> int:

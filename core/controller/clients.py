@@ -52,8 +52,8 @@ ANOTHER = (
     "--forget), and its arrays are lost: open another session"
 )
 NO_HOST = (
-    "no host obeys this controller, because its --state is an older copy, or another one: `seaway status` says what its "
-    "operator can do"
+    "no host obeys this controller, because its --state is an older copy, or another one: `seaway status` says what to "
+    "do"
 )
 UNHEARD = "the client heard nothing from the controller for longer than the lease"  # and so began anew
 
@@ -116,6 +116,7 @@ class Clients:
             why, code = NO_HOST, "refused"
         else:
             return False
+        self._recovery.forget(peer)
         self._outbox.note(peer, ConnectionClosed(why, code))
         self._outbox.close(Close(peer, why, breach=""))
         return True

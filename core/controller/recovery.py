@@ -12,6 +12,7 @@ Until the islands have formed again, or the grace is over, clients' messages are
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -79,7 +80,7 @@ class Recovery:
         self._claims: dict[int, Claim] = {}  # by buffer
         self._owned: dict[int, dict[int, Claim]] = {}  # by client, and its name for the buffer
         self._opened: set[int] = set()  # clients that have said what they hold
-        self._early: list[tuple[int, msgspec.Struct]] = []  # what clients said meanwhile
+        self._early: deque[tuple[int, msgspec.Struct]] = deque()  # what clients said meanwhile
 
     def begin(self, now: int) -> None:
         self._watch.begin_for("recovery", now, self._state.config.recovery, self.end)
@@ -98,7 +99,7 @@ class Recovery:
 
     def forget(self, peer: int) -> None:
         """Drop the messages that were kept for a peer that is gone."""
-        self._early = [(who, message) for who, message in self._early if who != peer]
+        self._early = deque((who, message) for who, message in self._early if who != peer)
 
     def reported(self, join: Join) -> None:
         for held in join.held if self.under_way else ():
@@ -131,9 +132,8 @@ class Recovery:
         for claim in self._latest_first():
             claim.counted = claim.spilled or bool(claim.sources) or self._fits(claim)
         self._outbox.effect(LogLine(f"recovered: {len(self._claims)} buffers found on hosts"))
-        early, self._early = self._early, []
-        for peer, message in early:
-            self.deliver(peer, message, now)
+        while self._early:
+            self.deliver(*self._early.popleft(), now)
         self._watch.begin_for("claims", now, self._state.config.recovery, self._free_unclaimed)
 
     def _free_unwanted(self, claims: list[Claim]) -> None:

@@ -85,7 +85,7 @@ class Host:
     ) -> None:  # fmt: skip
         """`executor`, `transfer`: with a past, if not given ones without. `start`: of the controller that took it in,
         see `Join`."""
-        self.host, self._start = host, start
+        self.host, self.start = host, start
         self.relay = Relay(host, beat, patience)
         self.executor = executor or Executor(host, hosts, lane=lane, incarnation=incarnation)
         self.transfer = transfer or Transfer(host, pool, chunk)
@@ -182,7 +182,7 @@ class Host:
         """Say what is here. A new controller would never hear of what this does not name. So no more orders are taken
         until the seat that answers it; a controller that knows of them sends them again behind that seat."""
         self.relay.inlet.hold()
-        self._said.append(Send((CONTROLLER,), replace(self.executor.describe(), start=self._start)))
+        self._said.append(Send((CONTROLLER,), replace(self.executor.describe(), start=self.start)))
 
     def _disconnected(self, event: Disconnected, now: int) -> None:
         if event.peer == CONTROLLER:
@@ -241,7 +241,7 @@ class Host:
                 LogLine(f"host {self.host}: a seat of epoch {seat.epoch}, tree {seat.tree} came late")
             )
             return
-        self._start = seat.start
+        self.start = seat.start
         self.relay.seated(seat, now, self._said)
         self._said += self.executor.handle(seat, now)
 

@@ -185,6 +185,15 @@ class Restart(Action, frozen=True):
     """The controller is restarted."""
 
 
+class OldState(Action, frozen=True):
+    """The controller is started with a copy of its state that is so many starts old. Then the operator starts it with
+    the newest state, or tells it to forget everything."""
+
+    behind: int
+    forget: bool
+    mend: int = 0  # the operator acts after so many nanoseconds; 0: when all faults end
+
+
 class Case(msgspec.Struct, frozen=True):
     seed: int
     setup: Setup

@@ -35,6 +35,7 @@ from .case import (
     Get,
     LeaveHost,
     LoseDevice,
+    OldState,
     Put,
     Register,
     Release,
@@ -70,6 +71,7 @@ ANEW = 400_000  # from this seed on, processes may be stopped, and take a while 
 PARTS = 1_000_000  # from this seed on, there are sub-slices and what else front ends need
 RESERVES = 1_500_000  # from this seed on, most policies reserve devices
 VIEWS = 2_000_000  # from this seed on, there are views of arrays
+OLD_STATES = 20_000_000  # from this seed on, controllers are started with older copies of their state
 FRONT = {"parts": 0.6, "meshes": 0.3, "silent": 0.25, "tell": 0.5}  # features only from seed PARTS on
 LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
 
@@ -88,6 +90,8 @@ def draw(seed: int, without: frozenset[str] = frozenset()) -> Case:
         has[name] = rng.random() < chance and name not in without
     if seed >= VIEWS:
         has["views"] = "views" not in without
+    if seed >= OLD_STATES:
+        has["old state"] = rng.random() < 0.8 and "old state" not in without
     return Drawing(rng, seed, has).case()
 
 
@@ -386,9 +390,22 @@ class Drawing:
         if has["lose device"]:
             devices = sum(island["hosts"] * island["devices_per_host"] for island in self.islands)
             self._add_trouble(LoseDevice, device=rng.randrange(devices))
+        if has.get("old state"):
+            self._old_state()
         for _ in range(rng.choice((1, 2)) if has["slow"] else 0):
             lag = rng.choice((0, 10 * US, 500 * US))
             self._add_trouble(Slow, host=rng.randrange(hosts), factor=rng.choice((1.0, 3.0, 50.0)), lag=lag)
+
+    def _old_state(self) -> None:
+        rng = self.rng
+        half = self.end // 2
+        for _ in range(rng.choice((1, 1, 2))):
+            self.actions.append(Restart(at=rng.randrange(half)))
+        if rng.random() < 0.2:
+            self._add_trouble(Restart)
+        behind, mend = rng.choice((1, 1, 2)), rng.choice((0, 1 * MS, 5 * MS, 300 * MS, 900 * MS))
+        at = rng.randrange(half, self.end)
+        self.actions.append(OldState(at=at, behind=behind, forget=rng.random() < 0.4, mend=mend))
 
     def _program_troubles(self, hosts: int) -> None:
         rng, names = self.rng, self._names()

@@ -1,20 +1,26 @@
 """Planted bugs that were first found with faults on real processes: peers that restart, are stopped, or leave.
 
-They are searched from seed `ANEW` on, where processes are stopped and take a while to be reached after a restart.
+They are searched from seed `ANEW` on, where processes are stopped and take a while to be reached after a restart; those
+that concern views or older copies of a controller's state, where there are any.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from core.controller.clients import Clients
 from core.controller.contents import Contents
 from core.controller.failures import Failures
+from core.controller.membership import Membership
+from core.controller.recovery import Recovery
 from core.fanout.relay import StreamReceiver
 from core.host.host import Host
+from core.host.launches import LaunchQueue
+from core.host.local_buffers import HostBuffers
 from core.protocol.messages import Blame
 from core.transfer.sending import SendMachine
 
-from .draw import ANEW
+from .draw import ANEW, OLD_STATES, VIEWS
 from .planting import Patch, bug, nothing
 
 
@@ -75,3 +81,55 @@ def _(put: Patch) -> None:
             self._completion.end(entry, now)
 
     put(Failures, "peer_failed", failed)
+
+
+@bug(
+    "a view that nobody claims",
+    "after a restart it stays until the grace ends, and what it shares does not",
+    first=VIEWS,
+)
+def _(put: Patch) -> None:
+    kept = Recovery._free_unwanted
+
+    def freed(self: Recovery, claims: list[Any]) -> None:
+        if not self._opened:
+            kept(self, claims)
+
+    put(Recovery, "_free_unwanted", freed)
+
+
+@bug(
+    "a view that was freed unmade",
+    "what it shares is given away before hosts have made it",
+    first=VIEWS,
+)
+def _(put: Patch) -> None:
+    kept = LaunchQueue._let_go
+
+    def let_go(self: LaunchQueue, *args: Any) -> Any:
+        return (*kept(self, *args)[:2], ())
+
+    put(LaunchQueue, "_let_go", let_go)
+
+
+@bug(
+    "a view of a lost array",
+    "a host drops the array, and keeps the view until it is told to free it",
+    first=VIEWS,
+)
+def _(put: Patch) -> None:
+    def drop(self: HostBuffers, idents: tuple[int, ...], blame: Blame) -> None:
+        self._state.lost.update(dict.fromkeys(idents, blame))
+        self.retire_lost(idents)
+
+    put(HostBuffers, "drop", drop)
+
+
+@bug(
+    "an older state is obeyed",
+    "hosts and clients obey a controller that does not know the start which they served last",
+    first=OLD_STATES,
+)
+def _(put: Patch) -> None:
+    put(Membership, "stranger", lambda *args: "")
+    put(Clients, "stranger", nothing)

@@ -17,6 +17,7 @@ import msgspec
 
 from core.invariants import Checks, CountersAddUp, Violation, everything
 from core.model.errors import Illegal
+from core.model.program import SliceSpec, Value
 from core.model.topology import Cluster
 from core.transfer import at_once
 from tests.world.script import Fetch, Handle, RunHandle, Script
@@ -36,7 +37,9 @@ EVENTS = 120_000  # more than any case needs
 PATIENCE = 6 * S  # simulated time in which all must end once all faults have ended
 
 # Actions after which a run may have any of the blames ANY.
-WEATHER = ("StandStill", "CrashHost", "LeaveHost", "LoseDevice", "Cut", "Slow", "CrashClient", "Restart")
+WEATHER = (
+    "StandStill", "CrashHost", "LeaveHost", "LoseDevice", "Cut", "Slow", "CrashClient", "Restart", "OldState",
+)  # fmt: skip
 ANY = {"host-lost", "host-left", "timeout", "restart", "client-lost", "user", "no-memory", "cancelled", "refused",
        "device-lost", "protocol"}  # fmt: skip
 
@@ -120,6 +123,8 @@ class Game:
         self.asked: dict[int, tuple[int, int, int]] = {}
         self.done: dict[str, int] = {}  # kind of action -> how many of them took effect
         self.gone: dict[int, None] = {}  # clients that crashed or closed
+        self.mended = False  # whether all faults have ended
+        self.remedy: Callable[[], None] | None = None  # what the operator will do about an old state
         self.acts: dict[type, Callable[[Any], None]] = {
             c.Submit: self._submit, c.Put: self._put, c.Get: self._get, c.Release: self._release,
             c.View: self._view, c.Cancel: self._cancel, c.Close: self._close, c.CrashClient: self._crash_client,
@@ -127,6 +132,7 @@ class Game:
             c.Cut: self._cut, c.Slow: self._slow, c.BreakGang: self._break_gang,
             c.BreakCode: self._break_code, c.Restart: self._restart, c.StandStill: self._stand_still,
             c.BreakWorld: self._break_world, c.Register: self._register, c.Unregister: self._unregister,
+            c.OldState: self._old_state,
         }  # fmt: skip
 
     # --- the whole ------------------------------------------------------------------------------------------------
@@ -309,6 +315,30 @@ class Game:
         if not self.world.hosts[host].alive:
             self.world.return_host(host)
 
+    def _old_state(self, action: c.OldState) -> None:
+        """All hosts know better: others would be served, and none begins anew meanwhile."""
+        world = self.world
+        older = world.past[: max(1, len(world.past) - action.behind)]
+        if self.mended or self.remedy is not None or older == world.past:
+            return
+        if not all(host.machine.start == world.past[-1] for host in world.hosts if host.alive):
+            world.soon(c.MS, self._old_state, action)
+            return
+        self._note(action)
+        newest = () if action.forget else world.past
+        remedy = self.remedy = lambda: self._act_on(newest)
+        world.restart_controller(older, late_hosts=True)
+        if action.mend:
+            world.soon(action.mend, lambda: remedy() if self.remedy is remedy else None)
+
+    def _act_on(self, state: tuple[int, ...]) -> None:
+        """With a state that forgets, agents are refused, and so begin anew."""
+        self.remedy = None
+        self.world.restart_controller(state)
+        for host in self.world.hosts if not state else ():
+            if host.alive:
+                self.world.soon(1 + host.host * c.US, self.world.return_host, host.host)
+
     def _leave(self, action: c.LeaveHost) -> None:
         self._note(action)
         if self.world.hosts[action.host].alive:
@@ -359,6 +389,9 @@ class Game:
         world = self.world
         for actor in world.actors.values():
             actor.go_on(timer_first=False)
+        self.mended = True
+        if self.remedy is not None:
+            self.remedy()
         world.mend_all()
         world.fabric.failures.clear()
         for host in range(world.cluster.hosts):
@@ -403,6 +436,8 @@ class Game:
     def _judge(self) -> None:
         """Check that failed runs have a plausible blame, and that results of the others have the right contents."""
         self._no_faults()
+        if self.done.get("OldState"):
+            self._serves()
         for key, run in self.runs.items():
             if self.owner[key] not in self.gone:
                 judge_run(key, run, self._possible())
@@ -422,6 +457,16 @@ class Game:
             for fetch in script.fetches.values():
                 judge_fetch(script, fetch, self._possible())
         self._no_faults()
+
+    def _serves(self) -> None:
+        """After the operator has acted, a new client is served."""
+        if any(spec.exclusive for program in self.case.programs for spec in program.slices):
+            return  # there may be no device left for it
+        script = self.world.client("new")
+        fetch = script.get(script.put(Value((1,), "float32"), SliceSpec("new", 1)))
+        if not self._while(lambda: not fetch.over, PATIENCE) or not fetch.right:
+            raise Failed("not served", f"{fetch.blame}\n  {who_waits(self.world, [script], self.events)}")
+        script.close()
 
     def _possible(self) -> set[str]:
         """Return the blame codes that the actions of this case can explain."""

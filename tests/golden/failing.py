@@ -203,3 +203,22 @@ def a_restarted_controller_rebuilds_what_it_can() -> World:
     assert cut_short.blame is not None
     assert cut_short.blame.code == "restart"
     return _good(w, a.submit(program, kept.results[0]))
+
+
+def an_older_state_is_not_obeyed() -> World:
+    """The controller is started with a copy of its state from before its last start. Hosts have served that start, so
+    they are no members, and keep what they have; the client's session ends by name. With the newest state all go on."""
+    w = _world(hosts=2)
+    program = _steps(2, devices=2)
+    a = w.client("a")
+    w.restart_controller()
+    newest = w.past
+    kept = a.submit(program, *_zeros(program))
+    assert w.run_until(lambda: kept.ended)
+    w.restart_controller(newest[:1])
+    w.run_for(1 * S)
+    assert a.machine.state == "closed"
+    assert sorted(w.machine.state.strangers.values()) == [0, 1]
+    w.restart_controller(newest)
+    b = w.client("b")
+    return _good(w, b.submit(program, *_zeros(program)))

@@ -247,6 +247,8 @@ class ControllerActor(Actor):
             self.world.client_numbered(peer, note.client)
         elif isinstance(note, m.Ended):
             self.world.ended(peer, note)
+        elif isinstance(note, m.ConnectionClosed) and note.code == "restart":
+            self.world.turned_away(peer)
 
 
 class HostActor(Actor):
@@ -258,6 +260,10 @@ class HostActor(Actor):
         self.compiled: dict[tuple[int, int], None] = {}  # (plan, code) compiled in this epoch
         self.forgotten: dict[int, None] = {}  # plans
         self._acts = self._table()
+
+    @property
+    def machine(self) -> Any:
+        return self.endpoint.machine.machine  # type: ignore[attr-defined]
 
     def die(self) -> None:
         super().die()

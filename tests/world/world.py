@@ -101,6 +101,8 @@ class World:
         self.controller = ControllerActor(self, "controller")
         self.hosts = [HostActor(self, host) for host in range(cluster.hosts)]
         self.clients: list[Script] = []
+        self.past: tuple[int, ...] = ()  # the controller's state: a number of each of its starts
+        self.late_hosts = False  # whether hosts that begin anew wait until the controller is started again
         self.actors: dict[str, Actor] = {actor.name: actor for actor in (self.controller, *self.hosts)}
         self._numbers: dict[int, str] = {}  # client number -> actor
         self._entered: dict[int, None] = {}  # gangs that this controller let enter
@@ -172,8 +174,10 @@ class World:
         script.start()
         return script
 
-    def restart_controller(self) -> None:
-        """Crash the controller and start it again at once. It knows only what hosts and clients tell it."""
+    def restart_controller(self, state: tuple[int, ...] | None = None, late_hosts: bool = False) -> None:
+        """Crash the controller and start it again at once. It knows only what hosts and clients tell it. `state`: an
+        older copy of its state, or the newest one again; or none, and then its numbers still go on where they were,
+        since checkers know things by number."""
         actor = self.controller
         if actor.alive:
             actor.die()
@@ -183,9 +187,12 @@ class World:
                 self._from_controller(o.ClientLost(script.actor.number))  # this one will never learn of it
         self._forget_controller()
         observe = self._from_controller if self.observe else _ignore
+        known = self.past if state is None else state
+        self.past = (*known, actor.starts + 1)
+        self.late_hosts = late_hosts or (self.late_hosts and state is None)
         machine = Controller(
-            self.cluster, self.policy, self.config, incarnation=actor.starts, observe=observe,
-            trace=Trace() if self.traced else None,
+            self.cluster, self.policy, self.config, incarnation=len(known) or actor.starts, starts=self.past,
+            observe=observe, trace=Trace() if self.traced else None,
         )  # fmt: skip
         endpoint = for_controller(Recorder(machine, actor), actor.starts + 1, self.timing.lease)
         self.unlooked = True
@@ -220,10 +227,14 @@ class World:
         """Start a host again, under another incarnation and with nothing on its devices."""
         actor = self.hosts[host]
         self.crash_host(host)
+        if self.late_hosts:
+            self.soon(self.timing.restart, self._return, host, actor.starts)
+            return
         self.fabric.boot(host)
         machine = Host(
             host, self.hosts_of, incarnation=actor.starts, beat=self.timing.beat,
             patience=self.timing.patience, lane=self.lane, pool=self.pool, chunk=self.chunk,
+            start=self.past[-1] if self.past else 0,
         )  # fmt: skip
         endpoint = for_host(Recorder(machine, actor), host, actor.starts + 1, self.timing.lease)
         actor.boot(endpoint)
@@ -409,6 +420,11 @@ class World:
                 gang = plan.steps[step.step]
                 assert isinstance(gang, Gang)
                 self.gangs.append((said.island, plan.program, gang.name))
+
+    def turned_away(self, peer: int) -> None:
+        """The controller does not know the client's past, and its session is over."""
+        if self.observe:
+            self._from_controller(o.ClientLost(self.clients[peer - self.cluster.hosts].actor.number))
 
     def ended(self, peer: int, note: m.Ended) -> None:
         """The controller has ended a run. A restarted controller also ends runs that it does not know."""

@@ -44,7 +44,7 @@ async def refused(found: Real) -> None:
     assert OLD in status["refused"][0]["reason"]
     assert "add --forget" in status["refused"][0]["reason"]
     assert any(
-        f"host 0 does not obey this controller: it has served a start" in text for text in status["said"]
+        "host 0 does not obey this controller: it has served a start" in text for text in status["said"]
     )
     assert "seaway.controller ERROR host 0 does not obey" in (found.folder / "controller.log").read_text()
     assert not any(host["member"] for host in status["islands"][0]["hosts"])
@@ -74,9 +74,9 @@ def test_an_older_state_is_refused_by_name_and_the_newest_finds_all_and_to_forge
                 again(found, state=old)
                 is_lost(kept)
             asyncio.run(refused(found))
-            with sw.connect(f"grpc://{found.address}"):
-                with pytest.raises(sw.errors.SeawayError, match="no host obeys this controller"):
-                    put()
+            no_host = pytest.raises(sw.errors.SeawayError, match="no host obeys this controller")
+            with sw.connect(f"grpc://{found.address}"), no_host:
+                put()
             again(found, state=newest)
             status = asyncio.run(found.ready())
             assert "recovered: 1 buffers found on hosts" in status["said"]

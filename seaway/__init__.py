@@ -104,8 +104,33 @@ def __getattr__(name: str) -> Any:
     if package is None:
         raise AttributeError(f"module 'seaway' has no attribute {name!r}{_hint(name)}")
     _check_drivers(package)
-    found = globals()[name] = getattr(import_module(f".{package}", __name__), name)
+    found = globals()[name] = _with_hints(getattr(import_module(f".{package}", __name__), name))
     return found
+
+
+def _with_hints(found: Any) -> Any:
+    """The same function, which names the nearest option if it is called with one that it does not have."""
+    from functools import wraps
+    from inspect import Parameter, isfunction, signature
+
+    if not isfunction(found):
+        return found
+    known = signature(found).parameters
+    if any(each.kind is Parameter.VAR_KEYWORD for each in known.values()):
+        return found
+    title = f"sw.{found.__name__}"
+
+    @wraps(found)
+    def called(*args: Any, **options: Any) -> Any:
+        if not options.keys() <= known.keys():
+            from .errors import nearest
+
+            name = next(each for each in options if each not in known)
+            raise TypeError(f"{title} has no option {name!r}{nearest(name, known)}")
+        return found(*args, **options)
+
+    called.__module__ = __name__
+    return called
 
 
 def _check_drivers(package: str) -> None:

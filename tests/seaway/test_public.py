@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+import pickle
 import subprocess
 import sys
 from importlib import import_module
+from inspect import isfunction, signature
+from typing import Any
 
 import pytest
 
 import seaway as sw
+from seaway.specs import slices
 
 HEAVY = ("jax", "numpy", "pandas", "matplotlib", "simpy", "pyarrow", "grpc", "tqdm")
 
@@ -66,6 +71,24 @@ def test_the_public_names_are_these() -> None:
     for name in FACE:
         assert getattr(sw, name) is not None
         assert name in dir(sw)
+
+
+@pytest.mark.parametrize("name", [name for name in FACE if isfunction(getattr(sw, name)) and name != "spawn"])
+def test_a_misspelt_option_is_named_with_the_nearest(name: str) -> None:
+    """Those of what `sw.spawn` calls are its own."""
+    function: Any = getattr(sw, name)
+    options = [each for each in signature(function).parameters.values() if each.kind is not each.VAR_KEYWORD]
+    for option in [each.name for each in options if len(each.name) > 4]:
+        wrong = option[:2] + option[3:]
+        with pytest.raises((TypeError, sw.errors.Impossible)) as caught:
+            function(**{wrong: 1})
+        assert str(caught.value) == f"sw.{name} has no option {wrong!r} (did you mean {option!r}?)"
+
+
+def test_public_functions_can_be_pickled_and_looked_into() -> None:
+    assert pickle.loads(pickle.dumps(sw.slice)) is sw.slice
+    assert next(iter(signature(sw.slice).parameters)) == "devices"
+    assert inspect.getdoc(sw.slice) == inspect.getdoc(slices.slice)
 
 
 @pytest.mark.parametrize("module", MODULES)

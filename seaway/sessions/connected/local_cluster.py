@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import copy
-import inspect
 import logging
 import os
 import sys
@@ -19,7 +18,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
@@ -74,7 +73,6 @@ def local(
     retries: int = 0,
     record: str | Path | None = None,
     live: bool | str = False,
-    **unknown: Never,
 ) -> Session:
     """Open a session on real devices of this machine. Hosts are processes, which end with the session.
 
@@ -91,10 +89,6 @@ def local(
         ...     print(np.asarray(double(np.float32([1, 2]))))
         [2. 4.]
     """
-    for name in unknown:
-        known = {"devices": "devices_per_host"}.get(name)
-        near = f" (did you mean {known!r}?)" if known else nearest(name, inspect.signature(local).parameters)
-        raise TypeError(f"sw.local has no option {name!r}{near}")
     for name, number in (("hosts", hosts), ("devices_per_host", devices_per_host), ("islands", islands)):
         if not whole(number):
             raise ValueError(f"sw.local({name}={number!r}): a whole number, at least 1")

@@ -32,6 +32,7 @@ class Damaged(CheckpointError):
     """A file of a checkpoint that is missing, or is not as it was written."""
 
     def __init__(self, folder: Path, name: str, what: str) -> None:
+        what = "".join(each if each.isprintable() else "?" for each in what)  # it may quote a stranger
         super().__init__(f"checkpoint {folder}: file {name} {what}; {FIX}")
         self.name, self.what = name, what
 
@@ -69,8 +70,9 @@ def in_threads(work: Iterable[Callable[[], None]]) -> None:
 
 def opened(folder: Path, name: str) -> BinaryIO:
     """A file below the folder. Raises Damaged."""
-    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    at = -1
     try:
+        at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         *parents, last = name.split("/")
         for part in parents:
             inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
@@ -86,7 +88,8 @@ def opened(folder: Path, name: str) -> BinaryIO:
             raise Damaged(folder, name, "is no file, or lies behind a link") from None
         raise Damaged(folder, name, f"cannot be read: {error.strerror}") from None
     finally:
-        os.close(at)
+        if at >= 0:
+            os.close(at)
 
 
 def document(folder: Path, name: str) -> bytes:

@@ -28,6 +28,7 @@ ROOT_FILE = "zarr.json"  # of the group; written last, before the rename
 KEYS = "key<fry>"
 WORDS = 2
 FORMAT = 1
+DIMENSIONS = 64  # most of an array: as many as numpy knows
 SUMS = re.compile(r"([0-9a-f]{8})*")
 CODEC = "crc32c"
 Shape = tuple[int, ...]
@@ -215,7 +216,8 @@ def _wrong(told: SavedStep) -> str:
     if len(told.arrays) > MOST:
         return f"{len(told.arrays)} arrays; at most {MOST}"
     for name, each in told.arrays.items():
-        if not NAME.fullmatch(name) or each.dtype not in ITEM_BYTES or any(size < 0 for size in each.shape):
+        shaped = len(each.shape) <= DIMENSIONS and all(size >= 0 for size in each.shape)
+        if not NAME.fullmatch(name) or each.dtype not in ITEM_BYTES or not shaped:
             return f"an array {name[:80]!r} of type {each.dtype[:40]!r} and shape {each.shape[:8]}"
         if (each.chunk is None) == bool(told.sum):
             return f"array {name!r} has no chunks" if told.sum else "its digest is missing"

@@ -34,7 +34,7 @@ from .metadata import (
     saved_step,
 )
 
-__all__ = ["ROOT_FILE", "Verified", "crc32c", "finish", "read", "verify", "write"]
+__all__ = ["ROOT_FILE", "Damaged", "Verified", "crc32c", "finish", "read", "verify", "write"]
 
 SEEN = 5.0  # seconds until another host's files are visible here, on shared file systems
 NAMED = 1000  # damaged files of an array that are named; there are more chunks than files in a hostile list

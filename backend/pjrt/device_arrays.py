@@ -38,7 +38,9 @@ def to_devices(world: WorldMembership, layout: Layout, shards: Mapping[Index, Ar
     sizes = Shards(layout).size
 
     def shard(where: Any) -> Array:
-        return shards[tuple([(part.start or 0) // size for part, size in zip(where, sizes, strict=True)])]
+        return shards[
+            tuple([(part.start or 0) // (size or 1) for part, size in zip(where, sizes, strict=True)])
+        ]
 
     # a third of the time that `device_put` takes, for small arrays
     return jax.make_array_from_callback(layout.shape, world.sharding(layout), shard)

@@ -33,10 +33,12 @@ def add(commands: Any) -> None:
 
 def run(given: argparse.Namespace) -> int:
     folder: Path = given.folder
-    if (folder / zarrs.ROOT_FILE).exists():
-        steps = [folder]
-    else:
-        steps = [folder / str(step) for step in folders.steps(folder)]
+    steps = [folder]
+    if not (folder / zarrs.ROOT_FILE).exists():
+        try:
+            steps = [folder / str(step) for step in folders.steps(folder)]
+        except CheckpointError as error:
+            raise ValueError(str(error)) from None
     if not steps:
         raise ValueError(f"no step of a checkpoint is complete in {folder}")
     return int(sum([not _verified(step) for step in steps]) > 0)
@@ -52,6 +54,9 @@ def _verified(step: Path) -> bool:
 
     try:
         found = zarrs.verify(step, say)
+    except zarrs.Damaged as error:  # the list of arrays itself
+        say(error.name, error.what)
+        return False
     except CheckpointError as error:
         print(error, flush=True)
         return False

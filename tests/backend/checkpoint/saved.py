@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from backend.checkpoint import folders, zarrs
+from backend.checkpoint import Box, folders, zarrs
 from backend.checkpoint.documents import ArrayEntry, Request
 from backend.contents.shard_io import numpy_dtype
+from core.model import Index
 
 ENTRIES = (
     ArrayEntry("x", "float32", (8, 6), (), (4, 3)),
@@ -49,7 +50,9 @@ def save(folder: Path, step: int, seed: int, **options: Any) -> Path:
 
 def read(step: Path) -> tuple[list[bytes], bool]:
     """All of it, and whether it has checksums."""
-    wanted = [(entry, {(): tuple(slice(0, size) for size in entry.shape)}) for entry in ENTRIES]
+    wanted: list[tuple[ArrayEntry, dict[Index, Box]]] = [
+        (entry, {(): tuple(slice(0, size) for size in entry.shape)}) for entry in ENTRIES
+    ]
     found, summed = zarrs.read(step, wanted)
     return [shards[()].tobytes() for shards in found], summed
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +13,9 @@ import numpy as np
 import pytest
 import tensorstore
 
-from backend.checkpoint import files, folders, zarrs
+from backend.checkpoint import Box, files, folders, zarrs
 from backend.checkpoint.documents import ArrayEntry, CheckpointError
+from core.model import Index
 
 from .saved import ENTRIES, as_before, contents, read, save
 
@@ -24,13 +26,18 @@ def flipped(path: Path) -> None:
     path.write_bytes(raw)
 
 
+def linked(path: Path, other: Path) -> None:
+    path.unlink()
+    path.symlink_to(other)
+
+
 DAMAGES: dict[str, Callable[[Path, Path], Any]] = {
     "is missing": lambda path, older: path.unlink(),
     "its checksum is wrong": lambda path, older: flipped(path),
     "has 51 bytes, and should have 52": lambda path, older: path.write_bytes(path.read_bytes()[:-1]),
     "another part": lambda path, older: shutil.copy(path.with_name("0"), path),
     "of another save": lambda path, older: shutil.copy(older, path),
-    "behind a link": lambda path, older: (path.unlink(), path.symlink_to(older)),
+    "behind a link": linked,
 }
 
 
@@ -52,7 +59,8 @@ def test_what_needs_nothing_of_a_damaged_chunk_is_read(tmp_path: Path) -> None:
     step = save(tmp_path, 1, seed=1)
     flipped(step / "x/c/1/1")
     entry = ENTRIES[0]
-    ((shards,), _) = zarrs.read(step, [(entry, {(0,): (slice(0, 8), slice(0, 3))})])
+    boxes: dict[Index, Box] = {(0,): (slice(0, 8), slice(0, 3))}
+    ((shards,), _) = zarrs.read(step, [(entry, boxes)])
     np.testing.assert_array_equal(shards[0,], contents(1)[0][:, :3])
 
 
@@ -135,11 +143,35 @@ def test_we_read_what_tensorstore_writes(tmp_path: Path, summed: bool) -> None:
     told = {"format": 1, "step": 1, "save": "", "arrays": {"x": {"dtype": "int16", "shape": [10, 7]}}}
     group = {"zarr_format": 3, "node_type": "group", "attributes": {"seaway": told}}
     (tmp_path / "zarr.json").write_text(json.dumps(group))
-    boxes = {(0,): (slice(3, 10), slice(2, 7)), (1,): (slice(0, 1), slice(0, 7))}
+    boxes: dict[Index, Box] = {(0,): (slice(3, 10), slice(2, 7)), (1,): (slice(0, 1), slice(0, 7))}
     ((found,), has_sums) = zarrs.read(tmp_path, [(ArrayEntry("x", "int16", (10, 7)), boxes)])
     assert has_sums == summed
     for index, box in boxes.items():
         np.testing.assert_array_equal(found[index], array[box])
+
+
+def test_all_of_a_step_is_on_disk_before_it_gets_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each file, and each folder after its last name; the renaming itself, too."""
+    synced: dict[str, int] = {}
+    fsync, rename = os.fsync, Path.rename
+
+    def noted(handle: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{handle}")
+        synced[path] = os.fstat(handle).st_mtime_ns
+        fsync(handle)
+
+    def renamed(path: Path, target: Path) -> Path:
+        for each in [path, *path.rglob("*")]:
+            assert synced[str(each)] == each.stat().st_mtime_ns
+        synced.clear()
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(Path, "rename", renamed)
+    save(tmp_path / "run", 1, seed=1)
+    assert list(synced) == [str(tmp_path / "run")]
 
 
 def test_only_numbers_that_are_steps_are_steps(tmp_path: Path) -> None:

@@ -351,7 +351,7 @@ def test_a_checkpoint_without_checksums_is_restored_with_a_warning_each_time(tmp
             np.testing.assert_array_equal(np.asarray(found["x"]), contents_old(1)[0])
             with pytest.warns(RuntimeWarning, match=r"step 1 in .* has no checksums.*save it anew"):
                 checkpoint.latest(tmp_path)
-        checkpoint.save(tmp_path, found, step=2)
+        checkpoint.save(tmp_path, {"x": sw.put(contents_old(1)[0], devices=square)}, step=2)
         sw.block_until_ready(checkpoint.restore(tmp_path, like, step=2, devices=square))
         sw.block_until_ready(checkpoint.restore(tmp_path, like, step=1, devices=square))
         with pytest.warns(RuntimeWarning, match="step 1 in"):
@@ -384,9 +384,11 @@ def test_a_save_that_is_lost_with_its_host_is_logged_and_raised_at_the_end(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     crash = Fault(20_000_000, "crash_host", 1)
-    with pytest.raises(sw.errors.RunError) as error, small(faults=[crash]):
-        x = sw.put(shape_of((4096, 4096), np.float32), devices=square, sharding=P("rows", "columns"))
-        checkpoint.save(tmp_path, x)
+    session = small(faults=[crash]).open()
+    x = sw.put(shape_of((4096, 4096), np.float32), devices=square, sharding=P("rows", "columns"))
+    checkpoint.save(tmp_path, x)
+    with pytest.raises(sw.errors.RunError) as error:
+        session.close()
     assert error.value.code == "host-lost"
     assert error.value.__notes__ == [
         "This is the error of an earlier 'checkpoint.save': nobody had waited for it."

@@ -112,6 +112,13 @@ def test_a_host_that_cannot_write_is_named_and_the_checkpoint_is_incomplete(
     try:
         with pytest.raises(sw.errors.RunError, match="File too large") as error:
             checkpoint.save(tmp_path, x, step=3).block_until_ready()
+        run = checkpoint.save(tmp_path, x, step=4).run  # and nobody waits for this one
+        until = time.monotonic() + PATIENCE
+        while not run.done:
+            assert time.monotonic() < until
+            sw.sleep(0.01)
+        with pytest.raises(sw.errors.RunError, match="File too large"):
+            checkpoint.save(tmp_path, x, step=5)
     finally:
         resource.prlimit(agent, resource.RLIMIT_FSIZE, before)
     blame = error.value.blame
@@ -138,15 +145,18 @@ def test_a_checkpoint_is_restored_on_clusters_of_other_shapes(tmp_path: Path) ->
     eight = sw.slice(mesh={"data": 4, "model": 2}, name="eight")
     with sw.local(hosts=2):
         tree = {"w": sw.put(TABLE, devices=two, sharding=P("data")), "b": sw.put(TABLE[0], devices=two)}
+        tree["none"] = sw.put(TABLE[:0], devices=two)
         checkpoint.save(tmp_path, tree, step=1).block_until_ready()
     shape_of: Any = jax.ShapeDtypeStruct
     like = {"w": shape_of(TABLE.shape, "float32"), "b": shape_of((48,), "float32")}
+    like["none"] = shape_of((0, 48), "float32")
     with sw.local(hosts=4, devices_per_host=2):
         found = checkpoint.restore(
-            tmp_path, like, devices=eight, sharding={"w": P("model", "data"), "b": P("data")}
+            tmp_path, like, devices=eight, sharding={"w": P("model", "data"), "b": P("data"), "none": P()}
         )
         np.testing.assert_array_equal(np.asarray(found["w"]), TABLE)
         np.testing.assert_array_equal(np.asarray(found["b"]), TABLE[0])
+        np.testing.assert_array_equal(np.asarray(found["none"]), TABLE[:0])
         checkpoint.save(tmp_path, found, step=2).block_until_ready()
     with sw.local():
         found = checkpoint.restore(tmp_path, like, devices=1)
@@ -174,6 +184,9 @@ def test_a_save_that_was_killed_is_not_taken_for_complete(tmp_path: Path) -> Non
             checkpoint.restore(tmp_path, LARGE, step=2, devices=one).block_until_ready()
         found = checkpoint.restore(tmp_path, LARGE, devices=one)
         np.testing.assert_array_equal(np.asarray(found), LARGE)
+        assert list(tmp_path.glob("2.partial-*"))
+        checkpoint.save(tmp_path, found, step=3).block_until_ready()
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "3"]
 
 
 def test_agents_of_a_cluster_write_only_below_their_folder(tmp_path: Path) -> None:

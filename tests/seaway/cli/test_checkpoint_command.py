@@ -17,10 +17,7 @@ def test_a_whole_checkpoint_is_one_line_a_step(tmp_path: Path, capsys: pytest.Ca
     as_before(first)
     assert main(["checkpoint", "verify", str(tmp_path)]) == 0
     one, two = capsys.readouterr().out.splitlines()
-    assert (
-        one
-        == f"{first}: 6 arrays, 244 bytes, all files are there, but not all have checksums: damage is not noticed; save it anew"
-    )
+    assert one.startswith(f"{first}: 6 arrays, 244 bytes, all files are there, but not all have checksums: ")
     assert two == f"{second}: 6 arrays, 244 bytes, all as saved"
     assert main(["checkpoint", "verify", str(second)]) == 0
     assert capsys.readouterr().out == f"{two}\n"
@@ -38,8 +35,7 @@ def test_each_damaged_or_missing_file_is_named(tmp_path: Path, capsys: pytest.Ca
         f"{first}/flags/c/0 is damaged: its checksum is wrong",
         f"{first}/half/zarr.json is missing",
         f"{first}: 3 files of 6 arrays, 180 bytes damaged or missing",
-        f"checkpoint {second}: file zarr.json is not that of a Seaway checkpoint: Object missing required field `zarr_format`; "
-        f"restore another step, or bring the file back from a copy; `seaway checkpoint verify` names all damaged files",
+        f"{second}/zarr.json is not that of a Seaway checkpoint: Object missing required field `zarr_format`",
         f"{third}: 6 arrays, 244 bytes, all as saved",
     ]
 
@@ -48,6 +44,9 @@ def test_where_no_step_is_complete_it_says_so(tmp_path: Path, capsys: pytest.Cap
     for folder in (tmp_path, tmp_path / "nowhere"):
         assert main(["checkpoint", "verify", str(folder)]) == 1
         assert capsys.readouterr().err == f"seaway: no step of a checkpoint is complete in {folder}\n"
+    (tmp_path / "file").write_text("")
+    assert main(["checkpoint", "verify", str(tmp_path / "file")]) == 1
+    assert capsys.readouterr().err == f"seaway: checkpoint {tmp_path}/file: Not a directory\n"
 
 
 def test_it_needs_no_jax(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from ..admin import Child, Children
 from ..coordination import world_name
 
 KEPT = 3  # most services of one island; if epochs follow each other fast, the latest ones
-PAUSE = 1.0  # seconds after a world that did not form: the cause may persist
 
 
 class WorldServices:
@@ -45,7 +44,6 @@ class WorldServices:
             if members > 1 and self._collective(island):
                 address = await asyncio.to_thread(self._serve, command, name, members)
         except Exception as error:
-            await asyncio.sleep(PAUSE)
             self._post(e.WorldFailed(island, epoch, Blame("world", str(error))))
             return
         self._announce(name, address)

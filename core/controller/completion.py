@@ -137,7 +137,10 @@ class Completion:
         if self._tracing is not None:
             self._tracing.landed(entry)
         if entry.ticket is not None:
-            self._state.islands[entry.island].scheduler.finished(entry.ticket, now)
+            island = self._state.islands[entry.island]
+            island.scheduler.finished(entry.ticket, now)
+            if island.broken.number and entry.blame is None and spans.count(entry.hosts) > 1:
+                island.broken.worked()
             self._ledger.gang_finished(entry.seq)
         run, index = entry.run, entry.step
         if run is None:

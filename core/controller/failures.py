@@ -27,6 +27,7 @@ from .outbox import TurnOutbox
 from .records import InFlight, RunRecord
 from .registrations import Registrations
 from .runs import Runs
+from .stalls import CODE
 from .state import IslandState, State
 from .watch import Watchdog
 
@@ -164,7 +165,9 @@ class Failures:
         """All gangs of several hosts are given up: of those that have not failed yet, no host may wait for another."""
         where = f"hosts {spans.text(island.members)} of island {island.island.name!r}"
         cause = said.cause.partition("\n")[0] if said is not None else ""
-        blame = Blame("world", f"the connections between {where} broke: {cause}")
+        self.epoch_broken(island, said.host if said is not None else -1, cause, now, apart=True)
+        again = f". {island.broken.text}" if island.broken.text else ""
+        blame = Blame("world", f"the connections between {where} broke: {cause}{again}")
         for entry in self._in_flight.on(island.island.index):
             # The end of one may have explained, and so ended, others that waited for its reason.
             if (
@@ -175,6 +178,23 @@ class Failures:
                 self._cut_flight(island, entry, spans.EMPTY, blame, now)
         self._outbox.effect(LogLine(f"{blame.cause}; the island forms anew"))
         self.membership.broken(island, now)
+
+    def epoch_broken(
+        self, island: IslandState, host: int, reason: str, now: int, *, apart: bool = False
+    ) -> None:
+        """An epoch did not form, or its hosts could not compute together. If that happens again and again, runs that
+        have waited for it for long fail."""
+        island.broken.add(island.epoch, host, reason, now, apart=apart)
+        text, number = island.broken.text, island.island.index
+        if not text:
+            return
+        self._outbox.effect(LogLine(f"island {island.island.name!r}: {text}"))
+        blame = Blame("world", f"island {island.island.name!r} did not form: {text}")
+        patience = self._watch.bounds.soft(0)
+        for run in list(self._state.runs.values()):
+            if run.waits == CODE and run.rows is not None and number in run.rows.island_hosts:
+                if now - run.since > patience:
+                    self._runs.fail(run, blame, now)
 
     def give_up_flights(self, island: IslandState, now: int) -> None:
         """An island cannot drain: what is left will not end by itself."""

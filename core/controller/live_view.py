@@ -38,7 +38,7 @@ def _island(island: IslandState) -> IslandLine:
     scheduler = island.scheduler
     return IslandLine(
         island.island.name, island.phase, island.epoch, island.members, type(scheduler.policy).__name__,
-        len(island.in_flight), island.stream.backlog,
+        len(island.in_flight), island.stream.backlog, island.broken.text, island.broken.since,
     )  # fmt: skip
 
 

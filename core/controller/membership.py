@@ -122,6 +122,8 @@ class Membership:
             self._form_if_complete(island, now)
         elif island.phase == "running":
             self._change(island, now)
+        elif self._watch.waits_for(("pause", island.island.index)):
+            self._reform(island, now)  # it may be what was missing
         return None
 
     def _turn_away(self, peer: int, join: Join, reason: str) -> str | None:
@@ -241,7 +243,7 @@ class Membership:
         island.become("forming")
         island.abandon, island.dropped = [], []
         island.stream = Stream(island.island.index, number=island.stream.number)
-        for wait in ("seats", "drain", "world", "peer"):
+        for wait in ("seats", "drain", "world", "pause", "peer"):
             self._watch.end((wait, island.island.index))
 
     def _change(self, island: IslandState, now: int) -> None:
@@ -284,8 +286,11 @@ class Membership:
         )
 
     def _lose_unseated(self, island: IslandState, now: int) -> None:
+        epoch = island.epoch
         for host in spans.items(island.stream.missing):
-            self.lost(island, host, "it did not take its seat in time", now)
+            reason = "it did not take its seat in time"
+            island.broken.add(epoch, host, reason, now)
+            self.lost(island, host, reason, now)
 
     def reshape(self, number: int) -> None:
         """Ask again for the shape of an island's tree, which is another now though its hosts and seats are the same."""
@@ -359,8 +364,11 @@ class Membership:
         self._reform(island, now)
 
     def _reform(self, island: IslandState, now: int) -> None:
-        """Begin the next epoch, with hosts that have come, without those that leave. Code is compiled again."""
-        self._watch.end(("peer", island.island.index))
+        """Begin the next epoch, with hosts that have come, without those that leave. Code is compiled again. It waits
+        where epochs have broken for the same reason, unless another host has come."""
+        for wait in ("peer", "pause", "world"):
+            self._watch.end((wait, island.island.index))
+        pause = 0 if island.coming else island.broken.pause
         for host, reason in sorted(island.leaving.items()):
             island.members = spans.minus(island.members, spans.one(host))
             self._forget(island, host)
@@ -375,6 +383,14 @@ class Membership:
             return
         island.epoch += 1
         self._state.epochs += 1
+        if pause:
+            self._watch.begin_for(
+                ("pause", island.island.index), now, pause, lambda at: self._form(island, at)
+            )
+        else:
+            self._form(island, now)
+
+    def _form(self, island: IslandState, now: int) -> None:
         self._outbox.effect(FormWorld(island.island.index, island.epoch, island.members))
         self._watch.begin(
             ("world", island.island.index), now, 0,
@@ -398,6 +414,7 @@ class Membership:
         tell = self._outbox.effect
         if island.phase == "reforming":
             tell(LogLine(f"island {island.island.name!r}: epoch {epoch} did not form: {reason}"))
+            self._failures.epoch_broken(island, -1, reason, now)
             self._reform(island, now)
             return
         tell(LogLine(f"island {island.island.name!r}: the world of epoch {epoch} has failed: {reason}"))
@@ -408,6 +425,8 @@ class Membership:
     def _run(self, island: IslandState, now: int) -> None:
         island.stale_world = False
         island.scheduler.paused = False
+        if not island.broken.apart or spans.count(island.members) == 1:
+            island.broken.worked()
         for host in spans.items(island.fresh):
             self._resources.host_joined(host)
         island.fresh = spans.EMPTY

@@ -43,6 +43,8 @@ class IslandView(msgspec.Struct, frozen=True):
     in_flight: tuple[OperationView, ...]
     waiting: tuple[WaitingGang, ...]  # gangs that have been offered and have not entered
     reserved: tuple[KeptDevices, ...]  # what the policy keeps free
+    broken: str  # why its epochs broke again and again; "" if they did not
+    since: int  # when the first of them did
 
 
 class RunView(msgspec.Struct, frozen=True):
@@ -97,6 +99,7 @@ def _island(controller: Controller, island: IslandState) -> IslandView:
         index, island.island.name, island.phase, island.epoch, island.members, island.stream.backlog,
         controller.order.island(index), tuple(_operation(each) for each in island.in_flight.values()),
         tuple(island.scheduler.waiting()), controller.policy_news.kept(index),
+        island.broken.text, island.broken.since,
     )  # fmt: skip
 
 

@@ -134,12 +134,11 @@ class Stalls:
         for code, hosts in self._compilation.lacking(rows.plan.id).items():
             names.setdefault(hosts, []).append(rows.plan.codes[code].name)
         if not names:  # it is asked for when the island stands
-            forming = [
-                repr(self._state.islands[island].island.name)
-                for island in rows.island_hosts
-                if self._state.islands[island].formed != self._state.islands[island].epoch
-            ]
-            return f"island {', '.join(forming)} to form anew" if forming else "its code"
+            islands = [self._state.islands[island] for island in rows.island_hosts]
+            forming = [island for island in islands if island.formed != island.epoch]
+            names_of = ", ".join(repr(island.island.name) for island in forming)
+            why = "; ".join(island.broken.text for island in forming if island.broken.text)
+            return f"island {names_of} to form anew{f' ({why})' if why else ''}" if forming else "its code"
         return "compiling " + "; ".join(
             f"{_some(found)} on hosts {spans.text(hosts)}" for hosts, found in names.items()
         )

@@ -15,6 +15,7 @@ from ..invariants import Observation
 from ..model import Cluster, Island, Place, Spans, spans
 from ..protocol import Blame, Join
 from ..schedule import Scheduler
+from .broken_epochs import BrokenEpochs
 from .config import Config
 from .records import ClientRecord, InFlight, RunRecord
 
@@ -67,6 +68,7 @@ class IslandState:
         self.dropped: list[int] = []
         self.stale_world = True  # members or devices have changed since the epoch formed
         self.world_epoch = -1  # the last epoch whose world is up
+        self.broken = BrokenEpochs()
         self.roots: dict[int, Spans] = {}  # connection of a root -> the hosts below it
         self.ways: dict[Spans, tuple[int, ...]] = {}  # hosts: the connections by which they are told
         scheduler.paused = True

@@ -42,6 +42,8 @@ class IslandLine(msgspec.Struct, frozen=True):
     policy: str
     under_way: int  # gangs and transfers in its order that are not over
     backlog: int  # messages that some host may not have seen
+    broken: str = ""  # why its epochs broke again and again
+    since: int = 0  # when the first of them did
 
 
 class ClientLine(msgspec.Struct, frozen=True):

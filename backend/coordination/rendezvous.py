@@ -71,12 +71,14 @@ class RendezvousMember:
 
     def wait(self, seconds: float) -> str:
         """Returns the address of JAX's service. If the coordination process dies, it waits for the newer epoch
-        that follows, and raises Overtaken."""
+        that follows, and raises Overtaken. Raises OSError if it cannot be reached."""
         until = time.monotonic() + seconds
+        told, failed = b"", None
         try:
             told = self._told(seconds)
-        except OSError:
-            told = b""
+        except OSError as error:
+            if self._socket is None:
+                until, failed = time.monotonic() + SAY_S, error
         finally:
             self._close()
         if told.endswith(b"\n") and not self._left.is_set():
@@ -84,6 +86,11 @@ class RendezvousMember:
             return f"{host}:{int(told)}"
         if self._left.wait(max(0.0, until - time.monotonic())):
             raise Overtaken("a newer epoch has begun")
+        if failed is not None:
+            raise ConnectionError(
+                f"the coordination process at {self._host}:{self._port}, a child of the controller, cannot be reached: "
+                f"{failed}"
+            )
         raise TimeoutError(
             f"not all members of the world at {self._host}:{self._port} arrived within {seconds:g} s"
         )

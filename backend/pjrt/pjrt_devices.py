@@ -37,7 +37,7 @@ from .enqueue_thread import EnqueueThread
 from .launcher import Launcher
 from .store import MissingBuffer, Store, ready
 from .worker_thread import WorkerThread
-from .world import WorldMembership
+from .world import NotJoined, WorldMembership
 
 OVERTAKEN_S = 5.0  # seconds to stop joining a world that is over, before the process restarts
 
@@ -232,6 +232,9 @@ class PjrtDevices:
                 else:
                     self._change(world)
         except Overtaken:
+            return
+        except NotJoined as error:
+            self._say(e.Reformed(command.epoch, Blame("world", f"it could not join the world: {error}")))
             return
         self._launcher.abandon(command.abandon)
         self._say(e.Reformed(command.epoch))

@@ -29,6 +29,7 @@ from core.model import Layout, Place, canonical, virtual_index
 
 from ..coordination import Overtaken, RendezvousMember
 from ..devices import DeviceAbout, WorldSpec
+from . import jax_errors
 from .coordination_relay import FOREVER_S, CoordinationRelay
 from .gloo import GlooConnections
 
@@ -41,6 +42,10 @@ JOIN_S = 120  # seconds until all members have joined
 LEAVE_S = 2
 # seconds; after each of them it checks whether a dropped backend is gone
 SWEEPS_S = (1, 2, 4, 8, 15, 30, 60, 120, 240, 480)
+
+
+class NotJoined(Exception):
+    """This process could not join a world; it can join another."""
 
 
 class WorldMembership:
@@ -155,13 +160,14 @@ class WorldMembership:
             wait.leave()
 
     def join(self, world: WorldSpec) -> None:
-        """Joins a world; blocks until all members have. Raises TimeoutError, or Overtaken if another epoch is
-        wanted."""
+        """Joins a world; blocks until all members have. Raises NotJoined, or Overtaken if another epoch is wanted."""
         if self._wanted not in (-1, world.epoch):
             raise Overtaken
         self.joining = world
         try:
             self._join(world)
+        except (OSError, RuntimeError) as error:  # of connections, and JAX's own
+            raise NotJoined(jax_errors.text_of(error)) from error
         finally:
             self.joining = self._wait = None
         self.mine = tuple(world.devices[world.me])

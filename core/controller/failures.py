@@ -211,7 +211,8 @@ class Failures:
         self.membership.move_on(island, now)
 
     def trouble(self, island: IslandState, report: HostFault, now: int) -> None:
-        """A launch failed on one host while its peers wait in it; or a device is lost; or a host is confused."""
+        """A launch failed on one host while its peers wait in it; or a device is lost; or a host could not join the
+        epoch's world, or is confused."""
         self._outbox.effect(LogLine(f"trouble on host {report.host}: {report.blame}"))
         if report.device >= 0:
             self._device_lost(island, report.host, report.device, report.blame, now)
@@ -219,6 +220,9 @@ class Failures:
         entry = self._state.in_flight.get(report.seq)
         if entry is not None:
             self.flight_failed(entry, report.blame, now)
+        elif report.blame.code == "world":
+            self.epoch_broken(island, report.host, report.blame.cause, now)
+            self.membership.broken(island, now)
         elif report.blame.code == "protocol":
             self.membership.lost(island, report.host, report.blame.cause, now)
 

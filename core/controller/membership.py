@@ -118,13 +118,17 @@ class Membership:
         island.coming[join.host] = join
         self.recovery.reported(join)
         self._failures.new_host(island, join)
+        self._has_come(island, now)
+        return None
+
+    def _has_come(self, island: IslandState, now: int) -> None:
+        """A new host is here."""
         if island.phase == "forming":
             self._form_if_complete(island, now)
         elif island.phase == "running":
             self._change(island, now)
         elif self._watch.waits_for(("pause", island.island.index)):
             self._reform(island, now)  # it may be what was missing
-        return None
 
     def _turn_away(self, peer: int, join: Join, reason: str) -> str | None:
         """It is to begin anew. To have stood still is no breach of the protocol; to join where it has joined is one."""
@@ -366,7 +370,7 @@ class Membership:
     def _reform(self, island: IslandState, now: int) -> None:
         """Begin the next epoch, with hosts that have come, without those that leave. Code is compiled again. It waits
         where epochs have broken for the same reason, unless another host has come."""
-        for wait in ("peer", "pause", "world"):
+        for wait in ("peer", "pause", "seats", "world"):
             self._watch.end((wait, island.island.index))
         pause = 0 if island.coming else island.broken.pause
         for host, reason in sorted(island.leaving.items()):

@@ -476,6 +476,10 @@ class Executor:
             return  # overtaken by a newer epoch
         if event.epoch > state.epoch or not state.reforming:
             raise Illegal(f"epoch {event.epoch} was formed, and nobody asked")
+        if event.blame is not None:  # the controller will offer another seat
+            blame = own_blame(state, event.blame) or event.blame
+            state.out.append(ToController(HostFault(state.host, -1, blame), (("reformed", event.epoch),)))
+            return
         state.forming, state.reforming = None, False
         state.order = (("reformed", event.epoch),)
         self._codes.void()

@@ -320,7 +320,10 @@ class DeviceLost(Event, frozen=True):
 
 
 class Reformed(Event, frozen=True):
+    """`blame`: why this host could not join the epoch's world."""
+
     epoch: int
+    blame: Blame | None = None
 
 
 class LeaveRequested(Event, frozen=True):

@@ -116,11 +116,11 @@ def _ask(address: str, access: Access, request: msgspec.Struct) -> Any:
 def table(found: dict[str, Any]) -> str:
     lines = [f"{'island':<12}{'phase':<10}{'epoch':>6}{'hosts':>9}{'devices':>9}{'under way':>11}  late"]
     lines += [_island(island) for island in found["islands"]]
-    lines += [
-        f"island {each['name']!r} breaks again and again, for {each['broken']['seconds']:.0f} s: {each['broken']['reason']}"
-        for each in found["islands"]
-        if each.get("broken")
-    ]
+    for each in found["islands"]:
+        if broken := each.get("broken"):
+            lines.append(
+                f"island {each['name']!r} breaks again and again, for {broken['seconds']:.0f} s: {broken['reason']}"
+            )
     lines += _reserved(found["islands"])
     lines += _stalls(found)
     lines += _clocks(found["islands"])

@@ -41,6 +41,11 @@ def screen(
     parts: list[RenderableType] = [head, "", _islands(islands, look, view), "", _clients(view, recent, used)]
     if view.queues or view.waits:
         parts += ["", _waits(view, look.now)]
+    parts += [
+        Text(f"island {line.name!r} breaks again and again: {line.broken}", "red")
+        for line in view.islands
+        if line.broken
+    ]
     if failed := recent.failures()[:FAILURES]:
         parts += [
             "",

@@ -41,6 +41,7 @@ export class Machines {
       say("policy", state.policy);
       say("under way", `${state.under_way}`);
       say("epoch", `${state.epoch}`);
+      say("breaks", state.broken);
       if (state.backlog) say("behind", `${state.backlog} messages`);
     }
     const canvas = el("canvas", { role: "img", "aria-label": `hosts of ${island.name}` });

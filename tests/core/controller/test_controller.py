@@ -20,6 +20,7 @@ from core.protocol.messages import (
     Ended,
     FreeStep,
     GangStep,
+    HostFault,
     Join,
     Open,
     Ordered,
@@ -87,7 +88,7 @@ class Rig:
                 self.ended[note.run] = note.blame
         return []
 
-    def reports(self, *said: Compiled | Done) -> Reports:
+    def reports(self, *said: Compiled | Done | HostFault) -> Reports:
         assert self.seat is not None
         return Reports(0, self.seat.epoch, self.seat.tree, said)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from core.controller.live_view import live_view
 from core.controller.records import InFlight
 from core.model.spans import items, one, overlap
 from core.protocol.effects import (
@@ -19,7 +20,18 @@ from core.protocol.effects import (
     WorldFailed,
     WorldUp,
 )
-from core.protocol.messages import Blame, Dismiss, Done, GangStep, Join, Open, Register, Submit
+from core.protocol.messages import (
+    Blame,
+    Dismiss,
+    Done,
+    GangStep,
+    HostFault,
+    Join,
+    Open,
+    Register,
+    Seat,
+    Submit,
+)
 from tests.core.build import Build
 
 from .test_controller import CLIENT, HOST, Rig
@@ -98,7 +110,165 @@ def _done(world: World, host: int, gang: GangStep, blame: Blame | None = None) -
     return MessageReceived(HOST + host, world.reports(Done(gang.seq, one(host), blame)))
 
 
-# --- a collective fails because of a peer -------------------------------------------------------------------------
+# --- and again, and again -----------------------------------------------------------------------------------------
+
+SECOND = 1_000_000_000
+REFUSED = Blame(
+    "peer", "Gloo context initialization failed: timed out connecting: remote=[127.0.1.1]:4242", host=1
+)
+
+
+class Broken(World):
+    """Worlds that form, and in which no two hosts reach each other. `now`: of all that happens."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.forms: list[int] = []  # when epochs began
+        self.dead = False  # whether worlds do not even form
+        self.unable = False  # whether host 1 cannot join any
+        super().__init__(2)
+
+    def _do(self, effects: list[Command]) -> None:
+        for effect in effects:
+            if isinstance(effect, FormWorld):
+                self.forms.append(self.now)
+                up, failed = WorldUp(0, effect.epoch), WorldFailed(0, effect.epoch, DEAD)
+                self._do(self.controller.handle(failed if self.dead else up, self.now))
+            elif isinstance(effect, LogLine):
+                self.said.append(effect.text)
+            elif isinstance(effect, Send):
+                for to in effect.peers:
+                    for answer in self.hear(to, effect.message):
+                        self._do(self.controller.handle(answer, self.now))
+
+    def hear(self, peer: int, message: msgspec.Struct) -> list[Event]:
+        answers = super().hear(peer, message)
+        if self.unable and peer == HOST + 1 and isinstance(message, Seat) and message.epoch == self.state[1]:
+            if self.state[0] == "reforming":
+                why = Blame("world", "it could not join the world: no route to host", host=1)
+                return [MessageReceived(peer, self.reports(HostFault(1, -1, why)))]
+        return answers
+
+    def breaks(self, run: int) -> Blame:
+        """A run whose gang breaks the connections."""
+        self._do(
+            self.controller.handle(
+                MessageReceived(CLIENT, Submit(run, 1, (bytes(16),), (10 + run,))), self.now
+            )
+        )
+        gang = [step for step in self.steps if isinstance(step, GangStep)][-1]
+        for host in range(2):
+            self._do(self.controller.handle(_done(self, host, gang, REFUSED), self.now))
+        blame = self.ended[run]
+        assert blame is not None
+        return blame
+
+    def goes_on(self) -> int:
+        """To the next wake-up; returns the seconds until then."""
+        due = self.controller.next_wakeup()
+        assert due is not None
+        before, self.now = self.now, due
+        self._do(self.controller.handle(Wakeup(), due))
+        return (due - before) // SECOND
+
+    @property
+    def shown(self) -> str:
+        line = live_view(self.controller).islands[0]
+        (view,) = self.controller.snapshot().islands
+        assert (line.broken, line.since) == (view.broken, view.since)
+        return view.broken
+
+
+def broken() -> Broken:
+    world = Broken()
+    build = Build("work", s=2)
+    made = build.call("make", "s", [build.arg("s", 4, split="0")])
+    world.say(CLIENT, Open("client"))
+    world.say(CLIENT, Register(1, build.program(made)))
+    return world
+
+
+def test_an_island_that_breaks_again_and_again_says_so_and_pauses_longer_and_longer() -> None:
+    world = broken()
+    assert "in a row" not in world.breaks(1).cause
+    assert world.state == ("running", 1), "the first is followed by the next at once"
+    assert world.shown == ""
+    blame = world.breaks(2)
+    assert world.state == ("reforming", 2)
+    assert world.shown.startswith(
+        f"2 epochs in a row broke. host 1: {REFUSED.cause}. Each host must reach the others"
+    )
+    assert blame.cause.endswith(world.shown)
+    assert f"island 'i0': {world.shown}" in world.said
+    pauses = []
+    for run in range(3, 9):
+        pauses.append(world.goes_on())
+        assert world.state[0] == "running"
+        world.breaks(run)
+    assert pauses == [1, 2, 4, 8, 16, 30]
+
+
+def test_a_computation_of_both_hosts_ends_the_row() -> None:
+    world = broken()
+    world.breaks(1)
+    world.breaks(2)
+    world.goes_on()
+    world._do(world.controller.handle(MessageReceived(CLIENT, Submit(3, 1, (bytes(16),), (13,))), world.now))
+    gang = [step for step in world.steps if isinstance(step, GangStep)][-1]
+    assert world.shown != ""
+    for host in range(2):
+        world._do(world.controller.handle(_done(world, host, gang), world.now))
+    assert world.shown == ""
+    world.breaks(4)
+    assert world.state[0] == "running"
+
+
+def test_a_host_that_comes_ends_the_pause() -> None:
+    world = broken()
+    world.breaks(1)
+    world.breaks(2)
+    phase, epoch = world.state
+    assert phase == "reforming"
+    world._do(world.controller.handle(Disconnected(HOST + 1, "it was restarted"), world.now))
+    assert world.state == ("reforming", epoch + 1)
+    world._do(world.controller.handle(MessageReceived(HOST + 1, Join(1, 1)), world.now))
+    assert world.state == ("running", epoch + 2)
+
+
+def test_runs_that_wait_for_an_island_that_never_forms_fail_with_the_reason() -> None:
+    world = broken()
+    world.dead = True
+    _, epoch = world.state
+    world._do(world.controller.handle(WorldFailed(0, epoch, DEAD), world.now))
+    assert world.forms == [0, 0], "a second one at once"
+    world._do(world.controller.handle(MessageReceived(CLIENT, Submit(1, 1, (bytes(16),), (11,))), world.now))
+    while not world.ended and world.now < 20 * SECOND:
+        world.goes_on()
+    blame = world.ended[1]
+    assert blame is not None
+    assert (blame.code, blame.cause.partition("epochs")[0]) == ("world", "island 'i0' did not form: 5 ")
+    assert blame.cause.endswith("its coordination process has died")
+    assert world.now < 10 * SECOND
+    world.dead = False
+    while world.state[0] != "running":
+        world.goes_on()
+    assert world.shown == ""
+
+
+def test_a_host_that_cannot_join_tells_why_and_the_next_epoch_begins() -> None:
+    world = broken()
+    _, epoch = world.state
+    world.unable = True
+    world._do(world.controller.handle(WorldFailed(0, epoch, DEAD), world.now))
+    assert world.state == ("reforming", epoch + 3), "two that failed, and the next after a pause"
+    assert world.shown == "2 epochs in a row broke. host 1: it could not join the world: no route to host"
+    world.unable = False
+    assert world.goes_on() == 1
+    assert world.state == ("running", epoch + 3)
+    assert world.shown == ""
+
+
+# --- a collective fails because of a peer, once -------------------------------------------------------------------
 
 PEER = Blame("peer", "Gloo all-reduce failed: Connection closed by peer\nat tcp/pair.cc")
 BROKE = "the connections between hosts 0-1 of island 'i0' broke: Gloo all-reduce failed: Connection closed by peer"

@@ -169,7 +169,9 @@ class Cluster:
     def islands_of(self, fault: Fault) -> set[int]:
         """The islands on which a fault may be noticed."""
         if fault.role == "link":
-            one, other, _ = fault.link  # without a link to the controller, only that agent's island is in trouble
+            one, other, _ = (
+                fault.link
+            )  # without a link to the controller, only that agent's island is in trouble
             return set[int]().union(*(self._islands_at(end) for end in (one, other) if end != "controller"))
         return self._islands_at(fault.target)
 

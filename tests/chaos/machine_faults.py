@@ -3,8 +3,9 @@
     address     the machine gets another address; after `lasts=`, its process is started again there, if it lives on
     files       it is started again, and may have 64 files open, for `lasts=`; then it is started again
     memory      it and its children get no more memory than 16 MiB beyond what they have, for `lasts=`
-    state       the controller is killed, its state is damaged or an older one, and it starts so; after `lasts=` it is
-                killed, gets back the right state, and starts with that
+    flip, truncate    the controller is killed, and starts with a damaged file of its state; if it then refuses to
+                run, it gets the right file back after `lasts=`
+    old         the controller starts with its state of an earlier start, and after `lasts=` with the newest again
 
 Neighbours: `inject`, which calls these; `machine_network`: wires, disks and clocks.
 """
@@ -71,50 +72,61 @@ def memory(cluster: Cluster, fault: Fault, over: Over) -> None:
     cluster.later(fault.lasts, remedy)
 
 
-def state(cluster: Cluster, fault: Fault, over: Over) -> None:
-    process = cluster.processes["controller"]
-    folder = cluster.network.disk("controller") / "state"
-    right = cluster.folder / "state-right"
+def damaged(cluster: Cluster, fault: Fault, over: Over) -> None:
+    """A controller that finds a way to go on keeps what it has made of it. One that refuses gets the right file back."""
+    process, folder = cluster.processes["controller"], cluster.network.disk("controller") / "state"
+    process.end_now(Policy(fault.restart))
+    begun = time.monotonic()
+    file = damage(folder, fault)
 
     def remedy() -> None:
+        if file is None or (cluster.watch.status is not None and cluster.watch.at > process.starts[-1]):
+            return over(begun)
         process.end_now(Policy(fault.restart))
-        _copy(right, folder)
+        file[0].write_bytes(file[1])
         over(time.monotonic())
 
-    def begin_old() -> None:
+    cluster.later(fault.restart + fault.lasts, remedy)
+
+
+def old(cluster: Cluster, fault: Fault, over: Over) -> None:
+    process, folder = cluster.processes["controller"], cluster.network.disk("controller") / "state"
+    older, newest = cluster.folder / "state-older", cluster.folder / "state-newest"
+
+    def begin() -> None:
         process.end_now(Policy(fault.restart))
-        older = cluster.folder / "state-older"
-        _copy(right, older)
-        _copy(folder, right)
+        _copy(folder, newest)
         _copy(older, folder)
         cluster.later(fault.restart + fault.lasts, remedy)
 
-    process.end_now(Policy(SOON if fault.kind == "old" else fault.restart))
-    _copy(folder, right)
-    if fault.kind == "old":
-        cluster.later(OLDER, begin_old)
-    else:
-        damage(folder, fault)
-        cluster.later(fault.restart + fault.lasts, remedy)
+    def remedy() -> None:
+        process.end_now(Policy(fault.restart))
+        _copy(newest, folder)
+        over(time.monotonic())
+
+    process.end_now(Policy(SOON))
+    _copy(folder, older)
+    cluster.later(OLDER, begin)
 
 
-def damage(folder: Path, fault: Fault) -> None:
-    """Flip a bit of a file, or leave half of it."""
-    chance = random.Random(fault.line())
+def damage(folder: Path, fault: Fault) -> tuple[Path, bytes] | None:
+    """Flip a bit of a file, or leave half of it. Returns it, and what it was."""
     found = sorted(
-        path for path in folder.rglob("*")
-        if path.is_file() and path.stat().st_size and (path.parent == folder) == (fault.file == "state")
-    )  # fmt: skip
+        folder.glob({"state": "controller.json", "agents": "agents.json", "code": "code/*"}[fault.file])
+    )
     if not found:
-        return
+        return None  # no client has sent code yet
+    chance = random.Random(fault.line())
     path = chance.choice(found)
-    data = bytearray(path.read_bytes())
+    was = path.read_bytes()
+    data = bytearray(was)
     if fault.kind == "flip":
         at = chance.randrange(8 * len(data))
         data[at // 8] ^= 1 << at % 8
     else:
         del data[len(data) // 2 :]
     path.write_bytes(data)
+    return path, was
 
 
 def checker(cluster: Cluster, fault: Fault) -> int:
@@ -135,4 +147,11 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copytree(source, target)
 
 
-CARRIED_OUT = {"address": address, "files": files, "memory": memory, "flip": state, "truncate": state, "old": state}
+CARRIED_OUT = {
+    "address": address,
+    "files": files,
+    "memory": memory,
+    "flip": damaged,
+    "truncate": damaged,
+    "old": old,
+}

@@ -40,7 +40,11 @@ WIRES = {  # options of `slow_wire`
 def apart() -> None:
     """Leaves the network and the mounts of the machine for new ones. To be called before any thread is started."""
     libc = ctypes.CDLL(None, use_errno=True)
-    network, mounts, private = 0x4000_0000, 0x0002_0000, 0x0004_4000  # CLONE_NEWNET, CLONE_NEWNS, MS_REC|MS_PRIVATE
+    network, mounts, private = (
+        0x4000_0000,
+        0x0002_0000,
+        0x0004_4000,
+    )  # CLONE_NEWNET, CLONE_NEWNS, MS_REC|MS_PRIVATE
     if libc.unshare(network | mounts) or libc.mount(b"none", b"/", None, private, None):
         raise OSError(ctypes.get_errno(), "no namespaces")
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
@@ -175,13 +179,14 @@ class MachineNetwork(Network):
             [sys.executable, "-ISc", BOUND, *words, "--bridge", "bridge", *WIRES[kind]],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment({}),
         )  # fmt: skip
-        assert wire.stdout is not None
-        wire.stdout.readline()  # it carries
+        said = wire.stdout
+        assert said is not None
+        said.readline()  # it carries
 
         def end() -> None:
             wire.kill()
             wire.wait()
-            wire.stdout.close()
+            said.close()
             self._machines.ip("", "link", "set", port, "master", "bridge")
             self._ip(name, "link", "set", "eth0", "gso_max_segs", str(SEGMENTS))
 

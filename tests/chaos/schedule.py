@@ -53,6 +53,7 @@ ON_MACHINES: dict[str, dict[str, int]] = {
 MACHINE_TARGETS = {
     "agent": 40, "controller": 25, "coordination": 6, "client": 12, "door": 12, "link": 45, "checker": 10,
 }  # fmt: skip
+FILES = ("state", "agents", "code")
 STATE = ("flip", "truncate", "old")  # what befalls the controller's state between two starts
 RESTARTS = ("kill", "terminate", "address", "files", *STATE)  # the process is ended, and started again
 JAX_ROLE = "jax"  # the role of clients that have a door: a wire of theirs is the door's
@@ -101,7 +102,9 @@ class Fault(msgspec.Struct, frozen=True):
     target: str
     lasts: float = 0.0  # seconds, of a fault that has a length
     restart: float = 0.0  # seconds after its end in which the supervisor starts a process again
-    file: str = "state"  # which file of the controller's is damaged: its state, or a client's "code"
+    file: str = (
+        "state"  # which of the controller's files is damaged: its own state, its agents', or clients' code
+    )
     port: str = "same"  # the port that an agent listens on afterwards; or "other"
     moment: str = ""  # one of MOMENTS
     gap: float | None = None
@@ -183,11 +186,12 @@ def _fault(words: list[str], line: str) -> Fault:
         name, _, value = word.partition("=")
         if name in ("lasts", "restart", "gap"):
             options[name] = float(value)
-        elif value in {"port": ("same", "other"), "file": ("state", "code"), "moment": MOMENTS}.get(name, ()):
+        elif value in {"port": ("same", "other"), "file": FILES, "moment": MOMENTS}.get(name, ()):
             options[name] = value
         else:
             raise ValueError(
-                f"{line!r}: {word!r} is none of lasts=, restart=, gap=, port=same|other, file=state|code, moment=..."
+                f"{line!r}: {word!r} is none of lasts=, restart=, gap=, port=same|other, "
+                "file=state|agents|code, moment=..."
             )
     return Fault(kind, target, **options)  # type: ignore[arg-type]
 
@@ -240,7 +244,7 @@ def _draw(chance: random.Random, shape: Shape, before: Fault | None) -> Fault:
     gap: float | None = round(chance.uniform(0.0, 2.0 * shape.lease), 2)
     if before is None or before.gap is not None or chance.random() > 0.3:
         gap = None  # at most two in a row
-    file = chance.choice(("state", "code")) if kind in ("flip", "truncate") else "state"
+    file = chance.choice(FILES) if kind in ("flip", "truncate") else "state"
     ends = kind in RESTARTS and role not in ("coordination", "checker")
     return Fault(
         kind, target, lasts, restart if ends else 0.0, file, port if ends and kind in PROCESS else "same",

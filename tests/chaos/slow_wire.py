@@ -27,7 +27,8 @@ OUT, IN = 0, 1  # from the machine, and to it
 
 
 class SlowWire:
-    """`late`: seconds, of what the machine sends. `loses`: part of all frames. `rate`: bytes a second, each way; 0: any."""
+    """`late`: seconds, of what the machine sends. `loses`: part of all frames. `rate`: bytes a second, each way; 0: any
+    rate."""
 
     def __init__(self, port: str, bridge: str, late: float, loses: float, rate: float) -> None:
         self._late, self._loses, self._rate = late, loses, rate

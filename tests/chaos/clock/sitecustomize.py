@@ -1,7 +1,7 @@
-"""Moves the wall clock of a Python process by the seconds in the file CHAOS_CLOCK, at any time: Python imports this first.
+"""Moves the wall clock of a Python process by the seconds in the file CHAOS_CLOCK, at any time.
 
-Only what Python asks is moved, `time.time` and `time.time_ns`. Monotonic clocks are those of the machine, as they are
-where a clock is set.
+Python imports this first, from PYTHONPATH. Only what Python asks is moved, `time.time` and `time.time_ns`. Monotonic
+clocks are those of the machine, as they are where a clock is set.
 """
 
 import mmap

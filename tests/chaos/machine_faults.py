@@ -73,7 +73,7 @@ def memory(cluster: Cluster, fault: Fault, over: Over) -> None:
 
 
 def damaged(cluster: Cluster, fault: Fault, over: Over) -> None:
-    """A controller that finds a way to go on keeps what it has made of it. One that refuses gets the right file back."""
+    """A controller that finds a way to go on keeps what it made of it. One that refuses gets the right file back."""
     process, folder = cluster.processes["controller"], cluster.network.disk("controller") / "state"
     process.end_now(Policy(fault.restart))
     begun = time.monotonic()
@@ -81,10 +81,11 @@ def damaged(cluster: Cluster, fault: Fault, over: Over) -> None:
 
     def remedy() -> None:
         if file is None or (cluster.watch.status is not None and cluster.watch.at > process.starts[-1]):
-            return over(begun)
-        process.end_now(Policy(fault.restart))
-        file[0].write_bytes(file[1])
-        over(time.monotonic())
+            over(begun)
+        else:
+            process.end_now(Policy(fault.restart))
+            file[0].write_bytes(file[1])
+            over(time.monotonic())
 
     cluster.later(fault.restart + fault.lasts, remedy)
 

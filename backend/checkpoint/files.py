@@ -22,9 +22,12 @@ from .documents import CheckpointError
 
 Array = np.ndarray[Any, Any]
 SUM = 4  # bytes of a checksum
-PIECE = 1 << 20  # bytes that are read and summed at a time: they are still in the processor's cache
+PIECE = (
+    256 << 10
+)  # bytes read and summed at a time: still in the cache, and no other thread waits long for a sum
 LARGEST_DOCUMENT = 64 << 20  # bytes of a zarr.json
-THREADS = 8  # that wait for disks and file servers
+READERS = 8  # threads that read: their caller waits for them
+WRITERS = 2  # ... that write, while steps go on in this process: more would delay those
 FIX = "restore another step, or bring the file back from a copy; `seaway checkpoint verify` names all damaged files"
 
 
@@ -50,14 +53,14 @@ def crc32c() -> Callable[[int, Array], int]:
     return found
 
 
-def in_threads(work: Iterable[Callable[[], None]]) -> None:
+def in_threads(work: Iterable[Callable[[], None]], threads: int = READERS) -> None:
     """Does all of it, a few at a time. Raises the first error; what has not begun by then is not done."""
-    pool = ThreadPoolExecutor(THREADS, "checkpoint files")
+    pool = ThreadPoolExecutor(threads, "checkpoint files")
     waiting: deque[Future[None]] = deque()
     try:
         for each in work:
             waiting.append(pool.submit(each))
-            if len(waiting) == 2 * THREADS:
+            if len(waiting) == 2 * threads:
                 waiting.popleft().result()
         while waiting:
             waiting.popleft().result()

@@ -62,8 +62,8 @@ def write(folder: Path, entries: Sequence[ArrayEntry], pieces: Sequence[Piece], 
             assert part.shape == layout.chunk, f"{name}: a part of a chunk"
             touched.update((folder / name).parents[: name.count("/")])
             work.append(partial(_written, folder, name, files.write_chunk, part))
-    files.in_threads(work)
-    files.in_threads(partial(_settled, folder, each) for each in touched)
+    files.in_threads(work, files.WRITERS)
+    files.in_threads([partial(_settled, folder, each) for each in touched], files.WRITERS)
 
 
 def _written(folder: Path, name: str, write: Callable[[Path, str, Any], None], contents: Any) -> None:

@@ -283,7 +283,8 @@ class Checkpoints:
             return request.step, None
         elif kind == "read":
             self._release(job)
-            shards, summed = self._read(job, folders.found(folder, request.step))
+            step = folders.below(self._root, str(folders.found(folder, request.step)))  # it may be a link
+            shards, summed = self._read(job, step)
             return int(not summed), shards
         else:
             self._release(job)

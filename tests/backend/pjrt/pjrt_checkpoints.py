@@ -343,6 +343,16 @@ def test_a_restore_names_what_is_missing(rig: Rig, folder: Path) -> None:
         assert str(folder / "run") in blame.cause
 
 
+def test_a_step_that_is_a_link_out_of_the_folder_is_refused(rig: Rig, folder: Path, tmp_path: Path) -> None:
+    save(rig, ROWS, ARRAY, 85)
+    (folder / "run" / "85").rename(tmp_path / "85")
+    (folder / "run" / "85").symlink_to(tmp_path / "85")
+    seq, _ = rig.launch(restoring(rig, ROWS), 0, [request(rig, 85)])
+    cause = blamed(rig, seq).cause
+    assert f"85 (it leads to {tmp_path / '85'}): agents write below {folder} alone" in cause
+    (folder / "run" / "85").unlink()
+
+
 def test_documents_that_do_not_fit_the_plan_are_refused(rig: Rig) -> None:
     for exported, said in (
         (Document("save", MESH, (entry(WHOLE),)), "has another sharding than the document says"),

@@ -57,7 +57,7 @@ class _Attributes(msgspec.Struct):
     seaway: SavedStep
 
 
-class _Group(msgspec.Struct):
+class _GroupDocument(msgspec.Struct):
     zarr_format: Literal[3]
     node_type: Literal["group"]
     attributes: _Attributes
@@ -90,7 +90,7 @@ class _Codec(msgspec.Struct, omit_defaults=True):
     configuration: dict[str, Any] = {}
 
 
-class _Array(msgspec.Struct):
+class _ArrayDocument(msgspec.Struct):
     zarr_format: Literal[3]
     node_type: Literal["array"]
     shape: Shape
@@ -179,7 +179,9 @@ def _digest(told: SavedStep) -> str:
 def saved_step(folder: Path) -> SavedStep:
     """The list of a complete step, in which all sizes make sense. Raises CheckpointError."""
     text = document(folder, ROOT_FILE)
-    group: _Group = _decoded(folder, ROOT_FILE, text, _Group, "is not that of a Seaway checkpoint")
+    group: _GroupDocument = _decoded(
+        folder, ROOT_FILE, text, _GroupDocument, "is not that of a Seaway checkpoint"
+    )
     told = group.attributes.seaway
     if told.sum and told.sum != _digest(told):
         raise Damaged(folder, ROOT_FILE, "is damaged: its checksum is wrong")
@@ -193,7 +195,7 @@ def _decoded(folder: Path, name: str, text: bytes, kind: Any, otherwise: str) ->
     try:
         return msgspec.json.decode(text, type=kind)
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
-        newer = _newer(text) if kind is _Group else 0
+        newer = _newer(text) if kind is _GroupDocument else 0
         if newer:
             raise CheckpointError(
                 f"checkpoint {folder}: format {newer} is unknown to this version; a newer Seaway wrote it"
@@ -232,8 +234,8 @@ def _wrong(told: SavedStep) -> str:
 def chunk_layout(folder: Path, name: str, saved: SavedArray) -> ChunkLayout:
     """How an array lies in its files. Raises Damaged if its own document does not agree with the group's list."""
     file = f"{name}/{ROOT_FILE}"
-    told: _Array = _decoded(
-        folder, file, document(folder, file), _Array, "is not that of an array of a checkpoint"
+    told: _ArrayDocument = _decoded(
+        folder, file, document(folder, file), _ArrayDocument, "is not that of an array of a checkpoint"
     )
     dtype, shape = _disk_look(saved.dtype, saved.shape)
     if (told.data_type, list(told.shape)) != (dtype, shape):

@@ -29,15 +29,15 @@ from core.protocol import (
     RunEnded,
 )  # fmt: skip
 
-from ..errors import SessionClosed, run_error
+from ..errors import SessionClosed
 from ..graph import Given, Graph, single
 from ..specs import Aval, Slice, avals
-from ..wording import plural
 from . import ambient
 from .arguments import BoundProgram, arguments_of
 from .array_groups import ArrayGroup, ClientBuffer, DescribedArray, Fetch, HeldNames
 from .arrays import Array, Run
 from .dropped_arrays import DroppedArrays
+from .earlier_calls import EarlierCalls
 from .port import Port
 from .retry_log import RetryLog
 from .slice_names import SliceNames
@@ -82,9 +82,7 @@ class Caller:
         self.given_up = self._dropped.given_up  # takes names of arrays that the user has given up
         self._waited = WaitedRuns()
         self._retried = RetryLog(name)
-        self.failed: list[Run] = []
-        # what the user is told as soon as it is known; each returns whether it is
-        self.notices: list[Callable[[], bool]] = []
+        self.earlier = EarlierCalls(name)
         self.closed = False
 
     def __enter__(self) -> Caller:
@@ -355,22 +353,6 @@ class Caller:
         self._wait(lambda: run.done, f"run {run.number} of {run.program!r}")
         self._waited.note(run, run.ended_at)
 
-    def look_back(self) -> None:
-        """Say what has become known of earlier calls. Raise the error of one that must not fail unseen."""
-        for notice in self.notices.copy():
-            if notice():
-                self.notices.remove(notice)
-        failed = [run for run in self.failed if run._must_be_seen and not run._looked_at]
-        for run in failed:
-            run._looked_at = True
-        if failed and failed[0].blame is not None:
-            error = run_error(failed[0].blame)
-            more = f", and of {plural(len(failed) - 1, 'run')} after it" if len(failed) > 1 else ""
-            error.add_note(
-                f"This is the error of an earlier {failed[0].program!r}{more}: nobody had waited for it."
-            )
-            raise error
-
     def poll(self) -> None:
         self.flush()
         self._port.sleep(POLL)
@@ -429,9 +411,7 @@ class Caller:
         run = self._runs.pop(effect.run)
         if effect.blame is not None:
             run.blame = run._final(effect.blame, effect.lacks)
-            self.failed.append(run)
-            if run._must_be_seen:
-                log.warning("client %r: %r has failed: %s", self.name, run.program, run.blame)
+            self.earlier.failure(run)
         run.ended_at = self._port.now()  # last: whoever sees it may look at the blame
 
     def _run_again(self, effect: RunAgain) -> None:
@@ -507,17 +487,11 @@ class Caller:
     def close(self) -> None:
         if not self.closed:
             self.flush()
-            self._retried.say()
-            self.closed = True
+            self.abandon()
             self._port.close()
-            self._forget()
 
     def abandon(self) -> None:
         self._retried.say()
         self.closed = True
-        self._forget()
-
-    def _forget(self) -> None:
-        """What leads to arrays, which the garbage collector does not see into."""
-        self._programs.clear()
-        self.notices.clear()
+        self._programs.clear()  # these lead to arrays, which the garbage collector does not see into
+        self.earlier.notices.clear()

@@ -135,7 +135,7 @@ class Session:
                         task.result()
                 self._settle()
                 for caller in self._callers.values():
-                    caller.look_back()
+                    caller.earlier.look_back()
         except BaseException:
             abort = True
             raise
@@ -163,7 +163,7 @@ class Session:
 
     def _unseen(self) -> None:
         """Warn of failed runs whose results were never waited for."""
-        all_failed = [run for caller in self._callers.values() for run in caller.failed]
+        all_failed = [run for caller in self._callers.values() for run in caller.earlier.failed]
         seen = {run.blame for run in all_failed if run._looked_at}
         failed = [run for run in all_failed if not run._looked_at and run.blame not in seen]
         if failed:

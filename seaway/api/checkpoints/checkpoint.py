@@ -81,7 +81,7 @@ def save(
     _saved.setdefault(caller.session, {}).setdefault(folder, set()).add(step)
     saved: Array = made
     saved.run._must_be_seen = True
-    caller.notices.append(lambda: _simulated(caller, saved))
+    caller.earlier.notices.append(lambda: _simulated(caller, saved))
     return saved
 
 
@@ -113,7 +113,9 @@ def restore(
     request = _request(caller, folder_of(caller.session, path), _whole(step, where))
     graph = graphs.restoring(wanted, avals.of(request) or graphs.TOKEN)
     *made, unsummed = caller.submit(graph, [request] * len(graph.slices))
-    caller.notices.append(lambda: _warned(caller, unsummed, f"{where}: step {step} in {os.fspath(path)}"))
+    caller.earlier.notices.append(
+        lambda: _warned(caller, unsummed, f"{where}: step {step} in {os.fspath(path)}")
+    )
     return treedef.unflatten(made)
 
 
@@ -142,7 +144,7 @@ def latest(path: str | os.PathLike[str], *, devices: Slice | int | None = None) 
 def _caller(where: str) -> Caller:
     in_trace(where)
     caller = ambient.caller(where)
-    caller.look_back()
+    caller.earlier.look_back()
     return caller
 
 

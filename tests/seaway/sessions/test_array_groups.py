@@ -151,4 +151,4 @@ def test_an_error_names_the_array_and_comes_from_the_run_that_all_of_them_share(
             with pytest.raises(sw.errors.RunError, match="the disk is full"):
                 wait()
         assert group_of(x).own == {}
-        s.main.failed.clear()
+        s.main.earlier.failed.clear()

@@ -334,7 +334,7 @@ class Controller:
     def _join(self, peer: int, message: Join, now: int) -> str | None:
         if peer in self.state.by_peer:
             return "it is a client and joined as a host"
-        why, name = self.membership.stranger(peer, message), f"host-{message.host}"
+        why, name = self.membership.stranger(peer, message), f"host {message.host}"
         if not why:
             self._host_taken(HostAccepted(name), now)
             return self.membership.join(peer, message, now)

@@ -226,7 +226,7 @@ def test_a_policy_that_has_changed_or_cannot_be_made_is_named() -> None:
 def test_a_difference_is_shown_with_the_events_before_it(log: Path) -> None:
     found = eventlogs.read(log)
     controller = eventlogs.machine_of(found.about)
-    other = type(controller)(controller.cluster, Stride, Config(window=1))
+    other = type(controller)(controller.cluster, Stride, Config(window=1), starts=controller.starts)
     recent: list[Any] = []
     with pytest.raises(Diverged) as diverged:
         recent.extend(replayed(found, other))

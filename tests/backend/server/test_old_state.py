@@ -40,7 +40,7 @@ def copy(found: Real, name: str) -> Path:
 async def refused(found: Real) -> None:
     """The operator sees it in the status, in the log, and at the level of errors."""
     status = await found.until(lambda status: status["refused"])
-    assert [each["agent"] for each in status["refused"]] == ["host-0"]
+    assert [each["agent"] for each in status["refused"]] == ["host 0"]
     assert OLD in status["refused"][0]["reason"]
     assert "add --forget" in status["refused"][0]["reason"]
     assert any(

@@ -40,7 +40,7 @@ def test_a_start_of_the_same_number_from_an_older_copy_is_not_obeyed() -> None:
         made.restart_controller(older)
         older = made.past
         made.run_for(1 * S)
-        assert refused(made) == ["host-0", "host-1"]
+        assert refused(made) == ["host 0", "host 1"]
         assert not made.machine.members(0)
     assert made.machine.incarnation > 1
     assert any(f"the session is over: {ANOTHER}" in str(each.blame) for each in a.buffers.values())
@@ -79,11 +79,11 @@ def test_only_hosts_that_know_better_are_refused_until_their_agents_begin_anew()
     made.restart_controller(newest[:1])
     made.return_host(1)
     made.run_for(90 * S)
-    assert refused(made) == ["host-0"]
+    assert refused(made) == ["host 0"]
     assert made.machine.members(0) == ((1, 2),)
     made.restart_controller(newest)
     made.run_for(90 * S)
-    assert refused(made) == ["host-1"]
+    assert refused(made) == ["host 1"]
     made.return_host(1)
     made.run_until(lambda: made.machine.members(0) == ((0, 2),))
     assert not refused(made)
@@ -94,7 +94,7 @@ def test_a_controller_that_forgets_serves_hosts_that_begin_anew() -> None:
     made, program, a = begun()
     made.restart_controller(())
     made.run_for(1 * S)
-    assert refused(made) == ["host-0", "host-1"]
+    assert refused(made) == ["host 0", "host 1"]
     for host in (0, 1):
         made.return_host(host)
     made.run_for(1 * S)

@@ -5,6 +5,7 @@ A structure is the same whether JAX has been imported or not, so a call finds wh
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from functools import cache
@@ -67,7 +68,9 @@ def spread(prefix: Any, tree: Any, what: str, is_leaf: Any = None) -> list[Any]:
 
 @cache
 def _registry() -> Any:
-    """What JAX calls `jax.tree_util.default_registry`."""
+    """What JAX calls `jax.tree_util.default_registry`. JAX sets the variable before it imports its compiled half, which
+    reads it once; without it, that prints lines about devices that nobody asked for."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     return import_module("jaxlib._jax").pytree.default_registry()
 
 

@@ -1,7 +1,7 @@
 """The parts from which every simulation is made: simulated time, threads that do one thing at a time, and jitter.
 
 clock     SimPy in integer nanoseconds: calls at a time, in an order that is always the same
-quiet     whether anything can still happen
+stuck_watch   whether anything can still happen
 threads   work done one item at a time: threads of a process, or of a pool
 jitter    random delays as a pure function of (seed, source, number)
 errors    what a simulation raises to its user
@@ -13,7 +13,7 @@ from . import jitter
 from .clock import LATE, LATER, SimClock
 from .errors import Stuck, Unannounced
 from .jitter import Ints, Noise, each_below, keys
-from .quiet import QuietWatch
+from .stuck_watch import StuckWatch
 from .threads import HELD, NOTHING, CoreShare, Order, SimThread, ThreadPool, TieBreak, Wave
 
 __all__ = [
@@ -25,10 +25,10 @@ __all__ = [
     "Ints",
     "Noise",
     "Order",
-    "QuietWatch",
     "SimClock",
     "SimThread",
     "Stuck",
+    "StuckWatch",
     "ThreadPool",
     "TieBreak",
     "Unannounced",

@@ -33,7 +33,7 @@ from core.schedule.policy import Fifo, Policy
 from core.transfer import Transfer
 
 from ..cohort import CohortIsland, HostContents, one_root
-from ..engine import Noise, Order, QuietWatch, SimClock, Stuck
+from ..engine import Noise, Order, SimClock, Stuck, StuckWatch
 from ..engine import jitter as chance
 from ..hardware import Kernel, Profile, Setup, kernel_time, link
 from ..hosts import (
@@ -86,7 +86,7 @@ class Simulation:
         self.chunk, self.pool = chunk, pool
         self.cluster: Cluster = setup.cluster
         self.clock = SimClock()
-        self.trace = Trace()
+        self.trace, self._quiet = Trace(), StuckWatch(self.clock)
         self.told: list[tuple[int, str]] = []  # what machines tell their operators, and when
         self.replaced: list[tuple[int, e.PolicyReplaced]] = []
         self.kernels: dict[str, Kernel] = {}
@@ -97,7 +97,6 @@ class Simulation:
         self.weights = MessageSizes()
         self.clients: list[SimClient] = []
         self.last_seen = self.longest_gang = 0  # when no mere timer happened; of priced gangs
-        self._quiet = QuietWatch(self.clock)
         self._numbered: dict[int, int] = {}
         self.met: dict[tuple[int, int], None] = {}  # clients and hosts that have a connection
         self._waiting: dict[tuple[int, int], list[Any]] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -476,8 +475,7 @@ def test_real_devices_keep_their_arrays_while_their_controller_is_restarted(tmp_
 
 @pytest.mark.parametrize("damaged", [False, True])
 def test_code_that_a_controller_has_lost_is_uploaded_to_it_again(tmp_path: Path, damaged: bool) -> None:
-    """Its disk was full, or has damaged its files, and then it was restarted; and a host that has lost the code asks
-    for it."""
+    """Its disk was full, or has damaged it; then it was restarted, and a host that has lost the code asks for it."""
 
     async def work(found: Real) -> None:
         def program() -> None:
@@ -485,11 +483,8 @@ def test_code_that_a_controller_has_lost_is_uploaded_to_it_again(tmp_path: Path,
                 double = sw.jit(lambda x: x * 2, devices=1)
                 assert np.asarray(double(np.arange(3.0))).tolist() == [0.0, 2.0, 4.0]
                 found.controller.kill()
-                if damaged:
-                    for file in (tmp_path / "state" / "code").iterdir():
-                        file.write_bytes(file.read_bytes()[:-1])
-                else:
-                    shutil.rmtree(tmp_path / "state" / "code")
+                for file in (tmp_path / "state" / "code").iterdir():
+                    file.write_bytes(file.read_bytes()[:-1]) if damaged else file.unlink()
                 found.start_controller()
                 found.agents[0].kill()
                 found.agent(0)

@@ -37,3 +37,17 @@ def test_several_threads_may_make_the_first_call() -> None:
         [sys.executable, "-c", PROGRAM], check=False, capture_output=True, text=True, timeout=120
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+QUIET = """
+import numpy as np, seaway as sw
+double = sw.jit(lambda x: x * 2, devices=1)
+with sw.simulate("B", hosts=1, values="compute"):
+    print(np.asarray(double(np.float32([1]))))
+"""
+
+
+def test_a_session_prints_nothing_of_its_own() -> None:
+    """JAX's compiled half prints lines about devices, unless JAX is imported before it, or told not to."""
+    done = subprocess.run([sys.executable, "-c", QUIET], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("[2.]\n", "")

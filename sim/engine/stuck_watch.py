@@ -13,7 +13,7 @@ from .clock import SimClock
 QUIET = 2_000 * 1_000_000_000  # nanoseconds of simulated time
 
 
-class QuietWatch:
+class StuckWatch:
     def __init__(self, clock: SimClock) -> None:
         self._clock = clock
         self._since = -1  # the quiet time that was looked into last began then,

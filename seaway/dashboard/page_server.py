@@ -6,7 +6,11 @@
 
 The key is in the link behind a `#`, which browsers do not send, and goes with each request as a bearer token. So it
 stands in no log and in no other site's referrer. It is needed on loopback too: every account of the machine reaches
-that, and a cluster's token may keep some of them out. Neighbours: `looking`, whose numbers these are.
+that, and a cluster's token may keep some of them out.
+
+Strangers get little: a request's body is read when its key is right, and a connection that has not shown the key ends
+after seconds, or sooner if there are many. A request must name this server as links to it do; a site whose name leads
+here (DNS rebinding) gets nothing. Neighbours: `looking`, whose numbers these are.
 """
 
 from __future__ import annotations
@@ -16,9 +20,12 @@ import logging
 import secrets
 import socket
 import threading
+import time
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
+from ipaddress import ip_address
 from typing import Any
 
 import msgspec
@@ -30,8 +37,11 @@ from .columns import body_of, view_of
 from .looking import LiveSource, Unavailable
 
 PORT = 29100  # taken if it is free, so that a tunnel can be kept
-REQUEST = 4 << 20  # bytes of a request, at most
+REQUEST = 4 << 20  # bytes of a request with the key, at most
 IDLE = 60  # seconds for a browser's next request on a connection
+STRANGER = 10  # seconds for which a connection may last without showing the key
+MOST = 64  # connections, each of which has a thread
+ROOM = 1.0  # seconds for the thread of a connection that was ended to end
 FILES = {
     ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
@@ -80,7 +90,52 @@ class PageServer:
 
 class _Http(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128
     page: PageServer
+
+    def __init__(self, *about: Any) -> None:
+        self._room, self._lock = threading.Semaphore(MOST), threading.Lock()
+        self._strangers: dict[socket.socket, float] = {}  # since when, the oldest first
+        self.names = {"localhost"}  # under which browsers reach it, besides addresses
+        super().__init__(*about)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._room.acquire(blocking=False):
+            with self._lock:
+                oldest = next(iter(self._strangers), None)
+            if oldest is not None:
+                self._end(oldest)
+            if not self._room.acquire(timeout=ROOM):
+                self.shutdown_request(request)
+                return
+        with self._lock:
+            self._strangers[request] = time.monotonic()
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.shown(request)
+            self._room.release()
+
+    def shown(self, request: socket.socket) -> None:
+        """Who is at this connection has the key, or has gone."""
+        with self._lock:
+            self._strangers.pop(request, None)
+
+    def service_actions(self) -> None:
+        before = time.monotonic() - STRANGER
+        with self._lock:
+            late = [request for request, since in self._strangers.items() if since < before]
+        for request in late:
+            self._end(request)
+
+    def _end(self, request: socket.socket) -> None:
+        """Its thread reads no more, and so ends."""
+        self.shown(request)
+        with suppress(OSError):
+            request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         log.debug("a browser went away: %s", client_address, exc_info=True)
@@ -108,6 +163,7 @@ def _listening(bind: str, page: PageServer) -> _Http:
                 f"cannot listen on {bind}: {error.strerror}; without an address, a free port of this machine is taken"
             ) from None
         found.page = page
+        found.names |= {host.lower(), found.server_name.lower(), socket.gethostname().lower()}
         return found
     raise AssertionError("there is at least one port")
 
@@ -119,6 +175,8 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Http
 
     def do_GET(self) -> None:
+        if not self._meant():
+            return
         path = self.path.partition("?")[0]
         name = "page.html" if path == "/" else path.removeprefix("/static/")
         found = None if path != "/" and name == path else file_of(name)
@@ -128,12 +186,16 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.OK, *found)
 
     def do_POST(self) -> None:
-        body = self._body()
-        if body is None:
+        if not self._meant():
             return
         shown = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
         if not hmac.compare_digest(shown.encode(), self.server.page.key.encode()):
-            self._fail(HTTPStatus.UNAUTHORIZED, "the key is wrong or missing: open the link that was printed")
+            why = "the key is wrong or missing: open the link that was printed"
+            self._turn_away(HTTPStatus.UNAUTHORIZED, why)
+            return
+        self.server.shown(self.connection)
+        body = self._body()
+        if body is None:
             return
         try:
             if self.path == "/look":
@@ -156,6 +218,28 @@ class _Handler(BaseHTTPRequestHandler):
         began = source.began
         view = view_of(source.at(began + moment.time), began)
         self._answer(HTTPStatus.OK, msgspec.json.encode(view), "application/json")
+
+    def _meant(self) -> bool:
+        """Whether the request names this server."""
+        name = (self.headers.get("Host") or "").rpartition("@")[2]
+        name = name.partition("]")[0].removeprefix("[") if name.startswith("[") else name.partition(":")[0]
+        if not name or _is_address(name) or name.lower() in self.server.names:
+            return True
+        why = f"this page is not served under the name {name[:64]!r}: open the link that was printed"
+        self._turn_away(HTTPStatus.MISDIRECTED_REQUEST, why)
+        return False
+
+    def _turn_away(self, status: HTTPStatus, why: str) -> None:
+        """The body is not read, which the browser may go on sending until it has read the answer."""
+        self.close_connection = True
+        self._fail(status, why)
+        self.wfile.flush()
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            self.connection.settimeout(ROOM)
+            until, left = time.monotonic() + ROOM, REQUEST
+            while time.monotonic() < until and left > 0 and (more := self.connection.recv(1 << 16)):
+                left -= len(more)
 
     def _body(self) -> bytes | None:
         """What the browser sent; None if that is too much, which ends the connection."""
@@ -180,6 +264,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *about: Any) -> None:  # noqa: A002 - its name in the standard library
         log.debug(format, *about)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def file_of(name: str) -> tuple[bytes, str] | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ import pytest
 import seaway as sw
 from core.record import Look
 from seaway.dashboard import PageServer, Unavailable
-from seaway.dashboard.page_server import file_of
+from seaway.dashboard.page_server import MOST, file_of
 from seaway.errors import SeawayError
 from seaway.trace.trace_source import TraceSource
 from tests.seaway.small_sessions import small
@@ -222,6 +224,65 @@ def test_a_source_that_does_not_answer_is_an_error_that_passes() -> None:
         assert (status, json.loads(said)) == (503, {"error": "no controller answers at head:29000"})
     finally:
         page.close()
+
+
+# --- strangers ----------------------------------------------------------------------------------------------------
+
+
+def test_without_the_key_a_body_is_not_waited_for(page: PageServer) -> None:
+    size = {"Content-Length": "4000000"}
+    assert ask(page, "POST", "/look", b"", "wrong", **size)[0] == 401
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost:8000", "LOCALHOST", "[::1]:29100", "10.1.2.3", ""])
+def test_a_request_may_name_any_address_and_this_machine(page: PageServer, name: str) -> None:
+    """Tunnels lead here from other ports."""
+    assert ask(page, "GET", "/", Host=name)[0] == 200
+
+
+@pytest.mark.parametrize(
+    "name", ["evil.example", "127.0.0.1.evil.example:29100", "localhost.evil.example", "[evil]"]
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_request_that_names_another_server_gets_nothing(page: PageServer, name: str, method: str) -> None:
+    """DNS rebinding: a site lets its own name lead to this machine."""
+    status, _, said = ask(page, method, "/" if method == "GET" else "/look", None, page.key, Host=name)
+    assert status == 421
+    assert "is not served under the name" in json.loads(said)["error"]
+
+
+def test_slow_strangers_take_few_threads_and_nobody_is_kept_out(page: PageServer) -> None:
+    before, host, port = threading.active_count(), *page.address.split(":")
+    strangers = []
+    try:
+        for number in range(300):
+            strangers.append(found := socket.create_connection((host, int(port)), 20))
+            found.sendall(
+                b"GET / HTTP/1.1\r\nHost: lo" if number % 2 else b"POST /look HTTP/1.1\r\nHost: a\r\n"
+            )
+            assert threading.active_count() <= before + MOST + 1
+        assert ask(page, "POST", "/look", {}, page.key)[0] == 200
+    finally:
+        for each in strangers:
+            each.close()
+
+
+def test_a_connection_that_does_not_show_the_key_ends_soon_and_one_that_did_stays(
+    page: PageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = http.client.HTTPConnection(page.address, timeout=20)
+    known.request("POST", "/look", b"{}", {"Authorization": f"Bearer {page.key}"})
+    assert known.getresponse().read()
+    monkeypatch.setattr("seaway.dashboard.page_server.STRANGER", 0)
+    host, port = page.address.split(":")
+    with socket.create_connection((host, int(port)), 20) as stranger:
+        stranger.sendall(b"GET /")
+        assert stranger.recv(1) == b""
+    sock = known.sock
+    known.request("POST", "/look", b"{}", {"Authorization": f"Bearer {page.key}"})
+    assert known.getresponse().read()
+    assert known.sock is sock
+    known.close()
 
 
 # --- where it listens ---------------------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ def _check_drivers(package: str) -> None:
     """Make sure that the drivers which this package imports are ours."""
     if package not in ("errors", "policies", "specs"):
         _house.check("sim")
-    if package == "sessions.connected":
+    if package in ("sessions.connected", "costs"):
         _house.check("backend")
 
 

@@ -21,6 +21,7 @@ import msgspec
 from backend.pjrt import TRIES, CheckerChild, Died, Late, NotStarted
 
 from ..auth import Rules
+from ..scratch_folder import ScratchFolder
 from .ifrt_messages import StatusCode
 from .program_checker import PARTITIONED, Answer, ProgramCheckerSettings, Question
 from .session_devices import StatusError
@@ -40,7 +41,7 @@ class CheckedCompiler:
     def __init__(self, rules: Rules, *, devices: int, compiles: bool, describes: bool = False) -> None:
         self._room = rules.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._rules, self._devices, self._compiles = rules, devices, compiles
-        self._dumps = tempfile.TemporaryDirectory(prefix="seaway-door-") if describes else None
+        self._dumps = ScratchFolder("door") if describes else None
         self._lock = threading.Lock()
         self._idle: list[CheckerChild] = []
         self._children: set[CheckerChild] = set()

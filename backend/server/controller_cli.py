@@ -13,7 +13,6 @@ import asyncio
 import logging
 import signal
 import sys
-import tempfile
 import time
 import tomllib
 from collections.abc import Sequence
@@ -31,6 +30,7 @@ from ..admin import end_with_parent, metrics
 from ..auth import AccessRefused, read
 from ..contents import LIMIT
 from ..process_title import show_as
+from ..scratch_folder import ScratchFolder
 from ..streams import collect_rarely, run
 from .cluster_status import status_of
 from .policy_loading import HELP, policy_from
@@ -147,7 +147,7 @@ async def serve(chosen: argparse.Namespace, words: Sequence[str]) -> int:
     if chosen.metrics_port:
         metrics.place_of(chosen.metrics_port)
     held = HeldFolder(Path(chosen.state)) if chosen.state else nullcontext()
-    with held, tempfile.TemporaryDirectory(prefix="seaway-") as folder:
+    with held, ScratchFolder() as folder:
         state = remembered(Path(chosen.state) if chosen.state else None, chosen.forget)
         server = Server(
             cluster_of(chosen), folder=Path(folder), policy=policy_from(chosen.policy), config=config, access=access,

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import sys
-import tempfile
 import time
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from backend.admin import Child, Children, Supervisor, metrics
 from backend.auth import Access, AccessRefused, checked, is_loopback, read, trust
 from backend.process_title import show_as
+from backend.scratch_folder import ScratchFolder
 from backend.server import HeldFolder, controller_cli
 from core.model import Cluster
 
@@ -80,7 +80,7 @@ def _up(given: argparse.Namespace) -> int:
     except AccessRefused as refused:
         raise SeawayError(str(refused)) from None
     cluster = controller_cli.cluster_of(given)
-    with tempfile.TemporaryDirectory(prefix="seaway-") as scratch:
+    with ScratchFolder() as scratch:
         folder = Path(given.state or scratch)
         with _held(folder):
             show_as("up", sys.argv[2:])

@@ -7,13 +7,13 @@ import getpass
 import logging
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from backend.auth import AccessRefused, Rules, place_of, read
 from backend.door import ClusterRefused, ListenRefused, ServedCluster, run_cluster_door, run_door, variables
 from backend.process_title import show_as
+from backend.scratch_folder import ScratchFolder
 
 from ..errors import SeawayError
 from ..telemetry import door_spans_of
@@ -188,7 +188,7 @@ def _check_belonging(given: argparse.Namespace) -> None:
         raise SeawayError(f"--weight {given.weight}: a share is a whole number of at least 1")
 
 
-def _socket_path() -> tuple[tempfile.TemporaryDirectory[str] | None, Path]:
+def _socket_path() -> tuple[ScratchFolder | None, Path]:
     """In the user's runtime folder; in a temporary one where there is none, it has capital letters, or a door listens
     there already."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
@@ -196,7 +196,7 @@ def _socket_path() -> tuple[tempfile.TemporaryDirectory[str] | None, Path]:
         path = Path(runtime) / "seaway-door.sock"
         if not path.exists() and runtime == runtime.lower():
             return None, path
-    folder = tempfile.TemporaryDirectory(prefix="seaway-door-")
+    folder = ScratchFolder("door")
     return folder, Path(folder.name) / "door.sock"
 
 

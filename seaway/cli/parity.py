@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backend.scratch_folder import ScratchFolder
 from backend.server import HELP, policy_from
 
 from ..wording import plural
@@ -102,7 +102,7 @@ def run(given: argparse.Namespace) -> int:
 def _compared(given: argparse.Namespace, shape: ParityShape, program: Program) -> list[Comparison]:
     from ..tools.parity import parity_runs
 
-    with tempfile.TemporaryDirectory(prefix="seaway-parity-") as scratch:
+    with ScratchFolder("parity") as scratch:
         folder = given.keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         simulated = parity_runs.simulated(shape, program)

@@ -10,11 +10,12 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+
+from backend.scratch_folder import ScratchFolder
 
 from ..errors import CostError
 from .lowering import Lowered
@@ -64,7 +65,7 @@ def compile_in_child(
 
     `before`: a pass of the compiler; the HLO text before that pass is returned too.
     """
-    with tempfile.TemporaryDirectory(prefix="seaway-costs-") as name:
+    with ScratchFolder("costs") as name:
         folder = Path(name)
         request = {
             "platform": platform, "topology": topology, "options": dict(options or {}),

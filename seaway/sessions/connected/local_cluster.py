@@ -12,7 +12,6 @@ import copy
 import logging
 import os
 import sys
-import tempfile
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -25,6 +24,7 @@ import msgspec
 from backend.admin import Child, Supervisor, durations
 from backend.client import Remote
 from backend.devices import accelerators_here
+from backend.scratch_folder import ScratchFolder
 from backend.server import Server, looked
 from backend.wire import Described
 from core.controller import ON_DEVICES, Bounds, Config
@@ -140,7 +140,7 @@ class LocalCluster:
     def __init__(self, made: ClusterOptions, loop: Loop) -> None:
         self.made, self.loop = made, loop
         self.cluster = _cluster(made)
-        self._folder = tempfile.TemporaryDirectory(prefix="seaway-", ignore_cleanup_errors=True)
+        self._folder = ScratchFolder()
         self.server: Server = loop.do(self._begin())
         self.supervisor = Supervisor(
             self.server.children, lambda text: log.warning("local cluster: %s", text)

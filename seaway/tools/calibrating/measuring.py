@@ -13,9 +13,9 @@ import tomllib
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+from backend.scratch_folder import ScratchFolder
 from core.controller import Config
 from core.transfer import CHUNK
 
@@ -74,7 +74,7 @@ def calibrate(
         )
     effort = QUICK if quick else FULL
     number, known = this_machine.cores()
-    with TemporaryDirectory(prefix="seaway-") as folder, paced(Path(folder)) as pace:
+    with ScratchFolder() as folder, paced(Path(folder)) as pace:
         found = _sessions(platform, hosts, devices_per_host, quick, effort, say)
         speed = pace.all()
     costs = costs_of(found.samples)

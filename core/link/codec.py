@@ -55,7 +55,9 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     seq: int
     ack: int
-    signs: Annotated[int, msgspec.Meta(ge=0, lt=2 * MARKS * MARKS)]  # again, mark and heard: in one byte, if not again
+    signs: Annotated[
+        int, msgspec.Meta(ge=0, lt=2 * MARKS * MARKS)
+    ]  # again, mark and heard: in one byte, if not again
     message: msgspec.Raw  # NOTHING for a frame without a message
 
 

@@ -164,9 +164,7 @@ class Receiving:
             return self._chunk(peer, incoming, message)
         if isinstance(message, Offer):
             return self._offer(peer, incoming, message)
-        if peer in incoming.ended:
-            return []  # it has given us up, as we did it, when our link was lost
-        if peer not in incoming.ins and not incoming.sparse:
+        if peer in incoming.ended or (peer not in incoming.ins and not incoming.sparse):
             text = f"{peer} reports a failure of transfer {message.transfer}, in which it has no pieces left"
             return [Close(peer, text)]
         return self._end(message.transfer, incoming, peer, message.blame)

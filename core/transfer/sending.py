@@ -165,8 +165,7 @@ class SendMachine:
         return [*effects, Sent(transfer)]
 
     def lost(self, peer: int, blame: Blame, anew: bool) -> Outcome:
-        """The link to a receiver is lost: give up its pieces, and tell it so by another link, if one can be had. The
-        receiver may be a new process that was told of this transfer and waits.
+        """The link to a receiver is lost: give up its pieces.
 
         If a new link begins at once (`anew`) and the receiver had not granted anything, offer them again instead.
         """
@@ -181,8 +180,6 @@ class SendMachine:
             self._given_up[transfer, peer] = blame
             if len(self._given_up) > REMEMBERED:
                 del self._given_up[next(iter(self._given_up))]
-            if not anew:
-                effects.append(self._spoilt(transfer, peer))
             effects += self._end_if_landed(transfer)
         return effects
 

@@ -145,6 +145,7 @@ class Cut(Action, frozen=True):
     other: str
     silent: bool
     mend: int = 0  # mended after so many nanoseconds; 0: when all faults end
+    one_way: bool = False  # only what `one` says is cut off
 
 
 class Slow(Action, frozen=True):

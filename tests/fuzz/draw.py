@@ -73,6 +73,7 @@ RESERVES = 1_500_000  # from this seed on, most policies reserve devices
 VIEWS = 2_000_000  # from this seed on, there are views of arrays
 OLD_STATES = 20_000_000  # from this seed on, controllers are started with older copies of their state
 FRONT = {"parts": 0.6, "meshes": 0.3, "silent": 0.25, "tell": 0.5}  # features only from seed PARTS on
+ONE_WAY = 25_000_000  # from this seed on, connections are cut in one direction
 LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
 
 
@@ -92,6 +93,8 @@ def draw(seed: int, without: frozenset[str] = frozenset()) -> Case:
         has["views"] = "views" not in without
     if seed >= OLD_STATES:
         has["old state"] = rng.random() < 0.8 and "old state" not in without
+    if seed >= ONE_WAY:
+        has["cut one way"] = rng.random() < 0.5 and "cut one way" not in without
     return Drawing(rng, seed, has).case()
 
 
@@ -124,6 +127,8 @@ class Drawing:
         if self.has.get("tell"):
             self._registrations()
         self._troubles()
+        if self.has.get("cut one way"):
+            self._cuts_one_way()
         actions = tuple(
             sorted(self.actions, key=lambda action: action.at)
         )  # stable: at one time, in the order drawn
@@ -428,6 +433,22 @@ class Drawing:
     def _cut(self, one: str, other: str) -> None:
         mend = self.rng.choice((0, 100 * US, 5 * MS, 300 * MS))
         self._add_trouble(Cut, one=one, other=other, silent=self.rng.random() < 0.4, mend=mend)
+
+    def _cuts_one_way(self) -> None:
+        hosts = sum(island["hosts"] for island in self.islands)
+        for _ in range(self.rng.choice((1, 2, 4))):
+            self._cut_one_way(hosts)
+
+    def _cut_one_way(self, hosts: int) -> None:
+        """Between any two processes that have a connection, in either direction."""
+        rng = self.rng
+        host, client = f"host {rng.randrange(hosts)}", f"client c{rng.randrange(len(self.known))}"
+        pairs = [(client, "controller"), (client, "controller"), (host, "controller"), (client, host)]
+        pair = rng.choice([*pairs, (host, f"host {rng.randrange(hosts)}")])
+        if pair[0] != pair[1]:
+            one, other = pair if rng.random() < 0.5 else pair[::-1]
+            mend = rng.choice((5 * MS, 60 * MS, 110 * MS, 300 * MS))
+            self._add_trouble(Cut, one=one, other=other, silent=False, mend=mend, one_way=True)
 
 
 def value_of(program: Program, ref: Ref) -> Value:

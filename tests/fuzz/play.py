@@ -25,6 +25,7 @@ from tests.world.timing import Timing
 from tests.world.world import World
 
 from . import case as c
+from . import one_way
 from .case import ALL, LITERAL, MS, Case, S, Setup
 from .checks import Members, Windows
 from .judging import Failed, judge_fetch, judge_run, judge_told
@@ -146,6 +147,7 @@ class Game:
                 self._act(self.case.actions[number])
             else:
                 self._arrive(number)
+        self._until(one_way.longest(self.case.actions))
         self._mend()
         self._settle()
         self._judge()
@@ -353,7 +355,10 @@ class Game:
         self._note(action)
         if action.one not in self.world.actors or action.other not in self.world.actors:
             return
-        self.world.cut(action.one, action.other, action.silent)
+        if action.one_way:
+            one_way.cut(self.world, action)
+        else:
+            self.world.cut(action.one, action.other, action.silent)
         if action.mend:
             self.world.soon(action.mend, self.world.mend, action.one, action.other)
 
@@ -509,12 +514,10 @@ class Game:
                 raise Failed(
                     "left over", f"{what}: {left}\n  {who_waits(self.world, self._living(), self.events)}"
                 )
-        for phase in (
-            f"{b.island.name} {b.phase}" for b in world.machine.state.islands if b.phase != "running"
-        ):
-            raise Failed(
-                "hang", f"island {phase} does not run\n  {who_waits(self.world, self._living(), self.events)}"
-            )
+        for island in world.machine.state.islands:
+            if island.phase != "running":
+                waits = who_waits(self.world, self._living(), self.events)
+                raise Failed("hang", f"island {island.island.name} {island.phase} does not run\n  {waits}")
 
     def _left(self) -> list[tuple[str, Any]]:
         world, controller = self.world, self.world.machine

@@ -69,6 +69,7 @@ class Actor:
         self.starts = 0
         self.lag = 0  # nanoseconds before it handles a message; for slow hosts
         self.still = False  # whether the process is stopped; events are kept until it goes on
+        self.stops = 0  # how often it was
         self._kept: deque[e.Event | None] = deque()  # None: its timer
         self._busy_until = 0
         self._armed: int | None = None
@@ -102,6 +103,7 @@ class Actor:
     def stand_still(self) -> None:
         """Stop the process: its connections stay, and all events wait."""
         self.still = self.alive
+        self.stops += 1
 
     def go_on(self, timer_first: bool) -> None:
         if not self.still:

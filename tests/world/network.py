@@ -1,7 +1,9 @@
 """Connections between named actors: FIFO, with a latency. Tests may cut and mend them.
 
 A connection that is cut loses what is under way on it. Both ends are told, unless the cut is silent (a black hole, as
-when a switch dies). Each time a connection comes up it has a new `life`; frames of an older life are dropped.
+when a switch dies). A cut may also be of one direction: what one end says is kept on the way, and arrives when the cut
+is mended, as TCP would bring it. Each time a connection comes up it has a new `life`; frames of an older life are
+dropped.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ Latency = Callable[[Actor, Actor], int]
 class Wire:
     """One connection, in both directions."""
 
-    __slots__ = ("ends", "last", "life", "severed", "silent", "up")
+    __slots__ = ("ends", "kept", "last", "life", "mute", "muted_at", "severed", "silent", "up")
 
     def __init__(self, ends: tuple[Actor, Actor]) -> None:
         self.ends = ends
@@ -26,6 +28,9 @@ class Wire:
         self.life = 0
         self.severed = False  # nothing gets through until it is mended
         self.silent = False  # severed, and the ends do not know it
+        self.mute: Actor | None = None  # severed in one direction: nobody hears this end
+        self.muted_at = 0
+        self.kept: list[Any] = []  # frames that it has sent; None: it has hung up
         self.last: dict[Actor, int] = {}  # receiver -> when the last frame sent to it arrives
 
 
@@ -65,6 +70,9 @@ class Network:
         if not wire.up or wire.silent:
             return
         self.sent += 1
+        if wire.mute == sender:
+            wire.kept.append(frame)
+            return
         arrival = max(self.clock.now + self.latency(sender, receiver), wire.last.get(receiver, 0))
         wire.last[receiver] = arrival
         self.clock.at(arrival, self._deliver, wire, wire.life, receiver, sender, frame)
@@ -75,6 +83,9 @@ class Network:
         if not wire.up:
             return
         wire.up = False
+        if wire.mute == one:
+            wire.kept.append(None)
+            return
         arrival = max(self.clock.now + self.latency(one, other), wire.last.get(other, 0))
         self.clock.at(arrival, self._tell_down, wire, wire.life, other, one)
 
@@ -83,9 +94,15 @@ class Network:
     def cut(self, one: Actor, other: Actor, silent: bool = False) -> None:
         wire = self._wire(one, other)
         wire.severed = True
-        wire.silent = silent
+        wire.silent, wire.mute = silent, None
         if wire.up and not silent:
             self._drop(wire)
+
+    def mute(self, one: Actor, other: Actor) -> None:
+        """Cut the direction from one end to the other. Neither can dial the other meanwhile."""
+        wire = self._wire(one, other)
+        if not wire.severed:
+            wire.severed, wire.mute, wire.muted_at = True, one, self.clock.now
 
     def mend(self, one: Actor, other: Actor) -> None:
         """Let a cut connection be dialled again. After a silent cut, the ends first learn that the old one is dead."""
@@ -93,6 +110,8 @@ class Network:
         if not wire.severed:
             return
         wire.severed = False
+        if wire.mute is not None:
+            self._bring_kept(wire, wire.mute)
         if wire.silent and wire.up:
             self._drop(wire)
         wire.silent = False
@@ -111,6 +130,11 @@ class Network:
         wire = self._wires.get(_key(one, other))
         return wire is not None and wire.up
 
+    def muted_at(self, one: Actor, other: Actor) -> int:
+        """Since when nobody hears this end; -1 if that is not so."""
+        wire = self._wire(one, other)
+        return wire.muted_at if wire.mute == one else -1
+
     def severed(self) -> list[tuple[Actor, Actor]]:
         return [wire.ends for wire in self._wires.values() if wire.severed]
 
@@ -123,7 +147,19 @@ class Network:
             wire = self._wires[key] = Wire(key)
         return wire
 
+    def _bring_kept(self, wire: Wire, mute: Actor) -> None:
+        other = wire.ends[wire.ends[0] == mute]
+        kept, wire.mute, wire.kept = wire.kept, None, []
+        for frame in kept:
+            arrival = max(self.clock.now + self.latency(mute, other), wire.last.get(other, 0))
+            wire.last[other] = arrival
+            if frame is None:
+                self.clock.at(arrival, self._tell_down, wire, wire.life, other, mute)
+            else:
+                self.clock.at(arrival, self._deliver, wire, wire.life, other, mute, frame)
+
     def _drop(self, wire: Wire) -> None:
+        wire.kept.clear()
         wire.up = False
         wire.life += 1  # frames under way are lost
         for end, other in (wire.ends, wire.ends[::-1]):

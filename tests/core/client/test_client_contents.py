@@ -73,7 +73,7 @@ def ended(effects: list[Command]) -> list[Command]:
 
 def test_a_get_under_way_fails_with_the_session() -> None:
     """A host that never heard of it, because the controller died, would never send."""
-    client, request = getting()
+    client, _ = getting()
     lost = Blame("client-lost", "the controller is unreachable: nothing heard for 5 s")
     assert ended(client.handle(Disconnected(CONTROLLER, "nothing heard for 5 s"), 0)) == [Received(9, lost)]
     assert ended(client.handle(Disconnected(CONTROLLER), 0)) == []

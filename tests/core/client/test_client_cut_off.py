@@ -54,12 +54,18 @@ def calls_of(effects: list[Any]) -> list[Any]:
     return [call for each in messages for call in (each.calls if isinstance(each, Calls) else (each,))]
 
 
+def asked(session: Session, buffer: int) -> int:
+    request = session.client.get(buffer, 0)
+    assert isinstance(request, int)
+    return request
+
+
 def test_what_was_called_ends_with_the_lease() -> None:
     session = Session()
     session.program(args=0)
     run, (result,) = session.submit()
     buffer = session.put()
-    request = session.client.get(buffer, 0)
+    request = asked(session, buffer)
     session.sent()
     assert session.hear(CUT_OFF) == [
         LogLine(f"the controller is out of reach: {SILENCE}"),
@@ -79,7 +85,7 @@ def test_what_has_not_left_waits_for_the_controller() -> None:
     sent, (lost,) = session.submit()
     kept, (result,) = session.submit()  # the pipe is full
     buffer = session.put()
-    request = session.client.get(buffer, 0)
+    request = asked(session, buffer)
     assert session.sent() == [Submit(sent, 1, (), (lost,))]
     assert calls_of(session.hear(CUT_OFF)) == []
     assert session.client.unfinished == 1
@@ -111,7 +117,7 @@ def test_a_caller_that_was_held_back_may_call_again() -> None:
 def test_a_run_with_retries_goes_again_when_the_controller_is_back() -> None:
     session = Session()
     session.program(args=0)
-    run, (result,) = session.submit(retries=1)
+    run, _ = session.submit(retries=1)
     session.sent()
     assert session.hear(CUT_OFF)[1:] == [RunAgain(run, UNREACHABLE, 1, FIRST)]
     session.hear(Connected(CONTROLLER))

@@ -33,7 +33,9 @@ class LossyPair:
         self.ended_at = [0, 0]
         self.got = [0, 0]
         self.bare = [0, 0]  # frames without a message that this end has sent
-        self._wire: list[tuple[int, int, int, int, Frame]] = []  # arrival, order, receiver, when it was sent, frame
+        self._wire: list[
+            tuple[int, int, int, int, Frame]
+        ] = []  # arrival, order, receiver, when it was sent, frame
         self._order = count()
         for end in (0, 1):
             self.obey(end, self.links[end].connected(0))
@@ -100,7 +102,10 @@ def test_law_an_end_that_hears_nothing_or_is_not_heard_ends_in_time(
 
 
 @examples(200)
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, LEASE), st.integers(1, LEASE // 2)), max_size=5), SENDS)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, LEASE), st.integers(1, LEASE // 2)), max_size=5),
+    SENDS,
+)
 def test_law_an_outage_of_half_a_lease_ends_nothing_and_loses_nothing(
     drawn: list[tuple[int, int, int]], sends: list[tuple[int, int]]
 ) -> None:

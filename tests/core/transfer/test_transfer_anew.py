@@ -68,27 +68,10 @@ def test_a_send_to_a_receiver_that_restarted_is_offered_again() -> None:
 def test_a_sender_that_has_given_up_a_receiver_says_so_when_that_one_asks(anew: bool) -> None:
     it = opened_sender()
     it.handle(MessageReceived(RECEIVER, Grant(T, SENDER, RECEIVER, 10)), 0)
+    assert messages_of(it.handle(Disconnected(RECEIVER, "silent", anew), 0)) == [Sent(T)]
     spoilt = Spoilt(T, SENDER, RECEIVER, Blame("host-lost", SILENT, host=RECEIVER))
-    told = [] if anew else [spoilt]
-    assert messages_of(it.handle(Disconnected(RECEIVER, "silent", anew), 0)) == [*told, Sent(T)]
     assert messages_of(it.handle(MessageReceived(RECEIVER, Grant(T, SENDER, RECEIVER, SIZE)), 0)) == [spoilt]
     assert messages_of(it.handle(MessageReceived(RECEIVER, Landed(T, SENDER, RECEIVER)), 0)) == []
-
-
-def test_a_new_process_that_waits_for_what_was_given_up_hears_of_it() -> None:
-    """It has no link to the sender: a client dials its hosts, and has nothing to say to this one."""
-    it = opened_sender()
-    spoilt, _ = messages_of(it.handle(Disconnected(RECEIVER, "silent"), 0))
-    receiver = Transfer(RECEIVER, 400, 50)
-    receiver.handle(OpenRecv(T, 3, 9, ((SENDER, 0, SIZE), (2, 1, SIZE)), False, ()), 0)
-    assert messages_of(receiver.handle(MessageReceived(SENDER, spoilt), 0)) == []
-    assert messages_of(receiver.handle(MessageReceived(SENDER, spoilt), 0)) == []
-    receiver.handle(MessageReceived(2, Chunk(T, 2, RECEIVER, 1, 0, SIZE)), 0)
-    early = Transfer(RECEIVER, 400, 50)
-    early.handle(MessageReceived(SENDER, spoilt), 0)
-    opened = early.handle(OpenRecv(T, 3, 9, ((SENDER, 0, SIZE),), False, ()), 0)
-    blame = Blame("host-lost", SILENT, host=RECEIVER)
-    assert [each for each in opened if isinstance(each, Received)] == [Received(T, blame)]
 
 
 def test_a_lost_receiver_does_not_affect_the_others() -> None:

@@ -157,15 +157,8 @@ class Game:
         """Return a hash of all that happened, and of one more random number."""
         world = self.world
         ends = [(run.ended_at, run.blame and run.blame.code) for run in self.runs.values()]
-        facts = (
-            world.now,
-            self.events,
-            world.network.sent,
-            world.gangs,
-            ends,
-            world.told,
-            world.random.random(),
-        )
+        network, rng = world.network, world.random
+        facts = (world.now, self.events, network.sent, world.gangs, ends, world.told, rng.random())
         return f"{hashed(repr(facts))}{world.digest() if world.diary is not None else ''}"
 
     # --- time -----------------------------------------------------------------------------------------------------

@@ -37,11 +37,11 @@ log = logging.getLogger("seaway.pjrt")
 Device = Any  # jax.Device, which has no types
 Wait = TypeVar("Wait", "RendezvousMember", "_Meeting")
 
-LEFT = {"worlds": 4, "meetings": 8}  # how many may be stuck before the process restarts
+LEFT = {"worlds": 4, "meetings": 8}  # how many that are over may still be there; then the process restarts
 JOIN_S = 120  # seconds until all members have joined
 LEAVE_S = 2
-# seconds; after each of them it checks whether a dropped backend is gone
-SWEEPS_S = (1, 2, 4, 8, 15, 30, 60, 120, 240, 480)
+SWEEP_S = 5.0  # seconds between checks whether a dropped backend is gone, once nothing runs on it any more
+SLOW_S = 600.0  # seconds after which it is reported that one is still there
 
 
 class NotJoined(Exception):
@@ -72,7 +72,8 @@ class WorldMembership:
         self._wanted = -1  # the newest epoch
         self._wait: RendezvousMember | _Meeting | None = None  # what a join waits for, and can leave
         self._waiting = threading.Lock()
-        self._left = dict.fromkeys(LEFT, 0)  # how many are still stuck
+        self._old: list[weakref.ref[Any]] = []  # backends of worlds that are over, and may still be there
+        self._meetings = 0  # that are over, and still wait for members
 
     # --- this host ------------------------------------------------------------------------------------------
 
@@ -96,11 +97,13 @@ class WorldMembership:
         self.ready = False
         self.generation += 1
         backends = list({id(each.client): each.client for each in self.devices.values()}.values())
-        for each in backends:
-            self._watch(weakref.ref(each))
+        old = [weakref.ref(backend) for backend in backends]
         if stuck:
-            self._leave_behind("worlds", _until_there, list(stuck), backends)
+            self._leave_behind(_until_there, list(stuck), backends)
         del backends
+        self._old += old
+        for each in old:
+            self._watch(each)
         self.devices, self._numbers, self._shardings = {}, {}, {}
         if self._gloo is not None:
             self._gloo.end()
@@ -109,27 +112,40 @@ class WorldMembership:
             if _disconnect():
                 self._shield.close()
             elif self._meeting is not None:
-                self._leave_behind("meetings", self._meeting.over.wait)
+                with self._waiting:
+                    self._meetings += 1
+                self._leave_behind(self._meeting_over, self._meeting)
             self._shield = self._meeting = None
         clear_backends()  # type: ignore[no-untyped-call]
         self._sweep()
-        if any(self._left[kind] >= most for kind, most in LEFT.items()):
-            raise RuntimeError(
-                "too many worlds are left behind with gangs that do not end; this process restarts"
-            )
+        self._bound()
 
-    def _leave_behind(self, kind: str, wait: Callable[..., object], *arguments: Any) -> None:
+    def _bound(self) -> None:
+        """Lets no more than so many worlds be there besides the next one. What only waits to be swept may go first."""
+        for _ in range(round(SWEEP_S)):
+            self._old = [each for each in self._old if each() is not None]
+            if len(self._old) < LEFT["worlds"] and self._meetings < LEFT["meetings"]:
+                return
+            time.sleep(1.0)
+            self._sweep()
+        raise RuntimeError(
+            "too many worlds are left behind with gangs that do not end; this process restarts"
+        )
+
+    def _meeting_over(self, meeting: _Meeting) -> None:
+        meeting.over.wait()
+        with self._waiting:
+            self._meetings -= 1
+
+    def _leave_behind(self, wait: Callable[..., object], *arguments: Any) -> None:
         """Keeps `arguments` alive in a thread until `wait` ends, and no longer: each backend has some 130 threads."""
 
         def run(*given: Any) -> None:
             wait(*given)
             del given
             with self.lock:
-                self._left[kind] -= 1
                 self._sweep()
 
-        with self.lock:
-            self._left[kind] += 1
         threading.Thread(target=run, args=arguments, name="left behind", daemon=True).start()
 
     def _watch(self, backend: weakref.ref[Any]) -> None:
@@ -137,13 +153,17 @@ class WorldMembership:
         again."""
 
         def run() -> None:
-            for pause in SWEEPS_S:
+            told, pause, began = False, 1.0, time.monotonic()
+            while backend() is not None:
                 time.sleep(pause)
-                if backend() is None:
-                    return
+                pause = SWEEP_S
                 with self.lock:
                     self._sweep()
-            log.warning("a world that is over is still in memory after %d s, with its threads", sum(SWEEPS_S))
+                if not told and time.monotonic() - began > SLOW_S:
+                    told = True
+                    log.warning(
+                        "a world that is over is still in memory after %d s, with its threads", SLOW_S
+                    )
 
         threading.Thread(target=run, name="sweep", daemon=True).start()
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -204,3 +206,37 @@ def test_a_world_that_changes_during_a_compilation_leaves_no_backend_behind(stag
         time.sleep(0.5)
     assert all_of(members, "backends") == [1]
     assert all_of(members, "threads")[0] < before + 20
+
+
+@pytest.mark.full
+def test_worlds_that_are_over_are_gone_soon_on_a_machine_with_little_time(stage: Stage) -> None:
+    """Each of six worlds ends while a gang waits for its peer: neither may keep threads, though both processes stand
+    still for nine tenths of the time."""
+    first, _ = members = [stage.member(0), stage.member(1)]
+    all_of(members, "reform", 0, stage.coordination(2)[1], [0, 1])
+    before = all_of(members, "threads")
+    ended = threading.Event()
+    starved = threading.Thread(target=_starve, args=(members, ended))
+    starved.start()
+    try:
+        for epoch in range(1, 7):
+            all_of(members, "literal", "x", [0, 1], [1.0] * 40_000)
+            all_of([first], "start", "x", "z", [0, 1])
+            all_of(members, "reform", epoch, stage.coordination(2)[1], [0, 1])
+        assert all(len(os.listdir(f"/proc/{each.process.pid}/task")) < 4 * before[0] for each in members)
+    finally:
+        ended.set()
+        starved.join()
+    deadline = time.monotonic() + 20
+    while all_of(members, "backends") != [1, 1] and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert all_of(members, "backends") == [1, 1]
+    assert all(now < then + 20 for now, then in zip(all_of(members, "threads"), before, strict=True))
+
+
+def _starve(members: list[Member], ended: threading.Event) -> None:
+    while not ended.wait(0.02):
+        for stop, seconds in ((signal.SIGSTOP, 0.18), (signal.SIGCONT, 0.0)):
+            for each in members:
+                os.kill(each.process.pid, stop)
+            time.sleep(seconds)

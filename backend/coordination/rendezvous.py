@@ -78,7 +78,7 @@ class RendezvousMember:
             told = self._told(seconds)
         except OSError as error:
             if self._socket is None:
-                until, failed = time.monotonic() + SAY_S, error
+                until, failed = min(until, time.monotonic() + SAY_S), error
         finally:
             self._close()
         if told.endswith(b"\n") and not self._left.is_set():

@@ -242,7 +242,7 @@ class Client(LoopingClient):
         with sw.connect(
             f"grpc://{chosen.controller}",
             client=chosen.name,
-            token_file=chosen.token_file,
+            **({"token_file": chosen.token_file} if chosen.token_file else {}),
             timeout=chosen.patience,
             patience=chosen.patience,
         ) as session:

@@ -22,7 +22,7 @@ class MemoryLimit:
         self._group.mkdir()
         limit = "memory.max" if _v2(parent) else "memory.limit_in_bytes"
         (self._group / limit).write_text(str(most))
-        self._parent = parent
+        self.parent = parent
         _move(pids, self._group)
 
     def end(self) -> None:

@@ -25,10 +25,10 @@ from .machine_network import MachineNetwork
 from .memory_limit import MemoryLimit
 from .processes import Policy, children_of
 from .schedule import Fault
+from .watching import standing
 
 FILES = 64
 MEMORY = 16 << 20
-OLDER = 3.0  # seconds that the controller runs, so that a copy of its state is an older one
 SOON = 0.1
 CHECKER = b"seaway checker of agent "
 Over = Callable[[float], None]  # the process was ended then: as soon as it runs again, the fault is over
@@ -105,9 +105,18 @@ def old(cluster: Cluster, fault: Fault, over: Over) -> None:
         _copy(newest, folder)
         over(time.monotonic())
 
+    def once_newer() -> None:
+        """Hosts must know of the start between."""
+        status, since = cluster.watch.status, process.starts[-1]
+        if not process.alive or cluster.watch.at < max(since, begun) or standing(status):
+            cluster.later(SOON, once_newer)
+        else:
+            begin()
+
+    begun = time.monotonic()
     process.end_now(Policy(SOON))
     _copy(folder, older)
-    cluster.later(OLDER, begin)
+    once_newer()
 
 
 def damage(folder: Path, fault: Fault) -> tuple[Path, bytes] | None:

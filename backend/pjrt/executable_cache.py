@@ -23,6 +23,7 @@ from .verdicts import own_folder
 
 log = logging.getLogger("seaway.pjrt")
 FOLDER = "executables"  # beside what JAX itself keeps
+DIGEST = 32  # bytes ahead of the executable
 COUNT = "--xla_force_host_platform_device_count"  # says nothing about code
 
 
@@ -46,10 +47,13 @@ class ExecutableCache:
         return found.hexdigest()
 
     def find(self, name: str) -> bytes | None:
+        """None too if it is not as it was kept: loading it could end the process."""
         try:
-            return None if self._folder is None else (self._folder / name).read_bytes()
+            data = b"" if self._folder is None else (self._folder / name).read_bytes()
         except OSError:
             return None
+        digest, executable = data[:DIGEST], data[DIGEST:]
+        return executable if executable and digest == hashlib.sha256(executable).digest() else None
 
     def keep(self, name: str, executable: bytes) -> None:
         """Whole or not at all: a reader never sees half a file."""
@@ -57,7 +61,7 @@ class ExecutableCache:
             return
         partial = self._folder / f"{name}.{os.getpid()}.{threading.get_ident()}"
         try:
-            partial.write_bytes(executable)
+            partial.write_bytes(hashlib.sha256(executable).digest() + executable)
             partial.rename(self._folder / name)
         except OSError as error:
             log.warning("an executable is not kept in %s: %s", self._folder, error.strerror)

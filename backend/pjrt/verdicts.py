@@ -116,5 +116,5 @@ def _locked(path: Path, patience: float) -> int | None:
 def _read(file: int) -> Verdict | None:
     try:
         return msgspec.json.decode(os.pread(file, 1 << 16, 0), type=Verdict)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from core.controller import ON_DEVICES, Bounds, Config
-from core.model import SIMULATED_KEYS, Cluster, Impossible, small
+from core.model import SIMULATED_KEYS, Cluster, Impossible, small, table_of
 from core.record import Trace
 
 from ..admin import end_with_parent, metrics
@@ -223,12 +223,16 @@ def cluster_of(chosen: argparse.Namespace) -> Cluster:
                 raise Impossible(f"--{name.replace('_', '-')} {getattr(chosen, name)}: at least 1")
         return small(chosen.hosts, chosen.devices_per_host, chosen.islands)
     try:
-        table = tomllib.loads(Path(chosen.cluster).read_text(encoding="utf-8"))
-        cluster = Cluster.from_table(table)
+        path = Path(chosen.cluster)
+        if path.exists() and not path.is_file():  # to read a pipe is to wait for it
+            raise Impossible("is no plain file")
+        table = table_of(path.read_bytes(), tomllib.loads)
     except OSError as error:
         raise Impossible(f"cannot read {chosen.cluster}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Impossible(f"{chosen.cluster} is no TOML: {error}") from None
+    except Impossible as error:
+        raise Impossible(f"{chosen.cluster} {error}") from None
+    try:
+        cluster = Cluster.from_table(table)
     except Impossible as error:
         raise Impossible(f"{chosen.cluster}: {error}") from None
     if simulated := [key for key in SIMULATED_KEYS if key in table]:

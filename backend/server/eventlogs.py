@@ -191,7 +191,7 @@ def _recorded(found: LogAbout) -> tuple[_Recorded, Cluster]:
     try:
         return msgspec.convert(found.config, _Recorded), msgspec.convert(found.cluster, Cluster)
     except (msgspec.ValidationError, Impossible, RecursionError) as error:
-        raise LogError(f"its first record describes no controller: {error}") from None
+        raise LogError(f"its first record describes no controller: {' '.join(str(error).split())}") from None
 
 
 def machine_of(found: LogAbout, *, policy: Make | None = None, trace: Trace | None = None) -> Controller:

@@ -149,7 +149,7 @@ class Known:
             return msgspec.json.decode(self._path.read_bytes(), type=dict[int, Enrol])
         except FileNotFoundError:
             return {}
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             log.warning("the agents of earlier starts cannot be read: %s: %s", self._path, error)
             return {}
 

@@ -3,7 +3,7 @@
 spans, place      sets of hosts and devices; their size follows the shape of the set, not its number of members
 atoms             groups of devices of which each slice has all or none
 ranges            consecutive names as one, and tables of what they stand for
-topology, torus, presets      clusters of islands of hosts of devices
+topology, torus, presets      clusters of islands of hosts of devices;  table_text: a file of one
 program, validate             the program as a client sends it, one node for each sharded computation
 plan, resharding              the program bound to devices, and which host sends which shard to which host
 errors            the exceptions that core raises at its own caller
@@ -47,6 +47,7 @@ from .resharding import (
     virtual_index,
 )
 from .spans import EMPTY, Spans, count
+from .table_text import table_of
 from .topology import CLUSTER_KEYS, GIB, ISLAND_KEYS, SIMULATED_KEYS, Cluster, Island, dims
 from .torus import (
     Shape,
@@ -133,6 +134,7 @@ __all__ = [
     "spans",
     "starts",
     "sums",
+    "table_of",
     "topology",
     "unravel",
     "validate",

@@ -26,6 +26,7 @@ from zlib import crc32
 
 import msgspec
 
+from ..model import SeawayError
 from .eventcodec import EventCodec, UnknownKind
 
 FORMAT = 1
@@ -38,7 +39,7 @@ TIMES = 1 << 63  # a time is less than this, as in traces
 _DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
-class LogError(Exception):
+class LogError(SeawayError):
     """The bytes are not a complete event log of this version. The text says what is wrong, and where."""
 
 
@@ -240,7 +241,7 @@ def decode(
             now += record.since
             codec.decode(record.kind, record.fields)
         except (*_DECODE_ERRORS, UnknownKind) as error:
-            raise LogError(f"event {len(entries)}, at byte {at}: {error}") from None
+            raise LogError(f"event {len(entries)}, at byte {at}: {_line(error)}") from None
         if not 0 <= now < TIMES:
             raise LogError(f"event {len(entries)}, at byte {at}: no clock shows the time {now}")
         entries.add(end - len(payload), end, now)
@@ -280,7 +281,7 @@ def _about(first: tuple[int, bytes | bytearray, int] | None, core: str | None, c
             raise LogError(f"at byte {first[0]}: a log of format {format_found}; this reads format {FORMAT}")
         about = msgspec.msgpack.decode(first[1], type=LogAbout)
     except _DECODE_ERRORS as error:
-        raise LogError(f"at byte {first[0]}: its first record is not readable: {error}") from None
+        raise LogError(f"at byte {first[0]}: its first record is not readable: {_line(error)}") from None
     if core is not None and about.core != core:
         raise LogError(f"at byte {first[0]}: recorded by core {about.core!r}; this is {core!r}")
     if about.vocabulary != codec.vocabulary:
@@ -291,6 +292,10 @@ def _about(first: tuple[int, bytes | bytearray, int] | None, core: str | None, c
     if not f"{about.core}{about.policy}{about.machine}".isprintable() or not 0 <= about.start < TIMES:
         raise LogError(f"at byte {first[0]}: its first record makes no sense: {about!r:.200}")
     return about
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _record(payload: bytes, crc: int) -> tuple[bytes, int]:

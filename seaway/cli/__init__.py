@@ -18,6 +18,7 @@ from .. import __version__
 from ..errors import SeawayError, nearest
 
 # The file of each command, in the order in which `seaway --help` lists them.
+WIDEST = 1_000  # characters of a line of an error
 COMMANDS = {
     "simulate": "simulate",
     "controller": "controller_command",
@@ -38,6 +39,16 @@ COMMANDS = {
 }
 
 
+def shown(error: BaseException) -> str:
+    """The error's text for a terminal. It may quote a file or a stranger: what is not printable is escaped, and a line
+    that is too long loses its middle."""
+    lines = []
+    for line in str(error).split("\n"):
+        plain = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
+        lines.append(plain if len(plain) <= WIDEST else f"{plain[: WIDEST // 2]} ... {plain[-WIDEST // 3 :]}")
+    return "\n".join(lines)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return the process's status: 1 for an error, 2 for wrong usage, 130 for Ctrl-C."""
     parser = argparse.ArgumentParser(prog="seaway", description="One controller for islands of accelerators.")
@@ -55,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(given.run(given))
     except (SeawayError, ValueError) as error:
-        print(f"seaway: {error}", file=sys.stderr)
+        print(f"seaway: {shown(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -60,10 +60,7 @@ def add(commands: Any) -> None:
 
 
 def opened(path: Path, partial: bool) -> Log:
-    try:
-        log = eventlogs.read(path, partial=partial)
-    except LogError as error:
-        raise Impossible(str(error)) from None
+    log = eventlogs.read(path, partial=partial)
     if log.about.core != __version__:
         print(f"recorded by seaway {log.about.core}, read by {__version__}", file=sys.stderr)
     return log

@@ -10,10 +10,12 @@ import msgspec
 from sim.hardware import Collective, Kernel
 
 from ..errors import CostError
+from ..plain_files import plain_bytes
 from ..units import show_bytes, show_time
 from .hlo import HloCollective
 
 Estimate = Literal["blend", "cycles", "optimal", "roofline", "stated", "recorded"]
+MOST = 1 << 24  # bytes of a file
 FORMAT = 1  # of the JSON; raise it when a field changes its meaning
 APART = 2.0  # estimates that differ by a larger factor get a warning ...
 SHORT = 1000  # ... unless they are shorter than this many nanoseconds
@@ -115,19 +117,20 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def from_json(cls, text_or_path: str | Path) -> Cost:
         """A cost from JSON text, or from a file."""
-        text: str | Path = text_or_path
-        if not str(text_or_path).lstrip().startswith("{"):
+        what, text = "this", str(text_or_path).encode()
+        if not text.lstrip().startswith(b"{"):
+            what = str(text_or_path)
             try:
-                text = Path(text_or_path).read_text(encoding="utf-8")
-            except OSError as error:
-                raise CostError(f"no cost can be read from {text_or_path}: {error.strerror}") from None
+                text = plain_bytes(Path(text_or_path), MOST)
+            except ValueError as error:
+                raise CostError(f"no cost can be read from {what}: {error}") from None
         try:
-            found = msgspec.json.decode(str(text), type=cls)
-        except msgspec.DecodeError as error:
-            raise CostError(f"this is not a saved cost: {error}") from None
+            found = msgspec.json.decode(text, type=cls)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise CostError(f"{what} is not a saved cost: {error}") from None
         if found.format != FORMAT:
             raise CostError(
-                f"the cost of {found.name!r} has format {found.format}, not {FORMAT}: compute it again"
+                f"{what}: the cost of {found.name!r} has format {found.format}, not {FORMAT}: compute it again"
             )
         return found
 

@@ -49,11 +49,24 @@ def cost(key: str, name: str, compute: Callable[[], Cost], *, refresh: bool = Fa
     path = folder() / f"{key}.json"
     if not refresh:
         with contextlib.suppress(CostError, OSError, UnicodeDecodeError):
-            return msgspec.structs.replace(Cost.from_json(path), name=name)
+            kept = Cost.from_json(path)
+            if _sum(kept) == msgspec.json.decode(path.read_bytes(), type=_Summed).sum:
+                return msgspec.structs.replace(kept, name=name)
     found = compute()
     with contextlib.suppress(OSError):
-        _write(path, found.to_json())
+        text = found.to_json().removesuffix("\n}\n")
+        _write(path, f'{text},\n  "sum": "{_sum(found)}"\n}}\n')
     return found
+
+
+class _Summed(msgspec.Struct):
+    """A file whose figures were changed, by whatever it was, is not used."""
+
+    sum: str = ""
+
+
+def _sum(found: Cost) -> str:
+    return hashlib.sha256(found.to_json().encode()).hexdigest()
 
 
 def _write(path: Path, text: str) -> None:

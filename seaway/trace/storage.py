@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -27,12 +28,15 @@ from core.record import trace as core_trace
 
 from ..errors import NotATrace
 from ..machines import TraceIsland, TraceMachines
+from ..plain_files import MOST, parquet_table, plain_bytes
 from .hosts import HostRows
+from .saved_checks import Senseless, check
 
 FORMAT, VERSION = "seaway-trace", 1
 HEAD, TOLD = "trace.json", "hosts.parquet"
 ASIDE = ".new"  # a folder in the trace's, for files that are not complete
 TRIES, PAUSE = 10, 0.02  # how often a trace is read that others replace meanwhile, and seconds between
+Time = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 61)]
 NONE, REPLACED = (0, 0), (0, 1)  # which save wrote a trace: there is none; it is being replaced
 Loaded = tuple[core_trace.Trace, TraceMachines | None, int, HostRows | None]
 # VERSION covers the packing of arrivals too (core.record.tables.Lists): if that changes, so must VERSION.
@@ -95,6 +99,23 @@ def _write_all(
         "islands": None if machines is None else [msgspec.structs.asdict(each) for each in machines.islands],
     }
     (folder / HEAD).write_text(json.dumps(head, indent=1) + "\n", encoding="utf-8")
+    sign(folder)
+
+
+def sign(folder: Path) -> None:
+    """Write the sums of all files of the trace, and of what the head itself says, into its head."""
+    head = json.loads((folder / HEAD).read_text(encoding="utf-8"))
+    head["sums"] = {path.name: _sum(path.read_bytes()) for path in sorted(folder.glob("*.parquet"))}
+    head["sum"] = _sum_of(head)
+    (folder / HEAD).write_text(json.dumps(head, indent=1) + "\n", encoding="utf-8")
+
+
+def _sum(data: bytes) -> str:
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+def _sum_of(head: dict[str, Any]) -> str:
+    return _sum(json.dumps({key: head[key] for key in sorted(head) if key != "sum"}).encode())
 
 
 def load(folder: Path) -> Loaded:
@@ -124,6 +145,33 @@ def _written(folder: Path) -> tuple[int, int]:
     return about.st_ino, about.st_mtime_ns
 
 
+class _Format(msgspec.Struct):
+    """What any version says."""
+
+    format: Any = None
+    version: Any = None
+
+
+class _Head(msgspec.Struct):
+    """`sums`: of the other files, by name; `sum`: of the rest of the head. Earlier traces have neither."""
+
+    rows: dict[str, int]
+    islands: list[TraceIsland] | None = None
+    since: Time = 0
+    origin: Time = 0
+    hosts: bool = False
+    sums: dict[str, str] = {}
+    sum: str = ""
+
+
+class _PlaceRow(msgspec.Struct):
+    key: int
+    island: int
+    devices: tuple[tuple[int, int], ...]
+    devices_per_host: int
+    first: int
+
+
 def _load(folder: Path) -> Loaded:
     head = _head(folder)
     trace = core_trace.Trace()
@@ -131,53 +179,65 @@ def _load(folder: Path) -> Loaded:
         name: {c: data.typecode for c, data in table.columns().items()}
         for name, table in trace.tables.items()
     }
-    columns: dict[str, dict[str, bytes]] = {}
+    columns: dict[str, dict[str, Any]] = {}
     for name, codes in wanted.items():
-        if name in core_trace.LATER and name not in head["rows"]:
+        if name in core_trace.LATER and name not in head.rows:
+            columns[name] = {column: np.empty(0, code) for column, code in codes.items()}
             continue  # an earlier seaway saved it
-        table = _read(folder, name, set(codes))
-        if table.num_rows != head["rows"].get(name):
+        table = _read(folder, name, head, set(codes))
+        if table.num_rows != head.rows.get(name):
             raise NotATrace(
-                f"{folder}: {name}.parquet has {table.num_rows} rows, where {HEAD} counts {head['rows'].get(name)}"
+                f"{folder}: {name}.parquet has {table.num_rows} rows, where {HEAD} counts {head.rows.get(name)}"
             )
         columns[name] = {
-            column: table.column(column).to_numpy().astype(code, casting="safe").tobytes()
-            for column, code in codes.items()
+            column: _numbers(folder, name, table, column, code) for column, code in codes.items()
         }
-    words = _read(folder, "words", {"word"}).column("word").to_pylist()
-    places = {row.pop("key"): _place(row) for row in _read(folder, "places", set()).to_pylist()}
-    islands = head["islands"]
-    known = None if islands is None else TraceMachines([TraceIsland(**each) for each in islands], known=True)
-    found = core_trace.Trace.restored(words, places, columns, int(head.get("since", 0)))
-    return found, known, int(head.get("origin", 0)), _told(folder) if head.get("hosts") else None
+    words = _read(folder, "words", head, {"word"}).column("word").to_pylist()
+    places = _places(folder, _read(folder, "places", head, set(TracedPlace.__struct_fields__) | {"key"}))
+    try:
+        check(columns, words, places, head.islands)
+    except Senseless as error:
+        raise NotATrace(f"{folder} is damaged: {error}") from None
+    known = None if head.islands is None else TraceMachines(head.islands, known=True)
+    found = core_trace.Trace.restored(
+        words, places, {name: _bytes(each) for name, each in columns.items()}, head.since
+    )
+    return found, known, head.origin, _told(folder, head) if head.hosts else None
 
 
-def _told(folder: Path) -> HostRows:
-    table = _read(folder, "hosts", set(HostRows._fields))
-    return HostRows(*(table.column(name).to_numpy().astype(np.int64) for name in HostRows._fields))
+def _bytes(columns: dict[str, Any]) -> dict[str, bytes]:
+    return {name: column.tobytes() for name, column in columns.items()}
 
 
-def _head(folder: Path) -> dict[str, Any]:
+def _told(folder: Path, head: _Head) -> HostRows:
+    table = _read(folder, "hosts", head, set(HostRows._fields))
+    return HostRows(*(_numbers(folder, "hosts", table, name, "q") for name in HostRows._fields))
+
+
+def _head(folder: Path) -> _Head:
     if not folder.exists():
         raise FileNotFoundError(f"no trace at {folder}")
     try:
-        head = json.loads((folder / HEAD).read_text(encoding="utf-8"))
-        if head["format"] != FORMAT:
-            raise NotATrace(f"{folder} is of format {head['format']!r}, not {FORMAT!r}")
-        version = head["version"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, NotATrace):
-            raise
+        data = plain_bytes(folder / HEAD, MOST)
+        kind = msgspec.json.decode(data, type=_Format)
+    except (ValueError, msgspec.MsgspecError, RecursionError):
         raise NotATrace(
             f"{folder} is not a complete trace: its {HEAD} is missing or unreadable; "
             f"Trace.load takes the folder that trace.save made"
         ) from None
-    if version != VERSION:
+    if kind.format != FORMAT:
+        raise NotATrace(f"{folder} is of format {kind.format!r}, not {FORMAT!r}")
+    if kind.version != VERSION:
         raise NotATrace(
-            f"{folder} is of version {version}, and this seaway reads version {VERSION}: use the one that saved it"
+            f"{folder} is of version {kind.version}, and this seaway reads version {VERSION}: use the one that saved it"
         )
-    found: dict[str, Any] = head
-    return found
+    try:
+        head = msgspec.json.decode(data, type=_Head)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise NotATrace(f"{folder} is damaged: {HEAD}: {error}") from None
+    if head.sum and head.sum != _sum_of(json.loads(data)):
+        raise NotATrace(f"{folder} is damaged: {HEAD} is not as it was written")
+    return head
 
 
 def _of_places(trace: core_trace.Trace) -> dict[str, Any]:
@@ -192,9 +252,12 @@ def _of_places(trace: core_trace.Trace) -> dict[str, Any]:
     }
 
 
-def _place(row: dict[str, Any]) -> TracedPlace:
-    devices = tuple((low, high) for low, high in row["devices"])
-    return TracedPlace(row["island"], devices, row["devices_per_host"], row["first"])
+def _places(folder: Path, table: Any) -> dict[int, TracedPlace]:
+    try:
+        rows = msgspec.convert(table.to_pylist(), list[_PlaceRow])
+    except (msgspec.ValidationError, pa.ArrowException) as error:
+        raise NotATrace(f"{folder} is damaged: places.parquet: {error}") from None
+    return {row.key: TracedPlace(row.island, row.devices, row.devices_per_host, row.first) for row in rows}
 
 
 def _write(folder: Path, name: str, columns: dict[str, Any]) -> None:
@@ -202,12 +265,24 @@ def _write(folder: Path, name: str, columns: dict[str, Any]) -> None:
     pq.write_table(pa.table(columns), folder / f"{name}.parquet", compression="zstd", compression_level=9)
 
 
-def _read(folder: Path, name: str, columns: set[str]) -> Any:
+def _read(folder: Path, name: str, head: _Head, columns: set[str]) -> Any:
     path = folder / f"{name}.parquet"
     try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowInvalid) as error:
+        data = plain_bytes(path, MOST)
+        if head.sums and head.sums.get(path.name) != _sum(data):
+            raise NotATrace(f"{folder} is damaged: {path.name} is not as it was written")
+        table = parquet_table(data)
+    except NotATrace:
+        raise
+    except ValueError as error:
         raise NotATrace(f"{folder} is not whole: {path.name}: {error}") from None
     if missing := sorted(columns - set(table.column_names)):
         raise NotATrace(f"{folder} is not whole: {path.name} has no column {missing[0]!r}")
     return table
+
+
+def _numbers(folder: Path, name: str, table: Any, column: str, code: str) -> Any:
+    try:
+        return table.column(column).cast(pa.from_numpy_dtype(np.dtype(code))).to_numpy()
+    except (pa.ArrowException, KeyError) as error:
+        raise NotATrace(f"{folder} is damaged: {name}.parquet, column {column!r}: {error}") from None

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import nearest
+from ..plain_files import MOST, parquet_table, plain_bytes
 from ..units import TIMES
 from .open_loop import Arrival, Arrivals
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 UNITS = ("ns", "us", "ms", "s")
 PLAIN = ("client", "name", "devices")
 COLUMNS = (*PLAIN, *(f"{what}_{unit}" for what in ("at", "duration") for unit in UNITS))
+LARGEST = 1 << 53  # of any number
 WORDS = {"client": "load", "name": "request"}
 
 
@@ -74,10 +77,15 @@ def _table(file: Path) -> pd.DataFrame:
     import pandas as pd
 
     _check_ending(file)
-    if file.suffix == ".csv":
-        # As texts, so that no time is rounded, and a client called 1 is not 1.0 or NA a missing one.
-        return pd.read_csv(file, dtype=str, keep_default_na=False, skipinitialspace=True)
-    return pd.read_parquet(file)
+    try:
+        data = plain_bytes(file, MOST)
+        if file.suffix == ".csv":
+            # As texts, so that no time is rounded, and a client called 1 is not 1.0 or NA a missing one.
+            return pd.read_csv(BytesIO(data), dtype=str, keep_default_na=False, skipinitialspace=True)
+        found: pd.DataFrame = parquet_table(data).to_pandas()
+        return found
+    except ValueError as error:
+        raise ValueError(f"{file} cannot be read: {str(error).strip()}") from None
 
 
 def _check_ending(file: Path) -> None:
@@ -122,7 +130,7 @@ def _number(value: Any, column: str, where: str) -> Decimal:
         found = Decimal(text)
     except InvalidOperation:
         found = Decimal("nan")
-    if not found.is_finite() or found < 0 or (column == "devices" and found != int(found)):
+    if not found.is_finite() or not 0 <= found < LARGEST or (column == "devices" and found != int(found)):
         wanted = "a whole number" if column == "devices" else "a number"
-        raise ValueError(f"{where}: {column} is {value!r}; {wanted}, not negative")
+        raise ValueError(f"{where}: {column} is {value!r:.60}; {wanted}, not negative, less than {LARGEST:,}")
     return found

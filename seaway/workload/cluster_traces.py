@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ..plain_files import MOST, plain_bytes
 from .open_loop import Arrival, Arrivals
 
 NONE = ("", "None", None)
@@ -70,8 +71,8 @@ def philly(
             raise ValueError(f"sw.workload.philly(status={status!r}): of {', '.join(STATUSES)}")
     file = Path(path)
     try:
-        jobs = msgspec.json.decode(file.read_bytes(), type=list[_Job])
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        jobs = msgspec.json.decode(plain_bytes(file, MOST), type=list[_Job])
+    except (ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(f"{file} is no job log in the format of the Philly traces: {error}") from None
     found = [
         (submitted, job, devices, lasts)

@@ -13,7 +13,7 @@ from fractions import Fraction
 from importlib import resources
 from pathlib import Path
 
-from core.model import Impossible
+from core.model import Impossible, table_of
 
 Table = Mapping[str, object]
 
@@ -94,11 +94,13 @@ def whole(label: str, key: str, value: object) -> int:
 
 def toml(path: Path) -> dict[str, object]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        if path.exists() and not path.is_file():  # to read a pipe is to wait for it
+            raise Impossible("is no plain file")
+        return table_of(path.read_bytes(), tomllib.loads)
     except FileNotFoundError:
         raise Impossible(f"there is no file {path}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Impossible(f"{path} is no TOML: {error}") from None
+    except Impossible as error:
+        raise Impossible(f"{path} {error}") from None
     except OSError as error:
         raise Impossible(f"{path} cannot be read: {error.strerror}") from None
 

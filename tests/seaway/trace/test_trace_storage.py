@@ -77,13 +77,31 @@ def test_a_folder_that_is_no_trace_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.txt").read_text() == "precious"
 
 
+def earlier(run: Path) -> dict[str, Any]:
+    """The trace's head as earlier versions wrote it: without sums."""
+    head: dict[str, Any] = json.loads((run / "trace.json").read_text())
+    return {key: found for key, found in head.items() if key not in ("sum", "sums")}
+
+
+def test_a_flipped_bit_is_noticed_in_any_file_of_a_trace(tmp_path: Path) -> None:
+    run = Trace(traces.shared(gangs=9)).save(tmp_path / "run")
+    for path in sorted(run.iterdir()):
+        data = path.read_bytes()
+        at = len(data) // 2 if path.suffix == ".parquet" else data.index(b'"since": 0') + 9
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        with pytest.raises(NotATrace, match=rf"{run} is damaged: {path.name} is not as it was written"):
+            Trace.load(run)
+        path.write_bytes(data)
+    assert len(Trace.load(run).gangs()) == 9
+
+
 def test_a_trace_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no trace at"):
         Trace.load(tmp_path / "nothing")
     with pytest.raises(NotATrace, match=r"trace.json is missing or unreadable"):
         Trace.load(tmp_path)
     run = Trace(traces.shared(gangs=2)).save(tmp_path / "run")
-    head = json.loads((run / "trace.json").read_text())
+    head = earlier(run)
 
     def with_head(**changes: object) -> None:
         (run / "trace.json").write_text(json.dumps({**head, **changes}))
@@ -115,7 +133,7 @@ def test_a_trace_that_was_saved_before_reservations_were_recorded_is_read(tmp_pa
     (run / "reservations.parquet").write_bytes(
         (Trace(core).save(tmp_path / "later") / "reservations.parquet").read_bytes()
     )
-    head = json.loads((run / "trace.json").read_text())
+    head = earlier(run)
     del head["rows"]["reservations"]
     (run / "trace.json").write_text(json.dumps(head))
     found = Trace.load(run)
@@ -171,11 +189,11 @@ def test_a_trace_that_is_replaced_while_it_is_read_is_the_newer_one(
     older, newer = (Trace(traces.shared(gangs=count)) for count in (3, 300))
     run, read, files = older.save(tmp_path / "run"), storage._read, list[str]()
 
-    def reads(folder: Path, name: str, columns: set[str]) -> Any:
+    def reads(folder: Path, name: str, *about: Any) -> Any:
         if len(files) == at:
             newer.save(run)
         files.append(name)
-        return read(folder, name, columns)
+        return read(folder, name, *about)
 
     monkeypatch.setattr(storage, "_read", reads)
     assert same(Trace.load(run).core, newer.core)

@@ -5,8 +5,12 @@ Errors are ValueErrors that say what is wrong; the caller names the file.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST = 1 << 34  # bytes of a file
 # Bytes that a table may take in memory, and for each byte of its file. A column of equal numbers packs to nothing.
@@ -26,12 +30,21 @@ def plain_bytes(path: Path, most: int) -> bytes:
 
 
 def parquet_table(data: bytes) -> Any:
-    """The table of a Parquet file."""
+    """The table of a Parquet file, as pyarrow has it."""
+    return _parquet(data, lambda table: table)
+
+
+def parquet_frame(data: bytes) -> pd.DataFrame:
+    found: pd.DataFrame = _parquet(data, lambda table: table.to_pandas())
+    return found
+
+
+def _parquet(data: bytes, made: Callable[[Any], Any]) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        return _table(pq.ParquetFile(pa.BufferReader(data)), len(data))
+        return made(_table(pq.ParquetFile(pa.BufferReader(data)), len(data)))
     except (pa.ArrowException, OSError) as error:
         raise ValueError(
             f"it is no Parquet file, or is damaged: {str(error).partition(chr(10))[0]}"

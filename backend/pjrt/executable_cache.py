@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..contents import StableHLOCode
+from ..plain_files import plain_bytes
 from .verdicts import own_folder
 
 log = logging.getLogger("seaway.pjrt")
@@ -49,7 +50,7 @@ class ExecutableCache:
     def find(self, name: str) -> bytes | None:
         """None too if it is not as it was kept: loading it could end the process."""
         try:
-            data = b"" if self._folder is None else (self._folder / name).read_bytes()
+            data = b"" if self._folder is None else plain_bytes(self._folder / name)
         except OSError:
             return None
         digest, executable = data[:DIGEST], data[DIGEST:]

@@ -29,6 +29,7 @@ from core.record import Trace
 from ..admin import end_with_parent, metrics
 from ..auth import AccessRefused, read
 from ..contents import LIMIT
+from ..plain_files import plain_bytes
 from ..process_title import show_as
 from ..scratch_folder import ScratchFolder
 from ..streams import collect_rarely, run
@@ -223,10 +224,7 @@ def cluster_of(chosen: argparse.Namespace) -> Cluster:
                 raise Impossible(f"--{name.replace('_', '-')} {getattr(chosen, name)}: at least 1")
         return small(chosen.hosts, chosen.devices_per_host, chosen.islands)
     try:
-        path = Path(chosen.cluster)
-        if path.exists() and not path.is_file():  # to read a pipe is to wait for it
-            raise Impossible("is no plain file")
-        table = table_of(path.read_bytes(), tomllib.loads)
+        table = table_of(plain_bytes(Path(chosen.cluster)), tomllib.loads)
     except OSError as error:
         raise Impossible(f"cannot read {chosen.cluster}: {error.strerror}") from None
     except Impossible as error:

@@ -14,7 +14,6 @@ import gzip
 import inspect
 import logging
 import os
-import stat
 import threading
 import zlib
 from collections import deque
@@ -32,6 +31,7 @@ from core.model import Cluster, Impossible
 from core.record import MAGIC, Log, LogAbout, LogError, Recorder, Trace, decode
 from core.schedule.policy import Policy
 
+from ..plain_files import opener
 from .policy_loading import known_class, name_of
 
 EVERY = 0.5  # seconds between writes
@@ -131,7 +131,7 @@ def _unpacked(path: Path) -> tuple[bytearray, bool]:
     """What the file unpacks to, and whether it has its end. A few bytes may unpack to very many: a bomb."""
     unpacker, text = zlib.decompressobj(wbits=31), bytearray()
     try:
-        with open(path, "rb", opener=_opened) as file:
+        with open(path, "rb", opener=opener) as file:
             most = MOST + MOST_TIMES * os.fstat(file.fileno()).st_size
             while not unpacker.eof and (piece := unpacker.unconsumed_tail or file.read(PIECE)):
                 text += unpacker.decompress(piece, PIECE)
@@ -144,15 +144,6 @@ def _unpacked(path: Path) -> tuple[bytearray, bool]:
     except zlib.error as error:
         raise LogError(f"{path} is no event log, or is damaged: {error}") from None
     return text, unpacker.eof
-
-
-def _opened(path: str, flags: int) -> int:
-    """Opens a plain file. A pipe would be waited for, perhaps for ever."""
-    number = os.open(path, flags | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(number).st_mode):
-        os.close(number)
-        raise OSError(0, "it is no plain file")
-    return number
 
 
 # --- the recorded controller ----------------------------------------------------------------------------------------

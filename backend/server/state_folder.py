@@ -25,6 +25,7 @@ import msgspec
 
 from ..auth import AccessRefused
 from ..contents import LATELY, LIMIT, InUse, hash_of
+from ..plain_files import plain_bytes
 from ..wire import Enrol
 
 NAME = re.compile("[0-9a-f]{64}")
@@ -106,7 +107,7 @@ class _StateFile(msgspec.Struct):
 
 
 def remembered(folder: Path | None, forget: bool = False) -> SavedState:
-    """The state of earlier starts. This start is written to the folder before any process can learn of it. `forget`: as
+    """The state of earlier starts. This start is written to the folder before any process learns of it. `forget`: as
     if there had been none. The secret is another one then, so agents of these starts are refused, and enrol anew.
     Raises AccessRefused if the file is damaged: with a secret or a number that is not theirs, agents would refuse us."""
     if folder is None:
@@ -120,7 +121,7 @@ def remembered(folder: Path | None, forget: bool = False) -> SavedState:
             (folder / "agents.json").unlink(missing_ok=True)
         file = None
         if path.exists() and not forget:
-            file = msgspec.json.decode(path.read_bytes(), type=_StateFile)
+            file = msgspec.json.decode(plain_bytes(path), type=_StateFile)
             if file.starts < 0 or len(file.secret) != 64 or file.sum not in ("", file.summed()):
                 raise ValueError
         fresh = _StateFile(file.starts + 1 if file else 0, file.secret if file else secrets.token_hex(32))
@@ -130,7 +131,7 @@ def remembered(folder: Path | None, forget: bool = False) -> SavedState:
         return SavedState(fresh.starts, secret, fresh.ids)
     except OSError as error:
         raise AccessRefused(f"--state {folder}: {error.strerror}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise AccessRefused(
             f"--state {folder}: {path} is damaged. Put back a copy of that file, if there is one of this controller's "
             "last start; or add --forget, once: the cluster then starts anew, and clients lose what they hold"
@@ -146,7 +147,7 @@ class Known:
 
     def read(self) -> dict[int, Enrol]:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=dict[int, Enrol])
+            return msgspec.json.decode(plain_bytes(self._path), type=dict[int, Enrol])
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -209,7 +210,7 @@ class CodeFolder:
             return None
         path = self._folder / name
         try:
-            code = path.read_bytes()
+            code = plain_bytes(path)
         except OSError:
             return None
         if hash_of(code) == name:

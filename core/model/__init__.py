@@ -48,7 +48,17 @@ from .resharding import (
 )
 from .spans import EMPTY, Spans, count
 from .table_text import table_of
-from .topology import CLUSTER_KEYS, GIB, ISLAND_KEYS, SIMULATED_KEYS, Cluster, Island, dims
+from .topology import (
+    CLUSTER_KEYS,
+    GIB,
+    ISLAND_KEYS,
+    MOST_DEVICES,
+    MOST_ISLANDS,
+    SIMULATED_KEYS,
+    Cluster,
+    Island,
+    dims,
+)
 from .torus import (
     Shape,
     devices_by_cell,
@@ -70,6 +80,8 @@ __all__ = [
     "ISLAND_KEYS",
     "ITEM_BYTES",
     "MAX_LITERALS",
+    "MOST_DEVICES",
+    "MOST_ISLANDS",
     "PRESETS",
     "SIMULATED_KEYS",
     "Arg",

@@ -10,6 +10,7 @@ other (see `torus`). Bandwidths and latencies of links are for cost models only.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
@@ -25,6 +26,7 @@ from .spans import Spans
 from .torus import Shape, unravel
 
 GIB = 2**30
+MOST_DEVICES, MOST_ISLANDS = 1 << 24, 1 << 16  # of a cluster
 T = TypeVar("T")
 
 
@@ -53,6 +55,7 @@ class Island(msgspec.Struct, frozen=True, kw_only=True):
         _require(bool(self.name), "an island needs a name")
         for field in ("hosts", "devices_per_host"):
             _require(getattr(self, field) >= 1, f"island {self.name!r} needs at least one of `{field}`")
+        _require(self.devices <= MOST_DEVICES, f"island {self.name!r} has more than {MOST_DEVICES:,} devices")
         for field in ("memory", "host_memory", "spares", "ici_bandwidth", "ici_latency"):
             _require(getattr(self, field) >= 0, f"island {self.name!r}: `{field}` is negative")
         _require(self.spares < self.hosts, f"island {self.name!r}: all {self.hosts} hosts are spares")
@@ -149,8 +152,9 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
             numbered.append(msgspec.structs.replace(island, **numbers))
             host, device = host + island.hosts, device + island.devices
         names = [island.name for island in numbered]
-        twice = [name for name in names if names.count(name) > 1]
-        _require(not twice, f"two islands have the name {twice[0]!r}" if twice else "")
+        twice = next((name for name, count in Counter(names).items() if count > 1), None)
+        _require(twice is None, f"two islands have the name {twice!r}")
+        _require(device <= MOST_DEVICES, f"the cluster has more than {MOST_DEVICES:,} devices")
         msgspec.structs.force_setattr(self, "islands", tuple(numbered))
 
     @cached_property
@@ -211,6 +215,7 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
             raise Impossible("the cluster: `island` is a list of tables; write [[island]]")
         for number, entry in enumerate(entries, 1):
             found += _islands(f"island {number} of the table", entry)
+            _require(len(found) <= MOST_ISLANDS, f"the cluster has more than {MOST_ISLANDS:,} islands")
         plain = {
             key: _convert(f"the cluster's `{key}`", table[key], int) for key in CLUSTER_KEYS if key in table
         }
@@ -238,7 +243,7 @@ def _islands(where: str, entry: object) -> list[Island]:
     count = fields.pop("count", None)
     if count is None:
         return [_convert(where, fields, Island)]
-    _require(type(count) is int and count >= 1, f"{where}: `count` cannot be {count!r}")
+    _require(type(count) is int and 1 <= count <= MOST_ISLANDS, f"{where}: `count` cannot be {count!r}")
     return [
         _convert(where, {**fields, "name": f"{fields.get('name', '')}{at}"}, Island) for at in range(count)
     ]

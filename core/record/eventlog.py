@@ -287,7 +287,7 @@ def _about(first: tuple[int, bytes | bytearray, int] | None, core: str | None, c
     if about.vocabulary != codec.vocabulary:
         raise LogError(
             f"at byte {first[0]}: recorded by core {about.core!r}, whose events or messages have other fields"
-            f" than this one's (vocabulary {about.vocabulary}, here {codec.vocabulary})"
+            f" than this one's (vocabulary {about.vocabulary!r}, here {codec.vocabulary})"
         )
     if not f"{about.core}{about.policy}{about.machine}".isprintable() or not 0 <= about.start < TIMES:
         raise LogError(f"at byte {first[0]}: its first record makes no sense: {about!r:.200}")

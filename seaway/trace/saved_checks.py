@@ -38,6 +38,9 @@ def check(
         _check_place(key, place)
     if islands is not None:
         _check_islands(islands)
+        everywhere = spans.normal((each.base_device, each.base_device + each.devices) for each in islands)
+        if outside := [key for key, place in places.items() if spans.minus(place.devices, everywhere)]:
+            raise Senseless(f"its place {outside[0]} is on no island")
     runs = len(tables["runs"]["run"])
     for table, columns in tables.items():
         for name, column in columns.items():

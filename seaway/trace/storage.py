@@ -282,6 +282,8 @@ def _read(folder: Path, name: str, head: _Head, columns: set[str]) -> Any:
 
 
 def _numbers(folder: Path, name: str, table: Any, column: str, code: str) -> Any:
+    if table.column(column).null_count:
+        raise NotATrace(f"{folder} is damaged: {name}.parquet, column {column!r}: numbers are missing")
     try:
         return table.column(column).cast(pa.from_numpy_dtype(np.dtype(code))).to_numpy()
     except (pa.ArrowException, KeyError) as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import nearest
-from ..plain_files import MOST, parquet_table, plain_bytes
+from ..plain_files import MOST, parquet_frame, plain_bytes
 from ..units import TIMES
 from .open_loop import Arrival, Arrivals
 
@@ -82,8 +82,7 @@ def _table(file: Path) -> pd.DataFrame:
         if file.suffix == ".csv":
             # As texts, so that no time is rounded, and a client called 1 is not 1.0 or NA a missing one.
             return pd.read_csv(BytesIO(data), dtype=str, keep_default_na=False, skipinitialspace=True)
-        found: pd.DataFrame = parquet_table(data).to_pandas()
-        return found
+        return parquet_frame(data)
     except ValueError as error:
         raise ValueError(f"{file} cannot be read: {str(error).strip()}") from None
 

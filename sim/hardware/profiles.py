@@ -137,9 +137,11 @@ def profile_in(label: str, name: str, table: Table) -> Profile:
 def _read(label: str, table: Table, source: str) -> Profile:
     known_keys(label, table, (*HEAD, "like", "costs"))
     like = table.get("like")
-    if like is not None and like not in profiles():  # a file reads no other file
-        raise Impossible(f"{label}: `like` cannot be {like!r}; {nearest(str(like), profiles())}")
-    base = {"fitted": {}, "sources": {}} if like is None else msgspec.structs.asdict(profiles()[str(like)])
+    if like is not None and (
+        not isinstance(like, str) or like not in profiles()
+    ):  # a file reads no other file
+        raise Impossible(f"{label}: no profile {like!r}; {nearest(str(like), profiles())}")
+    base = {"fitted": {}, "sources": {}} if like is None else msgspec.structs.asdict(profiles()[like])
     costs, fitted = dict(base), dict(base["fitted"])
     sources = dict(base["sources"])
     given = subtable(label, table, "costs")

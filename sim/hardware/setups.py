@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from core.model import CLUSTER_KEYS, ISLAND_KEYS, Cluster, Impossible
+from core.model import CLUSTER_KEYS, ISLAND_KEYS, MOST_ISLANDS, Cluster, Impossible
 
 from . import chips
 from .chips import Chip, Generation, MachineSpec
@@ -85,6 +85,13 @@ def load(what: str | Path | Mapping[str, object], **overrides: object) -> Setup:
     apply to each of its islands; `islands` says how many alike islands there are, `shared` which processes share a
     machine."""
     label, table = _table(what)
+    try:
+        return _setup(label, table, overrides)
+    except Impossible as error:
+        raise Impossible(str(error) if label in str(error) else f"{label}: {error}") from None
+
+
+def _setup(label: str, table: Table, overrides: Mapping[str, object]) -> Setup:
     known_keys(label, table, KEYS)
     for key in overrides:
         if key not in OVERRIDES:
@@ -92,10 +99,7 @@ def load(what: str | Path | Mapping[str, object], **overrides: object) -> Setup:
     parts = {part: subtable(label, table, part) | subtable("load()", overrides, part) for part in PARTS}
     own = _own_chips(label, parts["chip"])
     islands, found = _islands(label, table, overrides, own)
-    try:
-        cluster = Cluster.from_table({"island": islands})
-    except Impossible as error:
-        raise Impossible(f"{label}: {error}") from None
+    cluster = Cluster.from_table({"island": islands})
     machines = tuple(
         msgspec.structs.replace(_machine(label, one, parts["machine"]), host_memory=island.host_memory)
         for one, island in zip(found, cluster.islands, strict=True)
@@ -169,7 +173,7 @@ def _islands(
         one = own.get(kind) or chips.generation(kind)
         one = own.get(one.chip.name, one)
         found.append(fill(where, entry, changed, one))
-        of += [one] * whole(where, "count", found[-1].get("count", 1))
+        of += [one] * whole(where, "count", found[-1].get("count", 1), MOST_ISLANDS - len(of))
     return found, of
 
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from importlib import resources
 from pathlib import Path
 
-from core.model import Impossible, table_of
+from core.model import MOST_DEVICES, Impossible, table_of
 
 Table = Mapping[str, object]
 
@@ -37,17 +37,18 @@ EXAMPLES = {
     "frequency": "'940 MHz', or hertz",
     "number": "a whole number",
 }
-NUMBER = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*(.*?)\s*")
+LONGEST = 80  # characters of a quantity
+NUMBER = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)\s*(.*?)\s*")
 
 
 def quantity(label: str, key: str, value: object, unit: str) -> int:
     """The value in its base unit (nanoseconds, bytes, bytes a second, ...): not negative, rounded to a whole
     number."""
-    if isinstance(value, str) and (match := NUMBER.fullmatch(value)):
+    if isinstance(value, str) and len(value) <= LONGEST and (match := NUMBER.fullmatch(value)):
         number, name = match.groups()
         scale = SCALES[unit].get(name, Fraction(1) if not name and unit == "number" else None)
-        if scale is not None:
-            return round(Fraction(number.replace("_", "")) * scale)
+        if scale is not None and (found := round(Fraction(number.replace("_", "")) * scale)) < 2**63:
+            return found
     elif isinstance(value, int | float) and not isinstance(value, bool):
         if 0 <= value < 2**63:
             return round(value)
@@ -86,9 +87,9 @@ def subtable(label: str, table: Table, key: str) -> dict[str, object]:
     return dict(found)
 
 
-def whole(label: str, key: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise Impossible(f"{label}: `{key}` cannot be {value!r}: a whole number, at least 1")
+def whole(label: str, key: str, value: object, most: int = MOST_DEVICES) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise Impossible(f"{label}: `{key}` cannot be {value!r}: a whole number, 1 to {most:,}")
     return value
 
 

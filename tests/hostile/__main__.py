@@ -35,14 +35,17 @@ def main() -> int:
     if given.file is not None:
         keep_one(given.seed, given.file, given.kind, given.keep or Path(f"hostile-{given.seed}-{given.file}"))
         return 0
-    begun, found = time.monotonic(), Counter[str]()
-    for broken in hunt(given.seed, given.first, given.files, given.kind):
-        found[broken.kind] += 1
-        print(f"file {broken.number} of seed {given.seed}, {broken.kind}: {broken.wrong}", flush=True)
+    begun, counts = time.monotonic(), Counter[str]()
+    for found in hunt(given.seed, given.first, given.files, given.kind):
+        counts[found.how] += 1
+        if found.wrong:
+            counts["wrong"] += 1
+            print(f"file {found.number} of seed {given.seed}, {found.kind}: {found.wrong}", flush=True)
     print(
-        f"{given.files} files, {found.total()} dealt with wrongly, {time.monotonic() - begun:.0f} s: {dict(found)}"
+        f"{given.files} files: {counts['opened']} opened, {counts['refused']} refused, {counts['wrong']} dealt with "
+        f"wrongly; {time.monotonic() - begun:.0f} s"
     )
-    return 1 if found else 0
+    return 1 if counts["wrong"] else 0
 
 
 if __name__ == "__main__":

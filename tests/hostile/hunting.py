@@ -8,7 +8,7 @@ import os
 import selectors
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -17,35 +17,38 @@ from .watching import ROOT
 SILENCE = 120.0  # seconds without a line, of which opening a file takes few: it waits for something
 
 
-class Broken(NamedTuple):
+class Outcome(NamedTuple):
+    """`how`: "opened" or "refused"; "": the process ended. `wrong`: what is wrong with that, or nothing."""
+
     number: int
     kind: str
+    how: str
     wrong: str
 
 
-def hunt(seed: int, first: int, files: int, kinds: list[str]) -> Iterator[Broken]:
-    """The files of this seed that are dealt with wrongly."""
+def hunt(seed: int, first: int, files: int, kinds: Sequence[str] = ()) -> Iterator[Outcome]:
+    """What came of each file of this seed."""
     at = first
     while at < first + files:
         for found in _lines(seed, at, first + files - at, kinds):
-            if found.wrong:
+            if found.how or found.wrong:
                 yield found
             at = found.number + 1
 
 
-def _lines(seed: int, first: int, files: int, kinds: list[str]) -> Iterator[Broken]:
+def _lines(seed: int, first: int, files: int, kinds: Sequence[str]) -> Iterator[Outcome]:
     words = [sys.executable, "-m", "tests.hostile", "--child", "--seed", str(seed), "--first", str(first),
              "--files", str(files), *(word for kind in kinds for word in ("--kind", kind))]  # fmt: skip
     environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1",
                    "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1", "PYTHONPATH": str(ROOT)}  # fmt: skip
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as child:
         assert child.stdout is not None
-        last: Broken | None = None
+        last: Outcome | None = None
         for line in _heard(child.stdout):
             said = json.loads(line)
             if "over" in said:
                 return
-            last = Broken(said["number"], said["kind"], said.get("wrong", ""))
+            last = Outcome(said["number"], said["kind"], said.get("how", ""), said.get("wrong", ""))
             yield last
         try:
             how = f"it ended the process: {child.wait(1)}"
@@ -54,7 +57,7 @@ def _lines(seed: int, first: int, files: int, kinds: list[str]) -> Iterator[Brok
             child.kill()
         if last is None:
             raise RuntimeError(f"no file was opened: {how}")
-        yield last._replace(wrong=how)
+        yield last._replace(how="", wrong=how)
 
 
 def _heard(file: IO[str]) -> Iterator[str]:
@@ -68,7 +71,7 @@ def _heard(file: IO[str]) -> Iterator[str]:
             yield line
 
 
-def keep_one(seed: int, number: int, kinds: list[str], folder: Path) -> None:
+def keep_one(seed: int, number: int, kinds: Sequence[str], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     words = [sys.executable, "-m", "tests.hostile", "--child", "--seed", str(seed), "--first", str(number),
              "--files", "1", "--keep", str(folder), *(word for kind in kinds for word in ("--kind", kind))]  # fmt: skip

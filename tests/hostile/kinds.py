@@ -149,7 +149,7 @@ def code(path: Path) -> Any:
 
 
 def state(path: Path) -> Any:
-    from backend.server.controller_cli import remembered
+    from backend.server.state_folder import remembered
 
     return len(remembered(path).secret)
 
@@ -188,7 +188,7 @@ KINDS: dict[str, Kind] = {
         making.cached_cost, cached_cost, reshaping.json, summed=True, writes=True, ignored=True
     ),
     "agents of a state folder": Kind(making.agents, agents, reshaping.json, ignored=True),
-    "code of a state folder": Kind(making.code, code, summed=True, ignored=True),
+    "code of a state folder": Kind(making.code, code, summed=True, writes=True, ignored=True),
     "state folder": Kind(making.state, state, reshaping.state, writes=True),
     "verdict": Kind(making.verdict, verdict, reshaping.json, writes=True, ignored=True),
     "executable": Kind(making.executable, executable, summed=True, writes=True, ignored=True),

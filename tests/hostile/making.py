@@ -201,7 +201,7 @@ def code(folder: Path) -> Path:
 
 
 def state(folder: Path) -> Path:
-    from backend.server.controller_cli import remembered
+    from backend.server.state_folder import remembered
 
     remembered(folder / "state")
     return folder / "state"

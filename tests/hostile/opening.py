@@ -75,7 +75,7 @@ class Opener:
         (evil / "evil_policies.py").write_text(EVIL.format(mark=str(self.mark)))
         sys.path.insert(0, str(evil))
         self.watch = Watch()
-        self._good: dict[str, Any] = {}
+        self.good: dict[str, Any] = {}
 
     def warm(self, names: list[str]) -> None:
         """Opens a good file of each kind: whatever is imported when it is first used is there afterwards."""
@@ -83,7 +83,7 @@ class Opener:
             with self._folder() as folder:
                 path = KINDS[name].make(folder)
                 with contextlib.redirect_stdout(io.StringIO()):
-                    self._good[name] = KINDS[name].open(path)
+                    self.good[name] = KINDS[name].open(path)
 
     @contextlib.contextmanager
     def _folder(self) -> Iterator[Path]:
@@ -95,8 +95,8 @@ class Opener:
         finally:
             shutil.rmtree(folder)
 
-    def judge(self, file: File, keep: Path | None = None) -> str:
-        """What is wrong with how the file was dealt with, or nothing."""
+    def judge(self, file: File, keep: Path | None = None) -> tuple[str, str]:
+        """How the file was dealt with: "opened" or "refused"; and what is wrong with that, or nothing."""
         with self._folder() as folder:
             path = file.make(folder)
             if keep is not None:
@@ -105,18 +105,19 @@ class Opener:
             with _bounds(), self.watch.on(folder, file.kind.writes) as acts:
                 found, error = _opened(file.kind, path)
             after = _listed(self.work)
+        how = "opened" if error is None else "refused"
         if self.mark.exists():
             self.mark.unlink()
-            return "code that the file names was run"
+            return how, "code that the file names was run"
         if acts:
-            return f"it did more than read: {'; '.join(acts[:5])}"
+            return how, f"it did more than read: {'; '.join(acts[:5])}"
         if before != after and not file.kind.writes:
-            return f"it left files: {sorted(after ^ before)[:5]}"
+            return how, f"it left files: {sorted(after ^ before)[:5]}"
         if error is not None:
-            return self._judged_error(error, path)
-        if file.by_bytes and file.kind.summed and found not in (self._good[file.name], None):
-            return f"it was damaged, and opened without an error: {found!r:.300}"
-        return ""
+            return how, self._judged_error(error, path)
+        if file.by_bytes and file.kind.summed and found not in (self.good[file.name], None):
+            return how, f"it was damaged, and opened without an error: {found!r:.300}"
+        return how, ""
 
     def _judged_error(self, error: BaseException, path: Path) -> str:
         if not isinstance(error, SeawayError | AccessRefused | ValueError):
@@ -177,8 +178,8 @@ def play(seed: int, numbers: Iterator[int], kinds: list[str], keep: Path | None 
         for number in numbers:
             file = File(seed, number, kinds)
             say(number=number, kind=file.name)
-            if wrong := opener.judge(file, keep):
-                say(number=number, kind=file.name, wrong=wrong)
+            how, wrong = opener.judge(file, keep)
+            say(number=number, kind=file.name, how=how, wrong=wrong)
             if number % 100 == 0:
                 gc.collect()
     say(over=True)

@@ -73,7 +73,7 @@ class Watch:
             path, _, flags = args
             if isinstance(path, int):
                 return ""  # it was opened before
-            where = os.path.realpath(path) if isinstance(path, str | bytes | os.PathLike) else ""
+            where = os.path.abspath(os.fsdecode(path)) if isinstance(path, str | bytes | os.PathLike) else ""
             inside = not where or str(where).startswith(self.folder)
             if flags & WRITES:
                 return "" if where and inside and self.may_write else f"{path!r} for writing"

@@ -1,0 +1,22 @@
+"""Opens files that may not be what they should be. To open or read a pipe is to wait for its other end, perhaps for
+ever, and a device has no end."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+
+def opener(path: str, flags: int) -> int:
+    """For `open(path, "rb", opener=opener)`: what is no plain file is an OSError."""
+    number = os.open(path, flags | os.O_NONBLOCK)
+    if stat.S_ISREG(os.fstat(number).st_mode):
+        return number
+    os.close(number)
+    raise OSError(0, "it is no plain file", path)
+
+
+def plain_bytes(path: Path) -> bytes:
+    with open(path, "rb", opener=opener) as file:
+        return file.read()

@@ -109,7 +109,7 @@ class _StateFile(msgspec.Struct):
 def remembered(folder: Path | None, forget: bool = False) -> SavedState:
     """The state of earlier starts. This start is written to the folder before any process learns of it. `forget`: as
     if there had been none. The secret is another one then, so agents of these starts are refused, and enrol anew.
-    Raises AccessRefused if the file is damaged: with a secret or a number that is not theirs, agents would refuse us."""
+    Raises AccessRefused if the file is damaged: with another secret or number, agents would refuse us."""
     if folder is None:
         if forget:
             raise AccessRefused("--forget: of which --state FOLDER? Without one, nothing is remembered")

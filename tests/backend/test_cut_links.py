@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from tests.chaos.cluster import free_port
+from tests.chaos.network import free_port
 from tests.chaos.watching import Watch, standing
 
 from .real import Program

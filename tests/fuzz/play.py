@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from functools import partial
 from hashlib import blake2b
 from random import Random
 from typing import Any
@@ -321,7 +322,8 @@ class Game:
             return
         self._note(action)
         newest = () if action.forget else world.past
-        remedy = self.remedy = lambda: self._act_on(newest)
+        remedy: Callable[[], None] = partial(self._act_on, newest)
+        self.remedy = remedy
         world.restart_controller(older, late_hosts=True)
         if action.mend:
             world.soon(action.mend, lambda: remedy() if self.remedy is remedy else None)

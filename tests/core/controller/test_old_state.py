@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from core.controller.clients import ANOTHER, NO_HOST
 from core.controller.membership import OTHER_STATE
 from core.model.program import Program
@@ -18,7 +20,7 @@ def run(made: World, client: Script, program: Program) -> bool:
     return found.good
 
 
-def begun(**options: object) -> tuple[World, Program, Script]:
+def begun(**options: Any) -> tuple[World, Program, Script]:
     """Two hosts that have served the second start of their controller."""
     made = _world(hosts=2, **options)
     program = _steps(1, devices=2)

@@ -52,8 +52,13 @@ def save(document: Document, contents: Contents) -> Contents:
     partial = folders.partial(folder, asked)
     zarrs.crc32c()
     _marks[partial] = mark = leftovers.begin(partial)
-    leftovers.tidy(folder, mark.now)
-    zarrs.write(partial, document.entries, pieces, first=True)
+    try:
+        leftovers.tidy(folder, mark.now)
+        zarrs.write(partial, document.entries, pieces, first=True)
+    except BaseException:
+        _marks.pop(partial, None)
+        folders.discard(folder, asked)
+        raise
     return [token()]
 
 

@@ -32,13 +32,11 @@ log = logging.getLogger("seaway.pjrt")
 OWN = Path("/proc/self")
 KEYS = "seaway/gloo"  # where the members of a world name their listeners
 LOOKS = 8  # in a lease: how often connections are looked for
-SHARE = (
-    8  # of the files that this process may open, the part that connections in the place of members may take
-)
+SHARE = 8  # connections in the place of members take no more than this part of the files that may be open
 MADE, TRIED, LISTENS = "01", "02", "0A"  # states, in the kernel's table
 
 
-class Connection(NamedTuple):
+class TcpSocket(NamedTuple):
     """As the kernel's table writes it: the ends are `ADDRESS:PORT` in hexadecimal."""
 
     local: str
@@ -79,10 +77,10 @@ class GlooConnections:
     def _backend(self, bridge: Any, client: Any, rank: int) -> Any:
         if bridge.config.cpu_collectives_implementation.value != "gloo":
             return bridge.make_cpu_client()
-        before = {each.local for each in _connections() if each.state == LISTENS}
+        before = {each.local for each in _sockets() if each.state == LISTENS}
         inside: Any = importlib.import_module("jaxlib._jax")
         made = inside.make_gloo_tcp_collectives(distributed_client=client, hostname=self._address)
-        for each in _connections():
+        for each in _sockets():
             if (
                 each.state == LISTENS
                 and each.local not in before
@@ -94,7 +92,7 @@ class GlooConnections:
         return bridge.make_cpu_client(made)
 
     def end(self) -> None:
-        """The world is over."""
+        """The world is over, or is to end."""
         self._over.set()
         self._sever(self._ours())
 
@@ -103,9 +101,12 @@ class GlooConnections:
     def _watch(self) -> None:
         """Runs until Gloo's listener is closed: then nothing of this world is left."""
         pause = min(1.0, self._lease / LOOKS)
-        while any(each.local == self._mine for each in _connections() if each.state == LISTENS):
+        while any(each.local == self._mine for each in _sockets() if each.state == LISTENS):
             ours = self._ours()
-            if self._over.is_set() or self._broken(ours, time.monotonic()):
+            if not self._over.is_set() and self._broken(ours, time.monotonic()):
+                log.warning("this host has lost a member of its world: the collectives of that world end")
+                self._over.set()
+            if self._over.is_set():
                 self._sever(ours)
                 time.sleep(pause)
                 self._answer()
@@ -113,25 +114,22 @@ class GlooConnections:
                 self._protect(ours)
                 self._over.wait(pause)
 
-    def _ours(self) -> list[Connection]:
+    def _ours(self) -> list[TcpSocket]:
         return [
             each
-            for each in _connections()
+            for each in _sockets()
             if each.state != LISTENS and (each.local == self._mine or each.remote in self._members)
         ]
 
-    def _broken(self, ours: list[Connection], now: float) -> bool:
+    def _broken(self, ours: list[TcpSocket], now: float) -> bool:
         """Whether one of them was lost, or cannot be made. They last as long as the world: then it is to end, also for
         those who wait for another member, which has lost it."""
-        there = {each.inode: each for each in ours}
         made = {each.remote for each in ours if each.state == MADE}
         tried = {each.remote for each in ours if each.state == TRIED} - made
         self._tried = {remote: self._tried.get(remote, now) for remote in tried}
-        lost = self._made - there.keys() or [at for at in self._tried.values() if now - at > self._lease]
+        closed = self._made - {_socket(number) for number in _numbers()}
         self._made |= {each.inode for each in ours if each.state == MADE}
-        if lost:
-            log.warning("this host has no connection to a member of its world any more: its collectives end")
-        return bool(lost)
+        return bool(closed) or any(now - at > self._lease for at in self._tried.values())
 
     def _answer(self) -> None:
         """Connects to the listener in the place of members that have not, and closes at once: Gloo would wait for them
@@ -143,7 +141,7 @@ class GlooConnections:
                 connection.sendall(struct.pack("=q", number))
         self._answered += self._pairs
 
-    def _protect(self, connections: Iterable[Connection]) -> None:
+    def _protect(self, connections: Iterable[TcpSocket]) -> None:
         """Lets the kernel ask for signs of life, and end what gives none."""
         new = [each for each in connections if each.inode not in self._protected]
         every = max(1, round(self._lease / 4))
@@ -156,13 +154,13 @@ class GlooConnections:
         self._protected.update(each.inode for each in new)
 
     @staticmethod
-    def _sever(ours: list[Connection]) -> None:
+    def _sever(ours: list[TcpSocket]) -> None:
         for opened in _opened(ours):
             with opened, suppress(OSError):
                 opened.shutdown(socket.SHUT_RDWR)
 
 
-def _connections() -> list[Connection]:
+def _sockets() -> list[TcpSocket]:
     """The TCP sockets of this process, whoever opened them here. Where there is no such table, nothing is found."""
     own = {_socket(number) for number in _numbers()}
     found = []
@@ -171,7 +169,7 @@ def _connections() -> list[Connection]:
             for line in (OWN / table).read_text().splitlines()[1:]:
                 words = line.split()
                 if words[9] in own:
-                    found.append(Connection(words[1], words[2], words[3], words[9]))
+                    found.append(TcpSocket(words[1], words[2], words[3], words[9]))
     return found
 
 
@@ -196,7 +194,7 @@ def _written(address: str) -> str:
     return "".join(f"{word:08X}" for word in struct.unpack(f"={len(packed) // 4}I", packed)) + ":"
 
 
-def _opened(connections: Iterable[Connection]) -> Iterator[socket.socket]:
+def _opened(connections: Iterable[TcpSocket]) -> Iterator[socket.socket]:
     """Them under other numbers, so that these stay what they are when Gloo closes its own."""
     wanted = {each.inode for each in connections}
     for number in _numbers() if wanted else ():

@@ -96,7 +96,7 @@ def test_a_controller_that_is_killed_and_restarted_finds_its_hosts_and_clients(t
         await runs(other, register(other, 2))
         assert not user.failures
 
-    driven(tmp_path, work)
+    driven(tmp_path, work, lease=20.0)  # more than the controller's start takes
 
 
 def test_a_controller_that_pauses_longer_than_a_lease_does_not_claim_a_restart(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.invariants import Checker, Entered, EpochFormed, Observation
 from core.model import spans
 from core.model.place import device_spans
 from core.model.plan import Gang
+
+if TYPE_CHECKING:
+    from tests.world.world import World
 
 
 class Windows(Checker):
@@ -58,3 +61,13 @@ class Members(Checker):
                         self.fail(
                             f"{flight.kind} {flight.seq} waits for hosts {spans.text(strangers)}, not members"
                         )
+
+
+class LiveController:
+    """The internal state of the current controller, also after a restart, for the checkers that read it."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world.machine, name)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from functools import partial
 from hashlib import blake2b
 from random import Random
 from typing import Any
@@ -18,7 +17,6 @@ import msgspec
 
 from core.invariants import Checks, CountersAddUp, Violation, everything
 from core.model.errors import Illegal
-from core.model.program import SliceSpec, Value
 from core.model.topology import Cluster
 from core.transfer import at_once
 from tests.world.script import Fetch, Handle, RunHandle, Script
@@ -28,8 +26,9 @@ from tests.world.world import World
 from . import case as c
 from . import one_way
 from .case import ALL, LITERAL, MS, Case, S, Setup
-from .checks import Members, Windows
+from .checks import LiveController, Members, Windows
 from .judging import Failed, judge_fetch, judge_run, judge_told
+from .old_states import Operator
 from .policies import RESERVING, maker
 from .reserved_rows import ReservedRows
 from .waiting import who_waits
@@ -125,8 +124,7 @@ class Game:
         self.asked: dict[int, tuple[int, int, int]] = {}
         self.done: dict[str, int] = {}  # kind of action -> how many of them took effect
         self.gone: dict[int, None] = {}  # clients that crashed or closed
-        self.mended = False  # whether all faults have ended
-        self.remedy: Callable[[], None] | None = None  # what the operator will do about an old state
+        self.operator = Operator(world)
         self.acts: dict[type, Callable[[Any], None]] = {
             c.Submit: self._submit, c.Put: self._put, c.Get: self._get, c.Release: self._release,
             c.View: self._view, c.Cancel: self._cancel, c.Close: self._close, c.CrashClient: self._crash_client,
@@ -312,29 +310,8 @@ class Game:
             self.world.return_host(host)
 
     def _old_state(self, action: c.OldState) -> None:
-        """All hosts know better: others would be served, and none begins anew meanwhile."""
-        world = self.world
-        older = world.past[: max(1, len(world.past) - action.behind)]
-        if self.mended or self.remedy is not None or older == world.past:
-            return
-        if not all(host.machine.start == world.past[-1] for host in world.hosts if host.alive):
-            world.soon(c.MS, self._old_state, action)
-            return
         self._note(action)
-        newest = () if action.forget else world.past
-        remedy: Callable[[], None] = partial(self._act_on, newest)
-        self.remedy = remedy
-        world.restart_controller(older, late_hosts=True)
-        if action.mend:
-            world.soon(action.mend, lambda: remedy() if self.remedy is remedy else None)
-
-    def _act_on(self, state: tuple[int, ...]) -> None:
-        """With a state that forgets, agents are refused, and so begin anew."""
-        self.remedy = None
-        self.world.restart_controller(state)
-        for host in self.world.hosts if not state else ():
-            if host.alive:
-                self.world.soon(1 + host.host * c.US, self.world.return_host, host.host)
+        self.operator.start_older(action)
 
     def _leave(self, action: c.LeaveHost) -> None:
         self._note(action)
@@ -389,9 +366,7 @@ class Game:
         world = self.world
         for actor in world.actors.values():
             actor.go_on(timer_first=False)
-        self.mended = True
-        if self.remedy is not None:
-            self.remedy()
+        self.operator.end()
         world.mend_all()
         world.fabric.failures.clear()
         for host in range(world.cluster.hosts):
@@ -436,8 +411,7 @@ class Game:
     def _judge(self) -> None:
         """Check that failed runs have a plausible blame, and that results of the others have the right contents."""
         self._no_faults()
-        if self.done.get("OldState"):
-            self._serves()
+        self.operator.judge(self.case, lambda busy: self._while(busy, PATIENCE))
         for key, run in self.runs.items():
             if self.owner[key] not in self.gone:
                 judge_run(key, run, self._possible())
@@ -457,16 +431,6 @@ class Game:
             for fetch in script.fetches.values():
                 judge_fetch(script, fetch, self._possible())
         self._no_faults()
-
-    def _serves(self) -> None:
-        """After the operator has acted, a new client is served."""
-        if any(spec.exclusive for program in self.case.programs for spec in program.slices):
-            return  # there may be no device left for it
-        script = self.world.client("new")
-        fetch = script.get(script.put(Value((1,), "float32"), SliceSpec("new", 1)))
-        if not self._while(lambda: not fetch.over, PATIENCE) or not fetch.right:
-            raise Failed("not served", f"{fetch.blame}\n  {who_waits(self.world, [script], self.events)}")
-        script.close()
 
     def _possible(self) -> set[str]:
         """Return the blame codes that the actions of this case can explain."""
@@ -526,16 +490,6 @@ class Game:
             ("memory of devices", {h: mine.used for h, mine in hosts.items() if any(mine.used.values())}),
             ("gangs on devices", [job.seq for job in world.fabric.jobs.values()]),
         ]
-
-
-class LiveController:
-    """The internal state of the current controller, also after a restart, for the checkers that read it."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._world.machine, name)
 
 
 def hashed(text: str) -> str:

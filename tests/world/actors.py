@@ -23,6 +23,7 @@ from core.link.endpoint import (
     Write,
 )
 from core.link.link import Frame
+from core.model import spans
 from core.model.plan import Gang
 from core.protocol import effects as e
 from core.protocol import messages as m
@@ -329,7 +330,22 @@ class HostActor(Actor):
     def _reform(self, said: e.Reform) -> None:
         self.compiled.clear()
         self.world.fabric.abandon(self.host, said.abandon)
-        self.world.reform(self, said)
+        self._join_world(said)
+
+    def _join_world(self, said: e.Reform) -> None:
+        """It joins the collective world of its new epoch, which is formed when all members have joined."""
+        world = self.world
+        island = world.cluster.island_of_host(self.host).index
+        come = world.forming.setdefault((island, said.epoch), {})
+        come[self.host] = None
+        if len(come) == spans.count(said.members):
+            del world.forming[island, said.epoch]
+            for host in [world.hosts[each] for each in sorted(come)]:
+                world.soon(world.timing.form, host.world_formed, host.starts, said.epoch)
+
+    def world_formed(self, start: int, epoch: int) -> None:
+        if self.starts == start:
+            self.feed(e.Reformed(epoch))
 
     def _forget(self, said: e.ForgetPlan) -> None:
         """Its code is dropped here, so that a gang of it that is launched all the same is noticed."""

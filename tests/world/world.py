@@ -27,7 +27,6 @@ from core.invariants import Checks, everything
 from core.invariants import observations as o
 from core.link import codec as wire
 from core.link.endpoint import for_controller, for_host
-from core.model import spans
 from core.model.plan import Gang, Plan
 from core.model.topology import Cluster
 from core.protocol import effects as e
@@ -175,9 +174,8 @@ class World:
         return script
 
     def restart_controller(self, state: tuple[int, ...] | None = None, late_hosts: bool = False) -> None:
-        """Crash the controller and start it again at once. It knows only what hosts and clients tell it. `state`: an
-        older copy of its state, or the newest one again; or none, and then its numbers still go on where they were,
-        since checkers know things by number."""
+        """Crash the controller and start it again at once. It knows only what hosts and clients tell it. `state`:
+        another one than it has. If that is empty, its numbers still go on: checkers know things by number."""
         actor = self.controller
         if actor.alive:
             actor.die()
@@ -435,20 +433,6 @@ class World:
 
     def plan_of_run(self, actor: HostActor, run: int) -> Plan:
         return self.plans[self.cluster.island_of_host(actor.host).index, self.runs[run]]
-
-    def reform(self, actor: HostActor, effect: e.Reform) -> None:
-        """A host joins the collective world of its new epoch, which is formed when all members have joined."""
-        island = self.cluster.island_of_host(actor.host).index
-        come = self.forming.setdefault((island, effect.epoch), {})
-        come[actor.host] = None
-        if len(come) == spans.count(effect.members):
-            del self.forming[island, effect.epoch]
-            for host in sorted(come):
-                self.soon(self.timing.form, self._formed, host, self.hosts[host].starts, effect.epoch)
-
-    def _formed(self, host: int, start: int, epoch: int) -> None:
-        if self.hosts[host].starts == start:
-            self.hosts[host].feed(e.Reformed(epoch))
 
     def _tell_host(self, host: int, event: e.Event) -> None:
         if host in self.fabric.hosts:

@@ -126,7 +126,7 @@ class CheckedCompiler:
         if child.killed:
             return StatusError(
                 StatusCode.UNAVAILABLE,
-                f"the program cannot be compiled: the compiler's process {how}. So did the {TRIES - 1} before it, "
+                f"the program cannot be compiled: the compiler's process {how}. So were the {TRIES - 1} before it, "
                 "which compiled the same",
             )
         fault = StatusError(

@@ -135,7 +135,7 @@ class CodeGate:
                     if killed < TRIES:
                         continue
                     raise CompilerFault(
-                        f"computation {name!r} cannot be compiled: the compiler's process {how}. So did the "
+                        f"computation {name!r} cannot be compiled: the compiler's process {how}. So were the "
                         f"{TRIES - 1} before it, which compiled the same"
                     ) from None
                 if child.tired:  # it ended for lack of questions at this very moment

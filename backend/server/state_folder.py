@@ -130,7 +130,7 @@ def remembered(folder: Path | None, forget: bool = False) -> SavedState:
         _replace(path, msgspec.json.encode(fresh))
         return SavedState(fresh.starts, secret, fresh.ids)
     except OSError as error:
-        raise AccessRefused(f"--state {folder}: {error.strerror}") from None
+        raise AccessRefused(f"--state {folder}: {error.filename}: {error.strerror}") from None
     except (ValueError, RecursionError):
         raise AccessRefused(
             f"--state {folder}: {path} is damaged. Put back a copy of that file, if there is one of this controller's "

@@ -229,7 +229,7 @@ def test_code_whose_children_are_all_killed_is_given_up_and_may_be_checked_again
             os.kill(killed[-1], signal.SIGKILL)
     assert said[0] == (
         "computation 'unlucky' cannot be compiled: the compiler's process was ended by SIGKILL: if nobody did this, "
-        "memory ran out. So did the 2 before it, which compiled the same"
+        "memory ran out. So were the 2 before it, which compiled the same"
     )
     assert of(CompilerFault(said[0])).code == "code"
     check(gate, code, "unlucky")

@@ -45,6 +45,9 @@ def main() -> int:
     if words := misfit(schedule, shape):
         print(f"--schedule: {words}", file=sys.stderr)
         return 2
+    if chosen.machines and chosen.together > 1:
+        print("--machines: each agent plays one host there, so leave --together out", file=sys.stderr)
+        return 2
     if chosen.machines:
         apart()
     signal.signal(signal.SIGTERM, _interrupted)

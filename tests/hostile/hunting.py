@@ -14,7 +14,7 @@ from typing import IO, NamedTuple
 
 from .watching import ROOT
 
-SILENCE = 120.0  # seconds without a line, of which opening a file takes few: it waits for something
+SILENCE = 300.0  # seconds without a line, of which opening a file takes few: it waits for something
 
 
 class Outcome(NamedTuple):

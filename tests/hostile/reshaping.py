@@ -75,7 +75,8 @@ def csv(random: Random, path: Path) -> None:
     rows = [line.split(",") for line in path.read_text(encoding="utf-8").splitlines()]
     act = random.randrange(5)
     if act == 0:
-        rows[0] = [str(found) for found in changed(random, rows[0])]
+        found = changed(random, rows[0])
+        rows[0] = [str(each) for each in found] if isinstance(found, list) else [str(found)]
     elif act == 1:
         path.write_text(",".join(rows[0]) + "\n" + '"' + "x\n" * 100_000)
         return

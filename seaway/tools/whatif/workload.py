@@ -20,7 +20,7 @@ import msgspec
 from backend.server import eventlogs
 from core.client import Limits
 from core.controller import Config
-from core.model import Cluster, Impossible, Program, SliceSpec, ranges
+from core.model import Cluster, Impossible, Program, SeawayError, SliceSpec, ranges
 from core.protocol import (
     Calls,
     Cancel,
@@ -36,7 +36,7 @@ from core.protocol import (
     Unregister,
     View,
 )
-from core.record import Diverged, Log, LogError, Trace, replayed
+from core.record import Diverged, Log, Trace, replayed
 from core.schedule.policy import Policy
 
 from .compile_times import Compiling
@@ -117,7 +117,7 @@ def read(path: Path, *, policy: Callable[[], Policy] | None = None, partial: boo
     """Read a log file. `policy`: makes the recorded policy, if that is not one known by name."""
     try:
         return workload_of(eventlogs.read(path, partial=partial), policy)
-    except LogError as error:
+    except SeawayError as error:
         raise Impossible(str(error) if str(path) in str(error) else f"{path}: {error}") from None
 
 

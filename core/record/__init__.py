@@ -40,12 +40,14 @@ from .looks import (
 from .orderhash import OrderHash, token
 from .tables import Lists
 from .trace import ENDED, FAILED, PLACEHOLDER, STARTED, Trace, TracedPlace
+from .trimming import NAMES
 
 __all__ = [
     "ENDED",
     "FAILED",
     "MAGIC",
     "MILLION",
+    "NAMES",
     "PLACEHOLDER",
     "RATE",
     "STARTED",

@@ -31,10 +31,8 @@ from .eventcodec import EventCodec, UnknownKind
 
 FORMAT = 1
 MAGIC = b"seaway log\n"
-MOST, MOST_ABOUT = (
-    33 << 20,
-    8 << 20,
-)  # bytes of a record, and of the first: no connection carries a larger message
+MOST = 33 << 20  # bytes of a record: no connection carries a larger message
+MOST_ABOUT = 8 << 20  # bytes of the first
 TIMES = 1 << 63  # a time is less than this, as in traces
 _DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
 
@@ -79,7 +77,7 @@ class LogAbout(msgspec.Struct, frozen=True, tag="about"):
     vocabulary: str = ""  # hash of all kinds of events and messages, with their fields
 
 
-class _Format(msgspec.Struct):
+class _LogFormat(msgspec.Struct):
     format: int | None = None
 
 
@@ -276,7 +274,7 @@ def _about(first: tuple[int, bytes | bytearray, int] | None, core: str | None, c
     if len(first[1]) > MOST_ABOUT:
         raise LogError(f"at byte {first[0]}: its first record has {len(first[1]):,} bytes; none is so long")
     try:
-        format_found = msgspec.msgpack.decode(first[1], type=_Format).format
+        format_found = msgspec.msgpack.decode(first[1], type=_LogFormat).format
         if format_found != FORMAT:
             raise LogError(f"at byte {first[0]}: a log of format {format_found}; this reads format {FORMAT}")
         about = msgspec.msgpack.decode(first[1], type=LogAbout)

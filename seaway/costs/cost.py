@@ -10,7 +10,7 @@ import msgspec
 from sim.hardware import Collective, Kernel
 
 from ..errors import CostError
-from ..plain_files import plain_bytes
+from ..file_reading import plain_bytes
 from ..units import show_bytes, show_time
 from .hlo import HloCollective
 

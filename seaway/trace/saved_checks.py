@@ -11,14 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from core.model import spans
-from core.record import Lists, TracedPlace
-from core.record.trimming import NAMES
+from core.record import NAMES, Lists, TracedPlace
 
 from ..machines import TraceIsland
 
 Column = npt.NDArray[np.integer]
 MOST_DEVICES = 1 << 22  # of all islands: numbers of devices become arrays
-FAR = 1 << 61  # beyond this, differences of times and sums of sizes do not fit into 64 bits
+FAR = 1 << 62  # beyond this, differences of times do not fit into 64 bits
 
 
 class Senseless(Exception):

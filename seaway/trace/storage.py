@@ -27,16 +27,16 @@ from core.record import TracedPlace
 from core.record import trace as core_trace
 
 from ..errors import NotATrace
+from ..file_reading import MOST, parquet_table, plain_bytes
 from ..machines import TraceIsland, TraceMachines
-from ..plain_files import MOST, parquet_table, plain_bytes
 from .hosts import HostRows
-from .saved_checks import Senseless, check
+from .saved_checks import FAR, Senseless, check
 
 FORMAT, VERSION = "seaway-trace", 1
 HEAD, TOLD = "trace.json", "hosts.parquet"
 ASIDE = ".new"  # a folder in the trace's, for files that are not complete
 TRIES, PAUSE = 10, 0.02  # how often a trace is read that others replace meanwhile, and seconds between
-Time = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 61)]
+Time = Annotated[int, msgspec.Meta(gt=-FAR, lt=FAR)]
 NONE, REPLACED = (0, 0), (0, 1)  # which save wrote a trace: there is none; it is being replaced
 Loaded = tuple[core_trace.Trace, TraceMachines | None, int, HostRows | None]
 # VERSION covers the packing of arrivals too (core.record.tables.Lists): if that changes, so must VERSION.
@@ -145,7 +145,7 @@ def _written(folder: Path) -> tuple[int, int]:
     return about.st_ino, about.st_mtime_ns
 
 
-class _Format(msgspec.Struct):
+class _HeadFormat(msgspec.Struct):
     """What any version says."""
 
     format: Any = None
@@ -192,7 +192,11 @@ def _load(folder: Path) -> Loaded:
         columns[name] = {
             column: _numbers(folder, name, table, column, code) for column, code in codes.items()
         }
-    words = _read(folder, "words", head, {"word"}).column("word").to_pylist()
+    table = _read(folder, "words", head, {"word"})
+    try:
+        words = table.column("word").to_pylist()
+    except UnicodeDecodeError as error:
+        raise NotATrace(f"{folder} is damaged: words.parquet: {error}") from None
     places = _places(folder, _read(folder, "places", head, set(TracedPlace.__struct_fields__) | {"key"}))
     try:
         check(columns, words, places, head.islands)
@@ -219,7 +223,7 @@ def _head(folder: Path) -> _Head:
         raise FileNotFoundError(f"no trace at {folder}")
     try:
         data = plain_bytes(folder / HEAD, MOST)
-        kind = msgspec.json.decode(data, type=_Format)
+        kind = msgspec.json.decode(data, type=_HeadFormat)
     except (ValueError, msgspec.MsgspecError, RecursionError):
         raise NotATrace(
             f"{folder} is not a complete trace: its {HEAD} is missing or unreadable; "
@@ -232,10 +236,10 @@ def _head(folder: Path) -> _Head:
             f"{folder} is of version {kind.version}, and this seaway reads version {VERSION}: use the one that saved it"
         )
     try:
-        head = msgspec.json.decode(data, type=_Head)
-    except (msgspec.MsgspecError, RecursionError) as error:
+        head, said = msgspec.json.decode(data, type=_Head), json.loads(data)
+    except (ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise NotATrace(f"{folder} is damaged: {HEAD}: {error}") from None
-    if head.sum and head.sum != _sum_of(json.loads(data)):
+    if head.sum and head.sum != _sum_of(said):
         raise NotATrace(f"{folder} is damaged: {HEAD} is not as it was written")
     return head
 
@@ -255,7 +259,7 @@ def _of_places(trace: core_trace.Trace) -> dict[str, Any]:
 def _places(folder: Path, table: Any) -> dict[int, TracedPlace]:
     try:
         rows = msgspec.convert(table.to_pylist(), list[_PlaceRow])
-    except (msgspec.ValidationError, pa.ArrowException) as error:
+    except (msgspec.ValidationError, pa.ArrowException, UnicodeDecodeError) as error:
         raise NotATrace(f"{folder} is damaged: places.parquet: {error}") from None
     return {row.key: TracedPlace(row.island, row.devices, row.devices_per_host, row.first) for row in rows}
 

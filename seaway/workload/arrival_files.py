@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import nearest
-from ..plain_files import MOST, parquet_frame, plain_bytes
+from ..file_reading import MOST, parquet_frame, plain_bytes
 from ..units import TIMES
 from .open_loop import Arrival, Arrivals
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..plain_files import MOST, plain_bytes
+from ..file_reading import MOST, plain_bytes
 from .open_loop import Arrival, Arrivals
 
 NONE = ("", "None", None)

@@ -88,8 +88,10 @@ def subtable(label: str, table: Table, key: str) -> dict[str, object]:
 
 
 def whole(label: str, key: str, value: object, most: int = MOST_DEVICES) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise Impossible(f"{label}: `{key}` cannot be {value!r}: a whole number, 1 to {most:,}")
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise Impossible(f"{label}: `{key}` cannot be {value!r}: a whole number, at least 1")
+    if value > most:
+        raise Impossible(f"{label}: `{key}` cannot be {value!r}: {most:,} at most")
     return value
 
 

@@ -2,7 +2,7 @@
 
     address     the machine gets another address; after `lasts=`, its process is started again there, if it lives on
     files       it is started again, and may have 64 files open, for `lasts=`; then it is started again
-    memory      it and its children get no more memory than 16 MiB beyond what they have, for `lasts=`
+    memory      it and its children get no more memory than 2 MiB beyond what they have, for `lasts=`
     flip, truncate    the controller is killed, and starts with a damaged file of its state; if it then refuses to
                 run, it gets the right file back after `lasts=`
     old         the controller starts with its state of an earlier start, and after `lasts=` with the newest again
@@ -28,7 +28,7 @@ from .schedule import Fault
 from .watching import standing
 
 FILES = 64
-MEMORY = 16 << 20
+MEMORY = 2 << 20
 SOON = 0.1
 CHECKER = b"seaway checker of agent "
 Over = Callable[[float], None]  # the process was ended then: as soon as it runs again, the fault is over

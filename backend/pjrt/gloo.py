@@ -57,6 +57,7 @@ class GlooConnections:
         self._protected: set[str] = set()
         self._made: set[str] = set()  # connections that there were
         self._tried: dict[str, float] = {}  # listeners that have not answered, and since when
+        self._lost = False  # one of them was lost
         self._over = threading.Event()
 
     @contextmanager
@@ -92,7 +93,7 @@ class GlooConnections:
         return bridge.make_cpu_client(made)
 
     def end(self) -> None:
-        """The world is over, or is to end."""
+        """The world is over."""
         self._over.set()
         self._sever(self._ours())
 
@@ -103,16 +104,19 @@ class GlooConnections:
         pause = min(1.0, self._lease / LOOKS)
         while any(each.local == self._mine for each in _sockets() if each.state == LISTENS):
             ours = self._ours()
-            if not self._over.is_set() and self._broken(ours, time.monotonic()):
-                log.warning("this host has lost a member of its world: the collectives of that world end")
-                self._over.set()
             if self._over.is_set():
                 self._sever(ours)
                 time.sleep(pause)
                 self._answer()
+                continue
+            if not self._lost and self._broken(ours, time.monotonic()):
+                log.warning("this host has lost a member of its world: the collectives of that world end")
+                self._lost = True
+            if self._lost:
+                self._sever(ours)
             else:
                 self._protect(ours)
-                self._over.wait(pause)
+            self._over.wait(pause)
 
     def _ours(self) -> list[TcpSocket]:
         return [

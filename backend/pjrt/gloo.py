@@ -101,13 +101,17 @@ class GlooConnections:
 
     def _watch(self) -> None:
         """Runs until Gloo's listener is closed: then nothing of this world is left."""
-        pause = min(1.0, self._lease / LOOKS)
+        pause, turn = min(1.0, self._lease / LOOKS), 0
         while any(each.local == self._mine for each in _sockets() if each.state == LISTENS):
             ours = self._ours()
             if self._over.is_set():
                 self._sever(ours)
                 time.sleep(pause)
-                self._answer()
+                turn += 1
+                if not turn & (
+                    turn - 1
+                ):  # ever more seldom: what nobody awaits stays open as long as the world is there
+                    self._answer()
                 continue
             if not self._lost and self._broken(ours, time.monotonic()):
                 log.warning("this host has lost a member of its world: the collectives of that world end")

@@ -16,7 +16,7 @@ if _path := os.environ.get("CHAOS_CLOCK"):
         _offset = mmap.mmap(_file.fileno(), 8, access=mmap.ACCESS_READ)
     _time, _time_ns = time.time, time.time_ns
 
-    def _moved():
+    def _moved() -> float:
         name = sys._getframe(2).f_globals.get("__name__", "")
         return 0.0 if name.startswith("grpc.") else struct.unpack("d", _offset)[0]
 

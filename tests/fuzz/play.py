@@ -200,7 +200,7 @@ class Game:
 
     def _excused(self, text: str) -> bool:
         """Whether this error is allowed: a client that lost its session learns of that by its next call."""
-        return "session is clos" in text and any(self.done.get(kind) for kind in WEATHER)
+        return "the session is over" in text and any(self.done.get(kind) for kind in WEATHER)
 
     def _arrive(self, number: int) -> None:
         person = self.case.setup.people[number]

@@ -276,7 +276,7 @@ class Caller:
         span = self._spans.reading(fetches) if self._spans is not None else None
         try:
             for fetch in fetches:
-                self._get(fetch)
+                self.begin_fetch(fetch)
             for fetch in fetches:
                 self._wait(partial(getattr, fetch, "over"), f"the contents of {fetch.buffer.about.label}")
             for fetch in fetches:
@@ -289,7 +289,8 @@ class Caller:
         for fetch in fetches:
             self._waited.note(fetch.buffer.run, fetch.at)
 
-    def _get(self, fetch: Fetch) -> None:
+    def begin_fetch(self, fetch: Fetch) -> None:
+        """Does not wait. The array may be dropped meanwhile."""
         if self.closed:
             self._may_call()
 

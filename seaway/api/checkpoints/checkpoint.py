@@ -26,6 +26,7 @@ from backend.checkpoint import LAST, Request, documents
 from ...errors import NoContents
 from ...graph import in_trace, leaf_aval
 from ...sessions import Array, ambient
+from ...sessions.array_groups import Fetch
 from ...specs import WHOLE, Slice, as_slice, avals, is_sharding, resolve, trees
 from ...specs import slice as slice_of
 from ..jitted import is_entry
@@ -35,6 +36,8 @@ from .naming import names_of
 
 if TYPE_CHECKING:
     from ...sessions import Caller, Session
+    from ...sessions.array_groups import ClientBuffer
+    from ...sessions.arrays import Run
 
 __all__ = ["latest", "restore", "save"]
 
@@ -80,8 +83,9 @@ def save(
     (made,) = caller.submit(graph, [*leaves, *[request] * len(graph.slices)])
     _saved.setdefault(caller.session, {}).setdefault(folder, set()).add(step)
     saved: Array = made
-    saved.run._must_be_seen = True
-    caller.earlier.notices.append(lambda: _simulated(caller, saved))
+    run, buffer = saved.run, saved._buffer
+    run._must_be_seen = True
+    caller.earlier.notices.append(lambda: _simulated(caller, run, buffer))
     return saved
 
 
@@ -113,9 +117,12 @@ def restore(
     request = _request(caller, folder_of(caller.session, path), _whole(step, where))
     graph = graphs.restoring(wanted, avals.of(request) or graphs.TOKEN)
     *made, unsummed = caller.submit(graph, [request] * len(graph.slices))
-    caller.earlier.notices.append(
-        lambda: _warned(caller, unsummed, f"{where}: step {step} in {os.fspath(path)}")
-    )
+    if caller.unreadable(unsummed._buffer) is None:
+        flag = Fetch(unsummed._buffer)
+        caller.begin_fetch(
+            flag
+        )  # at once, since whoever restores all there is may never call sw.checkpoint again
+        caller.earlier.notices.append(lambda: _warned(flag, f"{where}: step {step} in {os.fspath(path)}"))
     return treedef.unflatten(made)
 
 
@@ -148,30 +155,27 @@ def _caller(where: str) -> Caller:
     return caller
 
 
-def _simulated(caller: Caller, saved: Array) -> bool:
+def _simulated(caller: Caller, run: Run, buffer: ClientBuffer) -> bool:
     """Raises the error of a save in a simulation, whose run ends well: only its result has failed. Returns whether it
-    is known."""
-    if not saved._outcome.known:
+    is known. The array itself is the user's to drop."""
+    if not buffer.known:
         return False
-    error = caller.unreadable(saved._buffer)
-    if error is not None and not isinstance(error, NoContents) and not saved.run._looked_at:
-        saved.run._looked_at = True
+    error = caller.unreadable(buffer)
+    if error is not None and not isinstance(error, NoContents) and not run._looked_at:
+        run._looked_at = True
         raise error
     return True
 
 
-def _warned(caller: Caller, unsummed: Array, what: str) -> bool:
+def _warned(unsummed: Fetch, what: str) -> bool:
     """Warns of a checkpoint without checksums, if it is known whether it is one. Returns whether it is known."""
-    outcome = unsummed._outcome
-    if not outcome.known:
-        return False
-    if outcome.blame is None and caller.unreadable(unsummed._buffer) is None and bool(unsummed):
+    if unsummed.buffer.host is not None and unsummed.buffer.host.any():
         warnings.warn(
             f"{what} has no checksums, since an older version saved it, so damage in it is not noticed; save it anew",
             RuntimeWarning,
             stacklevel=4,
         )
-    return True
+    return unsummed.over  # also if it could not be had
 
 
 def _wanted(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import resource
 import signal
@@ -18,6 +19,9 @@ import tensorstore
 from jax.sharding import PartitionSpec
 
 import seaway as sw
+from tests.backend.checkpoint.saved import as_before
+from tests.backend.checkpoint.saved import contents as contents_old
+from tests.backend.checkpoint.saved import save as save_old
 from tests.backend.real import Real
 
 pytestmark = pytest.mark.full  # real processes
@@ -88,6 +92,29 @@ def test_steps_go_on_during_a_save_and_may_donate_the_saved_arrays(
     for step in range(4):
         found = checkpoint.restore(tmp_path, {"x": x}, step=step)
         np.testing.assert_allclose(np.asarray(found["x"]), want[step], rtol=1e-6)
+
+
+def test_nothing_is_held_that_the_user_has_dropped(tmp_path: Path) -> None:
+    """Neither whether a save has failed nor whether what was read has checksums, which later calls tell."""
+    like = jax.ShapeDtypeStruct((8, 6), "float32")
+    as_before(save_old(tmp_path, 1, seed=1))
+    with sw.local(devices_per_host=2) as session:
+        checkpoint.save(tmp_path, {"x": sw.put(TABLE, devices=2)}, step=2).block_until_ready()
+        none_held(session)
+        np.testing.assert_array_equal(
+            checkpoint.restore(tmp_path, {"x": like}, step=1, devices=2)["x"], contents_old(1)[0]
+        )
+        none_held(session)
+        with pytest.warns(RuntimeWarning, match=r"step 1 in .* has no checksums"):
+            session.close()
+
+
+def none_held(session: sw.Session) -> None:
+    driver: Any = session.driver
+    session.main.flush()
+    end = time.monotonic() + PATIENCE
+    while held := json.loads(driver._loop.do(driver._head.status()))["buffers"]:
+        assert time.monotonic() < end, f"{held} buffers are held"
 
 
 def test_no_contents_pass_through_controller_or_client(shared: sw.Session, tmp_path: Path) -> None:

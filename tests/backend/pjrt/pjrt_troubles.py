@@ -318,6 +318,58 @@ def test_a_failure_is_blamed_on_a_peer_only_where_there_are_peers(
     assert jax_errors.of(ValueError(text), together=together).code == code
 
 
+LOST = "the connection to another host was lost during a collective"
+NOT_MADE = "a connection to another host could not be made for a collective"
+PAIR = "[external/xla/third_party/gloo/gloo/transport/tcp/pair.cc:547]"
+NEWER = "[external/xla++third_party_ext+gloo/gloo/transport/tcp"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            f"UNKNOWN: Gloo all-reduce failed: {PAIR} Connection closed by peer [198.19.7.1]:28058",
+            f"{LOST} (closed)",
+        ),
+        (
+            f"UNKNOWN: Gloo all-reduce failed: {NEWER}/pair.cc:547] Connection closed by peer [198.19.7.1]:28058",
+            f"{LOST} (closed)",
+        ),
+        (
+            f"UNKNOWN: Gloo AllGather failed: {PAIR} Read error [127.0.0.1]:4242: Connection reset by peer",
+            f"{LOST} (reset)",
+        ),
+        (
+            f"UNKNOWN: Gloo all-to-all failed: {NEWER}/unbound_buffer.cc:81] Timed out waiting 20000ms for recv "
+            "operation to complete",
+            f"{LOST} (timed out)",
+        ),
+        (
+            f"UNKNOWN: Gloo collective permute failed: {PAIR} readv [127.0.0.1]:4242: No route to host",
+            f"{LOST} (unreachable)",
+        ),
+        ("UNKNOWN: Gloo ReduceScatter failed: what nobody has seen", LOST),
+        (
+            f"UNKNOWN: Gloo context initialization failed: {PAIR} timed out connecting: SO_ERROR: Connection refused, "
+            "remote=[127.0.0.1]:4242",
+            f"{NOT_MADE} (refused)",
+        ),
+        (
+            "UNKNOWN: Gloo context initialization failed: Connect timeout [127.0.0.1]:4242",
+            f"{NOT_MADE} (timed out)",
+        ),
+        ("my igloo failed: it melted", "my igloo failed: it melted"),
+    ],
+)
+def test_what_happened_to_gloos_connections_is_said_in_plain_words_and_the_log_keeps_its_text(
+    text: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "seaway.pjrt")
+    blame = jax_errors.of(jax.errors.JaxRuntimeError(text), together=True)
+    assert (blame.cause, blame.code) == (said, "peer")
+    assert (text in caplog.text) == (said != text)
+
+
 def test_an_error_that_is_not_ours_is_named_and_ours_and_jaxs_are_their_text_alone() -> None:
     assert jax_errors.text_of(KeyError("x")) == "KeyError: 'x'"
     assert jax_errors.text_of(MissingBuffer("buffer 3 is not on this host")) == "buffer 3 is not on this host"

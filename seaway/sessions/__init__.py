@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from . import ambient
 from .arguments import checked_retries
-from .array_groups import DescribedArray
+from .array_groups import ClientBuffer, DescribedArray, Fetch
 from .arrays import Array, CallResults, Run, all_of_one_call, block_until_ready, get
 from .caller import Caller
 from .deadlines import deadline
@@ -22,8 +22,10 @@ __all__ = [
     "Array",
     "CallResults",
     "Caller",
+    "ClientBuffer",
     "DescribedArray",
     "Dispatch",
+    "Fetch",
     "Run",
     "Session",
     "Task",

@@ -25,8 +25,7 @@ from backend.checkpoint import LAST, Request, documents
 
 from ...errors import NoContents
 from ...graph import in_trace, leaf_aval
-from ...sessions import Array, ambient
-from ...sessions.array_groups import Fetch
+from ...sessions import Array, Fetch, ambient
 from ...specs import WHOLE, Slice, as_slice, avals, is_sharding, resolve, trees
 from ...specs import slice as slice_of
 from ..jitted import is_entry
@@ -35,9 +34,7 @@ from .graphs import Leaf
 from .naming import names_of
 
 if TYPE_CHECKING:
-    from ...sessions import Caller, Session
-    from ...sessions.array_groups import ClientBuffer
-    from ...sessions.arrays import Run
+    from ...sessions import Caller, ClientBuffer, Run, Session
 
 __all__ = ["latest", "restore", "save"]
 

@@ -9,7 +9,9 @@ A computation may take as long as it likes, since the kernel answers for its pro
 from the listener; those that Gloo opens are found in the kernel's table, some times in each lease.
 
 When a world is over, its connections are ended: what waits in its collectives ends at once, and does not keep the
-world's threads and memory. Neighbour: `world`.
+world's threads and memory. Only a collective that waits for a member which has not connected yet does not end so: as
+long as there is one, connections are made in the place of such members. Gloo keeps what nobody awaits until its
+listener is gone, with the world. Neighbour: `world`.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,7 +53,10 @@ class GlooConnections:
 
     def __init__(self, address: str, lease: float, pairs: int) -> None:
         self._address, self._lease, self._pairs = address, lease, pairs
-        self._answered = 0  # connections that were made in the place of members
+        self._answered = self._answers = (
+            0  # connections that were made in the place of members, and are to be
+        )
+        self._awaited: Collection[object] = ()
         self._mine = ""  # this host's listener; "" if there is none
         self._members: frozenset[str] = frozenset()  # those of all hosts
         self._protected: set[str] = set()
@@ -92,10 +97,14 @@ class GlooConnections:
                 client.key_value_set(f"{KEYS}/{rank}", self._mine)
         return bridge.make_cpu_client(made)
 
-    def end(self) -> None:
-        """The world is over."""
+    def end(self, awaited: Collection[object]) -> None:
+        """The world is over. `awaited`: what is still being computed in it; it is emptied as that ends."""
+        ours = self._ours()
+        made = len(self._made.union(each.inode for each in ours if each.state == MADE))
+        # A program over N devices takes N numbers at each of this host's, and makes N - 1 connections.
+        self._answers, self._awaited = 2 * made + self._pairs, awaited
         self._over.set()
-        self._sever(self._ours())
+        self._sever(ours)
 
     # --- the kernel's side ------------------------------------------------------------------------------------
 
@@ -108,9 +117,7 @@ class GlooConnections:
                 self._sever(ours)
                 time.sleep(pause)
                 turn += 1
-                if not turn & (
-                    turn - 1
-                ):  # ever more seldom: what nobody awaits stays open as long as the world is there
+                if self._awaited and not turn & (turn - 1):  # ever more seldom
                     self._answer()
                 continue
             if not self._lost and self._broken(ours, time.monotonic()):
@@ -144,10 +151,10 @@ class GlooConnections:
         for ever. A connection begins with the number under which it is awaited."""
         place = (self._address, int(self._mine.rpartition(":")[2], 16))
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // SHARE
-        for number in range(self._answered, min(self._answered + self._pairs, most)):
+        for number in range(self._answered, min(self._answers, most)):
             with suppress(OSError), socket.create_connection(place, 1.0) as connection:
                 connection.sendall(struct.pack("=q", number))
-        self._answered += self._pairs
+        self._answered, self._answers = self._answers, self._answers + self._pairs
 
     def _protect(self, connections: Iterable[TcpSocket]) -> None:
         """Lets the kernel ask for signs of life, and end what gives none."""

@@ -98,15 +98,16 @@ class WorldMembership:
         self.generation += 1
         backends = list({id(each.client): each.client for each in self.devices.values()}.values())
         old = [weakref.ref(backend) for backend in backends]
-        if stuck:
-            self._leave_behind(_until_there, list(stuck), backends)
+        awaited = list(stuck)
+        if awaited:
+            self._leave_behind(_until_there, awaited, backends)
         del backends
         self._old += old
         for each in old:
             self._watch(each)
         self.devices, self._numbers, self._shardings = {}, {}, {}
         if self._gloo is not None:
-            self._gloo.end()
+            self._gloo.end(awaited)
             self._gloo = None
         if self._shield is not None:
             if _disconnect():

@@ -7,7 +7,7 @@ beats.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -197,3 +197,19 @@ def _slice(spec: SliceSpec) -> str:
 
 def _name(name: int | Range) -> str:
     return str(name) if isinstance(name, int) else f"{name.first}..{name.first + name.count - 1}"
+
+
+def entry(now: int, name: str, namer: Namer, said: Any, effects: Sequence[e.Command]) -> str:
+    """The diary's lines on what an actor heard and did. "": nothing but a beat."""
+    if isinstance(said, e.MessageReceived) and is_beat(said.message):
+        heard = ""
+    else:
+        heard = "wakes" if isinstance(said, e.Wakeup) else event(said, namer)
+    shown = [
+        effect(each, namer) for each in effects if not (isinstance(each, e.Send) and is_beat(each.message))
+    ]
+    if not shown and heard in ("", "wakes"):
+        return ""
+    return "\n".join(
+        [f"{when(now)}  {name:<12} {heard or 'beat'}", *[f"{'':>24}-> {each}" for each in shown]]
+    )

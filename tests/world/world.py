@@ -101,6 +101,7 @@ class World:
         self.hosts = [HostActor(self, host) for host in range(cluster.hosts)]
         self.clients: list[Script] = []
         self.past: tuple[int, ...] = ()  # the controller's state: a number of each of its starts
+        self.forgotten = 0  # how many starts came before those
         self.late_hosts = False  # whether hosts that begin anew wait until the controller is started again
         self.actors: dict[str, Actor] = {actor.name: actor for actor in (self.controller, *self.hosts)}
         self._numbers: dict[int, str] = {}  # client number -> actor
@@ -186,10 +187,12 @@ class World:
         self._forget_controller()
         observe = self._from_controller if self.observe else _ignore
         known = self.past if state is None else state
+        if not known:
+            self.forgotten = actor.starts
         self.past = (*known, actor.starts + 1)
         self.late_hosts = late_hosts or (self.late_hosts and state is None)
         machine = Controller(
-            self.cluster, self.policy, self.config, incarnation=len(known) or actor.starts, starts=self.past,
+            self.cluster, self.policy, self.config, incarnation=self.forgotten + len(known), starts=self.past,
             observe=observe, trace=Trace() if self.traced else None,
         )  # fmt: skip
         endpoint = for_controller(Recorder(machine, actor), actor.starts + 1, self.timing.lease)
@@ -472,19 +475,9 @@ class World:
         self.faults.append(f"{text.when(self.now)}  {what}")
 
     def write(self, actor: Actor, event: Any, effects: Sequence[e.Command]) -> None:
-        if isinstance(event, e.MessageReceived) and text.is_beat(event.message):
-            event_text = ""
-        else:
-            event_text = "wakes" if isinstance(event, e.Wakeup) else text.event(event, actor.actor)
-        shown = [
-            text.effect(effect, actor.actor) for effect in effects
-            if not (isinstance(effect, e.Send) and text.is_beat(effect.message))
-        ]  # fmt: skip
-        if not shown and event_text in ("", "wakes"):
+        line = text.entry(self.now, actor.name, actor.actor, event, effects)
+        if not line:
             return
-        line = f"{text.when(self.now)}  {actor.name:<12} {event_text or 'beat'}"
-        if shown:
-            line += "\n" + "\n".join(f"{'':>24}-> {each}" for each in shown)
         assert self.diary is not None
         self.diary.append(line)
         self._hash.update(line.encode())

@@ -248,6 +248,10 @@ class ControllerActor(Actor):
     def _note(self, peer: int, note: Any) -> None:
         if isinstance(note, m.Opened):
             self.world.client_numbered(peer, note.client)
+            # What a client that was away for a lease has ended itself, a restarted controller never hears of.
+            for name, run in self.world.clients[peer - self.world.cluster.hosts].runs.items():
+                if run.ends:
+                    self.world.ended(peer, m.Ended(name, run.blame))
         elif isinstance(note, m.Ended):
             self.world.ended(peer, note)
         elif isinstance(note, m.ConnectionClosed) and note.code == "restart":

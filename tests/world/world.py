@@ -400,11 +400,6 @@ class World:
             if self.observe:
                 # The client had not learnt its old number when the old controller ended.
                 self._from_controller(o.ClientLost(before))
-        for key in [key for key in self._open_runs if key[0] == number]:
-            run = actor.script.runs.get(key[1])
-            if run is not None and run.ends and self.observe:
-                # The client was away for a lease, and has ended what a controller did that has restarted meanwhile.
-                self._from_controller(o.RunEndSeen(*key, run.blame))
 
     # --- commands of machines ---------------------------------------------------------------------------
 

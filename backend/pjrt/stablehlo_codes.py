@@ -86,7 +86,7 @@ class StableHLOCodes:
 
         def finish() -> StableHLOLaunchable:
             if asked.compiled:
-                made.use(self._compiled(asked, gang, made.devices))
+                made.use(self._compiled(asked, gang, made.jax_devices))
             return made
 
         return finish

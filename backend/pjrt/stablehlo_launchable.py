@@ -58,7 +58,7 @@ class StableHLOLaunchable(LaunchableCode):
     """`question`: what its client asks. `compiled`: None if it asks something that needs no program."""
 
     __slots__ = (
-        "_asked", "_donated", "_handlers", "_tokens", "_unfit", "compiled", "devices"
+        "_asked", "_donated", "_handlers", "_tokens", "_unfit", "compiled", "jax_devices"
     )  # fmt: skip
 
     def __init__(
@@ -68,7 +68,7 @@ class StableHLOLaunchable(LaunchableCode):
         super().__init__(world, gang, inputs, outputs)
         self.compiled: CompiledProgram | None = None
         self._asked = asked
-        self.devices = world.devices_of(gang.place)
+        self.jax_devices = world.devices_of(gang.place)
         self._donated: tuple[int, ...] = ()
         self._handlers: list[Any] | None = None
         self._tokens: frozenset[int] = frozenset()  # which results are none
@@ -104,7 +104,7 @@ class StableHLOLaunchable(LaunchableCode):
         for at, (facts, layout) in enumerate(zip(wanted, layouts, strict=True)):
             if facts is None:
                 raise Unusable(f"{what} {at} of computation {self.name!r} has a type that no array has")
-            same = facts.shape == layout.shape or len(self.devices) > 1  # of several, see `_check_same`
+            same = facts.shape == layout.shape or len(self.jax_devices) > 1  # of several, see `_check_same`
             if xla.core_dtype(facts.element) != layout.dtype or not same:
                 raise Unusable(self._other(what, at, facts, layout))
 
@@ -135,7 +135,7 @@ class StableHLOLaunchable(LaunchableCode):
     ) -> None:  # fmt: skip
         """Each device has the same part of an array. Of a stack, and of a program that knows of one shard and runs on
         each device, the parts have the same shape."""
-        devices = native.DeviceList(self.devices)
+        devices = native.DeviceList(self.jax_devices)
         for at, (facts, layout, sharding) in enumerate(zip(wanted, layouts, ours, strict=True)):
             assert facts is not None  # `_check` would have raised
             found = None if theirs is None else native.GSPMDSharding(devices, theirs[at])
@@ -204,12 +204,12 @@ class StableHLOLaunchable(LaunchableCode):
             case "layout", _:
                 said = stablehlo_code.encode_layouts([
                     executables.default_layout(
-                        self.devices[0], shard_io.numpy_dtype(layout.dtype), Shards(layout).size
+                        self.jax_devices[0], shard_io.numpy_dtype(layout.dtype), Shards(layout).size
                     )
                     for layout in self.inputs
                 ])  # fmt: skip
             case _:
-                said = stablehlo_code.encode_about(executables.about_platform(self.devices))
+                said = stablehlo_code.encode_about(executables.about_platform(self.jax_devices))
         if len(said) > stablehlo_code.ABOUT_LIMIT:
             raise Unusable(
                 f"what is to be said of computation {self.name!r} has {len(said)} bytes, and at most "

@@ -32,6 +32,7 @@ class Member:
         self.buffers: dict[str, tuple[int, Layout]] = {}
         self.plans = 0
         self.started: list[int] = []
+        self.held: list[Any] = []
 
     def reform(self, epoch: int, address: str, hosts: list[int]) -> list[int]:
         self.forming(epoch, address, hosts)
@@ -114,6 +115,10 @@ class Member:
     def backends(self) -> int:
         """The number of backends that are alive in this process, by whatever reference."""
         return sum(type(each).__name__ == "Client" for each in gc.get_objects())
+
+    def hold(self) -> None:
+        """Keep this world's backend alive."""
+        self.held.append(jax.devices()[0].client)
 
     def threads(self) -> int:
         return len(os.listdir("/proc/self/task"))

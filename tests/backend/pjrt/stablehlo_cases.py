@@ -77,6 +77,16 @@ def test_a_program_of_one_device_computes_what_jax_computes(rig: Rig) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
+def test_the_times_of_what_ran_keep_no_devices_of_a_world(rig: Rig) -> None:
+    """They last longer than a world, and a device keeps its world in memory, with its threads and connections."""
+    like = value((3,))
+    plan = ready(rig, raw("twice", lowered(lambda x: 2 * x, (1,), [like]), (1,), [like], [like]), ONE)
+    outcome(rig, plan, rig.literal(layouts(plan, 1)[0], np.ones(3, np.float32)))
+    times = rig.devices._completions._free_since
+    assert times
+    assert all(isinstance(device, int) for device in times)
+
+
 def test_a_program_of_all_devices_takes_and_makes_sharded_arrays(rig: Rig) -> None:
     program = lowered(lambda x, w: x @ w.T + x.sum(), MESH, [ROWS, COLUMNS], [value((8, 8), ("x", "y"))])
     plan = ready(rig, raw("matmul", program, MESH, [ROWS, COLUMNS], [value((8, 8), ("x", "y"))]))

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -206,6 +206,37 @@ def test_a_world_that_changes_during_a_compilation_leaves_no_backend_behind(stag
         time.sleep(0.5)
     assert all_of(members, "backends") == [1]
     assert all_of(members, "threads")[0] < before + 20
+
+
+def test_worlds_that_are_over_but_still_in_memory_open_nothing(stage: Stage) -> None:
+    """Gloo would keep it until they are gone. The members of two worlds died; a third world is the last one."""
+    (first,) = members = [stage.member(0)]
+    counts = []
+    for epoch in range(3):
+        peer = stage.member(1)
+        all_of([*members, peer], "reform", epoch, stage.coordination(2)[1], [0, 1])
+        all_of([*members, peer], "literal", "x", [0, 1], [1.0, 2.0])
+        assert all_of([*members, peer], "psum", "x", "y", [0, 1]) == [[], []]
+        counts.append(_sockets(first))
+        all_of(members, "hold")
+        peer.end(kill=True)
+    deadline = time.monotonic() + 4
+    most = 0
+    while time.monotonic() < deadline:
+        most = max(most, _sockets(first))
+        time.sleep(0.1)
+    each = counts[1] - counts[0]  # what a world that is over keeps: its listener, and JAX's own
+    assert most <= counts[0] + 2 * each + 2, (counts, most)
+    assert each < 8, counts
+
+
+def _sockets(member: Member) -> int:
+    found = 0
+    folder = f"/proc/{member.process.pid}/fd"
+    for number in os.listdir(folder):
+        with suppress(FileNotFoundError):
+            found += os.readlink(f"{folder}/{number}").startswith("socket:")
+    return found
 
 
 @pytest.mark.full

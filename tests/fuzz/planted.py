@@ -229,7 +229,6 @@ def _(put: Patch) -> None:
 def _(put: Patch) -> None:
     ask = Compilation.ask
     put(Compilation, "ask", lambda self, rows: ask(self, rows) or True)
-    put(Compilation, "is_ready", lambda self, rows: True)
 
 
 @bug("stale device map", "runs that have not started keep the plan for devices that are gone")

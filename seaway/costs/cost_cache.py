@@ -48,7 +48,7 @@ def cost(key: str, name: str, compute: Callable[[], Cost], *, refresh: bool = Fa
     """The cached cost, renamed to `name`; or the result of `compute`, which is then cached."""
     path = folder() / f"{key}.json"
     if not refresh:
-        with contextlib.suppress(CostError, OSError, UnicodeDecodeError):
+        with contextlib.suppress(CostError, OSError, ValueError, RecursionError):  # msgspec's are ValueErrors
             kept = Cost.from_json(path)
             if _sum(kept) == msgspec.json.decode(path.read_bytes(), type=_Summed).sum:
                 return msgspec.structs.replace(kept, name=name)

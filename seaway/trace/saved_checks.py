@@ -53,13 +53,13 @@ def check(
 
 def _check_place(key: object, place: TracedPlace) -> None:
     numbers = (
-        key,
         place.island,
         place.devices_per_host,
         place.first,
         *(each for pair in place.devices for each in pair),
     )
-    if not all(isinstance(each, int) and 0 <= each <= MOST_DEVICES for each in numbers):
+    known = isinstance(key, int) and -FAR < key < FAR
+    if not known or not all(isinstance(each, int) and 0 <= each <= MOST_DEVICES for each in numbers):
         raise Senseless(f"its place {key!r:.20} has a number that cannot be")
     if not place.devices or place.devices_per_host < 1 or place.first > place.devices[0][0]:
         raise Senseless(f"its place {key!r} has no devices")

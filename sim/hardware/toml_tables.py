@@ -38,7 +38,7 @@ EXAMPLES = {
     "number": "a whole number",
 }
 LONGEST = 80  # characters of a quantity
-NUMBER = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)\s*(.*?)\s*")
+NUMBER = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?)\s*(.*?)\s*")
 
 
 def quantity(label: str, key: str, value: object, unit: str) -> int:

@@ -318,7 +318,7 @@ def test_a_log_of_it_replays() -> None:
     cluster = small(3, 2)
     w = World(cluster, seed=3, check=False, start=False)
     w.restart_controller()
-    recorder = Recorder(Controller(cluster), LogAbout(core="0.1", policy="fifo"))
+    recorder = Recorder(Controller(cluster, starts=w.past), LogAbout(core="0.1", policy="fifo"))
     w.controller.endpoint.machine.machine = recorder  # type: ignore[attr-defined]
     for host in range(3):
         w.return_host(host)
@@ -331,4 +331,4 @@ def test_a_log_of_it_replays() -> None:
     assert w.run()
     assert run.good
     assert client.heard[number] == ProgramTold(number, b"f on 3")
-    replay(decode(recorder.log()), lambda about: Controller(cluster))
+    replay(decode(recorder.log()), lambda about: Controller(cluster, starts=w.past))

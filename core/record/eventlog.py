@@ -261,9 +261,12 @@ def replayed(log: Log, machine: LoggedMachine) -> Iterator[Sequence[Any]]:
     for index, entry in enumerate(log.entries):
         try:
             commands = machine.handle(entry.event, entry.now)
+            alike = (
+                hashed.add(commands) == entry.commands_hash
+            )  # a stranger's numbers may be too large to encode
         except Exception as error:  # the recorded machine raised none
             raise Diverged(index, entry, f"{type(error).__name__}: {error}") from error
-        if hashed.add(commands) != entry.commands_hash:
+        if not alike:
             raise Diverged(index, entry, "; ".join(map(str, commands)) or "(no commands)")
         yield commands
 

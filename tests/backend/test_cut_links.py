@@ -21,6 +21,7 @@ from .real import Program
 LEASE = 2.0
 BOUND = LEASE + 3.0  # seconds until a wait has ended; PATIENCE is when the test says that it never will
 PATIENCE = 60.0
+OTHER = {"up": "down", "down": "up"}
 VALUES = np.arange(4, dtype=np.float32)
 
 
@@ -60,11 +61,15 @@ class Proxied:
 
     @contextmanager
     def cut(self, name: str, way: str) -> Iterator[None]:
-        self.set(name, way)
+        """Between agents either may have dialled the other, so the same direction is cut in both proxies."""
+        ways = {name: way} | ({"peers-0": OTHER[way]} if name == "peers-1" else {})
+        for each in ways:
+            self.set(each, ways[each])
         try:
             yield
         finally:
-            self.set(name, "")
+            for each in ways:
+                self.set(each, "")
 
     def stop(self) -> None:
         for program in self._programs:

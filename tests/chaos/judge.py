@@ -176,11 +176,7 @@ def _foreseen(death: ProcessEnd, seen: RoundSeen) -> bool:
     """Whether a process may end so under a fault of this round."""
     for each in seen.injected:
         code = ENDS.get(each.fault.kind)
-        if (
-            code is None
-            or each.fault.target != death.name
-            or not each.begun <= death.at <= (each.over or seen.ended)
-        ):
+        if code is None or each.fault.target != death.name or death.at < each.begun:
             continue
         if death.code == code or (code == 0 and death.code > 0):
             return True

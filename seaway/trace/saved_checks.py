@@ -52,7 +52,7 @@ def check(
 
 
 def _check_place(key: object, place: TracedPlace) -> None:
-    numbers = (
+    numbers: tuple[object, ...] = (
         place.island,
         place.devices_per_host,
         place.first,

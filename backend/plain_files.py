@@ -1,5 +1,7 @@
-"""Opens files that may not be what they should be. To open or read a pipe is to wait for its other end, perhaps for
-ever, and a device has no end."""
+"""Opens files that may not be what they should be, and makes the names of files last.
+
+To open or read a pipe is to wait for its other end, perhaps for ever, and a device has no end.
+"""
 
 from __future__ import annotations
 
@@ -20,3 +22,12 @@ def opener(path: str, flags: int) -> int:
 def plain_bytes(path: Path) -> bytes:
     with open(path, "rb", opener=opener) as file:
         return file.read()
+
+
+def settle(folder: Path) -> None:
+    """Makes sure that the folder's names are on disk, too."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

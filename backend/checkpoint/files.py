@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from ..plain_files import settle
 from .documents import CheckpointError
 
 Array = np.ndarray[Any, Any]
@@ -193,12 +194,3 @@ def make_folder(folder: Path) -> None:
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
         settle(folder.parent)
-
-
-def settle(folder: Path) -> None:
-    """Makes sure that the folder's names are on disk, too."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -13,8 +13,8 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from ..plain_files import settle
 from .documents import LAST, CheckpointError, Request
-from .files import settle
 from .leftovers import unmark
 from .metadata import ROOT_FILE, saved_step
 

@@ -19,6 +19,7 @@ import numpy as np
 from core.model import Index
 
 from ..contents import shard_io
+from ..plain_files import settle
 from . import chunks, files
 from .chunks import Box
 from .documents import ArrayEntry, CheckpointError, Discarded, Request
@@ -75,7 +76,7 @@ def _written(folder: Path, name: str, write: Callable[[Path, str, Any], None], c
 
 def _settled(folder: Path, inner: Path) -> None:
     try:
-        files.settle(inner)
+        settle(inner)
     except OSError as error:
         raise _stopped(folder, "", error) from None
 
@@ -211,7 +212,7 @@ def finish(folder: Path, request: Request, entries: Sequence[ArrayEntry]) -> Non
     }
     try:
         files.write_document(folder, ROOT_FILE, group_document(request, arrays))
-        files.settle(folder)
+        settle(folder)
     except OSError as error:
         raise CheckpointError(f"checkpoint {folder}: {error.strerror}") from None
 

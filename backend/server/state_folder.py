@@ -25,7 +25,7 @@ import msgspec
 
 from ..auth import AccessRefused
 from ..contents import LATELY, LIMIT, InUse, hash_of
-from ..plain_files import plain_bytes
+from ..plain_files import plain_bytes, settle
 from ..wire import Enrol
 
 NAME = re.compile("[0-9a-f]{64}")
@@ -244,15 +244,7 @@ def _replace(path: Path, data: bytes, durable: bool = True) -> None:
                 os.fsync(file.fileno())
         os.replace(fresh, path)
         if durable:
-            _fsync(path.parent)
+            settle(path.parent)
     except BaseException:
         Path(fresh).unlink(missing_ok=True)
         raise
-
-
-def _fsync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -160,7 +160,7 @@ def write_chunk(folder: Path, name: str, contents: Array) -> None:
         for at in range(0, contents.size, PIECE):
             part = contents[at : at + PIECE]
             crc = extend(crc, part)
-            file.write(part)
+            file.write(part.data)
         file.write(crc.to_bytes(SUM, "little"))
         file.flush()
         os.fsync(file.fileno())

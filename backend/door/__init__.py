@@ -1,28 +1,36 @@
 """The door for unmodified JAX programs: a server of the IFRT proxy protocol, whose client is in every jaxlib.
 
-    sockets        door_server     who may connect; bytes
-    HTTP/2         http2           frames, windows, headers (http2_frames: numbers, events, states)
-    gRPC           grpc_calls      messages, metadata, how calls end
-    the service    ifrt_service    versions, sessions, host buffers
-                   session_port    what the session above and the service know of each other
+    simulated   simulated devices                      server      sockets, and which devices are served
+    cluster     a cluster's devices                    local       the devices of this process
+    programs    StableHLO, read in another process     session     one client: what it holds, what it asks
+    transport   gRPC over HTTP/2                       protocol    the messages
 
-    messages       ifrt_messages   classes (schema: how they are made; value_schema, proxy_schema: what they are)
-
-All but `door_server` are without sockets and clocks.
+An arrow goes down only: pyproject.toml has their order. All but `server` are without sockets and clocks.
 """
 
 from __future__ import annotations
 
-from .cluster_options import ClusterRefused, ServedCluster, session_devices_of
-from .door_process import run_cluster_door, run_door, variables
-from .door_server import ListenRefused, listen_for_clients
-from .grpc_calls import PREFIX
-from .ifrt_messages import GrpcIfrtSessionMetadata, IfrtProxyVersion, StatusCode
-from .ifrt_service import SERVICE, SESSION_METADATA
-from .session_devices import StatusError
-from .session_port import SessionLink, Version
-from .simulated_process import run_simulated_door
-from .simulation_port import Describe, DescribedCode, ServedSimulation, SimulatedLine, SimulationPort
+from .cluster import ClusterRefused, ServedCluster, session_devices_of
+from .protocol import GrpcIfrtSessionMetadata, IfrtProxyVersion, StatusCode
+from .server import (
+    SERVICE,
+    SESSION_METADATA,
+    ListenRefused,
+    listen_for_clients,
+    run_cluster_door,
+    run_door,
+    variables,
+)
+from .session import SessionLink, StatusError, Version
+from .simulated import (
+    Describe,
+    DescribedCode,
+    ServedSimulation,
+    SimulatedLine,
+    SimulationPort,
+    run_simulated_door,
+)
+from .transport import PREFIX
 
 __all__ = [
     "PREFIX",

@@ -4,7 +4,7 @@ schema            makes classes of them
 compile_options   reads them
 
 A message may lack fields that the wheel's has: what nothing reads is not here. It may not differ otherwise;
-tests/backend/door/test_ifrt_messages.py compares each field with the installed jaxlib's.
+tests/backend/door/protocol/test_ifrt_messages.py compares each field with the installed jaxlib's.
 """
 
 from __future__ import annotations

@@ -13,13 +13,13 @@ import numpy as np
 
 from backend.client import PutOffer
 from backend.contents import StableHLOCode
-from backend.door.cluster_devices import ClusterDevices
-from backend.door.cluster_executables import ClusterExecutable, ClusterPrograms
-from backend.door.cluster_layouts import boxes_of
-from backend.door.cluster_programs import UNKNOWN, Places, executable_program
-from backend.door.dtypes import kind_of
-from backend.door.ifrt_shardings import ShardSpec, Tiles
-from backend.door.session_devices import (
+from backend.door.cluster.cluster_devices import ClusterDevices
+from backend.door.cluster.cluster_executables import ClusterExecutable, ClusterPrograms
+from backend.door.cluster.cluster_layouts import boxes_of
+from backend.door.cluster.cluster_programs import UNKNOWN, Places, executable_program
+from backend.door.protocol.dtypes import kind_of
+from backend.door.protocol.ifrt_shardings import ShardSpec, Tiles
+from backend.door.session.session_devices import (
     ArrayType,
     CompiledFacts,
     DeviceFacts,

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from backend.door.ifrt_messages import DTypeProto, StatusCode
-from backend.door.ifrt_shardings import ShardSpec
-from backend.door.session_devices import (
+from backend.door.protocol.ifrt_messages import DTypeProto, StatusCode
+from backend.door.protocol.ifrt_shardings import ShardSpec
+from backend.door.session.session_devices import (
     ArrayType,
     CompiledFacts,
     DeviceFacts,

@@ -14,14 +14,14 @@ import h2.events
 import h2.exceptions
 import h2.settings
 
-from backend.door.grpc_calls import PREFIX, Call, CallHandler, GrpcConnection
-from backend.door.ifrt_messages import (
+from backend.door.protocol.ifrt_messages import (
     GrpcHostBufferStoreMetadata,
     GrpcHostBufferStoreRequest,
     GrpcIfrtSessionMetadata,
     IfrtProxyVersion,
 )
-from backend.door.ifrt_service import SERVICE, SESSION_METADATA, STORE_METADATA, Sessions
+from backend.door.server.ifrt_service import SERVICE, SESSION_METADATA, STORE_METADATA, Sessions
+from backend.door.transport.grpc_calls import PREFIX, Call, CallHandler, GrpcConnection
 
 NEWEST = IfrtProxyVersion(protocol_version=25, ifrt_serdes_version_number=6)
 

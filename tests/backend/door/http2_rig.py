@@ -9,9 +9,9 @@ import h2.connection
 import h2.events
 import h2.settings
 
-from backend.door import http2_frames as frames
-from backend.door.http2 import Http2Connection
-from backend.door.http2_frames import Http2Event
+from backend.door.transport import http2_frames as frames
+from backend.door.transport.http2 import Http2Connection
+from backend.door.transport.http2_frames import Http2Event
 
 ASK = [(":method", "POST"), (":path", "/a/b"), (":scheme", "http"), (":authority", "x"), ("te", "trailers")]
 BEGIN = frames.PREFACE + frames.frame(frames.SETTINGS, 0, 0, b"")

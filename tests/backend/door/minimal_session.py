@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from backend.door.ifrt_messages import IfrtRequest, IfrtResponse
-from backend.door.session_port import SessionLink, Version
+from backend.door.protocol.ifrt_messages import IfrtRequest, IfrtResponse
+from backend.door.session.session_port import SessionLink, Version
 
 UNIMPLEMENTED = 12
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from backend.door import door_server
+from backend.door.server import door_server
 
 from .minimal_session import MinimalSession
 from .test_real_client import CLIENT

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from backend.door.door_session import DoorSession
-from backend.door.ifrt_messages import (
+from backend.door.protocol.ifrt_messages import (
     DTypeProto,
     HloShardingProto,
     IfrtRequest,
@@ -19,8 +18,9 @@ from backend.door.ifrt_messages import (
     StatusCode,
     XlaCompileOptionsProto,
 )
-from backend.door.session_port import Version
-from backend.door.session_state import SessionLimits
+from backend.door.session.door_session import DoorSession
+from backend.door.session.session_port import Version
+from backend.door.session.session_state import SessionLimits
 
 from .fake_devices import FakeDevices
 

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.bench.frame.door_server import local, opened
 
-from .programs import DEVICES, Ended, python
+from .program_runs import DEVICES, Ended, python
 
 CHECKS = "tests.backend.door.checks"
 

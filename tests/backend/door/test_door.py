@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from backend.admin.children import environment
-from backend.door.door_process import FLAG, variables
-from backend.door.door_process import environment as for_jax
+from backend.door.server.door_process import FLAG, variables
+from backend.door.server.door_process import environment as for_jax
 from seaway.cli import main
 from tests.backend.real import await_end, children_of
 

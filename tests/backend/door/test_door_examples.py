@@ -11,7 +11,7 @@ import pytest
 
 from experiments.bench.frame.door_server import Door, local, opened
 
-from .programs import DEVICES, EXAMPLES, PROGRAMS, output, python, typed
+from .program_runs import DEVICES, EXAMPLES, PROGRAMS, output, python, typed
 
 FULL = dict.fromkeys(
     ("flax_mesh.py", "scan_transformer.py"), pytest.mark.full

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.door.cluster_faults import fault_of_blame
-from backend.door.ifrt_messages import StatusCode
+from backend.door.cluster.cluster_faults import fault_of_blame
+from backend.door.protocol.ifrt_messages import StatusCode
 from core.protocol import Blame
 from experiments.bench.frame.deployed import Deployed
 from experiments.bench.frame.door_server import on_cluster

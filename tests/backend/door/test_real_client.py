@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from backend.door.door_server import listen_for_clients
-from backend.door.ifrt_messages import AttributeMapProto
-from backend.door.session_port import SessionLink, SessionPort, Version
+from backend.door.protocol.ifrt_messages import AttributeMapProto
+from backend.door.server.door_server import listen_for_clients
+from backend.door.session.session_port import SessionLink, SessionPort, Version
 
 from .minimal_session import MinimalSession
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.door.grpc_calls import GrpcConnection
-from backend.door.ifrt_service import Sessions
+from backend.door.server.ifrt_service import Sessions
+from backend.door.transport.grpc_calls import GrpcConnection
 
 from .minimal_session import MinimalSession
 from .transcript import Transcript

@@ -16,8 +16,8 @@ import pytest
 from experiments.bench.frame.deployed import Deployed
 from experiments.bench.frame.door_server import on_cluster
 
+from .cluster.test_cluster_ends import LEASE, PARTS
 from .jax_programs import held, program, until
-from .test_cluster_ends import LEASE, PARTS
 
 STOPPED, RUNS = 0.2, 0.05  # seconds: so it has a fifth of its time
 CALLS = (

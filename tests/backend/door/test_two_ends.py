@@ -16,7 +16,7 @@ import pytest
 from backend.admin.children import environment
 from experiments.bench.frame.door_server import Door, opened
 
-from .programs import DEVICES, python
+from .program_runs import DEVICES, python
 
 PATIENCE = 60.0  # seconds
 MIB = 1 << 20

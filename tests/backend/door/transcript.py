@@ -9,10 +9,10 @@ from typing import Any
 from google.protobuf import text_format
 from hpack import Decoder
 
-from backend.door import http2_frames as frames
-from backend.door import ifrt_messages
-from backend.door.grpc_calls import PREFIX
-from backend.door.ifrt_service import SERVICE, SESSION_METADATA, STORE_METADATA
+from backend.door.protocol import ifrt_messages
+from backend.door.server.ifrt_service import SERVICE, SESSION_METADATA, STORE_METADATA
+from backend.door.transport import http2_frames as frames
+from backend.door.transport.grpc_calls import PREFIX
 
 NAMES = {getattr(frames, name): name for name in (
     "DATA", "HEADERS", "PRIORITY", "RST_STREAM", "SETTINGS", "PING", "GOAWAY", "WINDOW_UPDATE", "CONTINUATION"

@@ -19,7 +19,7 @@ from experiments.bench.frame.door_server import Door, local, opened
 from seaway.cli import main
 from seaway.trace import Trace
 from tests.backend.door.jax_programs import program
-from tests.backend.door.programs import Ended, python
+from tests.backend.door.program_runs import Ended, python
 
 STEPS = 4
 MANY = 64  # devices, more than any machine has

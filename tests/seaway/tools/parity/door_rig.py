@@ -32,7 +32,7 @@ from seaway.tools.parity.parity_runs import log_of
 from sim.hardware import setups
 from sim.hardware.profiles import profile
 from sim.simulation.simulation import Simulation
-from tests.backend.door.programs import python
+from tests.backend.door.program_runs import python
 
 HOSTS, DEVICES = 2, 2  # of each host
 NAME, WEIGHT = "alice", 3

@@ -1,0 +1,33 @@
+"""The devices of a Seaway cluster: each request becomes a call, a put, a get or a copy of core's client.
+
+cluster_devices       what a session asks, for devices of a cluster
+cluster_link          the client of core, and its thread
+cluster_arrays        arrays and their shards; cluster_buffers: what holds them; views, copies, layouts
+cluster_executables   compiled programs; cluster_programs: equal ones once
+cluster_calls         calls, in order; call_order: those that wait
+cluster_answers       reads, and how they end
+cluster_opening       slices for a session, and its end
+
+Neighbours: `session` above, `core.client` below.
+"""
+
+from __future__ import annotations
+
+from .cluster_devices import ClusterDevices
+from .cluster_executables import StepTimes
+from .cluster_link import SessionLine
+from .cluster_opening import ClusterSessions, RemoteSource, SessionSource, find_cluster
+from .cluster_options import ClusterRefused, ServedCluster, session_devices_of
+
+__all__ = [
+    "ClusterDevices",
+    "ClusterRefused",
+    "ClusterSessions",
+    "RemoteSource",
+    "ServedCluster",
+    "SessionLine",
+    "SessionSource",
+    "StepTimes",
+    "find_cluster",
+    "session_devices_of",
+]

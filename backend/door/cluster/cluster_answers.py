@@ -1,0 +1,261 @@
+"""What a session hears from core's client, and contents that it reads.
+
+    fetch       Get of the whole array, once for all who read it or its shards; or of a shard, if that saves much
+    began       a run, which is over when that is heard
+    noted       waits of the program for runs, of which `tell_waited` tells core with the next call
+    HEARD       what is done for each command of core's client
+
+Neighbours: `cluster_calls` makes the calls; `cluster_buffers` has what becomes of buffers; `cluster_devices`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from core.client import Blocked, Client
+from core.model import ranges
+from core.protocol import Blame, Command
+from core.protocol import effects as e
+
+from ..session import StatusError, invalid
+from .cluster_arrays import Awaited, ClusterArray, Ref, ShardedContents, ShardOfArray, Token, outcome_of
+from .cluster_buffers import BufferOutcome, SessionBuffers
+from .cluster_calls import ClusterCalls
+from .cluster_executables import ClusterPrograms
+from .cluster_faults import fault_of_blame
+from .cluster_layouts import value_of
+from .cluster_link import ClusterLink
+
+__all__ = ["ClusterAnswers", "WhenRead"]
+
+T = TypeVar("T")
+Contents = np.ndarray[Any, Any]
+WhenRead = Callable[[Contents | StatusError], None]
+WantedShard = tuple[ShardedContents, int]  # and core's number of it
+FEW = 8  # shards of an array that are fetched one by one
+SAVED = (
+    4 << 20
+)  # bytes that need not be moved if a shard is fetched alone: for less it is not worth a request more
+
+
+class ClusterAnswers:
+    def __init__(
+        self, link: ClusterLink, calls: ClusterCalls, buffers: SessionBuffers, programs: ClusterPrograms
+    ) -> None:
+        self._link, self._calls, self._buffers, self._programs = link, calls, buffers, programs
+        self._runs: dict[int, BufferOutcome] = {}
+        self.called = 0  # how often the program has called
+        self._waited: dict[BufferOutcome, None] = {}  # runs for which it has waited since its last call
+        self._wanted: dict[ClusterArray, list[WhenRead]] = {}
+        self._gets: dict[int, ClusterArray] = {}  # by request
+        self._shards_wanted: dict[WantedShard, list[WhenRead]] = {}
+        self._shard_gets: dict[int, tuple[ShardedContents, int]] = {}  # by request: a shard, by its place
+        self._coming: dict[int, int] = {}  # transfer -> request
+        link.heard, link.failed = self._heard, self._fail
+
+    def began(self, run: int, outcome: BufferOutcome) -> None:
+        self._runs[run], outcome.run = outcome, run
+
+    # --- what the program waits for ------------------------------------------------------------------------
+
+    def noted(self, refs: Sequence[Awaited], done: Callable[[T], None]) -> Callable[[T], None]:
+        """`done`, for which the program waits; unless it calls meanwhile, for then it goes on without."""
+        called = self.called
+
+        def over(found: T) -> None:
+            if self.called == called:
+                made_by = map(outcome_of, refs)
+                self._waited.update((each, None) for each in made_by if each is not None and each.run)
+            done(found)
+
+        return over
+
+    def tell_waited(self, client: Client) -> None:
+        """A recorded session can be simulated under other settings only if its log says which calls wait for which
+        runs."""
+        for outcome in [each for each in self._waited if each.over]:
+            del self._waited[outcome]
+            client.waited(outcome.run, outcome.ended_at)
+
+    # --- reading -------------------------------------------------------------------------------------------
+
+    def fetch(self, ref: Ref, done: WhenRead) -> None:
+        if isinstance(ref, Token):
+            done(invalid("a token has no contents"))
+        elif isinstance(ref, ClusterArray):
+            self._want(ref, done)
+        elif ref.alone is not None and ref.alone.settled:
+            self._want(ref.alone, done)
+        elif ref.parts.contents is not None:
+            done(ref.parts.read(ref.at))
+        elif self._goes_alone(ref.parts, ref.at):
+            self._want_shard(ref.parts, ref.at, done)
+        else:
+            self._want(ref.parts.array, partial(_came, ref, done))
+
+    def _goes_alone(self, parts: ShardedContents, at: int) -> bool:
+        """Whoever reads more than a few shards gets the whole array at once."""
+        if parts.array.here is not None or parts.array in self._wanted:
+            return False
+        if parts.number(at) in parts.alone:
+            return True
+        return len(parts.alone) < FEW and parts.value.nbytes - parts.shard_value(at).nbytes >= SAVED
+
+    def _want_shard(self, parts: ShardedContents, at: int, done: WhenRead) -> None:
+        key = parts, parts.number(at)
+        if key in self._shards_wanted:
+            self._shards_wanted[key].append(done)
+        else:
+            self._shards_wanted[key] = [done]
+            parts.alone.add(key[1])
+            self._calls.order.do(partial(self._get_shard, parts, at))
+
+    def _get_shard(self, parts: ShardedContents, at: int) -> bool:
+        array = parts.array
+        if not self._calls.ready_to_be_read(array):
+            return False
+        if array.wrong is not None or array.here is not None:
+            found = array.wrong or (array.here[parts.boxes[at]] if array.here is not None else None)
+            assert found is not None
+            self._brought_shard(parts, at, found)
+            return True
+
+        def act(client: Client, now: int) -> bool:
+            request = client.get(array.name, now, parts.number(at))
+            if isinstance(request, Blocked):
+                return False
+            self._shard_gets[request] = parts, at
+            return True
+
+        return self._calls.attempt(act, partial(self._brought_shard, parts, at))
+
+    def _brought_shard(self, parts: ShardedContents, at: int, found: Contents | StatusError) -> None:
+        if not isinstance(found, StatusError):
+            found = parts.shaped(found)
+        for done in self._shards_wanted.pop((parts, parts.number(at)), ()):
+            done(found)
+
+    def _want(self, array: ClusterArray, done: WhenRead) -> None:
+        if array.here is not None:
+            done(array.here)
+        elif array in self._wanted:
+            self._wanted[array].append(done)
+        else:
+            self._wanted[array] = [done]
+            self._calls.order.do(partial(self._get, array))
+
+    def _get(self, array: ClusterArray) -> bool:
+        if not self._calls.ready_to_be_read(array):
+            return False
+        found = array.wrong or array.here
+        if found is not None:
+            self._brought(array, found)
+            return True
+
+        def act(client: Client, now: int) -> bool:
+            request = client.get(array.name, now)
+            if isinstance(request, Blocked):
+                return False
+            self._gets[request] = array
+            return True
+
+        return self._calls.attempt(act, partial(self._brought, array))
+
+    def _brought(self, array: ClusterArray, found: Contents | StatusError) -> None:
+        for done in self._wanted.pop(array, ()):
+            done(found)
+
+    # --- what is heard -------------------------------------------------------------------------------------
+
+    def _heard(self, command: Command) -> None:
+        act = HEARD.get(type(command))
+        if act is not None:
+            act(self, command)
+
+    def _ended(self, said: e.RunEnded) -> None:
+        outcome = self._runs.pop(said.run, None)
+        if outcome is not None:
+            outcome.ended_at = self._link.now()
+            outcome.end(None if said.blame is None else fault_of_blame(said.blame))
+
+    def _settled(self, said: e.BuffersReady) -> None:
+        fault = None if said.blame is None else fault_of_blame(said.blame)
+        for outcome, names in self._buffers.outcomes.over(ranges.folded(said.buffers, few=2)):
+            outcome.settle(names, fault)
+
+    def _opening(self, said: e.OpenRecv) -> None:
+        self._coming[said.transfer] = said.buffer
+
+    def _again(self, said: e.GetAgain) -> None:
+        self._coming.pop(said.transfer, None)
+
+    def _received(self, said: e.Received) -> None:
+        request = self._coming.pop(said.transfer, 0)
+        self._got(request, said.blame)
+
+    def _refused(self, said: e.CallRefused) -> None:
+        if said.what in ("get", "sending"):
+            self._got(said.name, said.blame)
+        elif said.what == "program":
+            self._programs.refused(said.name, said.blame)
+
+    def _got(self, request: int, blame: Blame | None) -> None:
+        shard = self._shard_gets.pop(request, None)
+        if shard is not None:
+            parts, at = shard
+            self._brought_shard(
+                parts, at,
+                self._link.taken(request, parts.shard_value(at)) if blame is None else fault_of_blame(blame),
+            )  # fmt: skip
+        array = self._gets.pop(request, None)
+        if array is not None and blame is None:
+            self._brought(array, self._link.taken(request, value_of(array.type, 0)))
+        elif array is not None and blame is not None:
+            self._brought(array, fault_of_blame(blame))
+
+    def _told(self, said: e.ProgramTold) -> None:
+        self._programs.told(said.program, said.about, said.blame)
+
+    def _unblocked(self, said: e.Unblocked) -> None:
+        self._programs.unblocked()
+        self._calls.order.go_on()
+
+    def _fail(self, fault: StatusError) -> None:
+        """The session's client is lost: nothing will be heard any more."""
+        if self._calls.over is None:
+            self._calls.over, self._buffers.over = fault, True
+            for outcome in [*self._runs.values(), *self._buffers.outcomes]:
+                outcome.end(fault)
+            for array in list(self._wanted):
+                self._brought(array, fault)
+            shards, self._shards_wanted = self._shards_wanted, {}
+            for done in [done for each in shards.values() for done in each]:
+                done(fault)
+            self._programs.lost(fault)
+            self._calls.order.go_on()
+            self._link.close()
+
+
+def _came(shard: ShardOfArray, done: WhenRead, found: Contents | StatusError) -> None:
+    """The array has been read of which this is a shard."""
+    if not isinstance(found, StatusError):
+        if shard.parts.contents is None:
+            shard.parts.came(found)
+        found = shard.parts.read(shard.at)
+    done(found)
+
+
+HEARD: Mapping[type, Callable[[ClusterAnswers, Any], None]] = {
+    e.RunEnded: ClusterAnswers._ended,
+    e.BuffersReady: ClusterAnswers._settled,
+    e.OpenRecv: ClusterAnswers._opening,
+    e.GetAgain: ClusterAnswers._again,
+    e.Received: ClusterAnswers._received,
+    e.CallRefused: ClusterAnswers._refused,
+    e.ProgramTold: ClusterAnswers._told,
+    e.Unblocked: ClusterAnswers._unblocked,
+}

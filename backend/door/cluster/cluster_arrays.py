@@ -1,0 +1,408 @@
+"""Arrays of a session whose devices are a cluster's: what the door knows of each, and who waits for it.
+
+A `ClusterArray` is *here* (its contents are in this process: small ones travel inside of calls), or a *buffer* of the
+session, by the name that core's client gave it, or neither yet: what makes it waits for something. It is `settled` as
+soon as it is one of these, or will never be. When the last reference to one goes, its name is `dropped`.
+
+A shard of an array is a `ShardOfArray`: a name for a part, for which nothing is sent until it is read or used.
+Many results of one run are `ClusterArrays`, of which one becomes a `ClusterArray` when it is used alone.
+Neighbours: `cluster_buffers`, `cluster_devices`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from core.model import Range, Value, ranged
+
+from ..protocol import ShardSpec
+from ..session import ArrayType, StatusError, Unready, invalid
+from .cluster_buffers import BufferOutcome
+from .cluster_layouts import boxes_of, value_of
+
+__all__ = [
+    "Argument",
+    "Awaited",
+    "BufferSpan",
+    "ClusterArray",
+    "ClusterArrays",
+    "Ref",
+    "ShardOfArray",
+    "ShardedContents",
+    "Token",
+    "bytes_here",
+    "given_twice",
+    "indexed",
+    "is_known",
+    "nbytes_here",
+    "outcome_of",
+    "parts_of",
+    "relabelled",
+    "when_known",
+]
+
+Contents = np.ndarray[Any, Any]
+GONE = "Array has been deleted or donated"
+
+
+class ClusterArray:
+    __slots__ = (
+        "__weakref__",
+        "_drop",
+        "deleted",
+        "fault",
+        "here",
+        "name",
+        "outcome",
+        "parts",
+        "retyped",
+        "type",
+        "waits",
+    )
+
+    def __init__(
+        self, array_type: ArrayType, drop: Callable[[int], None], here: Contents | None = None,
+        outcome: BufferOutcome | None = None,
+    ) -> None:  # fmt: skip
+        self.type, self._drop, self.here = array_type, drop, here
+        self.name = 0
+        self.outcome = outcome
+        self.fault: StatusError | None = None
+        self.deleted = False
+        self.parts: weakref.ref[ShardedContents] | None = None
+        self.retyped: ClusterArray | None = None  # the same shards as an array that is cut otherwise
+        self.waits: list[Callable[[], None]] | None = None  # told when it is settled
+
+    def __del__(self) -> None:
+        if self.name and not self.gone:
+            self._drop(self.name)
+
+    @property
+    def gone(self) -> bool:
+        """Whether it was deleted or donated."""
+        if self.deleted or not self.name or self.outcome is None:
+            return self.deleted
+        return self.outcome.has_gone(self.name - self.outcome.first)
+
+    @property
+    def settled(self) -> bool:
+        return bool(self.name) or self.here is not None or self.fault is not None or self.deleted
+
+    @property
+    def wrong(self) -> StatusError | None:
+        """Why it cannot be used, as far as is known."""
+        if self.gone:
+            return invalid(GONE)
+        if self.outcome is not None and self.here is None:
+            return self.outcome.fault_of(self.name)
+        return self.fault
+
+    def is_buffer(self, name: int, outcome: BufferOutcome) -> None:
+        self.name, self.outcome = name, outcome
+        if self.waits:
+            self._tell()
+
+    def is_here(self, contents: Contents) -> None:
+        self.here = contents
+        self._tell()
+
+    def fails(self, fault: StatusError) -> None:
+        self.fault = fault
+        self._tell()
+
+    def give_up(self) -> None:
+        """Its memory is another's now. Its name is not dropped."""
+        self.deleted, self.here = True, None
+        self._tell()
+
+    def when_settled(self, then: Callable[[], None]) -> None:
+        if self.settled:
+            then()
+        elif self.waits is None:
+            self.waits = [then]
+        else:
+            self.waits.append(then)
+
+    def _tell(self) -> None:
+        waits, self.waits = self.waits, None
+        for each in waits or ():
+            each()
+
+
+class BufferSpan:
+    """Results of a run, from the one at `at` on. There are names for them when the run is submitted."""
+
+    __slots__ = ("at", "count", "outcome")
+
+    def __init__(self, outcome: BufferOutcome, at: int, count: int) -> None:
+        self.outcome, self.at, self.count = outcome, at, count
+
+    @property
+    def name(self) -> int | Range:
+        return ranged(self.outcome.first + self.at, self.count)
+
+    @property
+    def known(self) -> bool:
+        return self.outcome.all_known(self.at, self.count) or self.outcome.has_gone(self.at)
+
+    @property
+    def settled(self) -> bool:
+        return bool(self.outcome.first) or self.outcome.fault is not None
+
+    @property
+    def wrong(self) -> StatusError | None:
+        if self.outcome.has_gone(self.at):
+            return invalid(GONE)
+        return self.outcome.first_fault(self.at, self.count)
+
+    def when_settled(self, then: Callable[[], None]) -> None:
+        self.outcome.when_named(then)
+
+    def give_up(self) -> None:
+        """Their memory is another's now. Their names are not dropped."""
+        self.outcome.goes(self.at, self.count)
+
+
+class ClusterArrays(BufferSpan):
+    """Results of a run as one, which somebody has: `Refs` of the session. `types`: of all results. When nobody has
+    them any more, their names are dropped."""
+
+    __slots__ = ("_drop", "_types")
+
+    def __init__(
+        self, outcome: BufferOutcome, at: int, count: int, types: Sequence[ArrayType], drop: Callable[..., None]
+    ) -> None:  # fmt: skip
+        super().__init__(outcome, at, count)
+        self._types, self._drop = types, drop
+
+    def __del__(self) -> None:
+        if self.count and not self.outcome.has_gone(self.at):
+            _drop_named(self.outcome, self.at, self.count, self._drop)
+
+    def part(self, at: int) -> ClusterArrays:
+        rest = ClusterArrays(self.outcome, self.at + at, self.count - at, self._types, self._drop)
+        self.count = at
+        return rest
+
+    def alone(self) -> ClusterArray:
+        outcome, at = self.outcome, self.at
+        found = ClusterArray(self._types[at], self._drop, outcome=outcome)
+        outcome.when_named(partial(_named, found, outcome, at))
+        self.count = 0
+        return found
+
+    def waits(self) -> Sequence[BufferSpan]:
+        return (BufferSpan(self.outcome, self.at, self.count),)
+
+    def delete(self) -> None:
+        """Frees them, although others may have references to them."""
+        if not self.outcome.has_gone(self.at):
+            _drop_named(self.outcome, self.at, self.count, self._drop)
+            self.give_up()
+
+
+def _named(array: ClusterArray, outcome: BufferOutcome, at: int) -> None:
+    if outcome.first:
+        array.is_buffer(outcome.first + at, outcome)
+    elif outcome.fault is not None:
+        array.fails(outcome.fault)
+
+
+def _drop_named(outcome: BufferOutcome, at: int, count: int, drop: Callable[..., None]) -> None:
+    """As soon as they have names. If they never get any, there is nothing to drop."""
+    if outcome.first:
+        drop(outcome.first + at, count)
+    else:
+        outcome.when_named(lambda: drop(outcome.first + at, count) if outcome.first else None)
+
+
+class Token:
+    """A result that has no contents: it is ready when its run has ended."""
+
+    __slots__ = ("outcome",)
+
+    def __init__(self, outcome: BufferOutcome) -> None:
+        self.outcome = outcome
+
+
+class ShardedContents:
+    """The shards of one array, while somebody has references to them. If the contents of the whole array are fetched,
+    they are kept until each different shard has been read. `alone`: those fetched alone, by core's numbers."""
+
+    __slots__ = ("__weakref__", "alone", "array", "boxes", "contents", "unread")
+
+    def __init__(self, array: ClusterArray) -> None:
+        self.array = array
+        self.boxes = boxes_of(array.type)
+        self.contents: Contents | None = None
+        self.unread: set[Any] = set()
+        self.alone: set[int] = set()
+
+    @property
+    def value(self) -> Value:
+        """Core's array."""
+        return value_of(self.array.type, 0)
+
+    def shard_value(self, at: int) -> Value:
+        """A shard, as an array by itself."""
+        return replace(self.value, shape=tuple([each.stop - each.start for each in self.boxes[at]]))
+
+    def number(self, at: int) -> int:
+        """Core's number of a shard: equal for devices that have the same."""
+        found = 0
+        for each, dim in zip(self.boxes[at], self.value.shape, strict=True):
+            size = max(1, each.stop - each.start)
+            found = found * (dim // size or 1) + each.start // size
+        return found
+
+    def came(self, contents: Contents) -> None:
+        self.contents = contents
+        self.unread = {_bounds(box) for box in self.boxes}
+
+    def read(self, at: int) -> Contents:
+        """The contents of a shard, after `came`."""
+        contents, box = self.contents, self.boxes[at]
+        assert contents is not None
+        self.unread.discard(_bounds(box))
+        if not self.unread:
+            self.contents = None
+        return self.shaped(contents[box])
+
+    def shaped(self, shard: Contents) -> Contents:
+        """A shard as the session knows it: a number is a row of one in a stack."""
+        return shard.reshape(self.array.type.shard_shape)
+
+
+def parts_of(array: ClusterArray) -> list[ShardOfArray]:
+    parts = None if array.parts is None else array.parts()
+    if parts is None:
+        parts = ShardedContents(array)
+        array.parts = weakref.ref(parts)
+    return [ShardOfArray(parts, at) for at in range(len(parts.boxes))]
+
+
+def _bounds(box: tuple[slice, ...]) -> tuple[int, ...]:
+    return tuple(each.start for each in box)
+
+
+class ShardOfArray:
+    """`alone`: the same as an array of its own, once it has been used as one."""
+
+    __slots__ = ("alone", "at", "parts")
+
+    def __init__(self, parts: ShardedContents, at: int) -> None:
+        self.parts, self.at = parts, at
+        self.alone: ClusterArray | None = None
+
+    @property
+    def type(self) -> ArrayType:
+        whole = self.parts.array.type
+        spec = whole.sharding
+        device = ShardSpec((spec.devices[self.at],), memory_kind=spec.memory_kind)
+        return ArrayType(whole.kind, whole.shard_shape, device)
+
+
+Ref = ClusterArray | ShardOfArray | Token
+Argument = ClusterArray | BufferSpan
+Awaited = Ref | BufferSpan
+
+
+def is_known(ref: Awaited) -> bool:
+    """Whether it is ready, or will never be."""
+    if isinstance(ref, ShardOfArray):
+        ref = ref.alone or ref.parts.array
+    if isinstance(ref, Token):
+        return ref.outcome.over
+    if isinstance(ref, BufferSpan):
+        return ref.known
+    if ref.here is not None or ref.fault is not None or ref.gone:
+        return True
+    return ref.outcome is not None and ref.outcome.known(ref.name)
+
+
+def _fault(ref: Awaited) -> StatusError | None:
+    if isinstance(ref, ShardOfArray):
+        ref = ref.alone or ref.parts.array
+    if isinstance(ref, Token):
+        return ref.outcome.fault
+    if isinstance(ref, BufferSpan):
+        return None if ref.outcome.has_gone(ref.at) else ref.wrong
+    return None if ref.gone else ref.wrong
+
+
+def outcome_of(ref: Awaited) -> BufferOutcome | None:
+    """Of the run or put that makes it."""
+    return (ref.alone or ref.parts.array).outcome if isinstance(ref, ShardOfArray) else ref.outcome
+
+
+def when_known(refs: list[Awaited], done: Unready) -> None:
+    """Tells, when all are ready or will never be, what is wrong with the first that is."""
+    while refs and is_known(refs[-1]):
+        fault = _fault(refs.pop())
+        if fault is not None:
+            done(fault)
+            return
+    if not refs:
+        done(None)
+        return
+    last = refs[-1]
+    if isinstance(last, ShardOfArray):
+        last = last.alone or last.parts.array
+    again = lambda: when_known(refs, done)  # noqa: E731
+    if last.outcome is not None:
+        last.outcome.waits.append(again)
+    else:
+        last.when_settled(again)
+
+
+def relabelled(array_type: ArrayType, shards: Sequence[Ref]) -> ClusterArray | None:
+    """The array of which these are all shards, each in its place; None if there is none."""
+    first = shards[0]
+    if isinstance(first, ClusterArray):
+        return first if len(shards) == 1 else None
+    if not isinstance(first, ShardOfArray):
+        raise invalid("a token is no shard of an array")
+    whole = first.parts.array
+    if len(shards) != len(first.parts.boxes) or whole.type.sharding.devices != array_type.sharding.devices:
+        return None
+    if any(
+        not isinstance(each, ShardOfArray) or each.parts.array is not whole or each.at != at
+        for at, each in enumerate(shards)
+    ):
+        return None
+    guessed = array_type.sharding.shard is not None
+    return whole if guessed or value_of(whole.type, 0) == value_of(array_type, 0) else None
+
+
+def bytes_here(contents: Contents | None) -> bytes:
+    assert contents is not None
+    return contents.tobytes()
+
+
+def nbytes_here(array: ClusterArray) -> int:
+    return 0 if array.here is None else array.here.nbytes
+
+
+def indexed(arguments: Sequence[Argument]) -> Iterator[tuple[int, Argument]]:
+    """Each with the index of the first argument that it is."""
+    index = 0
+    for each in arguments:
+        yield index, each
+        index += 1 if isinstance(each, ClusterArray) else each.count
+
+
+def given_twice(arguments: Sequence[Argument], donated: Collection[int]) -> bool:
+    """Whether one that is donated is given as another argument, too."""
+    keys = [id(each) if isinstance(each, ClusterArray) else (id(each.outcome), each.at) for each in arguments]
+    if len(set(keys)) == len(keys):
+        return False
+    return any(
+        index in donated and keys.count(key) > 1
+        for (index, _), key in zip(indexed(arguments), keys, strict=True)
+    )

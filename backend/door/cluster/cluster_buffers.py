@@ -1,0 +1,221 @@
+"""The buffers that a session has at core's client: what becomes of each, and which are not needed any more.
+
+Buffers that come into being together have consecutive names and share a `BufferOutcome`. Those that were dropped are
+released in one message, with the next call or a little later: a client drops the arrays of a step in several requests,
+and each message is a turn of the controller. Neighbours: `cluster_arrays`,
+`cluster_devices`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from core.client import Client
+from core.model import Range, ranges
+
+from ..session import StatusError
+from .cluster_link import ClusterLink
+
+__all__ = ["BufferOutcome", "BufferOutcomes", "SessionBuffers"]
+
+
+class BufferOutcome:
+    """What becomes of a run or a put, and of its buffers, which have consecutive names. `run`: its number, 0: it is a
+    put, or not submitted yet. `over`: the run has ended, at `ended_at`."""
+
+    __slots__ = (
+        "_apart", "_gone", "_unnamed", "count", "ended_at", "fault", "first", "left", "over", "readers", "ready", "run",
+        "waits",
+    )  # fmt: skip
+
+    def __init__(self, count: int) -> None:
+        self.first, self.count = 0, count  # names, as soon as there are some
+        self.left = count  # names that have not been dropped or given up
+        self.over = self.ready = False
+        self.run, self.ended_at = 0, -1
+        self.fault: StatusError | None = None  # of the run, and of all buffers that were not ready before
+        self.readers = 0  # calls that have not been made, and will name some of its buffers
+        self._apart: dict[int, StatusError | None] = {}  # buffers of which we have heard alone
+        self._gone: list[range] = []  # buffers that were deleted or given up, as places among them
+        self.waits: list[Callable[[], None]] = []
+        self._unnamed: list[Callable[[], None]] = []  # told when there are names, or will never be
+
+    def named(self, first: int) -> None:
+        self.first = first
+        self._tell_named()
+
+    def when_named(self, then: Callable[[], None]) -> None:
+        if self.first or self.fault is not None:
+            then()
+        else:
+            self._unnamed.append(then)
+
+    def _tell_named(self) -> None:
+        if self._unnamed:
+            unnamed, self._unnamed = self._unnamed, []
+            for each in unnamed:
+                each()
+
+    def known(self, name: int) -> bool:
+        return self.ready or self.fault is not None or name in self._apart
+
+    def fault_of(self, name: int) -> StatusError | None:
+        return self._apart.get(name, None if self.ready else self.fault)
+
+    def all_known(self, at: int, count: int) -> bool:
+        """Whether so many of its buffers are known, from this place on."""
+        if self.ready or self.fault is not None:
+            return True
+        return len(self._apart) >= count and all(
+            name in self._apart for name in range(self.first + at, self.first + at + count)
+        )
+
+    def first_fault(self, at: int, count: int) -> StatusError | None:
+        """Of the first of these that is spoilt."""
+        if not self._apart:
+            return None if self.ready else self.fault
+        names = range(self.first + at, self.first + at + count)
+        return next((fault for name in names if (fault := self.fault_of(name)) is not None), None)
+
+    def goes(self, at: int, count: int) -> None:
+        """They are deleted, or given up."""
+        self._gone.append(range(at, at + count))
+
+    def has_gone(self, at: int) -> bool:
+        return any(at in each for each in self._gone) if self._gone else False
+
+    def settle(self, names: range, fault: StatusError | None) -> None:
+        """The controller has told of these buffers. One that was ready may be lost later."""
+        if fault is None and len(names) == self.count:
+            self.ready = True
+        else:
+            self._apart.update(dict.fromkeys(names, fault))
+        self._tell()
+
+    def end(self, fault: StatusError | None) -> None:
+        """The run has ended: with success, so all its buffers are ready of which nothing else was said."""
+        self.over = True
+        if fault is None:
+            self.ready = True
+        elif self.fault is None:
+            self.fault = fault
+        self._tell_named()
+        self._tell()
+
+    def forgotten(self) -> None:
+        """Nobody has any of its buffers."""
+        self._tell()
+
+    def _tell(self) -> None:
+        waits, self.waits = self.waits, []
+        for each in waits:
+            each()
+
+
+class BufferOutcomes:
+    """BufferOutcomes of buffers, by their names, which only grow."""
+
+    def __init__(self) -> None:
+        self._by_first: dict[int, BufferOutcome] = {}
+        self._several: list[int] = []  # first names of those that have several, ascending
+
+    def __len__(self) -> int:
+        return len(self._by_first)
+
+    def __iter__(self) -> Iterator[BufferOutcome]:
+        return iter(self._by_first.values())
+
+    def add(self, outcome: BufferOutcome, first: int) -> None:
+        self._by_first[first] = outcome
+        if outcome.count > 1:
+            self._several.append(first)
+        outcome.named(first)
+
+    def drop(self, outcome: BufferOutcome) -> None:
+        del self._by_first[outcome.first]
+        if outcome.count > 1:
+            self._several.remove(outcome.first)
+
+    def over(self, names: Iterable[int | Range]) -> Iterator[tuple[BufferOutcome, range]]:
+        """The outcomes of these names, each with those that are its own. Names that have none are left out."""
+        for each in names:
+            first, count = (each, 1) if isinstance(each, int) else (each.first, each.count)
+            while count:
+                outcome = self._find(first)
+                here = 1 if outcome is None else min(count, outcome.first + outcome.count - first)
+                if outcome is not None:
+                    yield outcome, range(first, first + here)
+                first, count = first + here, count - here
+
+    def _find(self, name: int) -> BufferOutcome | None:
+        found = self._by_first.get(name)
+        if found is None and self._several:
+            at = bisect_right(self._several, name) - 1
+            if at >= 0:
+                before = self._by_first[self._several[at]]
+                if name < before.first + before.count:
+                    return before
+        return found
+
+
+class SessionBuffers:
+    """`later(function)`: calls it on the loop's thread, a little later, from any thread."""
+
+    def __init__(self, link: ClusterLink, later: Callable[[Callable[[], None]], Any]) -> None:
+        self.outcomes = BufferOutcomes()
+        self.over = False  # nothing is released any more
+        self._link, self._later = link, later
+        self._dropped: list[int | Range] = []
+        self._reading = 0  # of all outcomes, their `readers`
+
+    def drop(self, name: int, count: int = 1) -> None:
+        """The last reference to these buffers has gone; called in any thread."""
+        if self.over:
+            return
+        self._dropped.append(ranges.ranged(name, count))
+        if len(self._dropped) == 1:
+            self._later(self._flush)
+
+    def _flush(self) -> None:
+        if self._dropped and not self.over:
+            self._link.act(self.release)
+
+    def release(self, client: Client, now: int) -> None:
+        """Releases what was dropped, in a turn of core's client. What a call will name that has not been made yet, is
+        released behind it."""
+        names, self._dropped = self._dropped, []
+        if self._reading:
+            late = {name for name in names if self._will_be_named(name)}
+            self._dropped += late  # others may have been dropped meanwhile
+            names = [name for name in names if name not in late]
+        if names:
+            found = ranges.joined(names)
+            self.forget(found)
+            client.release(tuple(found), now)
+
+    def _will_be_named(self, name: int | Range) -> bool:
+        return any(outcome.readers for outcome, _ in self.outcomes.over((name,)))
+
+    def read(self, outcomes: Iterable[BufferOutcome]) -> None:
+        """A call that is still to be made will name some of their buffers."""
+        for each in outcomes:
+            each.readers += 1
+            self._reading += 1
+
+    def unread(self, outcomes: Iterable[BufferOutcome]) -> None:
+        """That call has been made, or never will be."""
+        for each in outcomes:
+            each.readers -= 1
+            self._reading -= 1
+        if self._dropped:
+            self._later(self._flush)
+
+    def forget(self, names: Iterable[int | Range]) -> None:
+        """The session does not have these any more."""
+        for outcome, here in self.outcomes.over(names):
+            outcome.left -= len(here)
+            if not outcome.left:
+                self.outcomes.drop(outcome)
+                outcome.forgotten()

@@ -1,0 +1,451 @@
+"""SessionDevices of a cluster: one JAX session is one client of core.
+
+    Init         the session's devices are a slice                    execute   Submit of a program of one node
+    put          Put; up to 4 KiB stay here and travel in calls       fetch     Get of the whole array, once
+    compile      a program that asks, then the one that runs          delete    Release, many in one message
+
+Nothing here waits and nothing is decided: core schedules, shares, and says what has failed. Calls are made in order of
+arrival (`cluster_calls`). Neighbours: `cluster_answers` hears and reads; `cluster_arrays` are the references;
+`cluster_executables` compiles; `cluster_copies` brings arrays to other devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from backend.contents import StableHLOCode, stablehlo_code
+from core.client import Blocked, Client
+from core.model import Range, ranges
+
+from ..protocol import STRING, TOKEN, StatusCode
+from ..session import ArrayType, Platform, StatusError, Unready, WhenCompiled, invalid
+from .cluster_answers import ClusterAnswers, WhenRead
+from .cluster_arrays import (
+    Argument,
+    Awaited,
+    BufferSpan,
+    ClusterArray,
+    ClusterArrays,
+    Ref,
+    ShardOfArray,
+    Token,
+    bytes_here,
+    given_twice,
+    indexed,
+    nbytes_here,
+    parts_of,
+    relabelled,
+    when_known,
+)
+from .cluster_buffers import BufferOutcome, SessionBuffers
+from .cluster_calls import ClusterCalls
+from .cluster_copies import ClusterCopies
+from .cluster_executables import ClusterExecutable, ClusterPrograms
+from .cluster_layouts import default_layout, value_of, whole_of
+from .cluster_link import ClusterLink
+from .cluster_programs import Places
+from .cluster_views import SharedShard, sources_of
+
+__all__ = ["ClusterDevices"]
+
+T = TypeVar("T")
+Contents = np.ndarray[Any, Any]
+PACKS = 6  # serialization version of an XLA that packs elements of less than a byte
+SMALL = 4096  # bytes of an array that stays here; and of all arrays that travel in one call
+
+
+class ClusterDevices:
+    """`later(function)` calls a function on the loop's thread, a little later, from any thread."""
+
+    def __init__(
+        self, link: ClusterLink, platform: Platform, places: Places, programs: ClusterPrograms,
+        later: Callable[[Callable[[], None]], Any],
+    ) -> None:  # fmt: skip
+        self.platform = platform
+        self._link, self._places, self._programs = link, places, programs
+        self._calls = ClusterCalls(link)
+        self._copies = ClusterCopies(places, programs, self._calls.order.go_on)
+        self._buffers = SessionBuffers(link, later)
+        self._answers = ClusterAnswers(link, self._calls, self._buffers, programs)
+        programs.default_kind = platform.default_memory_kind()
+
+    # --- arrays --------------------------------------------------------------------------------------------
+
+    def put(self, array_type: ArrayType, shards: Sequence[Contents]) -> Ref:
+        return self._made_of(array_type, whole_of(array_type, shards))
+
+    def _made_of(self, array_type: ArrayType, contents: Contents) -> ClusterArray:
+        made = ClusterArray(array_type, self._buffers.drop)
+        self._fill(made, contents)
+        return made
+
+    def _fill(self, made: ClusterArray, contents: Contents, ahead: bool = False) -> None:
+        """The array has these contents, which nobody changes. `ahead`: calls may wait for it already."""
+        if self._stays(made, contents):
+            return
+        call = partial(self._put, made, contents)
+        if ahead:
+            self._calls.order.ahead(call)
+        else:
+            self._calls.order.do(call)
+
+    def _stays(self, made: ClusterArray, contents: Contents) -> bool:
+        """Whether it is here, because it is small. Raises what the cluster does not know."""
+        if made.type.kind != STRING:
+            value_of(made.type, 0)
+            if contents.nbytes > SMALL:
+                return False
+            contents = np.array(contents, order="C")
+        made.is_here(contents)
+        return True
+
+    def _put(self, array: ClusterArray, contents: Contents) -> bool:
+        value, where = value_of(array.type, 0), self._places.of(array.type.sharding.devices)
+
+        def call(client: Client, now: int) -> int | Blocked:
+            name = client.put(value, where, now)
+            if not isinstance(name, Blocked):
+                self._link.offer(name).give(contents)
+            return name
+
+        return self._begin(array, call)
+
+    def _begin(self, array: ClusterArray, call: Callable[[Client, int], int | Blocked]) -> bool:
+        """Makes a call that names a buffer, which is the array's. False: it has to wait."""
+
+        def act(client: Client, now: int) -> bool:
+            name = call(client, now)
+            if isinstance(name, Blocked):
+                return False
+            outcome = BufferOutcome(1)
+            self._buffers.outcomes.add(outcome, name)
+            array.is_buffer(name, outcome)
+            return True
+
+        return self._calls.attempt(act, array.fails)
+
+    def assemble(self, array_type: ArrayType, shards: Sequence[Ref]) -> Ref:
+        whole = relabelled(array_type, shards)
+        if whole is not None:
+            return whole
+        made = ClusterArray(array_type, self._buffers.drop)
+        sources = sources_of(array_type, shards)
+        if sources is None:
+            self._put_together(made, shards)
+        else:
+            self._calls.order.do(partial(self._view, made, sources))
+        return made
+
+    def _view(self, made: ClusterArray, sources: list[SharedShard]) -> bool:
+        """The array has the memory of these. What is here goes there first, unless all of it can stay here."""
+        arrays = list(dict.fromkeys(each.array for each in sources))
+        for each in arrays:
+            if not self._calls.ready_to_be_read(each):
+                return False
+            self._send_again(each)
+        if not any(each.name or each.wrong for each in arrays):
+            contents = whole_of(made.type, [each.contents for each in sources])
+            return self._stays(made, contents) or self._put(made, contents)
+        for each in arrays:
+            if each.here is not None and not each.name and not self._put(each, each.here):
+                return False
+        fault = next((fault for each in arrays if (fault := each.wrong) is not None), None)
+        if fault is not None:
+            made.fails(fault)
+            return True
+        value, where = value_of(made.type, 0), self._places.of(made.type.sharding.devices)
+        shards = tuple([(each.array.name, each.number) for each in sources])
+        return self._begin(made, lambda client, now: client.view(value, where, shards, now))
+
+    def _put_together(self, made: ClusterArray, shards: Sequence[Ref]) -> None:
+        """The array has the contents of these, which come here."""
+        contents: list[Contents | None] = [None] * len(shards)
+
+        def came(at: int, found: Contents | StatusError) -> None:
+            if made.settled:
+                return
+            if isinstance(found, StatusError):
+                made.fails(found)
+                self._calls.order.go_on()
+                return
+            contents[at] = found
+            if all(each is not None for each in contents):
+                self._fill(made, whole_of(made.type, contents), ahead=True)  # type: ignore[arg-type]
+                self._calls.order.go_on()
+
+        for at, shard in enumerate(shards):
+            self._answers.fetch(shard, partial(came, at))
+
+    def shards(self, ref: Ref) -> list[Ref]:
+        if isinstance(ref, Token):
+            raise invalid("a token has no shards")
+        if isinstance(ref, ShardOfArray) or len(ref.type.sharding.devices) == 1:
+            return [ref]
+        return list(parts_of(ref))
+
+    def copy(self, arrays: Sequence[tuple[ArrayType, Ref]], always: bool) -> list[Ref]:
+        return [self._copy(array_type, ref, always) for array_type, ref in arrays]
+
+    def _copy(self, array_type: ArrayType, ref: Ref, always: bool) -> Ref:
+        if isinstance(ref, Token):
+            raise invalid("a token cannot be copied")
+        source = self._alone(ref)
+        if source.wrong is not None:
+            raise source.wrong
+        if source.here is not None:
+            return ClusterArray(array_type, self._buffers.drop, source.here)
+        if not always and source.type.sharding.devices == array_type.sharding.devices:
+            return source
+        outcome = BufferOutcome(1)
+        made = ClusterArray(array_type, self._buffers.drop, outcome=outcome)
+        self._calls.order.do(partial(self._copied, source, made, outcome))
+        return made
+
+    def _copied(self, source: ClusterArray, made: ClusterArray, outcome: BufferOutcome) -> bool:
+        if not self._calls.ready_to_be_read(source):
+            return False
+        if source.here is not None:
+            made.is_here(source.here)
+            return True
+        fault = source.wrong
+        program = None if fault is not None else self._copies.program(source.type, made.type)
+        if isinstance(program, StatusError):
+            fault = program
+        if fault is not None:
+            self._failed(outcome, [made], fault)
+            return True
+        if program is None:  # its code is on its way to the controller
+            return False
+
+        def act(client: Client, now: int) -> bool:
+            name = self._copies.registered(source.type, made.type, client, now)
+            return name != 0 and self._submit(client, now, name, (source.name,), outcome, [made])
+
+        return self._calls.attempt(act, partial(self._failed, outcome, [made]))
+
+    def delete(self, ref: Ref | ClusterArrays) -> None:
+        if isinstance(ref, ClusterArrays):
+            ref.delete()
+            self._calls.order.go_on()
+        elif isinstance(ref, ClusterArray) and not ref.gone:
+            if ref.name:
+                self._buffers.drop(ref.name)
+            ref.deleted, ref.here = True, None
+            self._calls.order.go_on()
+
+    def is_deleted(self, ref: Ref) -> bool:
+        if isinstance(ref, ShardOfArray):
+            ref = ref.alone or ref.parts.array
+        return isinstance(ref, ClusterArray) and ref.gone
+
+    def _alone(self, ref: ClusterArray | ShardOfArray) -> ClusterArray:
+        """A shard as an array of its own: it comes here, and small ones stay."""
+        if isinstance(ref, ClusterArray):
+            return ref
+        if ref.alone is None:
+            ref.alone = self.assemble(ref.type, [ref])  # type: ignore[assignment]
+        assert ref.alone is not None
+        return ref.alone
+
+    def _retyped(self, array: ClusterArray, array_type: ArrayType) -> ClusterArray:
+        """An array of which we do not know how it is cut, for one who does: each device's shard stays what it is."""
+        if value_of(array.type, 0) == value_of(array_type, 0):
+            return array
+        if array.retyped is None or array.retyped.type != array_type:
+            made = self.assemble(array_type, self.shards(array))
+            assert isinstance(made, ClusterArray)
+            array.retyped = made
+        return array.retyped
+
+    # --- waiting -------------------------------------------------------------------------------------------
+
+    def fetch(self, ref: Ref, done: WhenRead) -> None:
+        self._answers.fetch(ref, self._answers.noted((ref,), done))
+
+    def when_ready(self, refs: Sequence[Awaited], done: Unready) -> None:
+        when_known(list(refs), self._answers.noted(refs, done))
+
+    def crowded(self, resume: Callable[[], None]) -> bool:
+        return self._calls.order.crowded(resume)
+
+    # --- programs ------------------------------------------------------------------------------------------
+
+    def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: WhenCompiled) -> None:
+        self._programs.compile(program, options, tuple(devices), done)
+
+    def execute(
+        self, executable: ClusterExecutable, arguments: Sequence[Ref | ClusterArrays], keep: Sequence[int],
+        launch: int,
+    ) -> list[Ref] | ClusterArrays:  # fmt: skip
+        kept = executable.arrays
+        self._answers.called += 1
+        outcome, arrays = BufferOutcome(len(kept)), list[ClusterArray]()
+        if not executable.together:
+            arrays = [ClusterArray(each, self._buffers.drop, outcome=outcome) for each in kept]
+        given = self._given(executable, arguments)
+        reads = [each.outcome for each in given if isinstance(each, BufferSpan)]
+        self._buffers.read(reads)
+        launched = partial(self._launch, executable, given, tuple(keep), outcome, arrays)
+        self._calls.order.do(partial(self._launched, launched, reads) if reads else launched)
+        if executable.together:
+            return ClusterArrays(outcome, 0, len(kept), executable.results, self._buffers.drop)
+        if len(kept) == len(executable.results):
+            return list(arrays)
+        following = iter(arrays)
+        return [Token(outcome) if each.kind == TOKEN else next(following) for each in executable.results]
+
+    def _given(
+        self, executable: ClusterExecutable, arguments: Sequence[Ref | ClusterArrays]
+    ) -> list[Argument]:
+        """The arguments as they are now: what the session takes apart later stays together in this call."""
+        given: list[Argument] = []
+        index = 0
+        for each in arguments:
+            if isinstance(each, BufferSpan):
+                given.append(BufferSpan(each.outcome, each.at, each.count))
+                index += each.count
+            elif not isinstance(each, Token):
+                array = self._alone(each)
+                if array.type.sharding.shard is not None:
+                    array = self._retyped(array, executable.parameters[index])
+                given.append(array)
+                index += 1
+        return given
+
+    def _launched(self, launch: Callable[[], bool], reads: list[BufferOutcome]) -> bool:
+        over = launch()
+        if over:
+            self._buffers.unread(reads)
+        return over
+
+    def _launch(
+        self, executable: ClusterExecutable, arguments: list[Argument], keep: tuple[int, ...], outcome: BufferOutcome,
+        results: list[ClusterArray],
+    ) -> bool:  # fmt: skip
+        for each in arguments:
+            if not self._calls.ready_to_be_read(each):
+                return False
+            if isinstance(each, ClusterArray):
+                self._send_again(each)
+        fault = next((fault for each in arguments if (fault := each.wrong) is not None), None)
+        if fault is not None:
+            self._failed(outcome, results, fault)
+            return True
+        if not self._travel([each for each in arguments if isinstance(each, ClusterArray)]):
+            return False
+        sent = tuple([
+            each.name or bytes_here(each.here) if isinstance(each, ClusterArray) else each.name
+            for each in arguments
+        ])  # fmt: skip
+        donated = executable.donated
+        giving = not donated or not (donated.intersection(keep) or given_twice(arguments, donated))
+
+        def act(client: Client, now: int) -> bool:
+            if not giving and not executable.keeping:
+                found = client.register(executable.keeping_ir, now)
+                if isinstance(found, Blocked):
+                    return False
+                executable.keeping = found
+            program = executable.giving if giving else executable.keeping
+            return self._submit(client, now, program, sent, outcome, results)
+
+        if not self._calls.attempt(act, partial(self._failed, outcome, results)):
+            return False
+        if giving and donated:
+            self._given_up([each for index, each in indexed(arguments) if index in donated])
+        return True
+
+    def _send_again(self, array: ClusterArray) -> None:
+        """If its buffer was lost, what is here can be sent again."""
+        if array.name and array.here is not None and array.outcome is not None:
+            if array.outcome.fault_of(array.name):
+                self._buffers.drop(array.name)
+                array.name, array.outcome = 0, None
+
+    def _given_up(self, arrays: Sequence[Argument]) -> None:
+        """The memory of these is another's now."""
+        alone = sorted([each.name for each in arrays if isinstance(each, ClusterArray) and each.name])
+        several = [each.name for each in arrays if isinstance(each, BufferSpan)]
+        self._buffers.forget([*ranges.folded(alone, few=2), *several])
+        for each in arrays:
+            each.give_up()
+
+    def _travel(self, arguments: list[ClusterArray]) -> bool:
+        """Whether those that are here fit into a call; the largest are put until they do."""
+        here = {id(each): each for each in arguments if not each.name}
+        nbytes = sum(each.here.nbytes for each in arguments if not each.name and each.here is not None)
+        for each in sorted(here.values(), key=lambda each: -nbytes_here(each)):
+            if nbytes <= SMALL:
+                break
+            assert each.here is not None
+            if not self._put(each, each.here):
+                return False
+            nbytes -= each.here.nbytes * sum(argument is each for argument in arguments)
+        return True
+
+    def _submit(
+        self, client: Client, now: int, program: int, sent: tuple[int | bytes | Range, ...], outcome: BufferOutcome,
+        results: list[ClusterArray],
+    ) -> bool:  # fmt: skip
+        self._answers.tell_waited(client)
+        made = client.submit(program, sent, now)
+        if isinstance(made, Blocked):
+            return False
+        self._answers.began(made.run, outcome)
+        if outcome.count:
+            self._buffers.outcomes.add(outcome, made.results[0])
+        for array, name in zip(
+            results, made.results, strict=False
+        ):  # none of them, if they are counted as one
+            array.is_buffer(name, outcome)
+        self._buffers.release(client, now)
+        return True
+
+    def _failed(self, outcome: BufferOutcome, results: Sequence[ClusterArray], fault: StatusError) -> None:
+        for each in results:
+            each.fails(fault)
+        outcome.end(fault)
+
+    def unload(self, executable: ClusterExecutable) -> None:
+        self._calls.order.do(partial(self._unload, executable))  # behind the calls of it that wait
+
+    def _unload(self, executable: ClusterExecutable) -> bool:
+        if self._calls.over is None:
+            self._programs.forget(executable.giving, executable.keeping)
+        return True
+
+    def cost_analysis(
+        self, executable: ClusterExecutable, done: Callable[[Mapping[str, Any] | StatusError], None]
+    ) -> None:
+        self._question(executable, "costs", stablehlo_code.costs_of, done)
+
+    def program_text(self, executable: ClusterExecutable, done: Callable[[str | StatusError], None]) -> None:
+        self._question(executable, "text", stablehlo_code.text_of, done)
+
+    def _question(
+        self, executable: ClusterExecutable, question: str, read: Callable[[bytes], T],
+        done: Callable[[T | StatusError], None],
+    ) -> None:  # fmt: skip
+        source = StableHLOCode(executable.source.program, executable.source.options, question)
+
+        async def answer() -> T:
+            return read(await self._programs.ask(source, executable.ir.name, executable.devices))
+
+        self._programs.begin(answer(), done, done)
+
+    def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str:
+        return default_layout(kind, len(shape), self.platform.serdes >= PACKS)
+
+    # --- the end -------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        if self._calls.over is None:
+            self._calls.over = StatusError(StatusCode.CANCELLED, "the session is over")
+        self._buffers.over = True
+        self._calls.order.clear()
+        self._programs.close()
+        self._link.close()

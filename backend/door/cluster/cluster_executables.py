@@ -1,0 +1,256 @@
+"""Programs of a session on a cluster: compiled by the hosts, and described by the host that has the first device.
+
+    compile     StableHLO is read here (its results, what it would call) and left with the controller as code; a
+                program that only asks is registered; its answer says what just compilation tells: shardings, layouts
+    run         then core can be told what the executable takes and makes: its program is registered at its first run
+
+Neighbours: `cluster_programs` makes the programs, `stablehlo_programs` reads; `backend.contents.stablehlo_code` is the
+code, and the answers to its questions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from backend import xla
+from backend.contents import StableHLOCode, hash_of, stablehlo_code
+from core.client import Blocked
+from core.model import Illegal, Program, ranges
+from core.protocol import Blame
+
+from ..programs import ProgramFacts, compiled_facts, read_program, tiles_on
+from ..protocol import REPLICATED, TOKEN, ShardSpec, StatusCode
+from ..session import ArrayType, CompiledFacts, StatusError, WhenCompiled, unsupported
+from .cluster_faults import fault_of_blame
+from .cluster_link import ClusterLink
+from .cluster_programs import Places, executable_program, function_of, question_program, with_cost
+
+__all__ = ["ClusterExecutable", "ClusterPrograms", "StepTimes"]
+
+log = logging.getLogger("seaway.door")
+StepTimes = Mapping[str, tuple[int, int]]  # step -> (executions, their typical time in nanoseconds)
+READING = 2  # programs at a time
+SEEN = 3  # executions, before what they took is believed: the first is often slow
+NEAR = 1.25  # by what factor a cost may differ from what was said
+
+
+class ClusterExecutable:
+    """`giving`, `keeping`: its programs by their names at core's client, with donation and without (0: not yet).
+    `arrays`: its results without tokens. `together`: its results are counted as one until one of them is used alone."""
+
+    __slots__ = (
+        "__weakref__", "arrays", "devices", "donated", "giving", "ir", "keeping", "keeping_ir", "parameters", "results",
+        "source", "together",
+    )  # fmt: skip
+
+    def __init__(
+        self, facts: CompiledFacts, parameters: Sequence[ArrayType], source: StableHLOCode, ir: Program,
+        keeping_ir: Program,
+    ) -> None:  # fmt: skip
+        self.parameters = parameters
+        self.results, self.donated = facts.results, frozenset(facts.donated)
+        self.devices, self.source = facts.devices, source
+        self.ir, self.keeping_ir = ir, keeping_ir
+        self.giving = self.keeping = 0
+        self.arrays = [each for each in facts.results if each.kind != TOKEN]
+        plain = all(each.sharding.shard is None for each in self.arrays)
+        self.together = plain and len(self.arrays) == len(facts.results) >= ranges.FEW
+
+
+class ClusterPrograms:
+    """`more`: foreign functions that programs may call besides the built-in list. `default_kind`: of memory, as soon as
+    a host has told it."""
+
+    def __init__(self, link: ClusterLink, places: Places, more: Collection[str]) -> None:
+        self._link, self._places, self._more = link, places, more
+        self.default_kind = ""
+        self._pool = ThreadPoolExecutor(READING, "read")
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._asked: dict[int, asyncio.Future[tuple[bytes, Blame | None]]] = {}  # by program
+        self._room: list[asyncio.Future[None]] = []
+        self._over: StatusError | None = None  # why nothing will be compiled any more
+        self._executables: weakref.WeakSet[ClusterExecutable] = weakref.WeakSet()
+        self._steps: dict[str, dict[str, str]] = {}  # function -> code -> the name of its step
+
+    # --- compile -------------------------------------------------------------------------------------------
+
+    def compile(self, program: bytes, options: bytes, devices: tuple[int, ...], done: WhenCompiled) -> None:
+        self.begin(
+            self._compile(program, options, devices),
+            lambda fault: done(None, fault),
+            lambda made: done(*made),
+        )
+
+    def begin(
+        self, work: Coroutine[Any, Any, Any], failed: Callable[[StatusError], None], done: Callable[[Any], None]
+    ) -> None:  # fmt: skip
+        """Begins something that waits. It is answered whatever happens, but for the session's end."""
+
+        async def run() -> None:
+            try:
+                found = await work
+            except StatusError as fault:
+                failed(fault)
+            except Illegal as error:
+                failed(StatusError(StatusCode.RESOURCE_EXHAUSTED, str(error)))
+            except Exception as error:
+                log.exception("a program of a session")
+                text = f"the door failed: {type(error).__name__}: {error}"
+                failed(StatusError(StatusCode.INTERNAL, text))
+            else:
+                done(found)
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _compile(
+        self, program: bytes, options: bytes, devices: tuple[int, ...]
+    ) -> tuple[ClusterExecutable, CompiledFacts]:
+        loop = asyncio.get_running_loop()
+        about = await loop.run_in_executor(self._pool, read_program, program, self._more)
+        positions = [devices.index(each) if each in devices else -1 for each in range(max(devices) + 1)]
+        source = StableHLOCode(program, xla.assigned_to(options, positions))
+        name = function_of(about.name)
+        asked = await self._asking(source, name, devices)
+        try:
+            answer = await self._answer(asked)
+            facts = compiled_facts(about, stablehlo_code.compiled_about(answer), devices, self.default_kind)
+            given = _parameters(about, facts)
+            code = hash_of(source.encode())
+            made = [each for each in facts.results if each.kind != TOKEN]
+            temp = facts.memory_stats.get("temp_size_in_bytes", 0)
+            cost, step = self._link.expected(code, len(devices)), self._step_of(name, code)
+            ir, keeping_ir = (
+                executable_program(self._places, name, devices, code, temp, given, made, donated, cost, step)
+                for donated in (facts.donated, ())
+            )
+            executable = ClusterExecutable(facts, given, source, ir, keeping_ir)
+            executable.giving = await self._registered(ir, tell=False)
+            self._executables.add(executable)
+        finally:
+            self.forget(asked)  # behind the program itself, so hosts do not forget the code between
+        return executable, facts
+
+    def _step_of(self, function: str, code: str) -> str:
+        """The name of a program's one step, by which it is priced: each code that has this function's name has one of
+        its own, `train_step`, `train_step.2`."""
+        known = self._steps.setdefault(function, {})
+        return known.setdefault(code, f"{function}.{len(known) + 1}" if known else function)
+
+    async def ask(self, source: StableHLOCode, name: str, devices: tuple[int, ...]) -> bytes:
+        """What the host of the first device answers to the code's question. Raises StatusError."""
+        asked = await self._asking(source, name, devices)
+        try:
+            return await self._answer(asked)
+        finally:
+            self.forget(asked)
+
+    async def _asking(self, source: StableHLOCode, name: str, devices: tuple[int, ...]) -> int:
+        code = await self.keep(source)
+        asked = await self._registered(question_program(self._places, name, devices, code), tell=True)
+        self._asked[asked] = asyncio.get_running_loop().create_future()
+        return asked
+
+    async def _answer(self, asked: int) -> bytes:
+        try:
+            about, blame = await self._asked[asked]
+        finally:
+            del self._asked[asked]
+        if blame is not None:
+            raise fault_of_blame(blame)
+        return about
+
+    async def _registered(self, program: Program, tell: bool) -> int:
+        while True:
+            self._go_on()
+            found = self._link.act(lambda client, now: client.register(program, now, tell=tell))
+            if not isinstance(found, Blocked):
+                return found
+            room = asyncio.get_running_loop().create_future()
+            self._room.append(room)
+            await room
+
+    async def keep(self, source: StableHLOCode) -> str:
+        self._go_on()
+        code = source.encode()
+        await self._link.keep(code)
+        return hash_of(code)
+
+    def _go_on(self) -> None:
+        """Raises why nothing will be compiled any more."""
+        if self._over is not None:
+            raise StatusError(self._over.code, self._over.text)
+
+    def priced(self, seen: StepTimes) -> None:
+        """How often this session's steps ran, and how long they typically took. Policies share devices by what programs
+        are said to cost, so one that takes another time than was said is registered anew."""
+        for each in list(self._executables):
+            count, cost = seen.get(each.ir.nodes[0].name, (0, 0))
+            said = each.ir.computations[0].cost
+            if count < SEEN or said <= NEAR * cost <= NEAR * NEAR * said:
+                continue
+            ir, keeping_ir = (with_cost(ir, max(1, cost)) for ir in (each.ir, each.keeping_ir))
+            try:
+                found = self._link.act(lambda client, now, ir=ir: client.register(ir, now))  # type: ignore[misc]
+            except Illegal:  # it has as many programs as it may, or is over
+                return
+            if isinstance(found, Blocked):
+                return
+            self.forget(each.giving, each.keeping)
+            each.ir, each.keeping_ir, each.giving, each.keeping = ir, keeping_ir, found, 0
+
+    def forget(self, *programs: int) -> None:
+        def act(client: Any, now: int) -> None:
+            for each in programs:
+                if each and client.state in ("new", "open", "away"):
+                    client.unregister(each, now)
+
+        self._link.act(act)
+
+    # --- what comes ----------------------------------------------------------------------------------------
+
+    def told(self, program: int, about: bytes, blame: Blame | None) -> None:
+        answer = self._asked.get(program)
+        if answer is not None and not answer.done():
+            answer.set_result((about, blame))
+
+    def refused(self, program: int, blame: Blame) -> None:
+        self.told(program, b"", blame)
+
+    def unblocked(self) -> None:
+        room, self._room = self._room, []
+        for each in room:
+            if not each.done():
+                each.set_result(None)
+
+    def lost(self, fault: StatusError) -> None:
+        """Nothing will be heard any more: whatever waits ends with this fault."""
+        self._over = fault
+        for each in self._asked.values():
+            if not each.done():
+                each.set_exception(StatusError(fault.code, fault.text))
+        self.unblocked()
+
+    def close(self) -> None:
+        for each in list(self._tasks):
+            each.cancel()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _parameters(about: ProgramFacts, facts: CompiledFacts) -> list[ArrayType]:
+    shardings, devices = facts.parameter_shardings, facts.devices
+    if shardings is not None and len(shardings) != len(about.parameters):
+        shardings = None
+    found = []
+    for at, parameter in enumerate(about.parameters):
+        if parameter is None:
+            raise unsupported(f"parameter {at} of {about.name} has a type that is not known to the cluster")
+        tiles = REPLICATED if shardings is None else tiles_on(shardings[at], len(devices))
+        found.append(ArrayType(parameter.kind, parameter.shape, ShardSpec(devices, tiles)))
+    return found

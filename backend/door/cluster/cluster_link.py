@@ -1,0 +1,206 @@
+"""What one session has of a cluster: core's client on its connections, and the controller for code.
+
+    session --act--> core's client --> controller, hosts
+    session <--heard, one after the other, on the loop's thread-- core's client, in any thread
+
+`ClusterLink` is what devices need of it, `SessionLine` what those need who open and end sessions. Implementations:
+`RemoteLink` here; `seaway.sessions.simulated_door`, whose client is simulated; tests have a fake. Neighbours:
+`cluster_devices`, `cluster_opening`; `backend.client`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+import grpc
+
+from backend.client import Head, PutOffer, Remote
+from backend.contents import hash_of
+from backend.node import CallError
+from backend.wire import Described
+from core.client import Client
+from core.model import Value
+from core.protocol import Command, LogLine
+
+from ..protocol import StatusCode
+from ..session import StatusError
+from .cluster_programs import UNKNOWN
+
+__all__ = ["ClusterLink", "RemoteLink", "SessionLine"]
+
+log = logging.getLogger("seaway.door")
+T = TypeVar("T")
+GOODBYE = 2.0  # seconds for the controller to acknowledge that a session ends
+PATIENCE = 60.0  # seconds for a controller that is out of reach to come back
+LATER = 0.01  # seconds until what was dropped is released, if no call takes it along
+LOOK = 1.0  # seconds between looks at whether it is
+
+
+class ClusterLink(Protocol):
+    heard: Callable[[Command], None]
+    failed: Callable[[StatusError], None]
+
+    def act(self, act: Callable[[Client, int], T]) -> T:
+        """Calls core's client."""
+
+    def now(self) -> int:
+        """By the clock of core's client."""
+
+    def offer(self, buffer: int) -> PutOffer:
+        """Promises the contents of a buffer that is put in this call of `act`."""
+
+    def taken(self, request: int, value: Value) -> Any:
+        """The contents that a get has brought, of an array of this type."""
+
+    def expected(self, code: str, devices: int) -> int:
+        """The nanoseconds that a computation with this code is taken to last, as long as nobody has seen it run."""
+
+    async def keep(self, blob: bytes) -> None:
+        """Leaves code with the controller. Raises StatusError."""
+
+    def close(self) -> None:
+        """The session is over: all that it has there is given back."""
+
+
+class SessionLine(ClusterLink, Protocol):
+    name: str
+
+    def soon(self, function: Callable[[], None]) -> None:
+        """Calls what releases dropped arrays, if no call takes them along: soon, on the loop's thread; from any."""
+
+    def when_closed(self, then: Callable[[], None]) -> None: ...
+
+    async def closed(self) -> None:
+        """Closes it, and waits until that is done."""
+
+
+class RemoteLink:
+    """Make it on the loop's thread. One `head` serves all links of a door."""
+
+    def __init__(self, head: Head, described: Described, name: str, weight: int, priority: int) -> None:
+        self.name, self._head = name, head
+        self.codes: set[str] = set()  # by hash: code of this session that the controller is to have
+        self._loop = asyncio.get_running_loop()
+        self._said: deque[Command | BaseException] = deque()
+        self.heard: Callable[[Command], None] = lambda command: None
+        self.failed: Callable[[StatusError], None] = lambda fault: None
+        self.client = Client(name, described.cluster, weight=weight, priority=priority)
+        self.remote = Remote(
+            self.client, described.lease, head, heard=self._note, failed=self._note
+        )  # fmt: skip
+        self.remote.node.start()
+        self._closing: asyncio.Task[None] | None = None
+        self._then: list[Callable[[], None]] = []
+        self._last = ""  # what the client said last
+        self._away_since = 0.0
+        self._look_again: asyncio.TimerHandle | None = self._loop.call_later(LOOK, self._look)
+
+    def act(self, act: Callable[[Client, int], T]) -> T:
+        return self.remote.act(act)
+
+    def now(self) -> int:
+        return self.remote.node.now()
+
+    def offer(self, buffer: int) -> PutOffer:
+        return self.remote.offer(buffer)
+
+    def taken(self, request: int, value: Value) -> Any:
+        return self.remote.taken(request)
+
+    def expected(self, code: str, devices: int) -> int:
+        return UNKNOWN
+
+    def soon(self, function: Callable[[], None]) -> None:
+        self.remote.node.soon(lambda: self._loop.call_later(LATER, function))
+
+    async def keep(self, blob: bytes) -> None:
+        self.codes.add(hash_of(blob))
+        until = self._loop.time() + PATIENCE
+        while True:
+            try:
+                await self._head.keep((blob,))
+                return
+            except CallError as wrong:
+                away = wrong.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+                if not away or self._loop.time() > until:
+                    text = f"the controller did not take the program's code: {wrong}"
+                    raise StatusError(wrong.code.value[0], text) from None
+            await asyncio.sleep(LOOK)
+
+    def _note(self, said: Command | BaseException) -> None:
+        """Called in any thread."""
+        if isinstance(said, LogLine):
+            self._last = said.text
+        self._said.append(said)
+        if len(self._said) == 1:
+            self.remote.node.soon(self._tell)
+
+    def _tell(self) -> None:
+        said = self._said
+        self._look_whether_closed()  # before what else is over for that reason
+        while said:
+            each = said[0]
+            try:
+                if isinstance(each, BaseException):
+                    refused = isinstance(each, PermissionError)
+                    code = StatusCode.UNAUTHENTICATED if refused else StatusCode.INTERNAL
+                    self.failed(StatusError(code, f"the controller is lost to this session: {each}"))
+                else:
+                    self.heard(each)
+            except Exception:
+                log.exception("client %r: %s", self.name, type(each).__name__)
+            said.popleft()
+        self._look_whether_closed()
+
+    def _look_whether_closed(self) -> None:
+        if self.client.state == "closed":
+            self._lost(f"the session with the controller is over: {self._last or 'it was closed'}")
+
+    def _look(self) -> None:
+        """Gives the session up if the controller has been away for too long. It may be started again meanwhile."""
+        now = self._loop.time()
+        if self.client.state in ("new", "away"):
+            self._away_since = self._away_since or now
+            if now - self._away_since >= PATIENCE:
+                self._lost(
+                    f"the controller has been out of reach for {PATIENCE:.0f} s. {self._last}".rstrip()
+                )
+                return
+        else:
+            self._away_since = 0.0
+        self._look_again = self._loop.call_later(LOOK, self._look)
+
+    def _lost(self, text: str) -> None:
+        if self._closing is None:
+            try:
+                self.failed(StatusError(StatusCode.UNAVAILABLE, text))
+            except Exception:
+                log.exception("client %r: %s", self.name, text)
+
+    def when_closed(self, then: Callable[[], None]) -> None:
+        self._then.append(then)
+
+    def close(self) -> None:
+        if self._closing is None:
+            if self._look_again is not None:
+                self._look_again.cancel()
+            self._closing = self._loop.create_task(self._close())
+
+    async def closed(self) -> None:
+        self.close()
+        assert self._closing is not None
+        await self._closing
+
+    async def _close(self) -> None:
+        if self.client.state in ("new", "open", "away", "closing"):
+            self.remote.act(lambda client, now: client.close(now))
+            until = self._loop.time() + GOODBYE
+            while self.client.state == "closing" and self._loop.time() < until:
+                await asyncio.sleep(0.005)
+        await self.remote.stop()
+        for then in self._then:
+            then()

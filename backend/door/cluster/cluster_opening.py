@@ -1,0 +1,286 @@
+"""Opens sessions on a cluster: each is a client of the controller, and has a slice of devices before it is answered.
+
+    a client connects --> a client of core, a program that asks for the platform --> the slice is bound, a host answers
+    --> ClusterDevices --> the client's first request is answered
+
+Until then the log says what the session waits for. `find_cluster` says at the start what is wrong: no controller, a
+token that is refused, more devices than there are. The cluster is a `SessionSource`, which makes clients: a real one's
+`RemoteSource`, or a simulated one. Neighbours: `late_session`, `cluster_link`, `cluster_devices`, `simulated_process`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+import grpc
+
+from backend.client import Head
+from backend.contents import StableHLOCode, stablehlo_code
+from backend.node import CallError
+from backend.streams import StreamRefused, dial
+from backend.wire import Described, versions
+from core.protocol import Command
+from core.protocol import effects as e
+
+from ..protocol import StatusCode
+from ..session import (
+    DeviceFacts,
+    LateSession,
+    MemoryFacts,
+    Platform,
+    SessionDevices,
+    SessionLimits,
+    SessionLink,
+    StatusError,
+    Version,
+)
+from .cluster_devices import ClusterDevices
+from .cluster_executables import ClusterPrograms, StepTimes
+from .cluster_link import RemoteLink, SessionLine
+from .cluster_options import ClusterRefused, ServedCluster, session_devices_of
+from .cluster_programs import Places
+
+__all__ = ["ClusterSessions", "RemoteSource", "SessionSource", "find_cluster", "platform_of"]
+
+log = logging.getLogger("seaway.door")
+PRICES = 3.0  # seconds between questions how long programs take
+ANSWER = 10.0  # seconds for the controller to say how long programs take
+Serves = Callable[[ClusterDevices], SessionDevices]
+
+
+async def find_cluster(head: Head, options: ServedCluster) -> tuple[Described, ServedCluster]:
+    """What there is, and the options with the number of devices. Raises ClusterRefused."""
+    place = options.address
+    try:
+        described = await head.about(versions.mine(), options.wait)
+    except CallError as wrong:
+        if wrong.code == grpc.StatusCode.UNAUTHENTICATED:
+            raise ClusterRefused(
+                f"the controller at {place} refused our credentials: {wrong}. Give --token-file, the cluster's token"
+            ) from None
+        if wrong.code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE):
+            raise ClusterRefused(await _why_no_answer(options)) from None
+        raise ClusterRefused(f"the controller at {place} refused the connection: {wrong}") from None
+    if described.platforms == ("timed",):
+        raise ClusterRefused(
+            f"the devices of the cluster at {place} only take time: a JAX program needs devices that compute"
+        )
+    devices = session_devices_of(described.cluster, options.devices, options.island)
+    return described, replace(options, devices=devices)
+
+
+class SessionSource(Protocol):
+    """The cluster, as those see it who open sessions on it. `devices`: of each session, on this island ("": any)."""
+
+    name: str  # of the first session's client
+    devices: int
+    island: str
+
+    def line(self, name: str) -> tuple[SessionLine, Serves]:
+        """A client of core for a new session, and what makes the session's devices of the client's."""
+
+    async def seen(self) -> Mapping[SessionLine, StepTimes]:
+        """How often steps of each session ran, and how long they typically took, by their names."""
+
+
+class RemoteSource:
+    """A cluster on its controller's terms."""
+
+    def __init__(self, head: Head, described: Described, options: ServedCluster) -> None:
+        self._head, self._described, self._options = head, described, options
+        self.name, self.devices, self.island = options.name, options.devices, options.island
+        self._links: set[RemoteLink] = set()
+
+    def line(self, name: str) -> tuple[SessionLine, Serves]:
+        options = self._options
+        link = RemoteLink(self._head, self._described, name, options.weight, options.priority)
+        self._links.add(link)
+        link.when_closed(lambda: self._gone(link))
+        return link, lambda devices: devices
+
+    def _gone(self, link: RemoteLink) -> None:
+        self._links.discard(link)
+        self._head.forget(link.codes.difference(*(each.codes for each in self._links)))
+
+    async def seen(self) -> Mapping[SessionLine, StepTimes]:
+        numbers = {link.client.number: link for link in self._links if link.client.number}
+        if not numbers:
+            return {}
+        try:
+            seen = await self._head.seen_of(numbers, ANSWER)
+        except CallError:  # the controller is busy, or away
+            return {}
+        return {numbers[number]: times for number, times in seen.items() if number in numbers}
+
+
+async def _why_no_answer(options: ServedCluster) -> str:
+    """gRPC does not say whether nobody listens, or whether the two do not trust each other; a stream of ours does."""
+    place = options.address
+    try:
+        (await dial(place, options.access, "", "")).close()
+    except (StreamRefused, OSError) as error:
+        if isinstance(error, ConnectionError) and error.errno is None:  # we were connected
+            return (
+                f"something listens at {place}, and no connection to a controller came about: {error}. --ca, --cert "
+                "and --key name certificates of the cluster's CA; leave them out if the cluster has none"
+            )
+    return (
+        f"no controller answers at {place} (waited {options.wait:g} s). Is `python -m seaway controller` running "
+        "there, and is its port open to this machine?"
+    )
+
+
+class ClusterSessions:
+    """Implements `session_port.Opening`. `more`: foreign functions that programs may call besides the built-in list."""
+
+    def __init__(
+        self, source: SessionSource, more: Collection[str], limits: SessionLimits | None = None
+    ) -> None:
+        self._source = source
+        self._more, self._limits = frozenset(more), limits or SessionLimits()
+        self._names: set[str] = set()
+        self._links: set[SessionLine] = set()
+        self._programs: dict[SessionLine, ClusterPrograms] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pricing: asyncio.Task[None] | None = None
+
+    def __call__(self, version: Version, initialization: bytes, link: SessionLink) -> LateSession:
+        session = LateSession(version, link, self._limits)
+        task = asyncio.get_running_loop().create_task(self._open(session))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        session.cancel = lambda: _cancel(task)
+        return session
+
+    async def _open(self, session: LateSession) -> None:
+        source, name = self._source, self._name()
+        link, serves = source.line(name)
+        self._links.add(link)
+        link.when_closed(lambda: self._gone(link))
+        places = Places(source.devices, source.island)
+        programs = self._programs[link] = ClusterPrograms(link, places, self._more)
+        link.heard = partial(_hear, programs, name)
+        failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        link.failed = partial(_lost, failed)
+        asking = asyncio.ensure_future(_platform(programs, source.devices))
+        try:
+            await asyncio.wait((asking, failed), return_when=asyncio.FIRST_COMPLETED)
+            if failed.done():
+                failed.result()
+            platform = await asking
+        except asyncio.CancelledError:
+            log.info("client %r has gone before it had devices", name)
+            programs.close()
+            link.close()
+            raise
+        except Exception as error:
+            if not isinstance(error, StatusError):
+                log.exception("client %r", name)
+                text = f"the session could not be opened: {type(error).__name__}: {error}"
+                error = StatusError(StatusCode.INTERNAL, text)
+            session.fail(error)
+            programs.close()
+            link.close()
+        else:
+            log.info("client %r has %d devices", name, source.devices)
+            if self._pricing is None:
+                self._pricing = asyncio.get_running_loop().create_task(self._price())
+            session.begin(serves(ClusterDevices(link, platform, places, programs, link.soon)))
+        finally:
+            asking.cancel()
+            failed.cancel()
+
+    def _name(self) -> str:
+        """The first session that is open has the door's name, others have a number behind it."""
+        name, number = self._source.name, 1
+        while name in self._names:
+            number += 1
+            name = f"{self._source.name}-{number}"
+        self._names.add(name)
+        return name
+
+    def _gone(self, link: SessionLine) -> None:
+        self._names.discard(link.name)
+        self._links.discard(link)
+        self._programs.pop(link, None)
+
+    async def _price(self) -> None:
+        """Tells sessions now and then how long their programs take."""
+        while True:
+            await asyncio.sleep(PRICES)
+            if self._programs:
+                seen = await self._source.seen()
+                for link, programs in list(self._programs.items()):
+                    programs.priced(seen.get(link, {}))
+
+    async def end(self) -> None:
+        if self._pricing is not None:
+            self._pricing.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(link.closed() for link in list(self._links)), return_exceptions=True)
+
+
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+
+
+def _lost(failed: asyncio.Future[None], fault: StatusError) -> None:
+    if not failed.done():
+        failed.set_exception(fault)
+
+
+def _hear(programs: ClusterPrograms, name: str, command: Command) -> None:
+    """What a session hears that has no devices yet."""
+    match command:
+        case e.ProgramTold(program=program, about=about, blame=blame):
+            programs.told(program, about, blame)
+        case e.CallRefused(what="program", name=program, blame=blame):
+            programs.refused(program, blame)
+        case e.Unblocked():
+            programs.unblocked()
+        case e.LogLine(text=text):
+            log.info("client %r: %s", name, text)
+        case _:
+            pass
+
+
+# --- what its devices are -----------------------------------------------------------------------------------
+
+
+async def _platform(programs: ClusterPrograms, count: int) -> Platform:
+    answer = await programs.ask(StableHLOCode(b"", b"", "platform"), "devices", tuple(range(count)))
+    return platform_of(stablehlo_code.platform_about(answer))
+
+
+def platform_of(about: stablehlo_code.PlatformAbout) -> Platform:
+    """The devices of a session, with the numbers that it has for them."""
+    devices: list[DeviceFacts] = []
+    memories: list[MemoryFacts] = []
+    for number, device in enumerate(about.devices):
+        first = len(memories)
+        ids = tuple(range(first, first + len(device.memories)))
+        memories += [
+            MemoryFacts(name, kind, (number,), f"{_numbered(device.text, number)} {kind}", kind)
+            for name, kind in zip(ids, device.memories, strict=True)
+        ]
+        devices.append(
+            DeviceFacts(
+                number, device.kind, ids[device.default_memory], ids, _numbered(device.repr, number),
+                _numbered(device.text, number), device.attributes,
+            )
+        )  # fmt: skip
+    return Platform(about.name, about.version, about.runtime, tuple(devices), tuple(memories), about.serdes)
+
+
+def _numbered(text: str, number: int) -> str:
+    """`CpuDevice(id=2049)` as the session's own device: its last number is replaced."""
+    found = re.match(r"(.*?)(\d+)(\D*)$", text, re.DOTALL)
+    return text if found is None else f"{found[1]}{number}{found[3]}"

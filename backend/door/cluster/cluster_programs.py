@@ -1,0 +1,114 @@
+"""Programs of one node, as core knows them: what a session registers for an executable, a question, or a copy.
+
+    Places(count).of(devices)                       the slice of an ordered set of the session's devices
+    question_program, executable_program, copy_program     -> core's Program
+    function_of("jit_train_step")                   "train_step", the name of a program in status and traces
+
+A session has one slice, `devices`, and a sub-slice of it for each row of devices that a program or an array is on.
+Neighbours: `cluster_layouts`, `cluster_executables`; `backend.contents` has what the code is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from msgspec.structs import replace
+
+from core.model import Arg, Computation, Node, Out, Program, SliceSpec, Value
+
+from ..session import ArrayType
+from .cluster_layouts import value_of
+
+__all__ = [
+    "UNKNOWN",
+    "Places",
+    "copy_program",
+    "executable_program",
+    "function_of",
+    "question_program",
+    "with_cost",
+]
+
+ROOT = "devices"
+UNKNOWN = 1_000_000  # nanoseconds that a computation is taken to last, as long as nothing is known
+COPYING = 1_000  # nanoseconds that a copy is taken to last
+LONGEST_NAME = 200
+PREFIXES = ("jit_", "pmap_")  # what JAX writes before a function's name, to name what it has lowered
+
+
+class Places:
+    """The slices of a session: all its devices, and rows of them."""
+
+    def __init__(self, count: int, island: str = "", kind: str = "") -> None:
+        self.root = SliceSpec(ROOT, count, island=island, kind=kind)
+        self._all = tuple(range(count))
+        self._known: dict[tuple[int, ...], SliceSpec] = {self._all: self.root}
+
+    def of(self, devices: tuple[int, ...]) -> SliceSpec:
+        found = self._known.get(devices)
+        if found is None:
+            text = ",".join(map(str, devices))
+            if len(text) > LONGEST_NAME:
+                text = f"{len(devices)} of {blake2b(text.encode(), digest_size=16).hexdigest()}"
+            found = SliceSpec(f"{ROOT}[{text}]", len(devices), of=ROOT, picks=devices)
+            self._known[devices] = found
+        return found
+
+    def slices(self, *rows: tuple[int, ...]) -> tuple[SliceSpec, ...]:
+        """Those of a program: each row's, and before them the one that they are parts of."""
+        return tuple(dict.fromkeys((self.root, *map(self.of, rows))))
+
+
+def function_of(module: str) -> str:
+    """The function's own name, which users know; as much of it as core takes."""
+    for prefix in PREFIXES:
+        if len(module) > len(prefix) and module.startswith(prefix):
+            return module[len(prefix) :][:LONGEST_NAME]
+    return module[:LONGEST_NAME]
+
+
+def question_program(places: Places, name: str, devices: tuple[int, ...], code: str) -> Program:
+    """Nothing of it runs: it is registered so that a host answers what its code asks."""
+    slices = places.slices(devices)
+    at = slices.index(places.of(devices))
+    return Program(
+        name=name, slices=slices, computations=(Computation(name, code, UNKNOWN, code=code),), args=(),
+        nodes=(Node(name, 0, at, (), (), ()),), results=(),
+    )  # fmt: skip
+
+
+def executable_program(
+    places: Places, name: str, devices: tuple[int, ...], code: str, temp: int,
+    parameters: Sequence[ArrayType], results: Sequence[ArrayType], donated: Sequence[int], cost: int = UNKNOWN,
+    step: str = "",
+) -> Program:  # fmt: skip
+    """`step`: its node's name, if that is not the program's."""
+    slices = places.slices(devices)
+    at = slices.index(places.of(devices))
+    inputs = tuple(value_of(each, at) for each in parameters)
+    outputs = tuple(value_of(each, at) for each in results)
+    return Program(
+        name=name, slices=slices,
+        computations=(Computation(name, code, cost, temp, len(devices) > 1, code),), args=inputs,
+        nodes=(Node(step or name, 0, at, tuple(map(Arg, range(len(inputs)))), inputs, outputs, tuple(donated)),),
+        results=tuple(Out(0, number) for number in range(len(outputs))), donate_args=tuple(donated),
+    )  # fmt: skip
+
+
+def with_cost(program: Program, cost: int) -> Program:
+    """The same program, whose computation takes this many nanoseconds."""
+    (computation,) = program.computations
+    return replace(program, computations=(replace(computation, cost=cost),))
+
+
+def copy_program(places: Places, source: ArrayType, target: ArrayType, code: str) -> Program:
+    """Moves an array to the devices of `target`, where its code copies each shard."""
+    slices = places.slices(source.sharding.devices, target.sharding.devices)
+    to = slices.index(places.of(target.sharding.devices))
+    given: Value = value_of(source, slices.index(places.of(source.sharding.devices)))
+    made = value_of(target, to)
+    return Program(
+        name="copy", slices=slices, computations=(Computation("copy", code, COPYING, 0, False, code),), args=(given,),
+        nodes=(Node("copy", 0, to, (Arg(0),), (made,), (made,)),), results=(Out(0),),
+    )  # fmt: skip

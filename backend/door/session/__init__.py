@@ -1,0 +1,57 @@
+"""One client of the door: its arrays, its executables, and the answer to each of its requests.
+
+door_session      requests in, responses out
+ops               one function for each request
+session_state     what a session holds; session_arrays: its arrays
+late_session      a session whose devices are not there yet
+session_devices   what a session asks of devices; local, cluster and simulated ones answer
+session_port      what a session and the service know of each other
+memory_meter      how much a client may hold
+
+Neighbours: `server` above, `protocol` below; devices are behind the protocols of `session_devices`.
+"""
+
+from __future__ import annotations
+
+from .door_session import opening
+from .late_session import LateSession
+from .session_devices import (
+    ArrayType,
+    CompiledFacts,
+    DeviceFacts,
+    MemoryFacts,
+    Platform,
+    Ref,
+    Refs,
+    SessionDevices,
+    StatusError,
+    Unready,
+    WhenCompiled,
+    invalid,
+    unsupported,
+)
+from .session_port import Opening, SessionLink, SessionPort, Version
+from .session_state import SessionLimits
+
+__all__ = [
+    "ArrayType",
+    "CompiledFacts",
+    "DeviceFacts",
+    "LateSession",
+    "MemoryFacts",
+    "Opening",
+    "Platform",
+    "Ref",
+    "Refs",
+    "SessionDevices",
+    "SessionLimits",
+    "SessionLink",
+    "SessionPort",
+    "StatusError",
+    "Unready",
+    "Version",
+    "WhenCompiled",
+    "invalid",
+    "opening",
+    "unsupported",
+]

@@ -1,0 +1,190 @@
+"""One client's session as a machine: requests in, answers and commands for devices out. It knows no socket.
+
+    transport --receive, store, lookup, forget, ended--> DoorSession --> ops --> SessionDevices
+    transport <--send, close, resume---------------- DoorSession <-- done <--
+
+Requests take effect in order of arrival, one after the other, on the loop's thread; none waits. A request whose host
+buffer has not come yet, or devices that have too much under way, hold up those behind it: they queue, and a long queue
+makes the session `busy`, so that the transport reads no further. Answers are sent when they are known, in any order;
+those that succeed are numbered. A compilation holds up nothing: nobody can name its executable before it is answered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from ..protocol import IfrtRequest, StatusCode
+from .ops import OPERATIONS, Operation
+from .reply import Reply
+from .session_devices import SessionDevices, StatusError, invalid, unsupported
+from .session_port import Opening, SessionLink, Version
+from .session_state import SessionLimits, SessionState
+
+__all__ = ["DoorSession", "opening"]
+
+log = logging.getLogger("seaway.door")
+UNCOUNTED = frozenset(("delete_array_request", "destruct_array_request"))
+
+
+class DoorSession:
+    """Implements `session_port.SessionPort`."""
+
+    def __init__(
+        self, devices: SessionDevices, version: Version, link: SessionLink, limits: SessionLimits
+    ) -> None:
+        self._link, self._limits = link, limits
+        self.state = SessionState(devices, version, link.session_id, limits)
+        self._queue: deque[Any] = deque()  # requests that something before them holds up
+        self._missing: set[int] = set()  # host buffers that the first of them waits for
+        self._crowded = self._over = False
+        self._waits = 0  # requests without an answer
+        self._numbers = 0
+
+    # --- what the transport calls --------------------------------------------------------------------------
+
+    def receive(self, request: bytes) -> None:
+        try:
+            parsed = IfrtRequest.FromString(request)
+        except DecodeError:
+            self._end(StatusCode.INVALID_ARGUMENT, "a request cannot be read")
+            return
+        if self._queue or self._crowded:
+            self._queue.append(parsed)
+        elif not self._over:
+            self._take(parsed)
+
+    def store(self, handle: int, data: bytes | bytearray | memoryview) -> None:
+        if self._over:
+            return
+        try:
+            self.state.incoming.put(handle, data)
+        except StatusError as fault:  # the client's session ends with any error of a store
+            self._end(fault.code, fault.text)
+            return
+        if handle in self._missing:
+            self._missing.discard(handle)
+            if not self._missing:
+                self._go_on()
+
+    def lookup(self, handle: int) -> bytes | memoryview | None:
+        found = self.state.outgoing.get(handle)
+        assert not isinstance(found, bytearray)
+        return found
+
+    def forget(self, handle: int) -> None:
+        self.state.outgoing.take(handle)
+
+    def ended(self, why: str) -> None:
+        if not self._over:
+            log.info("session %x: %s", self._link.session_id, why)
+        self._over = True
+        self._queue.clear()
+        self.state.end()
+        self.state.devices.close()
+
+    @property
+    def busy(self) -> bool:
+        return self._crowded or len(self._queue) >= self._limits.queued or self._waits >= self._limits.waits
+
+    # --- requests ------------------------------------------------------------------------------------------
+
+    def _take(self, request: Any) -> None:
+        """Carries a request out; puts it at the queue's head if its host buffers have not come, or devices are full."""
+        name = request.WhichOneof("request")
+        operation = OPERATIONS.get(name)
+        metadata = request.request_metadata
+        reply = Reply(metadata.op_id, metadata.user_context_id, name not in UNCOUNTED, self._finished)
+        if operation is None:
+            self._waits += 1
+            reply.fault(_unknown(name))
+            return
+        body = getattr(request, name)
+        if operation.needs is not None:
+            missing = {each for each in operation.needs(body) if each not in self.state.incoming}
+            if missing:
+                self._missing = missing
+                self._queue.appendleft(request)
+                return
+        if operation.executes and self.state.devices.crowded(self._room):
+            self._crowded = True
+            self._queue.appendleft(request)
+            return
+        self._waits += 1
+        self._carry_out(operation, body, reply)
+
+    def _carry_out(self, operation: Operation, body: Any, reply: Reply) -> None:
+        try:
+            operation.run(self.state, body, reply)
+        except StatusError as fault:
+            self._failed(operation, body, reply, fault)
+        except Exception as error:
+            log.exception("session %x: %s", self._link.session_id, operation.name)
+            text = f"{operation.name} failed in the door: {type(error).__name__}: {error}"
+            self._failed(operation, body, reply, StatusError(StatusCode.INTERNAL, text))
+
+    def _failed(self, operation: Operation, body: Any, reply: Reply, fault: StatusError) -> None:
+        fault.__traceback__ = fault.__cause__ = fault.__context__ = (
+            None  # frames refer to arrays, which may go
+        )
+        if operation.results is not None:
+            self.state.poison(operation.results(body), fault)
+        reply.fault(fault)
+
+    def _go_on(self) -> None:
+        """Takes queued requests until one has to wait."""
+        queue = self._queue
+        while queue and not self._crowded and not self._missing and not self._over:
+            self._take(queue.popleft())
+        if not self.busy and not self._over:
+            self._link.resume()
+
+    def _room(self) -> None:
+        self._crowded = False
+        if not self._over:
+            self._go_on()
+
+    # --- answers -------------------------------------------------------------------------------------------
+
+    def _finished(self, reply: Reply, response: Any, succeeded: bool) -> None:
+        was_busy = self.busy
+        self._waits -= 1
+        if self._over:
+            return
+        metadata = response.response_metadata
+        metadata.op_id = reply.op_id
+        if succeeded and reply.counted:
+            metadata.seq_num = self._numbers
+            self._numbers += 1
+        if reply.context:
+            metadata.destroyed_user_context_ids.append(reply.context)
+        self._link.send(response.SerializeToString())
+        if was_busy and not self.busy:
+            self._link.resume()
+
+    def _end(self, code: int, text: str) -> None:
+        if not self._over:
+            self._over = True
+            log.warning("session %x: ended: %s", self._link.session_id, text)
+            self._link.close(code, text)
+
+
+def _unknown(name: str | None) -> StatusError:
+    if name is None:
+        return invalid("the request is empty, or of a kind that this door does not know")
+    if "host_callback" in name:
+        return unsupported("Python callbacks inside compiled programs do not work through this door")
+    return unsupported(f"{name} is not implemented by this door")
+
+
+def opening(devices: Callable[[], SessionDevices], limits: SessionLimits | None = None) -> Opening:
+    """What makes sessions: each gets what `devices()` returns."""
+
+    def open_session(version: Version, initialization: bytes, link: SessionLink) -> DoorSession:
+        return DoorSession(devices(), version, link, limits or SessionLimits())
+
+    return open_session

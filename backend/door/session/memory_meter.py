@@ -1,0 +1,113 @@
+"""How many bytes of device memory a session's arrays take, and what it may have at most.
+
+    meter.take(bytes) -> Allocation       raises StatusError if that is too much; counted until nobody refers to it
+    allocation.split(n)                   memory of an array that is taken apart: its shards live on their own
+    allocation.cut(bytes)                 memory of several arrays: some of them live on their own
+    release(memory)                       donated or deleted: free, although handles still name it
+
+Several handles may name the same memory: an array and its shards, or the same array relabelled. Each refers to the
+Allocations that it needs, so what they share is counted once. Memory that programs use while they run is not counted.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from ..protocol import StatusCode, dtype_of
+from .session_devices import ArrayType, StatusError
+
+__all__ = ["Allocation", "Memory", "MemoryMeter", "bytes_of", "nbytes_of", "release", "shards_of"]
+
+STRING_BYTES = 16  # of an element of an array of strings, besides long ones' contents
+UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+class MemoryMeter:
+    __slots__ = ("most", "used")
+
+    def __init__(self, most: int) -> None:
+        self.most, self.used = most, 0
+
+    def check(self, nbytes: int) -> None:
+        """Raises StatusError if so much more is too much."""
+        if self.used + nbytes > self.most:
+            raise StatusError(
+                StatusCode.RESOURCE_EXHAUSTED,
+                f"{_text(nbytes)} more would be too much: arrays of this session take {_text(self.used)}, and a "
+                f"session may have {_text(self.most)} (--memory-per-session of the door). Delete arrays, or donate "
+                "arguments (jax.jit(donate_argnums=...))",
+            )
+
+    def take(self, nbytes: int) -> Allocation:
+        if self.used + nbytes > self.most:
+            self.check(nbytes)
+        self.used += nbytes
+        return Allocation(self, nbytes)
+
+
+class Allocation:
+    """`nbytes`: without those of `parts`, into which it may have been split."""
+
+    __slots__ = ("meter", "nbytes", "parts")
+
+    def __init__(self, meter: MemoryMeter, nbytes: int) -> None:
+        self.meter, self.nbytes = meter, nbytes
+        self.parts: tuple[Allocation, ...] = ()
+
+    def __del__(self) -> None:
+        self.meter.used -= self.nbytes
+
+    def cut(self, nbytes: int) -> Allocation:
+        """So many bytes of it as an allocation of their own; none if it was released. It has not been split."""
+        nbytes = min(nbytes, self.nbytes)
+        self.nbytes -= nbytes
+        return Allocation(self.meter, nbytes)
+
+    def split(self, count: int) -> tuple[Allocation, ...]:
+        """The same for each caller. `count` is always the same for an allocation: the number of shards."""
+        if not self.parts:
+            each = self.nbytes // count
+            self.meter.used -= each * count
+            self.nbytes -= each * count
+            self.parts = tuple(self.meter.take(each) for _ in range(count))
+        return self.parts
+
+
+Memory = Allocation | tuple[Allocation, ...]  # of an array: whole, or a shard each
+
+
+def shards_of(memory: Memory, count: int) -> tuple[Allocation, ...]:
+    """An allocation for each shard of an array."""
+    if isinstance(memory, tuple):
+        return memory
+    return (memory,) if count == 1 else memory.split(count)
+
+
+def nbytes_of(memory: Memory) -> int:
+    if isinstance(memory, tuple):
+        return sum(nbytes_of(each) for each in memory)
+    return memory.nbytes + sum(nbytes_of(each) for each in memory.parts)
+
+
+def release(memory: Memory) -> None:
+    """It is free, whoever refers to it."""
+    for each in memory if isinstance(memory, tuple) else (memory,):
+        each.meter.used -= each.nbytes
+        each.nbytes = 0
+        if each.parts:
+            release(each.parts)
+
+
+def bytes_of(array_type: ArrayType, contents: int = 0) -> int:
+    """Of all shards. `contents`: of strings, if they are known."""
+    dtype = dtype_of(array_type.kind)
+    size = STRING_BYTES if dtype is None else dtype.itemsize
+    shards = len(array_type.sharding.devices)
+    return (size * prod(array_type.shard_shape) + (contents if dtype is None else 0)) * shards
+
+
+def _text(nbytes: int) -> str:
+    for unit, name in UNITS:
+        if nbytes >= unit:
+            return f"{nbytes / unit:.1f} {name}"
+    return f"{nbytes} bytes"

@@ -1,0 +1,189 @@
+"""Arrays: made of host buffers, copied to other devices, deleted.
+
+Memory is taken before devices are asked for it. Neighbours: `array_arguments`, `array_shards`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ...protocol import ArrayCopySemantics, IfrtResponse, StatusCode, name_of
+from ..memory_meter import Memory, bytes_of, nbytes_of, release
+from ..reply import Reply
+from ..session_arrays import ArrayValue
+from ..session_devices import ArrayType, StatusError, invalid
+from ..session_state import SessionState
+from .array_arguments import check_layout, host_view, strides_of, type_of
+from .operation import Operation
+
+__all__ = ["OPERATIONS"]
+
+
+# --- making -----------------------------------------------------------------------------------------------
+
+
+def _taken(state: SessionState, handle: int) -> bytes | bytearray | memoryview:
+    data = state.incoming.take(handle)
+    assert data is not None  # the session has waited for it
+    return data
+
+
+def make_from_host_buffer(state: SessionState, body: Any, reply: Reply) -> None:
+    data = _taken(state, body.host_buffer_handle)
+    array_type = type_of(state, body.dtype.kind, body.shape.dims, body.sharding)
+    if not array_type.sharding.replicated:
+        raise invalid("an array of one host buffer is on one device, or replicated")
+    if body.HasField("layout"):
+        check_layout(body.layout, len(array_type.shape))
+    view = host_view(data, array_type.kind, array_type.shape, strides_of(body))
+    memory = state.memory.take(bytes_of(array_type, len(data)))
+    ref = state.devices.put(array_type, [view] * len(array_type.sharding.devices))
+    response = IfrtResponse()
+    handle = state.keep(body.array_handle, array_type, ref, memory)
+    response.make_array_from_host_buffer_response.array_handle = handle
+    reply.ok(response)
+
+
+def make_from_shards(state: SessionState, body: Any, reply: Reply) -> None:
+    taken = {handle: _taken(state, handle) for handle in set(_shard_buffers(body))}
+    if len(body.array_handles) not in (0, len(body.specs)):
+        raise invalid(f"{len(body.array_handles)} handles for {len(body.specs)} arrays")
+    made = []
+    for spec in body.specs:
+        array = spec.array_spec
+        array_type = type_of(state, array.dtype.kind, array.shape.dims, array.sharding)
+        shards = _shards(array_type, spec, taken)
+        memory = state.memory.take(bytes_of(array_type, sum(map(len, taken.values()))))
+        made.append((array_type, state.devices.put(array_type, shards), memory))
+    handles = list(body.array_handles) or [0] * len(made)
+    response = IfrtResponse()
+    found = response.make_arrays_from_host_buffer_shards_response
+    found.SetInParent()
+    found.array_handles.extend(state.keep_all(handles, made))
+    reply.ok(response)
+
+
+def _shard_buffers(body: Any) -> Iterable[int]:
+    return (buffer.host_buffer_handle for spec in body.specs for buffer in spec.host_buffers)
+
+
+def _shards(array_type: ArrayType, spec: Any, taken: dict[int, Any]) -> list[np.ndarray[Any, Any]]:
+    """For each shard its contents: one host buffer may be those of several."""
+    wanted, count = array_type.shard_shape, len(array_type.sharding.devices)
+    if len(spec.addressable_shard_indices) != len(spec.host_buffers):
+        raise invalid("not every host buffer says which shards it is")
+    found: list[Any] = [None] * count
+    for at, buffer in zip(spec.addressable_shard_indices, spec.host_buffers, strict=True):
+        shape = tuple(buffer.shape.dims)
+        if shape != wanted or buffer.dtype.kind != array_type.kind:
+            raise invalid(
+                f"a shard of {name_of(buffer.dtype.kind)}{list(shape)} is none of an array whose shards are "
+                f"{name_of(array_type.kind)}{list(wanted)}"
+            )
+        view = host_view(taken[buffer.host_buffer_handle], array_type.kind, shape, strides_of(buffer))
+        for index in at.indices:
+            if not 0 <= index < count or found[index] is not None:
+                raise invalid(
+                    f"shard {index} of an array of {count} shards does not exist, or is given twice"
+                )
+            found[index] = view
+    if any(each is None for each in found):
+        raise invalid("not every shard of an array has contents")
+    return found
+
+
+def make_errors(state: SessionState, body: Any, reply: Reply) -> None:
+    """Arrays that are nothing but an error."""
+    fault = StatusError(body.error.code or StatusCode.UNKNOWN, body.error.message)
+    handles = list(body.array_handles)
+    if len(handles) != len(body.array_specs):
+        raise invalid(f"{len(handles)} handles for {len(body.array_specs)} arrays")
+    state.poison(handles, fault)
+    response = IfrtResponse()
+    response.make_error_arrays_response.SetInParent()
+    response.make_error_arrays_response.array_handles.extend(handles)
+    reply.ok(response)
+
+
+# --- elsewhere --------------------------------------------------------------------------------------------
+
+
+def copy(state: SessionState, body: Any, reply: Reply) -> None:
+    values = [state.array(handle) for handle in body.array_handles]
+    handles = list(body.result_handles) or [0] * len(values)
+    if len(handles) != len(values):
+        raise invalid(f"{len(handles)} handles for {len(values)} arrays")
+    devices = tuple(body.device_ids)
+    if any(not 0 <= each < state.count for each in devices) or len(set(devices)) != len(devices):
+        raise invalid(f"{list(devices)} are not devices of this session, each named once")
+    kind = body.memory_kind if body.HasField("memory_kind") else None
+    moved = []
+    for value in values:
+        spec = value.type.sharding
+        if devices and len(devices) != len(spec.devices):
+            raise invalid(f"an array on {len(spec.devices)} devices cannot be copied to {len(devices)}")
+        target = spec.on(devices or spec.devices, spec.memory_kind if kind is None else kind)
+        moved.append((ArrayType(value.type.kind, value.type.shape, target), value.ref))
+    always = body.copy_semantics == ArrayCopySemantics.Value("ARRAY_COPY_SEMANTICS_ALWAYS_COPY")
+    memory = [
+        _memory_of_copy(state, value, array_type, always)
+        for value, (array_type, _) in zip(values, moved, strict=True)
+    ]
+    refs = state.devices.copy(moved, always)
+    made = [(array_type, ref, held) for (array_type, _), ref, held in zip(moved, refs, memory, strict=True)]
+    response = IfrtResponse()
+    response.copy_arrays_response.SetInParent()
+    response.copy_arrays_response.array_handles.extend(state.keep_all(handles, made))
+    reply.ok(response)
+
+
+def _memory_of_copy(state: SessionState, value: ArrayValue, target: ArrayType, always: bool) -> Memory:
+    """What stays where it is may stay in the same memory."""
+    if target.sharding == value.type.sharding and not always:
+        return value.memory
+    return state.memory.take(nbytes_of(value.memory))
+
+
+# --- the end ----------------------------------------------------------------------------------------------
+
+
+def delete(state: SessionState, body: Any, reply: Reply) -> None:
+    for held in state.arrays.there(list(body.array_handle)):
+        state.devices.delete(held.ref)
+        release(held.memory)
+    response = IfrtResponse()
+    response.delete_array_response.deletion_future_handle = state.keep_future(counted=False)
+    reply.ok(response)
+
+
+def is_deleted(state: SessionState, body: Any, reply: Reply) -> None:
+    response = IfrtResponse()
+    deleted = state.devices.is_deleted(state.array(body.array_handle).ref)
+    response.is_array_deleted_response.deleted = deleted
+    response.is_array_deleted_response.SetInParent()
+    reply.ok(response)
+
+
+def destruct(state: SessionState, body: Any, reply: Reply) -> None:
+    state.arrays.forget(list(body.array_handle))
+    reply.empty("destruct_array_response")
+
+
+OPERATIONS = (
+    Operation(
+        "make_array_from_host_buffer_request", make_from_host_buffer, lambda body: (body.array_handle,),
+        needs=lambda body: (body.host_buffer_handle,),
+    ),
+    Operation(
+        "make_arrays_from_host_buffer_shards_request", make_from_shards, lambda body: body.array_handles,
+        needs=_shard_buffers,
+    ),
+    Operation("make_error_arrays_request", make_errors, lambda body: body.array_handles),
+    Operation("copy_arrays_request", copy, lambda body: body.result_handles),
+    Operation("delete_array_request", delete),
+    Operation("is_array_deleted_request", is_deleted),
+    Operation("destruct_array_request", destruct),
+)  # fmt: skip

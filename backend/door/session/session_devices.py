@@ -1,0 +1,209 @@
+"""What the protocol needs of devices: the seam between the session, which knows messages, and those who compute.
+
+    session --put, compile, execute, copy, ...--> devices        nothing here waits
+    session <--done(result or StatusError)------------  devices        on the loop's thread, in any order
+
+`SessionDevices` are what one session has: they are numbered 0, 1, ... A `Ref` names an array that devices hold or will
+hold; only they know what it is. An array is a row of shards, one for each device of its sharding, in its order. An
+operation returns at once with references to results that are computed later, so an error of the computation is
+found where somebody waits for it (`when_ready`, `fetch`); an operation that cannot begin raises `StatusError`.
+Nothing says that execution is local. Implementations: `local_devices`, `cluster_devices`; tests have a fake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ..protocol import ShardSpec, StatusCode
+
+__all__ = [
+    "ArrayType",
+    "CompiledFacts",
+    "DeviceFacts",
+    "MemoryFacts",
+    "Platform",
+    "Ref",
+    "Refs",
+    "SessionDevices",
+    "StatusError",
+    "Unready",
+    "WhenCompiled",
+    "invalid",
+    "unsupported",
+]
+
+Ref = Any  # an array, as the devices know it
+
+
+class StatusError(Exception):
+    """An error as the client will see it: a status code of the protocol, and a text."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code, self.text = code, text
+
+
+def invalid(text: str) -> StatusError:
+    return StatusError(StatusCode.INVALID_ARGUMENT, text)
+
+
+def unsupported(text: str) -> StatusError:
+    return StatusError(StatusCode.UNIMPLEMENTED, text)
+
+
+class ArrayType(NamedTuple):
+    """`kind`: of its elements, a DTypeProto.Kind. `shape` is the whole array's."""
+
+    kind: int
+    shape: tuple[int, ...]
+    sharding: ShardSpec
+
+    @property
+    def shard_shape(self) -> tuple[int, ...]:
+        return self.sharding.shard_shape(self.shape)
+
+
+@dataclass(frozen=True)
+class MemoryFacts:
+    id: int
+    kind: str
+    devices: tuple[int, ...]
+    repr: str
+    text: str
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """`repr` and `text`: what Python's repr() and str() of it are at the client."""
+
+    id: int
+    kind: str
+    default_memory: int
+    memories: tuple[int, ...]
+    repr: str
+    text: str
+    attributes: Mapping[str, str | bool | int | float | tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Platform:
+    """What a session says when it begins. `serdes`: the serialization version of the XLA that is behind it: shardings
+    of executables travel as they are to a client of the same version only."""
+
+    name: str
+    version: str
+    runtime: str
+    devices: tuple[DeviceFacts, ...]
+    memories: tuple[MemoryFacts, ...]
+    serdes: int
+
+    def default_memory_kind(self) -> str:
+        device = self.devices[0]
+        return next(each.kind for each in self.memories if each.id == device.default_memory)
+
+
+@dataclass(frozen=True)
+class CompiledFacts:
+    """What a client asks about an executable. `parameters`: their kinds and whole
+    shapes, None: unknown; `results`: their types. Shardings are serialized OpShardings;
+    a layout is its text, as XLA writes it, and None for a token."""
+
+    name: str
+    devices: tuple[int, ...]
+    fingerprint: bytes
+    parameters: tuple[tuple[int, tuple[int, ...]] | None, ...]
+    results: tuple[ArrayType, ...]
+    parameter_shardings: tuple[bytes, ...] | None
+    output_shardings: tuple[bytes, ...] | None
+    parameter_layouts: tuple[str | None, ...] | StatusError
+    output_layouts: tuple[str | None, ...] | StatusError
+    output_memory_kinds: tuple[str, ...] | StatusError
+    donated: tuple[int, ...]
+    memory_stats: Mapping[str, int]
+    code_size: int
+
+
+class Unready(Protocol):
+    """What is told when a wait is over: None, or what went wrong."""
+
+    def __call__(self, fault: StatusError | None, /) -> None: ...
+
+
+class WhenCompiled(Protocol):
+    """What is told when a program is compiled: the executable and what is known of it, or what went wrong."""
+
+    def __call__(self, executable: Any, facts: CompiledFacts | StatusError, /) -> None: ...
+
+
+class Refs(Protocol):
+    """Several results of one program, as one. Which are taken apart from the others is the session's affair; whoever
+    has some of them drops them when it is gone."""
+
+    @property
+    def count(self) -> int: ...
+
+    def part(self, at: int) -> Refs:
+        """Keep the first `at`, return the others."""
+
+    def alone(self) -> Ref:
+        """The array that is left, if it is one. Nothing else is done with this object afterwards."""
+
+    def waits(self) -> Sequence[Ref]:
+        """For `when_ready`: all that they are now, whatever is taken from them later."""
+
+
+class SessionDevices(Protocol):
+    @property
+    def platform(self) -> Platform: ...
+
+    def put(self, array_type: ArrayType, shards: Sequence[np.ndarray[Any, Any]]) -> Ref:
+        """An array of these contents, one for each of its shards. They may be views on memory that nobody changes."""
+
+    def assemble(self, array_type: ArrayType, shards: Sequence[Ref]) -> Ref:
+        """One array of arrays on one device each. `shards` stay what they are."""
+
+    def shards(self, ref: Ref) -> list[Ref]:
+        """An array for each shard, which may share its memory."""
+
+    def copy(self, arrays: Sequence[tuple[ArrayType, Ref]], always: bool) -> list[Ref]:
+        """The same contents with the shardings of these types, shard for shard. `always`: even if nothing moves."""
+
+    def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: WhenCompiled) -> None:
+        """Compiles StableHLO. `options`: a CompileOptionsProto of which only what is safe is left; `devices`: those of
+        its device assignment, replica by replica."""
+
+    def execute(
+        self, executable: Any, arguments: Sequence[Ref], keep: Sequence[int], launch: int
+    ) -> list[Ref] | Refs:
+        """Runs it on these arguments. One of them may be a `Refs` that stands for several, which is taken or not as a
+        whole. `keep`: indices of arguments that stay usable although it would take them; each of these is alone."""
+
+    def fetch(self, ref: Ref, done: Callable[[np.ndarray[Any, Any] | StatusError], None]) -> None:
+        """The contents of an array on one device."""
+
+    def when_ready(self, refs: Sequence[Ref], done: Unready) -> None: ...
+
+    def delete(self, ref: Ref) -> None:
+        """Frees an array's memory, or that of a `Refs`, although others may have references to it."""
+
+    def is_deleted(self, ref: Ref) -> bool: ...
+
+    def unload(self, executable: Any) -> None: ...
+
+    def cost_analysis(
+        self, executable: Any, done: Callable[[Mapping[str, Any] | StatusError], None]
+    ) -> None: ...
+
+    def program_text(self, executable: Any, done: Callable[[str | StatusError], None]) -> None: ...
+
+    def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str: ...
+
+    def crowded(self, resume: Callable[[], None]) -> bool:
+        """Whether so much is under way that nothing more should be executed now; if so, `resume` will be called."""
+
+    def close(self) -> None:
+        """The session is over: what only it had is freed."""

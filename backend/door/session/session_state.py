@@ -1,0 +1,218 @@
+"""What one session has: arrays and executables by handle, host buffers, and what it may have at most. Plain data.
+
+A client names most arrays itself and does not wait to hear whether they could be made. So an operation that fails
+leaves its `StatusError` under the handles of its results, and each use of such a handle ends with it. Neighbours:
+`door_session`, `ops`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.model import ranges
+
+from ..protocol import StatusCode
+from .memory_meter import Memory, MemoryMeter
+from .session_arrays import SERVER_MADE, ArrayRow, ArrayTable, ArrayValue, ArrayValues
+from .session_devices import ArrayType, CompiledFacts, Ref, Refs, SessionDevices, StatusError, invalid
+from .session_port import Version
+
+__all__ = [
+    "ExecutableValue",
+    "FutureValue",
+    "HostBufferTable",
+    "SessionLimits",
+    "SessionState",
+]
+
+
+@dataclass(frozen=True)
+class SessionLimits:
+    """What one session may have at a time, so that no client takes all memory of this process."""
+
+    arrays: int = 1 << 20
+    array_bytes: int = 1 << 62  # of device memory
+    executables: int = 1 << 14
+    futures: int = 1 << 16
+    host_bytes: int = 1 << 34  # of host buffers that no request has named yet, or that are not read yet
+    host_buffers: int = 1 << 16
+    program_bytes: int = 1 << 28
+    queued: int = 1 << 10  # requests that wait for a host buffer, or for room on the devices
+    waits: int = 1 << 14  # answers that wait for arrays
+
+
+class ExecutableValue:
+    """`row`: its results. `fits`: arguments that were found to have the types of its parameters, as entries of their
+    row, with the index of the first."""
+
+    __slots__ = ("donated", "edges", "executable", "facts", "fits", "row")
+
+    def __init__(self, executable: Any, facts: CompiledFacts) -> None:
+        self.executable, self.facts = executable, facts
+        self.row = ArrayRow(facts.results)
+        self.donated = frozenset(facts.donated)
+        # arguments of which just one of itself and the one before it is donated
+        self.edges = sorted(self.donated.symmetric_difference(at + 1 for at in self.donated))
+        self.fits: dict[tuple[int, int, int, int], ArrayRow] = {}
+
+
+@dataclass(frozen=True)
+class FutureValue:
+    """Something that is over. `counted`: whether the answer to a question about it has a sequence number."""
+
+    counted: bool
+    fault: StatusError | None = None
+
+
+class HostBufferTable:
+    """Bytes on their way from and to the client, by handle."""
+
+    def __init__(self, limits: SessionLimits) -> None:
+        self._limits = limits
+        self._buffers: dict[int, bytes | bytearray | memoryview] = {}
+        self.nbytes = 0
+
+    def __len__(self) -> int:
+        return len(self._buffers)
+
+    def __contains__(self, handle: int) -> bool:
+        return handle in self._buffers
+
+    def put(self, handle: int, data: bytes | bytearray | memoryview) -> None:
+        """Raises StatusError if it is too much, or if there is such a buffer."""
+        if handle in self._buffers:
+            raise invalid(f"there is a host buffer {handle}")
+        size = _nbytes(data)
+        if len(self._buffers) >= self._limits.host_buffers or self.nbytes + size > self._limits.host_bytes:
+            raise StatusError(
+                StatusCode.RESOURCE_EXHAUSTED,
+                f"{len(self._buffers)} host buffers of {self.nbytes} bytes wait for their requests; a session may have "
+                f"{self._limits.host_buffers} of {self._limits.host_bytes} bytes",
+            )
+        self._buffers[handle] = data
+        self.nbytes += size
+
+    def get(self, handle: int) -> bytes | bytearray | memoryview | None:
+        return self._buffers.get(handle)
+
+    def take(self, handle: int) -> bytes | bytearray | memoryview | None:
+        data = self._buffers.pop(handle, None)
+        if data is not None:
+            self.nbytes -= _nbytes(data)
+        return data
+
+    def clear(self) -> None:
+        self._buffers.clear()
+        self.nbytes = 0
+
+
+def _nbytes(data: bytes | bytearray | memoryview) -> int:
+    return data.nbytes if isinstance(data, memoryview) else len(data)
+
+
+class SessionState:
+    """`incoming` and `outgoing` host buffers are apart: their handles are made by different sides of the client."""
+
+    def __init__(
+        self, devices: SessionDevices, version: Version, session_id: int, limits: SessionLimits
+    ) -> None:
+        self.devices, self.version, self.session_id, self.limits = devices, version, session_id, limits
+        self.count = len(devices.platform.devices)
+        self.exact = version.serdes_version == devices.platform.serdes
+        self.arrays = ArrayTable(limits.arrays)
+        self.executables: dict[int, ExecutableValue] = {}
+        self.futures: dict[int, FutureValue] = {}
+        self.statuses: dict[int, list[Ref] | StatusError] = {}
+        self.incoming, self.outgoing = HostBufferTable(limits), HostBufferTable(limits)
+        self.memory = MemoryMeter(limits.array_bytes)
+        self.compiling = 0
+        self.over = False  # what comes late is dropped
+        self._next = SERVER_MADE
+
+    def new_handle(self, count: int = 1) -> int:
+        """The first of so many new handles."""
+        self._next += count
+        return self._next - count
+
+    # --- arrays --------------------------------------------------------------------------------------------
+
+    def array(self, handle: int) -> ArrayValue:
+        """Raises the fault that made it unusable."""
+        return self.arrays.get(handle)
+
+    def keep(self, handle: int, array_type: ArrayType, ref: Ref, memory: Memory) -> int:
+        """Keeps an array under the client's handle, or under a new one if that is 0; returns the handle."""
+        if not handle:
+            handle = self.new_handle()
+        else:
+            self._check_new(handle, 1)
+        self.arrays.keep(handle, ArrayValue(array_type, ref, memory))
+        return handle
+
+    def keep_all(self, handles: Sequence[int], made: Sequence[tuple[ArrayType, Ref, Memory]]) -> list[int]:
+        return [self.keep(handle, *each) for handle, each in zip(handles, made, strict=True)]
+
+    def keep_row(self, handles: Sequence[int], row: ArrayRow, refs: list[Ref] | Refs) -> Sequence[int]:
+        """Keeps all results of a program, or none; without `handles`, under new ones."""
+        count = len(row.types)
+        if not handles:
+            handles = range(self.new_handle(count), self.new_handle(0))
+        else:
+            folded = ranges.folded(handles, few=2)
+            if not ranges.once(folded):
+                raise invalid("two results of a program have the same handle")
+            for first, several in map(ranges.span, folded):
+                self._check_new(first, several)
+        self.arrays.check_room(count)
+        if isinstance(refs, list):
+            made = zip(handles, row.types, refs, row.sizes, strict=True)
+            for handle, array_type, ref, size in made:
+                self.arrays.keep(handle, ArrayValue(array_type, ref, self.memory.take(size)))
+            return handles
+        rest = ArrayValues(row, 0, refs, self.memory.take(row.total))
+        for first, several in map(ranges.span, ranges.folded(handles, few=2)):
+            values = rest
+            if several < values.count:
+                rest = values.part(several)
+            self.arrays.keep(first, values)
+        return handles
+
+    def _check_new(self, first: int, count: int) -> None:
+        wrong = self.arrays.taken(first, count) if 0 < first <= SERVER_MADE - count else first
+        if wrong is not None:
+            raise invalid(
+                f"{wrong} is not a handle for a new array: it is in use, or not the client's to choose"
+            )
+
+    def poison(self, handles: Iterable[int], fault: StatusError) -> None:
+        """Whatever uses these handles will end with this fault. Handles that are in use stay what they are."""
+        for handle in handles:
+            if 0 < handle < SERVER_MADE:
+                self.arrays.poison(handle, fault)
+
+    # --- others --------------------------------------------------------------------------------------------
+
+    def executable(self, handle: int) -> ExecutableValue:
+        found = self.executables.get(handle)
+        if found is None:
+            raise invalid(f"there is no executable {handle}")
+        return found
+
+    def keep_future(self, counted: bool) -> int:
+        if len(self.futures) >= self.limits.futures:  # a client asks once for each, at once
+            self.futures.pop(next(iter(self.futures)))
+        handle = self.new_handle()
+        self.futures[handle] = FutureValue(counted)
+        return handle
+
+    def end(self) -> None:
+        self.over = True
+        for each in self.executables.values():
+            self.devices.unload(each.executable)
+        self.arrays.clear()
+        for held in (self.executables, self.futures, self.statuses):
+            held.clear()
+        self.incoming.clear()
+        self.outgoing.clear()

@@ -1,0 +1,263 @@
+"""SessionDevices that are simulated: a client of core says when, and contents are somebody else's.
+
+    session --> ClusterDevices     when a simulated cluster has done it, and whether
+            --> SessionContents    what comes of it: computed by `local_devices`, or `shapes_only`
+
+Each reference is a pair, and each operation goes to both. Simulated time passes only while somebody waits for it; so
+everything that the program waits for is told to the `WaitingLine`. Neighbours: `cluster_devices`, `simulation_port`,
+`simulated_process`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from ..cluster import ClusterDevices
+from ..session import ArrayType, Platform, Ref, Refs, StatusError, Unready, WhenCompiled
+from .simulation_port import WaitingLine
+
+__all__ = ["SessionContents", "SimulatedDevices", "SimulatedExecutable", "SimulatedRef", "SimulatedRefs"]
+
+T = TypeVar("T")
+Read = Callable[[np.ndarray[Any, Any] | StatusError], None]
+
+
+class SessionContents(Protocol):
+    """The part of `SessionDevices` that has contents. Results may be more than are asked for, if all are alike."""
+
+    def put(self, array_type: ArrayType, shards: Sequence[np.ndarray[Any, Any]]) -> Ref: ...
+
+    def assemble(self, array_type: ArrayType, shards: Sequence[Ref]) -> Ref: ...
+
+    def shards(self, ref: Ref) -> Iterable[Ref]: ...
+
+    def copy(self, arrays: Sequence[tuple[ArrayType, Ref]], always: bool) -> Iterable[Ref]: ...
+
+    def compile(
+        self, program: bytes, options: bytes, devices: Sequence[int], done: Callable[[Any, Any], None]
+    ) -> None: ...
+
+    def execute(
+        self, executable: Any, arguments: Sequence[Ref], keep: Sequence[int], launch: int
+    ) -> Iterable[Ref] | Refs: ...
+
+    def fetch(self, ref: Ref, done: Read) -> None: ...
+
+    def delete(self, ref: Ref) -> None: ...
+
+    def crowded(self, resume: Callable[[], None]) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+class SimulatedRef(NamedTuple):
+    timed: Any
+    contents: Any
+
+
+class SimulatedRefs:
+    """Implements `session_devices.Refs`: several results of one program, whose contents are one by one."""
+
+    __slots__ = ("contents", "timed")
+
+    def __init__(self, timed: Any, contents: list[Any]) -> None:
+        self.timed, self.contents = timed, contents
+
+    @property
+    def count(self) -> int:
+        return int(self.timed.count)
+
+    def part(self, at: int) -> SimulatedRefs:
+        rest = SimulatedRefs(self.timed.part(at), self.contents[at:])
+        del self.contents[at:]
+        return rest
+
+    def alone(self) -> Ref:
+        return SimulatedRef(self.timed.alone(), self.contents[0])
+
+    def waits(self) -> Sequence[Ref]:
+        return [SimulatedRef(each, None) for each in self.timed.waits()]
+
+
+class SimulatedExecutable(NamedTuple):
+    timed: Any
+    contents: Any
+
+
+class SimulatedDevices:
+    """Implements `session_devices.SessionDevices`."""
+
+    def __init__(self, timed: ClusterDevices, contents: SessionContents, line: WaitingLine) -> None:
+        self._timed, self._contents, self._line = timed, contents, line
+
+    @property
+    def platform(self) -> Platform:
+        return self._timed.platform
+
+    # --- arrays --------------------------------------------------------------------------------------------
+
+    def put(self, array_type: ArrayType, shards: Sequence[np.ndarray[Any, Any]]) -> Ref:
+        self._line.speaks()
+        return SimulatedRef(self._timed.put(array_type, shards), self._contents.put(array_type, shards))
+
+    def assemble(self, array_type: ArrayType, shards: Sequence[SimulatedRef]) -> Ref:
+        self._line.speaks()
+        timed, contents = _apart(shards)
+        return SimulatedRef(
+            self._timed.assemble(array_type, timed), self._contents.assemble(array_type, contents)
+        )
+
+    def shards(self, ref: SimulatedRef) -> list[Ref]:
+        return _pairs(self._timed.shards(ref.timed), self._contents.shards(ref.contents))
+
+    def copy(self, arrays: Sequence[tuple[ArrayType, SimulatedRef]], always: bool) -> list[Ref]:
+        self._line.speaks()
+        timed = self._timed.copy([(array_type, ref.timed) for array_type, ref in arrays], always)
+        contents = self._contents.copy([(array_type, ref.contents) for array_type, ref in arrays], always)
+        return _pairs(timed, contents)
+
+    def delete(self, ref: SimulatedRef | SimulatedRefs) -> None:
+        self._timed.delete(ref.timed)
+        for each in _contents_of(ref):
+            self._contents.delete(each)
+
+    def is_deleted(self, ref: SimulatedRef) -> bool:
+        return self._timed.is_deleted(ref.timed)
+
+    # --- waiting -------------------------------------------------------------------------------------------
+
+    def fetch(self, ref: SimulatedRef, done: Read) -> None:
+        """What cannot be read is an error at once. What can takes as long as the cluster takes to bring it."""
+
+        def came(found: np.ndarray[Any, Any] | StatusError) -> None:
+            if isinstance(found, StatusError):
+                done(found)
+            else:
+                timed = self._in_time(lambda said: done(said if isinstance(said, StatusError) else found))
+                self._timed.fetch(ref.timed, timed)
+
+        self._line.speaks()
+        self._contents.fetch(ref.contents, self._at_work(came))
+
+    def when_ready(self, refs: Sequence[SimulatedRef], done: Unready) -> None:
+        self._line.speaks()
+        self._timed.when_ready([ref.timed for ref in refs], self._in_time(done))
+
+    def crowded(self, resume: Callable[[], None]) -> bool:
+        """Also while the simulated thread of the program is busy with its last call."""
+        line = self._line
+        line.speaks()
+
+        def resumed(over: Callable[[], None]) -> None:
+            over()
+            resume()
+
+        if self._timed.crowded(partial(resumed, line.waited)):
+            line.waits()
+            return True
+        if self._contents.crowded(partial(resumed, line.worked)):
+            line.works()
+            return True
+        return line.calling(resume)
+
+    def _in_time(self, done: Callable[[T], None]) -> Callable[[T], None]:
+        """`done`, for which the program waits in simulated time."""
+        return _counted(self._line.waits, self._line.waited, done)
+
+    def _at_work(self, done: Callable[[T], None]) -> Callable[[T], None]:
+        return _counted(self._line.works, self._line.worked, done)
+
+    # --- programs ------------------------------------------------------------------------------------------
+
+    def compile(self, program: bytes, options: bytes, devices: Sequence[int], done: WhenCompiled) -> None:
+        self._line.speaks()
+
+        def made(executable: Any, facts: Any) -> None:
+            if isinstance(facts, StatusError):
+                done(None, facts)
+                return
+            self._line.works()
+            self._contents.compile(program, options, devices, partial(loaded, executable, facts))
+
+        def loaded(executable: Any, facts: Any, contents: Any, fault: Any) -> None:
+            self._line.worked()
+            if isinstance(fault, StatusError):
+                self._timed.unload(executable)
+                done(None, fault)
+            else:
+                done(SimulatedExecutable(executable, contents), facts)
+
+        self._timed.compile(program, options, devices, made)
+
+    def execute(
+        self, executable: SimulatedExecutable, arguments: Sequence[SimulatedRef | SimulatedRefs],
+        keep: Sequence[int], launch: int,
+    ) -> list[Ref] | Refs:  # fmt: skip
+        given = [each for argument in arguments for each in _contents_of(argument)]
+        contents = self._contents.execute(executable.contents, given, keep, launch)
+        found = self._timed.execute(executable.timed, [each.timed for each in arguments], keep, launch)
+        if isinstance(found, list):
+            return _pairs(found, _one_by_one(contents, len(found)))
+        return SimulatedRefs(found, _one_by_one(contents, found.count))
+
+    def unload(self, executable: SimulatedExecutable) -> None:
+        self._timed.unload(executable.timed)
+
+    def cost_analysis(
+        self, executable: SimulatedExecutable, done: Callable[[Mapping[str, Any] | StatusError], None]
+    ) -> None:
+        self._timed.cost_analysis(executable.timed, done)
+
+    def program_text(
+        self, executable: SimulatedExecutable, done: Callable[[str | StatusError], None]
+    ) -> None:
+        self._timed.program_text(executable.timed, done)
+
+    def default_layout(self, kind: int, shape: tuple[int, ...], device: int, memory_kind: str) -> str:
+        return self._timed.default_layout(kind, shape, device, memory_kind)
+
+    def close(self) -> None:
+        self._timed.close()
+        self._contents.close()
+
+
+def _apart(refs: Sequence[SimulatedRef]) -> tuple[list[Any], list[Any]]:
+    return [ref.timed for ref in refs], [ref.contents for ref in refs]
+
+
+def _contents_of(ref: SimulatedRef | SimulatedRefs) -> list[Any]:
+    return ref.contents if isinstance(ref, SimulatedRefs) else [ref.contents]
+
+
+def _one_by_one(contents: Iterable[Ref] | Refs, count: int) -> list[Ref]:
+    """The contents of so many results."""
+    if isinstance(contents, Iterable):
+        return list(islice(contents, count))
+    found = []
+    while contents.count > 1:
+        rest = contents.part(1)
+        found.append(contents.alone())
+        contents = rest
+    return [*found, contents.alone()]
+
+
+def _pairs(timed: Sequence[Any], contents: Iterable[Any]) -> list[Ref]:
+    return [SimulatedRef(*each) for each in zip(timed, contents, strict=False)]
+
+
+def _counted(
+    begin: Callable[[], None], end: Callable[[], None], done: Callable[[T], None]
+) -> Callable[[T], None]:
+    """`done`, which is waited for from now on."""
+    begin()
+
+    def over(found: T) -> None:
+        end()
+        done(found)
+
+    return over

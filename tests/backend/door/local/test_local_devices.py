@@ -1,0 +1,54 @@
+"""JAX's devices of this process as sessions use them: an array that is gone is an error, and never ends the process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from backend.door.local.local_devices import LocalDevices
+from backend.door.protocol.ifrt_messages import DTypeProto
+from backend.door.protocol.ifrt_shardings import ShardSpec
+from backend.door.session.session_devices import ArrayType, StatusError
+
+KIND = ArrayType(DTypeProto.KIND_F32, (4,), ShardSpec((0,)))
+USES: dict[str, Callable[[LocalDevices, Any], Any]] = {
+    "copied": lambda devices, gone: devices.copy([(KIND, gone)], True),
+    "taken apart": lambda devices, gone: devices.shards(gone),
+    "put together": lambda devices, gone: devices.assemble(KIND, [gone]),
+}
+
+
+@pytest.fixture(scope="module")
+def devices() -> Any:
+    # A door's process computes with 64 bits, and this one goes on without.
+    wide = jax.config.read("jax_enable_x64")  # type: ignore[no-untyped-call]
+    found = LocalDevices(lambda function, *arguments: function(*arguments), count=1, trusted=True)
+    yield found
+    found.end()
+    jax.config.update("jax_enable_x64", wide)  # type: ignore[no-untyped-call]
+
+
+def deleted(devices: LocalDevices) -> Any:
+    array = devices.put(KIND, [np.ones(4, np.float32)])
+    devices.delete(array)
+    return array
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_deleted_array_cannot_be(devices: LocalDevices, use: str) -> None:
+    """JAX 0.10 ends the process that does this."""
+    with pytest.raises(StatusError, match="was deleted or donated"):
+        USES[use](devices, deleted(devices))
+
+
+def test_a_deleted_array_is_waited_for_and_read_as_an_error(devices: LocalDevices) -> None:
+    said: list[Any] = []
+    devices.when_ready([deleted(devices)], said.append)
+    devices.fetch(deleted(devices), said.append)
+    assert [type(each) for each in said] == [StatusError, StatusError]
+    assert devices.is_deleted(deleted(devices))
+    assert not devices.crowded(lambda: None)

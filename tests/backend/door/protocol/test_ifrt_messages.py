@@ -1,0 +1,138 @@
+"""The messages are those of the installed jaxlib: fields' numbers, types and labels, and enumerations' values."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from google.protobuf import descriptor_pb2
+
+from backend.door.protocol import ifrt_messages
+from backend.door.protocol.ifrt_messages import (
+    AttributeMapProto,
+    DTypeProto,
+    IfrtRequest,
+    InitResponse,
+    RemapPlanProto,
+)
+from backend.door.protocol.proxy_schema import PROXY
+from backend.door.protocol.value_schema import VALUES
+from backend.xla import XLA, SchemaError, file_descriptors, message_classes
+
+from ..wheel_descriptors import wheel_files
+
+NEW_IN_0_12 = {
+    "xla.CompileOptionsProto.individually_defined_output_indices",
+    "xla.ifrt.XlaCompileOptionsProto.version_number",
+    "xla.ifrt.XlaCompileOptionsProto.outputs_bundle_slice_sizes",
+    "xla.ifrt.DTypeProto.Kind.KIND_F6E2M3FN",
+    "xla.ifrt.DTypeProto.Kind.KIND_F6E3M2FN",
+}
+Facts = dict[str, Any]
+
+
+def facts_of(files: list[Any]) -> Facts:
+    """What the wire depends on, by full name; a field's is (number, type, its type's name, label, packed, oneof)."""
+    return dict(fact for file in files for fact in _facts(file, file.package, file.message_type))
+
+
+def _facts(holder: Any, scope: str, messages: Any) -> Iterator[tuple[str, Any]]:
+    for enum in holder.enum_type:
+        yield from ((f"{scope}.{enum.name}.{value.name}", value.number) for value in enum.value)
+    for message in messages:
+        name = f"{scope}.{message.name}"
+        yield name, "map entry" if message.options.map_entry else "message"
+        for field in message.field:
+            packed = field.options.packed if field.options.HasField("packed") else None
+            oneof = message.oneof_decl[field.oneof_index].name if field.HasField("oneof_index") else None
+            yield (
+                f"{name}.{field.name}",
+                (field.number, field.type, field.type_name, field.label, packed, oneof),
+            )
+        yield from _facts(message, name, message.nested_type)
+
+
+def test_all_that_is_written_here_is_so_in_the_installed_wheel() -> None:
+    wheel = facts_of(list(wheel_files().values()))
+    new = set() if importlib.metadata.version("jaxlib") >= "0.12" else NEW_IN_0_12
+    ours = facts_of(file_descriptors(XLA, VALUES, PROXY))
+    assert len(ours) > 500
+    wrong = {name: (fact, wheel.get(name)) for name, fact in ours.items() if wheel.get(name) != fact}
+    assert set(wrong) == new, wrong
+
+
+def test_the_comparison_finds_a_wrong_number_type_label_and_value() -> None:
+    right = facts_of(file_descriptors(XLA, VALUES, PROXY))
+    for before, after in (
+        ("fixed64 future_handle = 1", "fixed64 future_handle = 2"),
+        ("fixed64 future_handle = 1", "uint64 future_handle = 1"),
+        ("fixed64 future_handle = 1", "repeated fixed64 future_handle = 1"),
+        ("repeated fixed64 value_handles = 1 [packed = false]", "repeated fixed64 value_handles = 1"),
+    ):
+        assert before in PROXY
+        assert facts_of(file_descriptors(XLA, VALUES, PROXY.replace(before, after))) != right
+    assert facts_of(file_descriptors(XLA, VALUES.replace("KIND_F32 = 11", "KIND_F32 = 41"), PROXY)) != right
+
+
+def test_every_request_of_the_protocol_has_a_name() -> None:
+    for message in ("IfrtRequest", "IfrtResponse"):
+        wheel = next(
+            found
+            for file in wheel_files().values()
+            if file.package == "xla.ifrt.proxy"
+            for found in file.message_type
+            if found.name == message
+        )
+        ours = getattr(ifrt_messages, message).DESCRIPTOR.fields_by_name
+        assert set(ours) == {field.name for field in wheel.field}
+
+
+def test_every_name_is_exported_and_a_class() -> None:
+    for name in ifrt_messages.__all__:
+        assert hasattr(getattr(ifrt_messages, name), "DESCRIPTOR")
+
+
+def test_messages_go_there_and_back() -> None:
+    request = IfrtRequest()
+    request.request_metadata.op_id = 7
+    request.check_value_ready_request.value_handles.extend([1, 1 << 48])
+    again = IfrtRequest.FromString(request.SerializeToString())
+    assert again == request
+    assert again.WhichOneof("request") == "check_value_ready_request"
+    attributes = AttributeMapProto()
+    attributes.attributes["slice_index"].int64_value = 3
+    device = InitResponse.Device(id=1, attributes=attributes)
+    assert (
+        InitResponse.Device.FromString(device.SerializeToString())
+        .attributes.attributes["slice_index"]
+        .int64_value
+        == 3
+    )
+    assert not device.HasField("default_memory_id")
+    assert DTypeProto(kind=DTypeProto.KIND_F32).kind == 11
+    assert RemapPlanProto.InputDevices(in_array=2).in_array == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("message A {}", "a package"),
+        ("package p; message A { int32 a = x; }", "a number"),
+        ("package p; message A { int32 a 1; }", "'=' is expected"),
+        ("package p; message A { Unknown a = 1; }", "no type Unknown"),
+        ("package p; message A { int32 a = 1 }", "';' is expected"),
+        ("package p; message A { int32 a = 1; ?", "not of the language"),
+        ("package p; message A { int32 a = 1;", "the end"),
+        ("package p; enum E { A = 0;", "the end"),
+    ],
+)
+def test_a_text_that_is_wrong_is_refused_with_what_is_wrong(text: str, complaint: str) -> None:
+    with pytest.raises(SchemaError, match=complaint):
+        message_classes(text)
+
+
+def test_descriptors_of_the_wheel_are_whole() -> None:
+    assert len(wheel_files()) > 100
+    assert all(isinstance(file, descriptor_pb2.FileDescriptorProto) for file in wheel_files().values())

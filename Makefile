@@ -9,7 +9,7 @@ PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.setup-done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup same-python demo test test-full jax-tests lint format bench lock clean
+.PHONY: help setup same-python demo test test-full jax-tests lint format bench protos lock clean
 
 help:                   ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -48,6 +48,9 @@ lint: setup             ## format, lint, types, layers
 format: setup           ## put the format right, and what ruff can mend
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
+
+protos: setup           ## compile backend/xla/protos
+	cd backend/xla/protos && $(abspath $(PY)) -m grpc_tools.protoc -I. --descriptor_set_out=messages.binpb *.proto
 
 bench: setup            ## the figures
 	$(PY) -m experiments.bench

@@ -1,7 +1,6 @@
 """What XLA's own messages and names mean, without JAX: for the door, which speaks them, and for agents.
 
-schema            makes classes of messages, of text
-xla_schema        the text of XLA's messages
+schema            the classes of messages; protos/: what they are
 compile_options   which of a client's compile options are passed on
 element_types     types of elements, by their names
 """
@@ -10,17 +9,13 @@ from __future__ import annotations
 
 from .compile_options import UnsafeOptions, assigned_to, safe_options
 from .element_types import ELEMENT_TYPES, core_dtype
-from .schema import SchemaError, file_descriptors, message_classes
-from .xla_schema import XLA
+from .schema import message_classes
 
 __all__ = [
     "ELEMENT_TYPES",
-    "XLA",
-    "SchemaError",
     "UnsafeOptions",
     "assigned_to",
     "core_dtype",
-    "file_descriptors",
     "message_classes",
     "safe_options",
 ]

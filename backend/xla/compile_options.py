@@ -3,9 +3,9 @@
     safe_options(CompileOptionsProto bytes, count) -> (CompileOptionsProto bytes, devices of the program)
 
 Options are the client's XLA flags: some make the compiler write or read files of this machine (`xla_dump_to`). So this
-is a list of what is allowed: a new message is filled with it, and all else is left out. `xla_schema` does not even
-have most of the fields that are left out. Of the flags that a program names itself (`jax.jit(compiler_options=...)`),
-those of `FLAGS` are passed on, and others of XLA's have no effect here.
+is a list of what is allowed: a new message is filled with it, and all else is left out. `protos/xla.proto` does not
+even have most of the fields that are left out. A program may name flags itself (`jax.jit(compiler_options=...)`): those
+of `FLAGS` are passed on, and others of XLA's have no effect here.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from .schema import message_classes
-from .xla_schema import XLA
 
 __all__ = ["UnsafeOptions", "assigned_to", "safe_options"]
 
 log = logging.getLogger("seaway.xla")
-CompileOptions: Any = message_classes(XLA)["xla.CompileOptionsProto"]
+CompileOptions: Any = message_classes("xla")["xla.CompileOptionsProto"]
 
 ALLOWED_IN_BUILD = (
     "device_ordinal", "num_replicas", "num_partitions", "use_spmd_partitioning", "use_shardy_partitioner",

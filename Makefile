@@ -9,10 +9,10 @@ PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.setup-done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup same-python demo test test-full jax-tests lint format bench protos lock clean
+.PHONY: help setup same-python demo test test-jax-side test-full jax-tests lint format bench protos lock clean
 
 help:                   ## what can be made
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
 
 setup: $(STAMP)         ## a virtual environment with pinned versions, in .venv/
 $(STAMP): pyproject.toml $(wildcard requirements/*.txt) scripts/setup
@@ -32,6 +32,13 @@ demo: setup             ## see it at work: four clients share 2048 simulated TPU
 
 test: setup             ## all tests but the slow ones
 	$(PY) -m pytest tests -n $(JOBS) -m "not full" $(ARGS)
+
+# What speaks to JAX, and may differ by its version.
+JAX_SIDE = $(addprefix tests/,backend/door backend/pjrt backend/checkpoint seaway/sessions \
+    seaway/api seaway/costs seaway/specs seaway/graph \
+    seaway/test_examples.py seaway/test_public_examples.py seaway/test_mistakes_real.py)
+test-jax-side: setup    ## the tests that depend on JAX: `.ci/run` runs them on the second Python
+	$(PY) -m pytest $(JAX_SIDE) -n $(JOBS) -m "not full" $(ARGS)
 
 test-full: setup        ## all tests, the laws on many more examples, drawn afresh
 	$(PY) -m pytest tests -n $(JOBS) --hypothesis-profile=explore $(ARGS)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..model import FEW
+from ..model import FEW, MAX_LITERALS
 
 # (phase, what happened) -> next phase. A user's call that is not here is Illegal; other events are ignored then.
 SESSION: dict[tuple[str, str], str] = {
@@ -40,7 +40,7 @@ class Limits(msgspec.Struct, frozen=True):
     max_runs: int = 1024
     max_requests: int = 1024
     max_programs: int = 4096
-    literal: int = 4096  # bytes of arguments that ride in one call
+    literal: int = MAX_LITERALS  # bytes of arguments that ride in one call
     together: int = FEW  # as many buffers with consecutive names travel as one
     get_retries: int = 3  # how often one get is asked again, when the cluster failed it
 

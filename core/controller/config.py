@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from ..model import MAX_LITERALS
 from .watch import Bounds
 
 
@@ -24,7 +25,7 @@ class Config(msgspec.Struct, frozen=True):
     )
     fanout: int = 23  # of the tree to the hosts
     fuse: bool = False  # back-to-back nodes on one slice run as one
-    literal_limit: int = 4096  # bytes of arguments that ride in a call
+    literal_limit: int = MAX_LITERALS  # bytes of arguments that ride in a call
     max_clients: int = 256
     max_programs: int = 4096  # a client
     max_runs: int = 1024  # a client, not ended

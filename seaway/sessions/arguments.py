@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from core.client import to_put
 from core.model import Program, Range, ranges
 
 from ..errors import NotNow
@@ -20,7 +21,6 @@ from .arrays import Array, CallResults, grouped
 if TYPE_CHECKING:
     from .caller import Caller
 
-LITERALS = 4096  # bytes of arguments that travel in a call
 RETRIES = 100  # at most: a run that fails more often has a fault that retrying does not mend
 
 
@@ -76,7 +76,8 @@ def arguments_of(
         return ranges.folded(args if graph.all_used else [args[at] for at in graph.used]), leaves, []
     args = [leaf._name if type(leaf) is Array else None for leaf in leaves]
     host = [at for at in graph.used if args[at] is None]
-    large = _too_large(graph, leaves, host)
+    without = [n for n, at in enumerate(host) if not has_contents(leaves[at])]
+    large = {host[n] for n in to_put([graph.args[at].nbytes for at in host], without)}
     contents, temporary = list(leaves), list[Array]()
     for at in host:
         if at in large:
@@ -98,21 +99,6 @@ def _placed(caller: Caller, bound: BoundProgram, at: int, leaf: Any, again: bool
         if at >= len(graph.args) - len(graph.captured):
             bound.constants[at] = placed
     return placed
-
-
-def _too_large(graph: Graph, leaves: Sequence[Any], given: Sequence[int]) -> frozenset[int]:
-    """Which of the arguments given as contents are to be put: those without contents, and the largest ones until the
-    rest fits in the call."""
-    host = [(graph.args[at].nbytes, at) for at in given]
-    large = {at for _, at in host if not has_contents(leaves[at])}
-    total = sum(nbytes for nbytes, at in host if at not in large)
-    for nbytes, at in sorted(host, reverse=True):
-        if total <= LITERALS:
-            break
-        if at not in large:
-            large.add(at)
-            total -= nbytes
-    return frozenset(large)
 
 
 def _check_own(caller: Caller, arrays: Sequence[Array]) -> None:

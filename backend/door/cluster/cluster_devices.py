@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from backend.contents import StableHLOCode, stablehlo_code
-from core.client import Blocked, Client
-from core.model import Range, ranges
+from core.client import Blocked, Client, to_put
+from core.model import MAX_LITERALS, Range, ranges
 
 from ..protocol import STRING, TOKEN, StatusCode
 from ..session import ArrayType, Platform, StatusError, Unready, WhenCompiled, invalid
@@ -55,7 +55,6 @@ __all__ = ["ClusterDevices"]
 T = TypeVar("T")
 Contents = np.ndarray[Any, Any]
 PACKS = 6  # serialization version of an XLA that packs elements of less than a byte
-SMALL = 4096  # bytes of an array that stays here; and of all arrays that travel in one call
 
 
 class ClusterDevices:
@@ -97,7 +96,7 @@ class ClusterDevices:
         """Whether it is here, because it is small. Raises what the cluster does not know."""
         if made.type.kind != STRING:
             value_of(made.type, 0)
-            if contents.nbytes > SMALL:
+            if contents.nbytes > MAX_LITERALS:  # a smaller one stays here, and travels in calls
                 return False
             contents = np.array(contents, order="C")
         made.is_here(contents)
@@ -375,17 +374,15 @@ class ClusterDevices:
             each.give_up()
 
     def _travel(self, arguments: list[ClusterArray]) -> bool:
-        """Whether those that are here fit into a call; the largest are put until they do."""
-        here = {id(each): each for each in arguments if not each.name}
-        nbytes = sum(each.here.nbytes for each in arguments if not each.name and each.here is not None)
-        for each in sorted(here.values(), key=lambda each: -nbytes_here(each)):
-            if nbytes <= SMALL:
-                break
-            assert each.here is not None
-            if not self._put(each, each.here):
-                return False
-            nbytes -= each.here.nbytes * sum(argument is each for argument in arguments)
-        return True
+        """Puts what does not fit into the call. False: it has to wait."""
+        passed = [each for each in arguments if not each.name]
+        here = list({id(each): each for each in passed}.values())
+        sizes = [nbytes_here(each) * sum(other is each for other in passed) for each in here]
+        return all(
+            self._put(each, each.here)
+            for each in map(here.__getitem__, to_put(sizes))
+            if each.here is not None
+        )
 
     def _submit(
         self, client: Client, now: int, program: int, sent: tuple[int | bytes | Range, ...], outcome: BufferOutcome,

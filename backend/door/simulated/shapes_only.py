@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from core.model import MAX_LITERALS
+
 from ..session import ArrayType, StatusError, unsupported
 
 __all__ = ["UNREADABLE", "ShapesOnly"]
 
-SMALL = 4096  # bytes of an array whose contents are kept
 UNREADABLE = (
     "this door simulates shapes only, so arrays have no contents: start it with --values compute to read contents, "
     "which this machine's CPU then computes"
@@ -28,7 +29,7 @@ class ShapesOnly:
     """Implements `simulated_devices.SessionContents`. A reference is an array's shards; None: it has no contents."""
 
     def put(self, array_type: ArrayType, shards: Sequence[np.ndarray[Any, Any]]) -> Shards | None:
-        if sum(each.nbytes for each in shards) > SMALL:
+        if sum(each.nbytes for each in shards) > MAX_LITERALS:
             return None
         return tuple([np.array(each) for each in shards])
 

@@ -187,10 +187,14 @@ def _created(folder: Path, name: str) -> BinaryIO:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder, and those above it, so that their names are on disk."""
-    if not folder.is_dir():
-        if folder.exists():
-            raise NotADirectoryError(errno.ENOTDIR, f"{folder} is no folder")
+    """Makes a folder, and those above it, so that their names are on disk. Other hosts may make it at the same time."""
+    try:
+        folder.mkdir()
+    except FileNotFoundError:
         make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
+        make_folder(folder)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, f"{folder} is no folder") from None
+    else:
         settle(folder.parent)

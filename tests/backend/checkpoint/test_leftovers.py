@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from backend.checkpoint import folders, leftovers
-from backend.checkpoint.documents import Request
+from backend.checkpoint.documents import CheckpointError, Request
 
 from .saved import contents, read, save
 
@@ -136,3 +137,24 @@ def test_a_complete_step_has_no_marks(tmp_path: Path) -> None:
     step = save(tmp_path, 4, seed=1)
     assert not [path.name for path in step.iterdir() if path.name.startswith(".")]
     del mark
+
+
+def test_hosts_make_the_folder_of_a_save_at_the_same_time(tmp_path: Path) -> None:
+    failed: list[BaseException] = []
+
+    def begun(partial: Path, together: threading.Barrier) -> None:
+        together.wait()
+        try:
+            leftovers.begin(partial)
+        except CheckpointError as error:
+            failed.append(error)
+
+    for number in range(100):
+        together = threading.Barrier(4)
+        partial = tmp_path / f"{number}" / "13.partial-0123456789abcdef"
+        hosts = [threading.Thread(target=begun, args=(partial, together)) for _ in range(4)]
+        for host in hosts:
+            host.start()
+        for host in hosts:
+            host.join()
+    assert not failed

@@ -5,9 +5,12 @@ Errors are ValueErrors that say what is wrong; the caller names the file.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from backend.plain_files import opener
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,11 +23,10 @@ ROOM, ROOM_TIMES = 64 << 20, 400
 def plain_bytes(path: Path, most: int) -> bytes:
     """All of the file. A pipe would be waited for, perhaps for ever, and a device has no end."""
     try:
-        if path.exists() and not path.is_file():
-            raise ValueError("it is no plain file")
-        if (size := path.stat().st_size) > most:
-            raise ValueError(f"it has {size:,} bytes, more than {most:,}")
-        return path.read_bytes()
+        with open(path, "rb", opener=opener) as file:
+            if (size := os.fstat(file.fileno()).st_size) > most:
+                raise ValueError(f"it has {size:,} bytes, more than {most:,}")
+            return file.read()
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from None
 

@@ -40,7 +40,7 @@ FOUND = {  # a seed that failed once, and what was wrong
     103465: "a buffer in host memory, of which a restarted controller thought that it was on the devices",
 }
 PAGE = Path(__file__).parent.parent / "docs" / "testing.md"
-ROW = re.compile(r"^\| ([^|]+?)(?: \(from seed \d+\))? \| [^|]+ \| ([^|]+?) \| (\d+) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| ([^|]+?)(?: \(from seed \d+\))? \| ([^|]+?) \| (\d+) \|$", re.MULTILINE)
 FOUND_BY = {name: (kind, int(seeds)) for name, kind, seeds in ROW.findall(PAGE.read_text())}
 
 

@@ -83,7 +83,7 @@ def text_of(found: dict[str, Any]) -> str:
 
 
 def _of_clocks(islands: list[dict[str, Any]], name: str) -> list[Sample]:
-    """Of hosts whose clocks are known, in seconds."""
+    """A figure of each host whose clock is known, in seconds."""
     hosts = [host for island in islands for host in island["hosts"] if host["clock"] is not None]
     return [({"host": host["host"]}, host["clock"][name] / 1e9) for host in hosts]
 

@@ -4,8 +4,8 @@
 
 Options are the client's XLA flags: some make the compiler write or read files of this machine (`xla_dump_to`). So this
 is a list of what is allowed: a new message is filled with it, and all else is left out. `xla_schema` does not even
-have most of the fields that are left out. Of the flags that a program names itself (`jax.jit(compiler_options=...)`),
-those of `FLAGS` are passed on, and others of XLA's have no effect here.
+have most of the fields that are left out. A program may name flags itself
+(`jax.jit(compiler_options=...)`): those of `FLAGS` are passed on, and others of XLA's have no effect here.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class LocalViews:
 
 
 def _source(sources: tuple[int | Range, ...], index: int) -> int:
-    """Of several that follow one another, a range says so. -1: the message does not say it."""
+    """The source of this index; a range names several that follow one another. -1: the message does not say it."""
     for source in sources:
         first, count = (source, 1) if isinstance(source, int) else (source.first, source.count)
         if index < count:

@@ -162,9 +162,9 @@ class SimClient(Process):
                     self._begin(effect, effect.target, getting=True)
                     self.on_effect(effect)
                 case e.Sent(transfer=transfer):
-                    sim.cargo.card(self.name, getting=False).over(transfer)
+                    sim.contents.card(self.name, getting=False).over(transfer)
                 case e.Received(transfer=transfer):
-                    sim.cargo.card(self.name, getting=True).over(transfer)
+                    sim.contents.card(self.name, getting=True).over(transfer)
                     self.on_effect(effect)
                 case _:
                     self.on_effect(effect)
@@ -191,4 +191,4 @@ class SimClient(Process):
         if cohort is not None and sim.regular:
             hosts = spans.of({host for host, _, _ in opening.pieces})
             cohort.contents.connects(self.name, hosts, sim.now + cohort.contents.first_word(getting))
-        sim.cargo.begin(self.name, opening.transfer, opening.pieces, getting)
+        sim.contents.begin(self.name, opening.transfer, opening.pieces, getting)

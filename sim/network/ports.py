@@ -28,7 +28,7 @@ ALL = slice(None)
 
 
 class Things(NamedTuple):
-    """Of a `put_many`, those that arrive at one time. They are sorted by port, then key. `then(which, starts)`."""
+    """Those of a `put_many` that arrive at one time. They are sorted by port, then key. `then(which, starts)`."""
 
     ports: Ints
     keys: tuple[Ints, Ints, Ints, Ints]
@@ -38,7 +38,7 @@ class Things(NamedTuple):
 
 
 class Thing(NamedTuple):
-    """Of a `put`. `then(start, *args)`."""
+    """What one `put` brings. `then(start, *args)`."""
 
     port: int
     key: Key

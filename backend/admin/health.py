@@ -1,8 +1,8 @@
 """The standard health service, `grpc.health.v1.Health`, by hand: its two messages have one field each.
 
 What is asked for is "" or "seaway.Cluster", the controller itself, or the name of an island, which serves when it runs.
-Neighbours: `server`. It is the one service that wants no token: whoever probes (Kubernetes, a load balancer) has none,
-and learns only whether something of a name that he knows serves. So that is bounded: `WATCHERS` streams at once.
+Neighbours: `server`. It is the one service that wants no token: probes (Kubernetes, a load balancer) have none, and
+learn only whether something of a name that they know serves. So that is bounded: `WATCHERS` streams at once.
 """
 
 from __future__ import annotations

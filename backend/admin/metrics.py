@@ -125,7 +125,7 @@ async def serve(
                 writer.write(f"{head}Connection: close\r\n\r\n".encode() + data)
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever asked has gone, or never asked
+            pass  # the caller has gone, or never asked
         finally:
             writer.close()
 

@@ -1,7 +1,7 @@
 """Views on this host: buffers that share the memory of others.
 
-A view is made when the contents of all its sources are here, so whoever waits for the view waits for nothing else. If
-one of them is spoilt, so is the view, and nothing is made (`VoidView`). The controller frees a view before it frees,
+A view is made when the contents of all its sources are here, so a reader of the view waits for nothing else. If one of
+them is spoilt, so is the view, and nothing is made (`VoidView`). The controller frees a view before it frees,
 spills or gives away what the view shares. Such steps wait on the devices for all use of the view, which is entered as
 use of its sources when the view is retired (`HostBuffers.retire`).
 

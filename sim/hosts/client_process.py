@@ -5,7 +5,7 @@ A call takes host time, and the next one can begin when it is over. There are fo
 - a SimPy process runs `yield from client.turn()` and then calls `act`;
 - a driver of several clients waits by itself until `due` and `free_at` are past. Where cores are short, these times
   are lower bounds: ask again later, and they may have grown;
-- whoever runs inside an event of the simulation and cannot wait makes a `call_ahead`.
+- a caller inside an event of the simulation, which cannot wait, makes a `call_ahead`.
 Commands of the client machine that are meant for its user go to `on_effect`.
 """
 

@@ -1,6 +1,6 @@
 """Ports: each carries one thing at a time, in the order in which things arrive there. Many hosts' ports are one array.
 
-Things that arrive in one nanosecond pass in the order of their keys, so the result is the same whoever is computed
+Things that arrive in one nanosecond pass in the order of their keys, so the result does not depend on which is computed
 first. They are looked at when that nanosecond is over (`LATER`). Then it is known when each begins to pass, and
 what follows is told at once, with that time, which may lie ahead.
 

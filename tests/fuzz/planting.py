@@ -79,7 +79,7 @@ def nothing(*args: Any, **kwargs: Any) -> None:
 
 
 def table(seeds: int = 500) -> Iterator[str]:
-    """Yield the lines of the table in docs/testing.md."""
+    """Yield the lines of the table in planted.md."""
     yield "| planted bug | found by | seeds |"
     yield "|---|---|---:|"
     for each in BUGS.values():

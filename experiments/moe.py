@@ -86,7 +86,7 @@ def measure(point: Point) -> dict[str, Any]:
         "tokens_per_s": point["microbatches"] * point["tokens"] * kept * 1e9 / step, "step_ms": step / 1e6,
         "dropped": 1 - kept, "fullest_expert": float(chosen.sum(axis=0).max() * point["experts"] / point["tokens"]),
         "experts_busy": point["microbatches"] * expert_ms * 1e6 / step,
-        "sent_mb_per_step": sim.cargo.moved / len(ends) / 1e6,
+        "sent_mb_per_step": sim.contents.moved / len(ends) / 1e6,
     }  # fmt: skip
 
 

@@ -18,9 +18,9 @@ modules          `errors`, `policies`, `costs`, `trace`, `workload`
 `help(sw.NAME)` has an example of each.
 """
 
-from . import _house
+from . import own_packages
 
-_house.check("core")  # before anything is imported from it
+own_packages.check("core")  # before anything is imported from it
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -136,9 +136,9 @@ def _with_hints(found: Any) -> Any:
 def _check_drivers(package: str) -> None:
     """Make sure that the drivers which this package imports are ours."""
     if package not in ("errors", "policies", "specs"):
-        _house.check("sim")
+        own_packages.check("sim")
     if package in ("sessions.connected", "costs"):
-        _house.check("backend")
+        own_packages.check("backend")
 
 
 def _hint(name: str) -> str:

@@ -39,8 +39,8 @@ FOUND = {  # a seed that failed once, and what was wrong
     17300930: "an array that was lost with a host, and a view of it whose free was lost, too",
     103465: "a buffer in host memory, of which a restarted controller thought that it was on the devices",
 }
-PAGE = Path(__file__).parent.parent / "docs" / "testing.md"
-ROW = re.compile(r"^\| ([^|]+?)(?: \(from seed \d+\))? \| [^|]+ \| ([^|]+?) \| (\d+) \|$", re.MULTILINE)
+PAGE = Path(__file__).parent / "fuzz" / "planted.md"
+ROW = re.compile(r"^\| ([^|]+?)(?: \(from seed \d+\))? \| ([^|]+?) \| (\d+) \|$", re.MULTILINE)
 FOUND_BY = {name: (kind, int(seeds)) for name, kind, seeds in ROW.findall(PAGE.read_text())}
 
 

@@ -1,7 +1,12 @@
-"""One name, one meaning: each class and module of the product has a name of its own, except for a few with reasons."""
+"""One name, one meaning: each class and module of the product has a name of its own, except for a few with reasons.
+
+And what the docstring of a module names as its neighbours, or as the functions that matter, exists.
+"""
 
 import ast
+import re
 from collections import defaultdict
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -24,7 +29,18 @@ MODULES = {
     "trace": "the modules of the two classes of that name",
 }
 
+RETIRED = {  # names that had several meanings, or were pictures, and what to write instead
+    "cargo": "contents", "rooms": "packages", "_house": "own_packages",
+    "Told": "HostOffset, or what else is told", "Took": "a time", "Looked": "a reply",
+}  # fmt: skip
 
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def files() -> list[Path]:
     return [path for root in PRODUCT for path in sorted((ROOT / root).rglob("*.py"))]
 
@@ -34,7 +50,7 @@ def classes() -> dict[str, list[str]]:
     """The files that define each class."""
     found = defaultdict(list)
     for path in files():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ClassDef):
                 found[node.name].append(path.relative_to(ROOT).as_posix())
     return found
@@ -70,3 +86,78 @@ def test_a_module_has_a_name_of_its_own() -> None:
 def test_the_exceptions_are_needed() -> None:
     assert sorted(CLASSES) == sorted(CLASSES.keys() & duplicates(classes()))
     assert sorted(MODULES) == sorted(MODULES.keys() & duplicates(modules()))
+
+
+def test_retired_names_stay_retired() -> None:
+    found = {path: defined(path) & RETIRED.keys() | {path.stem} & RETIRED.keys() for path in files()}
+    again = {path.relative_to(ROOT).as_posix(): names for path, names in found.items() if names}
+    assert not again, f"write what RETIRED says instead: {again}"
+
+
+# --- what docstrings of modules name --------------------------------------------------------------------------------
+
+FUNCTIONS = re.compile(
+    r"(?:unctions? that matters?(?: most)?:|\bRead (?=`))(.*?)(?:\.(?:\s|$)|\n\n|$)", re.DOTALL
+)
+NEIGHBOURS = re.compile(r"Neighbours?:(.*?)(?:\.(?:\s|$)|\n\n|$)", re.DOTALL)
+NAMED = re.compile(r"`([A-Za-z_][\w.]*)`")
+LISTED = re.compile(r"^ {0,4}((?:[a-z_0-9]+, )*[a-z_0-9]+) {2,}\S", re.MULTILINE)
+
+
+def docstring(path: Path) -> str:
+    return ast.get_docstring(parsed(path)) or ""
+
+
+@cache
+def defined(path: Path) -> frozenset[str]:
+    """Functions, classes, methods and variables of a module."""
+    found: set[str] = set()
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return frozenset(found)
+
+
+def names_after(marked: re.Pattern[str], text: str) -> Iterator[str]:
+    for sentence in marked.findall(text):
+        yield from NAMED.findall(sentence)
+
+
+def test_the_functions_that_matter_are_in_their_module() -> None:
+    stale = []
+    for path in files():
+        here = path.parent.rglob("*.py") if path.name == "__init__.py" else [path]
+        known = frozenset[str]().union(*map(defined, here))
+        stale += [
+            f"{path.relative_to(ROOT)}: {name}"
+            for name in names_after(FUNCTIONS, docstring(path))
+            if not known.issuperset(name.split("."))
+        ]
+    assert not stale
+
+
+def test_neighbours_are_packagesor_classes() -> None:
+    packages = {path.stem for path in files()} | {path.parent.name for path in files()}
+    anywhere = packages.union(*map(defined, files()))
+    stale = []
+    for path in files():
+        known = packages | set(classes()) | defined(path)
+        for name in names_after(NEIGHBOURS, docstring(path)):
+            first, *rest = name.split(".")
+            if first not in known or not anywhere.issuperset(rest):
+                stale.append(f"{path.relative_to(ROOT)}: {name}")
+    assert not stale
+
+
+def test_a_package_lists_packagesthat_it_has() -> None:
+    """Lists of something else, such as layers, have hardly any name of a module in front."""
+    stale = []
+    for path in files():
+        if path.name == "__init__.py":
+            here = {each.stem for each in path.parent.iterdir()}
+            listed = {name for names in LISTED.findall(docstring(path)) for name in names.split(", ")}
+            if len(listed & here) * 2 > len(listed):
+                stale += [f"{path.relative_to(ROOT)}: {name}" for name in sorted(listed - here)]
+    assert not stale

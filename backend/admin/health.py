@@ -1,8 +1,8 @@
 """The standard health service, `grpc.health.v1.Health`, by hand: its two messages have one field each.
 
 What is asked for is "" or "seaway.Cluster", the controller itself, or the name of an island, which serves when it runs.
-Neighbours: `server`. It is the one service that wants no token: whoever probes (Kubernetes, a load balancer) has none,
-and learns only whether something of a name that he knows serves. So that is bounded: `WATCHERS` streams at once.
+Neighbours: `server`. It is the one service that wants no token: probes (Kubernetes, a load balancer) have none, and
+learn only whether something of a name that they know serves. So that is bounded: `WATCHERS` streams at once.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ def encoded(status: int) -> bytes:
     return bytes((0x08, status))
 
 
-def handlers(serves: Serves, door: RefusalLogger, gate: TurnGate) -> Sequence[grpc.GenericRpcHandler]:
+def handlers(serves: Serves, refusals: RefusalLogger, gate: TurnGate) -> Sequence[grpc.GenericRpcHandler]:
     """`serves(service)`, called in the loop."""
     watchers = 0
 
     async def asked(context: Context, address: str, called: str) -> str:
         try:
             async with gate.turn(address) as turn:
-                return turn.step(decoded, await message_of(turn, door, context, called))
+                return turn.step(decoded, await message_of(turn, refusals, context, called))
         except Busy as busy:
-            await refuse(door, context, address, "busy", called, str(busy), FULL)
+            await refuse(refusals, context, address, "busy", called, str(busy), FULL)
         except ValueError as error:
-            await refuse(door, context, address, "malformed", called, str(error), INVALID)
+            await refuse(refusals, context, address, "malformed", called, str(error), INVALID)
 
     async def check(_: object, context: Context) -> bytes:
-        service = await asked(context, door.address_of(context.peer()), "health Check")
+        service = await asked(context, refusals.address_of(context.peer()), "health Check")
         found = serves(service)
         if found is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"nothing here is called {service!r}")
@@ -59,10 +59,12 @@ def handlers(serves: Serves, door: RefusalLogger, gate: TurnGate) -> Sequence[gr
 
     async def watch(_: object, context: Context) -> AsyncIterator[bytes]:
         nonlocal watchers
-        address = door.address_of(context.peer())
+        address = refusals.address_of(context.peer())
         service = await asked(context, address, "health Watch")
         if watchers >= WATCHERS:
-            await refuse(door, context, address, "busy", "health Watch", f"{watchers} watch already", FULL)
+            await refuse(
+                refusals, context, address, "busy", "health Watch", f"{watchers} watch already", FULL
+            )
         watchers += 1
         last = -1
         try:

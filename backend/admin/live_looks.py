@@ -17,16 +17,16 @@ from core.record import LiveLook, Look
 
 from ..auth import Access
 from ..node import CallError, calls
-from ..wire import Looked, versions
+from ..wire import LookReply, versions
 
 
-def packed(look: LiveLook) -> Looked:
-    return Looked(versions.mine(), msgspec.msgpack.encode(look))
+def packed(look: LiveLook) -> LookReply:
+    return LookReply(versions.mine(), msgspec.msgpack.encode(look))
 
 
 async def fetch_look(channel: grpc.aio.Channel, access: Access, request: Look, timeout: float) -> LiveLook:
     """Look at the controller behind a channel. Raises CallError."""
-    found: Looked = await calls.ask(channel, access, request, timeout)
+    found: LookReply = await calls.ask(channel, access, request, timeout)
     if found.version != versions.mine():
         raise CallError(
             f"Seaway {found.version} answers there, and Seaway {versions.mine()} asks: it must be the same; "

@@ -83,7 +83,7 @@ def text_of(found: dict[str, Any]) -> str:
 
 
 def _of_clocks(islands: list[dict[str, Any]], name: str) -> list[Sample]:
-    """Of hosts whose clocks are known, in seconds."""
+    """A figure of each host whose clock is known, in seconds."""
     hosts = [host for island in islands for host in island["hosts"] if host["clock"] is not None]
     return [({"host": host["host"]}, host["clock"][name] / 1e9) for host in hosts]
 
@@ -125,7 +125,7 @@ async def serve(
                 writer.write(f"{head}Connection: close\r\n\r\n".encode() + data)
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever asked has gone, or never asked
+            pass  # the caller has gone, or never asked
         finally:
             writer.close()
 

@@ -4,7 +4,8 @@ agent       turns commands into launches, transfers and compilations
 agent_cli   its command line, `seaway agent`
 direct_address  this machine's own address, for what JAX listens to
 device_log  records what devices were told and what a node sent, for parity
-tpu         a host's place in a TPU slice;  malloc: keeps freed memory for the next gangs
+end_reports  when ends of gangs are reported
+tpu_metadata  a host's place in a TPU slice;  malloc: keeps freed memory for the next gangs
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A host as a process: core's host machine on a node, with devices that carry out its commands.
 
     controller --Enrol--> who we are     Node <--> core.host --Launch ...--> Devices --Finished ...--> Node
-                                                        `--OpenSend, OpenRecv, Fill--> cargo
+                                                        `--OpenSend, OpenRecv, Fill--> contents
 
 Several agents may live in one process and loop (`timed` devices); an agent with real devices has a process of its
 own.
@@ -81,10 +81,10 @@ class Agent:
         self.clock = clock or HostClock()
         devices.stamps.now = self.clock.now
         self.address = ""
-        door, gate = RefusalLogger(), TurnGate()
-        self._door, self._gate = door, gate
+        refusals, gate = RefusalLogger(), TurnGate()
+        self._refusals, self._gate = refusals, gate
         self._listener = Listener(
-            self.access, door, gate, answers={call_messages.GangTimesReply: self._stamps}
+            self.access, refusals, gate, answers={call_messages.GangTimesReply: self._stamps}
         )
         self._code = Blobs()
         self._sources: dict[int, ShardSource] = {}
@@ -122,7 +122,7 @@ class Agent:
         endpoint = for_host(self.host, said.host, self.start_id, said.lease)
         self.node = NetworkNode(
             endpoint, self._perform, HostNames(said.host, said.secret), access=self.access, contents=self._contents,
-            failed=self._fail, door=self._door, gate=self._gate,
+            failed=self._fail, refusals=self._refusals, gate=self._gate,
         )  # fmt: skip
         self.node.directory["controller"] = self.controller
         self._ends = EndReports(self.node)
@@ -310,7 +310,7 @@ class Agent:
 
     def _fill(self, sink: Sink, chunk: Chunk) -> None:
         local = self._local.pop((chunk.transfer, chunk.piece, chunk.offset), None)
-        contents = self.node.cargo if local is None else local
+        contents = self.node.contents if local is None else local
         if chunk.nbytes and not contents:
             return  # the sender has lost the contents: the sink will be incomplete
         try:

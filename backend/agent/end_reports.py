@@ -94,7 +94,7 @@ class EndReports:
             self._tell()
 
     def _tell(self) -> None:
-        """Tells all that was said. Whoever tells has the node, so that nobody else tells what came later before it."""
+        """Tells all that was said, under the node's lock: so no other thread tells what came later before it."""
         with self._node.lock:
             with self._lock:
                 said, self._said = self._said, []

@@ -1,6 +1,6 @@
 """Refused callers: how often and why. Writes the log lines, and counts for `cluster_status` and metrics.
 
-    calls, node, health --refuse--> Door --note--> Refusals --a line, or none yet--> log, at level WARNING
+    calls, node, health --refuse--> RefusalLogger --note--> RefusalLog --a line, or none yet--> log, at level WARNING
 
 A stranger can choose how often to call and from which address, and must not be able to fill a log or memory. A source
 is a kind of refusal and the host from which it comes. Its first refusal is logged at once; further ones are logged
@@ -102,12 +102,13 @@ class RefusalLogger:
     """Runs `RefusalLog` with a clock and a log, in an asyncio loop."""
 
     def __init__(self) -> None:
-        self.refusals = RefusalLog()
+        self._log = RefusalLog()
+        self.totals = self._log.totals  # how many of each kind
         self.callers: dict[str, str] = {}  # address of a connection inside this process -> whose it is
         self._timer: asyncio.TimerHandle | None = None
 
     def refuse(self, kind: str, address: str, called: str, why: str) -> None:
-        line = self.refusals.note(kind, address, called, why, time.monotonic_ns())
+        line = self._log.note(kind, address, called, why, time.monotonic_ns())
         if line is not None:
             say([(kind, line)])
         if self._timer is None:
@@ -122,15 +123,15 @@ class RefusalLogger:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        say(self.refusals.due(time.monotonic_ns() + EVERY))
+        say(self._log.due(time.monotonic_ns() + EVERY))
 
     def _arm(self) -> None:
-        due = self.refusals.next_due()
+        due = self._log.next_due()
         wait = 0.0 if due is None else max(0, due - time.monotonic_ns()) / 1e9
         self._timer = None if due is None else asyncio.get_running_loop().call_later(wait, self._ring)
 
     def _ring(self) -> None:
-        say(self.refusals.due(time.monotonic_ns()))
+        say(self._log.due(time.monotonic_ns()))
         self._arm()
 
 

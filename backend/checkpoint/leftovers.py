@@ -6,8 +6,8 @@
 
 Each host that writes a part of a step puts a mark into its folder, and holds a lock on it until the step is complete or
 its run is over; the system releases the lock of a process that dies. A host deletes the marks of its own machine that
-nobody holds, and the one that deletes the last mark deletes the folder. So no save is touched that is alive, whoever
-started it. Marks of machines that do not come back, and folders without marks, are deleted when they are a day old.
+nobody holds, and the one that deletes the last mark deletes the folder. So no living save is touched, on any
+machine. Marks of machines that do not come back, and folders without marks, are deleted when they are a day old.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Mark:
         with suppress(OSError):
             fcntl.flock(self._handle, fcntl.LOCK_EX)
         begun.rename(partial / f"{MARK}{name}")  # nobody sees it without its lock
-        self.now = os.fstat(self._handle).st_mtime  # by the clock of whoever keeps the files
+        self.now = os.fstat(self._handle).st_mtime  # by the clock of the file system
 
     def __del__(self) -> None:
         with suppress(AttributeError, OSError):
@@ -67,7 +67,7 @@ def unmark(partial: Path) -> None:
 
 
 def tidy(folder: Path, now: float) -> None:
-    """Deletes what dead saves have left, as far as possible. `now`: by the clock of whoever keeps the files."""
+    """Deletes what dead saves have left, as far as possible. `now`: by the clock of the file system."""
     for name in _names(folder):
         known = OURS.fullmatch(name)
         if known is None or (folder / name).is_symlink():

@@ -115,7 +115,7 @@ class ChunkLayout(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Of a chunk, without its checksum."""
+        """The size of a chunk, without its checksum."""
         return prod(self.chunk) * ITEM_BYTES[self.dtype]
 
     def cells(self) -> Iterator[Shape]:
@@ -135,7 +135,7 @@ class ChunkLayout(NamedTuple):
 
 
 def layout_of(entry: ArrayEntry) -> ChunkLayout:
-    """Of an array that is being saved."""
+    """The layout of an array that is being saved."""
     return ChunkLayout(entry.name, entry.dtype, entry.chunk, _grid(entry.shape, entry.chunk), "", True)
 
 

@@ -270,7 +270,7 @@ class Remote:
                 self._coming[transfer] = request
                 self._sinks[request] = ArraySink(layout, self._shards.pop(request))
             case e.Fill(buffer=request, chunk=chunk):
-                self._sinks[request].fill(chunk, self.node.cargo)
+                self._sinks[request].fill(chunk, self.node.contents)
             case e.Received(transfer=transfer, blame=blame):
                 request = self._coming.pop(transfer)
                 sink = self._sinks.pop(request)

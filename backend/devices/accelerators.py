@@ -1,5 +1,5 @@
-"""What accelerators this machine has, by JAX, asked in a process of its own: whoever asks JAX holds them for as long as
-it lives. A session on this machine admits programs by their memory before its agent has started.
+"""What accelerators this machine has, by JAX, asked in a process of its own: a process that asks JAX holds them for as
+long as it lives. A session on this machine admits programs by their memory before its agent has started.
 
 Neighbours: `backend.pjrt.device_report`, which is that process; `seaway.sessions`, which asks.
 """

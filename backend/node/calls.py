@@ -62,19 +62,19 @@ async def ask(
 
 
 def handlers(
-    access: Access, answers: dict[type[msgspec.Struct], Answer], door: RefusalLogger, gate: TurnGate
+    access: Access, answers: dict[type[msgspec.Struct], Answer], refusals: RefusalLogger, gate: TurnGate
 ) -> Sequence[grpc.GenericRpcHandler]:
     """The handlers of all calls. They handle streams of one message: so a message is read only when it is the
     call's turn, and not before the caller has sent the token."""
     methods = {
-        kind.__name__: grpc.stream_unary_rpc_method_handler(_answering(access, kind, act, door, gate))
+        kind.__name__: grpc.stream_unary_rpc_method_handler(_answering(access, kind, act, refusals, gate))
         for kind, act in answers.items()
     }
     return [grpc.method_handlers_generic_handler(SERVICE, methods)]
 
 
 def _answering(
-    access: Access, kind: type[msgspec.Struct], act: Answer, door: RefusalLogger, gate: TurnGate
+    access: Access, kind: type[msgspec.Struct], act: Answer, refusals: RefusalLogger, gate: TurnGate
 ) -> Callable[..., Awaitable[bytes]]:
     decoder, name = msgspec.msgpack.Decoder(kind), kind.__name__
 
@@ -82,21 +82,21 @@ def _answering(
         return msgspec.msgpack.encode(await act(decoder.decode(data)))
 
     async def answer(_: object, context: Context) -> bytes:
-        shown, address = shown_in(context), door.address_of(context.peer())
+        shown, address = shown_in(context), refusals.address_of(context.peer())
         known = access.accepts(shown)
         try:
             async with gate.turn(address, strange=not known) as turn:
                 if not known:
                     await refuse(
-                        door, context, address, "token", name, NO_TOKEN, grpc.StatusCode.UNAUTHENTICATED
+                        refusals, context, address, "token", name, NO_TOKEN, grpc.StatusCode.UNAUTHENTICATED
                     )
                 if kind in MEETINGS:
                     if other := versions.refusal(shown):
-                        await refuse(door, context, address, "version", name, other, versions.OTHER)
+                        await refuse(refusals, context, address, "version", name, other, versions.OTHER)
                     await context.send_initial_metadata(versions.shown())
-                return await turn.of(worked(await message_of(turn, door, context, name)))
+                return await turn.of(worked(await message_of(turn, refusals, context, name)))
         except Busy as busy:
-            await refuse(door, context, address, "busy", name, str(busy), FULL)
+            await refuse(refusals, context, address, "busy", name, str(busy), FULL)
         except CallError as wrong:
             why = (
                 "pass"
@@ -105,9 +105,11 @@ def _answering(
                 if kind is Enrol
                 else ""
             )
-            await refuse(door, context, address, why, name, str(wrong), wrong.code)
+            await refuse(refusals, context, address, why, name, str(wrong), wrong.code)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            await refuse(door, context, address, "malformed", name, f"this is no {name}: {error}", INVALID)
+            await refuse(
+                refusals, context, address, "malformed", name, f"this is no {name}: {error}", INVALID
+            )
 
     return answer
 
@@ -116,23 +118,23 @@ def shown_in(context: Context) -> dict[str, str]:
     return {str(key): str(value) for key, value in context.invocation_metadata() or ()}
 
 
-async def message_of(turn: CallTurn, door: RefusalLogger, context: Context, called: str) -> bytes:
+async def message_of(turn: CallTurn, refusals: RefusalLogger, context: Context, called: str) -> bytes:
     """The single message of a call. A message that is larger than gRPC allows never comes: the call just ends."""
     try:
         async with turn.reading(), asyncio.timeout(READING):
             data = await context.read()
     except TimeoutError:
         await refuse(
-            door, context, turn.address, "malformed", called, f"no message came in {READING:g} s", INVALID
+            refusals, context, turn.address, "malformed", called, f"no message came in {READING:g} s", INVALID
         )
     if data is grpc.aio.EOF:
         why = f"it ended before its message: {LARGE}"
-        await refuse(door, context, turn.address, "oversized", called, why, FULL)
+        await refuse(refusals, context, turn.address, "oversized", called, why, FULL)
     return bytes(data)
 
 
 async def refuse(
-    door: RefusalLogger,
+    refusals: RefusalLogger,
     context: Context,
     address: str,
     kind: str,
@@ -143,7 +145,7 @@ async def refuse(
     """Refuses a call. `address`: the caller's, taken when the call began, since gRPC forgets it with the call.
     `kind`: as in `refusal_log`; "" for an answer that the caller may have expected, which is not logged."""
     if kind:
-        door.refuse(kind, address, called, why)
+        refusals.refuse(kind, address, called, why)
     await context.abort(code, why)
     raise AssertionError("abort raises")
 
@@ -151,19 +153,19 @@ async def refuse(
 class UnknownCall(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types of it
     """The last handler: it refuses calls that do not exist."""
 
-    def __init__(self, door: RefusalLogger, gate: TurnGate) -> None:
-        self._door, self._gate = door, gate
+    def __init__(self, refusals: RefusalLogger, gate: TurnGate) -> None:
+        self._refusals, self._gate = refusals, gate
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
         called = str(details.method)
 
         async def answer(_: object, context: Context) -> bytes:
-            address = self._door.address_of(context.peer())
+            address = self._refusals.address_of(context.peer())
             try:
                 async with self._gate.turn(address, strange=True):
                     why, code = "there is no such call", grpc.StatusCode.UNIMPLEMENTED
-                    await refuse(self._door, context, address, "call", called, why, code)
+                    await refuse(self._refusals, context, address, "call", called, why, code)
             except Busy as busy:
-                await refuse(self._door, context, address, "busy", called, str(busy), FULL)
+                await refuse(self._refusals, context, address, "busy", called, str(busy), FULL)
 
         return grpc.stream_unary_rpc_method_handler(answer)

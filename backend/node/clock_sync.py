@@ -103,7 +103,7 @@ class HostClock:
         return part * tock.pause / S
 
 
-class Told(msgspec.Struct, frozen=True):
+class HostOffset(msgspec.Struct, frozen=True):
     at: int  # by our clock, at the earliest
     offset: int  # ours = theirs + offset
     bound: int
@@ -116,7 +116,7 @@ class Clocks:
     def __init__(self, hosts: int, secret: bytes, now: Callable[[], int]) -> None:
         self._hosts, self._secret, self.now = hosts, secret, now
         self._start = secrets.randbits(60) + 1
-        self._told: dict[int, Told] = {}
+        self._told: dict[int, HostOffset] = {}
         self._heard: dict[int, int] = {}  # the first host of a process -> when it last called
 
     async def answer(self, tick: call_messages.Tick) -> call_messages.Tock:
@@ -127,7 +127,7 @@ class Clocks:
         if max(tick.hosts) >= self._hosts:
             raise CallError(f"there is no host {max(tick.hosts)}")
         if tick.bound >= 0:
-            told = Told(tick.asked + tick.offset - tick.bound, tick.offset, tick.bound, tick.jumps)
+            told = HostOffset(tick.asked + tick.offset - tick.bound, tick.offset, tick.bound, tick.jumps)
             self._told.update(dict.fromkeys(tick.hosts, told))
         self._heard[tick.hosts[0]] = received
         pause = self._pause(received)

@@ -74,10 +74,10 @@ class NetworkNode:
         self, endpoint: Endpoint, perform: Callable[[Any], None], names: Names, *, access: Access,
         failed: Callable[[BaseException], None],
         contents: Callable[[Chunk], Load | framing.Contents] = lambda chunk: b"",
-        door: RefusalLogger | None = None, gate: TurnGate | None = None,
+        refusals: RefusalLogger | None = None, gate: TurnGate | None = None,
         found: Callable[[int], None] = lambda peer: None,
     ) -> None:  # fmt: skip
-        self.door, self.gate = door or RefusalLogger(), gate or TurnGate()
+        self.refusals, self.gate = refusals or RefusalLogger(), gate or TurnGate()
         self.endpoint, self._perform, self._contents = endpoint, perform, contents
         self.names, self.access, self._failed, self._found = names, access, failed, found
         self.lock = threading.RLock()
@@ -86,7 +86,7 @@ class NetworkNode:
         self.directory: dict[str, str] = {}
         self.near: dict[str, NetworkNode] = {}  # nodes of this loop, by name: reached without a stream
         self.passes: dict[str, str] = {}  # passes that this process was given: name -> proof
-        self.cargo: framing.Contents = b""
+        self.contents: framing.Contents = b""
         self.carried = [0, 0]  # bytes of contents: received, sent
         self.traffic = Traffic()
         self._announced: dict[str, str] = {}
@@ -120,7 +120,7 @@ class NetworkNode:
         await asyncio.gather(*tasks, return_exceptions=True)
         for outbox in list(self._outboxes.values()):
             outbox.close("this process ends")
-        self.door.close()
+        self.refusals.close()
         self.gate.close()
 
     def task(self, work: Any) -> asyncio.Task[Any]:
@@ -265,7 +265,7 @@ class NetworkNode:
             at, called = (
                 (outbox.address, outbox.called) if isinstance(outbox, Connection) else ("", f"peer {peer}")
             )
-            self.door.refuse(breach, at or "this process", called, reason)
+            self.refusals.refuse(breach, at or "this process", called, reason)
         if outbox is not None:
             outbox.end()
             self.loop.call_later(GOODBYE, outbox.close)
@@ -294,7 +294,7 @@ class NetworkNode:
         """Every process of Seaway begins with a Hello."""
         if connection.silent and not connection.over.is_set():
             why = f"it said nothing for {READING:g} s"
-            self.door.refuse("malformed", connection.address, connection.called, why)
+            self.refusals.refuse("malformed", connection.address, connection.called, why)
             connection.close(why)
 
     async def _dial(self, peer: int) -> None:
@@ -415,7 +415,7 @@ class NetworkNode:
                     connection.rest_for_others()
                     break
         except framing.TooLarge as error:
-            self.door.refuse("oversized", connection.address, connection.called, str(error))
+            self.refusals.refuse("oversized", connection.address, connection.called, str(error))
             connection.close(str(error))
         except wire.Unreadable as error:
             self.feed(e.Malformed(peer, str(error)))
@@ -430,11 +430,11 @@ class NetworkNode:
         if frame.kind == framing.PACKET:
             packet = wire.decode_packet(frame.message)
             with self.lock:
-                self.cargo = frame.contents
+                self.contents = frame.contents
                 self.carried[0] += len(frame.contents)
                 self.traffic.heard(getattr(packet, "message", None))
                 self.feed(PacketReceived(peer, packet))
-                self.cargo = b""
+                self.contents = b""
         elif frame.kind in (framing.ADDRESS, framing.PASS):
             self._hear(peer, framing.read(frame.kind, frame.message))
         else:

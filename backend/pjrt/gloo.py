@@ -176,7 +176,7 @@ class GlooConnections:
 
 
 def _sockets() -> list[TcpSocket]:
-    """The TCP sockets of this process, whoever opened them here. Where there is no such table, nothing is found."""
+    """The TCP sockets of this process, ours and those of libraries. Where there is no such table, nothing is found."""
     own = {_socket(number) for number in _numbers()}
     found = []
     for table in ("net/tcp", "net/tcp6"):

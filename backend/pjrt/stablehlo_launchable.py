@@ -133,8 +133,8 @@ class StableHLOLaunchable(LaunchableCode):
         self, what: str, theirs: Sequence[Any] | None, wanted: Sequence[ArrayFacts | None],
         layouts: Sequence[Layout], ours: Sequence[Any],
     ) -> None:  # fmt: skip
-        """Each device has the same part of an array. Of a stack, and of a program that knows of one shard and runs on
-        each device, the parts have the same shape."""
+        """Each device has the part of each array that the plan gives it. For a stack, and for a program compiled for
+        one shard, it is enough that the parts have the same shape."""
         devices = native.DeviceList(self.jax_devices)
         for at, (facts, layout, sharding) in enumerate(zip(wanted, layouts, ours, strict=True)):
             assert facts is not None  # `_check` would have raised

@@ -5,7 +5,7 @@ controller_cli  its command line, `seaway controller`
 registry        agents that enrol, and their host numbers
 state_folder    state for the controller's next start;  eventlogs: its event log in a file
 world_services  a coordination process for each epoch of an island
-policies        a policy by name, `module:NAME` or `FILE.py:NAME`
+policy_loading  a policy by name, `module:NAME` or `FILE.py:NAME`
 cluster_status  islands, clients and queues as plain data;  live_look: the same for those who look again and again
 """
 

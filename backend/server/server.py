@@ -123,14 +123,14 @@ class Server:
         identity = secrets.randbits(30) + 1
         endpoint = for_controller(self.log or self.controller, identity, lease)
         names = ControllerNames(cluster.hosts, self.secret, endpoint.linked)
-        self.door, self.gate = RefusalLogger(), TurnGate()
+        self.refusals, self.gate = RefusalLogger(), TurnGate()
         self.node = NetworkNode(
             endpoint,
             self._perform,
             names,
             access=self.access,
             failed=self._fail,
-            door=self.door,
+            refusals=self.refusals,
             gate=self.gate,
         )
         self.children = Children(folder)
@@ -162,11 +162,11 @@ class Server:
             call_messages.SeenReply: self._seen, call_messages.Tick: self.clocks.answer,
             call_messages.Permit: self._permit,
         }  # fmt: skip
-        self._grpc.add_generic_rpc_handlers(calls.handlers(self.access, answers, self.door, self.gate))
-        self._grpc.add_generic_rpc_handlers(health.handlers(self.serves, self.door, self.gate))
-        self._grpc.add_generic_rpc_handlers([calls.UnknownCall(self.door, self.gate)])
-        pipe = GrpcPipe(self.access.bind(self._grpc, "127.0.0.1:0"), self.door)
-        self._listener = Listener(self.access, self.door, self.gate, pipe=pipe)
+        self._grpc.add_generic_rpc_handlers(calls.handlers(self.access, answers, self.refusals, self.gate))
+        self._grpc.add_generic_rpc_handlers(health.handlers(self.serves, self.refusals, self.gate))
+        self._grpc.add_generic_rpc_handlers([calls.UnknownCall(self.refusals, self.gate)])
+        pipe = GrpcPipe(self.access.bind(self._grpc, "127.0.0.1:0"), self.refusals)
+        self._listener = Listener(self.access, self.refusals, self.gate, pipe=pipe)
         self.address = self._listener.open(self._bind)
         await self._grpc.start()
         self._listener.start(self.node.admit, self.node.accept)
@@ -276,7 +276,7 @@ class Server:
         with self.node.lock:
             return call_messages.Report(msgspec.json.encode(status_of(self)))
 
-    async def _look(self, request: Look) -> call_messages.Looked:
+    async def _look(self, request: Look) -> call_messages.LookReply:
         with self.node.lock:
             found = looked(self, request)
         return packed(found)

@@ -26,8 +26,8 @@ KNOWN = 10.0  # seconds for which it says who was behind a connection that has e
 class GrpcPipe:
     """`port`: of the gRPC server, on loopback."""
 
-    def __init__(self, port: int, door: RefusalLogger) -> None:
-        self._port, self._door = port, door
+    def __init__(self, port: int, refusals: RefusalLogger) -> None:
+        self._port, self._refusals = port, refusals
         self._pairs: dict[_Half, str] = {}  # connections -> the hosts from which they come, in order
         self._credit, self._since = float(BURST), time.monotonic()
 
@@ -43,7 +43,7 @@ class GrpcPipe:
         try:
             await loop.create_connection(lambda: inner, "127.0.0.1", self._port)
             here = f"ipv4:127.0.0.1:{inner.transport.get_extra_info('sockname')[1]}"
-            self._door.callers[here] = address
+            self._refusals.callers[here] = address
             inner.write(begun)
             await loop.connect_accepted_socket(lambda: outer, sock)
             await asyncio.wait([outer.over, inner.over], return_when=asyncio.FIRST_COMPLETED)
@@ -64,15 +64,15 @@ class GrpcPipe:
         return max(0.0, -self._credit / RATE)
 
     def _forget(self, here: str, address: str) -> None:
-        if self._door.callers.get(here) == address:
-            del self._door.callers[here]
+        if self._refusals.callers.get(here) == address:
+            del self._refusals.callers[here]
 
     def _drop_one(self) -> None:
         """Closes the oldest connection of the host that has the most."""
         host = Counter(self._pairs.values()).most_common(1)[0][0]
         oldest = next(half for half, its in self._pairs.items() if its == host)
         del self._pairs[oldest]
-        self._door.refuse("busy", host, "a connection", f"{MOST} connections of gRPC are open")
+        self._refusals.refuse("busy", host, "a connection", f"{MOST} connections of gRPC are open")
         for half in (oldest, oldest.other):
             half.close()
 

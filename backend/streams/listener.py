@@ -5,7 +5,7 @@
                                   others, on a controller: gRPC     (`grpc_pipe`)
 
 What strangers may take is bounded. New connections get a share of the loop (`SHARE`). A connection has to introduce
-itself within `READING` seconds, and at most `STRANGERS` connections may be about to do so: beyond that, the oldest one
+itself within `READING` seconds, and at most `NAMELESS` connections may be about to do so: beyond that, the oldest one
 of the host that has the most is closed. Nothing of core is read before a caller has been admitted. Neighbours:
 `dialling`, the other end; `auth.call_turns`, by which openings take turns with calls.
 """
@@ -36,7 +36,7 @@ from .sockets import as_it_should_be, listening, named
 from .tls import Tls, check, reason_of
 
 NO_TOKEN = "the token is wrong or missing"
-STRANGERS = 512  # connections that have not introduced themselves yet
+NAMELESS = 512  # connections that have not introduced themselves yet
 SHARE = 0.25  # of the loop's time that new connections get ...
 BURST = 0.02  # ... and the seconds that can be saved up
 EACH = 0.0003  # seconds that a new connection takes beside the measured time
@@ -53,16 +53,16 @@ class Listener:
     """`answers`: what anybody with the token may ask. `pipe`: where gRPC goes; None: nobody here speaks it."""
 
     def __init__(
-        self, access: Access, door: RefusalLogger, gate: TurnGate, *,
+        self, access: Access, refusals: RefusalLogger, gate: TurnGate, *,
         answers: Mapping[type[msgspec.Struct], Answer] | None = None, pipe: GrpcPipe | None = None,
     ) -> None:  # fmt: skip
-        self.access, self._door, self._gate, self._pipe = access, door, gate, pipe
+        self.access, self._refusals, self._gate, self._pipe = access, refusals, gate, pipe
         self._answers = {
             kind.__name__: (msgspec.msgpack.Decoder(kind), act) for kind, act in (answers or {}).items()
         }
         self._loop = asyncio.get_running_loop()
         self._socket: socket.socket | None = None
-        self._strangers: dict[
+        self._nameless: dict[
             asyncio.Task[None], str
         ] = {}  # connections without a name -> their hosts, in order
         self._tasks: set[asyncio.Task[None]] = set()
@@ -132,10 +132,10 @@ class Listener:
             return
         address = named(sock.family, place)
         task = self._loop.create_task(self._introduced(sock, address))
-        self._strangers[task] = host_of(address)
+        self._nameless[task] = host_of(address)
         self._tasks.add(task)
         task.add_done_callback(self._left)
-        if len(self._strangers) > STRANGERS:
+        if len(self._nameless) > NAMELESS:
             self._drop_one()
         now = time.monotonic()
         self._credit = min(BURST, self._credit + (now - self._since) * SHARE) - (now - begun) - EACH
@@ -144,18 +144,18 @@ class Listener:
             self._rest(-self._credit / SHARE)
 
     def _left(self, task: asyncio.Task[None]) -> None:
-        self._strangers.pop(task, None)
+        self._nameless.pop(task, None)
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a connection could not be taken: %s", error, exc_info=error)
 
     def _drop_one(self) -> None:
         """Closes the oldest connection without a name, of the host that has the most of them."""
-        host = Counter(self._strangers.values()).most_common(1)[0][0]
-        oldest = next(task for task, its in self._strangers.items() if its == host)
-        del self._strangers[oldest]
+        host = Counter(self._nameless.values()).most_common(1)[0][0]
+        oldest = next(task for task, its in self._nameless.items() if its == host)
+        del self._nameless[oldest]
         oldest.cancel()
-        self._door.refuse("busy", host, "a connection", f"{STRANGERS} connections wait already")
+        self._refusals.refuse("busy", host, "a connection", f"{NAMELESS} connections wait already")
 
     async def _introduced(self, sock: socket.socket, address: str) -> None:
         """Takes a connection to where it belongs, or refuses it."""
@@ -168,7 +168,7 @@ class Listener:
                 await self._greeted(sock, address)
                 taken = True
             elif self._pipe is not None and begun:
-                self._strangers.pop(asyncio.current_task(), None)  # type: ignore[arg-type]
+                self._nameless.pop(asyncio.current_task(), None)  # type: ignore[arg-type]
                 taken = True
                 await self._pipe.carry(sock, begun, address)
             elif begun:
@@ -191,7 +191,7 @@ class Listener:
                 sock.close()
 
     def _refuse(self, kind: str, address: str, why: str) -> None:
-        self._door.refuse(kind, address, "a connection", why)
+        self._refusals.refuse(kind, address, "a connection", why)
 
     async def _first_bytes(self, sock: socket.socket) -> bytes:
         """As many bytes as tell whether this is a stream."""
@@ -229,7 +229,7 @@ class Listener:
             peer = await self._admitted(opening, connection)
         except (Busy, StreamRefused) as refused:
             kind, why = "busy" if isinstance(refused, Busy) else refused.kind, str(refused)
-            self._door.refuse(kind, connection.address, connection.called, why)
+            self._refusals.refuse(kind, connection.address, connection.called, why)
             connection.say(Answered(versions.mine(), kind, why))
             peer = None
         if peer is None:

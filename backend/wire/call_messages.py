@@ -105,7 +105,7 @@ class Report(msgspec.Struct, frozen=True):
     json: bytes
 
 
-class Looked(msgspec.Struct, frozen=True):
+class LookReply(msgspec.Struct, frozen=True):
     """version: of the controller's process. packed: a `LiveLook`, which only a process of that version reads."""
 
     version: str
@@ -207,7 +207,8 @@ class Stamped(msgspec.Struct, frozen=True):
 
 PAIRS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
     Enrol: Enrolled, AboutReply: Described, Keep: KeepReply, Find: FindReply, Lacks: Lacking, Status: Report,
-    Look: Looked, Recorded: RecordedPage, SeenReply: StepTimes, CancelCall: CancelReply, Tick: Tock, Permit: Permitted,
+    Look: LookReply, Recorded: RecordedPage, SeenReply: StepTimes, CancelCall: CancelReply, Tick: Tock,
+    Permit: Permitted,
 }  # fmt: skip
 # What hosts are asked, on a stream of its own (`streams.ask`); the controller answers all others, by gRPC.
 OF_HOSTS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {GangTimesReply: Stamped}

@@ -17,7 +17,7 @@ stalls         what runs wait for, since when, and what stalls now
 watch          every wait has a soft and a hard bound
 report_checks  what hosts may report, and what many report at once
 policy_news    that a policy failed, and which devices it keeps free
-tracing        what is recorded for the trace
+trace_rows     what is recorded for the trace
 outbox         what one turn says
 state          the tables;  records: their rows;  plan_rows: what is derived from a plan;  config: what may be set
 snapshot       what may be shown;  live_view: the same in a size that does not grow with what waits

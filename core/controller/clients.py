@@ -1,7 +1,7 @@
 """Clients: a session each, from Open to its end. Translates their calls; a breach of the protocol closes that peer.
 
-Neighbours: `runs` takes submissions and cancellations, `holdings` counts what clients hold, `puts` moves contents
-between clients and hosts. When a client dies, exactly what it owned is freed, and its slices are released.
+Neighbours: `runs` takes submissions and cancellations, `buffer_refs` counts what clients hold, `contents` has puts and
+gets. When a client dies, exactly what it owned is freed, and its slices are released.
 The functions that matter: `opened`, `calls` (one function a kind of call), `given_up`, `gone`.
 """
 

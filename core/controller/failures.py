@@ -4,7 +4,7 @@ A gang that waits for a dead member is abandoned on all its hosts, by order of t
 decides so by itself. A transfer with a dead end is poisoned at the other. Runs that have entered an order and need
 what is gone fail; runs that have not are lowered again for the new device map. Clients elsewhere notice nothing.
 
-Neighbours: `islands` calls when membership changes and tells `epoch_formed`; `runs` fails and re-lowers.
+Neighbours: `membership` says which hosts are lost and when an epoch has formed; `runs` fails and re-lowers.
 The functions that matter: `host_lost`, `trouble`, `flight_failed`, `epoch_formed`.
 """
 

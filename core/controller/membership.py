@@ -12,7 +12,7 @@ can finish does. Reforming: the next epoch's world is set up, hosts take their s
 Messages of another epoch or tree are refused on both sides. Nothing is sent down a tree that is not all seated.
 
 Neighbours: `resources` learns which hosts are there; `failures` ends what a lost host has broken.
-The functions that matter: `join`, `lost`, `seated`, `flush`, `_move_on`.
+The functions that matter: `join`, `lost`, `seated`, `settle`, `move_on`.
 """
 
 from __future__ import annotations

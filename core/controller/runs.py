@@ -3,8 +3,8 @@
 `advance` takes a run as far as it can go now and leaves it waiting for exactly one thing, in words that a user can
 read (`stalls`). The module that brings that thing advances the run again. A run holds no memory while it waits.
 
-Neighbours: `clients` submits and cancels; `resources` binds, `compile` lowers, `codes` compiles, `admission`
-reserves memory, `dispatch` runs; `refs` counts which buffers a run holds.
+Neighbours: `clients` submits and cancels; `resources` binds, `compile` lowers, `compilation` has code compiled,
+`admission` reserves memory, `dispatch` runs; `buffer_refs` counts what a run holds.
 The functions that matter: `submit`, `advance`, `fail`, `over`, `lower_again`.
 """
 

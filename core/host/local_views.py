@@ -1,7 +1,7 @@
 """Views on this host: buffers that share the memory of others.
 
-A view is made when the contents of all its sources are here, so whoever waits for the view waits for nothing else. If
-one of them is spoilt, so is the view, and nothing is made (`VoidView`). The controller frees a view before it frees,
+A view is made when the contents of all its sources are here, so a reader of the view waits for nothing else. If one of
+them is spoilt, so is the view, and nothing is made (`VoidView`). The controller frees a view before it frees,
 spills or gives away what the view shares. Such steps wait on the devices for all use of the view, which is entered as
 use of its sources when the view is retired (`HostBuffers.retire`).
 
@@ -74,7 +74,7 @@ class LocalViews:
 
 
 def _source(sources: tuple[int | Range, ...], index: int) -> int:
-    """Of several that follow one another, a range says so. -1: the message does not say it."""
+    """The source of this index; a range names several that follow one another. -1: the message does not say it."""
     for source in sources:
         first, count = (source, 1) if isinstance(source, int) else (source.first, source.count)
         if index < count:

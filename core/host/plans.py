@@ -49,7 +49,7 @@ class HostCall:
     def __init__(self, plan: HostPlan, widths: tuple[int, ...]) -> None:
         self.gangs: dict[int, PlannedGang] = {}  # by step; filled when first needed
         slots = {arg: (slot, layout) for slot, arg, layout in plan.arguments}
-        # Of arguments: slot, number of what names it in the call, which one of that, argument, how many, layout.
+        # For each argument: slot, number of what names it in the call, which one of that, argument, how many, layout.
         self.arguments: list[tuple[int, int, int, int, int, Layout | None]] = []
         self._next: dict[int, int] = {}  # slot of an argument -> the one whose buffer has the next id
         first = 0

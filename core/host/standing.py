@@ -33,7 +33,7 @@ def stand_for(state: HostState, members: Spans, hosts: Hosts) -> None:
     state.devices = spans.of(hosts.devices_of(state.host))
     state.among = ()
     for half in (*state.receives.values(), *state.sends.values()):
-        # a single shard has one sender, whoever stands for it
+        # a single shard has one sender, also if another host stands for it
         if half.state == "waiting" and half.pieces and half.shard == ALL:
             _take_own_pieces(half, state.host, hosts)
 

@@ -332,7 +332,7 @@ class Buffers:
         )
 
     def _are_sole(self, ident: int, sizes: tuple[int, ...]) -> bool:
-        """Of several that are not counted as one any more."""
+        """The same of several buffers that are not counted as one any more."""
         at = 0
         for buffer in self.all.over(ident, len(sizes)):
             its = sizes[at : at + buffer.count]

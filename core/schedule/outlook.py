@@ -43,7 +43,7 @@ class ExpectedEnds:
         """`order`: those of the domain, in order."""
         self.order: list[GangInOrder] = []
         self.places: dict[int, int] = {}  # place -> the last end of a gang there
-        self._lanes = lanes
+        self._contention = lanes
         self._now = now
         self._until = 1 << 62  # from then on, one of them is late
         self._free: dict[int, int] = {}  # place -> the last end on any of its devices
@@ -75,7 +75,7 @@ class ExpectedEnds:
         """The last end of gangs that have a device in common with this place; 0 if there is none."""
         found = self._free.get(place)
         if found is None:
-            near, ends = self._lanes.known[place].near, self.places
+            near, ends = self._contention.known[place].near, self.places
             some = near.keys() & ends.keys() if near else ()
             found = self._free[place] = max([ends.get(place, 0), *map(ends.__getitem__, some)])
         return found
@@ -90,7 +90,7 @@ class Outlook:
     ) -> None:  # fmt: skip
         """`ready`: the queues whose gangs may enter now. `expected`: works out the ends, or has them."""
         self._atoms = atoms
-        self._lanes = lanes
+        self._contention = lanes
         self._domain = domain
         self._ready = {lane.key for lane in ready}
         self._work_out = expected
@@ -118,7 +118,7 @@ class Outlook:
         return max(self._now, (self._known or self._expected).last(ticket.place))
 
     def overlap(self, one: Ticket, other: Ticket) -> bool:
-        return one.place == other.place or other.place in self._lanes.known[one.place].near
+        return one.place == other.place or other.place in self._contention.known[one.place].near
 
     def devices(self, ticket: Ticket) -> Spans:
         return self._atoms.devices_of_key(ticket.place)

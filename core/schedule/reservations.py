@@ -50,7 +50,7 @@ class Reservations:
         self.current: list[Reservation] = []
         self.overruns: list[str] = []  # what was kept too long; the owner reports it
         self._atoms = atoms
-        self._lanes = lanes
+        self._contention = lanes
         self._bounds: dict[int, int] = {}  # lane -> when it has been closed for long enough
         self._running: dict[int, list[GangInOrder]] = {}  # lane -> what has entered and not ended, in order
         self._entered = 0
@@ -71,7 +71,7 @@ class Reservations:
 
     def finished(self, ticket: Ticket, now: int) -> None:
         """The gangs behind it on its devices start now at the earliest."""
-        running, lane = self._running, self._lanes.known[ticket.place]
+        running, lane = self._running, self._contention.known[ticket.place]
         mine = [each for each in running.get(ticket.place, ()) if each.ticket is not ticket]
         if mine:
             running[ticket.place] = mine
@@ -93,8 +93,8 @@ class Reservations:
 
     def _known(self, domain: Domain, now: int) -> ExpectedEnds | None:
         """Return what was worked out for this domain, if it holds still."""
-        if self._reshaped != self._lanes.reshaped:
-            self._reshaped = self._lanes.reshaped
+        if self._reshaped != self._contention.reshaped:
+            self._reshaped = self._contention.reshaped
             self._expected.clear()
         found = self._expected.get(domain.id)
         return found if found is not None and found.hold(now) else None
@@ -105,7 +105,7 @@ class Reservations:
             running = self._running
             order = [each for key in running.keys() & domain.lanes.keys() for each in running[key]]
             order.sort(key=attrgetter("number"))
-            found = self._expected[domain.id] = ExpectedEnds(self._lanes, order, now)
+            found = self._expected[domain.id] = ExpectedEnds(self._contention, order, now)
         return found
 
     # --- what is kept
@@ -115,8 +115,8 @@ class Reservations:
         late = self._overdue(boards, type(policy).__name__, now)
         if late is not None:
             return late
-        lanes = [self._lanes.get(next(iter(board.values()))[0][-1].place) for board in boards]
-        outlook = Outlook(self._atoms, self._lanes, domain, lanes, partial(self._ends, domain, now), now)
+        lanes = [self._contention.get(next(iter(board.values()))[0][-1].place) for board in boards]
+        outlook = Outlook(self._atoms, self._contention, domain, lanes, partial(self._ends, domain, now), now)
         ready = Ready(domain.id, boards, outlook)
         answer = policy.pick(ready, now)
         if isinstance(answer, Reserve):
@@ -140,7 +140,7 @@ class Reservations:
         devices = self._devices(tuple([lane.key for lane in ready]))
         client = gang.client if gang is not None else -1 if answer.client is None else answer.client
         self.current.append(Reservation(devices, gang, client, min(bound, until or bound), ready))
-        self._lanes.keep(ready)
+        self._contention.keep(ready)
 
     def _devices_of(self, lanes: tuple[int, ...]) -> Spans:
         return spans.union(*map(self._atoms.devices_of_key, lanes))
@@ -150,7 +150,7 @@ class Reservations:
         current = self.current[:]
         self.current.clear()
         for reservation in current:
-            self._lanes.let_go(reservation.lanes)
+            self._contention.let_go(reservation.lanes)
 
     def _overdue(self, boards: Sequence[Board], policy: str, now: int) -> Ticket | None:
         """Return the gang that enters whatever the policy says, if one of these queues was closed for too long."""

@@ -90,9 +90,9 @@ class Scheduler:
         self.quiet = quiet
         self.paused = False  # during a change of epoch, when nothing is picked
         self._atoms = atoms
-        self._lanes = Contention(atoms, window, early == "idle", self._tell)
-        self.live = self._lanes.live  # not empty if a gang may enter
-        self._reservations = Reservations(atoms, self._lanes, max_reserved)
+        self._contention = Contention(atoms, window, early == "idle", self._tell)
+        self.live = self._contention.live  # not empty if a gang may enter
+        self._reservations = Reservations(atoms, self._contention, max_reserved)
         self.reserved = self._reservations.current  # what the policy keeps free now
         self._runs: dict[int, list[Ticket]] = {}  # run -> its tickets that wait
         self._alone: Ticket | None = None  # the only ticket that waits; it is in no queue
@@ -108,13 +108,13 @@ class Scheduler:
         ticket.state = state
         if self.reserved:
             self._ask_again()
-        lane = self._lanes.known.get(ticket.place) or self._lanes.get(ticket.place)
+        lane = self._contention.known.get(ticket.place) or self._contention.get(ticket.place)
         self._offers += 1
         ticket.number, ticket.since = self._offers, now
         ticket.devices = lane.size
         if not self._runs and self._may_skip_queue and ticket.ripe and not lane.full and lane.barred is None:
             self._runs[ticket.run] = [ticket]
-            domain = lane.domain or self._lanes.rouse(lane)
+            domain = lane.domain or self._contention.rouse(lane)
             self.live[domain.id] = domain
             self._alone = ticket
             return
@@ -165,13 +165,13 @@ class Scheduler:
             self._queue_alone()
         if self.reserved:
             self._ask_again()
-        lane = self._lanes.known[ticket.place]
+        lane = self._contention.known[ticket.place]
         if "finished" in self._hooks:
             assert lane.domain is not None
             self._tell("finished", ticket, lane.domain.id, now)
         if self._reserves:
             self._reservations.finished(ticket, now)
-        self._lanes.leave(lane, ticket.cost)
+        self._contention.leave(lane, ticket.cost)
 
     def wakeup(self, now: int) -> None:
         """A time may have come until which devices were kept."""
@@ -184,7 +184,7 @@ class Scheduler:
 
     def closed_queues(self) -> int:
         """How many queues the policy has closed, counted anew."""
-        return sum(lane.kept for lane in self._lanes.known.values())
+        return sum(lane.kept for lane in self._contention.known.values())
 
     def overruns(self) -> list[str]:
         """Return, once, what the policy has kept for too long."""
@@ -200,7 +200,7 @@ class Scheduler:
             self._ask_again()
         ticket.ripe = True
         queue = ticket.queue
-        lane = self._lanes.known.get(ticket.place)
+        lane = self._contention.known.get(ticket.place)
         if queue is not None and lane is not None and lane.late.get(ticket.client) is queue:
             ticket.queue = None
             self._push(ticket, lane)
@@ -226,7 +226,7 @@ class Scheduler:
         tickets = self._of_client(client)
         for ticket in tickets:
             self._take(ticket, "withdraw")
-        for lane in self._lanes.known.values():
+        for lane in self._contention.known.values():
             lane.seen.pop(client, None)
         self._tell("gone", client)
         return len(tickets)
@@ -243,8 +243,8 @@ class Scheduler:
         return [GangQueue(self._waiting(first), devices(first.place), count) for first, count in queues]
 
     def _waiting(self, ticket: Ticket) -> WaitingGang:
-        lane = self._lanes.known[ticket.place]
-        return waiting_gang(ticket, lane, self._lanes, self.reserved, self.paused)
+        lane = self._contention.known[ticket.place]
+        return waiting_gang(ticket, lane, self._contention, self.reserved, self.paused)
 
     # --- choosing
 
@@ -306,16 +306,16 @@ class Scheduler:
 
         It may not if that gang has been passed too often.
         """
-        lane = self._lanes.known[ticket.place]
+        lane = self._contention.known[ticket.place]
         near = [each for each in lane.near.values() if each.ripe]
         # those that the window keeps out, or a bar other than by this lane
         blocked = [each for each in near if (not each.waits_for(lane) if each.barred else each.full)]
         if blocked:
             preferred = self._ask(Ready(domain.id, [lane.ripe, *[each.ripe for each in blocked]]), now)
             if preferred.place != lane.key:
-                passed = self._lanes.known[preferred.place]
+                passed = self._contention.known[preferred.place]
                 if passed.passes >= self.max_passes:
-                    self._lanes.bar(lane, passed)
+                    self._contention.bar(lane, passed)
                     return False
                 passed.passes += 1
                 return True
@@ -324,14 +324,14 @@ class Scheduler:
         ) in near:  # the policy itself puts these behind this gang, so no other gang need wait for them
             other.passes = 0
             if other.holds:
-                self._lanes.release(other)
+                self._contention.release(other)
         return True
 
     def _enter(self, ticket: Ticket, domain: Domain, now: int) -> None:
-        lane = self._lanes.known[ticket.place]
+        lane = self._contention.known[ticket.place]
         lane.passes = 0
         lane.seen[ticket.client] = now
-        self._lanes.enter(lane, ticket.cost)  # before it leaves its queue, so that the lane stays alive
+        self._contention.enter(lane, ticket.cost)  # before it leaves its queue, so that the lane stays alive
         self._take(ticket, "enter")
         if self._reserves:
             self._reservations.entered(ticket, domain, now)
@@ -342,7 +342,7 @@ class Scheduler:
 
     def _enter_alone(self, ticket: Ticket, now: int) -> Ticket:
         """What `_enter` does, and `offer` would have done before, of a gang that is in no queue."""
-        lane = self._lanes.known[ticket.place]
+        lane = self._contention.known[ticket.place]
         domain = lane.domain
         assert domain is not None
         ticket.state = ENTER[ticket.state]
@@ -353,7 +353,7 @@ class Scheduler:
         self.live.clear()
         if "joined" in self._hooks:
             self._tell("joined", ticket.client, domain.id)
-        self._lanes.enter(lane, ticket.cost)
+        self._contention.enter(lane, ticket.cost)
         if "left" in self._hooks:
             self._tell("left", ticket.client, domain.id)
         if "entered" in self._hooks:
@@ -364,13 +364,13 @@ class Scheduler:
         """Something else happens before it is picked: let it wait in its queue, as others do."""
         ticket, self._alone = self._alone, None
         assert ticket is not None
-        self._push(ticket, self._lanes.known[ticket.place])
+        self._push(ticket, self._contention.known[ticket.place])
 
     # --- queues
 
     def _push(self, ticket: Ticket, lane: PlaceQueue) -> None:
         client = ticket.client
-        domain = lane.domain or self._lanes.rouse(lane)
+        domain = lane.domain or self._contention.rouse(lane)
         ripe = ticket.ripe or self.early == "always"
         board = lane.ripe if ripe else lane.late
         queue = board.get(client)
@@ -381,9 +381,9 @@ class Scheduler:
                 domain.clients[client] = known + 1
                 if not known and "joined" in self._hooks:
                     self._tell("joined", client, domain.id)
-            self._lanes.refresh(lane)
+            self._contention.refresh(lane)
         if lane.barred is not None:
-            self._lanes.unbar(lane)
+            self._contention.unbar(lane)
         rank = self._rank(ticket) if self._ranks else 0
         heappush(queue, (rank, ticket.submitted, ticket.run, ticket.step, ticket.number, ticket))
         ticket.queue = queue
@@ -394,11 +394,11 @@ class Scheduler:
         if state is None:
             raise _illegal(ticket, event)
         ticket.state = state
-        lane = self._lanes.known[ticket.place]
+        lane = self._contention.known[ticket.place]
         board = lane.ripe if lane.ripe.get(ticket.client) is ticket.queue else lane.late
         ticket.queue = None
         if lane.holds:
-            self._lanes.release(lane)
+            self._contention.release(lane)
         run = self._runs[ticket.run]
         if len(run) == 1:
             del self._runs[ticket.run]
@@ -424,11 +424,11 @@ class Scheduler:
                     self._tell("left", client, domain.id)
             if not board:
                 lane.passes = 0
-        self._lanes.refresh(lane)
+        self._contention.refresh(lane)
         if self._reserves and not (lane.ripe or lane.late):
             self._reservations.forget(lane)
         if not lane.flying:
-            self._lanes.rest(lane)
+            self._contention.rest(lane)
 
     def _rank(self, ticket: Ticket) -> int:
         try:
@@ -443,8 +443,8 @@ class Scheduler:
 
     def _rank_again(self) -> None:
         policy = self.policy
-        for lane in self._lanes.known.values():
-            self._lanes.unbar(lane)
+        for lane in self._contention.known.values():
+            self._contention.unbar(lane)
             for board in (lane.ripe, lane.late):
                 for queue in board.values():
                     tickets = [entry[-1] for entry in queue if entry[-1].queue is queue]

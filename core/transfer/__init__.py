@@ -1,9 +1,9 @@
 """Moves the contents of buffers between hosts and clients, in chunks, as fast as the receivers grant credits.
 
-machine      `Transfer`, the machine that each host and each client has
-sending, receiving     its two halves;  credits: how a receiver shares its credits among transfers
-pending      messages that came before their transfer was opened, and the transfers that have ended
-pieces       which pieces of a client's put or get a host sends or receives
+transfer_machine    `Transfer`, the machine that each host and each client has
+sending, receiving  its two halves;  credits: how a receiver shares its credits among transfers
+pending             messages that came before their transfer was opened, and the transfers that have ended
+pieces              which pieces of a client's put or get a host sends or receives
 """
 
 from __future__ import annotations

@@ -68,10 +68,10 @@ class Pool:
         self._early_out = 0
         self._early: list[Key] = []  # early lanes without credits
         self._ready: list[Key] = []  # ready lanes that can take more
-        self._lanes: dict[Key, SendAllowance] = {}
+        self._allowances: dict[Key, SendAllowance] = {}
 
     def add(self, lane: SendAllowance) -> None:
-        self._lanes[lane.key] = lane
+        self._allowances[lane.key] = lane
         self._enlist(lane)
 
     def ready(self, lane: SendAllowance) -> None:
@@ -90,7 +90,7 @@ class Pool:
     def remove(self, lane: SendAllowance) -> None:
         """Remove a lane that is complete or has failed, and take back its credits."""
         self._delist(lane)
-        del self._lanes[lane.key]
+        del self._allowances[lane.key]
         self.out -= lane.out
         if not lane.ready:
             self._early_out -= lane.out
@@ -105,7 +105,7 @@ class Pool:
             key = min((key for key in (early, ready) if key is not None), default=None)
             if key is None:
                 return given
-            lane = self._lanes[key]
+            lane = self._allowances[key]
             free, cap = self.size - self.out, self.window - lane.out
             if not lane.ready:
                 free, cap = min(free, self.size - self.reserve - self._early_out), self.ahead

@@ -43,7 +43,7 @@ def train(
     user = _User(sim.client("trainer"), sim)
     state = user.run(user.register(step.start), (), 0)
     user.wait(0)
-    began = sim.cargo.moved
+    began = sim.contents.moved
     program, kept = user.register(step.step), _kept(step.step)
     made: tuple[int, ...] = tuple(name for index, name in enumerate(state) if index not in kept)
     for _ in range(steps):
@@ -53,7 +53,7 @@ def train(
     user.wait(0)
     ends = user.ends[1:]
     took = (ends[-1] - ends[0]) / (len(ends) - 1)
-    moved = (sim.cargo.moved - began) // steps
+    moved = (sim.contents.moved - began) // steps
     return Trained(
         took, step.tokens * 1e9 / took, _busy(sim, ends[0], ends[-1]), moved, sim, (ends[-2], ends[-1])
     )

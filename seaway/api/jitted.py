@@ -247,7 +247,7 @@ def resolve(entry: Any, home: Slice, aval: Aval, where: str) -> Sharding:
         )
         raise ValueError(
             f"{where}: sw.pmap maps one entry to each of the {home.devices} devices of {home!r}, and of {has}; "
-            f"make it {home.devices}, or map it not (in_axes=None)"
+            f"make it {home.devices}, or do not map it (in_axes=None)"
         )
     return shardings.along_all(home, len(aval.shape), entry)
 

@@ -14,7 +14,7 @@ from ..specs import Aval, avals, trees
 def counted(
     name: str, outputs: Sequence[Aval], tree: trees.Treedef, evaluate: Evaluate, max_shape: Any
 ) -> tuple[list[Aval], trees.Treedef, Evaluate]:
-    """Of a function that returns (arrays, count): the arrays, bounded by `max_shape`, cut to their count."""
+    """For a function that returns (arrays, count): the arrays, bounded by `max_shape`, cut to their count."""
     pair = tree.unflatten(outputs)
     if not (isinstance(pair, tuple) and len(pair) == 2) or not _is_count(pair[1]):
         raise TypeError(

@@ -183,7 +183,7 @@ def _wait(each: dict[str, Any]) -> str:
 
 
 def _clocks(islands: list[dict[str, Any]]) -> list[str]:
-    """Lines for the offset of hosts' clocks from the controller's. Of many hosts, those with the widest bounds."""
+    """Lines for the offset of hosts' clocks from the controller's. If there are many, those with the widest bounds."""
     hosts = [host for island in islands for host in island["hosts"] if host["clock"] is not None]
     if not hosts:
         return []

@@ -118,7 +118,7 @@ def _count(jaxpr: Any) -> tuple[float, float]:
 def _inner(equation: Any) -> tuple[float, float] | None:
     """The work of an equation that contains others; None if it does not.
 
-    A loop of unknown length counts once. Of several branches, the most expensive counts.
+    A loop of unknown length counts once. The most expensive of several branches counts.
     """
     counts = [_count(each) for each in _insides(equation)]
     if "branches" in equation.params:

@@ -95,21 +95,21 @@ class _Http(ThreadingHTTPServer):
 
     def __init__(self, *about: Any) -> None:
         self._room, self._lock = threading.Semaphore(MOST), threading.Lock()
-        self._strangers: dict[socket.socket, float] = {}  # since when, the oldest first
+        self._keyless: dict[socket.socket, float] = {}  # since when, the oldest first
         self.names = {"localhost"}  # under which browsers reach it, besides addresses
         super().__init__(*about)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._room.acquire(blocking=False):
             with self._lock:
-                oldest = next(iter(self._strangers), None)
+                oldest = next(iter(self._keyless), None)
             if oldest is not None:
                 self._end(oldest)
             if not self._room.acquire(timeout=ROOM):
                 self.shutdown_request(request)
                 return
         with self._lock:
-            self._strangers[request] = time.monotonic()
+            self._keyless[request] = time.monotonic()
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -122,12 +122,12 @@ class _Http(ThreadingHTTPServer):
     def shown(self, request: socket.socket) -> None:
         """Who is at this connection has the key, or has gone."""
         with self._lock:
-            self._strangers.pop(request, None)
+            self._keyless.pop(request, None)
 
     def service_actions(self) -> None:
         before = time.monotonic() - STRANGER
         with self._lock:
-            late = [request for request, since in self._strangers.items() if since < before]
+            late = [request for request, since in self._keyless.items() if since < before]
         for request in late:
             self._end(request)
 

@@ -112,7 +112,7 @@ class RecentUse:
         return found
 
     def latencies(self, client: int) -> list[int]:
-        """Of the client's runs that ended well, sorted."""
+        """The latencies of the client's runs that ended well, sorted."""
         return sorted(each.latency for each in self.runs if each.client == client and not each.blame)
 
     def failures(self) -> list[EndedRun]:

@@ -101,7 +101,7 @@ _SCALARS = ((bool, "bool"), (int, "int64"), (float, "float64"), (complex, "compl
 
 
 def of(leaf: Any) -> Aval | None:
-    """Of a number, a numpy or JAX array, or whatever has a shape and a type; None of anything else."""
+    """The aval of a number, a numpy or JAX array, or anything with a shape and a type; else None."""
     if isinstance(leaf, bool | int | float | complex) and not isinstance(leaf, np.generic):
         name = next(name for kind, name in _SCALARS if isinstance(leaf, kind))
         return aval((), canonical(name), weak=name != "bool")

@@ -176,7 +176,7 @@ class WatchedLine:
         self._made.append(partial(self._begin, self._gets, request, "get", {}, now))
 
     def dropped(self, buffers: Any) -> None:
-        """Of puts among them nothing more may be heard."""
+        """Nothing more may be heard of puts among them."""
         for name in ranges.each(buffers) if self._puts else ():
             self._end(self._puts, name, None)
 

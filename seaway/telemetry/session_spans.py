@@ -68,7 +68,7 @@ class SessionSpans:
         # runs without gangs yet, as the trace knows them
         self._awaiting: dict[tuple[int, int], CalledRun] = {}
         self._fresh = False  # some have come since the last trace was asked for
-        self._lock = threading.Lock()  # of whoever makes spans of what is over
+        self._lock = threading.Lock()  # held while spans are made of what is over
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 

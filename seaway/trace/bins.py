@@ -1,7 +1,7 @@
 """Adds up how much of each bin of time is covered by intervals, without a loop over bins or intervals.
 
 The part of a bin that intervals cover is the difference of two sums, one over their starts and one over their ends.
-`bincount` makes both for all intervals at once. Of a gang whose times on all hosts lie in one bin, only the sum counts.
+`bincount` makes both for all intervals at once. Where all times of a gang lie in one bin, their sum is enough.
 """
 
 from __future__ import annotations

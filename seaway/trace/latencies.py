@@ -33,7 +33,7 @@ def frame(facts: Facts, by: Whose, window: tuple[int, int] | None) -> pd.DataFra
     table = runs[[by, "latency_us"]].sort_values([by, "latency_us"], kind="stable", ignore_index=True)
     groups = table.groupby(by, sort=False, observed=True)
     table["fraction"] = (groups.cumcount() + 1) / groups["latency_us"].transform("size")
-    # Of several runs with one latency the last has the fraction.
+    # the last of several runs with one latency has the fraction
     table["fraction"] = table.groupby([by, "latency_us"], sort=False, observed=True)["fraction"].transform(
         "max"
     )

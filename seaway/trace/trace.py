@@ -330,7 +330,7 @@ class Trace:
     ) -> Path:  # fmt: skip
         """Write Chrome's Trace Event JSON, which ui.perfetto.dev opens: one process a host, one thread a device.
 
-        Of more than 64 devices, 64 are written unless `devices` says which: some of every group that ran the
+        If there are more than 64 devices, 64 are written unless `devices` says which: some of every group that ran the
         same gangs. The file says so. `devices="all"` writes all.
         """
         from . import perfetto

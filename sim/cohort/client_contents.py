@@ -95,7 +95,7 @@ class ClientContents:
         self._island, self._sim = island, island.sim
         sim = island.sim
         self._costs = ClientCosts(
-            sim.profile, sim.network.latency, sim.cargo.way, sim.cargo.taking, sim.chunk
+            sim.profile, sim.network.latency, sim.contents.way, sim.contents.taking, sim.chunk
         )
         self._most_put = at_once(island.sim.pool, island.sim.chunk)  # bytes for a host
         self._most_got = at_once(POOL, island.sim.chunk)  # bytes
@@ -166,8 +166,8 @@ class ClientContents:
         """Takes in that the client opens its end now."""
         sim, known = self._sim, self.under_way[opening.transfer]
         passage = self._passage(opening)
-        sim.cargo.moved += passage.nbytes
-        turn = sim.cargo.card(machine.client, known.getting).take(passage.took, sim.now)
+        sim.contents.moved += passage.nbytes
+        turn = sim.contents.card(machine.client, known.getting).take(passage.took, sim.now)
         known.client = ClientEnd(machine, sim.now, turn, passage)
         self.connects(machine.client, known.missing, sim.now + self.first_word(known.getting))
         waiting, known.waiting = known.waiting, []
@@ -181,7 +181,7 @@ class ClientContents:
 
     def first_word(self, getting: bool) -> int:
         """How long a client's first message is under way: an offer, or a grant."""
-        return self._sim.network.latency if getting else self._sim.cargo.way
+        return self._sim.network.latency if getting else self._sim.contents.way
 
     def connects(self, client: int, hosts: Spans, at: int) -> None:
         """Takes in that a client's first message to these hosts comes then, if none comes before."""
@@ -206,10 +206,10 @@ class ClientContents:
         key = layout, getting, opening.pieces if len(opening.pieces) == 1 else ()
         found = self._passages.get(key)
         if found is None:
-            island, cargo = self._island.island, self._sim.cargo
+            island, bulk = self._island.island, self._sim.contents
             took = np.zeros(island.hosts, dtype=np.int64)
             for host, _, nbytes in opening.pieces:
-                took[host - island.base_host] += cargo.taking(nbytes)
+                took[host - island.base_host] += bulk.taking(nbytes)
             nbytes = sum([nbytes for _, _, nbytes in opening.pieces])
             if len(self._passages) >= KEPT:
                 self._passages.clear()
@@ -325,7 +325,7 @@ class ClientContents:
         self._tell(transfer, known, members, when, blame)
 
     def _of(self, ends: HostEnds, members: Spans) -> list[HostEnds]:
-        """Of these ends, those of some members."""
+        """Those of these ends that some members have."""
         if not members:
             return []
         at = np.zeros(self._island.island.hosts, dtype=np.int64)

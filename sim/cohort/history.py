@@ -349,7 +349,7 @@ class History:
         return self._inputs[point.inputs - self._gone[0] :]
 
     def heard(self, point: Checkpoint) -> dict[Subject, Spans]:
-        """Of whom the controller has heard reports that executors make after this checkpoint."""
+        """The hosts, by subject, whose reports the controller has heard although they follow this checkpoint."""
         now, found = self._island.sim.now, dict[Subject, Spans]()
         for at, report in self._told[point.told - self._gone[1] :]:
             hosts: Spans = getattr(report, "hosts", spans.EMPTY)

@@ -140,12 +140,12 @@ class HostContents:
         if not into or max(into.values()) > at_once(sim.pool, sim.chunk):
             return None
         if not all(nbytes for *_, nbytes in pieces) or any(
-            sim.cargo.by_uplink(*piece[:2]) for piece in pieces
+            sim.contents.by_uplink(*piece[:2]) for piece in pieces
         ):
             return None
         word = sim.profile.send + sim.network.latency + sim.profile.receive
         costs = MoveCosts(sim.profile, word, sim.chunk)
-        return Pattern(pieces, (source.place.island, target.place.island), sim.cargo, costs)
+        return Pattern(pieces, (source.place.island, target.place.island), sim.contents, costs)
 
     def has(self, transfer: int) -> bool:
         """Whether it is a move whose hosts go together, and of which some are not over."""
@@ -234,7 +234,7 @@ class HostContents:
                     none[some],
                     (none[some], none[some]),
                     card,
-                    self._sim.cargo.small >= CARRIED_BYTES,
+                    self._sim.contents.small >= CARRIED_BYTES,
                 )
                 self._leave(known, wave, when[some], offer=True)
 
@@ -258,7 +258,7 @@ class HostContents:
             first = min(first, int(when.min()))
             self._leave(known, wave, when, offer=False)
         self._sim.clock.at(first, self._left, known.transfer)
-        self._sim.cargo.moved += int(pattern.nbytes[edges].sum())
+        self._sim.contents.moved += int(pattern.nbytes[edges].sum())
 
     # --- on the way -------------------------------------------------------------------------------------------
 
@@ -266,7 +266,7 @@ class HostContents:
         """These batches come to their senders' ports at these times."""
         pattern, edges = known.pattern, wave.edges
         if wave.free:
-            way = self._sim.cargo.way if wave.card else pattern.behind[edges]
+            way = self._sim.contents.way if wave.card else pattern.behind[edges]
             self._land(known, edges, when + wave.took + way, wave.cost, offer)
             return
         keys = pattern.receiver[edges], np.full(len(edges), known.transfer, dtype=np.int64), *wave.place
@@ -280,13 +280,13 @@ class HostContents:
                     known, some, starts + wave.took[which] + pattern.behind[some], wave.cost[which], offer
                 )
 
-        self._sim.cargo.ports.put_many(pattern.port[edges], when, keys, wave.took, passes)
+        self._sim.contents.ports.put_many(pattern.port[edges], when, keys, wave.took, passes)
 
     def _cross(self, known: Transferring, wave: ChunkWave, which: Edges, starts: Ints, offer: bool) -> None:
         """Their first bytes leave the senders' cards."""
         pattern = known.pattern
         order = np.argsort(pattern.rank[wave.edges[which]])
-        which, at = which[order], starts[order] + self._sim.cargo.way
+        which, at = which[order], starts[order] + self._sim.contents.way
         edges, took, cost = wave.edges[which], wave.took[which], wave.cost[which]
         transfer = np.full(len(edges), known.transfer, dtype=np.int64)
         keys = pattern.sender[edges], transfer, wave.place[0][which], wave.place[1][which]
@@ -294,7 +294,7 @@ class HostContents:
         def passes(some: Which, starts: Ints) -> None:
             self._land(known, edges[some], starts + took[some], cost[some], offer)
 
-        self._sim.cargo.ports.put_many(pattern.there[edges], at, keys, took, passes)
+        self._sim.contents.ports.put_many(pattern.there[edges], at, keys, took, passes)
 
     def _land(self, known: Transferring, edges: Edges, when: Ints, cost: Ints, offer: bool) -> None:
         """Their last bytes arrive at these times."""
@@ -401,7 +401,7 @@ class HostContents:
 
     def _spoil(self, known: Transferring, edges: Edges, blame: Blame, when: Ints) -> None:
         """The senders have nothing to send, and say so. The ports are taken to have room for that."""
-        pattern, way = known.pattern, self._sim.cargo.way
+        pattern, way = known.pattern, self._sim.contents.way
         known.opened[edges] = when
         known.void.update(dict.fromkeys(edges.tolist()))
         passed = pattern.offer_write[edges] + pattern.offer_took[edges] + pattern.behind[edges]

@@ -76,10 +76,10 @@ class Pattern:
     the sender's port the last byte of a batch is there, unless it goes over cards."""
 
     def __init__(
-        self, pieces: list[tuple[int, int, int, int]], islands: tuple[int, int], cargo: BulkNetwork, costs: MoveCosts
+        self, pieces: list[tuple[int, int, int, int]], islands: tuple[int, int], bulk: BulkNetwork, costs: MoveCosts
     ) -> None:  # fmt: skip
         """`pieces`: (sender, receiver, number, bytes). `islands`: of the senders, and of the receivers."""
-        ports = {pair: cargo.first_port(*pair, 0) for pair in {piece[:2] for piece in pieces}}
+        ports = {pair: bulk.first_port(*pair, 0) for pair in {piece[:2] for piece in pieces}}
         pairs = sorted(ports, key=lambda pair: (ports[pair][0], pair[1]))
         self.number = len(pairs)
         sizes = dict.fromkeys(pairs, 0)
@@ -90,9 +90,9 @@ class Pattern:
         self.senders, self.receivers = End(self.sender, islands[0]), End(self.receiver, islands[1])
         self.port = np.array([ports[pair][0] for pair in pairs], dtype=np.int64)
         self.behind = np.array([ports[pair][2] for pair in pairs], dtype=np.int64)
-        self.card = np.array([cargo.by_card(*pair) for pair in pairs])
+        self.card = np.array([bulk.by_card(*pair) for pair in pairs])
         self.cards = bool(self.card.any())
-        there = [cargo.last_port(pair[1]) if card else 0 for pair, card in zip(pairs, self.card, strict=True)]
+        there = [bulk.last_port(pair[1]) if card else 0 for pair, card in zip(pairs, self.card, strict=True)]
         self.there = np.array(there, dtype=np.int64)
         self.rank: Ints = np.empty(self.number, dtype=np.int64)  # by the receiver's port, then the sender
         self.rank[np.lexsort((self.sender, self.there))] = np.arange(self.number)
@@ -102,16 +102,16 @@ class Pattern:
         self.offer_write = np.where(self.card, costs.profile.chunk(CARRIED_BYTES), 0)
         self.offer_take = np.where(away, costs.profile.receive, 0)
         self.offer_took = np.array(
-            [cargo.first_port(*pair, CARRIED_BYTES)[1] for pair in pairs], dtype=np.int64
+            [bulk.first_port(*pair, CARRIED_BYTES)[1] for pair in pairs], dtype=np.int64
         )
-        self.waves = self._waves(pairs, pieces, cargo, costs)
+        self.waves = self._waves(pairs, pieces, bulk, costs)
         self.batches = np.zeros(self.number, dtype=np.int64)
         for wave in self.waves:
             self.batches[wave.edges] += 1
         self.everything: Edges = np.arange(self.number)
 
     def _waves(
-        self, pairs: list[tuple[int, int]], pieces: list[tuple[int, int, int, int]], cargo: BulkNetwork,
+        self, pairs: list[tuple[int, int]], pieces: list[tuple[int, int, int, int]], bulk: BulkNetwork,
         costs: MoveCosts,
     ) -> list[ChunkWave]:  # fmt: skip
         of_edge: dict[tuple[int, int], list[Batch]] = {pair: [] for pair in pairs}
@@ -119,8 +119,8 @@ class Pattern:
             mine = of_edge[sender, receiver]
             for at in range(0, nbytes, costs.chunk):
                 size = min(costs.chunk, nbytes - at)
-                free = size <= cargo.small and (not mine or mine[-1].free)
-                took = cargo.first_port(sender, receiver, size)[1]
+                free = size <= bulk.small and (not mine or mine[-1].free)
+                took = bulk.first_port(sender, receiver, size)[1]
                 mine.append(Batch(piece + 1, at, took, costs.profile.chunk(size), free))
         rows: dict[tuple[int, bool, bool], list[tuple[int, Batch]]] = {}
         for edge, pair in enumerate(pairs):

@@ -254,7 +254,7 @@ class PartsBySlice:
         return [each for each in self.known.values() if spans.overlap(each.hosts, hosts)]
 
     def _named(self, header: m.RunHeader) -> list[Owner]:
-        """Of whom the arguments of a run are, that did not come with the call."""
+        """The owners of the arguments of a run that did not come with the call."""
         literals = {number for number, _ in header.literals}
         found: list[Owner] = []
         number = 0  # of an argument; of a range, the first one's
@@ -391,7 +391,7 @@ class PartsBySlice:
         return self._runs[at].of if at >= 0 and name < self._runs[at].end else None
 
     def _owners(self, named: int | Range) -> list[tuple[Owner, int | Range]]:
-        """Whose these names are, those together that are one's."""
+        """The owners of these names; a range for names with one owner."""
         if isinstance(named, int):
             return [(self._of_name(named), named)]
         found: list[tuple[Owner, int | Range]] = []

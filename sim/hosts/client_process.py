@@ -5,7 +5,7 @@ A call takes host time, and the next one can begin when it is over. There are fo
 - a SimPy process runs `yield from client.turn()` and then calls `act`;
 - a driver of several clients waits by itself until `due` and `free_at` are past. Where cores are short, these times
   are lower bounds: ask again later, and they may have grown;
-- whoever runs inside an event of the simulation and cannot wait makes a `call_ahead`.
+- a caller inside an event of the simulation, which cannot wait, makes a `call_ahead`.
 Commands of the client machine that are meant for its user go to `on_effect`.
 """
 
@@ -162,9 +162,9 @@ class SimClient(Process):
                     self._begin(effect, effect.target, getting=True)
                     self.on_effect(effect)
                 case e.Sent(transfer=transfer):
-                    sim.cargo.card(self.name, getting=False).over(transfer)
+                    sim.contents.card(self.name, getting=False).over(transfer)
                 case e.Received(transfer=transfer):
-                    sim.cargo.card(self.name, getting=True).over(transfer)
+                    sim.contents.card(self.name, getting=True).over(transfer)
                     self.on_effect(effect)
                 case _:
                     self.on_effect(effect)
@@ -191,4 +191,4 @@ class SimClient(Process):
         if cohort is not None and sim.regular:
             hosts = spans.of({host for host, _, _ in opening.pieces})
             cohort.contents.connects(self.name, hosts, sim.now + cohort.contents.first_word(getting))
-        sim.cargo.begin(self.name, opening.transfer, opening.pieces, getting)
+        sim.contents.begin(self.name, opening.transfer, opening.pieces, getting)

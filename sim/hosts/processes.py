@@ -223,7 +223,7 @@ class HostProcess(Process):
 
     def __init__(self, sim: Context, host: int, machine: Host) -> None:
         super().__init__(sim, host, machine)
-        self._lanes: dict[Any, SimThread] = {}
+        self._threads: dict[Any, SimThread] = {}
         self._contents = TieBreak(sim.clock, self.serve, is_word)  # between the threads that take contents
         self._takers = ThreadPool(sim.clock, self._contents.put)  # these threads, one for each transfer
         self._enqueue_free = self._write_free = 0
@@ -248,7 +248,7 @@ class HostProcess(Process):
     @property
     def idle(self) -> bool:
         """Whether its threads have nothing to do, and no report waits here for those of other hosts."""
-        lanes = all(lane.idle for lane in self._lanes.values())
+        lanes = all(lane.idle for lane in self._threads.values())
         return lanes and self._contents.idle and self._takers.idle and self.machine.relay.idle
 
     def past(self, parent: int) -> tuple[int, int, int, int, dict[int, int]]:
@@ -300,12 +300,12 @@ class HostProcess(Process):
 
     def lane(self, kind: Any, source: object) -> SimThread:
         """The thread that takes what comes from there."""
-        lane = self._lanes.get((kind, source))
+        lane = self._threads.get((kind, source))
         if lane is None:
-            if len(self._lanes) >= KEPT:
-                self._lanes = {other: thread for other, thread in self._lanes.items() if not thread.idle}
+            if len(self._threads) >= KEPT:
+                self._threads = {other: thread for other, thread in self._threads.items() if not thread.idle}
             share = self.share(kind)
-            lane = self._lanes[kind, source] = SimThread(self.sim.clock, self.serve, share)
+            lane = self._threads[kind, source] = SimThread(self.sim.clock, self.serve, share)
         return lane
 
     def share(self, kind: Any) -> CoreShare | None:
@@ -431,7 +431,7 @@ def code_ready(sim: Context, plan_of: Callable[[int], Plan | None], asked: e.Com
 
 
 def nothing_said(key: str) -> bytes:
-    """Of code, by simulated hosts, if nobody has told them more."""
+    """What simulated hosts say of code, if nobody has told them more."""
     return b""
 
 

@@ -1,6 +1,6 @@
 """Ports: each carries one thing at a time, in the order in which things arrive there. Many hosts' ports are one array.
 
-Things that arrive in one nanosecond pass in the order of their keys, so the result is the same whoever is computed
+Things that arrive in one nanosecond pass in the order of their keys, so the result does not depend on which is computed
 first. They are looked at when that nanosecond is over (`LATER`). Then it is known when each begins to pass, and
 what follows is told at once, with that time, which may lie ahead.
 
@@ -28,7 +28,7 @@ ALL = slice(None)
 
 
 class Things(NamedTuple):
-    """Of a `put_many`, those that arrive at one time. They are sorted by port, then key. `then(which, starts)`."""
+    """Those of a `put_many` that arrive at one time. They are sorted by port, then key. `then(which, starts)`."""
 
     ports: Ints
     keys: tuple[Ints, Ints, Ints, Ints]
@@ -38,7 +38,7 @@ class Things(NamedTuple):
 
 
 class Thing(NamedTuple):
-    """Of a `put`. `then(start, *args)`."""
+    """What one `put` brings. `then(start, *args)`."""
 
     port: int
     key: Key

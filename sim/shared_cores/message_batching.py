@@ -101,7 +101,7 @@ class ProcessOutbox:
     def _written(self, wire: Together) -> None:
         sim = self._sim
         if self.owner.alive:
-            sim.cargo.gone(wire.messages)
+            sim.contents.gone(wire.messages)
             sim.network.send(self.owner.name, self._to, wire, wire.nbytes + wire.contents, sim.now)
         self._share.give_back(sim.now)
         self._rung = False

@@ -96,7 +96,7 @@ class FaultInjection:
         partners = self._sim.network.partners(name)
         self._sim.part(name)
         self._sim.network.end(name)
-        self._sim.cargo.end(name)
+        self._sim.contents.end(name)
         return partners
 
     def is_unheard(self, name: int) -> bool:

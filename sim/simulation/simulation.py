@@ -107,7 +107,7 @@ class Simulation:
         jitter = self.noise.latency + dcn.jitter
         self.network = Network(self.clock, dcn.latency, byte_ps, jitter, seed, self._arrive)
         small = min(SMALL, chunk // 16)
-        self.cargo = BulkNetwork(self.clock, self.cluster, self._roads(), self._arrive, self.trace, small)
+        self.contents = BulkNetwork(self.clock, self.cluster, self._roads(), self._arrive, self.trace, small)
         self.machines = SharedMachines(self, setup)
         self.fabric = Fabric(
             self.clock, self.cluster, self.trace, self.prices, self._sizes, self.tell_host,
@@ -301,7 +301,7 @@ class Simulation:
         if type(message) not in TALK or not moves_nothing(message):
             self.last_seen = self.clock.now
         if isinstance(message, Together):
-            self.cargo.come(message.messages)
+            self.contents.come(message.messages)
         if receiver == CONTROLLER:
             process: Any = self.controller_process
         elif receiver < 0:
@@ -391,7 +391,7 @@ class Simulation:
 
     def by_host(self, sender: int, receiver: int) -> bool:
         """Whether contents between these processes go through the hosts' CPUs, and not over a torus."""
-        return sender != receiver and not self.cargo.by_torus(sender, receiver)
+        return sender != receiver and not self.contents.by_torus(sender, receiver)
 
     def send_contents(self, sender: int, receiver: int, message: Any, at: int) -> None:
         """Sends a message of the data plane. A pool of threads writes it, which costs time and holds up nothing
@@ -410,7 +410,7 @@ class Simulation:
         elif isinstance(message, CARRIED):
             nbytes = getattr(message, "nbytes", CARRIED_BYTES)
             dear = sender >= 0 and self.by_host(sender, receiver)
-            send = partial(self.cargo.send, sender, receiver, message, nbytes)
+            send = partial(self.contents.send, sender, receiver, message, nbytes)
             order = (receiver, number_of(message))
             self._write(sender, order, self.profile.chunk(nbytes) if dear else 0, send, in_order=True)
         else:
@@ -424,7 +424,7 @@ class Simulation:
         """Whether a message of the data plane goes in a batch with all other messages to this peer."""
         return (
             sender != receiver
-            and not self.cargo.by_torus(sender, receiver)
+            and not self.contents.by_torus(sender, receiver)
             and self.machines.carries(sender, receiver)
         )
 

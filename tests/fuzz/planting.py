@@ -79,9 +79,9 @@ def nothing(*args: Any, **kwargs: Any) -> None:
 
 
 def table(seeds: int = 500) -> Iterator[str]:
-    """Yield the lines of the table in docs/testing.md."""
-    yield "| planted bug | what it does | found by | seeds |"
-    yield "|---|---|---|---:|"
+    """Yield the lines of the table in planted.md."""
+    yield "| planted bug | found by | seeds |"
+    yield "|---|---|---:|"
     for each in BUGS.values():
         needed, kind = search(each.name, seeds)
-        yield f"| {each.name} | {each.sentence} | {kind or 'nothing'} | {needed or f'more than {seeds}'} |"
+        yield f"| {each.name} | {kind or 'nothing'} | {needed or f'more than {seeds}'} |"

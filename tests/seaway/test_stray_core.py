@@ -106,12 +106,12 @@ def test_a_foreign_driver_matters_only_when_it_is_imported(tmp_path: Path, room:
     stray = tmp_path / f"{room}.py"
     stray.touch()
     assert python("import seaway", ROOT, cwd=tmp_path).returncode == 0
-    said = complaint(python(f"import seaway; seaway._house.check('{room}')", ROOT, cwd=tmp_path))
+    said = complaint(python(f"import seaway; seaway.own_packages.check('{room}')", ROOT, cwd=tmp_path))
     assert f"`import {room}` finds {stray}" in said
 
 
 def test_every_package_of_the_product_has_the_mark(tmp_path: Path) -> None:
-    code = "import seaway; seaway._house.check('core', 'sim', 'backend')"
+    code = "import seaway; seaway.own_packages.check('core', 'sim', 'backend')"
     result = python(code, ROOT, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
 

@@ -1,7 +1,7 @@
 """Policies by name: those that are here, and those that an installed package brings.
 
 A package gives its policies names by entry points of the group `seaway.policies`. Core does not look for packages:
-whoever calls `named` passes what finds them, and it is called only when a name is none of ours.
+the caller of `named` passes what finds them, and it is called only when a name is none of ours.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def restore(
         flag = Fetch(unsummed._buffer)
         caller.begin_fetch(
             flag
-        )  # at once, since whoever restores all there is may never call sw.checkpoint again
+        )  # at once, since a program that restores all there is may never call sw.checkpoint again
         caller.earlier.notices.append(lambda: _warned(flag, f"{where}: step {step} in {os.fspath(path)}"))
     return treedef.unflatten(made)
 

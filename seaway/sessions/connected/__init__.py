@@ -2,7 +2,7 @@
 
 connecting, local_cluster  `sw.connect` and `sw.local`
 driver, port, loop         a session's connections, and the interface to core's client
-code, pricing              computations exported for devices in other processes, and their assumed cost
+exported_code, pricing     computations exported for devices in other processes, and their assumed cost
 hosttimes, interrupts      when hosts ran gangs, by their own clocks; Ctrl-C during calls and waits
 
 Each name is imported when it is first used: connecting needs no controller.

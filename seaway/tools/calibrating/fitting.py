@@ -95,7 +95,7 @@ def missed_by(matrix: Array, spent: Array, costs: Array) -> float:
 
 
 def solved(matrix: Array, spent: Array, even: float) -> Array:
-    """The costs, none negative, that explain the rows best. Of solutions within `even` of each other, the evenest."""
+    """The costs, none negative, that explain the rows best; the evenest of those within `even` of each other."""
     weights = np.minimum(
         1, np.maximum(spent, LEAST) ** -2.0
     )  # rows above their usual time are more often disturbed

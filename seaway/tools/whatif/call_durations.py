@@ -28,7 +28,7 @@ STALL = 100
 Which = tuple[str, int]  # a computation's key, and devices
 
 
-class Took(NamedTuple):
+class ComputationTime(NamedTuple):
     name: str
     devices: int
     nanoseconds: int
@@ -39,7 +39,7 @@ class Took(NamedTuple):
 Gang = spacing.EndedGang[Which]
 
 
-def measured(recorded: Workload) -> dict[Which, Took]:
+def measured(recorded: Workload) -> dict[Which, ComputationTime]:
     """The time of every computation in the workload, in the order of programs."""
     gangs = list(_gangs(recorded))
     seen = spacing.taken(gangs, recorded.trace.places)
@@ -49,7 +49,7 @@ def measured(recorded: Workload) -> dict[Which, Took]:
         if gang.what is not None and not gang.failed:
             took = gang.ended - gang.entered
             fastest[gang.what] = min(took, fastest.get(gang.what, took))
-    found: dict[Which, Took] = {}
+    found: dict[Which, ComputationTime] = {}
     for person in recorded.people:
         for _, program in person.programs():
             for which, does in computations(program):
@@ -57,7 +57,7 @@ def measured(recorded: Workload) -> dict[Which, Took]:
                     continue
                 mine = seen.get(which, [])
                 cost = _mean(mine) if mine else min(does.cost, fastest.get(which, does.cost))
-                found[which] = Took(does.name, which[1], cost, len(mine), counts.get(which, 0))
+                found[which] = ComputationTime(does.name, which[1], cost, len(mine), counts.get(which, 0))
     return found
 
 
@@ -99,7 +99,7 @@ def key_of(which: Which) -> str:
     return f"{which[0]}@{which[1]}"
 
 
-def kernels(found: dict[Which, Took]) -> dict[str, Kernel]:
+def kernels(found: dict[Which, ComputationTime]) -> dict[str, Kernel]:
     """The simulator's kernels for programs from `told_apart`."""
     return {
         key_of(which): Kernel(took.name, took.nanoseconds, source="recorded" if took.samples else "stated")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...trace import Trace, times
-from .call_durations import Took, Which, executions
+from .call_durations import ComputationTime, Which, executions
 from .workload import Workload
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Column(NamedTuple):
     clients: tuple[ClientReport, ...]
 
 
-def of_record(recorded: Workload, took: dict[Which, Took]) -> Column:
+def of_record(recorded: Workload, took: dict[Which, ComputationTime]) -> Column:
     spent = sum(took[which].nanoseconds * which[1] * count for which, count in executions(recorded).items())
     reserved = NONE if len(recorded.trace.reservations) else 0.0
     return _column(RECORD, Trace(recorded.trace, recorded.cluster), recorded.cluster.devices, spent, reserved)
@@ -140,7 +140,7 @@ def errors(record: Column, same: Column) -> Errors:
     return Errors(same.makespan / record.makespan - 1, p50)
 
 
-def notes(recorded: Workload, took: dict[Which, Took]) -> Iterator[str]:
+def notes(recorded: Workload, took: dict[Which, ComputationTime]) -> Iterator[str]:
     """Notes on the record that limit what the figures mean."""
     stated = [one for one in took.values() if not one.samples and one.runs]
     if stated:

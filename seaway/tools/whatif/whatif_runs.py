@@ -27,7 +27,7 @@ from sim.engine import Stuck
 from sim.hosts import RareTimes
 from sim.simulation import MIB, Simulation
 
-from .call_durations import Took, Which, kernels, told_apart
+from .call_durations import ComputationTime, Which, kernels, told_apart
 from .settings import Settings, check
 from .workload import RecordedCall, RecordedClient, Workload, anywhere
 
@@ -40,7 +40,7 @@ class WhatifResult:
         self.trace, self.setup = simulation.trace, simulation.setup
 
 
-def run(recorded: Workload, settings: Settings, took: dict[Which, Took]) -> WhatifResult:
+def run(recorded: Workload, settings: Settings, took: dict[Which, ComputationTime]) -> WhatifResult:
     check(recorded, settings)
     times = RareTimes(pcie_latency=settings.setup.chips[0].pcie_latency, compile=recorded.compiling)
     measured = settings.setup.profile is not None  # a calibrated cluster also has the backend's chunks

@@ -235,7 +235,7 @@ def test_calls_under_a_flood_of_wrong_tokens_are_answered(tmp_path: Path) -> Non
 
             async with Access().channel(found.server.address) as channel:
                 floods = [asyncio.create_task(flood(channel)) for _ in range(200)]
-                totals = found.server.door.refusals.totals
+                totals = found.server.refusals.totals
                 await wait_until(lambda: len(found.server.gate._turns) > 150)
                 before = totals["token"]
                 await ask(channel, Access("sesame"), Status())

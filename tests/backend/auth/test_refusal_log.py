@@ -202,7 +202,7 @@ def test_each_kind_of_refusal_has_a_log_line_with_the_address_and_a_metric(
 ) -> None:
     async def work() -> None:
         async with cluster(tmp_path, access=Access("sesame")) as found:
-            totals = found.server.door.refusals.totals
+            totals = found.server.refusals.totals
             assert not +totals, "a cluster that comes up refuses nobody"
             async with grpc.aio.insecure_channel(found.server.address, options=LARGE) as channel:
                 for kind, knock in KNOCK.items():
@@ -245,7 +245,7 @@ def test_a_flood_leaves_few_lines_and_every_refusal_is_counted(
             async with Access().channel(found.server.address) as channel:
                 for _ in range(20):
                     await asyncio.gather(*(refused(channel, method(Status), b"", "no") for _ in range(20)))
-            assert found.server.door.refusals.totals["token"] == 400
+            assert found.server.refusals.totals["token"] == 400
         lines = lines_of(caplog, "token")
         assert sum(map(refusals_in, lines)) == 400
         assert len(lines) < 40  # one line a second, and the one at the controller's end
@@ -263,7 +263,7 @@ def test_an_agent_logs_each_refusal_and_why_it_closed_a_stream(
         async with cluster(tmp_path) as found:
             for address in (found.agents[0].address, found.server.address):
                 await stream(address, "host/1", token="")
-            assert [agent.node.door.refusals.totals["name"] for agent in found.agents.values()] == [1, 0]
+            assert [agent.node.refusals.totals["name"] for agent in found.agents.values()] == [1, 0]
             await stream(found.server.address, WHO, NONSENSE, token="")
             await wait_until(lambda: lines_of(caplog, "malformed"))
             assert "'who/7777" in lines_of(caplog, "malformed")[0]
@@ -293,6 +293,6 @@ def test_a_mistaken_request_of_a_known_caller_is_answered_and_is_no_refusal(tmp_
             for request in (Find("0"), CancelCall("nobody")):
                 with pytest.raises(CallError):
                     await ask(channel, Access(), request)
-            assert not +found.server.door.refusals.totals
+            assert not +found.server.refusals.totals
 
     asyncio.run(work())

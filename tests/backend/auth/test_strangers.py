@@ -108,7 +108,7 @@ def test_random_bytes_on_an_agents_port_harm_no_other_process(tmp_path: Path, co
             program = register(user, 1)
             await runs(user, program)
             agent, secret = found.agents[0], found.server.secret
-            totals = agent.node.door.refusals.totals
+            totals = agent.node.refusals.totals
             await _ask_nonsense(agent.address, count // 3)
             assert totals["malformed"] > count // 3 * 4 // 5, "all but those that said nothing"
             for name in ("host/1", "client/1", "who/" + "7" * 32):
@@ -185,7 +185,7 @@ def test_a_message_that_is_too_large_is_refused_and_harms_nothing(tmp_path: Path
                             large, timeout=30, metadata=versions.shown()
                         )
                     assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-            totals = found.server.door.refusals.totals
+            totals = found.server.refusals.totals
             before = totals["oversized"]
             begun = opening("", "who/" + "7" * 32)
             with suppress(ConnectionError):

@@ -159,8 +159,8 @@ class Port:
     """A listener that admits "peer/N" as peer N, and its callers."""
 
     def __init__(self, access: Access, **options: Any) -> None:
-        self.access, self.door, self.gate = access, RefusalLogger(), TurnGate()
-        self.listener = Listener(access, self.door, self.gate, **options)
+        self.access, self.refusals, self.gate = access, RefusalLogger(), TurnGate()
+        self.listener = Listener(access, self.refusals, self.gate, **options)
         self.taken: dict[int, Connection] = {}  # the latest of each peer
         self._all: list[Connection] = []
         self._callers: list[Caller] = []
@@ -186,20 +186,20 @@ class Port:
         await self.listener.close()
         for each in self._all:
             each.close()
-        self.door.close()
+        self.refusals.close()
         self.gate.close()
 
     @property
     def refused(self) -> dict[str, int]:
         """How many callers were refused, by kind."""
-        return dict(+self.door.refusals.totals)
+        return dict(+self.refusals.totals)
 
     async def until_refused(self, **counts: int) -> None:
         async with asyncio.timeout(PATIENCE):
             while self.refused != counts:
                 await asyncio.sleep(0.002)
 
-    async def no_strangers(self) -> None:
+    async def no_nameless(self) -> None:
         """Waits until no connection is about to introduce itself, or be told why it was refused."""
         async with asyncio.timeout(PATIENCE):
             while self.listener._tasks:
@@ -290,7 +290,7 @@ async def port(
 ) -> AsyncIterator[Port]:  # fmt: skip
     found = Port(access or Access(), **options)
     if pipe is not None:
-        found.listener._pipe = pipe(found.door)
+        found.listener._pipe = pipe(found.refusals)
     found.open(bind)
     try:
         yield found

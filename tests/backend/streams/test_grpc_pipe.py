@@ -55,7 +55,7 @@ async def piped_to(
     """A port that hands what is no stream to this server."""
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     number = server.sockets[0].getsockname()[1]
-    async with port(pipe=lambda door: grpc_pipe.GrpcPipe(number, door)) as found:
+    async with port(pipe=lambda refusals: grpc_pipe.GrpcPipe(number, refusals)) as found:
         yield found
     server.close()
 
@@ -99,19 +99,19 @@ def test_a_caller_of_grpc_that_leaves_at_once_is_still_known_by_its_address(tmp_
 
     async def work() -> None:
         async with cluster(tmp_path, agents=False) as found:
-            door = found.server.door
+            refusals = found.server.refusals
             place, _, number = found.server.address.rpartition(":")
             reader, writer = await asyncio.open_connection(place, int(number), local_addr=("127.0.0.7", 0))
             writer.write(HTTP2 + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
             await reader.read(1)
             mine = f"ipv4:127.0.0.7:{writer.get_extra_info('sockname')[1]}"
-            (inner,) = [here for here, address in door.callers.items() if address == mine]
+            (inner,) = [here for here, address in refusals.callers.items() if address == mine]
             writer.transport.abort()
             pipe = found.server._listener._pipe  # type: ignore[union-attr]
             assert pipe is not None
             while pipe._pairs:
                 await asyncio.sleep(0.002)
-            assert door.address_of(inner) == mine
+            assert refusals.address_of(inner) == mine
 
     drive(work())
 
@@ -136,7 +136,7 @@ def test_connections_of_grpc_are_bounded(
     async def work() -> None:
         server = await asyncio.start_server(hear, "127.0.0.1", 0)
         number = server.sockets[0].getsockname()[1]
-        async with port(pipe=lambda door: grpc_pipe.GrpcPipe(number, door)) as found:
+        async with port(pipe=lambda refusals: grpc_pipe.GrpcPipe(number, refusals)) as found:
             inside = [await found.caller(HTTP2) for _ in range(2)]
             await until(came, 2)
             await found.caller(HTTP2)

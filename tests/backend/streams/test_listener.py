@@ -98,7 +98,7 @@ def test_a_refused_caller_that_does_not_leave_is_left_soon(loop: str) -> None:
         async with port(SESAME) as found:
             caller = await found.caller(opening(token="a guess"))
             assert answer_in(await caller.heard()).refused == "token"
-            await found.no_strangers()
+            await found.no_nameless()
 
     drive(work(), LOOPS[loop])
 
@@ -111,7 +111,7 @@ def test_a_refused_caller_that_has_gone_harms_nobody(loop: str) -> None:
                 caller = await found.caller(opening(token="a guess"))
                 caller.writer.transport.abort()
             await found.until_refused(token=30)
-            await found.no_strangers()
+            await found.no_nameless()
             await found.gets_in()
 
     drive(work(), LOOPS[loop])
@@ -177,7 +177,7 @@ def test_a_caller_that_leaves_before_it_has_introduced_itself_is_forgotten(said:
             caller = await found.caller(GARBAGE[said][0])
             caller.writer.write_eof()
             assert await caller.heard() == b""
-            await found.no_strangers()
+            await found.no_nameless()
             assert found.refused in ({}, {"malformed": 1})
             await found.gets_in()
 
@@ -214,7 +214,7 @@ def test_what_comes_behind_an_opening_is_heard_by_the_stream() -> None:
 def test_silent_callers_beyond_a_number_close_the_oldest_of_the_busiest_host(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, loop: str
 ) -> None:
-    monkeypatch.setattr(listener, "STRANGERS", 10)
+    monkeypatch.setattr(listener, "NAMELESS", 10)
 
     async def work() -> None:
         async with port() as found:
@@ -242,11 +242,11 @@ def test_silent_callers_beyond_a_number_close_the_oldest_of_the_busiest_host(
 def test_an_honest_caller_gets_in_beside_more_silent_ones_than_there_is_room_for() -> None:
     async def work() -> None:
         async with port() as found:
-            for _ in range(listener.STRANGERS + 20):
+            for _ in range(listener.NAMELESS + 20):
                 await found.caller()
             await found.gets_in()
             assert found.refused["busy"] >= 20
-            assert len(found.listener._strangers) <= listener.STRANGERS
+            assert len(found.listener._nameless) <= listener.NAMELESS
 
     drive(work())
 
@@ -254,7 +254,7 @@ def test_an_honest_caller_gets_in_beside_more_silent_ones_than_there_is_room_for
 def test_a_stream_that_was_admitted_is_no_stranger_and_is_not_closed_for_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listener, "STRANGERS", 3)
+    monkeypatch.setattr(listener, "NAMELESS", 3)
 
     async def work() -> None:
         async with port() as found:

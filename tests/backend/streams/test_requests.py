@@ -40,7 +40,7 @@ def test_a_request_is_answered_on_a_connection_of_its_own(loop: str) -> None:
                 assert msgspec.msgpack.decode(said) == REPLY
             assert not found.taken
             assert not found.refused
-            await found.no_strangers()
+            await found.no_nameless()
 
     drive(work(), LOOPS[loop])
 
@@ -131,7 +131,7 @@ def test_a_caller_that_does_not_read_its_answer_is_left_and_its_socket_is_free_f
             for _ in range(3):
                 caller = await found.caller(asking(request))
                 caller.writer.transport.pause_reading()  # type: ignore[attr-defined]
-                await no_strangers_after_one(found)
+                await no_nameless_after_one(found)
                 caller.writer.transport.abort()
                 await found.gets_in()
 
@@ -141,8 +141,8 @@ def test_a_caller_that_does_not_read_its_answer_is_left_and_its_socket_is_free_f
     drive(work(), LOOPS[loop])
 
 
-async def no_strangers_after_one(found: Port) -> None:
+async def no_nameless_after_one(found: Port) -> None:
     async with asyncio.timeout(PATIENCE):
         while not found.listener._tasks:
             await asyncio.sleep(0.002)
-    await found.no_strangers()
+    await found.no_nameless()

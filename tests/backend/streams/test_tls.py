@@ -252,7 +252,7 @@ def test_bytes_that_are_no_handshake_are_refused(
             caller = await found.caller(MAGIC + said)
             assert b"secret" not in await caller.heard()
             await found.until_refused(malformed=1)
-            await found.no_strangers()
+            await found.no_nameless()
 
     drive(work(), LOOPS[loop])
     assert "TLS: " in only_line(caplog) or "introduce itself in 0.05 s" in only_line(caplog)

@@ -266,7 +266,7 @@ def test_the_same_events_give_the_same_order(policy: type[Policy], script: Actio
 
 
 def lanes(world: OrderWorld) -> list[PlaceQueue]:
-    return list(world.scheduler._lanes.known.values())
+    return list(world.scheduler._contention.known.values())
 
 
 @examples(20)

@@ -208,7 +208,7 @@ def test_small_arguments_travel_in_the_call_and_large_ones_are_put() -> None:
     def moved(nbytes: int) -> int:
         with small(fidelity="exact") as s:
             sw.block_until_ready(step(np.zeros(nbytes, np.int8), np.zeros(1000, np.int8)))
-            return int(s.simulation.cargo.moved)
+            return int(s.simulation.contents.moved)
 
     assert moved(3096) == 0
     assert moved(3097) >= 3097

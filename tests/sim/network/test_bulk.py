@@ -51,10 +51,10 @@ def arrivals(sent: list[Sent], hosts: Cluster | None = None, **roads: float) -> 
     ways: dict[str, float] = {
         "nic": GB, "latency": LATENCY, "pcie": 4 * GB, "pcie_latency": PCIE_LATENCY, "ici": 0, "torus_latency": 10,
     }  # fmt: skip
-    cargo = BulkNetwork(clock, hosts or cluster(), Roads(**(ways | roads)), arrive, Trace())  # type: ignore[arg-type]
+    bulk = BulkNetwork(clock, hosts or cluster(), Roads(**(ways | roads)), arrive, Trace())  # type: ignore[arg-type]
     for number, each in enumerate(sent):
         chunk = Chunk(7, each.sender, each.receiver, number, 0, each.nbytes)
-        clock.at(each.at, cargo.send, each.sender, each.receiver, chunk, each.nbytes, each.cost)
+        clock.at(each.at, bulk.send, each.sender, each.receiver, chunk, each.nbytes, each.cost)
     clock.run()
     return there
 

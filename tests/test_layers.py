@@ -71,11 +71,9 @@ def test_empty_packages_pass(house: Path) -> None:
         pytest.param("backend", "import sim", id="the backend knows the simulator"),
         pytest.param("sim", "import seaway", id="a driver looks up"),
         pytest.param("seaway", "import experiments", id="the client looks up"),
+        pytest.param("experiments/bench/frame", "from ..real import order", id="the frame knows a benchmark"),
         pytest.param(
-            "experiments/bench/frame", "from ..real import stages", id="the frame knows a benchmark"
-        ),
-        pytest.param(
-            "experiments/bench/prediction", "from ..real import stages", id="benchmarks know each other"
+            "experiments/bench/prediction", "from ..real import order", id="benchmarks know each other"
         ),
     ],
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from . import health, metrics
 from .children import ROOT, Child, Children, become, end_with_parent
-from .cpu_times import cpu_of, threads_of, waits_of
+from .cpu_times import cpu_of, threads_of
 from .health import HEALTH
 from .live_looks import fetch_look, packed
 from .measured_durations import durations, durations_of
@@ -40,5 +40,4 @@ __all__ = [
     "metrics",
     "packed",
     "threads_of",
-    "waits_of",
 ]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
@@ -22,9 +21,3 @@ def stream(work: Callable[[Any], Any], first: Any, ahead: int, turns: Iterable[o
                 under_way.popleft().block_until_ready()
     x.block_until_ready()
     return calls
-
-
-def for_seconds(seconds: float) -> Iterator[None]:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        yield

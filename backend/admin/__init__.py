@@ -19,25 +19,3 @@ from .measured_durations import durations, durations_of
 from .memory_kills import MemoryKills
 from .supervising import Supervisor
 from .trace_export import SnapshotShelf, TraceSnapshot, fetched
-
-__all__ = [
-    "HEALTH",
-    "ROOT",
-    "Child",
-    "Children",
-    "MemoryKills",
-    "SnapshotShelf",
-    "Supervisor",
-    "TraceSnapshot",
-    "become",
-    "cpu_of",
-    "durations",
-    "durations_of",
-    "end_with_parent",
-    "fetch_look",
-    "fetched",
-    "health",
-    "metrics",
-    "packed",
-    "threads_of",
-]

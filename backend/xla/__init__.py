@@ -12,15 +12,3 @@ from .compile_options import UnsafeOptions, assigned_to, safe_options
 from .element_types import ELEMENT_TYPES, core_dtype
 from .schema import SchemaError, file_descriptors, message_classes
 from .xla_schema import XLA
-
-__all__ = [
-    "ELEMENT_TYPES",
-    "XLA",
-    "SchemaError",
-    "UnsafeOptions",
-    "assigned_to",
-    "core_dtype",
-    "file_descriptors",
-    "message_classes",
-    "safe_options",
-]

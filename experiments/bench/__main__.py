@@ -68,12 +68,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _run(name: str, options: list[str], alone: bool) -> int:
-    try:
-        bench = module(name)
-    except ModuleNotFoundError as missing:
-        if missing.name is None or missing.name.split(".")[0] != "tests":
-            raise
-        return _refused(f"benchmark {name!r} needs tests/, which is not installed: run it in a checkout")
+    bench = module(name)
     given = [word for word in options if alone or takes(bench, word)]
     if given in (["-h"], ["--help"]) and not takes(bench, given[0]):
         print(f"{name}: {BENCHES[name]}\n\n{bench.__doc__}\nIt has no options.")

@@ -12,13 +12,13 @@ from __future__ import annotations
 import os
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from seaway.tools.calibrating import chained
 
 from ..frame import options, processes
-from ..frame.calling import stream
 from ..frame.cpu import ThreadCpu
 from ..frame.jax_world import AXIS, JaxWorld
 from . import actors
@@ -109,10 +109,21 @@ def member(address: str, rank: int, count: int, repeats: int, fewer: int) -> Non
 
 def called(work: Callable[[Any], Any], first: Any, each: int, steps: int, window: int = 0) -> float:
     """Steps a second, each call with the last one's result. `window`: calls outstanding; 0: Seaway decides."""
-    stream(work, first, 0, range(WARM))
+    _stream(work, first, 0, WARM)
     begun = time.perf_counter()
-    stream(work, first, window, range(steps // each))
+    _stream(work, first, window, steps // each)
     return steps / (time.perf_counter() - begun)
+
+
+def _stream(work: Callable[[Any], Any], x: Any, window: int, calls: int) -> None:
+    under_way: deque[Any] = deque()
+    for _ in range(calls):
+        x = work(x)
+        if window:
+            under_way.append(x)
+            if len(under_way) >= window:
+                under_way.popleft().block_until_ready()
+    x.block_until_ready()
 
 
 # --- Seaway -----------------------------------------------------------------------------------------------------------

@@ -12,33 +12,10 @@ from __future__ import annotations
 
 from . import health, metrics
 from .children import ROOT, Child, Children, become, end_with_parent
-from .cpu_times import cpu_of, threads_of, waits_of
+from .cpu_times import cpu_of, threads_of
 from .health import HEALTH
 from .live_looks import fetch_look, packed
 from .measured_durations import durations, durations_of
 from .memory_kills import MemoryKills
 from .supervising import Supervisor
 from .trace_export import SnapshotShelf, TraceSnapshot, fetched
-
-__all__ = [
-    "HEALTH",
-    "ROOT",
-    "Child",
-    "Children",
-    "MemoryKills",
-    "SnapshotShelf",
-    "Supervisor",
-    "TraceSnapshot",
-    "become",
-    "cpu_of",
-    "durations",
-    "durations_of",
-    "end_with_parent",
-    "fetch_look",
-    "fetched",
-    "health",
-    "metrics",
-    "packed",
-    "threads_of",
-    "waits_of",
-]

@@ -22,19 +22,6 @@ def threads_of(pid: int) -> dict[int, tuple[str, int]]:
     return found
 
 
-def waits_of(pid: int) -> dict[int, tuple[str, int]]:
-    """The living threads of a process: their names, and how often each has waited and was woken up."""
-    found = {}
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        try:
-            lines = (task / "status").read_text().splitlines()
-        except OSError:
-            continue  # the thread has ended
-        told = dict(line.split(":", 1) for line in lines if ":" in line)
-        found[int(task.name)] = told["Name"].strip(), int(told.get("voluntary_ctxt_switches", 0))
-    return found
-
-
 def cpu_of(pid: int) -> int:
     """CPU time of a process with all its threads, including ended ones. The clock's number is computed from the pid
     (clock_getcpuclockid(3))."""

@@ -12,9 +12,3 @@ from __future__ import annotations
 
 from . import agent_cli, device_log
 from .malloc import keep_what_is_freed
-
-__all__ = [
-    "agent_cli",
-    "device_log",
-    "keep_what_is_freed",
-]

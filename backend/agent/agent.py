@@ -241,8 +241,7 @@ class Agent:
             if plan is None:
                 raise CallError("its plan was forgotten before it was compiled")
             code = plan.codes[command.code]
-            names = [name for name in (code.code, *(part.code for part in code.parts)) if name]
-            blobs = {name: await self._find(name) for name in dict.fromkeys(names)}
+            blobs = {code.code: await self._find(code.code)} if code.code else {}
         except CallError as wrong:
             self.node.feed(e.CodeReady(command.plan, command.code, Blame("code", str(wrong))))
             return

@@ -24,28 +24,3 @@ from .access import (
 from .call_turns import READING, SLICE, Busy, CallTurn, TurnGate
 from .refusal_log import RefusalLogger, host_of
 from .trust import Rules, add_options, rules_of
-
-__all__ = [
-    "OPTIONS",
-    "READING",
-    "SLICE",
-    "Access",
-    "AccessRefused",
-    "Busy",
-    "CallTurn",
-    "PortTaken",
-    "RefusalLogger",
-    "Rules",
-    "TurnGate",
-    "access",
-    "add_options",
-    "advertised",
-    "checked",
-    "host_of",
-    "is_loopback",
-    "place_of",
-    "reached",
-    "read",
-    "rules_of",
-    "trust",
-]

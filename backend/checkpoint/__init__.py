@@ -17,21 +17,3 @@ from . import chunks, documents, folders, leftovers, zarrs
 from .chunks import Box, chunk_of
 from .documents import LAST, ArrayEntry, CheckpointError, Discarded, Document, Request, request_of
 from .folders import steps
-
-__all__ = [
-    "LAST",
-    "ArrayEntry",
-    "Box",
-    "CheckpointError",
-    "Discarded",
-    "Document",
-    "Request",
-    "chunk_of",
-    "chunks",
-    "documents",
-    "folders",
-    "leftovers",
-    "request_of",
-    "steps",
-    "zarrs",
-]

@@ -11,25 +11,3 @@ from . import shard_io, stablehlo_code
 from .code_blobs import LATELY, LIMIT, Blobs, InUse, hash_of
 from .shard_io import Array, ArraySink, ArraySource, ContentsMismatch, Overflow, ShardSource, Sink
 from .stablehlo_code import AboutError, CompiledAbout, PlatformAbout, PlatformDevice, StableHLOCode
-
-__all__ = [
-    "LATELY",
-    "LIMIT",
-    "AboutError",
-    "Array",
-    "ArraySink",
-    "ArraySource",
-    "Blobs",
-    "CompiledAbout",
-    "ContentsMismatch",
-    "InUse",
-    "Overflow",
-    "PlatformAbout",
-    "PlatformDevice",
-    "ShardSource",
-    "Sink",
-    "StableHLOCode",
-    "hash_of",
-    "shard_io",
-    "stablehlo_code",
-]

@@ -7,9 +7,3 @@ service     the process in which they meet, `python -m backend.coordination.serv
 from __future__ import annotations
 
 from .rendezvous import Overtaken, RendezvousMember, world_name
-
-__all__ = [
-    "Overtaken",
-    "RendezvousMember",
-    "world_name",
-]

@@ -13,19 +13,3 @@ from .accelerators import accelerators_here
 from .gang_times import ROOM, GangTimes, Taken, fetched
 from .interface import Array, DeviceAbout, Devices, Index, Post, WorldSpec
 from .timed import TimedDevices
-
-__all__ = [
-    "ROOM",
-    "Array",
-    "DeviceAbout",
-    "Devices",
-    "GangTimes",
-    "Index",
-    "Post",
-    "Taken",
-    "TimedDevices",
-    "WorldSpec",
-    "accelerators_here",
-    "fetched",
-    "gang_times",
-]

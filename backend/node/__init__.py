@@ -13,20 +13,3 @@ from . import calls
 from .calls import FULL, INVALID, SERVICE, CallError, Context, ask, message_of, new_server, refuse
 from .clock_sync import Clocks, HostClock, shifted
 from .node import NetworkNode
-
-__all__ = [
-    "FULL",
-    "INVALID",
-    "SERVICE",
-    "CallError",
-    "Clocks",
-    "Context",
-    "HostClock",
-    "NetworkNode",
-    "ask",
-    "calls",
-    "message_of",
-    "new_server",
-    "refuse",
-    "shifted",
-]

@@ -15,20 +15,3 @@ from .checker_process import TRIES, CheckerChild, Died, Late, NotStarted
 from .launchable_code import wake_lapack
 from .pjrt_devices import PjrtDevices
 from .stablehlo_reading import ArrayFacts, MainFacts
-
-__all__ = [
-    "TRIES",
-    "ArrayFacts",
-    "CheckerChild",
-    "Died",
-    "Late",
-    "MainFacts",
-    "NotStarted",
-    "PjrtDevices",
-    "checked",
-    "checker_pipes",
-    "inspection",
-    "stablehlo_executables",
-    "stablehlo_reading",
-    "wake_lapack",
-]

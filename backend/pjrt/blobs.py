@@ -1,5 +1,4 @@
-"""Turns code from clients into functions that JAX can trace: exported computations, one or several fused, and
-reshardings.
+"""Turns code from clients into functions that JAX can trace: exported computations and reshardings.
 
 A blob is what `jax.export` serialises: StableHLO for several platforms, with the shapes and shardings for which it
 was traced. Each function takes a gang's inputs and returns its outputs, flat, and one more number at the end,
@@ -15,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import export
 
-from core.model import Code, FusedPart, Gang, Layout
+from core.model import Code, Gang, Layout
 
 from .device_arrays import device_dtype
 
@@ -32,22 +31,14 @@ def function_of(
 ) -> Function:
     if code.key.startswith(RESHARD):
         return _resharding
-    parts = code.parts or (
-        FusedPart(code.key, code.code, code.name, tuple(range(len(inputs))), len(outputs) + gang.irregular),
-    )
-    calls = [_Exported(part, blobs) for part in parts]
+    call = _Exported(code, len(outputs) + gang.irregular, blobs)
     if gang.irregular:
-        (only,) = calls
-        return _counted(only, outputs)
-    results = code.results if code.parts else tuple(range(len(inputs), len(inputs) + len(outputs)))
+        return _counted(call, outputs)
 
-    def together(*leaves: Any) -> tuple[Any, ...]:
-        values = list(leaves)
-        for part, call in zip(parts, calls, strict=True):
-            values += call(*(values[number] for number in part.inputs))
-        return *(values[number] for number in results), jnp.int32(0)
+    def called(*leaves: Any) -> tuple[Any, ...]:
+        return *call(*leaves), jnp.int32(0)
 
-    return together
+    return called
 
 
 def _resharding(x: Any) -> tuple[Any, ...]:
@@ -58,20 +49,20 @@ def _resharding(x: Any) -> tuple[Any, ...]:
 class _Exported:
     """One exported computation, as a function of flat arguments."""
 
-    def __init__(self, part: FusedPart, blobs: Mapping[str, bytes]) -> None:
-        if not part.code:
+    def __init__(self, code: Code, outputs: int, blobs: Mapping[str, bytes]) -> None:
+        if not code.code:
             raise Unusable(
-                f"computation {part.name!r} has a duration and no code, so it runs in simulations and on `timed` "
+                f"computation {code.name!r} has a duration and no code, so it runs in simulations and on `timed` "
                 "devices; for real ones, write it with sw.jit"
             )
-        blob = blobs.get(part.code)
+        blob = blobs.get(code.code)
         if blob is None:
-            raise Unusable(f"the code of computation {part.name!r}, {part.code[:12]}, has not arrived")
-        self._name, self._outputs = part.name, part.outputs
+            raise Unusable(f"the code of computation {code.name!r}, {code.code[:12]}, has not arrived")
+        self._name, self._outputs = code.name, outputs
         try:
             self._exported: Any = export.deserialize(bytearray(blob))
         except Exception as error:
-            raise Unusable(f"the code of computation {part.name!r} cannot be read: {error}") from error
+            raise Unusable(f"the code of computation {code.name!r} cannot be read: {error}") from error
 
     def __call__(self, *leaves: Any) -> list[Any]:
         self._check(leaves)

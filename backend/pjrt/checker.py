@@ -81,17 +81,15 @@ def main() -> None:
 
 def _inspected(question: CodeQuestion, settings: CheckerSettings) -> Verdict:
     code, gang = question.code, question.gang
-    names = [part.code for part in code.parts] or [code.code]
-    for number, name in enumerate(names):
-        blob = question.blobs.get(name) if name else None  # `blobs.function_of` reports missing code
-        if blob is not None:
-            try:
-                if stablehlo_code.is_stablehlo(blob):
-                    inspect_program(stablehlo_code.decode(blob).program, settings.more, settings.largest)
-                else:
-                    inspect(blob, settings.platform, gang.place.size, settings.more, settings.largest)
-            except (CodeRefused, stablehlo_code.MalformedCode) as refused:
-                return Verdict("refused", number, str(refused))
+    blob = question.blobs.get(code.code) if code.code else None  # `blobs.function_of` reports missing code
+    if blob is not None:
+        try:
+            if stablehlo_code.is_stablehlo(blob):
+                inspect_program(stablehlo_code.decode(blob).program, settings.more, settings.largest)
+            else:
+                inspect(blob, settings.platform, gang.place.size, settings.more, settings.largest)
+        except (CodeRefused, stablehlo_code.MalformedCode) as refused:
+            return Verdict("refused", str(refused))
     return Verdict("ok")
 
 
@@ -116,7 +114,7 @@ def _compiled(question: CodeQuestion, settings: CheckerSettings) -> Verdict:
         return Verdict("room")
     except Exception as error:
         text = jax_errors.text_of(error)
-        return Verdict("room" if NO_ROOM in text else "failed", 0, text)
+        return Verdict("room" if NO_ROOM in text else "failed", text)
     return Verdict("ok")
 
 

@@ -183,8 +183,7 @@ class CodeGate:
     def _words(self, code: Code, verdict: Verdict) -> str:
         name, reason, limit = code.name, verdict.reason, self._rules.memory
         if verdict.kind == "refused":
-            part = code.parts[verdict.part].name if code.parts else name
-            return f"the code of computation {part!r} is refused: {reason}"
+            return f"the code of computation {name!r} is refused: {reason}"
         if verdict.kind == "room":
             most = (
                 f"more than the {limit} bytes that clients' code may take" if limit else "more than there is"
@@ -197,11 +196,10 @@ class CodeGate:
     ) -> str:  # fmt: skip
         """The key of a verdict: what the code is, whatever its name and its devices."""
         rules = self._rules
-        parts = [(part.code, part.inputs, part.outputs) for part in code.parts]
         name: object = (code.code or code.key) if asked is None else identity(asked)
         what = (
             VERSION, jax.__version__, version("jaxlib"), self._platform, sorted(rules.more), rules.largest,
-            name, parts, code.results, [_look(each) for each in inputs], [_look(each) for each in outputs],
+            name, [_look(each) for each in inputs], [_look(each) for each in outputs],
             given(gang) if asked is None else (), gang.irregular, gang.place.size,
         )  # fmt: skip
         return hashlib.sha256(msgspec.msgpack.encode(what)).hexdigest()

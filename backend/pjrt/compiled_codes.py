@@ -156,8 +156,7 @@ def _gang_and_layouts(code: Code, plan: Plan) -> tuple[Gang, tuple[Layout, ...],
 
 def _content(code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout]) -> Any:
     """A key: two codes with equal keys are the same program."""
-    parts = tuple((part.code, part.inputs, part.outputs) for part in code.parts)
     return (
-        code.code or code.key, parts, code.results, tuple(map(canonical, inputs)), tuple(map(canonical, outputs)),
+        code.code or code.key, tuple(map(canonical, inputs)), tuple(map(canonical, outputs)),
         given(gang), gang.irregular, gang.place,
     )  # fmt: skip

@@ -32,9 +32,6 @@ MOST = 4096  # executables that are kept
 def stablehlo_of(code: Code, blobs: Mapping[str, bytes]) -> StableHLOCode | None:
     """None: the code is of the other flavour. Raises Unusable."""
     blob = blobs.get(code.code)
-    for part in code.parts:
-        if stablehlo_code.is_stablehlo(blobs.get(part.code, b"")):
-            raise Unusable(f"computation {part.name!r} is StableHLO, so it cannot be fused with others")
     if blob is None or not stablehlo_code.is_stablehlo(blob):
         return None
     try:

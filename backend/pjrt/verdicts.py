@@ -25,10 +25,9 @@ FOLDER = "checked"  # beside compiled code
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The verdict on one code; `part`: which of several fused computations it is about."""
+    """The verdict on one code."""
 
     kind: str  # "ok"; "refused": its contents; "failed": it does not compile; "room": it took too much memory
-    part: int = 0
     reason: str = ""
 
 

@@ -17,16 +17,3 @@ from .live_look import looked
 from .policy_loading import HELP, policy_from
 from .server import Server
 from .state_folder import HeldFolder
-
-__all__ = [
-    "HELP",
-    "HeldFolder",
-    "Recording",
-    "Server",
-    "controller_cli",
-    "eventlogs",
-    "looked",
-    "machine_of",
-    "policy_from",
-    "read",
-]

@@ -20,22 +20,3 @@ from .lent_reading import LentReading
 from .listener import Admit, Listener
 from .sockets import listening, machine_of
 from .tls import Tls
-
-__all__ = [
-    "Admit",
-    "Connection",
-    "GrpcPipe",
-    "LentReading",
-    "Listener",
-    "Load",
-    "StreamRefused",
-    "Tls",
-    "ask",
-    "collect_rarely",
-    "dial",
-    "listening",
-    "loaded",
-    "machine_of",
-    "new_loop",
-    "run",
-]

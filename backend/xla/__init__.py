@@ -10,12 +10,3 @@ from __future__ import annotations
 from .compile_options import UnsafeOptions, assigned_to, safe_options
 from .element_types import ELEMENT_TYPES, core_dtype
 from .schema import message_classes
-
-__all__ = [
-    "ELEMENT_TYPES",
-    "UnsafeOptions",
-    "assigned_to",
-    "core_dtype",
-    "message_classes",
-    "safe_options",
-]

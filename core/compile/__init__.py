@@ -2,8 +2,7 @@
 
     bind       slices become places, values become slots
     moves      inserts a move or a resharding gang if an input is laid out differently than its reader expects
-    fuse       on request: consecutive nodes of one slice become one gang
-    number     numbers slots in the order of the steps that make them; drops slots that fusion made superfluous
+    number     numbers slots in the order of the steps that make them
     lifetimes  for each slot: its last reader, the moves that send it, the output that takes over its memory
     codes      the list of codes that hosts must compile, each once
     order      for each step: the steps that must have entered an order before it may enter
@@ -18,11 +17,3 @@ from .bind import home
 from .cut import BLANK_SLOT, cut
 from .passes import lower
 from .plan_cache import Lowerings
-
-__all__ = [
-    "BLANK_SLOT",
-    "Lowerings",
-    "cut",
-    "home",
-    "lower",
-]

@@ -33,15 +33,6 @@ def makes(step: Step) -> tuple[int, ...]:
     return step.outputs if isinstance(step, Gang) else (step.target,)
 
 
-def makers(steps: Sequence[Step], slots: int) -> list[int]:
-    """Return, for each slot, the step that makes it, or -1."""
-    found = [-1] * slots
-    for index, step in enumerate(steps):
-        for slot in makes(step):
-            found[slot] = index
-    return found
-
-
 def readers(steps: Sequence[Step], slots: int) -> list[list[int]]:
     """Return, for each slot, the steps that read it, each once, ascending."""
     found: list[list[int]] = [[] for _ in range(slots)]

@@ -1,4 +1,4 @@
-"""Pass: numbers the slots, arguments first, then in the order of the steps that make them. Unmade slots are dropped."""
+"""Pass: numbers the slots, arguments first, then in the order of the steps that make them."""
 
 from __future__ import annotations
 

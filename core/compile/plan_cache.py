@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from ..model import Layout, Place, Plan, Program
 from .passes import lower
 
-Key = tuple[Program, tuple[Place, ...], tuple[Layout, ...], bool]
+Key = tuple[Program, tuple[Place, ...], tuple[Layout, ...]]
 
 
 class Lowerings:
@@ -28,13 +28,11 @@ class Lowerings:
             set()
         )  # plans that callers kept, and used again since the last call of `_make_room`
 
-    def lower(
-        self, program: Program, places: Sequence[Place], args: Sequence[Layout], *, fused: bool = False
-    ) -> Plan:
-        key: Key = (program, tuple(places), tuple(args), fused)
+    def lower(self, program: Program, places: Sequence[Place], args: Sequence[Layout]) -> Plan:
+        key: Key = (program, tuple(places), tuple(args))
         plan = self._plans.pop(key, None)
         if plan is None:
-            plan = lower(program, places, args, ident=self._next, fused=fused)
+            plan = lower(program, places, args, ident=self._next)
             self._next += 1
         self._plans[key] = plan
         if len(self._plans) > self._capacity:

@@ -24,7 +24,6 @@ class Config(msgspec.Struct, frozen=True):
         "idle"  # may a gang enter before its inputs from elsewhere are made
     )
     fanout: int = 23  # of the tree to the hosts
-    fuse: bool = False  # back-to-back nodes on one slice run as one
     literal_limit: int = MAX_LITERALS  # bytes of arguments that ride in a call
     max_clients: int = 256
     max_programs: int = 4096  # a client

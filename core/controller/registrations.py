@@ -78,7 +78,7 @@ class Registrations:
             self._compilation.ask(self._rows(record, tuple(place for place in places if place is not None)))
 
     def lower(self, record: ProgramRecord, places: tuple[Place, ...], args: tuple[Layout, ...]) -> Plan:
-        return self._lowerings.lower(record.ir, places, args, fused=self._state.config.fuse)
+        return self._lowerings.lower(record.ir, places, args)
 
     def _rows(self, record: ProgramRecord, places: tuple[Place, ...]) -> PlanRows:
         args = tuple(home(record.ir, places, value) for value in record.ir.args)

@@ -18,14 +18,3 @@ from .reduce import Reduction
 from .relay import Relay
 from .stream import Stream
 from .tree import Tree, TreeShape, fanout_for, tree
-
-__all__ = [
-    "Reduction",
-    "Relay",
-    "Stream",
-    "Tree",
-    "TreeShape",
-    "fanout_for",
-    "frontier",
-    "tree",
-]

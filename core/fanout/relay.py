@@ -31,46 +31,23 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from .. import protocol as p
 from ..model import Illegal, Spans, spans
-from ..protocol import (
-    Arrived,
-    Close,
-    Command,
-    Compiled,
-    CompileStep,
-    Done,
-    Enqueued,
-    ForgetStep,
-    GangStep,
-    Heartbeat,
-    LogLine,
-    Lost,
-    Ordered,
-    PieceCounts,
-    RecvStep,
-    Report,
-    Reports,
-    RestoreStep,
-    Seat,
-    Send,
-    SendStep,
-    SpillStep,
-)
 from .reduce import Combined, Participants, Reduction
 
 EARLY = 1024  # messages of a later tree that may wait, for each child
 ROUTES = 512  # sets of hosts whose routes and participants are remembered
 SWEEP = 256  # notes to collect before settled ones are searched and dropped
 
-BY_SEQ = frozenset((Done, Enqueued, Arrived))
-COMBINED = BY_SEQ | {Compiled, PieceCounts}
+BY_SEQ = frozenset((p.Done, p.Enqueued, p.Arrived))
+COMBINED = BY_SEQ | {p.Compiled, p.PieceCounts}
 
 
 class StreamReceiver:
     """A host's end: accepts the messages that come by the current path in order, and says why it refuses others."""
 
     def __init__(self) -> None:
-        self.seat: Seat | None = None
+        self.seat: p.Seat | None = None
         self.seen = -1  # all messages for this host have come up to this number, as Seated and Join say
         self.last = -1  # no message up to this number is accepted any more
         self._held = False  # whether all messages are refused until the next seat
@@ -79,7 +56,7 @@ class StreamReceiver:
         """Refuse all messages until the next seat. The host has reported what it has, and that must stay true."""
         self._held = True
 
-    def take_seat(self, seat: Seat) -> int:
+    def take_seat(self, seat: p.Seat) -> int:
         """Take this seat, and refuse messages of older paths from now on. Return the number for `Seated.last`.
 
         That number may be below `last`: the messages between the two will be sent again under new numbers. A host
@@ -92,7 +69,7 @@ class StreamReceiver:
         self._held = False
         return self.seen
 
-    def refuses(self, message: Ordered) -> str:
+    def refuses(self, message: p.Ordered) -> str:
         """Accept the message and return "", or return the reason for which it is refused."""
         seat = self.seat
         if seat is None:
@@ -125,12 +102,12 @@ class Relay:
         self.host, self.period, self.patience = host, period, patience
         self.inlet = StreamReceiver()
         self._beat_at: int | None = None
-        self._early: dict[int, list[Reports]] = {}
-        self.up: list[Report] = []  # what this turn reports
+        self._early: dict[int, list[p.Reports]] = {}
+        self.up: list[p.Report] = []  # what this turn reports
         self._notes: dict[type, Callable[[Any, Spans], None]] = {
-            GangStep: self._note_step, SendStep: self._note_send, RecvStep: self._note_step,
-            SpillStep: self._note_step, RestoreStep: self._note_step, CompileStep: self._note_compile,
-            ForgetStep: self._note_forget,
+            p.GangStep: self._note_step, p.SendStep: self._note_send, p.RecvStep: self._note_step,
+            p.SpillStep: self._note_step, p.RestoreStep: self._note_step, p.CompileStep: self._note_compile,
+            p.ForgetStep: self._note_forget,
         }  # fmt: skip
         self._forget()
 
@@ -138,7 +115,7 @@ class Relay:
         self._children: dict[int, Spans] = {}
         self._sources: dict[int, Spans] = {}  # the children and this host itself
         self._written: dict[tuple[int, ...], int] = {}  # children -> the last number passed on to just these
-        self._beats: dict[int, Heartbeat] = {}  # child -> its latest beat
+        self._beats: dict[int, p.Heartbeat] = {}  # child -> its latest beat
         self._settled = -1
         self._steps: dict[int, PendingReports] = {}  # by seq
         self._sends: dict[int, int] = {}  # transfer -> seq
@@ -156,7 +133,7 @@ class Relay:
 
     # --- seats ----------------------------------------------------------------------------------------------
 
-    def seated(self, seat: Seat, now: int, out: list[Command]) -> None:
+    def seated(self, seat: p.Seat, now: int, out: list[p.Command]) -> None:
         """Take this seat, and drop what came by the old path; it will be repeated. An older seat is refused."""
         if seat.host != self.host:
             raise Illegal(f"a seat for host {seat.host} at host {self.host}")
@@ -174,13 +151,13 @@ class Relay:
             for message in waiting:
                 self.reports(peer, message, now, out)
 
-    def _refused(self, peer: int, reason: str) -> LogLine:
+    def _refused(self, peer: int, reason: str) -> p.LogLine:
         """Return a line for the log. No peer is at fault: the message was under way when the tree changed."""
-        return LogLine(f"host {self.host}: refused from peer {peer}: {reason}")
+        return p.LogLine(f"host {self.host}: refused from peer {peer}: {reason}")
 
     # --- down -----------------------------------------------------------------------------------------------
 
-    def ordered(self, peer: int, message: Ordered, out: list[Command]) -> bool:
+    def ordered(self, peer: int, message: p.Ordered, out: list[p.Command]) -> bool:
         """Pass a message on to the children that need it. Return whether it is for this host's executor too."""
         seat = self.inlet.seat
         if (
@@ -189,7 +166,7 @@ class Relay:
             and (message.epoch, message.tree) == (seat.epoch, seat.tree)
         ):
             reason = f"orders for host {self.host} come from {seat.parent}, not from {peer}"
-            out.append(Close(peer, reason))
+            out.append(p.Close(peer, reason))
             return False
         refused = self.inlet.refuses(message)
         if refused:
@@ -200,7 +177,7 @@ class Relay:
             self._note(message)
             if children:
                 self._written[children] = message.number
-                out.append(Send(children, message))
+                out.append(p.Send(children, message))
         return ours
 
     def _route(self, hosts: Spans) -> tuple[tuple[int, ...], bool]:
@@ -212,7 +189,7 @@ class Relay:
         route = self._routes[hosts] = children, spans.contains(hosts, self.host)
         return route
 
-    def _note(self, message: Ordered) -> None:
+    def _note(self, message: p.Ordered) -> None:
         steps, notes = self._steps, self._notes
         for step in message.steps:
             note = notes.get(type(step))
@@ -224,18 +201,18 @@ class Relay:
                 self._drop(seq)
             self._sweep_at = 2 * len(steps) + SWEEP
 
-    def _note_step(self, step: GangStep | RecvStep | SpillStep | RestoreStep, seen_by: Spans) -> None:
+    def _note_step(self, step: p.GangStep | p.RecvStep | p.SpillStep | p.RestoreStep, seen_by: Spans) -> None:
         self._steps[step.seq] = PendingReports(step.hosts, seen_by)
 
-    def _note_send(self, step: SendStep, seen_by: Spans) -> None:
+    def _note_send(self, step: p.SendStep, seen_by: Spans) -> None:
         self._steps[step.seq] = PendingReports(step.hosts, seen_by, step.transfer)
         self._sends[step.transfer] = step.seq
 
-    def _note_compile(self, step: CompileStep, seen_by: Spans) -> None:
+    def _note_compile(self, step: p.CompileStep, seen_by: Spans) -> None:
         for code, hosts in zip(step.codes, step.hosts or repeat(seen_by), strict=False):
             self._compiles[step.plan, code] = PendingReports(hosts, seen_by)
 
-    def _note_forget(self, step: ForgetStep, seen_by: Spans) -> None:
+    def _note_forget(self, step: p.ForgetStep, seen_by: Spans) -> None:
         if step.plans:
             for key in [key for key in self._compiles if key[0] in step.plans]:
                 del self._compiles[key]
@@ -247,14 +224,14 @@ class Relay:
 
     # --- up -------------------------------------------------------------------------------------------------
 
-    def report(self, report: Report, now: int) -> None:
+    def report(self, report: p.Report, now: int) -> None:
         """Take a report of this host's own executor."""
         if self._children and type(report) in COMBINED:
             self._combine(self.host, report, now)  # type: ignore[arg-type]
         else:
             self.up.append(report)
 
-    def reports(self, peer: int, message: Reports, now: int, out: list[Command]) -> None:
+    def reports(self, peer: int, message: p.Reports, now: int, out: list[p.Command]) -> None:
         """Take the reports of a child."""
         seat = self.inlet.seat
         if seat is None or message.tree != seat.tree or message.epoch != seat.epoch:
@@ -265,15 +242,15 @@ class Relay:
             return
         below = self._children.get(peer)
         if below is None:
-            out.append(Close(peer, f"host {peer} is not a child of host {self.host}"))
+            out.append(p.Close(peer, f"host {peer} is not a child of host {self.host}"))
             return
         for report in message.reports:
             combined = type(report) in COMBINED
-            one = not combined and type(report) is not Heartbeat
+            one = not combined and type(report) is not p.Heartbeat
             hosts = spans.one(report.host) if one else report.hosts  # type: ignore[union-attr]
             if hosts != below and (not hosts or spans.minus(hosts, below)):
                 out.append(
-                    Close(peer, f"host {peer} reports for hosts {spans.text(hosts)}, not all below it")
+                    p.Close(peer, f"host {peer} reports for hosts {spans.text(hosts)}, not all below it")
                 )
                 return
             if combined:
@@ -283,7 +260,7 @@ class Relay:
             else:
                 self._beats[peer] = report  # type: ignore[assignment]
 
-    def _other_tree(self, peer: int, message: Reports, out: list[Command]) -> None:
+    def _other_tree(self, peer: int, message: p.Reports, out: list[p.Command]) -> None:
         """Keep reports of a later tree for this host's own seat; refuse reports of an earlier tree."""
         seat = self.inlet.seat
         if seat is not None and (message.epoch, message.tree) < (seat.epoch, seat.tree):
@@ -294,7 +271,7 @@ class Relay:
             reason = (
                 f"more than {EARLY} reports of tree {message.tree}, for which host {self.host} has no seat"
             )
-            out.append(Close(peer, reason))
+            out.append(p.Close(peer, reason))
         else:
             waiting.append(message)
 
@@ -306,7 +283,7 @@ class Relay:
         notes = (*self._steps.values(), *self._compiles.values())
         return not any(note.reductions for note in notes)
 
-    def expect(self, steps: Sequence[GangStep], seen_by: Spans) -> None:
+    def expect(self, steps: Sequence[p.GangStep], seen_by: Spans) -> None:
         """Take in that these hosts know these steps, and that none has reported on them. Only a simulator needs this:
         its hosts may begin in the middle of what is under way."""
         for step in steps if self._children else ():
@@ -322,7 +299,7 @@ class Relay:
         self._early.pop(host, None)
         if host in self._children:
             self._beats.pop(host, None)
-            self.up.append(Lost(host, self.host))
+            self.up.append(p.Lost(host, self.host))
 
     def _combine(self, source: int, report: Combined, now: int) -> None:
         kind = type(report)
@@ -340,7 +317,7 @@ class Relay:
         if not reduction.left:
             self.up += reduction.take(report)
             self._complete(report, note)
-        elif kind is Arrived or kind is Compiled:
+        elif kind is p.Arrived or kind is p.Compiled:
             self._delayed[reduction] = report
             if self._delayed_until is None:
                 self._delayed_until = now + self.patience
@@ -349,30 +326,30 @@ class Relay:
 
     def _find(self, report: Combined) -> PendingReports | None:
         """Return the note of the step that this report is about."""
-        if isinstance(report, Compiled):
+        if isinstance(report, p.Compiled):
             return self._compiles.get((report.plan, report.code))
-        if isinstance(report, PieceCounts):
+        if isinstance(report, p.PieceCounts):
             return self._steps.get(self._sends.get(report.transfer, -1))
         return self._steps.get(report.seq)
 
     def _complete(self, report: Combined, note: PendingReports) -> None:
         """All hosts have reported: forget what was expected of them. The watchdog may ask again."""
-        if isinstance(report, Done):
-            arrived = note.reductions.get(Arrived)
+        if isinstance(report, p.Done):
+            arrived = note.reductions.get(p.Arrived)
             if arrived is not None:
-                self.up += arrived.take(Arrived(report.seq, spans.EMPTY))
+                self.up += arrived.take(p.Arrived(report.seq, spans.EMPTY))
             self._drop(report.seq)
-        elif isinstance(report, Compiled):
+        elif isinstance(report, p.Compiled):
             del self._compiles[report.plan, report.code]
         else:
             del note.reductions[type(report)]
 
     def _add_unknown(self, report: Combined) -> None:
         """Combine a report about an unknown step with the others of this turn. More may come in later turns."""
-        if isinstance(report, Compiled):
+        if isinstance(report, p.Compiled):
             key: int | tuple[int, int] = (report.plan, report.code)
         else:
-            key = report.transfer if isinstance(report, PieceCounts) else report.seq
+            key = report.transfer if isinstance(report, p.PieceCounts) else report.seq
         reduction, _ = self.unknown.setdefault((type(report), key), (Reduction(), report))
         reduction.put(report, report.hosts)
 
@@ -402,7 +379,7 @@ class Relay:
             self._beat_at = now + self.period
             self.up.append(self._beat())
 
-    def _beat(self) -> Heartbeat:
+    def _beat(self) -> p.Heartbeat:
         """Return the beat of this host and all below it that have sent one.
 
         A child that has seen everything passed on to it counts as having seen all that this host has seen: the other
@@ -416,7 +393,7 @@ class Relay:
                 hosts.append(beat.hosts)
                 if beat.number < written.get(child, -1):
                     number = min(number, beat.number)
-        return Heartbeat(spans.union(*hosts), number)
+        return p.Heartbeat(spans.union(*hosts), number)
 
     def _last_written(self) -> dict[int, int]:
         """Return the last number that was passed on to each child. Numbers count up, so the largest is the last."""
@@ -426,7 +403,7 @@ class Relay:
                 found[child] = max(number, found.get(child, number))
         return found
 
-    def flush(self, out: list[Command]) -> None:
+    def flush(self, out: list[p.Command]) -> None:
         """End a turn: send all reports that are to go up, as one message."""
         if self.unknown:
             for reduction, like in self.unknown.values():
@@ -435,4 +412,4 @@ class Relay:
         seat = self.inlet.seat
         if self.up and seat is not None:
             reports, self.up = tuple(self.up), []
-            out.append(Send((seat.parent,), Reports(seat.island, seat.epoch, seat.tree, reports)))
+            out.append(p.Send((seat.parent,), p.Reports(seat.island, seat.epoch, seat.tree, reports)))

@@ -32,9 +32,3 @@ from __future__ import annotations
 from .executor import Executor
 from .host import Host
 from .host_codes import code_cause
-
-__all__ = [
-    "Executor",
-    "Host",
-    "code_cause",
-]

@@ -22,40 +22,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from .. import protocol as p
 from ..model import Hosts, Illegal, Layout, Plan, Spans, spans
-from ..protocol import (
-    AskStep,
-    Blame,
-    CodeReady,
-    Command,
-    CompileStep,
-    Copied,
-    DeviceLost,
-    ExpectStep,
-    Finished,
-    ForgetStep,
-    FreeStep,
-    GangStep,
-    HostFault,
-    Join,
-    LaunchFailed,
-    Ordered,
-    PoisonStep,
-    Received,
-    RecvStep,
-    Reform,
-    Reformed,
-    RestoreStep,
-    RowsCounted,
-    RunHeader,
-    Seat,
-    Seated,
-    SendStep,
-    Sent,
-    SpillStep,
-    ToController,
-    ViewStep,
-)
 from . import standing
 from .causes import PendingCauses
 from .host_codes import HostCodes
@@ -93,21 +61,21 @@ class Executor:
         self._codes = HostCodes(self._state, hosts)
         self._views = LocalViews(self._state, self._causes, self._buffers, hosts)
         self._events: dict[type, Callable[[Any], None]] = {
-            Ordered: self._ordered, Finished: self._queue.finished, Received: self._moves.received,
-            Sent: self._moves.sent, Copied: self._moves.copied, RowsCounted: self._moves.counted,
-            CodeReady: self._codes.ready, LaunchFailed: self._queue.failed, DeviceLost: self._device_lost,
-            Seat: self._seat, Reformed: self._reformed,
+            p.Ordered: self._ordered, p.Finished: self._queue.finished, p.Received: self._moves.received,
+            p.Sent: self._moves.sent, p.Copied: self._moves.copied, p.RowsCounted: self._moves.counted,
+            p.CodeReady: self._codes.ready, p.LaunchFailed: self._queue.failed, p.DeviceLost: self._device_lost,
+            p.Seat: self._seat, p.Reformed: self._reformed,
         }  # fmt: skip
         self._steps: dict[type, Callable[[Any], None]] = {
-            GangStep: self._gang, SendStep: self._send, RecvStep: self._receive, FreeStep: self._free,
-            ViewStep: self._views.read, SpillStep: self._spill, RestoreStep: self._restore,
-            PoisonStep: self._moves.poison, ExpectStep: self._moves.expect, CompileStep: self._compile,
-            ForgetStep: self._forget, AskStep: self._ask,
+            p.GangStep: self._gang, p.SendStep: self._send, p.RecvStep: self._receive, p.FreeStep: self._free,
+            p.ViewStep: self._views.read, p.SpillStep: self._spill, p.RestoreStep: self._restore,
+            p.PoisonStep: self._moves.poison, p.ExpectStep: self._moves.expect, p.CompileStep: self._compile,
+            p.ForgetStep: self._forget, p.AskStep: self._ask,
         }  # fmt: skip
 
     # --- in and out ---------------------------------------------------------------------------------------
 
-    def handle(self, event: Any, now: int) -> list[Command]:
+    def handle(self, event: Any, now: int) -> list[p.Command]:
         """Raises Illegal for what this host's own devices or transfers cannot have done; never for a
         message."""
         act = self._events.get(type(event))
@@ -126,12 +94,12 @@ class Executor:
         """The hosts that its reports are about. What is said of one host (Seated, HostFault) is said of `host`."""
         return self._state.members
 
-    def describe(self) -> Join:
+    def describe(self) -> p.Join:
         """How this host presents itself to a controller that has lost it, or that has restarted."""
         state = self._state
         unfinished = tuple(sorted([record.seq for record in state.records if record.state not in OVER]))
         held = tuple(self._buffers.held())
-        return Join(state.host, self._incarnation, state.epoch, state.last, held, unfinished)
+        return p.Join(state.host, self._incarnation, state.epoch, state.last, held, unfinished)
 
     def plan(self, number: int) -> Plan | None:
         """What a CompileCode names, for the driver to read; None once it is forgotten."""
@@ -148,7 +116,7 @@ class Executor:
         found = self._state.buffers.alone(buffer)
         return None if found is None else found.layout
 
-    def gangs_under_way(self) -> dict[int, tuple[GangStep, bool]]:
+    def gangs_under_way(self) -> dict[int, tuple[p.GangStep, bool]]:
         """By seq: the gangs that are not over here, and whether the devices have them."""
         gangs = self._state.gangs
         return {
@@ -225,7 +193,7 @@ class Executor:
 
     # --- the stream ---------------------------------------------------------------------------------------
 
-    def _ordered(self, message: Ordered) -> None:
+    def _ordered(self, message: p.Ordered) -> None:
         state = self._state
         if message.epoch != state.epoch or message.number <= state.last:
             fault(
@@ -287,7 +255,7 @@ class Executor:
         state.among = (hosts, *state.among[:1])
         return True
 
-    def _interleaved(self, message: Ordered) -> None:
+    def _interleaved(self, message: p.Ordered) -> None:
         """Some runs begin behind some of the steps: read these and the steps in the order in which they were said."""
         waiting = sorted((header for header in message.runs if header.at), key=lambda header: header.at)
         for number, step in enumerate(message.steps, 1):
@@ -297,7 +265,7 @@ class Executor:
         for header in waiting:
             self._begin(header)
 
-    def _begin(self, header: RunHeader) -> None:
+    def _begin(self, header: p.RunHeader) -> None:
         state = self._state
         plan = state.plans.get(header.plan)
         if plan is None:
@@ -321,7 +289,7 @@ class Executor:
 
     # --- its steps ----------------------------------------------------------------------------------------
 
-    def _gang(self, step: GangStep) -> None:
+    def _gang(self, step: p.GangStep) -> None:
         state = self._state
         if step.hosts not in state.among and not self._is_among(step.hosts):
             return
@@ -340,7 +308,7 @@ class Executor:
             fault(state, text, step.seq)
             self._queue.stop(step.seq)
 
-    def _run_of(self, step: SendStep | RecvStep) -> HostRun | None:
+    def _run_of(self, step: p.SendStep | p.RecvStep) -> HostRun | None:
         """The run of which it is a step. Behind its last step, a run is forgotten when that is settled."""
         run = self._state.runs.get(step.run)
         if run is not None:
@@ -349,7 +317,7 @@ class Executor:
                 self._state.ended_runs.append((step.seq, run.id))
         return run
 
-    def _send(self, step: SendStep) -> None:
+    def _send(self, step: p.SendStep) -> None:
         if step.hosts not in self._state.among and not self._is_among(step.hosts):
             return
         run = None if step.client else self._run_of(step)
@@ -364,7 +332,7 @@ class Executor:
         if step.seq in self._state.abandoned_early:
             self._drop_abandoned(step)
 
-    def _receive(self, step: RecvStep) -> None:
+    def _receive(self, step: p.RecvStep) -> None:
         if step.hosts not in self._state.among and not self._is_among(step.hosts):
             return
         run = None if step.client else self._run_of(step)
@@ -379,34 +347,34 @@ class Executor:
         if step.seq in self._state.abandoned_early:
             self._drop_abandoned(step)
 
-    def _drop_abandoned(self, step: SendStep | RecvStep) -> None:
+    def _drop_abandoned(self, step: p.SendStep | p.RecvStep) -> None:
         blame = self._state.abandoned_early.pop(step.seq)
-        self._moves.poison(PoisonStep(step.transfer, blame))
+        self._moves.poison(p.PoisonStep(step.transfer, blame))
 
-    def _free(self, step: FreeStep) -> None:
+    def _free(self, step: p.FreeStep) -> None:
         state = self._state
         for named in step.buffers:
             first, count = (named, 1) if isinstance(named, int) else (named.first, named.count)
             for buffer in state.buffers.over(first, count):  # hosts without a shard of it are told too
                 self._buffers.retire(buffer, state.order)
 
-    def _spill(self, step: SpillStep) -> None:
+    def _spill(self, step: p.SpillStep) -> None:
         if self._is_among(step.hosts):
             self._moves.spill(step)
 
-    def _restore(self, step: RestoreStep) -> None:
+    def _restore(self, step: p.RestoreStep) -> None:
         if self._is_among(step.hosts):
             self._moves.restore(step)
 
-    def _ask(self, step: AskStep) -> None:
+    def _ask(self, step: p.AskStep) -> None:
         self._queue.ask(step.seq)
 
-    def _compile(self, step: CompileStep) -> None:
+    def _compile(self, step: p.CompileStep) -> None:
         plan = self._state.plans.get(step.plan)
         if plan is not None:  # else it concerns other hosts
             self._codes.compile(step, plan)
 
-    def _forget(self, step: ForgetStep) -> None:
+    def _forget(self, step: p.ForgetStep) -> None:
         for run in step.runs:
             self._state.runs.pop(run, None)
         for plan in step.plans:
@@ -415,14 +383,14 @@ class Executor:
 
     # --- the host's own -----------------------------------------------------------------------------------
 
-    def _device_lost(self, event: DeviceLost) -> None:
+    def _device_lost(self, event: p.DeviceLost) -> None:
         blame = own_blame(self._state, event.blame) or event.blame
-        report = HostFault(self._state.host, -1, blame, event.device)
-        self._state.out.append(ToController(report, (("lost", event.device),)))
+        report = p.HostFault(self._state.host, -1, blame, event.device)
+        self._state.out.append(p.ToController(report, (("lost", event.device),)))
 
     # --- seats --------------------------------------------------------------------------------------------
 
-    def _seat(self, seat: Seat) -> None:
+    def _seat(self, seat: p.Seat) -> None:
         state = self._state
         if not spans.contains(state.members, seat.host) or seat.epoch < state.epoch:
             text = f"a seat for host {seat.host} in epoch {seat.epoch}; this one is in epoch {state.epoch}"
@@ -443,10 +411,10 @@ class Executor:
         else:
             self._say_again()
 
-    def _abandon(self, seat: Seat) -> None:
+    def _abandon(self, seat: p.Seat) -> None:
         """What will never finish is dropped; the rest goes on. The controller must name each gang in flight that
         not all of its hosts can launch, or its peers wait for ever."""
-        blame = Blame("host-lost", f"island {seat.island} lost a member before it was done")
+        blame = p.Blame("host-lost", f"island {seat.island} lost a member before it was done")
         self._queue.abandon(seat.abandon, blame)
         self._moves.abandon(seat.abandon, blame)
         self._buffers.drop(seat.dropped, blame)
@@ -462,15 +430,15 @@ class Executor:
         self._codes.again()
         if state.forming is None:
             state.out.append(
-                ToController(Seated(state.host, state.epoch, state.tree, state.last), state.order)
+                p.ToController(p.Seated(state.host, state.epoch, state.tree, state.last), state.order)
             )
 
-    def _reform(self, seat: Seat, causes: Causes) -> None:
+    def _reform(self, seat: p.Seat, causes: Causes) -> None:
         if self._state.forming is seat:  # else a newer epoch has begun
             self._state.reforming = True
-            self._state.out.append(Reform(seat.epoch, seat.members, seat.abandon, causes))
+            self._state.out.append(p.Reform(seat.epoch, seat.members, seat.abandon, causes))
 
-    def _reformed(self, event: Reformed) -> None:
+    def _reformed(self, event: p.Reformed) -> None:
         state = self._state
         if event.epoch < state.epoch:
             return  # overtaken by a newer epoch
@@ -478,7 +446,7 @@ class Executor:
             raise Illegal(f"epoch {event.epoch} was formed, and nobody asked")
         if event.blame is not None:  # the controller will offer another seat
             blame = own_blame(state, event.blame) or event.blame
-            state.out.append(ToController(HostFault(state.host, -1, blame), (("reformed", event.epoch),)))
+            state.out.append(p.ToController(p.HostFault(state.host, -1, blame), (("reformed", event.epoch),)))
             return
         state.forming, state.reforming = None, False
         state.order = (("reformed", event.epoch),)

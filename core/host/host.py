@@ -22,56 +22,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from .. import protocol as p
 from ..fanout import Relay
 from ..model import Hosts, Illegal
-from ..protocol import (
-    CONTROLLER,
-    Chunk,
-    Close,
-    CodeReady,
-    Command,
-    Connected,
-    Copied,
-    DeviceLost,
-    Disconnected,
-    Dismiss,
-    DropTransfer,
-    Effect,
-    Event,
-    ExpectRecv,
-    Finished,
-    FinishedTogether,
-    Grant,
-    Landed,
-    LaunchFailed,
-    Leave,
-    LeaveRequested,
-    LogLine,
-    MessageReceived,
-    Offer,
-    OpenRecv,
-    OpenSend,
-    Ordered,
-    Received,
-    Reformed,
-    Reports,
-    RowsCounted,
-    Seat,
-    Seated,
-    Send,
-    Sent,
-    Spoilt,
-    Stop,
-    ToController,
-    Wakeup,
-    end_of,
-    peer_of,
-)
 from ..transfer import CHUNK, POOL, Transfer
 from .executor import Executor
 
 # What devices, the compiler and copies say.
-FOR_EXECUTOR = frozenset((Finished, CodeReady, Copied, RowsCounted, LaunchFailed, DeviceLost, Reformed))
+FOR_EXECUTOR = frozenset(
+    (p.Finished, p.CodeReady, p.Copied, p.RowsCounted, p.LaunchFailed, p.DeviceLost, p.Reformed)
+)
 
 
 class Host:
@@ -92,27 +52,27 @@ class Host:
         self._stopped = False
         self._cut_off = False  # the link to the controller has ended, and another has not begun
         self._leaving: str | None = None  # why, once it is asked for
-        self._said: list[Command] = []  # by the parts, in this turn
-        self._out: list[Command] = []  # for the driver
+        self._said: list[p.Command] = []  # by the parts, in this turn
+        self._out: list[p.Command] = []  # for the driver
         self._events: dict[type, Callable[[Any, int], None]] = {
-            Connected: self._connected, Disconnected: self._disconnected, Wakeup: self._wakeup,
-            LeaveRequested: self._leave, FinishedTogether: self._finished,
+            p.Connected: self._connected, p.Disconnected: self._disconnected, p.Wakeup: self._wakeup,
+            p.LeaveRequested: self._leave, p.FinishedTogether: self._finished,
         }  # fmt: skip
         self._messages: dict[type, Callable[[int, Any, int], None]] = {
-            Ordered: self._ordered, Reports: self._reports, Seat: self._seat, Dismiss: self._dismiss,
+            p.Ordered: self._ordered, p.Reports: self._reports, p.Seat: self._seat, p.Dismiss: self._dismiss,
         }  # fmt: skip
-        for data in (Grant, Chunk, Offer, Spoilt, Landed):
+        for data in (p.Grant, p.Chunk, p.Offer, p.Spoilt, p.Landed):
             self._messages[data] = self._data
         # What the parts say to each other; `_pass_on` knows Up itself, and anything else is for the driver.
         self._routes: dict[type, Callable[[Any, int], None]] = {
-            OpenSend: self._half, OpenRecv: self._half, ExpectRecv: self._half, DropTransfer: self._half,
-            Received: self._ended, Sent: self._ended,
+            p.OpenSend: self._half, p.OpenRecv: self._half, p.ExpectRecv: self._half, p.DropTransfer: self._half,
+            p.Received: self._ended, p.Sent: self._ended,
         }  # fmt: skip
-        self._inside = frozenset((ToController, *self._routes))
+        self._inside = frozenset((p.ToController, *self._routes))
 
     # --- the machine ------------------------------------------------------------------------------------
 
-    def handle(self, event: Event, now: int) -> list[Command]:
+    def handle(self, event: p.Event, now: int) -> list[p.Command]:
         kind = type(event)
         if self._stopped:
             self._check(kind)
@@ -121,10 +81,10 @@ class Host:
             said = self._said = self.executor.handle(event, now)
         else:
             said = self._said = []
-            if type(event) is MessageReceived:
+            if type(event) is p.MessageReceived:
                 take = self._messages.get(type(event.message))
                 if take is None:
-                    said.append(Close(event.peer, f"a host takes no {type(event.message).__name__}"))
+                    said.append(p.Close(event.peer, f"a host takes no {type(event.message).__name__}"))
                 else:
                     take(event.peer, event.message, now)
             else:
@@ -139,17 +99,17 @@ class Host:
             return [effect for effect in out if not _is_for_controller(effect)]
         return out
 
-    def _pass_on(self, said: list[Command], now: int) -> list[Command]:
+    def _pass_on(self, said: list[p.Command], now: int) -> list[p.Command]:
         """Take what the parts say to the parts that it is for. Returns what is for the driver."""
-        out: list[Command] = []
+        out: list[p.Command] = []
         self._out = out
         routes, relay = self._routes, self.relay
         for effect in said:  # which grows meanwhile
             kind = type(effect)
-            if type(effect) is ToController:
+            if type(effect) is p.ToController:
                 report = effect.report
-                if type(report) is Seated:
-                    out.append(Send((CONTROLLER,), report, effect.causes))
+                if type(report) is p.Seated:
+                    out.append(p.Send((p.CONTROLLER,), report, effect.causes))
                 else:
                     relay.report(report, now)  # type: ignore[arg-type]  # any other is a Report
             elif kind in routes:
@@ -159,7 +119,7 @@ class Host:
         return out
 
     def _check(self, kind: type) -> None:
-        if kind is not MessageReceived and kind not in FOR_EXECUTOR and kind not in self._events:
+        if kind is not p.MessageReceived and kind not in FOR_EXECUTOR and kind not in self._events:
             raise Illegal(f"a host is not told of {kind.__name__}")
 
     def next_wakeup(self) -> int | None:
@@ -170,29 +130,29 @@ class Host:
 
     # --- events -----------------------------------------------------------------------------------------
 
-    def _connected(self, event: Connected, now: int) -> None:
+    def _connected(self, event: p.Connected, now: int) -> None:
         """To a controller, this or another: it may know nothing of this host, so say all that it may need."""
-        if event.peer == CONTROLLER:
+        if event.peer == p.CONTROLLER:
             self._cut_off = False
             self._present()
             if self._leaving is not None:
-                self._said.append(Send((CONTROLLER,), Leave(self.host, self._leaving)))
+                self._said.append(p.Send((p.CONTROLLER,), p.Leave(self.host, self._leaving)))
 
     def _present(self) -> None:
         """Say what is here. A new controller would never hear of what this does not name. So no more orders are taken
         until the seat that answers it; a controller that knows of them sends them again behind that seat."""
         self.relay.inlet.hold()
-        self._said.append(Send((CONTROLLER,), replace(self.executor.describe(), start=self.start)))
+        self._said.append(p.Send((p.CONTROLLER,), replace(self.executor.describe(), start=self.start)))
 
-    def _disconnected(self, event: Disconnected, now: int) -> None:
-        if event.peer == CONTROLLER:
+    def _disconnected(self, event: p.Disconnected, now: int) -> None:
+        if event.peer == p.CONTROLLER:
             self._cut_off = True
         else:
             if event.anew and self.relay.beside(event.peer):
                 self._present_beside()
             else:
                 self.relay.child_lost(event.peer)
-            self._to_transfer(Disconnected(end_of(event.peer), event.reason, event.anew), now)
+            self._to_transfer(p.Disconnected(p.end_of(event.peer), event.reason, event.anew), now)
 
     def _present_beside(self) -> None:
         """What went up or down the link to a neighbour in the tree may be lost, and the neighbour may be another
@@ -200,58 +160,58 @@ class Host:
         not settled is said again. The path itself is good, for there is a new link."""
         self._present()
 
-    def _leave(self, event: LeaveRequested, now: int) -> None:
+    def _leave(self, event: p.LeaveRequested, now: int) -> None:
         self._leaving = event.reason
-        self._said.append(Send((CONTROLLER,), Leave(self.host, event.reason)))
+        self._said.append(p.Send((p.CONTROLLER,), p.Leave(self.host, event.reason)))
 
-    def _wakeup(self, event: Wakeup, now: int) -> None:
+    def _wakeup(self, event: p.Wakeup, now: int) -> None:
         self.relay.wakeup(now)
         self._to_transfer(event, now)
 
-    def _finished(self, event: FinishedTogether, now: int) -> None:
+    def _finished(self, event: p.FinishedTogether, now: int) -> None:
         for each in event.ends:
             self._said += self.executor.handle(each, now)
 
-    def _to_transfer(self, event: Effect, now: int) -> None:
+    def _to_transfer(self, event: p.Effect, now: int) -> None:
         for effect in self.transfer.handle(event, now):
-            if isinstance(effect, Send):
-                effect = Send(tuple(map(peer_of, effect.peers)), effect.message, effect.causes)
-            elif isinstance(effect, Close):
-                effect = Close(peer_of(effect.peer), effect.reason)
+            if isinstance(effect, p.Send):
+                effect = p.Send(tuple(map(p.peer_of, effect.peers)), effect.message, effect.causes)
+            elif isinstance(effect, p.Close):
+                effect = p.Close(p.peer_of(effect.peer), effect.reason)
             self._said.append(effect)
 
     # --- messages ---------------------------------------------------------------------------------------
 
-    def _ordered(self, peer: int, message: Ordered, now: int) -> None:
+    def _ordered(self, peer: int, message: p.Ordered, now: int) -> None:
         if self.relay.ordered(peer, message, self._said):
             self._said += self.executor.handle(message, now)
 
-    def _reports(self, peer: int, message: Reports, now: int) -> None:
+    def _reports(self, peer: int, message: p.Reports, now: int) -> None:
         self.relay.reports(peer, message, now, self._said)
 
-    def _seat(self, peer: int, seat: Seat, now: int) -> None:
-        if peer != CONTROLLER or seat.host != self.host:
+    def _seat(self, peer: int, seat: p.Seat, now: int) -> None:
+        if peer != p.CONTROLLER or seat.host != self.host:
             self._said.append(
-                Close(peer, f"a seat for host {seat.host} at host {self.host}, not from the controller")
+                p.Close(peer, f"a seat for host {seat.host} at host {self.host}, not from the controller")
             )
             return
         old = self.relay.inlet.seat
         if old is not None and (seat.epoch, seat.tree) <= (old.epoch, old.tree):
             self._said.append(
-                LogLine(f"host {self.host}: a seat of epoch {seat.epoch}, tree {seat.tree} came late")
+                p.LogLine(f"host {self.host}: a seat of epoch {seat.epoch}, tree {seat.tree} came late")
             )
             return
         self.start = seat.start
         self.relay.seated(seat, now, self._said)
         self._said += self.executor.handle(seat, now)
 
-    def _dismiss(self, peer: int, message: Dismiss, now: int) -> None:
-        if peer == CONTROLLER:
+    def _dismiss(self, peer: int, message: p.Dismiss, now: int) -> None:
+        if peer == p.CONTROLLER:
             self._stopped = True
-            self._said.append(Stop(message.reason))
+            self._said.append(p.Stop(message.reason))
 
     def _data(self, peer: int, message: Any, now: int) -> None:
-        self._to_transfer(MessageReceived(end_of(peer), message), now)
+        self._to_transfer(p.MessageReceived(p.end_of(peer), message), now)
 
     # --- what the parts say to each other ----------------------------------------------------------------
 
@@ -259,10 +219,10 @@ class Host:
         self._out.append(said)
         self._to_transfer(said, now)
 
-    def _ended(self, said: Received | Sent, now: int) -> None:
+    def _ended(self, said: p.Received | p.Sent, now: int) -> None:
         self._out.append(said)
         self._said += self.executor.handle(said, now)
 
 
-def _is_for_controller(effect: Command) -> bool:
-    return isinstance(effect, Send) and effect.peers == (CONTROLLER,)
+def _is_for_controller(effect: p.Command) -> bool:
+    return isinstance(effect, p.Send) and effect.peers == (p.CONTROLLER,)

@@ -9,32 +9,8 @@ Neighbours: `executor` brings steps and answers; `local_buffers` has the sources
 
 from __future__ import annotations
 
+from .. import protocol as p
 from ..model import Hosts, Illegal, Layout, Move, receives_by_host, sends_by_host
-from ..protocol import (
-    Blame,
-    Cause,
-    Copied,
-    CountRows,
-    Done,
-    DropTransfer,
-    ExpectRecv,
-    ExpectStep,
-    MakeBuffer,
-    OpenRecv,
-    OpenSend,
-    PieceCounts,
-    PoisonStep,
-    Received,
-    RecvStep,
-    RestoreBuffer,
-    RestoreStep,
-    RowsCounted,
-    SendStep,
-    Sent,
-    SpillBuffer,
-    SpillStep,
-    ToController,
-)
 from ..transfer import ALL, Piece, from_client, hosts_of, to_client
 from .causes import PendingCauses
 from .host_state import MOVE, Causes, HostMove, HostRun, HostState, LocalBuffer
@@ -55,7 +31,7 @@ class Moves:
 
     # --- sends --------------------------------------------------------------------------------------------
 
-    def send(self, step: SendStep, run: HostRun, move: Move) -> None:
+    def send(self, step: p.SendStep, run: HostRun, move: Move) -> None:
         state, plan, ident = self._state, run.plan, run.ids[move.source]
         buffer = state.buffers.alone(ident)
         if buffer is None:
@@ -74,7 +50,7 @@ class Moves:
         if run.last_read(move.source):
             self._buffers.retire(buffer, state.order if half.empty else ())
 
-    def send_whole(self, step: SendStep) -> None:
+    def send_whole(self, step: p.SendStep) -> None:
         """A Get: straight to the client."""
         buffer = self._state.buffers.alone(step.step)
         if buffer is None or buffer.layout is None:
@@ -105,7 +81,7 @@ class Moves:
             self._done(half, None, order)
             return
         half.waited = self._buffers.here(buffer)
-        sent: Cause = ("sent", half.key)
+        sent: p.Cause = ("sent", half.key)
         buffer.uses += ((half.seq, sent),)
         self._causes.expect(sent)
         self._causes.expect(("sending", half.key))
@@ -121,23 +97,23 @@ class Moves:
         else:
             assert half.target is not None
             half.state = MOVE["count"][half.state]
-            self._state.out.append(CountRows(half.key, buffer.id, half.target, causes, buffer.layout))
+            self._state.out.append(p.CountRows(half.key, buffer.id, half.target, causes, buffer.layout))
 
-    def _spoil_sparse(self, half: HostMove, blame: Blame, causes: Causes) -> None:
+    def _spoil_sparse(self, half: HostMove, blame: p.Blame, causes: Causes) -> None:
         """Nobody knows which hosts would have got rows: all are told that there are none."""
         assert half.target is not None
         half.pieces = tuple([(host, 0, 0) for host in hosts_of(half.target.place, self._hosts)])
         self._open(half, blame, causes)
 
-    def _open(self, half: HostMove, blame: Blame | None, causes: Causes) -> None:
+    def _open(self, half: HostMove, blame: p.Blame | None, causes: Causes) -> None:
         assert half.buffer is not None
         half.state = MOVE["open"][half.state]
         self._state.out.append(
-            OpenSend(half.key, half.buffer.id, half.pieces, blame, causes, half.source, half.target)
+            p.OpenSend(half.key, half.buffer.id, half.pieces, blame, causes, half.source, half.target)
         )
         self._causes.happen(("sending", half.key))
 
-    def counted(self, event: RowsCounted) -> None:
+    def counted(self, event: p.RowsCounted) -> None:
         state, half = self._state, self._state.sends.get(event.transfer)
         if half is None or half.state != "counting":
             raise Illegal(
@@ -154,13 +130,13 @@ class Moves:
         numbers: dict[int, int] = {}
         for receiver, _, _ in event.pieces:
             numbers[receiver] = numbers.get(receiver, 0) + 1
-        report = PieceCounts(event.transfer, state.members, tuple(sorted(numbers.items())))
+        report = p.PieceCounts(event.transfer, state.members, tuple(sorted(numbers.items())))
         half.said = (report,)
-        state.out.append(ToController(report, causes))
+        state.out.append(p.ToController(report, causes))
         self._open(half, None, causes)
 
-    def sent(self, event: Sent) -> None:
-        sent: Cause = ("sent", event.transfer)
+    def sent(self, event: p.Sent) -> None:
+        sent: p.Cause = ("sent", event.transfer)
         half, buffer = self._ending(self._state.sends, event.transfer, "sent")
         self._done(half, buffer.final, (sent,))
         self._causes.happen(sent)
@@ -174,20 +150,20 @@ class Moves:
         room = self.room(after) if after >= 0 else ()
         if not room:
             state.buffers[ident] = LocalBuffer(ident, layout, None, -1)
-            state.out.append(MakeBuffer(ident, layout, contents, state.order))
+            state.out.append(p.MakeBuffer(ident, layout, contents, state.order))
             return
-        made: Cause = ("made", ident)
+        made: p.Cause = ("made", ident)
         state.buffers[ident] = LocalBuffer(ident, layout, made, after, True)
         self._causes.expect(made)
         self._causes.when((*state.order, *room), self._make_literal, (ident, layout, contents))
 
     def _make_literal(self, made: tuple[int, Layout, bytes], causes: Causes) -> None:
-        self._state.out.append(MakeBuffer(*made, causes))
+        self._state.out.append(p.MakeBuffer(*made, causes))
         self._causes.happen(("made", made[0]))
 
     # --- receives -----------------------------------------------------------------------------------------
 
-    def receive(self, step: RecvStep, run: HostRun, move: Move) -> None:
+    def receive(self, step: p.RecvStep, run: HostRun, move: Move) -> None:
         plan, slot = run.plan, move.target
         source, target = plan.layout(move.source), plan.layout(slot)
         pieces: tuple[Piece, ...] = ()
@@ -201,7 +177,7 @@ class Moves:
         if plan.plan.slots[slot].last == step.step:  # nobody reads it
             self._buffers.retire(buffer, (*self._state.order, *half.waited) if half.empty else ())
 
-    def receive_whole(self, step: RecvStep) -> None:
+    def receive_whole(self, step: p.RecvStep) -> None:
         """A Put: straight from the client."""
         if step.layout is None:
             self.undoable(step.seq, f"client {step.client} puts buffer {step.step} without a layout")
@@ -211,12 +187,12 @@ class Moves:
         buffer.labels = ((step.client, step.name),)
 
     def _receive(
-        self, step: RecvStep, ident: int, source: Layout | None, target: Layout, pieces: tuple[Piece, ...],
+        self, step: p.RecvStep, ident: int, source: Layout | None, target: Layout, pieces: tuple[Piece, ...],
         sparse: bool,
     ) -> tuple[HostMove, LocalBuffer]:  # fmt: skip
         state, waited = self._state, self.room(step.after)
         empty = not pieces and not sparse
-        made: Cause | None = ("recv", step.transfer)
+        made: p.Cause | None = ("recv", step.transfer)
         if empty:
             made = waited[0] if waited else None
         buffer = LocalBuffer(ident, target, made, step.seq, made is not None)
@@ -235,7 +211,7 @@ class Moves:
         if after < 0:
             return ()
         state = self._state
-        earlier: list[Cause] = [("done", seq) for seq in (*state.gangs, *state.copies) if seq <= after]
+        earlier: list[p.Cause] = [("done", seq) for seq in (*state.gangs, *state.copies) if seq <= after]
         return tuple([done for done in earlier if self._causes.live(done[1], done)])
 
     def _open_receive(self, half: HostMove, causes: Causes) -> None:
@@ -243,26 +219,26 @@ class Moves:
         assert buffer is not None
         assert buffer.layout is not None
         half.state = MOVE["open"][half.state]
-        out.append(MakeBuffer(buffer.id, buffer.layout, None, causes))
+        out.append(p.MakeBuffer(buffer.id, buffer.layout, None, causes))
         if half.empty:
             half.state = MOVE["end"][half.state]
             self._done(half, None, causes)
         else:
             out.append(
-                OpenRecv(
+                p.OpenRecv(
                     half.key, half.seq, buffer.id, half.pieces, half.sparse, causes, half.source,
                     buffer.layout,
                 )
             )  # fmt: skip
 
-    def received(self, event: Received) -> None:
-        received: Cause = ("recv", event.transfer)
+    def received(self, event: p.Received) -> None:
+        received: p.Cause = ("recv", event.transfer)
         half, buffer = self._ending(self._state.receives, event.transfer, "received")
         buffer.spoil(event.blame)
         self._done(half, event.blame, (received,))
         self._causes.happen(received)
 
-    def expect(self, step: ExpectStep) -> None:
+    def expect(self, step: p.ExpectStep) -> None:
         """A sparse receive is told how many pieces will come."""
         state, half = self._state, self._state.receives.get(step.transfer)
         if half is None or half.empty:
@@ -272,13 +248,13 @@ class Moves:
         self._causes.when(causes, self._expect, (step.transfer, number))
 
     def _expect(self, expected: tuple[int, int], causes: Causes) -> None:
-        self._state.out.append(ExpectRecv(*expected, causes))
+        self._state.out.append(p.ExpectRecv(*expected, causes))
 
-    def poison(self, step: PoisonStep) -> None:
+    def poison(self, step: p.PoisonStep) -> None:
         """Both halves are dropped once they are open, so that the transfer machine knows what to answer
         for."""
         state = self._state
-        causes: list[Cause] = [*state.order]
+        causes: list[p.Cause] = [*state.order]
         receive, send = state.receives.get(step.transfer), state.sends.get(step.transfer)
         concerned = False
         if receive is not None and not receive.empty:
@@ -286,24 +262,24 @@ class Moves:
             causes += self._still(receive.waited)
         if send is not None and not send.empty:
             concerned = True
-            sending: Cause = ("sending", step.transfer)
+            sending: p.Cause = ("sending", step.transfer)
             if self._causes.live(send.seq, sending):
                 causes.append(sending)
         if concerned:
             self._causes.when(tuple(causes), self._drop, step)
 
-    def _drop(self, step: PoisonStep, causes: Causes) -> None:
-        self._state.out.append(DropTransfer(step.transfer, step.blame, causes))
+    def _drop(self, step: p.PoisonStep, causes: Causes) -> None:
+        self._state.out.append(p.DropTransfer(step.transfer, step.blame, causes))
 
-    def abandon(self, seqs: tuple[int, ...], blame: Blame) -> None:
+    def abandon(self, seqs: tuple[int, ...], blame: p.Blame) -> None:
         wanted = set(seqs)
         for half in (*self._state.receives.values(), *self._state.sends.values()):
             if half.seq in wanted and half.state != "over":
-                self.poison(PoisonStep(half.key, blame))
+                self.poison(p.PoisonStep(half.key, blame))
 
     # --- copies -------------------------------------------------------------------------------------------
 
-    def spill(self, step: SpillStep) -> None:
+    def spill(self, step: p.SpillStep) -> None:
         state, buffer = self._state, self._state.buffers.alone(step.buffer)
         if buffer is None:
             text = f"buffer {step.buffer} is to be spilled, and is not on this host"
@@ -315,7 +291,7 @@ class Moves:
         buffer.spilled = True
         self._causes.when((*state.order, *idle), self._start_copy, copy)
 
-    def restore(self, step: RestoreStep) -> None:
+    def restore(self, step: p.RestoreStep) -> None:
         state, buffer = self._state, self._state.buffers.alone(step.buffer)
         if buffer is None:
             text = f"buffer {step.buffer} is to be restored, and is not on this host"
@@ -328,19 +304,19 @@ class Moves:
         buffer.spilled = False
         self._causes.when((*state.order, *dict.fromkeys(causes)), self._start_copy, copy)
 
-    def _copy(self, kind: str, seq: int, buffer: LocalBuffer) -> tuple[HostMove, Cause]:
-        done: Cause = ("done", seq)
+    def _copy(self, kind: str, seq: int, buffer: LocalBuffer) -> tuple[HostMove, p.Cause]:
+        done: p.Cause = ("done", seq)
         self._causes.expect(done)
         return self._new(kind, seq, seq, buffer), done
 
     def _start_copy(self, copy: HostMove, causes: Causes) -> None:
         assert copy.buffer is not None
         copy.state = MOVE["open"][copy.state]
-        command = SpillBuffer if copy.kind == "spill" else RestoreBuffer
+        command = p.SpillBuffer if copy.kind == "spill" else p.RestoreBuffer
         self._state.out.append(command(copy.seq, copy.buffer.id, causes))
 
-    def copied(self, event: Copied) -> None:
-        done: Cause = ("done", event.seq)
+    def copied(self, event: p.Copied) -> None:
+        done: p.Cause = ("done", event.seq)
         copy, buffer = self._ending(self._state.copies, event.seq, "copied")
         blame = own_blame(self._state, event.blame)
         buffer.spoil(blame)
@@ -366,17 +342,17 @@ class Moves:
         move.state = after
         return move, move.buffer
 
-    def _done(self, move: HostMove, blame: Blame | None, causes: Causes) -> None:
-        report = Done(move.seq, self._state.members, blame)
+    def _done(self, move: HostMove, blame: p.Blame | None, causes: Causes) -> None:
+        report = p.Done(move.seq, self._state.members, blame)
         move.said = (*move.said, report)
-        self._state.out.append(ToController(report, causes))
+        self._state.out.append(p.ToController(report, causes))
 
     def undoable(self, seq: int, text: str, ident: int = -1) -> None:
         """Nobody may wait for it."""
         state = self._state
-        report = Done(seq, state.members, self._buffers.missing(ident, text, seq))
+        report = p.Done(seq, state.members, self._buffers.missing(ident, text, seq))
         state.records.append(HostMove("none", seq, seq, None, "over", (report,)))
-        state.out.append(ToController(report, state.order))
+        state.out.append(p.ToController(report, state.order))
 
     def _still(self, waited: Causes) -> Causes:
         return tuple([cause for cause in waited if self._causes.live(cause[1], cause)])

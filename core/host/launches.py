@@ -16,23 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .. import protocol as p
 from ..model import Illegal, Range, ranged, ranges
-from ..protocol import (
-    Abandon,
-    Arrived,
-    Blame,
-    Cause,
-    Done,
-    Enqueued,
-    Finished,
-    FreeBuffer,
-    GangStep,
-    HostFault,
-    Launch,
-    LaunchFailed,
-    Prepare,
-    ToController,
-)
 from .causes import PendingCauses
 from .host_state import GANG, Causes, HostGang, HostRun, HostState, LocalBuffer
 from .local_buffers import HostBuffers
@@ -50,14 +35,14 @@ class LaunchQueue:
 
     # --- the stream ---------------------------------------------------------------------------------------
 
-    def enter(self, step: GangStep, run: HostRun, planned: PlannedGang) -> None:
+    def enter(self, step: p.GangStep, run: HostRun, planned: PlannedGang) -> None:
         state, seq, pending = self._state, step.seq, self._state.pending
         inputs, foreign, blame = self._inputs(run, planned, seq)
         ids = run.ids
         reads = tuple(
             [ids[slot] if count == 1 else Range(ids[slot], count) for slot, count in planned.inputs]
         )
-        done: Cause = ("done", seq)
+        done: p.Cause = ("done", seq)
         outputs = self._outputs(run, planned, done, seq)
         makes = tuple(
             [ids[slot] if len(made) == 1 else Range(ids[slot], len(made)) for slot, made in planned.outputs]
@@ -90,13 +75,13 @@ class LaunchQueue:
 
     def _inputs(
         self, run: HostRun, planned: PlannedGang, seq: int
-    ) -> tuple[list[LocalBuffer], list[Cause] | None, Blame | None]:
+    ) -> tuple[list[LocalBuffer], list[p.Cause] | None, p.Blame | None]:
         """The inputs; what those from elsewhere wait for; and why one is known to be spoilt."""
         state, ids = self._state, run.ids
         named, pending, settled = state.buffers, state.pending, state.settled
         inputs: list[LocalBuffer] = []
-        foreign: list[Cause] | None = None
-        blame: Blame | None = None
+        foreign: list[p.Cause] | None = None
+        blame: p.Blame | None = None
         for slot, count in planned.inputs:
             one = named.get(ids[slot])
             if one is not None and one.count == count:
@@ -112,7 +97,7 @@ class LaunchQueue:
                 blame = buffer.final
         return inputs, foreign, blame
 
-    def _outputs(self, run: HostRun, planned: PlannedGang, done: Cause, seq: int) -> list[LocalBuffer]:
+    def _outputs(self, run: HostRun, planned: PlannedGang, done: p.Cause, seq: int) -> list[LocalBuffer]:
         named, ids = self._state.buffers, run.ids
         outputs: list[LocalBuffer] = []
         for slot, layouts in planned.outputs:
@@ -144,14 +129,14 @@ class LaunchQueue:
                 alone.labels = labels
 
     def _let_go(
-        self, step: GangStep, run: HostRun, planned: PlannedGang
+        self, step: p.GangStep, run: HostRun, planned: PlannedGang
     ) -> tuple[tuple[int | Range, ...], Sequence[LocalBuffer], Causes]:
         """Nothing later in the stream names what this gang donates or is the last to read. Returns what it donates,
         what is free when it has finished, and what its launch must wait for: a view of what it donates may still have
         to be made, though it was freed before. (Gangs that use it are ahead in the same lanes.)"""
         named, ids = self._state.buffers, run.ids
         donated: tuple[int | Range, ...] = ()
-        uses: list[Cause] = []
+        uses: list[p.Cause] = []
         if planned.donated and step.donate:
             donated = tuple([ranged(ids[slot], count) for slot, count in planned.donated])
             for slot, count in planned.donated:
@@ -172,15 +157,15 @@ class LaunchQueue:
                 self._buffers.retire(alone, ())
         return donated, frees, tuple(dict.fromkeys(uses))
 
-    def _prepare(self, step: GangStep, foreign: list[Cause]) -> Causes:
+    def _prepare(self, step: p.GangStep, foreign: list[p.Cause]) -> Causes:
         """Inputs come from elsewhere: host work may begin before they are here. Returns what the launch waits for."""
         order = self._state.order
-        self._state.out.append(Prepare(step.seq, step.run, step.step, order))
+        self._state.out.append(p.Prepare(step.seq, step.run, step.step, order))
         return (*order, *dict.fromkeys(foreign))
 
     def _behind(self, before: HostGang, causes: Causes) -> Causes:
         """What the launch waits for, with the launch of the gang before it in a lane."""
-        launch: Cause = ("launch", before.seq)
+        launch: p.Cause = ("launch", before.seq)
         if launch in causes or not self._causes.live(before.seq, launch):
             return causes
         return (*causes, launch)
@@ -201,15 +186,15 @@ class LaunchQueue:
             gang.blame = blame
             _spoil(gang, blame)
         state.out.append(
-            Launch(
+            p.Launch(
                 step.seq, step.run, step.step, gang.reads, gang.makes, gang.donated, step.sizes,
                 blame is not None, causes,
             )
         )  # fmt: skip
-        launch: Cause = ("launch", step.seq)
+        launch: p.Cause = ("launch", step.seq)
         if step.ack:
-            gang.said = (Enqueued(step.seq, state.members),)
-            state.out.append(ToController(gang.said[0], (launch,)))
+            gang.said = (p.Enqueued(step.seq, state.members),)
+            state.out.append(p.ToController(gang.said[0], (launch,)))
         if launch in state.pending:
             self._causes.happen(launch)
 
@@ -218,18 +203,18 @@ class LaunchQueue:
         gang, order = self._state.gangs.get(seq), self._state.order
         if gang is None:
             return
-        launch: Cause = ("launch", seq)
+        launch: p.Cause = ("launch", seq)
         late = not gang.plain and self._causes.live(seq, launch)
         causes = (*order, launch) if late or launch in self._state.pending else order
         self._causes.when(causes, self._answer, gang)
 
     def _answer(self, gang: HostGang, causes: Causes) -> None:
         if gang.state != "over" or gang.said:  # not a tombstone
-            self._state.out.append(ToController(Arrived(gang.seq, self._state.members), causes))
+            self._state.out.append(p.ToController(p.Arrived(gang.seq, self._state.members), causes))
 
     # --- the devices --------------------------------------------------------------------------------------
 
-    def finished(self, event: Finished) -> None:
+    def finished(self, event: p.Finished) -> None:
         state, seq = self._state, event.seq
         gang = state.gangs.get(seq)
         after = FINISH.get(gang.state) if gang is not None else None
@@ -247,15 +232,15 @@ class LaunchQueue:
             else:
                 if event.blame is not None:
                     blame = own_blame(state, event.blame, gang.planned.program, gang.planned.name)
-        done: Cause = ("done", seq)
+        done: p.Cause = ("done", seq)
         causes = (done,)
-        report = Done(seq, state.members, blame, event.sizes)
+        report = p.Done(seq, state.members, blame, event.sizes)
         gang.said = (report,)
-        state.out.append(ToController(report, causes))
+        state.out.append(p.ToController(report, causes))
         self._end(gang, blame, causes)
         self._causes.happen(done)
 
-    def failed(self, event: LaunchFailed) -> None:
+    def failed(self, event: p.LaunchFailed) -> None:
         """Peers may wait for it. Nothing is launched behind it, or they would pair with the wrong gang: the
         controller ends the epoch."""
         state = self._state
@@ -270,27 +255,27 @@ class LaunchQueue:
             return
         self.stop(event.seq)
         blame = own_blame(state, event.blame, gang.planned.program, gang.planned.name) or event.blame
-        gang.said = (HostFault(state.host, event.seq, blame),)
-        state.out.append(ToController(gang.said[0], (("failed", event.seq),)))
+        gang.said = (p.HostFault(state.host, event.seq, blame),)
+        state.out.append(p.ToController(gang.said[0], (("failed", event.seq),)))
 
     def stop(self, seq: int) -> None:
         """Nothing launches until this gang has been abandoned."""
         self._state.broken.add(seq)
         self._state.stopped = True
 
-    def _end(self, gang: HostGang, blame: Blame | None, causes: Causes) -> None:
+    def _end(self, gang: HostGang, blame: p.Blame | None, causes: Causes) -> None:
         if blame is not None:
             for buffer in gang.outputs:
                 for part in buffer.parts():
                     part.final = blame
         for buffer in gang.frees:
             if not buffer.void:
-                self._state.out.append(FreeBuffer(buffer.id, causes, buffer.count))
+                self._state.out.append(p.FreeBuffer(buffer.id, causes, buffer.count))
         gang.inputs = gang.outputs = ()  # nobody keeps buffers alive by remembering a gang
 
     # --- a new epoch --------------------------------------------------------------------------------------
 
-    def abandon(self, seqs: tuple[int, ...], blame: Blame) -> None:
+    def abandon(self, seqs: tuple[int, ...], blame: p.Blame) -> None:
         """They will never finish. Where they have not launched they leave a tombstone, and those behind go
         on."""
         state = self._state
@@ -317,7 +302,7 @@ class LaunchQueue:
             gang.state = after
             gang.said = ()
         if launched:
-            state.out.append(Abandon(tuple(launched), state.order))
+            state.out.append(p.Abandon(tuple(launched), state.order))
         for gang in given_up:
             _spoil(gang, blame)
             self._causes.when((*state.order, *self._before(gang)), self._bury, (gang, blame))
@@ -329,7 +314,7 @@ class LaunchQueue:
         """What a gang that never ran would have ended behind: all gangs before it, and what still fills or reads
         its inputs. What it was the last to use is not free any sooner."""
         live = self._causes.live
-        earlier: list[Cause] = [("done", seq) for seq in self._state.gangs if seq < gang.seq]
+        earlier: list[p.Cause] = [("done", seq) for seq in self._state.gangs if seq < gang.seq]
         found = [cause for cause in earlier if live(cause[1], cause)]
         foreign = [(buffer.made_seq, buffer.made) for buffer in gang.inputs if buffer.foreign]
         found += [made for seq, made in foreign if made is not None and live(seq, made)]
@@ -339,7 +324,7 @@ class LaunchQueue:
     def _pass(self, seq: int, causes: Causes) -> None:
         self._causes.happen(("launch", seq))
 
-    def _bury(self, given_up: tuple[HostGang, Blame], causes: Causes) -> None:
+    def _bury(self, given_up: tuple[HostGang, p.Blame], causes: Causes) -> None:
         gang, blame = given_up
         self._end(gang, blame, causes)
         self._causes.happen(("done", gang.seq))
@@ -359,7 +344,7 @@ class LaunchQueue:
         return tuple([("done", seq) for seq, gang in self._state.gangs.items() if gang.state == "launched"])
 
 
-def _spoil(gang: HostGang, blame: Blame) -> None:
+def _spoil(gang: HostGang, blame: p.Blame) -> None:
     for buffer in gang.outputs:
         for part in buffer.parts():
             part.spoil(blame)

@@ -26,29 +26,3 @@ from .endpoint import (
     for_host,
 )
 from .link import Frame
-
-__all__ = [
-    "BATCH",
-    "MANY",
-    "ConnectionDown",
-    "ConnectionUp",
-    "Dial",
-    "Endpoint",
-    "Frame",
-    "HangUp",
-    "Hello",
-    "Message",
-    "PacketReceived",
-    "PeerMoved",
-    "ReportPacer",
-    "Unreadable",
-    "Write",
-    "batching",
-    "codec",
-    "endpoint",
-    "for_client",
-    "for_controller",
-    "for_host",
-    "link",
-    "packing",
-]

@@ -11,31 +11,17 @@ from typing import Annotated
 
 import msgspec
 
-from ..protocol import (
-    Call,
-    Calls,
-    ClientMessages,
-    Data,
-    Dismiss,
-    Join,
-    Leave,
-    Note,
-    Open,
-    Ordered,
-    Reports,
-    Seat,
-    Seated,
-)
+from .. import protocol as p
 from .endpoint import Hello
 from .link import MARKS, Frame
 from .packing import PackedOrdered, pack, unpack
 
 _Plain = (
-    Open | Call | Calls | Note | ClientMessages  # client <-> controller
-    | Seat | Dismiss | Join | Seated | Leave | Reports  # controller <-> host, host <-> host
-    | Data  # host <-> host, client <-> host
+    p.Open | p.Call | p.Calls | p.Note | p.ClientMessages  # client <-> controller
+    | p.Seat | p.Dismiss | p.Join | p.Seated | p.Leave | p.Reports  # controller <-> host, host <-> host
+    | p.Data  # host <-> host, client <-> host
 )  # fmt: skip
-Message = _Plain | Ordered  # as machines send and receive it
+Message = _Plain | p.Ordered  # as machines send and receive it
 _Packed = _Plain | PackedOrdered  # as it is encoded
 
 _DECODE_ERRORS = (
@@ -68,7 +54,7 @@ _envelope = msgspec.msgpack.Decoder(Envelope)
 
 
 def encode(message: msgspec.Struct) -> bytes:
-    if isinstance(message, Ordered):
+    if isinstance(message, p.Ordered):
         message = pack(message)  # writes each place of a plan once
     return _encoder.encode(message)
 

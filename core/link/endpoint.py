@@ -26,23 +26,12 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from ..protocol import (
-    Close,
-    Command,
-    Connected,
-    Disconnected,
-    Event,
-    Malformed,
-    MessageReceived,
-    Send,
-    Wakeup,
-    peers,
-)
+from .. import protocol as p
 from .link import Deliver, Frame, Link, LinkCommand, Transmit
 
 
 class Machine(Protocol):
-    def handle(self, event: Any, now: int) -> Sequence[Command]: ...
+    def handle(self, event: Any, now: int) -> Sequence[p.Command]: ...
 
     def next_wakeup(self) -> int | None: ...
 
@@ -62,34 +51,34 @@ ANEW = "it began anew"  # the reason, if a peer has dropped our link or was rest
 LONGEST_ATTEMPT = 5_000_000_000  # nanoseconds
 
 
-class ConnectionUp(Event, frozen=True):
+class ConnectionUp(p.Event, frozen=True):
     """A connection with this peer exists, whichever end dialled. An earlier connection has ended."""
 
     peer: int
 
 
-class ConnectionDown(Event, frozen=True):
+class ConnectionDown(p.Event, frozen=True):
     peer: int
 
 
-class PeerMoved(Event, frozen=True):
+class PeerMoved(p.Event, frozen=True):
     """The driver has learnt that this peer was restarted elsewhere, so the link to its old process has ended."""
 
     peer: int
 
 
-class PacketReceived(Event, frozen=True):
+class PacketReceived(p.Event, frozen=True):
     peer: int
     packet: Packet
 
 
-class Dial(Command, frozen=True):
+class Dial(p.Command, frozen=True):
     """Keep trying to connect to this peer until ConnectionUp, and again after each ConnectionDown, until HangUp."""
 
     peer: int
 
 
-class Write(Command, frozen=True):
+class Write(p.Command, frozen=True):
     """Write this packet to the peer's connection, if it is up.
 
     A message that goes to many peers is the same object in all their frames, so a driver encodes it once.
@@ -99,7 +88,7 @@ class Write(Command, frozen=True):
     packet: Packet
 
 
-class HangUp(Command, frozen=True):
+class HangUp(p.Command, frozen=True):
     """Close the connection to this peer after all that has been written, and stop dialling it."""
 
     peer: int
@@ -145,17 +134,17 @@ class Endpoint:
         self._peers: dict[int, Peer] = {}
         self._heap: list[tuple[int, int]] = []  # (wake-up, peer); a stale entry only causes an early wake-up
         self._due: int | None = None  # what `next_wakeup` last returned
-        self._events: deque[Event] = deque()  # for the machine
-        self._out: list[Command] = []
+        self._events: deque[p.Event] = deque()  # for the machine
+        self._out: list[p.Command] = []
 
-    def start(self, now: int) -> list[Command]:
+    def start(self, now: int) -> list[p.Command]:
         """Begin the links to `homes`. Call this once, before anything else."""
         self._out = []
         for peer in self._homes:
             self._begin(peer, now)
         return self._out
 
-    def handle(self, event: Event, now: int) -> list[Command]:
+    def handle(self, event: p.Event, now: int) -> list[p.Command]:
         self._out = []
         if self._due is not None and now - self._due > self._lease // 8:
             self._excuse_silence(now)
@@ -166,11 +155,11 @@ class Endpoint:
                 self._connection_up(event.peer, now)
             case ConnectionDown():
                 self._connection_down(event.peer, now)
-            case Wakeup():
+            case p.Wakeup():
                 self._wakeup(now)
             case PeerMoved():
                 self._end(event.peer, "it began anew elsewhere", now, anew=True)
-            case Malformed():
+            case p.Malformed():
                 self._end(event.peer, event.reason, now, "malformed")
             case _:
                 self._events.append(event)
@@ -212,10 +201,10 @@ class Endpoint:
         events = self._events
         while events:
             for effect in self.machine.handle(events.popleft(), now):
-                if isinstance(effect, Send):
+                if isinstance(effect, p.Send):
                     for peer in effect.peers:
                         self._send(peer, effect.message, now)
-                elif isinstance(effect, Close):
+                elif isinstance(effect, p.Close):
                     self._drop(effect.peer, effect.reason, effect.breach)
                     if effect.peer in self._homes:
                         self._begin(effect.peer, now)
@@ -224,8 +213,8 @@ class Endpoint:
 
     def _send(self, number: int, message: msgspec.Struct, now: int) -> None:
         if number == self.me:
-            self._out.append(Send((number,), message))
-            self._events.append(MessageReceived(number, message))
+            self._out.append(p.Send((number,), message))
+            self._events.append(p.MessageReceived(number, message))
             return
         peer = self._peers.get(number)
         if peer is None:
@@ -265,7 +254,7 @@ class Endpoint:
         if anew:
             # The machine is told first. The messages that it then sends are for the new link.
             del self._peers[number]
-            self._events.append(Disconnected(number, ANEW, True))
+            self._events.append(p.Disconnected(number, ANEW, True))
             self._run(now)
             peer = self._peers.get(number) or self._begin(number, now)
             peer.up = True
@@ -277,7 +266,7 @@ class Endpoint:
                 return  # the peer knows our old link; it will answer with a Hello for the new one
         if not peer.theirs:
             peer.theirs = hello.mine
-            self._events.append(Connected(number))
+            self._events.append(p.Connected(number))
         self._carry_out(number, peer, peer.link.connected(now), now)
 
     def _begin(self, number: int, now: int) -> Peer:
@@ -293,7 +282,7 @@ class Endpoint:
         """End this link for good, and tell the machine."""
         if number in self._peers:
             self._drop(number, reason, breach)
-            self._events.append(Disconnected(number, reason, anew))
+            self._events.append(p.Disconnected(number, reason, anew))
             if number in self._homes:
                 self._begin(number, now)
 
@@ -318,7 +307,7 @@ class Endpoint:
             if isinstance(command, Transmit):
                 self._out.append(Write(number, command.frame))
             elif isinstance(command, Deliver):
-                self._events.append(MessageReceived(number, command.message))
+                self._events.append(p.MessageReceived(number, command.message))
             else:
                 self._end(number, command.reason, now, "protocol" if command.violation else "")
                 return
@@ -340,7 +329,7 @@ class Endpoint:
                 self._carry_out(number, peer, peer.link.wakeup(now), now)
         machine = self.machine.next_wakeup()
         if machine is not None and machine <= now:
-            self._events.append(Wakeup())
+            self._events.append(p.Wakeup())
 
 
 # --- the three kinds of process: they differ in which peers they dial ------------------------------------------------
@@ -348,17 +337,17 @@ class Endpoint:
 
 def for_controller(machine: Machine, identity: int, lease: int) -> Endpoint:
     """Return the controller's endpoint. It never dials, and drops messages to peers without a link."""
-    return Endpoint(machine, peers.CONTROLLER, identity, lease, reach=lambda peer: "drop")
+    return Endpoint(machine, p.peers.CONTROLLER, identity, lease, reach=lambda peer: "drop")
 
 
 def for_host(machine: Machine, host: int, identity: int, lease: int) -> Endpoint:
     """Return a host's endpoint. It keeps a link to the controller, dials other hosts, and waits for clients to dial."""
     return Endpoint(
         machine, host, identity, lease,
-        homes=(peers.CONTROLLER,), reach=lambda peer: "await" if peers.is_client(peer) else "dial",
+        homes=(p.peers.CONTROLLER,), reach=lambda peer: "await" if p.peers.is_client(peer) else "dial",
     )  # fmt: skip
 
 
 def for_client(machine: Machine, me: int, identity: int, lease: int) -> Endpoint:
     """Return a client's endpoint. It keeps a link to the controller, and dials hosts. `me` must be unique."""
-    return Endpoint(machine, me, identity, lease, homes=(peers.CONTROLLER,))
+    return Endpoint(machine, me, identity, lease, homes=(p.peers.CONTROLLER,))

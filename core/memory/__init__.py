@@ -12,16 +12,3 @@ from .buffers import Buffer, Buffers
 from .footprint import Footprint, donates, effective
 from .ledger import LacksMemory, Ledger, NeverFits
 from .spill import HostMemory, Spill
-
-__all__ = [
-    "Buffer",
-    "Buffers",
-    "Footprint",
-    "HostMemory",
-    "LacksMemory",
-    "Ledger",
-    "NeverFits",
-    "Spill",
-    "donates",
-    "effective",
-]

@@ -286,12 +286,6 @@ class Buffers:
         buffer.last_used = self._uses + 1
         self._uses += buffer.count  # each of several in turn
 
-    def done_using(self, ident: int) -> None:
-        buffer = self.all[ident]
-        if not buffer.users:
-            raise Illegal(f"buffer {ident} has no user")
-        buffer.users -= 1
-
     def touch(self, ident: int, seq: int) -> None:
         """Step `seq` reads or fills the buffer."""
         buffer = self.all[ident]

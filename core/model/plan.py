@@ -82,19 +82,6 @@ class Move(msgspec.Struct, frozen=True, array_like=True, tag=1):
     node: int  # the Exchange node, or the node that reads the target; -1 if the move makes a result
 
 
-class FusedPart(msgspec.Struct, frozen=True, array_like=True):
-    """One of the computations that were fused into a gang.
-
-    Its inputs are numbers of values. The gang's inputs are numbered first, then each part's outputs in turn.
-    """
-
-    key: str
-    code: str
-    name: str
-    inputs: tuple[int, ...]  # values
-    outputs: int  # number of outputs
-
-
 class Code(msgspec.Struct, frozen=True, array_like=True):
     """Code that hosts compile: a computation, or a resharding ("reshard:...") between two layouts of one place.
 
@@ -105,8 +92,6 @@ class Code(msgspec.Struct, frozen=True, array_like=True):
     name: str
     step: int = 0
     code: str = ""  # content hash under which hosts find it
-    parts: tuple[FusedPart, ...] = ()  # if not empty: the computations to run in turn, fused into one
-    results: tuple[int, ...] = ()  # the values of the parts that the gang returns
 
 
 class Plan(msgspec.Struct, frozen=True, array_like=True):

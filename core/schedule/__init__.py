@@ -13,13 +13,3 @@ from .contention import Window
 from .reservations import Reservation
 from .scheduler import EarlyEntry, Scheduler, Ticket
 from .waits import GangQueue, WaitingGang
-
-__all__ = [
-    "EarlyEntry",
-    "GangQueue",
-    "Reservation",
-    "Scheduler",
-    "Ticket",
-    "WaitingGang",
-    "Window",
-]

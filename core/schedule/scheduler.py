@@ -33,7 +33,6 @@ trip for each hop between islands, and may lose any amount of time. The option `
     idle    (default) a gang enters early if no ripe gang waits for any of the same devices, and if no other client
             has used any of them for `quiet` ns, since such a client may soon return with work that is ready. A single
             client gets `always`, several get `never`, and no estimate of the delay is needed.
-            `python -m experiments.bench scheduling` measures it.
 
 A gang that waits alone on the island, and would be picked next whatever the policy says, is not queued (`_alone`). It
 is queued as soon as another comes, or anything else happens before it is picked.

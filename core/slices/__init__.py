@@ -14,12 +14,3 @@ from . import grids
 from .placing import fits
 from .refusals import Refusal
 from .resources import BoundSlice, MustWait, Resources
-
-__all__ = [
-    "BoundSlice",
-    "MustWait",
-    "Refusal",
-    "Resources",
-    "fits",
-    "grids",
-]

@@ -11,17 +11,3 @@ from __future__ import annotations
 from .credits import at_once
 from .pieces import ALL, Piece, from_client, from_hosts, hosts_of, senders_to_client, to_client
 from .transfer_machine import CHUNK, POOL, Transfer
-
-__all__ = [
-    "ALL",
-    "CHUNK",
-    "POOL",
-    "Piece",
-    "Transfer",
-    "at_once",
-    "from_client",
-    "from_hosts",
-    "hosts_of",
-    "senders_to_client",
-    "to_client",
-]

@@ -8,27 +8,12 @@ ends at the first failure; a sender that offers later gets `Landed` at once, so 
 
 from __future__ import annotations
 
+from .. import protocol as p
 from ..model import Illegal
-from ..protocol import (
-    Blame,
-    Chunk,
-    Close,
-    Command,
-    DropTransfer,
-    ExpectRecv,
-    Fill,
-    Grant,
-    Landed,
-    Offer,
-    OpenRecv,
-    Received,
-    Send,
-    Spoilt,
-)
 from .credits import Pool, SendAllowance
 from .pending import EarlyMessages, EndedTransfers
 
-Outcome = list[Command]
+Outcome = list[p.Command]
 
 
 class IncomingPieces:
@@ -48,10 +33,10 @@ class IncomingPieces:
 class Incoming:
     """A receive that is open."""
 
-    def __init__(self, command: OpenRecv, expected: int | None) -> None:
+    def __init__(self, command: p.OpenRecv, expected: int | None) -> None:
         self.seq, self.buffer, self.sparse = command.seq, command.buffer, command.sparse
         self.ins: dict[int, IncomingPieces] = {}  # by sender, until it ends
-        self.ended: dict[int, Blame | None] = {}  # senders that have ended
+        self.ended: dict[int, p.Blame | None] = {}  # senders that have ended
         self.expected = expected  # if sparse: the number of pieces in all, once it is known
         self.announced = 0  # if sparse: the number of pieces offered
         self.landed = 0  # the number of pieces that have arrived
@@ -61,12 +46,12 @@ class Incoming:
     def over(self) -> bool:
         return not self.ins and (not self.sparse or self.landed == self.expected)
 
-    def blame(self) -> Blame | None:
+    def blame(self) -> p.Blame | None:
         blames = [(sender, blame) for sender, blame in self.ended.items() if blame is not None]
         return min(blames, key=_sender)[1] if blames else None
 
 
-def _sender(pair: tuple[int, Blame]) -> int:
+def _sender(pair: tuple[int, p.Blame]) -> int:
     return pair[0]
 
 
@@ -76,17 +61,17 @@ class Receiving:
         self._short: list[IncomingPieces] = []  # what is short, and is still to be granted
         self._open: dict[int, Incoming] = {}
         self._expects: dict[int, int] = {}  # sparse transfer that is not open yet -> number of its pieces
-        self._early: EarlyMessages[Offer | Spoilt] = EarlyMessages(limit)
+        self._early: EarlyMessages[p.Offer | p.Spoilt] = EarlyMessages(limit)
         self._over = EndedTransfers()
 
     # --- from this host's executor, or from the client ------------------------------------------------------
 
-    def open(self, command: OpenRecv) -> Outcome:
+    def open(self, command: p.OpenRecv) -> Outcome:
         transfer, dropped = command.transfer, self._over.dropped(command.transfer)
         if transfer in self._open or self._over.ended(transfer):
             raise Illegal(f"transfer {transfer} is received already")
         if dropped is not None:
-            return [Received(transfer, dropped)]
+            return [p.Received(transfer, dropped)]
         sizes: dict[int, dict[int, int]] = {}
         for sender, piece, nbytes in command.pieces:
             if piece in sizes.setdefault(sender, {}):
@@ -99,11 +84,11 @@ class Receiving:
         for sender, message in self._early.take(transfer):
             if self._open.get(transfer) is incoming:
                 effects += self._take(sender, incoming, message)
-            elif isinstance(message, Offer):
+            elif isinstance(message, p.Offer):
                 effects.append(self._confirm(transfer, sender))
         return effects + self._end_if_over(transfer, incoming) + self._grants()
 
-    def expect(self, command: ExpectRecv) -> Outcome:
+    def expect(self, command: p.ExpectRecv) -> Outcome:
         incoming = self._open.get(command.transfer)
         if incoming is None:
             if not self._over.knows(command.transfer):
@@ -112,11 +97,11 @@ class Receiving:
         incoming.expected = command.pieces
         if incoming.announced > command.pieces:
             text = f"{incoming.announced} pieces were offered, but only {command.pieces} were counted"
-            blame = Blame("protocol", text, host=self._me)
+            blame = p.Blame("protocol", text, host=self._me)
             return self._fail(command.transfer, incoming, blame) + self._grants()
         return self._end_if_over(command.transfer, incoming)
 
-    def drop(self, command: DropTransfer) -> Outcome:
+    def drop(self, command: p.DropTransfer) -> Outcome:
         incoming = self._open.get(command.transfer)
         if incoming is not None:
             return self._fail(command.transfer, incoming, command.blame) + self._grants()
@@ -124,24 +109,26 @@ class Receiving:
         self._over.add(command.transfer, command.blame)
         early = self._early.take(command.transfer)
         return [
-            self._confirm(command.transfer, sender) for sender, message in early if isinstance(message, Offer)
+            self._confirm(command.transfer, sender)
+            for sender, message in early
+            if isinstance(message, p.Offer)
         ]
 
     # --- from senders ---------------------------------------------------------------------------------------
 
-    def came(self, peer: int, message: Offer | Spoilt | Chunk) -> Outcome:
+    def came(self, peer: int, message: p.Offer | p.Spoilt | p.Chunk) -> Outcome:
         incoming = self._open.get(message.transfer)
         if incoming is not None:
             effects = self._take(peer, incoming, message)
             return effects + self._end_if_over(message.transfer, incoming) + self._grants()
         if self._over.knows(message.transfer):
-            return [self._confirm(message.transfer, peer)] if isinstance(message, Offer) else []
-        if isinstance(message, Chunk):
+            return [self._confirm(message.transfer, peer)] if isinstance(message, p.Offer) else []
+        if isinstance(message, p.Chunk):
             text = f"{peer} sends bytes of transfer {message.transfer}, which has granted no credits"
-            return [Close(peer, text)]
+            return [p.Close(peer, text)]
         return self._early.keep(peer, message.transfer, message)
 
-    def lost(self, peer: int, blame: Blame, anew: bool) -> Outcome:
+    def lost(self, peer: int, blame: p.Blame, anew: bool) -> Outcome:
         """The link to a sender is lost: its missing pieces will not come.
 
         If a new link begins at once (`anew`) and the sender had not sent anything, its pieces may still come. It is
@@ -153,68 +140,70 @@ class Receiving:
             entry = incoming.ins.get(peer)
             if entry is not None and anew and not entry.lane.ready:
                 if entry.granted:
-                    effects.append(self._send(peer, Grant(transfer, peer, self._me, entry.lane.out)))
+                    effects.append(self._send(peer, p.Grant(transfer, peer, self._me, entry.lane.out)))
             elif entry is not None:
                 effects += self._end(transfer, incoming, peer, blame)
                 effects += self._end_if_over(transfer, incoming)
         return effects + self._grants()
 
-    def _take(self, peer: int, incoming: Incoming, message: Offer | Spoilt | Chunk) -> Outcome:
-        if isinstance(message, Chunk):
+    def _take(self, peer: int, incoming: Incoming, message: p.Offer | p.Spoilt | p.Chunk) -> Outcome:
+        if isinstance(message, p.Chunk):
             return self._chunk(peer, incoming, message)
-        if isinstance(message, Offer):
+        if isinstance(message, p.Offer):
             return self._offer(peer, incoming, message)
         if peer in incoming.ended or (peer not in incoming.ins and not incoming.sparse):
             text = f"{peer} reports a failure of transfer {message.transfer}, in which it has no pieces left"
-            return [Close(peer, text)]
+            return [p.Close(peer, text)]
         return self._end(message.transfer, incoming, peer, message.blame)
 
-    def _offer(self, peer: int, incoming: Incoming, message: Offer) -> Outcome:
+    def _offer(self, peer: int, incoming: Incoming, message: p.Offer) -> Outcome:
         pieces = dict(message.pieces)
         if len(pieces) != len(message.pieces) or any(nbytes < 0 for nbytes in pieces.values()):
             text = f"{peer} offers a piece of transfer {message.transfer} twice, or one of negative size"
-            return [Close(peer, text)]
+            return [p.Close(peer, text)]
         entry = incoming.ins.get(peer)
         if not incoming.sparse:
             if entry is None or entry.sizes != pieces:
                 return [
-                    Close(peer, f"{peer} offers other pieces of transfer {message.transfer} than expected")
+                    p.Close(peer, f"{peer} offers other pieces of transfer {message.transfer} than expected")
                 ]
             self._ready(entry)
             return []
         expected = incoming.expected
         announced = incoming.announced + len(pieces)
         if entry is not None or peer in incoming.ended or not pieces:
-            return [Close(peer, f"{peer} offers no pieces of transfer {message.transfer}, or offers twice")]
+            return [p.Close(peer, f"{peer} offers no pieces of transfer {message.transfer}, or offers twice")]
         if expected is not None and announced > expected:
             return [
-                Close(peer, f"{peer} offers more pieces of transfer {message.transfer} than were counted")
+                p.Close(peer, f"{peer} offers more pieces of transfer {message.transfer} than were counted")
             ]
         incoming.announced = announced
         return self._add(message.transfer, incoming, peer, pieces)
 
-    def _chunk(self, peer: int, incoming: Incoming, chunk: Chunk) -> Outcome:
+    def _chunk(self, peer: int, incoming: Incoming, chunk: p.Chunk) -> Outcome:
         entry = incoming.ins.get(peer)
         left = None if entry is None else entry.left.get(chunk.piece)
         if entry is None or left is None or not entry.granted:
             text = (
                 f"{peer} sends piece {chunk.piece} of transfer {chunk.transfer}, for which it has no credits"
             )
-            return [Close(peer, text)]
+            return [p.Close(peer, text)]
         size, lane = entry.sizes[chunk.piece], entry.lane
         fits = 0 < chunk.nbytes <= min(left, lane.out) or chunk.nbytes == size == 0
         if chunk.offset != size - left or not fits:
             text = (
                 f"{chunk.nbytes} bytes at {chunk.offset} of piece {chunk.piece} of transfer {chunk.transfer}"
             )
-            return [Close(peer, f"{peer} sends {text}: {left} of {size} are to come, {lane.out} are granted")]
+            return [
+                p.Close(peer, f"{peer} sends {text}: {left} of {size} are to come, {lane.out} are granted")
+            ]
         self._ready(entry)
         if entry.pool is None:
             lane.out -= chunk.nbytes
         else:
             entry.pool.arrived(lane, chunk.nbytes)
         entry.left[chunk.piece] = left - chunk.nbytes
-        effects: Outcome = [Fill(incoming.buffer, chunk)]
+        effects: Outcome = [p.Fill(incoming.buffer, chunk)]
         if left == chunk.nbytes:
             del entry.left[chunk.piece]
             incoming.landed += 1
@@ -236,7 +225,7 @@ class Receiving:
         if lane.want:
             return []
         entry.granted = True
-        return [self._send(sender, Grant(transfer, sender, self._me, 0))]
+        return [self._send(sender, p.Grant(transfer, sender, self._me, 0))]
 
     def _ready(self, entry: IncomingPieces) -> None:
         if entry.pool is None:
@@ -257,10 +246,10 @@ class Receiving:
             self._short.clear()
         for lane, nbytes in granted:
             self._open[lane.transfer].ins[lane.sender].granted = True
-            effects.append(self._send(lane.sender, Grant(lane.transfer, lane.sender, self._me, nbytes)))
+            effects.append(self._send(lane.sender, p.Grant(lane.transfer, lane.sender, self._me, nbytes)))
         return effects
 
-    def _end(self, transfer: int, incoming: Incoming, sender: int, blame: Blame | None) -> Outcome:
+    def _end(self, transfer: int, incoming: Incoming, sender: int, blame: p.Blame | None) -> Outcome:
         """End one sender: all its pieces have arrived, or it has failed (`blame`)."""
         entry = incoming.ins.pop(sender, None)
         if entry is not None:
@@ -275,9 +264,9 @@ class Receiving:
             return []
         del self._open[transfer]
         self._over.add(transfer)
-        return [Received(transfer, incoming.blame())]
+        return [p.Received(transfer, incoming.blame())]
 
-    def _fail(self, transfer: int, incoming: Incoming, blame: Blame) -> Outcome:
+    def _fail(self, transfer: int, incoming: Incoming, blame: p.Blame) -> Outcome:
         """End the receive now, and let its senders free their sources."""
         effects: Outcome = []
         for sender, entry in incoming.ins.items():
@@ -285,10 +274,10 @@ class Receiving:
             effects.append(self._confirm(transfer, sender))
         del self._open[transfer]
         self._over.add(transfer, blame)
-        return [*effects, Received(transfer, blame)]
+        return [*effects, p.Received(transfer, blame)]
 
-    def _confirm(self, transfer: int, sender: int) -> Send:
-        return self._send(sender, Landed(transfer, sender, self._me))
+    def _confirm(self, transfer: int, sender: int) -> p.Send:
+        return self._send(sender, p.Landed(transfer, sender, self._me))
 
-    def _send(self, sender: int, message: Grant | Landed) -> Send:
-        return Send((sender,), message)
+    def _send(self, sender: int, message: p.Grant | p.Landed) -> p.Send:
+        return p.Send((sender,), message)

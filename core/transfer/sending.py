@@ -7,24 +7,11 @@ pieces.
 
 from __future__ import annotations
 
+from .. import protocol as p
 from ..model import Illegal
-from ..protocol import (
-    Blame,
-    Chunk,
-    Close,
-    Command,
-    DropTransfer,
-    Grant,
-    Landed,
-    Offer,
-    OpenSend,
-    Send,
-    Sent,
-    Spoilt,
-)
 from .pending import REMEMBERED, EarlyMessages, EndedTransfers
 
-Outcome = list[Command]
+Outcome = list[p.Command]
 
 
 class ReceiverProgress:
@@ -50,11 +37,11 @@ class SendMachine:
         self._me, self._chunk = me, chunk
         self._open: dict[int, dict[int, ReceiverProgress]] = {}  # transfer -> receiver -> what it gets
         self._through: dict[int, set[int]] = {}  # open transfer -> receivers that have sent Landed
-        self._early: EarlyMessages[Grant | Landed] = EarlyMessages(limit)
+        self._early: EarlyMessages[p.Grant | p.Landed] = EarlyMessages(limit)
         self._over = EndedTransfers()
-        self._given_up: dict[tuple[int, int], Blame] = {}  # (transfer, receiver) whose link was lost
+        self._given_up: dict[tuple[int, int], p.Blame] = {}  # (transfer, receiver) whose link was lost
 
-    def open(self, command: OpenSend) -> Outcome:
+    def open(self, command: p.OpenSend) -> Outcome:
         transfer = command.transfer
         if transfer in self._open or self._over.ended(transfer):
             raise Illegal(f"transfer {transfer} is sent already")
@@ -67,15 +54,15 @@ class SendMachine:
         if blame is not None:
             self._early.take(transfer)
             self._over.add(transfer)
-            spoilt = [self._send(to, Spoilt(transfer, self._me, to, blame)) for to in outs]
-            return [*spoilt, Sent(transfer)]
+            spoilt = [self._send(to, p.Spoilt(transfer, self._me, to, blame)) for to in outs]
+            return [*spoilt, p.Sent(transfer)]
         self._open[transfer] = outs
         effects: Outcome = []
         early = self._early.take(transfer)
         for receiver, message in early:
             effects += (
                 self._grant(receiver, message)
-                if isinstance(message, Grant)
+                if isinstance(message, p.Grant)
                 else self._landed(receiver, message)
             )
         answered = {receiver for receiver, _ in early}
@@ -84,29 +71,31 @@ class SendMachine:
                 effects.append(self._offer(transfer, receiver, out))
         return effects + self._end_if_landed(transfer)
 
-    def came(self, peer: int, message: Grant | Landed) -> Outcome:
+    def came(self, peer: int, message: p.Grant | p.Landed) -> Outcome:
         transfer = message.transfer
         if transfer not in self._open:
-            if isinstance(message, Grant) and (transfer, peer) in self._given_up:
+            if isinstance(message, p.Grant) and (transfer, peer) in self._given_up:
                 return [self._spoilt(transfer, peer)]
             if self._over.knows(transfer):
                 return []
             return self._early.keep(peer, transfer, message)
-        if isinstance(message, Grant):
+        if isinstance(message, p.Grant):
             return self._grant(peer, message)
         return self._landed(peer, message) + self._end_if_landed(transfer)
 
-    def _grant(self, peer: int, grant: Grant) -> Outcome:
+    def _grant(self, peer: int, grant: p.Grant) -> Outcome:
         transfer = grant.transfer
         out = self._open[transfer].get(peer)
         if out is None and (transfer, peer) in self._given_up:
             return [self._spoilt(transfer, peer)]
         if out is None:
-            return [Close(peer, f"{peer} grants credits for transfer {transfer}, which has no pieces for it")]
+            return [
+                p.Close(peer, f"{peer} grants credits for transfer {transfer}, which has no pieces for it")
+            ]
         granted = max(out.granted, 0) + grant.nbytes
         if grant.nbytes < 0 or granted > out.total:
             text = f"{peer} grants {granted} bytes for transfer {transfer}, which has {out.total} for it"
-            return [Close(peer, text)]
+            return [p.Close(peer, text)]
         out.granted = granted
         out.credit += grant.nbytes
         return self._pump(transfer, peer, out)
@@ -119,7 +108,7 @@ class SendMachine:
             nbytes = min(size - out.offset, out.credit, self._chunk)
             if nbytes == 0 and size > 0:
                 break
-            chunk = Chunk(transfer, self._me, receiver, piece, out.offset, nbytes)
+            chunk = p.Chunk(transfer, self._me, receiver, piece, out.offset, nbytes)
             effects.append(self._send(receiver, chunk))
             out.credit -= nbytes
             out.offset += nbytes
@@ -127,7 +116,7 @@ class SendMachine:
                 out.at, out.offset = out.at + 1, 0
         return effects
 
-    def _landed(self, peer: int, landed: Landed) -> Outcome:
+    def _landed(self, peer: int, landed: p.Landed) -> Outcome:
         """A receiver has all its pieces, or does not want the rest.
 
         It may send Landed a second time, if our Offer was under way when it sent the first one.
@@ -136,7 +125,7 @@ class SendMachine:
         through = self._through.setdefault(transfer, set())
         known = peer in through or (transfer, peer) in self._given_up
         if self._open[transfer].pop(peer, None) is None and not known:
-            return [Close(peer, f"{peer} confirms transfer {transfer}, which had no pieces for it")]
+            return [p.Close(peer, f"{peer} confirms transfer {transfer}, which had no pieces for it")]
         through.add(peer)
         return []
 
@@ -146,9 +135,9 @@ class SendMachine:
         self._through.pop(transfer, None)
         del self._open[transfer]
         self._over.add(transfer)
-        return [Sent(transfer)]
+        return [p.Sent(transfer)]
 
-    def drop(self, command: DropTransfer) -> Outcome:
+    def drop(self, command: p.DropTransfer) -> Outcome:
         """End the send. Receivers that have not been sent everything get `Spoilt`."""
         transfer, blame = command.transfer, command.blame
         outs = self._open.pop(transfer, None)
@@ -158,13 +147,13 @@ class SendMachine:
         if outs is None:
             return []
         effects: Outcome = [
-            self._send(receiver, Spoilt(transfer, self._me, receiver, blame))
+            self._send(receiver, p.Spoilt(transfer, self._me, receiver, blame))
             for receiver, out in outs.items()
             if not out.all_sent
         ]
-        return [*effects, Sent(transfer)]
+        return [*effects, p.Sent(transfer)]
 
-    def lost(self, peer: int, blame: Blame, anew: bool) -> Outcome:
+    def lost(self, peer: int, blame: p.Blame, anew: bool) -> Outcome:
         """The link to a receiver is lost: give up its pieces.
 
         If a new link begins at once (`anew`) and the receiver had not granted anything, offer them again instead.
@@ -185,15 +174,17 @@ class SendMachine:
 
     def end(self) -> Outcome:
         """End all sends, without a message to receivers."""
-        ended: Outcome = [Sent(transfer) for transfer in self._open]
+        ended: Outcome = [p.Sent(transfer) for transfer in self._open]
         self._open.clear()
         return ended
 
-    def _offer(self, transfer: int, receiver: int, out: ReceiverProgress) -> Send:
-        return self._send(receiver, Offer(transfer, self._me, receiver, tuple(out.pieces)))
+    def _offer(self, transfer: int, receiver: int, out: ReceiverProgress) -> p.Send:
+        return self._send(receiver, p.Offer(transfer, self._me, receiver, tuple(out.pieces)))
 
-    def _spoilt(self, transfer: int, receiver: int) -> Send:
-        return self._send(receiver, Spoilt(transfer, self._me, receiver, self._given_up[transfer, receiver]))
+    def _spoilt(self, transfer: int, receiver: int) -> p.Send:
+        return self._send(
+            receiver, p.Spoilt(transfer, self._me, receiver, self._given_up[transfer, receiver])
+        )
 
-    def _send(self, receiver: int, message: Chunk | Offer | Spoilt) -> Send:
-        return Send((receiver,), message)
+    def _send(self, receiver: int, message: p.Chunk | p.Offer | p.Spoilt) -> p.Send:
+        return p.Send((receiver,), message)

@@ -21,25 +21,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import protocol as p
 from ..model import Illegal
-from ..protocol import (
-    Blame,
-    Chunk,
-    Close,
-    Command,
-    Disconnected,
-    DropTransfer,
-    Effect,
-    ExpectRecv,
-    Grant,
-    Landed,
-    MessageReceived,
-    Offer,
-    OpenRecv,
-    OpenSend,
-    Spoilt,
-    Wakeup,
-)
 from .credits import Pool
 from .receiving import Receiving
 from .sending import SendMachine
@@ -58,21 +41,21 @@ class Transfer:
         self._sending = SendMachine(me, chunk, early)
         self._receiving = Receiving(me, self.pool, early)
 
-    def handle(self, event: Effect, now: int) -> list[Command]:
+    def handle(self, event: p.Effect, now: int) -> list[p.Command]:
         match event:
-            case MessageReceived():
+            case p.MessageReceived():
                 return self._came(event.peer, event.message)
-            case OpenSend():
+            case p.OpenSend():
                 return self._sending.open(event)
-            case OpenRecv():
+            case p.OpenRecv():
                 return self._receiving.open(event)
-            case ExpectRecv():
+            case p.ExpectRecv():
                 return self._receiving.expect(event)
-            case DropTransfer():
+            case p.DropTransfer():
                 return self._sending.drop(event) + self._receiving.drop(event)
-            case Disconnected():
+            case p.Disconnected():
                 return self._lost(event)
-            case Wakeup():
+            case p.Wakeup():
                 return []
             case _:
                 raise Illegal(f"a transfer machine takes no {type(event).__name__}")
@@ -80,23 +63,23 @@ class Transfer:
     def next_wakeup(self) -> int | None:
         return None
 
-    def end(self) -> list[Command]:
+    def end(self) -> list[p.Command]:
         """End all sends, because no receiver can be reached any more."""
         return self._sending.end()
 
-    def _came(self, peer: int, message: Any) -> list[Command]:
-        if isinstance(message, Grant | Landed):
+    def _came(self, peer: int, message: Any) -> list[p.Command]:
+        if isinstance(message, p.Grant | p.Landed):
             if (message.receiver, message.sender) == (peer, self.me):
                 return self._sending.came(peer, message)
-        elif isinstance(message, Chunk | Offer | Spoilt):
+        elif isinstance(message, p.Chunk | p.Offer | p.Spoilt):
             if (message.sender, message.receiver) == (peer, self.me):
                 return self._receiving.came(peer, message)
         else:
-            return [Close(peer, f"{type(message).__name__} is not a message of the data plane")]
+            return [p.Close(peer, f"{type(message).__name__} is not a message of the data plane")]
         ends = f"{type(message).__name__} from {message.sender} to {message.receiver}"
-        return [Close(peer, f"{peer} sends a message of other ends: {ends}")]
+        return [p.Close(peer, f"{peer} sends a message of other ends: {ends}")]
 
-    def _lost(self, event: Disconnected) -> list[Command]:
+    def _lost(self, event: p.Disconnected) -> list[p.Command]:
         """The link to a peer is lost: end its halves of transfers.
 
         If a new link begins at once, a half whose peer had not sent anything yet goes on with the new link. It may
@@ -106,5 +89,5 @@ class Transfer:
         peer, low, high = event.peer, *sorted((self.me, event.peer))
         ends = f"hosts {low} and {high}" if low >= 0 else f"host {high} and the client of these contents"
         cause = f"{ends} lost each other: {event.reason or 'the connection broke'}"
-        blame = Blame("host-lost", cause, host=peer) if peer >= 0 else Blame("client-lost", cause)
+        blame = p.Blame("host-lost", cause, host=peer) if peer >= 0 else p.Blame("client-lost", cause)
         return self._sending.lost(peer, blame, event.anew) + self._receiving.lost(peer, blame, event.anew)

@@ -15,30 +15,18 @@ from itertools import takewhile
 from types import ModuleType
 
 PACKAGES = {  # each benchmark's module has its name
+    "real": {
+        "real": "fig 5 on CPU devices: steps a second against multi-controller JAX and Ray, and CPU time by thread",
+        "order": "why gangs need one order: collectives without it, and 10,000 gangs of 4 clients with it",
+        "transfers": "an array from host to host and back, against a raw socket and a copy in memory",
+    },
     "control": {
-        "events": "events handled per CPU second by the controller and by an executor",
-        "scheduling": "gangs ordered per CPU second; early dispatch against idle islands",
-        "lowering": "a program of 1,000 nodes over 8, 2,048 and 100,000 devices",
-        "hops": "the path of one call: Python calls, files, allocations and CPU time in each machine",
-        "recording": "what a controller's event log costs, in CPU and bytes",
-        "dashboard": "what the live page costs the controller at 64 and 512 hosts, busy and idle",
         "control": "the control plane over real streams at 16 to 512 hosts: controller CPU a gang, tree against flat",
+        "hops": "the path of one call: Python calls, files, allocations and CPU time in each machine",
     },
     "simulator": {
         "simulator": "gang steps per CPU second at 64 to 25,000 hosts, against a naive SimPy model",
         "cliffs": "programs as users write them, each against the plain case; exit status 1 where one is much slower",
-        "traces": "what recording costs, and how traces grow",
-        "fuzzing": "fuzz seeds per minute",
-    },
-    "real": {
-        "real": "fig 5 on CPU devices: steps a second against multi-controller JAX and Ray, and CPU time by thread",
-        "floors": "what this machine allows at best: messages without core, JAX's calls, the least controller",
-        "stages": "fig 7 on real hosts: parallel against sequential dispatch, over 1 to 8 stages",
-        "sharing": "figs 8, 9 and 11 over real streams: clients that share an island, while another one compiles",
-        "order": "why gangs need one order: collectives without it, and 10,000 gangs of 4 clients with it",
-        "transfers": "an array from host to host and back, against a raw socket and a copy in memory",
-        "pages": "agents that keep freed memory, against giving it back: computations, and contents between hosts",
-        "agents": "an agent's memory, its start, and how soon sw.local() is ready",
     },
     "prediction": {
         "prediction": "the calibrated simulator's predictions, against real runs that it has not seen",
@@ -46,8 +34,6 @@ PACKAGES = {  # each benchmark's module has its name
     },
     "door": {
         "door": "an unmodified JAX program through the door: calls, contents, compilation, against local devices",
-        "shards": "arrays made of shards, and shards computed with, on a cluster: what they ask for, and milliseconds",
-        "shares": "two unmodified JAX programs and a native client on one cluster, by weights 1:2:1",
         "messages": "a message's CPU time in the door's transport, against the library h2 and grpcio's servers",
     },
     "strangers": {
@@ -82,12 +68,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _run(name: str, options: list[str], alone: bool) -> int:
-    try:
-        bench = module(name)
-    except ModuleNotFoundError as missing:
-        if missing.name is None or missing.name.split(".")[0] != "tests":
-            raise
-        return _refused(f"benchmark {name!r} needs tests/, which is not installed: run it in a checkout")
+    bench = module(name)
     given = [word for word in options if alone or takes(bench, word)]
     if given in (["-h"], ["--help"]) and not takes(bench, given[0]):
         print(f"{name}: {BENCHES[name]}\n\n{bench.__doc__}\nIt has no options.")

@@ -5,8 +5,3 @@ from .options import BadOption, Option, Point, Values, grid
 from .running import Result, run
 from .sweeping import PointFailed, sweep
 from .tables import error
-
-__all__ = [
-    "EXPERIMENTS", "BadOption", "Experiment", "Option", "Point", "PointFailed", "Result", "Values", "error",
-    "grid", "load", "points", "run", "sweep",
-]  # fmt: skip

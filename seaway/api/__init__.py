@@ -18,19 +18,3 @@ from .putting import put
 from .routing import route
 from .schedules import SCHEDULES
 from .synthetics import synthetic
-
-__all__ = [
-    "SCHEDULES",
-    "Pipeline",
-    "Program",
-    "Stage",
-    "jit",
-    "pipeline",
-    "pmap",
-    "program",
-    "put",
-    "route",
-    "schedules",
-    "stage",
-    "synthetic",
-]

@@ -1,11 +1,10 @@
-"""`seaway status` shows a cluster's state, as a table or as JSON, once or repeatedly. `seaway cancel` ends runs."""
+"""`seaway status` shows a cluster's state once, as a table or as JSON. `seaway cancel` ends runs."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import json
-import time
 from typing import Any
 
 import grpc
@@ -18,7 +17,6 @@ from backend.wire import CancelCall, CancelReply, Report, Status
 from ..errors import SeawayError
 from ..wording import plural
 
-EVERY = 1.0  # seconds between two tables of --watch
 PATIENCE = 5.0  # seconds for an answer
 CLOCKS = 8  # hosts whose clocks are shown
 WAITS = 5  # stalls, and waits, that are shown
@@ -31,7 +29,7 @@ def add(commands: Any) -> None:
         "address", nargs="?", default="127.0.0.1:29000", help="the controller's address (%(default)s)"
     )
     status.add_argument("--json", action="store_true", help="print JSON, for scripts")
-    status.add_argument("--watch", action="store_true", help="repeat every second, until Ctrl-C")
+    status.add_argument("--watch", action="store_true", help=argparse.SUPPRESS)  # gone
     add_access(status)
     status.set_defaults(run=_status)
     cancel = commands.add_parser(
@@ -75,14 +73,13 @@ def _cancel(given: argparse.Namespace) -> int:
 
 
 def _status(given: argparse.Namespace) -> int:
-    place, access = address_of(given.address, "status"), access_of(given)
-    while True:
-        found = look(place, access)
-        print(json.dumps(found, indent=1) if given.json else table(found), flush=True)
-        if not given.watch:
-            return 0
-        time.sleep(EVERY)
-        print()
+    if given.watch:
+        raise SeawayError(
+            f"status --watch is gone: `seaway top {given.address}` shows the cluster again and again"
+        )
+    found = look(address_of(given.address, "status"), access_of(given))
+    print(json.dumps(found, indent=1) if given.json else table(found))
+    return 0
 
 
 def look(address: str, access: Access) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from .status import access_of, add_access, address_of
 
 EVERY = 1.0  # seconds between two looks
 MOST = 2_000  # gangs of the first look
-NEEDS = "seaway top draws with rich: pip install 'seaway[top]'; without it, seaway status --watch shows the cluster"
+NEEDS = "seaway top draws with rich: pip install 'seaway[top]'; without it, `watch seaway status` shows the cluster"
 
 
 def add(commands: Any) -> None:

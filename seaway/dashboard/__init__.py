@@ -20,14 +20,3 @@ from .live_page import LivePage, TracePage
 from .log_source import LogSource
 from .looking import MOST_GANGS, LiveSource, RunningSession, Unavailable
 from .page_server import PageServer
-
-__all__ = [
-    "MOST_GANGS",
-    "LivePage",
-    "LiveSource",
-    "LogSource",
-    "PageServer",
-    "RunningSession",
-    "TracePage",
-    "Unavailable",
-]

@@ -13,22 +13,3 @@ from .given_costs import Cost, collectives, kernel_of, nanoseconds, nbytes
 from .graph import CallNode, Given, Graph, single
 from .signature import Contents, Evaluate, Signature, leaf_aval
 from .tracing import Tracer, in_trace
-
-__all__ = [
-    "CallNode",
-    "Contents",
-    "Cost",
-    "Evaluate",
-    "Given",
-    "Graph",
-    "Signature",
-    "Tracer",
-    "collectives",
-    "in_trace",
-    "kernel_of",
-    "leaf_aval",
-    "nanoseconds",
-    "nbytes",
-    "single",
-    "tracing",
-]

@@ -15,23 +15,3 @@ from .operand import Operand
 from .shardings import WHOLE, is_sharding, partition_spec, resolve
 from .slice_sharding import slice_of_sharding
 from .slices import Slice, as_slice, slice, whole  # noqa: A004
-
-__all__ = [
-    "WHOLE",
-    "Aval",
-    "Operand",
-    "Slice",
-    "as_slice",
-    "aval",
-    "avals",
-    "dtype_name",
-    "is_sharding",
-    "jax_dtype",
-    "partition_spec",
-    "resolve",
-    "shardings",
-    "slice",
-    "slice_of_sharding",
-    "trees",
-    "whole",
-]

@@ -49,6 +49,3 @@ def carried(work: Callable[[], None]) -> Callable[[], None]:
     if "opentelemetry.context" not in sys.modules:
         return work
     return partial(contextvars.copy_context().run, work)
-
-
-__all__ = ["DoorSpans", "SessionSpans", "carried", "door_spans_of", "spans_of"]

@@ -10,5 +10,3 @@ with their sources.
 """
 
 from .baseline_work import MODES, SYSTEMS, BaselineWork, Mode, Outcome, fused, run
-
-__all__ = ["MODES", "SYSTEMS", "BaselineWork", "Mode", "Outcome", "fused", "run"]

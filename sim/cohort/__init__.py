@@ -31,20 +31,3 @@ from .host_contents import HostContents
 from .island import CohortIsland
 from .routes import one_root
 from .stream_names import StreamNames
-
-__all__ = [
-    "AlikeHosts",
-    "Checkpoint",
-    "CohortGang",
-    "CohortIsland",
-    "ContentsCame",
-    "HostContents",
-    "Input",
-    "OrderLeft",
-    "PeerGone",
-    "Slowed",
-    "StreamNames",
-    "ThreadTimes",
-    "one_root",
-    "subject",
-]

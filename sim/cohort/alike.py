@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
+from core import protocol as p
 from core.host import Executor
 from core.model import (
     Gang,
@@ -28,27 +29,12 @@ from core.model import (
     sends_by_host,
     spans,
 )
-from core.protocol import (
-    Blame,
-    Cause,
-    Command,
-    DeviceLost,
-    GangStep,
-    LaunchFailed,
-    Ordered,
-    RecvStep,
-    RestoreStep,
-    SendStep,
-    Sent,
-    SpillStep,
-    ViewStep,
-)
 from core.transfer import ALL, from_client, hosts_of, senders_to_client, to_client
 
 KEPT = 4096  # answers of each kind that are remembered
-OF_ONE = (LaunchFailed, DeviceLost)  # never of many hosts alike
-WITH_HOSTS = (GangStep, SendStep, RecvStep, ViewStep, SpillStep, RestoreStep)
-OF_CONTENTS = (SendStep, RecvStep)
+OF_ONE = (p.LaunchFailed, p.DeviceLost)  # never of many hosts alike
+WITH_HOSTS = (p.GangStep, p.SendStep, p.RecvStep, p.ViewStep, p.SpillStep, p.RestoreStep)
+OF_CONTENTS = (p.SendStep, p.RecvStep)
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -80,22 +66,22 @@ class AlikeHosts:
         self._undivided = self._of_slice or spans.count(members) == 1  # whatever they are told
         self._even: dict[Spans, bool] = {}  # of hosts: whether all members are among them; else none is
         self._same: dict[Place, None] = {}  # every member has the same part of it
-        self._passed: Ordered | None = None  # the last message that was found to divide nobody
+        self._passed: p.Ordered | None = None  # the last message that was found to divide nobody
 
-    def handle(self, event: Any, now: int) -> list[Command]:
+    def handle(self, event: Any, now: int) -> list[p.Command]:
         """As each member's executor would. Raises Illegal for what is not each member's alike."""
         if not self._undivided:
             kind = type(event)
-            if kind is Ordered:
+            if kind is p.Ordered:
                 if event is not self._passed:
                     self._refuse_if_dividing(event)
-            elif kind is Sent:
+            elif kind is p.Sent:
                 self._sent_by_one.pop(event.transfer, None)
             elif kind in OF_ONE or getattr(event, "blame", None) is not None:
                 self._refuse_if_of_one(event)
         return self._executor.handle(event, now)
 
-    def _refuse_if_dividing(self, message: Ordered) -> None:
+    def _refuse_if_dividing(self, message: p.Ordered) -> None:
         parts = self.divides(message)
         if parts:
             who = spans.text(self.members)
@@ -103,14 +89,14 @@ class AlikeHosts:
             raise Illegal(f"message {message.number} divides hosts {who}: split them first ({names})")
 
     def _refuse_if_of_one(self, event: Any) -> None:
-        blame: Blame | None = getattr(event, "blame", None)
+        blame: p.Blame | None = getattr(event, "blame", None)
         if isinstance(event, OF_ONE) or (blame is not None and blame.host < 0):
             who = spans.text(self.members)
             raise Illegal(
                 f"{type(event).__name__} with a blame is one host's: split it from hosts {who} first"
             )
 
-    def divides(self, message: Ordered) -> tuple[Spans, ...]:
+    def divides(self, message: p.Ordered) -> tuple[Spans, ...]:
         """() if the message treats all members alike; else the parts into which they must be split before it."""
         if self._undivided or message is self._passed:
             return ()
@@ -122,7 +108,7 @@ class AlikeHosts:
         for plan in message.plans:
             self._places(cuts, plan)
         for step in message.steps:
-            if type(step) is GangStep and step.hosts in self._even:
+            if type(step) is p.GangStep and step.hosts in self._even:
                 continue
             if isinstance(step, WITH_HOSTS) and not self._one_sends(step, gets_of_one):
                 self._step(cuts, busy, step, message)
@@ -132,15 +118,15 @@ class AlikeHosts:
         self._passed = message
         return ()
 
-    def _step(self, cuts: list[Spans], busy: list[Spans], step: Any, message: Ordered) -> None:
+    def _step(self, cuts: list[Spans], busy: list[Spans], step: Any, message: p.Ordered) -> None:
         if step.hosts not in self._even:
             self._cut(cuts, step.hosts)
-        if isinstance(step, ViewStep):
+        if isinstance(step, p.ViewStep):
             for same in self._facts.viewed(step):
                 self._cut(cuts, same)
-        if isinstance(step, SpillStep | RestoreStep):
+        if isinstance(step, p.SpillStep | p.RestoreStep):
             cuts += self._sent_by_one.values()
-        if not self._even.get(step.hosts, True) or not isinstance(step, SendStep | RecvStep):
+        if not self._even.get(step.hosts, True) or not isinstance(step, p.SendStep | p.RecvStep):
             return
         if not self._facts.together(step.transfer):
             busy.append(self._ends(step, NamesWithMessage(message, self._executor)))
@@ -148,7 +134,7 @@ class AlikeHosts:
             for same in self._pieces(step, message):
                 self._cut(cuts, spans.meet(same, step.hosts))
         else:
-            self._cut(cuts, self._facts.hosts_at(step.transfer, isinstance(step, SendStep)))
+            self._cut(cuts, self._facts.hosts_at(step.transfer, isinstance(step, p.SendStep)))
 
     def _one_sends(self, step: Any, is_of_one: bool) -> bool:
         """Whether this is a get that one member sends, and that need not divide it from the others. `is_of_one`: see
@@ -163,11 +149,11 @@ class AlikeHosts:
     def _is_of_one(self, step: Any) -> bool:
         """Whether this is a get of one shard, which one host has, or that the first member sends: the executor does
         what that host does."""
-        if not (isinstance(step, SendStep) and step.client and self._facts.one_may_send):
+        if not (isinstance(step, p.SendStep) and step.client and self._facts.one_may_send):
             return False
         return (step.shard != ALL or step.hosts == self._first) and bool(self._facts.together(step.transfer))
 
-    def _only_gets_of_one(self, message: Ordered) -> bool:
+    def _only_gets_of_one(self, message: p.Ordered) -> bool:
         return bool(message.steps) and not message.runs and all(map(self._is_of_one, message.steps))
 
     def sender_of(self, transfer: int) -> Spans | None:
@@ -231,7 +217,7 @@ class AlikeHosts:
         """What is equal if `remembered` is, and quicker to find; None while hosts will be told things one by one."""
         return self._executor.outline()
 
-    def remembered(self, past: Callable[[Cause], bool]) -> Hashable:
+    def remembered(self, past: Callable[[p.Cause], bool]) -> Hashable:
         """All that later commands may depend on. Where it is equal, one executor may do for the members of both."""
         return self._executor.remembered(past)
 
@@ -266,20 +252,20 @@ class AlikeHosts:
                 if not any(cut):
                     _remember(self._same, place, None)
 
-    def _pieces(self, step: SendStep | RecvStep, message: Ordered) -> tuple[Spans, ...]:
+    def _pieces(self, step: p.SendStep | p.RecvStep, message: p.Ordered) -> tuple[Spans, ...]:
         """The hosts of a put or get that have as many pieces of it."""
-        if isinstance(step, RecvStep):
+        if isinstance(step, p.RecvStep):
             layout = step.layout
         else:
             layout = NamesWithMessage(message, self._executor).layout(step.step)
-        return () if layout is None else self._facts.pieces(layout, isinstance(step, SendStep))
+        return () if layout is None else self._facts.pieces(layout, isinstance(step, p.SendStep))
 
-    def _ends(self, step: SendStep | RecvStep, names: NamesWithMessage) -> Spans:
+    def _ends(self, step: p.SendStep | p.RecvStep, names: NamesWithMessage) -> Spans:
         """Members that something travels to or from: no two of them send or receive the same."""
         taking = spans.meet(self.members, step.hosts)
         if not taking or step.client:
-            layout = names.layout(step.step) if taking and isinstance(step, SendStep) else None
-            if layout is None or not isinstance(step, SendStep):
+            layout = names.layout(step.step) if taking and isinstance(step, p.SendStep) else None
+            if layout is None or not isinstance(step, p.SendStep):
                 return taking
             return spans.meet(taking, senders_to_client(layout, self._hosts, step.shard))
         plan = names.plan_of(step.run)
@@ -289,7 +275,7 @@ class AlikeHosts:
         if move.sparse:
             return taking
         source, target = plan.slots[move.source].layout, plan.slots[move.target].layout
-        return self._facts.ends(isinstance(step, SendStep), source, target, taking)
+        return self._facts.ends(isinstance(step, p.SendStep), source, target, taking)
 
 
 class PlaceFacts:
@@ -308,9 +294,9 @@ class PlaceFacts:
         self._pieces: dict[tuple[Layout, bool], tuple[Spans, ...]] = {}
         self._patterns: dict[Place, tuple[Spans, ...]] = {}
         self._ends: dict[tuple[bool, Layout, Layout], Spans] = {}
-        self._viewed: tuple[ViewStep | None, tuple[Spans, ...]] = None, ()  # the last answer
+        self._viewed: tuple[p.ViewStep | None, tuple[Spans, ...]] = None, ()  # the last answer
 
-    def viewed(self, step: ViewStep) -> tuple[Spans, ...]:
+    def viewed(self, step: p.ViewStep) -> tuple[Spans, ...]:
         """The hosts of a view that share the same buffers, on the same devices of theirs."""
         if self._viewed[0] is not step:
             shared: dict[int, list[int]] = {}
@@ -358,7 +344,7 @@ class PlaceFacts:
 class NamesWithMessage:
     """Plans and layouts that an executor knows, and those that a message brings itself."""
 
-    def __init__(self, message: Ordered, known: Executor) -> None:
+    def __init__(self, message: p.Ordered, known: Executor) -> None:
         self._message, self._known = message, known
 
     def plan(self, number: int) -> Plan | None:
@@ -371,9 +357,9 @@ class NamesWithMessage:
 
     def layout(self, buffer: int) -> Layout | None:
         for step in self._message.steps:
-            if isinstance(step, RecvStep) and step.client and step.step == buffer:
+            if isinstance(step, p.RecvStep) and step.client and step.step == buffer:
                 return step.layout
-            if isinstance(step, ViewStep) and step.buffer == buffer:
+            if isinstance(step, p.ViewStep) and step.buffer == buffer:
                 return step.layout
         for run in self._message.runs:
             plan, args = self.plan(run.plan), ranges.each(run.args)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from core.fanout import Tree, tree
 from core.host import Executor
@@ -51,8 +50,6 @@ from .stream_names import StreamNames
 
 if TYPE_CHECKING:
     from ..hosts import Context
-
-Links = NDArray[np.uint64]  # sources of jitter
 
 
 class CohortIsland:

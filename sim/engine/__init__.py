@@ -15,25 +15,3 @@ from .errors import Stuck, Unannounced
 from .jitter import Ints, Noise, each_below, keys
 from .stuck_watch import StuckWatch
 from .threads import HELD, NOTHING, CoreShare, Order, SimThread, ThreadPool, TieBreak, Wave
-
-__all__ = [
-    "HELD",
-    "LATE",
-    "LATER",
-    "NOTHING",
-    "CoreShare",
-    "Ints",
-    "Noise",
-    "Order",
-    "SimClock",
-    "SimThread",
-    "Stuck",
-    "StuckWatch",
-    "ThreadPool",
-    "TieBreak",
-    "Unannounced",
-    "Wave",
-    "each_below",
-    "jitter",
-    "keys",
-]

@@ -20,26 +20,3 @@ from .profiles import COSTS, Profile, profile
 from .setups import Setup, load
 from .shared_machines import HOST, Shared
 from .toml_tables import figure, known_keys, nearest, packaged, subtable
-
-__all__ = [
-    "COSTS",
-    "HOST",
-    "Chip",
-    "Collective",
-    "Kernel",
-    "Kind",
-    "Profile",
-    "Setup",
-    "Shared",
-    "chips",
-    "figure",
-    "kernel_time",
-    "known_keys",
-    "link",
-    "load",
-    "nearest",
-    "packaged",
-    "profile",
-    "setups",
-    "subtable",
-]

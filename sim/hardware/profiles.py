@@ -107,8 +107,6 @@ COSTS = tuple(
     field.name for field in msgspec.structs.fields(Profile) if field.name not in (*HEAD, "fitted", "sources")
 )
 OPTIONAL = ("complete_more", "transfer_byte_ps", "transfer_end", "literal", "stall", "stall_every")
-# costs that calibrations had until November 2026
-RETIRED = ("send_more", "receive_more", "wake", "hand", "meet", "gather", "gather_most")
 PAUSES = ("stall", "stall_every")
 
 
@@ -145,11 +143,6 @@ def _read(label: str, table: Table, source: str) -> Profile:
     costs, fitted = dict(base), dict(base["fitted"])
     sources = dict(base["sources"])
     given = subtable(label, table, "costs")
-    if old := [key for key in RETIRED if key in given]:
-        raise Impossible(
-            f"{label} [costs] has {', '.join(old)}, which the simulator no longer charges: an earlier `seaway "
-            "calibrate` wrote it, and its other costs mean less without them; measure again"
-        )
     known_keys(f"{label} [costs]", given, COSTS)
     for key, value in given.items():
         unit = "number" if key.endswith("_ps") else "time"

@@ -26,24 +26,3 @@ from .processes import (
     nothing_said,
 )
 from .worlds import SimWorlds
-
-__all__ = [
-    "CARRIED",
-    "DATA",
-    "KEPT",
-    "WORDS",
-    "ClientTransfer",
-    "Context",
-    "ControllerProcess",
-    "Fabric",
-    "GangOnDevices",
-    "HostProcess",
-    "Process",
-    "RareTimes",
-    "SimClient",
-    "SimWorlds",
-    "Takes",
-    "code_ready",
-    "is_word",
-    "nothing_said",
-]

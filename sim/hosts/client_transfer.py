@@ -11,18 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from core.protocol import (
-    Chunk,
-    Command,
-    DropTransfer,
-    Effect,
-    Landed,
-    MessageReceived,
-    OpenRecv,
-    OpenSend,
-    Received,
-    Sent,
-)
+from core import protocol as p
 from core.transfer import Transfer
 
 
@@ -31,26 +20,26 @@ class ClientTransfer(Transfer):
     message of a host to the process."""
 
     def __init__(
-        self, me: int, pool: int, chunk: int, client: int, together: Callable[[OpenSend | OpenRecv], bool],
+        self, me: int, pool: int, chunk: int, client: int, together: Callable[[p.OpenSend | p.OpenRecv], bool],
         come: Callable[[int, int, Any], None],
     ) -> None:  # fmt: skip
         super().__init__(me, pool, chunk)
         self.client, self._together, self._come = client, together, come
         self._open: dict[int, bool] = {}  # whose hosts are simulated together: whether it is a get
 
-    def handle(self, event: Effect, now: int) -> list[Command]:
-        about = event.message if isinstance(event, MessageReceived) else event
-        if isinstance(about, OpenSend | OpenRecv) and self._together(about):
-            self._open[about.transfer] = isinstance(about, OpenRecv)
+    def handle(self, event: p.Effect, now: int) -> list[p.Command]:
+        about = event.message if isinstance(event, p.MessageReceived) else event
+        if isinstance(about, p.OpenSend | p.OpenRecv) and self._together(about):
+            self._open[about.transfer] = isinstance(about, p.OpenRecv)
             return []
-        if isinstance(about, Landed | Chunk | DropTransfer) and about.transfer in self._open:
+        if isinstance(about, p.Landed | p.Chunk | p.DropTransfer) and about.transfer in self._open:
             getting = self._open.pop(about.transfer)
-            blame = about.blame if isinstance(about, DropTransfer) else None
-            return [Received(about.transfer, blame) if getting else Sent(about.transfer)]
+            blame = about.blame if isinstance(about, p.DropTransfer) else None
+            return [p.Received(about.transfer, blame) if getting else p.Sent(about.transfer)]
         return super().handle(event, now)
 
-    def end(self) -> list[Command]:
-        ended: list[Command] = [Sent(transfer) for transfer, getting in self._open.items() if not getting]
+    def end(self) -> list[p.Command]:
+        ended: list[p.Command] = [p.Sent(transfer) for transfer, getting in self._open.items() if not getting]
         self._open.clear()
         return ended + super().end()
 
@@ -61,6 +50,6 @@ class ClientTransfer(Transfer):
     def last_word(self, host: int, transfer: int) -> None:
         """The last host says that its contents have landed, or sends the last of what is got."""
         if self._open.get(transfer):
-            self._come(host, transfer, Chunk(transfer, host, self.me, 0, 0, 0))
+            self._come(host, transfer, p.Chunk(transfer, host, self.me, 0, 0, 0))
         else:
-            self._come(host, transfer, Landed(transfer, self.me, host))
+            self._come(host, transfer, p.Landed(transfer, self.me, host))

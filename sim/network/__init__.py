@@ -13,24 +13,3 @@ from .message_sizes import TALK, MessageSizes, is_quiet, moves_nothing
 from .network import CONTROLLER, Network, Together, about, link_of, rank, report_number
 from .ports import Which
 from .sparse_exchange import even_rows
-
-__all__ = [
-    "CARRIED_BYTES",
-    "CONTROLLER",
-    "TALK",
-    "BulkNetwork",
-    "MessageSizes",
-    "Network",
-    "Roads",
-    "Together",
-    "Which",
-    "about",
-    "even_rows",
-    "is_quiet",
-    "link_of",
-    "moves_nothing",
-    "number_of",
-    "rank",
-    "report_number",
-    "transfer_of",
-]

@@ -10,5 +10,3 @@ computing         devices that compute on their hosts' cores
 from __future__ import annotations
 
 from .core_sharing import SharedMachines
-
-__all__ = ["SharedMachines"]

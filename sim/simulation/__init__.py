@@ -11,11 +11,3 @@ from __future__ import annotations
 
 from .faults import Fault
 from .simulation import MIB, Simulation, bounds_of, fanout_of
-
-__all__ = [
-    "MIB",
-    "Fault",
-    "Simulation",
-    "bounds_of",
-    "fanout_of",
-]

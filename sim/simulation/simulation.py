@@ -375,19 +375,13 @@ class Simulation:
         return found._replace(own=found.own + int((found.own + found.links) * more))
 
     def _price(self, plan: Plan, gang: Gang) -> Takes:
-        code = plan.codes[gang.computation]
-        keys = [part.key for part in code.parts] or [code.key]
-        kernels = [self.kernels.get(key) for key in keys]
-        known = [kernel for kernel in kernels if kernel is not None]
-        if len(known) < len(kernels):
+        kernel = self.kernels.get(plan.codes[gang.computation].key)
+        if kernel is None:
             return Takes(gang.cost, 0)
         island = self.cluster.islands[gang.place.island]
         chip = self.setup.chips[island.index]
-        own = sum(kernel.duration for kernel in known)
-        links = sum(kernel_time(kernel, gang.place, island, chip) for kernel in known) - own
-        inline = any(kernel.inline for kernel in known)
-        busy = sum(kernel.duration * kernel.cores for kernel in known)
-        return Takes(own, links, inline, busy / own if own else 1.0)
+        links = kernel_time(kernel, gang.place, island, chip) - kernel.duration
+        return Takes(kernel.duration, links, kernel.inline, kernel.cores)
 
     def by_host(self, sender: int, receiver: int) -> bool:
         """Whether contents between these processes go through the hosts' CPUs, and not over a torus."""

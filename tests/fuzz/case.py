@@ -35,7 +35,6 @@ class Setup(msgspec.Struct, frozen=True):
     max_passes: int = 8
     early: str = "idle"
     fanout: int = 23
-    fuse: bool = False
     lane: str = "host"
     pool: int = 1 << 20
     chunk: int = 1 << 12
@@ -52,7 +51,7 @@ class Setup(msgspec.Struct, frozen=True):
         return Config(
             window=self.window, window_span=self.span, max_passes=self.max_passes, early=self.early,  # type: ignore[arg-type]
             max_reserved=self.max_reserved,
-            fanout=self.fanout, fuse=self.fuse, bounds=Bounds(floor=200 * MS, factor=10, hard=3),
+            fanout=self.fanout, bounds=Bounds(floor=200 * MS, factor=10, hard=3),
             recovery=600 * MS, lease=80 * MS,
         )  # fmt: skip
 

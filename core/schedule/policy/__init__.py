@@ -14,27 +14,3 @@ from .priority import Priority
 from .round_robin import RoundRobin
 from .shortest import Shortest
 from .stride import Stride
-
-__all__ = [
-    "ENTRY_POINTS",
-    "HOOKS",
-    "POLICIES",
-    "Board",
-    "Deadline",
-    "Fifo",
-    "InstalledPolicy",
-    "Policy",
-    "Priority",
-    "Ready",
-    "Reserve",
-    "RoundRobin",
-    "RunningGang",
-    "Shortest",
-    "Stride",
-    "Surroundings",
-    "Ticket",
-    "definers",
-    "named",
-    "names",
-    "writes",
-]

@@ -3,7 +3,7 @@
 `python -m experiments.bench control [--full]`. The controller is a process of its own, whose CPU time is read before
 and after. Hosts are agents with timed devices, many in a process. `tree`: each process writes to a few others; `flat`,
 the baseline: the controller writes to all. Two cores run hundreds of hosts here, so only CPU times carry over to hosts
-on machines of their own; latencies do not. The simulator predicts those from the measured message costs (`predicting`).
+on machines of their own; latencies do not.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +21,6 @@ from seaway.tools.calibrating import chained
 from ..frame import options
 from ..frame.deployed import Deployed, deployed
 from ..frame.table import Table
-from .predicting import BUDGETS, KINDS, Cost, Measured, Spent, predicted, profile_of
 
 FULL = True
 HOSTS, ALL_HOSTS = (16, 64), (16, 64, 256, 512)
@@ -32,6 +32,22 @@ FLAT = 8.0  # the aim at 512 hosts: at least this many times less than flat
 TREE = 23
 
 
+class Cost(NamedTuple):
+    """CPU milliseconds a gang, of the controller and of all agents together."""
+
+    controller: float
+    agents: float
+
+
+class Spent(NamedTuple):
+    """latency: milliseconds of a call, end to end. rate: batched gangs a second. All hosts are on this machine."""
+
+    single: Cost
+    batched: Cost
+    latency: float
+    rate: float
+
+
 def measured(cluster: Deployed) -> Spent:
     import seaway as sw
 
@@ -41,18 +57,18 @@ def measured(cluster: Deployed) -> Spent:
         for call in (step, batched):
             call(zero).block_until_ready()
         latencies = []
-        watch, mine = Watch(cluster), time.process_time()
+        watch = Watch(cluster)
         for _ in range(SINGLE):
             begun = time.perf_counter()
             step(zero).block_until_ready()
             latencies.append(time.perf_counter() - begun)
-        client, alone = time.process_time() - mine, watch.gang(SINGLE)
+        alone = watch.gang(SINGLE)
         watch, begun = Watch(cluster), time.perf_counter()
         for result in [batched(zero) for _ in range(CALLS)]:
             result.block_until_ready()
         rate = CALLS * NODES / (time.perf_counter() - begun)
         together = watch.gang(CALLS * NODES)
-    return Spent(alone, together, client / SINGLE * 1e3, statistics.median(latencies) * 1e3, rate)
+    return Spent(alone, together, statistics.median(latencies) * 1e3, rate)
 
 
 class Watch:
@@ -83,44 +99,20 @@ def one(hosts: int, fanout: int) -> Spent:
 def main(arguments: Sequence[str] = ()) -> None:
     parser = options.parser("control", __doc__, full="also 256 and 512 hosts")
     parser.numbers("--hosts", HOSTS, ALL_HOSTS, "numbers of hosts")
-    chosen = parser.read(arguments)
-    predictions(table(chosen.hosts))
+    table(parser.read(arguments).hosts)
 
 
-def table(hosts: Sequence[int]) -> list[Measured]:
+def table(hosts: Sequence[int]) -> None:
     rows = Table("hosts >7", "tree >9.2f", "flat >9.2f", "x >9.1fx", "tree >9.3f", "flat >9.3f", "x >9.1fx", "aim >10g",
                  "end to end, ms >18.1f", "gangs/s >9,.0f")  # fmt: skip
     rows.begin(
         f"CPU of the controller's process, ms a gang; all hosts are played by {PROCESSES} processes of this machine",
         f"{'':7}{'one call a gang':^28}{f'{NODES} gangs a call':^38}{'a call':>18}",
     )
-    found = []
     for number in hosts:
-        row = Measured(number, one(number, TREE), one(number, number))
-        found.append(row)
+        tree, flat = one(number, TREE), one(number, number)
         cells: list[float] = []
-        for kind in KINDS:
-            tree, flat = (getattr(side, kind).controller for side in (row.tree, row.flat))
-            cells += tree, flat, flat / max(tree, 1e-9)
-        rows.row(number, *cells, AIMS.get(number), row.tree.latency, row.tree.rate)
+        for ours, theirs in ((tree.single, flat.single), (tree.batched, flat.batched)):
+            cells += ours.controller, theirs.controller, theirs.controller / max(ours.controller, 1e-9)
+        rows.row(number, *cells, AIMS.get(number), tree.latency, tree.rate)
     print(f"aims: batched {AIMS} ms with the tree; at 512 hosts {FLAT:g}x less than flat")
-    return found
-
-
-def predictions(found: Sequence[Measured]) -> None:
-    """Print predictions. The paper's budget is the shortest computation that hides its controller, so it is compared
-    with the time between two batched gangs."""
-    rows = Table("hosts >7", "own >11.2f", "here >11.2f", "own >14.3f", "here >11.3f", "paper >12g", "a message >20",
-                 "a step >18")  # fmt: skip
-    rows.begin(
-        "the simulator's prediction with hosts on machines of their own, from the costs just measured, with the tree",
-        f"{'':7}{'a call, ms':>22}{'batched, ms a gang':>25}{'':12}costs of single / batched gangs, us",
-    )
-    for row in found:
-        said = predicted(row, found, TREE, NODES)
-        both = [profile_of(row, found, TREE, kind) for kind in KINDS]
-        costs = [
-            " / ".join(f"{getattr(each, cost) / 1e3:,.0f}" for each in both) for cost in ("send", "step")
-        ]
-        here = row.tree.latency, said.gang, 1e3 / row.tree.rate
-        rows.row(row.hosts, said.latency, *here, BUDGETS.get(row.hosts), *costs)

@@ -1,9 +1,8 @@
 """Measures the path of one call through core: Python calls, files, allocations and CPU time in each state machine.
 
-`python -m experiments.bench hops [--before FOLDER]`. One client calls a program of one node, on all devices of 1 and of
-512 hosts: with bytes in the call, and no result kept; and as `x = step(x)`, where each call takes the last result,
-which is then released. Only core's state machines run, without network or devices, and a launched gang ends at once.
-`--before`: a checkout of another commit, measured in turn with this one; its core may be a flat folder of modules.
+`python -m experiments.bench hops`. One client calls a program of one node, on all devices of 1 and of 512 hosts: with
+bytes in the call, and no result kept; and as `x = step(x)`, where each call takes the last result, which is then
+released. Only core's state machines run, without network or devices, and a launched gang ends at once.
 
 A part is what one machine does for one call; for the hosts, it is the first one. *Calls* are calls of Python functions
 in core, *files* the number of core's files they are in, *again* how often a call goes back into a file that was left
@@ -12,21 +11,27 @@ before. *KiB* is the peak of allocated memory.
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 import time
 import tracemalloc
 from collections import deque
 from collections.abc import Callable, Sequence
-from importlib import import_module
-from pathlib import Path
+from functools import partial
 from statistics import median
 from types import FrameType
 from typing import Any
 
-ROOT = Path(__file__).parents[3]
+from core import protocol as p
+from core.client import Client
+from core.controller import Controller
+from core.host import Host
+from core.model import Arg, Computation, Node, Out, Program, Sharding, SliceSpec, Value, small
+
+from ..frame import options
+from ..frame.processes import answer
+from ..frame.table import Table
+
 PARTS = {
     "call": "client: submit",
     "submit": "controller: Submit",
@@ -38,28 +43,9 @@ SIZES = (1, 512)
 CALLS = {"bytes": "bytes in, no result kept", "chained": "x = step(x)"}
 KINDS = [(hosts, call) for hosts in SIZES for call in CALLS]
 WARM, TIMED, TURNS = 50, 200, 5
+BOUND = 300.0  # seconds of a turn
 AT_CLIENT, AT_HOST = -2, -3  # receivers in the queue below; a host is its number
 PEER = 1 << 20  # the client's connection, as the controller numbers it
-
-
-def place(name: str, *modules: str) -> Any:
-    """The attribute from the first module that has it, since core's layout differs between checkouts."""
-    for module in modules:
-        try:
-            return getattr(import_module(module), name)
-        except (ImportError, AttributeError):
-            continue
-    raise ImportError(f"{name} is in none of {', '.join(modules)}")
-
-
-def client(cluster: Any) -> tuple[Any, Any]:
-    """(the client's machine, the object that its user calls). In older checkouts these are two objects."""
-    try:
-        calls = place("Persistent", "core.client", "core.persistent")("bench")
-    except ImportError:
-        machine = place("Client", "core.client")("bench", cluster)
-        return machine, machine
-    return place("ClientSide", "core.client", "core.clientside")(calls, cluster), calls
 
 
 class Machines:
@@ -69,37 +55,31 @@ class Machines:
     def __init__(self, hosts: int, chained: bool) -> None:
         self.chained = chained
         self.last: tuple[int, ...] = ()
-        self.e = import_module("core.protocol.effects" if has("core.protocol") else "core.effects")
-        self.m = import_module("core.protocol.messages" if has("core.protocol") else "core.messages")
-        # Older checkouts have other names for these two.
-        self._received = getattr(self.e, "MessageReceived", None) or self.e.Came
-        self._calls_made = getattr(self.e, "CallsMade", None) or self.e.Called
-        cluster = place("small", "core.model", "core.presets")(hosts, 1)
-        self.controller = place("Controller", "core.controller")(cluster)
-        self.hosts = [place("Host", "core.host")(number, cluster) for number in range(hosts)]
-        self.client, self.user = client(cluster)
+        cluster = small(hosts, 1)
+        self.controller = Controller(cluster)
+        self.hosts = [Host(number, cluster) for number in range(hosts)]
+        self.client = Client("bench", cluster)
         self.now = 0
         self.measure: Callable[[str, Callable[[], list[Any]]], list[Any]] = lambda part, act: act()
         self._queue: deque[tuple[int, Any, str]] = deque()
         self.ended = 0
         for number in range(hosts):
-            self._tell(number, self.e.Connected(-1))
+            self._tell(number, p.Connected(p.CONTROLLER))
         self._run()
-        self._tell(AT_CLIENT, self.e.Connected(-1))
+        self._tell(AT_CLIENT, p.Connected(p.CONTROLLER))
         self._run()
-        self.program = self.user.register(chain(hosts), self.now)
+        self.program: Any = self.client.register(chain(hosts), self.now)
         self._act()
         self._run()
 
     def call(self) -> None:
         def act() -> list[Any]:
             given = self.last or (b"\0" * len(self.hosts),)
-            made = self.user.submit(self.program, given, self.now, keep=(self.chained,))
+            made: Any = self.client.submit(self.program, given, self.now, keep=(self.chained,))
             if self.last:
-                self.user.release(self.last, self.now)
+                self.client.release(self.last, self.now)
             self.last = made.results if self.chained else ()
-            found: list[Any] = self.client.handle(self._calls_made(), self.now)
-            return found
+            return self.client.handle(p.CallsMade(), self.now)
 
         wanted = self.ended + 1
         self._take(AT_CLIENT, self.measure("call", act))
@@ -110,7 +90,7 @@ class Machines:
     # --- messages ---------------------------------------------------------------------------------------------
 
     def _act(self) -> None:
-        self._take(AT_CLIENT, self.client.handle(self._calls_made(), self.now))
+        self._take(AT_CLIENT, self.client.handle(p.CallsMade(), self.now))
 
     def _tell(self, to: int, event: Any, part: str = "") -> None:
         self._queue.append((to, event, part))
@@ -118,43 +98,43 @@ class Machines:
     def _run(self) -> None:
         while self._queue:
             to, event, part = self._queue.popleft()
-            machine = self.client if to == AT_CLIENT else self.controller if to == -1 else self.hosts[to]
+            machine: Any = (
+                self.client if to == AT_CLIENT else self.controller if to == p.CONTROLLER else self.hosts[to]
+            )
 
-            def act(machine: Any = machine, event: Any = event) -> list[Any]:
-                found: list[Any] = machine.handle(event, self.now)
-                return found
-
+            act = partial(machine.handle, event, self.now)
             self._take(to, self.measure(part, act) if part else act())
 
     def _take(self, whose: int, effects: Sequence[Any]) -> None:
-        e = self.e
         for effect in effects:
-            kind = type(effect)
-            if kind is e.Send:
-                for peer in effect.peers:
-                    self._deliver(whose, peer, effect.message)
-            elif kind is e.FormWorld:
-                self._tell(-1, e.WorldUp(effect.island, effect.epoch))
-            elif kind is e.Reform:
-                self._tell(whose, e.Reformed(effect.epoch))
-            elif kind is e.CompileCode:
-                self._tell(whose, e.CodeReady(effect.plan, effect.code, None))
-            elif kind is e.Launch:
-                self._tell(whose, e.Finished(effect.seq, None), "gang" if whose == 0 else "")
-            elif kind is e.RunEnded:
-                assert effect.blame is None, effect.blame
-                self.ended += 1
+            match effect:
+                case p.Send(peers=peers, message=message):
+                    for peer in peers:
+                        self._deliver(whose, peer, message)
+                case p.FormWorld(island=island, epoch=epoch):
+                    self._tell(p.CONTROLLER, p.WorldUp(island, epoch))
+                case p.Reform(epoch=epoch):
+                    self._tell(whose, p.Reformed(epoch))
+                case p.CompileCode(plan=plan, code=code):
+                    self._tell(whose, p.CodeReady(plan, code, None))
+                case p.Launch(seq=seq):
+                    self._tell(whose, p.Finished(seq, None), "gang" if whose == 0 else "")
+                case p.RunEnded(blame=blame):
+                    assert blame is None, blame
+                    self.ended += 1
+                case _:
+                    pass
 
     def _deliver(self, whose: int, peer: int, message: Any) -> None:
-        m = self.m
-        if whose == -1 and peer == PEER:
-            self._tell(AT_CLIENT, self._received(-1, message), "ended")
-        elif peer == -1:
-            part = {m.Submit: "submit", m.Calls: "submit", m.Reports: "done"}.get(type(message), "")
-            self._tell(-1, self._received(PEER if whose == AT_CLIENT else whose, message), part)
+        if whose == p.CONTROLLER and peer == PEER:
+            self._tell(AT_CLIENT, p.MessageReceived(p.CONTROLLER, message), "ended")
+        elif peer == p.CONTROLLER:
+            calls = isinstance(message, p.Submit | p.Calls)
+            part = "submit" if calls else "done" if isinstance(message, p.Reports) else ""
+            self._tell(p.CONTROLLER, p.MessageReceived(PEER if whose == AT_CLIENT else whose, message), part)
         else:
-            part = "gang" if peer == 0 and isinstance(message, m.Ordered) else ""
-            self._tell(peer, self._received(whose, message), part)
+            part = "gang" if peer == 0 and isinstance(message, p.Ordered) else ""
+            self._tell(peer, p.MessageReceived(whose, message), part)
 
     def _later(self) -> None:
         """Let time pass until the first wake-up of a host or of the client, whose calls may leave later."""
@@ -165,25 +145,16 @@ class Machines:
             due.append((at, AT_CLIENT))
         at, number = min(due)
         self.now = max(self.now, at)
-        self._tell(number, self.e.Wakeup(), "call" if number == AT_CLIENT else "")
+        self._tell(number, p.Wakeup(), "call" if number == AT_CLIENT else "")
         self._run()
 
 
-def has(package: str) -> bool:
-    try:
-        return import_module(package).__file__ is not None
-    except ImportError:
-        return False
-
-
-def chain(devices: int) -> Any:
+def chain(devices: int) -> Program:
     """A program of one node on all devices, whose argument travels in the call."""
-    take = "core.model", "core.program"
-    value = place("Value", *take)((devices,), "int8", 0, place("Sharding", *take)(((0,),)))
-    node = place("Node", *take)("step", 0, 0, (place("Arg", *take)(0),), (value,), (value,))
-    step = place("Computation", *take)("step", "step", 10_000)
-    slices = (place("SliceSpec", *take)("all", devices),)
-    return place("Program", *take)("one", slices, (step,), (value,), (node,), (place("Out", *take)(0),))
+    value = Value((devices,), "int8", 0, Sharding(((0,),)))
+    node = Node("step", 0, 0, (Arg(0),), (value,), (value,))
+    step = Computation("step", "step", 10_000)
+    return Program("one", (SliceSpec("all", devices),), (step,), (value,), (node,), (Out(0),))
 
 
 # --- what a turn takes --------------------------------------------------------------------------------------------
@@ -259,60 +230,27 @@ def measured(hosts: int, chained: bool = False) -> dict[str, dict[str, float]]:
     return found
 
 
-def of(folder: Path) -> dict[str, dict[str, dict[str, float]]]:
-    """The figures of a checkout's core, by hosts and kind of call, and part, measured in a process of its own."""
-    ran = subprocess.run(
-        [sys.executable, str(Path(__file__).resolve()), "--measure"], cwd=folder, check=True, text=True,
-        stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(folder)},
-    )  # fmt: skip
-    found: dict[str, dict[str, dict[str, float]]] = json.loads(ran.stdout)
-    return found
+def all_kinds() -> dict[str, dict[str, dict[str, float]]]:
+    """The figures by hosts and kind of call, and part."""
+    return {f"{hosts} {call}": measured(hosts, call == "chained") for hosts, call in KINDS}
 
 
-def show(turns: Sequence[dict[str, dict[str, dict[str, float]]]], hosts: int, call: str) -> float:
-    """Print a table, and return the CPU time of all parts together."""
-    print(f"hosts: {hosts}; {CALLS[call]}")
-    print(f"{'':<23}{'calls':>8}{'files':>7}{'again':>7}{'KiB':>8}{'CPU us':>9}")
+def show(turns: Sequence[dict[str, dict[str, dict[str, float]]]], hosts: int, call: str) -> None:
+    table = Table(f"hosts: {hosts}; {CALLS[call]} <42", "calls >8.0f", "files >7.0f", "again >7.0f", "KiB >8.1f",
+                  "CPU us >9.1f").begin()  # fmt: skip
     whole = 0.0
     for part, text in PARTS.items():
         rows = [turn[f"{hosts} {call}"][part] for turn in turns]
-        us = median(row["us"] for row in rows)
+        us, first = median(row["us"] for row in rows), rows[0]
         whole += us
-        first = rows[0]
-        print(
-            f"  {text:<21}{first['calls']:>8.0f}{first['files']:>7.0f}{first['again']:>7.0f}"
-            f"{first['kib']:>8.1f}{us:>9.1f}"
-        )
-    print(f"  {'all':<21}{'':>30}{whole:>9.1f}")
-    return whole
+        table.row(f"  {text}", first["calls"], first["files"], first["again"], first["kib"], us)
+    table.row("  all", None, None, None, None, whole)
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    from ..frame import options
-
     parser = options.parser("hops", __doc__)
-    parser.add_argument("--before", type=Path, help="a checkout of another commit, to compare with")
-    chosen = parser.parse_args(arguments)
-    folders = [each.resolve() for each in (chosen.before, ROOT) if each is not None]
-    if not all((folder / "core" / "__init__.py").is_file() for folder in folders):
-        parser.error(f"--before {chosen.before}: there is no core/ in it; name a checkout of Seaway")
-    turns: dict[Path, list[Any]] = {folder: [] for folder in folders}
-    for _ in range(TURNS):
-        for folder in folders:
-            turns[folder].append(of(folder))
-    wholes = {}
-    for folder in folders:
-        if len(folders) > 1:
-            print("before" if folder == folders[0] else "now")
-        wholes[folder] = [show(turns[folder], hosts, call) for hosts, call in KINDS]
-    if len(folders) > 1:
-        ratios = (now / before for before, now in zip(*wholes.values(), strict=True))
-        print("CPU time of all parts, now against before:")
-        for (hosts, call), ratio in zip(KINDS, ratios, strict=True):
-            print(f"  {ratio:.2f}  hosts: {hosts}; {CALLS[call]}")
-
-
-if __name__ == "__main__":
-    if sys.argv[1:] == ["--measure"]:
-        sys.path.insert(0, os.getcwd())
-        print(json.dumps({f"{hosts} {call}": measured(hosts, call == "chained") for hosts, call in KINDS}))
+    parser.number("--turns", TURNS, "processes that measure, for a median of CPU time")
+    chosen = parser.read(arguments)
+    turns = [answer(all_kinds, bound=BOUND) for _ in range(chosen.turns)]
+    for hosts, call in KINDS:
+        show(turns, hosts, call)

@@ -1,17 +1,16 @@
-"""CPU times and wake-ups of this machine's processes and threads, as the system counts them."""
+"""CPU times of this machine's processes and threads, as the system counts them."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable
 
-from backend.admin import threads_of, waits_of
+from backend.admin import threads_of
 
 
 class ThreadCpu:
-    """What the system counts of threads, by name. Threads without a name of ours are "rest"."""
+    """CPU times of threads, by name. Threads without a name of ours are "rest"."""
 
     def __init__(self, loop: threading.Thread, agents: dict[str, int]) -> None:
         self._mine = {threading.get_native_id(): "caller", loop.native_id or 0: "loop"}
@@ -19,18 +18,11 @@ class ThreadCpu:
 
     def cpu(self) -> Counter[str]:
         """CPU nanoseconds."""
-        return self._counted(threads_of)
-
-    def waits(self) -> Counter[str]:
-        """How often a thread waited and was woken up."""
-        return self._counted(waits_of)
-
-    def _counted(self, of: Callable[[int], dict[int, tuple[str, int]]]) -> Counter[str]:
         found = Counter({f"user {name}": 0 for name in ("caller", "loop", "rest")})
-        for number, (_, spent) in of(os.getpid()).items():
+        for number, (_, spent) in threads_of(os.getpid()).items():
             found[f"user {self._mine.get(number, 'rest')}"] += spent
         for agent, pid in self._agents.items():
-            for number, (name, spent) in of(pid).items():
+            for number, (name, spent) in threads_of(pid).items():
                 phase = "loop" if number == pid else name if name in ("enqueue", "completions") else "rest"
                 found[f"{agent} {phase}"] += spent
         return found

@@ -43,15 +43,6 @@ def works_of(platform: Platform, hosts: int) -> list[Work]:
     return sums if hosts > 1 else [*(Work("matmul", rows) for rows in MATMULS[platform]), *sums]
 
 
-def keys_of(platform: Platform) -> list[str]:
-    return [
-        key_of(work, count, called)
-        for count in sorted({1, *HOSTS[platform]})
-        for work in works_of(platform, count)
-        for called in (False, True)
-    ]
-
-
 def taken(
     platform: Platform, hosts: Sequence[int] | None = None, patience: float = PATIENCE
 ) -> dict[str, Taken]:

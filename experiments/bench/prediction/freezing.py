@@ -15,18 +15,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-import msgspec
-
 from core.model import Impossible
 from seaway.tools.calibrating import paced
 from sim.hardware import setups
 
-from .alone import keys_of, taken
+from .alone import taken
 from .cases import HOSTS, Platform, plural
 from .programs import Alone, Taken
 
 CALIBRATED = 2  # hosts of a calibration, where there may be so many
-KEPT = "alone.json"
 NOW = 1.0  # seconds to measure the machine's present speed
 REFERENCE = re.compile(r"the reference took ([\d.]+) (ns|us|ms|s)\b")  # in a calibration's note
 UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
@@ -42,17 +39,15 @@ class Frozen(NamedTuple):
 
 
 def frozen(
-    platforms: Sequence[Platform], given: Sequence[Path], folder: Path, *, alone: Path | None, quick: bool, say: Say
+    platforms: Sequence[Platform], given: Sequence[Path], folder: Path, *, quick: bool, say: Say
 ) -> Frozen:  # fmt: skip
     """Measure or read all of it. `folder`: where measurements are written."""
-    computing = [each for each in platforms if each != "timed"]
-    times: dict[str, Taken] = _alone_from(alone, computing) if alone else {}
+    times: dict[str, Taken] = {}
     files = calibrations(platforms, given, folder, quick=quick, say=say)
-    for platform in computing:
-        if not alone:
+    for platform in platforms:
+        if platform != "timed":
             say(f"{platform} devices: each computation by itself")
             times |= taken(platform)
-        (folder / KEPT).write_bytes(msgspec.json.encode(times))
     return Frozen(files, {platform: speed_of(path) for platform, path in files.items()}, times)
 
 
@@ -125,18 +120,6 @@ def platform_of(path: Path) -> Platform:
     computes = any(isinstance(one, Mapping) and one.get("devices") is True for one in shared)
     kinds = {each.get("kind") for each in table.get("island", ())}
     return "cpu" if computes else "cuda" if "cuda" in kinds else "timed"
-
-
-def _alone_from(path: Path, platforms: Sequence[Platform]) -> dict[str, Taken]:
-    try:
-        found = msgspec.json.decode(path.read_bytes(), type=dict[str, Taken])
-    except OSError as error:
-        raise Impossible(f"--alone {path} cannot be read: {error.strerror}") from None
-    except msgspec.DecodeError as error:
-        raise Impossible(f"--alone {path} is not what --out left: {error}") from None
-    if lacks := [key for platform in platforms for key in keys_of(platform) if key not in found]:
-        raise Impossible(f"--alone {path} lacks {', '.join(lacks)}: leave it out, so that they are measured")
-    return found
 
 
 def described(found: Frozen) -> str:

@@ -2,8 +2,8 @@
 
 `real(case, ...)` and `simulated(case, ..., file)` start the same process, which opens one session or the other and
 gives it to the same function. A real case is measured several times, while only the process that tracks the machine's
-speed runs beside it. A simulated case may be run at such a speed, or without a part of the model (`parts`). A process
-that is not done in time is ended with its children, and reported.
+speed runs beside it. A simulated case may be run at such a speed. A process that is not done in time is ended with its
+children, and reported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -29,9 +28,7 @@ from ..frame import processes
 from .cases import Case
 from .freezing import speed_of
 from .measuring import Values, from_trace, gangs_so_far, measured
-from .parts import without
 from .programs import Alone, at_speed, hop_ns
-from .watching import real_watch, simulated_watch, since
 
 MODULE = "experiments.bench.prediction.playing"
 LOOK = 0.02  # seconds between checks that the process is done
@@ -41,8 +38,7 @@ SILENT = "it says nothing"
 
 class Asked(msgspec.Struct, frozen=True):
     """A request to the process. file: a calibrated cluster to simulate; "": run for real. spell: seconds of a
-    measurement. reference: nanoseconds of the speed reference to simulate at; 0: the speed at calibration. part: the
-    part of the model to leave out."""
+    measurement. reference: nanoseconds of the speed reference to simulate at; 0: the speed at calibration."""
 
     case: Case
     alone: Alone
@@ -50,21 +46,13 @@ class Asked(msgspec.Struct, frozen=True):
     repeats: int
     spell: float
     reference: float = 0.0
-    part: str = ""
 
 
 class Played(msgspec.Struct, frozen=True):
-    """values: the quantities of each measurement. references: nanoseconds of the speed reference during each. cpu: CPU
-    nanoseconds of the measurements by process and thread, used or (if simulated) charged. wires: messages between the
-    controller and all hosts. wall: nanoseconds of the measurements. seconds: of the whole process."""
+    """values: the quantities of each measurement. references: nanoseconds of the speed reference during each."""
 
     values: list[Values]
     references: list[float] = []
-    cpu: dict[str, int] = {}
-    wires: dict[str, int] = {}
-    wall: int = 0
-    gangs: int = 0
-    seconds: float = 0.0
 
 
 class Failed(NamedTuple):
@@ -76,10 +64,10 @@ def real(case: Case, alone: Alone, repeats: int, spell: float, bound: float) -> 
 
 
 def simulated(
-    case: Case, alone: Alone, file: Path, spell: float, bound: float, reference: float = 0.0, part: str = ""
+    case: Case, alone: Alone, file: Path, spell: float, bound: float, reference: float = 0.0
 ) -> Played | Failed:
     """Simulate the case once, since the same arguments give the same run."""
-    return _played(Asked(case, alone, str(file), 1, spell, reference, part), bound)
+    return _played(Asked(case, alone, str(file), 1, spell, reference), bound)
 
 
 def _played(asked: Asked, bound: float) -> Played | Failed:
@@ -121,32 +109,21 @@ def _last(words: str) -> str:
 
 def play(asked: Asked) -> Played:
     """Run the case in this process."""
-    began = time.perf_counter()
     case, alone = asked.case, asked.alone
     with ExitStack() as stack:
         pace = None if asked.file else stack.enter_context(_paced())
         session = stack.enter_context(_opened(asked))
-        watch = simulated_watch(session, case.hosts) if asked.file else real_watch(session)
         rounds = measured(case, session, then(asked), asked.spell)
         next(rounds)  # warm up: the first measurement does not count
         values, references = [], []
-        cpu: Counter[str] = Counter()
-        wires: Counter[str] = Counter()
-        wall = gangs = 0
         for _ in range(asked.repeats):
             gc.collect()
-            seen = gangs_so_far(session)
-            before, begun, moment = watch(), session.driver.now(), time.monotonic_ns()
+            seen, moment = gangs_so_far(session), time.monotonic_ns()
             found = next(rounds)
-            wall += session.driver.now() - begun
             if pace is not None:
                 references.append(pace.between(moment, time.monotonic_ns()))
-            after = watch()
-            cpu.update(since(before.cpu, after.cpu))
-            wires.update(since(before.wires, after.wires))
             values.append({**found, **from_trace(case, session, alone, seen)})
-            gangs += gangs_so_far(session) - seen
-        return Played(values, references, dict(cpu), dict(wires), wall, gangs, time.perf_counter() - began)
+        return Played(values, references)
 
 
 def _opened(asked: Asked) -> Any:
@@ -156,8 +133,6 @@ def _opened(asked: Asked) -> Any:
     policy = SHARING if case.kind == "clients" else "fifo"
     if asked.file:
         table = cluster_of(Path(asked.file), case, then(asked))
-        if asked.part:
-            table = without(asked.part, table)
         return sw.simulate(
             table,
             profile=_profile(table, asked),

@@ -1,4 +1,4 @@
-"""The results of `prediction`: rows with errors, their distribution, files and a picture.
+"""The results of `prediction`: rows with errors, and their distribution.
 
 A row is one quantity of one case: predicted, measured (the median of repeats) and the signed error. It also has the
 prediction for the machine's speed during the repeats, and its error. Rows whose repeats differ by more than `NOISY` are
@@ -7,6 +7,7 @@ listed separately, since they cannot judge a model. Only the measurements decide
 
 from __future__ import annotations
 
+import csv
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -185,54 +186,12 @@ def _entry(name: str, found: Distribution | None) -> str:
     return f"{name:34}{found.rows:>6}{found.median:>9.1%}{found.last:>9.1%}{found.bias:>+9.1%}"
 
 
-# --- as files -----------------------------------------------------------------------------------
+# --- as a file -----------------------------------------------------------------------------------
 
 
-def save(rows: Sequence[Row], folder: Path) -> list[Path]:
-    """Write CSV, Parquet and the picture."""
-    import pandas as pd
-
-    frame = pd.DataFrame(
-        [{**msgspec.structs.asdict(row), "noisy": row.noisy} for row in rows],
-        columns=[*(field.name for field in msgspec.structs.fields(Row)), "noisy"],
-    )
-    csv, parquet = folder / "prediction.csv", folder / "prediction.parquet"
-    frame.to_csv(csv, index=False)
-    frame.to_parquet(parquet, index=False)
-    return [csv, parquet, *scatter(rows, folder / "prediction")]
-
-
-def scatter(rows: Sequence[Row], path: Path) -> list[Path]:
-    """Plot predicted against measured, one panel a unit. Noisy rows are hollow."""
-    from seaway.trace import style
-
-    with style.applied():
-        figure = style.Picture("page", height=2.8)
-        panels = figure.subplots(1, 3)
-        units = ((TIME, "seconds"), (RATE, "gangs a second"), (PART, "part of the whole"))
-        colors = dict(zip(dict.fromkeys(row.kind for row in rows), style.COLORS, strict=False))
-        for axes, (unit, label) in zip(panels, units, strict=True):
-            here = [row for row in rows if unit_of(row.quantity) == unit]
-            for row in here:
-                color = colors[row.kind]
-                axes.plot(row.measured, row.then, marker="o" if row.platform == "timed" else "s", markersize=3.5,
-                          linestyle="none", color=color, markerfacecolor="none" if row.noisy else color)  # fmt: skip
-            if here:
-                _band(axes, [value for row in here for value in (row.measured, row.then)])
-            axes.set(xscale="log", yscale="log", xlabel=f"measured, {label}", title=label)
-        panels[0].set_ylabel("predicted, at the machine's speed")
-        for kind, color in colors.items():
-            panels[0].plot([], [], marker="o", linestyle="none", markersize=3.5, color=color, label=kind)
-        if colors:
-            panels[0].legend(fontsize=6)
-    return [Path(each) for each in style.save(figure, str(path))]
-
-
-def _band(axes: object, values: Sequence[float]) -> None:
-    low, high = min(values) / 1.5, max(values) * 1.5
-    line_, band = [low, high], AIM_MEDIAN
-    axes.plot(line_, line_, color="#666666", linewidth=0.8)  # type: ignore[attr-defined]
-    axes.fill_between(  # type: ignore[attr-defined]
-        line_, [each * (1 - band) for each in line_], [each * (1 + band) for each in line_],
-        color="#666666", alpha=0.2, linewidth=0,
-    )  # fmt: skip
+def save(rows: Sequence[Row], path: Path) -> None:
+    """Write CSV."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*Row.__struct_fields__, "noisy"])
+        writer.writerows([*msgspec.structs.astuple(row), row.noisy] for row in rows)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from itertools import combinations, pairwise
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, cast
@@ -184,21 +184,12 @@ class Host(NamedTuple):
     had: str
 
 
-class Pair(NamedTuple):
-    """Two hosts, and hashes of the orders in which they launched the gangs that both had."""
-
-    hosts: tuple[int, int]
-    gangs: int
-    orders: tuple[str, str]
-
-
 class Found(NamedTuple):
     gangs: int
     looks: int  # checks of numbers, which depend on all earlier gangs
     wrong: int  # failed checks
     switches: int  # gangs whose client is not that of the gang before
     hosts: list[Host]
-    pairs: list[Pair]
     seconds: float
 
 
@@ -238,8 +229,7 @@ def under_seaway(gangs: int) -> Found:
     names = [ordered[seq].client for seq in sorted(ordered)]
     switches = sum(one != other for one, other in pairwise(names))
     looks, wrong = (sum(each) for each in zip(*looked, strict=True))
-    hosts, pairs = hosts_of(ordered, launched), pairs_of(ordered, launched)
-    return Found(len(ordered), looks, wrong, switches, hosts, pairs, seconds)
+    return Found(len(ordered), looks, wrong, switches, hosts_of(ordered, launched), seconds)
 
 
 def launches(folder: Path, host: int) -> list[int]:
@@ -284,15 +274,6 @@ def hosts_of(ordered: dict[int, Entered], launched: Sequence[Sequence[int]]) -> 
     return found
 
 
-def pairs_of(ordered: dict[int, Entered], launched: Sequence[Sequence[int]]) -> list[Pair]:
-    found = []
-    for one, other in combinations(range(len(launched)), 2):
-        both = set(launched[one]) & set(launched[other])
-        had = [[seq for seq in launched[host] if seq in both] for host in (one, other)]
-        found.append(Pair((one, other), len(both), (hash_of(ordered, had[0]), hash_of(ordered, had[1]))))
-    return found
-
-
 # --- what is printed --------------------------------------------------------------------------------------------------
 
 
@@ -314,7 +295,3 @@ def main(arguments: Sequence[str] = ()) -> None:
     for number, host in enumerate(found.hosts):
         same = "as the controller's" if host.meant == host.had else f"NOT the controller's, {host.meant}"
         print(f"  host {number}: {host.gangs:,} gangs, order hash {host.had}, {same}")
-    for pair in found.pairs:
-        same = "on both" if pair.orders[0] == pair.orders[1] else f"and NOT {pair.orders[1]}"
-        one, other = pair.hosts
-        print(f"  hosts {one} and {other} share {pair.gangs:,}: order hash {pair.orders[0]} {same}")

@@ -4,9 +4,7 @@
 all devices and an add, on the last step's result. Waited is OpByOp with one call under way: its user waits for each
 result. JAX is `jax.distributed` over as many processes, which call the same computation asynchronously with as many
 calls outstanding as an agent has. Ray's actors form such a world too (`actors`). Below each row is its CPU time, in
-microseconds a step, by process and thread. `--apart`: Seaway's controller is a process of its own, not a thread of the
-user's. `--counts` adds how often threads of Seaway waited and were woken up, and how many messages went between
-controller and hosts, for each gang.
+microseconds a step, by process and thread.
 """
 
 from __future__ import annotations
@@ -14,17 +12,14 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from seaway.tools.calibrating import chained
 
 from ..frame import options, processes
-from ..frame.calling import stream
 from ..frame.cpu import ThreadCpu
-from ..frame.deployed import deployed
 from ..frame.jax_world import AXIS, JaxWorld
 from . import actors
 
@@ -114,41 +109,37 @@ def member(address: str, rank: int, count: int, repeats: int, fewer: int) -> Non
 
 def called(work: Callable[[Any], Any], first: Any, each: int, steps: int, window: int = 0) -> float:
     """Steps a second, each call with the last one's result. `window`: calls outstanding; 0: Seaway decides."""
-    stream(work, first, 0, range(WARM))
+    _stream(work, first, 0, WARM)
     begun = time.perf_counter()
-    stream(work, first, window, range(steps // each))
+    _stream(work, first, window, steps // each)
     return steps / (time.perf_counter() - begun)
+
+
+def _stream(work: Callable[[Any], Any], x: Any, window: int, calls: int) -> None:
+    under_way: deque[Any] = deque()
+    for _ in range(calls):
+        x = work(x)
+        if window:
+            under_way.append(x)
+            if len(under_way) >= window:
+                under_way.popleft().block_until_ready()
+    x.block_until_ready()
 
 
 # --- Seaway -----------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def cluster(hosts: int, devices: int, apart: bool) -> Iterator[tuple[ThreadCpu, Any]]:
-    """A session, for the time of a block: its processes, and the controller's node if that is in this process."""
-    import seaway as sw
-
-    if apart:
-        with deployed(hosts, platform="cpu", devices=devices) as made, sw.connect(made.address) as session:
-            driver: Any = session.driver
-            processes = {child.name: child.pid for child in (made.controller, *made.agents)}
-            yield ThreadCpu(driver.loop_thread, processes), None
-    else:
-        with sw.local(hosts=hosts, devices_per_host=devices) as session:
-            driver = session.driver
-            agents = {child.name: child.pid for child in driver.agents}
-            yield ThreadCpu(driver.loop_thread, agents), driver.server.node
-
-
 def seaway_rates(
-    hosts: int, devices: int, repeats: int, fewer: int = 1, apart: bool = False
-) -> tuple[Rates, dict[str, dict[str, float]], dict[str, dict[str, float]]]:
-    """(rates, CPU microseconds a step by process and thread, counts a gang)."""
+    hosts: int, devices: int, repeats: int, fewer: int = 1
+) -> tuple[Rates, dict[str, dict[str, float]]]:
+    """(rates, CPU microseconds a step by process and thread)."""
     import numpy as np
 
     import seaway as sw
 
-    with cluster(hosts, devices, apart) as (watched, node):
+    with sw.local(hosts=hosts, devices_per_host=devices) as session:
+        driver: Any = session.driver
+        watched = ThreadCpu(driver.loop_thread, {child.name: child.pid for child in driver.agents})
         every = sw.slice(devices=hosts * devices)
         one = sw.pmap(step, AXIS, devices=every)
         first = np.zeros(hosts * devices, np.float32)
@@ -156,11 +147,8 @@ def seaway_rates(
                  ("Fused", sw.pmap(fused, AXIS, devices=every), CHAIN, 0))  # fmt: skip
         rates: Rates = {}
         costs: dict[str, dict[str, float]] = {}
-        counts: dict[str, dict[str, float]] = {}
         for kind, work, each, window in kinds:
             found = []
-            counted, gangs = _counts(watched, node), repeats * (steps_of(kind, fewer) + WARM * each)
-            gangs //= CHAIN if kind == "Fused" else 1
             for _ in range(repeats):
                 before, steps = watched.cpu(), steps_of(kind, fewer)
                 rate = called(work, first, each, steps, window)
@@ -168,21 +156,7 @@ def seaway_rates(
                 found.append((rate, spent))
             rates[kind] = [rate for rate, _ in found]
             costs[kind] = {name: statistics.median(cost[name] for _, cost in found) for name in found[0][1]}
-            now = _counts(watched, node)
-            counts[kind] = {name: (now[name] - counted[name]) / gangs for name in now}
-    return rates, costs, counts
-
-
-def _counts(watched: ThreadCpu, node: Any) -> Counter[str]:
-    found = Counter({f"{name} woken": number for name, number in watched.waits().items()})
-    if node is None:
-        return found
-    traffic = node.traffic.counts()
-    for name, (messages, writes) in (
-        ("to hosts", ("frames_out", "writes_out")), ("from hosts", ("frames_in", "reads_in")),
-    ):  # fmt: skip
-        found[f"messages {name}"], found[f"writes {name}"] = traffic[messages], traffic[writes]
-    return found
+    return rates, costs
 
 
 # --- the table ------------------------------------------------------------------------------------------------------
@@ -194,8 +168,6 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.numbers("--devices", DEVICES, ALL_DEVICES, "devices of each host")
     parser.number("--repeats", 3, "measurements for a median")
     parser.number("--fewer", 1, "divide the number of steps by this")
-    parser.add_argument("--apart", action="store_true", help="the controller is a process of its own")
-    parser.add_argument("--counts", action="store_true", help="also wake-ups and messages a gang")
     chosen = parser.read(arguments)
     cores = os.cpu_count()
     print(
@@ -203,17 +175,15 @@ def main(arguments: Sequence[str] = ()) -> None:
     )
     for each in chosen.devices:
         for number in chosen.hosts:
-            shown(number, each, chosen.repeats, chosen.fewer, chosen.counts, chosen.apart)
+            shown(number, each, chosen.repeats, chosen.fewer)
 
 
-def shown(
-    hosts: int, devices: int, repeats: int, fewer: int = 1, counted: bool = False, apart: bool = False
-) -> None:
+def shown(hosts: int, devices: int, repeats: int, fewer: int = 1) -> None:
     fewer *= CROWD if hosts * devices > (os.cpu_count() or 1) else 1
     peer_rates, peer_costs = jax_rates(hosts, devices, repeats, fewer)
     peer = actors.medians(peer_rates)
     ray = actors.medians(actors.rates(hosts, devices, repeats, fewer)) if actors.installed() else {}
-    rates, costs, counts = seaway_rates(hosts, devices, repeats, fewer, apart)
+    rates, costs = seaway_rates(hosts, devices, repeats, fewer)
     print(f"-- {hosts} host(s) of {devices} device(s)")
     for kind, rate in peer.items():
         print(f"{'JAX':>7} {kind:<8}{rate:>9,.0f}/s\n{'':16}CPU us a step: {spelt(peer_costs[kind])}")
@@ -232,9 +202,6 @@ def shown(
             f"{'Seaway':>7} {kind:<8}{rate:>9,.0f}/s {words}\n{'':16}CPU us a step: {spelt(costs[kind])}",
             flush=True,
         )
-        if counted:
-            told = ", ".join(f"{name} {each:.2f}" for name, each in counts[kind].items() if each >= 0.005)
-            print(f"{'':16}a gang: {told}", flush=True)
 
 
 def over(ray: dict[str, float], kind: str, rate: float, hosts: int, devices: int) -> str:

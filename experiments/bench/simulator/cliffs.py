@@ -17,12 +17,18 @@ from __future__ import annotations
 
 import gc
 import math
+import resource
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import median
 from time import process_time
 from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from core.record import Trace as CoreTrace
 
 from ..frame import options, processes
 from ..frame.table import Table
@@ -36,9 +42,14 @@ SHORTEST = 0.2  # CPU seconds that are measured of a play, unless it ends before
 STALL = 12  # times the limit may pass on a busy machine
 TOLERANCE = 0.25  # of an exponent: 1.4 times at four times the size
 APART = 4  # times: sizes that are closer say little about growth
-MOST_MB = 300  # that looking at a trace may take
+MOST_MB, LONG = 300, 100_000  # that looking at a trace may take, of so many gangs
+US = 1_000
 TRACE = "trace"
 NAMES = (*ROWS, TRACE)
+LOOKS: dict[str, Callable[[Any], object]] = {
+    "intervals(sample=16)": lambda trace: trace.intervals(sample=16),
+    "plot()": lambda trace: trace.plot(),
+}
 
 
 # --- in a process of its own ------------------------------------------------------------------------------------------
@@ -109,6 +120,41 @@ def played(
     signal.setitimer(signal.ITIMER_PROF, limit)
     row.program(Play(row.hosts(size, most), meter, fidelity), size)
     return meter.us
+
+
+def looked(name: str, gangs: int) -> dict[str, float]:
+    """CPU seconds of a look at a long trace, and by how many megabytes the process grew at most."""
+    from seaway.trace import Trace
+
+    trace = Trace(long_trace(gangs))
+    before, begun = resident(), process_time()
+    LOOKS[name](trace)
+    spent = process_time() - begun
+    return {"s": spent, "MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before}
+
+
+def long_trace(gangs: int, hosts: int = HOSTS, each: int = 4, clients: int = 4) -> CoreTrace:
+    """One gang after another on all devices, with the time at which each host enqueued it."""
+    trace, free = CoreTrace(), 0
+    trace.place(0, 0, ((0, hosts * each),), each)
+    for number in range(clients):
+        trace.client(number, f"client {number}", 1, 0, 0)
+    delays = 10 * US + np.arange(hosts, dtype=np.int64) // 23 * US
+    for seq in range(gangs):
+        trace.submitted(seq, seq % clients, seq, "step", free)
+        trace.gang(seq, seq, "step", 0, 0, ready=free, entered=free)
+        trace.hosts(seq, delays + free)
+        start = int(delays[-1]) + free
+        free = start + 330 * US
+        trace.update(seq, started=start, ended=free)
+        trace.ended(seq, free)
+    return trace
+
+
+def resident() -> float:
+    """Megabytes of this process that are in memory now."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize() / 2**20
 
 
 # --- what is printed --------------------------------------------------------------------------------------------------
@@ -219,11 +265,9 @@ def _least(number: float | None, only: bool, form: str = ",.0f") -> str:
 
 
 def show_trace(quick: bool) -> bool:
-    from .traces import LONG, LOOKS, look  # pandas, which no other row needs
-
     gangs, good = LONG // 10 if quick else LONG, True
     for name in LOOKS:
-        found = look(name, gangs)
+        found = processes.answer(looked, name, gangs, bound=STALL * LIMIT)
         met = found["MB"] <= MOST_MB
         good &= met
         said = f"{found['s']:.2f} s, {found['MB']:.0f} MB (at most {MOST_MB})"

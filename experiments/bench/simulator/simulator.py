@@ -4,17 +4,15 @@
 unfinished. The baseline is `naive`, a simple model with a process a host, and without scheduler, memory or failures.
 Each play runs in a process of its own, whose peak memory is printed. A row is that of three rounds (one, where start-up
 is long) which has the median rate, or the median ratio, where naive model and ours take turns. Start-up is not in the
-rates, but printed beside them. The benchmark also checks that the two fidelities give the same traces.
+rates, but printed beside them.
 """
 
 from __future__ import annotations
 
 import resource
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from tempfile import TemporaryDirectory
-from time import monotonic, process_time
+from time import process_time
 from typing import Any, TypeVar
 
 from ..frame import processes
@@ -45,7 +43,7 @@ LARGE = (  # hosts, clients, gangs of each, profile, aim in CPU seconds
 
 def ours(hosts: int, clients: int, gangs: int, profile: str) -> dict[str, Any]:
     begun = process_time()
-    trace, spent, simulated = simulate(hosts, clients, gangs, "cohort", profile)
+    trace, spent, simulated = simulate(hosts, clients, gangs, profile)
     intervals = clients * gangs * hosts * PER_HOST
     return {
         "start": process_time() - begun - spent, "spent": spent, "simulated": simulated,
@@ -53,17 +51,14 @@ def ours(hosts: int, clients: int, gangs: int, profile: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def simulate(
-    hosts: int, clients: int, gangs: int, fidelity: str, profile: str = "paper"
-) -> tuple[Any, float, float]:
+def simulate(hosts: int, clients: int, gangs: int, profile: str) -> tuple[Any, float, float]:
     """(trace, CPU seconds without start-up, seconds of simulated time).
 
     The first call counts as start-up, since it chooses devices and imports libraries.
     """
     import seaway as sw
 
-    kind: Any = fidelity
-    with sw.simulate("A", hosts=hosts, policy="stride", fidelity=kind, profile=profile) as session:
+    with sw.simulate("A", hosts=hosts, policy="stride", profile=profile) as session:
         step = sw.synthetic("step", devices=sw.slice(devices=hosts * PER_HOST), duration="350us")
 
         started: list[float] = []
@@ -96,14 +91,6 @@ def naive(hosts: int, steps: int) -> dict[str, Any]:
     env.run(until=model.over)
     spent = process_time() - first
     return {"start": first - begun, "spent": spent, "events": (env.events - events) / (steps - 1)}
-
-
-def agree(hosts: int, gangs: int) -> dict[str, Any]:
-    """Whether all columns of the traces of both fidelities are the same."""
-    traces = [simulate(hosts, 2, gangs, fidelity)[0].core.columns() for fidelity in ("exact", "cohort")]
-    tables = ("clients", "runs", "gangs", "transfers")
-    exact, cohort = ({name: trace[name] for name in tables} for trace in traces)
-    return {"same": exact == cohort, "gangs": len(exact["gangs"]["seq"])}
 
 
 def play(work: Callable[..., dict[str, Any]], *arguments: object) -> dict[str, Any] | None:
@@ -165,27 +152,6 @@ def sizes() -> None:
         table.row(*head, found["spent"], aim, found["start"], found["bytes"], found["rss"])
 
 
-def fidelities() -> None:
-    for hosts, gangs in ((64, 60), (512, 8)):
-        found = play(agree, hosts, gangs)
-        same = found and f"{'are' if found['same'] else 'ARE NOT'} the same, {found['gangs']} gangs"
-        words = same or "did not run"
-        print(f"exact and cohort at {hosts} hosts, 2 clients: all columns of the traces {words}", flush=True)
-
-
-def everything() -> None:
-    """Time `python -m experiments all` without the tables."""
-    begun = monotonic()
-    with TemporaryDirectory() as folder:
-        words = [sys.executable, "-m", "experiments", "all", "--without", "tables", "--out", folder]
-        code = subprocess.run(words, capture_output=True, check=False).returncode
-    spent = monotonic() - begun
-    print(f"`python -m experiments all --without tables`: {spent:.0f} s, exit status {code} (aim: 120 s)")
-
-
 def main() -> None:
     rates()
     sizes()
-    print()
-    fidelities()
-    everything()

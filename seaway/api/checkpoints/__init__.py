@@ -10,5 +10,3 @@ hosts are told to do, is `backend.checkpoint`'s.
 """
 
 from . import checkpoint
-
-__all__ = ["checkpoint"]

@@ -7,5 +7,3 @@ what an operation computes and moves, and `collectives` what devices exchange. `
 from .collectives import HloCollective, Kind
 from .tally import Rates, Tally, tally
 from .text import HloError, Module, parse
-
-__all__ = ["HloCollective", "HloError", "Kind", "Module", "Rates", "Tally", "parse", "tally"]

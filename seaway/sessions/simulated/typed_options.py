@@ -61,7 +61,6 @@ class ConfigOptions(TypedDict, total=False):
     max_reserved: int
     early: Literal["always", "idle", "never"]
     fanout: int
-    fuse: bool
     literal_limit: int
     max_clients: int
     max_programs: int

@@ -17,17 +17,3 @@ from .pace import Pace, paced
 from .transfer_costs import hops
 from .watching import Watch
 from .workloads import chained, streamed
-
-__all__ = [
-    "Calibration",
-    "Figure",
-    "Pace",
-    "Watch",
-    "addition",
-    "calibrate",
-    "chained",
-    "hops",
-    "paced",
-    "product",
-    "streamed",
-]

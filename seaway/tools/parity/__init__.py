@@ -3,10 +3,3 @@
 from . import parity_runs
 from .compare import Comparison
 from .parity_runs import ParityShape, Program
-
-__all__ = [
-    "Comparison",
-    "ParityShape",
-    "Program",
-    "parity_runs",
-]

@@ -10,5 +10,3 @@ checking       all of it, and what is said
 from __future__ import annotations
 
 from .checking import CheckedPolicy, checked
-
-__all__ = ["CheckedPolicy", "checked"]

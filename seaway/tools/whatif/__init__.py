@@ -16,15 +16,3 @@ report      makespan, utilisation, latency and shares, side by side; plot and ta
 from . import call_durations, report, settings, whatif_runs, workload
 from .settings import Settings, changed_setup, config_of
 from .workload import Workload
-
-__all__ = [
-    "Settings",
-    "Workload",
-    "call_durations",
-    "changed_setup",
-    "config_of",
-    "report",
-    "settings",
-    "whatif_runs",
-    "workload",
-]

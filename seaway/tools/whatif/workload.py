@@ -18,24 +18,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from backend.server import eventlogs
+from core import protocol as p
 from core.client import Limits
 from core.controller import Config
 from core.model import Cluster, Impossible, Program, SeawayError, SliceSpec, ranges
-from core.protocol import (
-    Calls,
-    Cancel,
-    CloseSession,
-    Disconnected,
-    Get,
-    MessageReceived,
-    Open,
-    Put,
-    Register,
-    Release,
-    Submit,
-    Unregister,
-    View,
-)
 from core.record import Diverged, Log, Trace, replayed
 from core.schedule.policy import Policy
 
@@ -78,12 +64,12 @@ class RecordedClient(NamedTuple):
 
     def programs(self) -> Iterator[tuple[int, Program]]:
         for made in self.calls:
-            if isinstance(made.call, Register):
+            if isinstance(made.call, p.Register):
                 yield made.call.program, made.call.ir
 
     @property
     def runs(self) -> int:
-        return sum(isinstance(made.call, Submit) for made in self.calls)
+        return sum(isinstance(made.call, p.Submit) for made in self.calls)
 
 
 class Workload(NamedTuple):
@@ -104,12 +90,12 @@ class Workload(NamedTuple):
         """(a text for the program or put, its slice), for all of them."""
         for person in self.people:
             for made in person.calls:
-                if isinstance(made.call, Register):
+                if isinstance(made.call, p.Register):
                     for spec in made.call.ir.slices:
                         yield f"program {made.call.ir.name!r} of client {person.label!r}", spec
-                elif isinstance(made.call, Put):
+                elif isinstance(made.call, p.Put):
                     yield f"a put of client {person.label!r}", made.call.slice
-                elif isinstance(made.call, View):
+                elif isinstance(made.call, p.View):
                     yield f"a view of client {person.label!r}", made.call.slice
 
 
@@ -132,15 +118,15 @@ def workload_of(log: Log, policy: Callable[[], Policy] | None = None) -> Workloa
             event = entry.event
             compiling.see(event, commands, entry.now)
             if (
-                isinstance(event, Disconnected)
+                isinstance(event, p.Disconnected)
                 and event.peer < controller.cluster.hosts
                 and controller.left()["runs"]
             ):
                 lost += 1
-            if not isinstance(event, MessageReceived) or event.peer < controller.cluster.hosts:
+            if not isinstance(event, p.MessageReceived) or event.peer < controller.cluster.hosts:
                 continue
             client = controller.client_at(event.peer)
-            if isinstance(event.message, Open) and client is not None:
+            if isinstance(event.message, p.Open) and client is not None:
                 gathered[event.peer] = _Gathered(client[0], event.message, entry.now)
                 order.append(gathered[event.peer])
             elif event.peer in gathered:
@@ -159,7 +145,7 @@ def workload_of(log: Log, policy: Callable[[], Policy] | None = None) -> Workloa
 
 
 class _Gathered:
-    def __init__(self, number: int, opening: Open, at: int) -> None:
+    def __init__(self, number: int, opening: p.Open, at: int) -> None:
         if opening.client or opening.held or opening.open_runs:
             raise Impossible(
                 f"client {opening.name!r} had opened its session before this log begins, and what it held then is "
@@ -169,7 +155,7 @@ class _Gathered:
         self.calls: list[tuple[int, Any]] = []
 
     def hear(self, message: Any, at: int) -> None:
-        calls = message.calls if isinstance(message, Calls) else (message,)
+        calls = message.calls if isinstance(message, p.Calls) else (message,)
         self.calls += [(at, call) for call in calls]
 
 
@@ -185,8 +171,8 @@ def _people(order: Sequence[_Gathered], trace: Trace) -> tuple[RecordedClient, .
         name = one.opening.name
         seen[name] = seen.get(name, 0) + 1
         label = name if seen[name] == 1 else f"{name} ({seen[name]})"
-        left = any(isinstance(call, CloseSession) for _, call in one.calls)
-        calls = [(at, call) for at, call in one.calls if not isinstance(call, CloseSession)]
+        left = any(isinstance(call, p.CloseSession) for _, call in one.calls)
+        calls = [(at, call) for at, call in one.calls if not isinstance(call, p.CloseSession)]
         _check_names(label, calls)
         mine = {call: ended for (client, call), ended in ends.items() if client == one.number}
         people.append(
@@ -207,19 +193,19 @@ def _with_waits(
     last = opened  # when it last submitted
     over, runs_made = sorted(ends.values()), 0
     for at, call in calls:
-        if not isinstance(call, Submit):
+        if not isinstance(call, p.Submit):
             pending.append((at, call))
             continue
         asked, crowded = False, runs_made - bisect_right(over, last) >= CROWDED
         think = 0 if crowded else call.think
         for number, (when, other) in enumerate(pending):
-            runs = () if isinstance(other, Get) else call.waited
+            runs = () if isinstance(other, p.Get) else call.waited
             waited = tuple(run for run in runs if 0 <= ends.get(run, NOT_KNOWN) <= when)
             alike = (call.think or crowded) and waited == call.waited
             before = (think, len(pending) - number) if alike else None
             since, contents = _came(waited, when, ends, fetched if asked else (), last)
             yield RecordedCall(when, other, waited, when - since, contents, before)
-            asked = asked or isinstance(other, Get)
+            asked = asked or isinstance(other, p.Get)
         since, contents = _came(call.waited, at, ends, fetched if asked else (), last)
         yield RecordedCall(at, call, call.waited, at - since, contents, None, crowded)
         pending.clear()
@@ -256,18 +242,18 @@ def _check_names(label: str, calls: Sequence[tuple[int, Any]]) -> None:
 
 def _names(call: Any) -> list[tuple[str, int]]:
     match call:
-        case Submit():
+        case p.Submit():
             buffers = [("buffer", arg) for arg in ranges.each(call.args) if isinstance(arg, int)]
             return [("program", call.program), *buffers, *(("run", run) for run in call.waited)]
-        case Unregister(program=program):
+        case p.Unregister(program=program):
             return [("program", program)]
-        case Get(buffer=buffer):
+        case p.Get(buffer=buffer):
             return [("buffer", buffer)]
-        case View(shards=shards):
+        case p.View(shards=shards):
             return [("buffer", source) for source, _ in shards]
-        case Release(buffers=buffers):
+        case p.Release(buffers=buffers):
             return [("buffer", buffer) for buffer in ranges.each(buffers)]
-        case Cancel(run=run):
+        case p.Cancel(run=run):
             return [("run", run)]
         case _:
             return []
@@ -275,11 +261,11 @@ def _names(call: Any) -> list[tuple[str, int]]:
 
 def _made(call: Any) -> list[tuple[str, int]]:
     match call:
-        case Register(program=program):
+        case p.Register(program=program):
             return [("program", program)]
-        case Submit(run=run, results=results):
+        case p.Submit(run=run, results=results):
             return [("run", run), *(("buffer", name) for name in ranges.each(results) if name)]
-        case Put(buffer=buffer) | View(buffer=buffer):
+        case p.Put(buffer=buffer) | p.View(buffer=buffer):
             return [("buffer", buffer)]
         case _:
             return []

@@ -17,7 +17,7 @@ from core.model.resharding import Shards
 from core.protocol import effects as e
 
 from .pjrt_rig import Rig, Work, blob, value
-from .pjrt_stage import ARRAY, COLUMNS, MESH, ROWS, WHOLE, add_sum, adding, layout, rig, shared
+from .pjrt_stage import ARRAY, COLUMNS, MESH, ROWS, WHOLE, adding, layout, rig, shared
 
 __all__ = ["rig", "shared"]  # fixtures
 
@@ -139,21 +139,6 @@ def test_a_resharding_gang_moves_data_and_changes_no_value(rig: Rig, wanted: Any
     assert [rig.wait(e.Finished).blame for _ in plan.steps] == [None, None]
     np.testing.assert_array_equal(rig.array(made, layout(wanted)), ARRAY)
     assert {part.shape for part in rig.devices.shards(made).values()} == {Shards(layout(wanted)).size}
-
-
-def test_fused_nodes_are_one_program(rig: Rig) -> None:
-    work = Work(MESH, ROWS, ROWS)
-    two = work.call("both", lambda x, y: (x + y, x - y), [Arg(0), Arg(1)], [ROWS, ROWS], [ROWS, ROWS])
-    three = work.call("times", lambda a, b: a * b, [two, Out(0, 1)], [ROWS, ROWS], [ROWS])
-    last = work.call("add the sum", add_sum, [three], [ROWS], [ROWS])
-    plan = rig.ready(work, last, ident=51, fused=True)
-    assert len(plan.steps) == 1
-    assert len(plan.codes[0].parts) == 3
-    other = ARRAY + 3
-    (made,) = rig.run(plan, rig.literal(layout(ROWS), ARRAY), rig.literal(layout(ROWS), other))
-    assert rig.wait(e.Finished).blame is None
-    product = ARRAY**2 - other**2
-    np.testing.assert_allclose(rig.array(made, layout(ROWS)), product + product.sum(), rtol=1e-5)
 
 
 def test_an_irregular_gang_reports_its_size_and_pads_the_rest_with_zeros(rig: Rig) -> None:

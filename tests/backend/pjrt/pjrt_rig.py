@@ -86,13 +86,13 @@ class Work:
         self.nodes.append(Node(name, number, 0, tuple(reads), tuple(takes), tuple(makes), donate, irregular))
         return Out(number)
 
-    def plan(self, place: Place, *results: Arg | Out, ident: int = 1, fused: bool = False) -> Plan:
+    def plan(self, place: Place, *results: Arg | Out, ident: int = 1) -> Plan:
         slices = (SliceSpec("all", place.size, self.mesh),)
         program = Program(
             "test", slices, tuple(self.computations), self.args, tuple(self.nodes), tuple(results)
         )
         layouts = [Layout(v.shape, v.dtype, place, self.mesh, v.sharding) for v in self.args]
-        return lower(program, [place], layouts, ident=ident, fused=fused)
+        return lower(program, [place], layouts, ident=ident)
 
 
 class Rig:

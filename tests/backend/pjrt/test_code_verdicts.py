@@ -64,7 +64,7 @@ def test_a_verdict_holds_only_for_the_same_rules_and_versions(
 def test_verdicts_outlive_a_process_unless_the_check_itself_failed(
     tmp_path: Path,
 ) -> None:
-    fine, wrong = Verdict("refused", 1, "why"), Verdict("room")
+    fine, wrong = Verdict("refused", "why"), Verdict("room")
     for verdict in (wrong, fine):
         with Verdicts(tmp_path).about("key", PATIENCE) as slot:
             assert slot.verdict is None

@@ -48,7 +48,8 @@ def main() -> None:
 def names_in(shapes: Any) -> Iterator[str]:
     for shape in shapes:
         for code in shape.plan.codes:
-            yield from (name for name in (code.code, *(part.code for part in code.parts)) if name)
+            if code.code:
+                yield code.code
 
 
 def compiled(plan: Plan, number: int, blobs: dict[str, bytes]) -> str:

@@ -14,15 +14,15 @@ from core.model.place import Place, line
 from core.model.plan import Gang, Layout, Move, Plan
 from core.model.program import Program, Sharding
 from core.model.validate import validate
-from tests.core.build import Build, Handle, at_home, chain, hop, moe, pipeline, places, replicated
+from tests.core.build import Build, at_home, chain, hop, moe, pipeline, places, replicated
 
 replace = msgspec.structs.replace
 
 
-def lowered(program: Program, where: Sequence[Place] | None = None, *, fused: bool = False) -> Plan:
+def lowered(program: Program, where: Sequence[Place] | None = None) -> Plan:
     validate(program)
     where = places(program) if where is None else where
-    return lower(program, where, at_home(program, where), ident=1, fused=fused)
+    return lower(program, where, at_home(program, where), ident=1)
 
 
 def steps_as_text(plan: Plan) -> list[str]:
@@ -268,70 +268,6 @@ def test_an_argument_can_be_a_result() -> None:
     assert (plan.steps, plan.results, plan.slots[0].keep) == ((), (0,), True)
 
 
-# --- fusion -----------------------------------------------------------------------------------------------
-
-
-def test_a_fused_chain_is_one_gang() -> None:
-    plan = lowered(chain(128, donate=True, temp=100), fused=True)
-    assert steps_as_text(plan) == ["0 step 0 .. step 127 (128 nodes): 0 -> 1"]
-    gang = plan.steps[0]
-    assert isinstance(gang, Gang)
-    assert (gang.cost, gang.temp, gang.donated, plan.slots[1].takes) == (128_000, 108, (0,), 0)
-    code = plan.codes[0]
-    assert [part.inputs for part in code.parts] == [(value,) for value in range(128)]
-    assert code.results == (128,)
-
-
-def test_equal_fused_chains_are_compiled_once() -> None:
-    b = Build(s=4)
-    args = [b.arg("s", 8) for _ in range(3)]
-    outs = [b.call("g", "s", [b.call("f", "s", [x], temp=8)]) for x in args]
-    plan = lowered(b.program(*outs), fused=True)
-    assert [len(plan.steps), len(plan.codes)] == [3, 1]
-
-
-@pytest.mark.parametrize(
-    ("why", "steps"),
-    [
-        ("another reads the intermediate", 3),
-        ("it is a result", 2),
-        ("it is sent elsewhere", 4),
-        ("a node between uses its devices", 3),
-        ("the second waits for a move", 4),
-        ("the first is irregular", 2),
-        ("it is resharded between", 3),
-        ("nothing", 1),
-    ],
-)
-def test_nodes_with_an_obstacle_between_them_are_not_fused(why: str, steps: int) -> None:
-    b = Build(s=2, t=2)
-    y = b.arg("s", 4)
-    far = b.call("far", "t", [b.arg("t", 4)]) if why == "the second waits for a move" else None
-    x = b.call("f", "s", [b.arg("s", 4)], irregular=why == "the first is irregular")
-    results: list[Handle] = []
-    if why == "it is sent elsewhere":
-        results.append(b.call("h", "t", [x]))
-    if why == "a node between uses its devices":
-        results.append(b.call("h", "s", [y]))
-    second = [x, far] if far else [x]
-    results.append(b.call("g", "s", second, wants=["0"] if why == "it is resharded between" else None))
-    if why == "another reads the intermediate":
-        results.append(b.call("h", "s", [x]))
-    if why == "it is a result":
-        results.append(x)
-    assert len(lowered(b.program(*results), fused=True).steps) == steps
-
-
-def test_a_narrower_gang_between_two_nodes_keeps_them_apart() -> None:
-    b = Build(wide=4, narrow=2)
-    x = b.call("f", "wide", [b.arg("wide", 4)])
-    y = b.call("h", "narrow", [b.arg("narrow", 4)])
-    z = b.call("g", "wide", [x])
-    for corner in (0, 2):
-        plan = lowered(b.program(y, z), [line(0, 0, 4), line(0, corner, 2)], fused=True)
-        assert [step.name for step in plan.steps] == ["f", "h", "g"]
-
-
 # --- what the hosts of an island are sent -----------------------------------------------------------------
 
 
@@ -386,10 +322,9 @@ def test_the_second_lowering_is_a_cache_look_up() -> None:
     where = places(program)
     first = cache.lower(program, where, at_home(program, where))
     assert cache.lower(program, where, at_home(program, where)) is first
-    assert cache.lower(program, where, at_home(program, where), fused=True).id == 1
     elsewhere = [line(0, 100, 4)]
-    assert cache.lower(program, elsewhere, at_home(program, elsewhere)).id == 2
-    assert cache.lower(program, where, at_home(program, elsewhere)).id == 3
+    assert cache.lower(program, elsewhere, at_home(program, elsewhere)).id == 1
+    assert cache.lower(program, where, at_home(program, elsewhere)).id == 2
 
 
 def test_plans_are_forgotten_with_the_programs_they_are_made_from() -> None:

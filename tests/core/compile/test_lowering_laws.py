@@ -89,20 +89,20 @@ def on(step: Gang) -> set[int]:
     return set(step.place.devices())
 
 
-@given(cases(), st.booleans())
+@given(cases())
 @examples(40)
-def test_lowering_is_the_same_twice(case: tuple[Program, list[Place], list[Layout]], fused: bool) -> None:
+def test_lowering_is_the_same_twice(case: tuple[Program, list[Place], list[Layout]]) -> None:
     again = msgspec.msgpack.decode(msgspec.msgpack.encode(case[0]), type=Program)
-    one, two = (lower(each, *case[1:], ident=1, fused=fused) for each in (case[0], again))
+    one, two = (lower(each, *case[1:], ident=1) for each in (case[0], again))
     assert msgspec.msgpack.encode(one) == msgspec.msgpack.encode(two)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(one), type=Plan) == one
 
 
-@given(cases(), st.booleans())
+@given(cases())
 @examples(40)
-def test_the_order_is_sound_and_minimal(case: tuple[Program, list[Place], list[Layout]], fused: bool) -> None:
+def test_the_order_is_sound_and_minimal(case: tuple[Program, list[Place], list[Layout]]) -> None:
     """`after` points back, implies the traced order on each device and all data flow, and has no superfluous edge."""
-    plan = lower(*case, ident=1, fused=fused)
+    plan = lower(*case, ident=1)
     before = steps_before(plan)
     traced: dict[int, int] = {}
     for index, step in enumerate(plan.steps):
@@ -120,13 +120,13 @@ def test_the_order_is_sound_and_minimal(case: tuple[Program, list[Place], list[L
                 traced.update(dict.fromkeys(on(step), step.node))
 
 
-@given(cases(), st.booleans())
+@given(cases())
 @examples(40)
 def test_a_plan_computes_what_its_program_says(
-    case: tuple[Program, list[Place], list[Layout]], fused: bool
+    case: tuple[Program, list[Place], list[Layout]],
 ) -> None:
     program = case[0]
-    plan = lower(*case, ident=1, fused=fused)
+    plan = lower(*case, ident=1)
     names: dict[object, int] = {}
     fresh = count()
 
@@ -156,13 +156,7 @@ def test_a_plan_computes_what_its_program_says(
             continue
         code = plan.codes[step.computation]
         inputs = tuple(held[slot] for slot in step.inputs)
-        if code.parts:
-            values = list(inputs)
-            for part in code.parts:
-                read = tuple(values[value] for value in part.inputs)
-                values += [name(part.key, read, number) for number in range(part.outputs)]
-            outputs = [values[value] for value in code.results]
-        elif step.node < 0:
+        if step.node < 0:
             outputs = list(inputs)
         else:
             outputs = [name(code.key, inputs, number) for number in range(len(step.outputs))]
@@ -172,20 +166,20 @@ def test_a_plan_computes_what_its_program_says(
     assert [held[slot] for slot in plan.results] == [made[ref] for ref in program.results]
 
 
-@given(cases(), st.booleans())
+@given(cases())
 @examples(40)
 def test_inputs_have_the_layout_that_their_reader_wants(
-    case: tuple[Program, list[Place], list[Layout]], fused: bool
+    case: tuple[Program, list[Place], list[Layout]],
 ) -> None:
     program, where, _ = case
-    plan = lower(*case, ident=1, fused=fused)
+    plan = lower(*case, ident=1)
     for step in plan.steps:
         if isinstance(step, Move):
             assert plan.slots[step.source].layout.place != plan.slots[step.target].layout.place or step.sparse
             continue
         assert all(plan.slots[slot].layout.place == step.place for slot in (*step.inputs, *step.outputs))
         code = plan.codes[step.computation]
-        if step.node >= 0 and not code.parts:
+        if step.node >= 0:
             node = program.nodes[step.node]
             assert isinstance(node, Node)
             for slot, value in zip(step.inputs, node.expects, strict=True):
@@ -205,12 +199,12 @@ def test_inputs_have_the_layout_that_their_reader_wants(
     assert len(set(done)) == len(done)
 
 
-@given(cases(), st.booleans())
+@given(cases())
 @examples(40)
 def test_each_slot_lives_from_its_maker_to_its_last_reader(
-    case: tuple[Program, list[Place], list[Layout]], fused: bool
+    case: tuple[Program, list[Place], list[Layout]],
 ) -> None:
-    plan = lower(*case, ident=1, fused=fused)
+    plan = lower(*case, ident=1)
     for number, slot in enumerate(plan.slots):
         read_by = [index for index, step in enumerate(plan.steps) if number in ends(step)[0]]
         assert slot.nbytes == shard_bytes(slot.layout)

@@ -15,7 +15,7 @@ def test_each_step_lists_the_results_that_it_makes(
     case: tuple[Program, list[Place], list[Layout]],
 ) -> None:
     program, places, args = case
-    plan = Lowerings().lower(program, tuple(places), tuple(args), fused=False)
+    plan = Lowerings().lower(program, tuple(places), tuple(args))
     rows = PlanRows(plan, Atoms(), device_spans)
     for at, row in enumerate(rows.steps):
         assert row.results == tuple(slot for slot in plan.results if plan.slots[slot].maker == at)

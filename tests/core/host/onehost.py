@@ -7,28 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from core import protocol as p
 from core.host import Executor
 from core.model.place import line
 from core.model.plan import Gang, Layout, Move, Plan
-from core.protocol.effects import Command, Launch, Received, Reform, Reformed, ToController
-from core.protocol.messages import (
-    Blame,
-    Done,
-    GangStep,
-    Ordered,
-    RecvStep,
-    RunHeader,
-    Seat,
-    Seated,
-    SendStep,
-    Step,
-)
 from tests.core.hostworld import HOSTS, Cluster, gang, layout, plan
 
 ME = ((0, 1),)
 NEAR, FAR = line(0, 0, 4), line(1, 4, 2)  # all of island 0; host 2
 X = layout(NEAR)
-BAD = Blame("user", "boom")
+BAD = p.Blame("user", "boom")
 
 
 class Host:
@@ -37,56 +25,58 @@ class Host:
     def __init__(self, lane: str = "host") -> None:
         self.executor = Executor(0, Cluster(), lane=lane, incarnation=5)
         self.number = self.settled = self.epoch = 0
-        assert self.hear(seat()) == [Reform(0, HOSTS, (), (("seat", 0),))]
-        assert self.hear(Reformed(0)) == [ToController(Seated(0, 0, 0, 0), (("reformed", 0),))]
+        assert self.hear(seat()) == [p.Reform(0, HOSTS, (), (("seat", 0),))]
+        assert self.hear(p.Reformed(0)) == [p.ToController(p.Seated(0, 0, 0, 0), (("reformed", 0),))]
 
-    def hear(self, event: Any) -> list[Command]:
+    def hear(self, event: Any) -> list[p.Command]:
         return self.executor.handle(event, 0)
 
     def read(
-        self, *steps: Step, plans: tuple[Plan, ...] = (), runs: tuple[RunHeader, ...] = ()
-    ) -> list[Command]:
+        self, *steps: p.Step, plans: tuple[Plan, ...] = (), runs: tuple[p.RunHeader, ...] = ()
+    ) -> list[p.Command]:
         self.number += 1
         return self.hear(
-            Ordered(0, self.epoch, 0, self.number, HOSTS, self.settled, plans, runs, tuple(steps))
+            p.Ordered(0, self.epoch, 0, self.number, HOSTS, self.settled, plans, runs, tuple(steps))
         )
 
     def run(self, made: Plan, run: int = 1, base: int = 100, args: tuple[int, ...] = (), **more: Any) -> Any:
-        return self.read(plans=(made,), runs=(RunHeader(run, made.id, base, args, **more),))
+        return self.read(plans=(made,), runs=(p.RunHeader(run, made.id, base, args, **more),))
 
     def put(self, buffer: int, where: Layout = X, name: int = 0) -> None:
         """Put a client's buffer, here and settled."""
-        self.read(RecvStep(-9, -1, buffer, HOSTS, 9000 + buffer, -1, 7, name, where))
-        self.hear(Received(9000 + buffer))
+        self.read(p.RecvStep(-9, -1, buffer, HOSTS, 9000 + buffer, -1, 7, name, where))
+        self.hear(p.Received(9000 + buffer))
         self.read()
 
 
-def seat(epoch: int = 0, tree: int = 0, host: int = 0, **more: Any) -> Seat:
-    return Seat(0, epoch, tree, host, -1, (), HOSTS, 0, **more)
+def seat(epoch: int = 0, tree: int = 0, host: int = 0, **more: Any) -> p.Seat:
+    return p.Seat(0, epoch, tree, host, -1, (), HOSTS, 0, **more)
 
 
-def enter(seq: int, step: int = 0, run: int = 1, **more: Any) -> GangStep:
-    return GangStep(seq, run, step, HOSTS, **more)
+def enter(seq: int, step: int = 0, run: int = 1, **more: Any) -> p.GangStep:
+    return p.GangStep(seq, run, step, HOSTS, **more)
 
 
-def send(seq: int, step: int = 0, run: int = 1) -> SendStep:
-    return SendStep(seq, run, step, HOSTS, seq)
+def send(seq: int, step: int = 0, run: int = 1) -> p.SendStep:
+    return p.SendStep(seq, run, step, HOSTS, seq)
 
 
-def recv(seq: int, transfer: int, step: int = 0, after: int = -1) -> RecvStep:
-    return RecvStep(seq, 1, step, HOSTS, transfer, after)
+def recv(seq: int, transfer: int, step: int = 0, after: int = -1) -> p.RecvStep:
+    return p.RecvStep(seq, 1, step, HOSTS, transfer, after)
 
 
 def launch(
     seq: int, step: int, inputs: tuple[int, ...], outputs: tuple[int, ...], *causes: Any, **more: Any
-) -> Launch:
+) -> p.Launch:
     facts: dict[str, Any] = {"sizes": (), "placeholders": False} | more
     given = facts.pop("donated", ())
-    return Launch(seq=seq, run=1, step=step, reads=inputs, makes=outputs, gives=given, causes=causes, **facts)
+    return p.Launch(
+        seq=seq, run=1, step=step, reads=inputs, makes=outputs, gives=given, causes=causes, **facts
+    )
 
 
-def done(seq: int, cause: Any, blame: Blame | None = None, sizes: tuple[int, ...] = ()) -> ToController:
-    return ToController(Done(seq, ME, blame, sizes), (cause,))
+def done(seq: int, cause: Any, blame: p.Blame | None = None, sizes: tuple[int, ...] = ()) -> p.ToController:
+    return p.ToController(p.Done(seq, ME, blame, sizes), (cause,))
 
 
 def chain(length: int, keep: bool = True) -> Plan:

@@ -16,24 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core import protocol as p
 from core.host import plans
 from core.model import FEW
-from core.protocol.effects import (
-    CompileCode,
-    CountRows,
-    DropTransfer,
-    ExpectRecv,
-    FreeBuffer,
-    Launch,
-    MakeBuffer,
-    OpenRecv,
-    OpenSend,
-    Prepare,
-    RestoreBuffer,
-    SpillBuffer,
-    ToController,
-)
-from core.protocol.messages import Done, GangStep, HostFault
 from tests.core.hostworld import Life, Stream, ours
 from tests.laws import examples
 
@@ -58,14 +43,14 @@ def channels(life: Life, lane: str) -> dict[Any, list[Any]]:
     found: dict[Any, list[Any]] = {}
     for _, effect in life.effects:
         match effect:
-            case Launch(run=run, step=step):
+            case p.Launch(run=run, step=step):
                 for queue in life._devices(run, step) if lane == "device" else ["host"]:
                     found.setdefault(("queue", queue), []).append(effect)
-            case OpenRecv(transfer=transfer) | ExpectRecv(transfer=transfer):
+            case p.OpenRecv(transfer=transfer) | p.ExpectRecv(transfer=transfer):
                 found.setdefault(("recv", transfer), []).append(effect)
-            case OpenSend(transfer=transfer) | CountRows(transfer=transfer):
+            case p.OpenSend(transfer=transfer) | p.CountRows(transfer=transfer):
                 found.setdefault(("send", transfer), []).append(effect)
-            case DropTransfer(transfer=transfer):
+            case p.DropTransfer(transfer=transfer):
                 found.setdefault(("recv", transfer), []).append(effect)
                 found.setdefault(("send", transfer), []).append(effect)
             case _:
@@ -99,17 +84,21 @@ def test_every_gang_is_launched_once_and_everything_ends_once(seed: int, lane: s
     (life,) = lives(seed, lane, [delay])
     wanted = [seq for message in life.stream.messages for seq in ours(message)]
     gangs = [
-        s.seq for m in life.stream.messages for s in m.steps if isinstance(s, GangStep) and s.seq in wanted
+        s.seq for m in life.stream.messages for s in m.steps if isinstance(s, p.GangStep) and s.seq in wanted
     ]
-    launched = [effect.seq for _, effect in life.effects if isinstance(effect, Launch)]
+    launched = [effect.seq for _, effect in life.effects if isinstance(effect, p.Launch)]
     assert sorted(launched) == sorted(gangs)
     if lane == "host":
         assert launched == gangs
     done = [
-        e.report.seq for _, e in life.effects if isinstance(e, ToController) and isinstance(e.report, Done)
+        e.report.seq
+        for _, e in life.effects
+        if isinstance(e, p.ToController) and isinstance(e.report, p.Done)
     ]
     assert sorted(done) == sorted(wanted)
-    assert not [e for _, e in life.effects if isinstance(e, ToController) and isinstance(e.report, HostFault)]
+    assert not [
+        e for _, e in life.effects if isinstance(e, p.ToController) and isinstance(e.report, p.HostFault)
+    ]
 
 
 @law
@@ -120,21 +109,21 @@ def test_a_buffer_is_freed_once_and_never_while_it_is_in_use(seed: int, lane: st
     freed: dict[int, int] = {}
     for at, effect in life.effects:
         match effect:
-            case Launch(seq=seq):
+            case p.Launch(seq=seq):
                 for buffer in (*effect.inputs, *effect.outputs):
                     assert buffer not in freed
                     users.setdefault(buffer, []).append(("done", seq))
                 freed.update(dict.fromkeys(effect.donated, at))
-            case OpenSend(transfer=transfer, buffer=buffer):
+            case p.OpenSend(transfer=transfer, buffer=buffer):
                 assert buffer not in freed
                 users.setdefault(buffer, []).append(("sent", transfer))
-            case OpenRecv(transfer=transfer, buffer=buffer):
+            case p.OpenRecv(transfer=transfer, buffer=buffer):
                 assert buffer not in freed
                 users.setdefault(buffer, []).append(("recv", transfer))
-            case SpillBuffer(seq=seq, buffer=buffer) | RestoreBuffer(seq=seq, buffer=buffer):
+            case p.SpillBuffer(seq=seq, buffer=buffer) | p.RestoreBuffer(seq=seq, buffer=buffer):
                 assert buffer not in freed
                 users.setdefault(buffer, []).append(("done", seq))
-            case FreeBuffer():
+            case p.FreeBuffer():
                 for buffer in effect.buffers:
                     assert buffer not in freed
                     freed[buffer] = at
@@ -170,23 +159,23 @@ def test_blame_goes_from_a_spoilt_value_to_all_that_reads_it(seed: int, lane: st
     blames = {
         e.report.seq: e.report.blame
         for _, e in life.effects
-        if isinstance(e, ToController) and isinstance(e.report, Done)
+        if isinstance(e, p.ToController) and isinstance(e.report, p.Done)
     }
     for _, effect in life.effects:
         match effect:
-            case OpenRecv(transfer=transfer, buffer=buffer):
+            case p.OpenRecv(transfer=transfer, buffer=buffer):
                 if fates["recv", transfer] != "data":
                     spoilt.add(buffer)
-            case RestoreBuffer(seq=seq, buffer=buffer):
+            case p.RestoreBuffer(seq=seq, buffer=buffer):
                 if fates["done", seq] is not None:
                     spoilt.add(buffer)
-            case Launch(seq=seq, inputs=inputs, outputs=outputs, placeholders=placeholders):
+            case p.Launch(seq=seq, inputs=inputs, outputs=outputs, placeholders=placeholders):
                 bad = not spoilt.isdisjoint(inputs)
                 assert bad or not placeholders
                 assert (blames[seq] is not None) == (bad or fates["done", seq] is not None)
                 if blames[seq] is not None:
                     spoilt.update(outputs)
-            case OpenSend(buffer=buffer, blame=blame):
+            case p.OpenSend(buffer=buffer, blame=blame):
                 assert (blame is not None) == (buffer in spoilt)
             case _:
                 pass
@@ -198,8 +187,8 @@ def test_the_world_of_this_test_draws_every_kind_of_case() -> None:
         for lane in ("host", "device"):
             (life,) = lives(seed, lane, [seed])
             kinds.update(type(effect).__name__ for _, effect in life.effects)
-            kinds["placeholders"] += sum(e.placeholders for _, e in life.effects if isinstance(e, Launch))
-    wanted = (Launch, Prepare, MakeBuffer, FreeBuffer, SpillBuffer, RestoreBuffer, CountRows, OpenSend,
-              OpenRecv,              ExpectRecv, DropTransfer, CompileCode, ToController)  # fmt: skip
+            kinds["placeholders"] += sum(e.placeholders for _, e in life.effects if isinstance(e, p.Launch))
+    wanted = (p.Launch, p.Prepare, p.MakeBuffer, p.FreeBuffer, p.SpillBuffer, p.RestoreBuffer, p.CountRows, p.OpenSend,
+              p.OpenRecv,              p.ExpectRecv, p.DropTransfer, p.CompileCode, p.ToController)  # fmt: skip
     for kind in [*(effect.__name__ for effect in wanted), "placeholders"]:
         assert kinds[kind] >= 20, (kind, kinds)

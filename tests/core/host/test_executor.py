@@ -7,59 +7,12 @@ from __future__ import annotations
 
 import pytest
 
+from core import protocol as p
 from core.host import Executor, code_cause
 from core.model import Illegal
 from core.model.place import line
 from core.model.plan import Gang, Layout, Move
 from core.model.program import Sharding
-from core.protocol.effects import (
-    Abandon,
-    CodeReady,
-    CompileCode,
-    Copied,
-    CountRows,
-    DeviceLost,
-    DropTransfer,
-    ExpectRecv,
-    Finished,
-    ForgetPlan,
-    FreeBuffer,
-    Launch,
-    LaunchFailed,
-    MakeBuffer,
-    OpenRecv,
-    OpenSend,
-    Prepare,
-    Received,
-    Reformed,
-    RestoreBuffer,
-    RowsCounted,
-    Sent,
-    SpillBuffer,
-    ToController,
-)
-from core.protocol.messages import (
-    Arrived,
-    AskStep,
-    Blame,
-    Compiled,
-    CompileStep,
-    Done,
-    Enqueued,
-    ExpectStep,
-    ForgetStep,
-    FreeStep,
-    GangStep,
-    HostFault,
-    Ordered,
-    PieceCounts,
-    PoisonStep,
-    RecvStep,
-    RestoreStep,
-    RunHeader,
-    SendStep,
-    SpillStep,
-)
 from tests.core.hostworld import HOSTS, Cluster, gang, layout, plan
 
 from .onehost import (
@@ -88,7 +41,7 @@ def test_a_gang_is_launched_when_it_is_read_and_reported_when_it_has_finished() 
     host.put(50)
     host.run(chain(1), args=(50,))
     assert host.read(enter(1)) == [launch(1, 0, (50,), (101,), ("order", 4))]
-    assert host.hear(Finished(1, None, (3,))) == [done(1, ("done", 1), sizes=(3,))]
+    assert host.hear(p.Finished(1, None, (3,))) == [done(1, ("done", 1), sizes=(3,))]
 
 
 def test_a_gang_does_not_wait_for_inputs_that_earlier_launches_make() -> None:
@@ -105,21 +58,21 @@ def test_a_gang_does_not_wait_for_inputs_that_earlier_launches_make() -> None:
 def test_a_gang_of_other_hosts_is_ignored() -> None:
     host = Host()
     host.run(inbound())
-    assert host.read(GangStep(1, 1, 2, ((1, 2),))) == []
+    assert host.read(p.GangStep(1, 1, 2, ((1, 2),))) == []
 
 
 def test_a_message_for_other_hosts_is_only_passed_on() -> None:
     host = Host()
-    assert host.hear(Ordered(0, 0, 0, 1, ((1, 2),), 0, (), (), (enter(1, run=77),))) == []
+    assert host.hear(p.Ordered(0, 0, 0, 1, ((1, 2),), 0, (), (), (enter(1, run=77),))) == []
 
 
 def test_an_input_from_elsewhere_holds_the_launch_and_all_behind_it() -> None:
     host = Host()
     host.run(inbound())
     held = host.read(recv(2, 1), enter(3, 1), enter(4, 2))
-    assert [type(effect) for effect in held] == [MakeBuffer, OpenRecv, Prepare]
-    assert held[2] == Prepare(3, 1, 1, (("order", 2),))
-    assert host.hear(Received(1)) == [
+    assert [type(effect) for effect in held] == [p.MakeBuffer, p.OpenRecv, p.Prepare]
+    assert held[2] == p.Prepare(3, 1, 1, (("order", 2),))
+    assert host.hear(p.Received(1)) == [
         done(2, ("recv", 1)),
         launch(3, 1, (101,), (102,), ("order", 2), ("recv", 1)),
         launch(4, 2, (), (103,), ("order", 2), ("launch", 3)),
@@ -130,13 +83,13 @@ def test_steps_behind_a_held_launch_name_it_until_it_is_settled() -> None:
     host = Host()
     host.run(inbound())
     host.read(recv(2, 1), enter(3, 1))
-    host.hear(Received(1))
+    host.hear(p.Received(1))
     assert host.read(enter(4, 2)) == [launch(4, 2, (), (103,), ("order", 3), ("launch", 3))]
-    host.hear(Finished(3))
-    host.hear(Finished(4))
+    host.hear(p.Finished(3))
+    host.hear(p.Finished(4))
     host.settled = 5
     host.run(inbound(), run=2, base=200)
-    assert host.read(enter(5, 2, run=2)) == [Launch(5, 2, 2, (), (203,), (), (), False, (("order", 5),))]
+    assert host.read(enter(5, 2, run=2)) == [p.Launch(5, 2, 2, (), (203,), (), (), False, (("order", 5),))]
 
 
 def test_with_queues_by_device_a_held_launch_holds_only_its_own_devices() -> None:
@@ -151,29 +104,29 @@ def test_with_queues_by_device_a_held_launch_holds_only_its_own_devices() -> Non
         host = Host(lane)
         host.run(made)
         effects = host.read(recv(2, 1), enter(3, 1), enter(4, 2))
-        assert [e.seq for e in effects if isinstance(e, Launch)] == [4] * launched
+        assert [e.seq for e in effects if isinstance(e, p.Launch)] == [4] * launched
 
 
 def test_a_thousand_held_launches_need_no_recursion() -> None:
     host = Host()
     host.run(inbound())
     host.read(recv(2, 1), enter(3, 1), *(enter(seq, 2) for seq in range(4, 3000)))
-    assert [e.seq for e in host.hear(Received(1)) if isinstance(e, Launch)] == list(range(3, 3000))
+    assert [e.seq for e in host.hear(p.Received(1)) if isinstance(e, p.Launch)] == list(range(3, 3000))
 
 
 def test_sequential_dispatch_is_told_of_each_enqueue() -> None:
     host = Host()
     host.run(inbound())
-    assert host.read(enter(4, 2, ack=True))[1] == ToController(Enqueued(4, ME), (("launch", 4),))
+    assert host.read(enter(4, 2, ack=True))[1] == p.ToController(p.Enqueued(4, ME), (("launch", 4),))
 
 
 def test_the_watchdog_is_answered_when_the_gang_has_launched() -> None:
     host = Host()
     host.run(inbound())
     host.read(recv(2, 1), enter(3, 1), enter(4, 2))
-    assert host.read(AskStep(4), AskStep(99)) == []
-    assert host.hear(Received(1))[-1] == ToController(Arrived(4, ME), (("order", 3), ("launch", 4)))
-    assert host.read(AskStep(4)) == [ToController(Arrived(4, ME), (("order", 4), ("launch", 4)))]
+    assert host.read(p.AskStep(4), p.AskStep(99)) == []
+    assert host.hear(p.Received(1))[-1] == p.ToController(p.Arrived(4, ME), (("order", 3), ("launch", 4)))
+    assert host.read(p.AskStep(4)) == [p.ToController(p.Arrived(4, ME), (("order", 4), ("launch", 4)))]
 
 
 # --- poison ----------------------------------------------------------------------------------------------
@@ -182,11 +135,11 @@ def test_the_watchdog_is_answered_when_the_gang_has_launched() -> None:
 def test_a_gang_with_a_spoilt_input_is_launched_with_placeholders_and_spoils_its_outputs() -> None:
     host = Host()
     host.run(chain(2), args=(50,))
-    host.read(RecvStep(1, -1, 50, HOSTS, 1, -1, 7, 0, X), enter(2), enter(3, 1))
-    effects = host.hear(Received(1, BAD))
-    assert [e.placeholders for e in effects if isinstance(e, Launch)] == [True, True]
-    assert done(2, ("done", 2), BAD) in host.hear(Finished(2))
-    assert done(3, ("done", 3), BAD) in host.hear(Finished(3))
+    host.read(p.RecvStep(1, -1, 50, HOSTS, 1, -1, 7, 0, X), enter(2), enter(3, 1))
+    effects = host.hear(p.Received(1, BAD))
+    assert [e.placeholders for e in effects if isinstance(e, p.Launch)] == [True, True]
+    assert done(2, ("done", 2), BAD) in host.hear(p.Finished(2))
+    assert done(3, ("done", 3), BAD) in host.hear(p.Finished(3))
 
 
 def test_a_gang_that_fails_while_it_runs_spoils_what_was_launched_behind_it() -> None:
@@ -194,9 +147,9 @@ def test_a_gang_that_fails_while_it_runs_spoils_what_was_launched_behind_it() ->
     host.put(50)
     host.run(chain(2), args=(50,))
     host.read(enter(1), enter(2, 1))
-    named = Blame("user", "boom", "prog", "g0", 0)
-    assert host.hear(Finished(1, BAD)) == [done(1, ("done", 1), named)]
-    assert done(2, ("done", 2), named) in host.hear(Finished(2))
+    named = p.Blame("user", "boom", "prog", "g0", 0)
+    assert host.hear(p.Finished(1, BAD)) == [done(1, ("done", 1), named)]
+    assert done(2, ("done", 2), named) in host.hear(p.Finished(2))
 
 
 def test_a_settled_failure_is_known_at_the_launch_of_a_reader() -> None:
@@ -204,10 +157,10 @@ def test_a_settled_failure_is_known_at_the_launch_of_a_reader() -> None:
     host.put(50)
     host.run(chain(2), args=(50,))
     host.read(enter(1))
-    host.hear(Finished(1, BAD))
+    host.hear(p.Finished(1, BAD))
     host.settled = 2
     (effect,) = host.read(enter(2, 1))
-    assert isinstance(effect, Launch)
+    assert isinstance(effect, p.Launch)
     assert effect.placeholders
 
 
@@ -215,15 +168,15 @@ def test_a_poisoned_transfer_is_dropped_and_the_transfer_machine_reports_its_end
     host = Host()
     host.run(inbound())
     host.read(recv(2, 1), enter(3, 1))
-    assert host.read(PoisonStep(1, BAD)) == [DropTransfer(1, BAD, (("order", 3),))]
-    effects = host.hear(Received(1, BAD))
+    assert host.read(p.PoisonStep(1, BAD)) == [p.DropTransfer(1, BAD, (("order", 3),))]
+    effects = host.hear(p.Received(1, BAD))
     assert effects[0] == done(2, ("recv", 1), BAD)
-    assert isinstance(effects[1], Launch)
+    assert isinstance(effects[1], p.Launch)
     assert effects[1].placeholders
 
 
 def test_poison_for_an_unknown_or_past_transfer_is_ignored() -> None:
-    assert Host().read(PoisonStep(77, BAD)) == []
+    assert Host().read(p.PoisonStep(77, BAD)) == []
 
 
 def test_a_failed_launch_is_reported_at_once_and_nothing_is_launched_behind_it() -> None:
@@ -231,18 +184,18 @@ def test_a_failed_launch_is_reported_at_once_and_nothing_is_launched_behind_it()
     host = Host()
     host.run(inbound())
     host.read(enter(4, 2))
-    named = Blame("user", "boom", "prog", "other", 0)
-    assert host.hear(LaunchFailed(4, BAD)) == [ToController(HostFault(0, 4, named), (("failed", 4),))]
+    named = p.Blame("user", "boom", "prog", "other", 0)
+    assert host.hear(p.LaunchFailed(4, BAD)) == [p.ToController(p.HostFault(0, 4, named), (("failed", 4),))]
     assert host.read(enter(5, 2)) == []
     effects = host.hear(seat(tree=1, abandon=(4,)))
-    assert effects[0] == Abandon((4,), (("seat", 1),))
-    assert [e.seq for e in effects if isinstance(e, Launch)] == [5]
+    assert effects[0] == p.Abandon((4,), (("seat", 1),))
+    assert [e.seq for e in effects if isinstance(e, p.Launch)] == [5]
 
 
 def test_a_lost_device_is_reported_at_once() -> None:
-    blame = Blame("device-lost", "gone", host=0)
-    assert Host().hear(DeviceLost(1, Blame("device-lost", "gone"))) == [
-        ToController(HostFault(0, -1, blame, 1), (("lost", 1),))
+    blame = p.Blame("device-lost", "gone", host=0)
+    assert Host().hear(p.DeviceLost(1, p.Blame("device-lost", "gone"))) == [
+        p.ToController(p.HostFault(0, -1, blame, 1), (("lost", 1),))
     ]
 
 
@@ -254,13 +207,13 @@ def test_a_run_begins_at_its_position_among_the_steps() -> None:
     host = Host()
     host.put(50)
     host.run(chain(1), args=(50,))
-    second = RunHeader(2, 1, 200, (-1,), ((0, b"abc"),), after=1, at=2)
-    read = host.read(enter(1), FreeStep((50,)), enter(2, run=2), runs=(second,))
-    assert [type(effect) for effect in read] == [Launch, Prepare]
-    effects = host.hear(Finished(1))
+    second = p.RunHeader(2, 1, 200, (-1,), ((0, b"abc"),), after=1, at=2)
+    read = host.read(enter(1), p.FreeStep((50,)), enter(2, run=2), runs=(second,))
+    assert [type(effect) for effect in read] == [p.Launch, p.Prepare]
+    effects = host.hear(p.Finished(1))
     order, ended = ("order", 4), ("done", 1)
-    assert effects[1:3] == [FreeBuffer(50, (order, ended)), MakeBuffer(200, X, b"abc", (order, ended))]
-    assert [effect.seq for effect in effects if isinstance(effect, Launch)] == [2]
+    assert effects[1:3] == [p.FreeBuffer(50, (order, ended)), p.MakeBuffer(200, X, b"abc", (order, ended))]
+    assert [effect.seq for effect in effects if isinstance(effect, p.Launch)] == [2]
 
 
 def test_the_last_reader_frees_the_runs_own_buffer_when_it_has_finished() -> None:
@@ -268,8 +221,8 @@ def test_the_last_reader_frees_the_runs_own_buffer_when_it_has_finished() -> Non
     host.put(50)
     host.run(chain(2), args=(50,))
     host.read(enter(1), enter(2, 1))
-    assert host.hear(Finished(1)) == [done(1, ("done", 1))]  # 50 belongs to its client
-    assert host.hear(Finished(2)) == [done(2, ("done", 2)), FreeBuffer(101, (("done", 2),))]
+    assert host.hear(p.Finished(1)) == [done(1, ("done", 1))]  # 50 belongs to its client
+    assert host.hear(p.Finished(2)) == [done(2, ("done", 2)), p.FreeBuffer(101, (("done", 2),))]
 
 
 def test_a_value_that_nothing_reads_is_freed_when_it_is_made() -> None:
@@ -277,7 +230,7 @@ def test_a_value_that_nothing_reads_is_freed_when_it_is_made() -> None:
     host.put(50)
     host.run(chain(1, keep=False), args=(50,))
     host.read(enter(1))
-    assert host.hear(Finished(1)) == [done(1, ("done", 1)), FreeBuffer(101, (("done", 1),))]
+    assert host.hear(p.Finished(1)) == [done(1, ("done", 1)), p.FreeBuffer(101, (("done", 1),))]
 
 
 def test_donated_inputs_vanish_with_the_launch_unless_they_are_held_elsewhere() -> None:
@@ -286,53 +239,53 @@ def test_donated_inputs_vanish_with_the_launch_unless_they_are_held_elsewhere() 
     host = Host()
     host.run(made)
     assert host.read(enter(1), enter(2, 1))[1] == launch(2, 1, (100,), (101,), ("order", 2), donated=(100,))
-    host.hear(Finished(1))
-    assert host.hear(Finished(2)) == [done(2, ("done", 2))]
+    host.hear(p.Finished(1))
+    assert host.hear(p.Finished(2)) == [done(2, ("done", 2))]
     host = Host()
     host.run(made)
     assert host.read(enter(1), enter(2, 1, donate=False))[1] == launch(2, 1, (100,), (101,), ("order", 2))
-    host.hear(Finished(1))
-    assert host.hear(Finished(2)) == [done(2, ("done", 2)), FreeBuffer(100, (("done", 2),))]
+    host.hear(p.Finished(1))
+    assert host.hear(p.Finished(2)) == [done(2, ("done", 2)), p.FreeBuffer(100, (("done", 2),))]
 
 
 def test_a_value_that_moves_read_is_freed_when_all_reads_have_ended() -> None:
     host = Host()
     host.run(outbound())
     host.read(enter(1), send(2, 1), enter(3, 2))
-    host.hear(Finished(1))
-    host.hear(Finished(3))
-    assert host.hear(Sent(2)) == [done(2, ("sent", 2)), FreeBuffer(100, (("done", 3), ("sent", 2)))]
+    host.hear(p.Finished(1))
+    host.hear(p.Finished(3))
+    assert host.hear(p.Sent(2)) == [done(2, ("sent", 2)), p.FreeBuffer(100, (("done", 3), ("sent", 2)))]
 
 
 def test_a_literal_is_made_where_it_is_used_and_freed_by_its_last_reader() -> None:
     host = Host()
     assert host.run(chain(1), args=(-1,), literals=((0, b"abc"),)) == [
-        MakeBuffer(100, X, b"abc", (("order", 1),))
+        p.MakeBuffer(100, X, b"abc", (("order", 1),))
     ]
     assert host.read(enter(1)) == [launch(1, 0, (100,), (101,), ("order", 2))]
-    assert host.hear(Finished(1))[1] == FreeBuffer(100, (("done", 1),))
+    assert host.hear(p.Finished(1))[1] == p.FreeBuffer(100, (("done", 1),))
 
 
 def test_free_waits_for_the_work_that_was_ordered_before_it() -> None:
     host = Host()
     host.put(50)
     host.run(chain(1), args=(50,))
-    host.read(enter(1), SendStep(2, -1, 50, HOSTS, 2, 7))
-    assert host.read(FreeStep((50, 12345))) == []
-    host.hear(Finished(1))
-    assert host.hear(Sent(2))[1] == FreeBuffer(50, (("order", 5), ("done", 1), ("sent", 2)))
+    host.read(enter(1), p.SendStep(2, -1, 50, HOSTS, 2, 7))
+    assert host.read(p.FreeStep((50, 12345))) == []
+    host.hear(p.Finished(1))
+    assert host.hear(p.Sent(2))[1] == p.FreeBuffer(50, (("order", 5), ("done", 1), ("sent", 2)))
 
 
 def test_a_freed_buffer_can_no_longer_be_named() -> None:
     host = Host()
     host.put(50)
     host.run(chain(1), args=(50,))
-    assert host.read(FreeStep((50,)), FreeStep((50,))) == [FreeBuffer(50, (("order", 4),))]
+    assert host.read(p.FreeStep((50,)), p.FreeStep((50,))) == [p.FreeBuffer(50, (("order", 4),))]
     trouble, effect = host.read(enter(1))
-    assert isinstance(trouble, ToController)
-    assert isinstance(trouble.report, HostFault)
+    assert isinstance(trouble, p.ToController)
+    assert isinstance(trouble.report, p.HostFault)
     assert trouble.report.blame.code == "protocol"
-    assert isinstance(effect, Launch)
+    assert isinstance(effect, p.Launch)
     assert effect.placeholders  # on all hosts or on none
 
 
@@ -340,15 +293,15 @@ def test_a_spill_waits_for_readers_and_a_reader_waits_for_the_restore() -> None:
     host = Host()
     host.put(50)
     host.run(chain(1), args=(50,))
-    host.read(enter(1), SpillStep(2, 50, HOSTS))
-    assert host.hear(Finished(1))[1:] == [SpillBuffer(2, 50, (("order", 4), ("done", 1)))]
-    assert host.hear(Copied(2)) == [done(2, ("done", 2))]
+    host.read(enter(1), p.SpillStep(2, 50, HOSTS))
+    assert host.hear(p.Finished(1))[1:] == [p.SpillBuffer(2, 50, (("order", 4), ("done", 1)))]
+    assert host.hear(p.Copied(2)) == [done(2, ("done", 2))]
     host.run(chain(1), run=1, base=200, args=(50,))
-    assert host.read(RestoreStep(3, 50, HOSTS, 1), enter(4)) == [
-        RestoreBuffer(3, 50, (("order", 6), ("done", 2), ("done", 1))),
-        Prepare(4, 1, 0, (("order", 6),)),
+    assert host.read(p.RestoreStep(3, 50, HOSTS, 1), enter(4)) == [
+        p.RestoreBuffer(3, 50, (("order", 6), ("done", 2), ("done", 1))),
+        p.Prepare(4, 1, 0, (("order", 6),)),
     ]
-    assert host.hear(Copied(3)) == [
+    assert host.hear(p.Copied(3)) == [
         done(3, ("done", 3)),
         launch(4, 0, (50,), (201,), ("order", 6), ("done", 3)),
     ]
@@ -360,9 +313,9 @@ def test_a_spill_waits_for_readers_and_a_reader_waits_for_the_restore() -> None:
 def test_a_send_opens_when_its_source_is_made() -> None:
     host = Host()
     host.run(outbound())
-    assert [type(e) for e in host.read(enter(1), send(2, 1))] == [Launch]
-    opened = host.hear(Finished(1))[1]
-    assert isinstance(opened, OpenSend)
+    assert [type(e) for e in host.read(enter(1), send(2, 1))] == [p.Launch]
+    opened = host.hear(p.Finished(1))[1]
+    assert isinstance(opened, p.OpenSend)
     assert (opened.transfer, opened.buffer, opened.blame) == (2, 100, None)
     assert opened.causes == (("order", 2), ("done", 1))
     assert {receiver for receiver, _, _ in opened.pieces} == {2}
@@ -373,10 +326,10 @@ def test_a_send_of_a_spoilt_source_says_so() -> None:
     host = Host()
     host.run(outbound())
     host.read(enter(1), send(2, 1))
-    opened = host.hear(Finished(1, BAD))[1]
-    assert isinstance(opened, OpenSend)
-    assert opened.blame == Blame("user", "boom", "prog", "maker", 0)
-    assert host.hear(Sent(2)) == [done(2, ("sent", 2), opened.blame)]
+    opened = host.hear(p.Finished(1, BAD))[1]
+    assert isinstance(opened, p.OpenSend)
+    assert opened.blame == p.Blame("user", "boom", "prog", "maker", 0)
+    assert host.hear(p.Sent(2)) == [done(2, ("sent", 2), opened.blame)]
 
 
 def test_a_host_with_nothing_to_send_is_done_at_once() -> None:
@@ -388,16 +341,16 @@ def test_a_host_with_nothing_to_send_is_done_at_once() -> None:
     host = Host()
     host.run(made)
     assert host.read(enter(1), send(2, 1))[1:] == [done(2, ("order", 2))]
-    assert host.hear(Finished(1))[1:] == [FreeBuffer(100, (("order", 2), ("done", 1)))]
+    assert host.hear(p.Finished(1))[1:] == [p.FreeBuffer(100, (("order", 2), ("done", 1)))]
 
 
 def test_memory_for_a_receive_is_there_when_the_gang_before_it_has_finished() -> None:
     host = Host()
     host.run(inbound())
-    assert [type(e) for e in host.read(enter(4, 2), recv(5, 1, after=4))] == [Launch]
-    made, opened = host.hear(Finished(4))[1:]
-    assert made == MakeBuffer(101, X, None, (("order", 2), ("done", 4)))
-    assert isinstance(opened, OpenRecv)
+    assert [type(e) for e in host.read(enter(4, 2), recv(5, 1, after=4))] == [p.Launch]
+    made, opened = host.hear(p.Finished(4))[1:]
+    assert made == p.MakeBuffer(101, X, None, (("order", 2), ("done", 4)))
+    assert isinstance(opened, p.OpenRecv)
     assert (opened.transfer, opened.seq, opened.buffer, opened.sparse) == (1, 5, 101, False)
     assert sum(nbytes for _, _, nbytes in opened.pieces) == 16
 
@@ -405,18 +358,18 @@ def test_memory_for_a_receive_is_there_when_the_gang_before_it_has_finished() ->
 def test_a_gang_that_is_not_on_this_host_does_not_hold_a_receive() -> None:
     host = Host()
     host.run(inbound())
-    assert [type(e) for e in host.read(recv(5, 1, after=4))] == [MakeBuffer, OpenRecv]
+    assert [type(e) for e in host.read(recv(5, 1, after=4))] == [p.MakeBuffer, p.OpenRecv]
 
 
 def test_a_sparse_send_is_counted_first() -> None:
     host = Host()
     host.run(outbound(sparse=True))
     host.read(enter(1), send(2, 1))
-    assert host.hear(Finished(1))[1] == CountRows(2, 100, layout(FAR), (("order", 2), ("done", 1)), X)
+    assert host.hear(p.Finished(1))[1] == p.CountRows(2, 100, layout(FAR), (("order", 2), ("done", 1)), X)
     pieces = ((2, 0, 40), (2, 1, 8))
-    assert host.hear(RowsCounted(2, pieces)) == [
-        ToController(PieceCounts(2, ME, ((2, 2),)), (("count", 2),)),
-        OpenSend(2, 100, pieces, None, (("count", 2),), X, layout(FAR)),
+    assert host.hear(p.RowsCounted(2, pieces)) == [
+        p.ToController(p.PieceCounts(2, ME, ((2, 2),)), (("count", 2),)),
+        p.OpenSend(2, 100, pieces, None, (("count", 2),), X, layout(FAR)),
     ]
 
 
@@ -424,8 +377,8 @@ def test_a_spoilt_sparse_send_tells_every_host_that_might_have_got_rows() -> Non
     host = Host()
     host.run(outbound(sparse=True))
     host.read(enter(1), send(2, 1))
-    opened = host.hear(Finished(1, BAD))[1]
-    assert isinstance(opened, OpenSend)
+    opened = host.hear(p.Finished(1, BAD))[1]
+    assert isinstance(opened, p.OpenSend)
     assert opened.blame is not None
     assert opened.pieces == ((2, 0, 0),)
 
@@ -433,29 +386,31 @@ def test_a_spoilt_sparse_send_tells_every_host_that_might_have_got_rows() -> Non
 def test_a_sparse_receive_is_told_what_to_expect() -> None:
     host = Host()
     host.run(inbound(sparse=True))
-    assert host.read(recv(2, 1))[1] == OpenRecv(1, 2, 101, (), True, (("order", 2),), layout(FAR), X)
-    assert host.read(ExpectStep(1, ((0, 3), (1, 4)))) == [ExpectRecv(1, 3, (("order", 3),))]
-    assert host.read(ExpectStep(1, ((1, 4),))) == [ExpectRecv(1, 0, (("order", 4),))]
+    assert host.read(recv(2, 1))[1] == p.OpenRecv(1, 2, 101, (), True, (("order", 2),), layout(FAR), X)
+    assert host.read(p.ExpectStep(1, ((0, 3), (1, 4)))) == [p.ExpectRecv(1, 3, (("order", 3),))]
+    assert host.read(p.ExpectStep(1, ((1, 4),))) == [p.ExpectRecv(1, 0, (("order", 4),))]
 
 
 def test_a_client_gets_each_shard_once_and_puts_each_shard_where_it_belongs() -> None:
     both = Layout((8,), "float32", NEAR, (2, 2), Sharding(((1,),)))  # each half on both hosts
     host = Host()
-    opened = host.read(RecvStep(1, -1, 50, HOSTS, 1, -1, 7, 3, both))[1]
-    assert isinstance(opened, OpenRecv)
+    opened = host.read(p.RecvStep(1, -1, 50, HOSTS, 1, -1, 7, 3, both))[1]
+    assert isinstance(opened, p.OpenRecv)
     assert opened.pieces == ((-7, 0, 16), (-7, 1, 16))
-    host.hear(Received(1))
-    assert host.read(SendStep(2, -1, 50, HOSTS, 2, 7))[0] == OpenSend(
+    host.hear(p.Received(1))
+    assert host.read(p.SendStep(2, -1, 50, HOSTS, 2, 7))[0] == p.OpenSend(
         2, 50, ((-7, 0, 16), (-7, 1, 16)), None, (("order", 2), ("recv", 1)), both
     )
     other = Executor(1, Cluster())
     other.handle(seat(host=1), 0)
-    other.handle(Reformed(0), 0)
-    other.handle(Ordered(0, 0, 0, 1, HOSTS, 0, (), (), (RecvStep(1, -1, 50, HOSTS, 1, -1, 7, 3, both),)), 0)
-    other.handle(Received(1), 0)
-    step = SendStep(2, -1, 50, HOSTS, 2, 7)
-    assert other.handle(Ordered(0, 0, 0, 2, HOSTS, 0, (), (), (step,)), 0) == [
-        ToController(Done(2, ((1, 2),)), (("order", 2),))
+    other.handle(p.Reformed(0), 0)
+    other.handle(
+        p.Ordered(0, 0, 0, 1, HOSTS, 0, (), (), (p.RecvStep(1, -1, 50, HOSTS, 1, -1, 7, 3, both),)), 0
+    )
+    other.handle(p.Received(1), 0)
+    step = p.SendStep(2, -1, 50, HOSTS, 2, 7)
+    assert other.handle(p.Ordered(0, 0, 0, 2, HOSTS, 0, (), (), (step,)), 0) == [
+        p.ToController(p.Done(2, ((1, 2),)), (("order", 2),))
     ]
 
 
@@ -465,21 +420,21 @@ def test_a_client_gets_each_shard_once_and_puts_each_shard_where_it_belongs() ->
 def test_code_is_compiled_where_its_gangs_run() -> None:
     host = Host()
     host.run(chain(1), args=(50,))
-    assert host.read(CompileStep(1, (0, 9))) == [CompileCode(1, 0, (("order", 2),), about=True)]
-    assert host.hear(CodeReady(1, 0)) == [ToController(Compiled(1, 0, ME), (code_cause(1, 0),))]
+    assert host.read(p.CompileStep(1, (0, 9))) == [p.CompileCode(1, 0, (("order", 2),), about=True)]
+    assert host.hear(p.CodeReady(1, 0)) == [p.ToController(p.Compiled(1, 0, ME), (code_cause(1, 0),))]
     elsewhere = plan(2, [layout(line(0, 2, 2))], [gang("g", line(0, 2, 2), (), (0,))])
-    assert host.read(CompileStep(2, (0,)), plans=(elsewhere,)) == []
+    assert host.read(p.CompileStep(2, (0,)), plans=(elsewhere,)) == []
 
 
 def test_a_forgotten_plan_is_forgotten_here_and_what_is_being_compiled_for_it_is_still_answered() -> None:
     host = Host()
     host.run(chain(1), args=(50,))
-    host.read(CompileStep(1, (0,)))
-    assert host.read(ForgetStep((1,), (1, 7))) == [ForgetPlan(1, (("order", 3),))]
-    (said,) = host.hear(CodeReady(1, 0, Blame("code", "nobody wants it")))
-    assert isinstance(said, ToController)
-    assert isinstance(said.report, Compiled)
+    host.read(p.CompileStep(1, (0,)))
+    assert host.read(p.ForgetStep((1,), (1, 7))) == [p.ForgetPlan(1, (("order", 3),))]
+    (said,) = host.hear(p.CodeReady(1, 0, p.Blame("code", "nobody wants it")))
+    assert isinstance(said, p.ToController)
+    assert isinstance(said.report, p.Compiled)
     assert said.report.blame is not None
     with pytest.raises(Illegal, match="nobody asked"):
-        host.hear(CodeReady(1, 0))
-    assert host.read(ForgetStep((), (1,))) == []
+        host.hear(p.CodeReady(1, 0))
+    assert host.read(p.ForgetStep((), (1,))) == []

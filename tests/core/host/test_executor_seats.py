@@ -6,47 +6,10 @@ from typing import Any
 
 import pytest
 
+from core import protocol as p
 from core.host import Executor
 from core.model.errors import Illegal
 from core.model.plan import Gang, Move
-from core.protocol.effects import (
-    Abandon,
-    CodeReady,
-    Copied,
-    DropTransfer,
-    Finished,
-    FreeBuffer,
-    Launch,
-    LaunchFailed,
-    OpenSend,
-    Received,
-    Reform,
-    Reformed,
-    RowsCounted,
-    Sent,
-    ToController,
-)
-from core.protocol.messages import (
-    AskStep,
-    Compiled,
-    CompileStep,
-    Done,
-    Enqueued,
-    ForgetStep,
-    FreeStep,
-    Held,
-    HostFault,
-    Join,
-    Ordered,
-    PieceCounts,
-    RecvStep,
-    RestoreStep,
-    RunHeader,
-    Seated,
-    SendStep,
-    SpillStep,
-    Step,
-)
 from tests.core.hostworld import HOSTS, Cluster, gang, layout, plan
 
 from .onehost import BAD, FAR, ME, NEAR, Host, X, chain, done, enter, inbound, outbound, recv, seat, send
@@ -57,20 +20,20 @@ from .onehost import BAD, FAR, ME, NEAR, Host, X, chain, done, enter, inbound, o
 def test_a_new_tree_is_told_again_all_that_is_not_settled() -> None:
     host = Host()
     host.run(outbound(sparse=True))
-    host.read(enter(1), send(2, 1), CompileStep(1, (0,)), enter(3, 2, ack=True))
-    host.hear(Finished(1))
-    host.hear(RowsCounted(2, ((2, 0, 8),)))
-    host.hear(CodeReady(1, 0))
+    host.read(enter(1), send(2, 1), p.CompileStep(1, (0,)), enter(3, 2, ack=True))
+    host.hear(p.Finished(1))
+    host.hear(p.RowsCounted(2, ((2, 0, 8),)))
+    host.hear(p.CodeReady(1, 0))
     again = host.hear(seat(tree=4))
-    assert [e.report for e in again if isinstance(e, ToController)] == [
-        Done(1, ME), PieceCounts(2, ME, ((2, 1),)), Enqueued(3, ME), Compiled(1, 0, ME), Seated(0, 0, 4, 2),
+    assert [e.report for e in again if isinstance(e, p.ToController)] == [
+        p.Done(1, ME), p.PieceCounts(2, ME, ((2, 1),)), p.Enqueued(3, ME), p.Compiled(1, 0, ME), p.Seated(0, 0, 4, 2),
     ]  # fmt: skip
-    host.hear(Finished(3))
+    host.hear(p.Finished(3))
     host.settled = 2
     host.read()
     again = host.hear(seat(tree=5))
-    assert [e.report for e in again if isinstance(e, ToController)] == [
-        PieceCounts(2, ME, ((2, 1),)), Done(3, ME), Compiled(1, 0, ME), Seated(0, 0, 5, 3),
+    assert [e.report for e in again if isinstance(e, p.ToController)] == [
+        p.PieceCounts(2, ME, ((2, 1),)), p.Done(3, ME), p.Compiled(1, 0, ME), p.Seated(0, 0, 5, 3),
     ]  # fmt: skip
 
 
@@ -79,9 +42,9 @@ def test_an_abandoned_gang_leaves_a_tombstone_and_those_behind_it_go_on() -> Non
     host.run(inbound())
     host.read(recv(2, 1), enter(3, 1), enter(4, 2), enter(5, 2))
     effects = host.hear(seat(tree=1, abandon=(3,)))
-    assert [e.seq for e in effects if isinstance(e, Launch)] == [4, 5]
-    host.hear(Received(1))
-    assert host.read(AskStep(3)) == []
+    assert [e.seq for e in effects if isinstance(e, p.Launch)] == [4, 5]
+    host.hear(p.Received(1))
+    assert host.read(p.AskStep(3)) == []
 
 
 def test_memory_that_a_tombstone_would_have_taken_over_is_freed() -> None:
@@ -91,9 +54,9 @@ def test_memory_that_a_tombstone_would_have_taken_over_is_freed() -> None:
     host.run(made)
     host.read(recv(2, 1), enter(3, 1))
     assert [type(effect) for effect in host.hear(seat(tree=1, abandon=(3,)))] == [
-        ToController
+        p.ToController
     ]  # it is still being filled
-    assert [e.buffer for e in host.hear(Received(1)) if isinstance(e, FreeBuffer)] == [101]
+    assert [e.buffer for e in host.hear(p.Received(1)) if isinstance(e, p.FreeBuffer)] == [101]
 
 
 def test_a_gang_that_was_abandoned_before_it_arrived_is_not_launched_when_it_does() -> None:
@@ -102,7 +65,7 @@ def test_a_gang_that_was_abandoned_before_it_arrived_is_not_launched_when_it_doe
     host.run(inbound())
     host.hear(seat(tree=1, abandon=(4,)))
     assert host.read(enter(4, 2)) == []
-    assert [type(e) for e in host.read(enter(5, 2))] == [Launch]
+    assert [type(e) for e in host.read(enter(5, 2))] == [p.Launch]
 
 
 def test_an_abandoned_launch_is_given_up_and_may_still_finish() -> None:
@@ -110,26 +73,26 @@ def test_an_abandoned_launch_is_given_up_and_may_still_finish() -> None:
     host.run(outbound())
     host.read(enter(1), send(2, 1))
     gave_up, opened, seated = host.hear(seat(tree=1, abandon=(1,)))
-    assert gave_up == Abandon((1,), (("seat", 1),))
-    assert isinstance(opened, OpenSend)
+    assert gave_up == p.Abandon((1,), (("seat", 1),))
+    assert isinstance(opened, p.OpenSend)
     assert opened.blame is not None
-    assert seated == ToController(Seated(0, 0, 1, 2), (("seat", 1),))
-    assert host.hear(Finished(1)) == []
+    assert seated == p.ToController(p.Seated(0, 0, 1, 2), (("seat", 1),))
+    assert host.hear(p.Finished(1)) == []
 
 
 def test_an_abandoned_transfer_is_dropped() -> None:
     host = Host()
     host.run(inbound())
     host.read(recv(2, 1))
-    assert isinstance(host.hear(seat(tree=1, abandon=(2,)))[0], DropTransfer)
+    assert isinstance(host.hear(seat(tree=1, abandon=(2,)))[0], p.DropTransfer)
     host.hear(seat(tree=2, abandon=(7,)))
-    assert isinstance(host.read(recv(7, 6))[-1], DropTransfer)
+    assert isinstance(host.read(recv(7, 6))[-1], p.DropTransfer)
 
 
 def test_lost_buffers_are_freed() -> None:
     host = Host()
     host.put(50)
-    assert host.hear(seat(tree=1, dropped=(50, 51)))[0] == FreeBuffer(50, (("seat", 1),))
+    assert host.hear(seat(tree=1, dropped=(50, 51)))[0] == p.FreeBuffer(50, (("seat", 1),))
 
 
 def test_a_step_that_names_a_lost_buffer_is_blamed_on_the_loss_and_breaks_no_rule() -> None:
@@ -138,15 +101,17 @@ def test_a_step_that_names_a_lost_buffer_is_blamed_on_the_loss_and_breaks_no_rul
     host.put(50)
     host.run(chain(1), args=(50,))
     host.hear(seat(tree=1, dropped=(50, 101)))
-    launched, ended = host.read(enter(1), SendStep(2, -1, 50, HOSTS, 2, 7))
-    assert isinstance(launched, Launch)
+    launched, ended = host.read(enter(1), p.SendStep(2, -1, 50, HOSTS, 2, 7))
+    assert isinstance(launched, p.Launch)
     assert launched.placeholders
-    assert isinstance(ended, ToController)
-    assert isinstance(ended.report, Done)
+    assert isinstance(ended, p.ToController)
+    assert isinstance(ended.report, p.Done)
     assert ended.report.blame is not None
     assert ended.report.blame.code == "host-lost"
-    assert FreeBuffer(101, (("order", 4), ("done", 1))) in host.hear(Finished(1))  # no other step frees it
-    assert ended.report in [e.report for e in host.hear(seat(tree=2)) if isinstance(e, ToController)]
+    assert p.FreeBuffer(101, (("order", 4), ("done", 1))) in host.hear(
+        p.Finished(1)
+    )  # no other step frees it
+    assert ended.report in [e.report for e in host.hear(seat(tree=2)) if isinstance(e, p.ToController)]
 
 
 def test_a_new_epoch_forms_when_the_devices_are_idle_and_nothing_is_launched_before() -> None:
@@ -154,27 +119,32 @@ def test_a_new_epoch_forms_when_the_devices_are_idle_and_nothing_is_launched_bef
     host.run(inbound())
     host.read(enter(4, 2), recv(5, 1), enter(6, 1))
     assert host.hear(seat(epoch=1, tree=1)) == []
-    assert host.hear(Received(1)) == [done(5, ("recv", 1))]
-    assert host.hear(Finished(4)) == [done(4, ("done", 4)), Reform(1, HOSTS, (), (("seat", 1), ("done", 4)))]
-    *again, seated, launched = host.hear(Reformed(1))
+    assert host.hear(p.Received(1)) == [done(5, ("recv", 1))]
+    assert host.hear(p.Finished(4)) == [
+        done(4, ("done", 4)),
+        p.Reform(1, HOSTS, (), (("seat", 1), ("done", 4))),
+    ]
+    *again, seated, launched = host.hear(p.Reformed(1))
     assert [
-        each.report.seq for each in again if isinstance(each, ToController) and isinstance(each.report, Done)
+        each.report.seq
+        for each in again
+        if isinstance(each, p.ToController) and isinstance(each.report, p.Done)
     ] == [
         4,
         5,
     ]
-    assert seated == ToController(Seated(0, 1, 1, 2), (("reformed", 1),))
-    assert isinstance(launched, Launch)
+    assert seated == p.ToController(p.Seated(0, 1, 1, 2), (("reformed", 1),))
+    assert isinstance(launched, p.Launch)
 
 
 def test_an_older_epoch_is_refused() -> None:
     host = Host()
     host.hear(seat(epoch=3, tree=1))
-    host.hear(Reformed(3))
-    for message in (seat(epoch=2, tree=9), Ordered(0, 0, 0, 1, HOSTS, 0, (), (), ())):
+    host.hear(p.Reformed(3))
+    for message in (seat(epoch=2, tree=9), p.Ordered(0, 0, 0, 1, HOSTS, 0, (), (), ())):
         (effect,) = host.hear(message)
-        assert isinstance(effect, ToController)
-        assert isinstance(effect.report, HostFault)
+        assert isinstance(effect, p.ToController)
+        assert isinstance(effect.report, p.HostFault)
 
 
 def test_a_host_introduces_itself_with_clients_buffers_and_unfinished_work() -> None:
@@ -182,8 +152,8 @@ def test_a_host_introduces_itself_with_clients_buffers_and_unfinished_work() -> 
     host.put(50, name=3)
     host.run(chain(1), args=(50,), kept=((1, 8, 4),))
     host.read(enter(1))
-    assert host.executor.describe() == Join(
-        0, 5, 0, 4, (Held(50, 7, 3, X, True), Held(101, 8, 4, X, False)), (1,)
+    assert host.executor.describe() == p.Join(
+        0, 5, 0, 4, (p.Held(50, 7, 3, X, True), p.Held(101, 8, 4, X, False)), (1,)
     )
 
 
@@ -193,16 +163,16 @@ def test_a_host_introduces_itself_with_clients_buffers_and_unfinished_work() -> 
 @pytest.mark.parametrize(
     "step",
     [
-        send(2, run=77), recv(2, 1), SendStep(2, -1, 50, HOSTS, 2, 7), SpillStep(2, 50, HOSTS),
-        RestoreStep(2, 50, HOSTS), RecvStep(2, -1, 50, HOSTS, 2, -1, 7),
+        send(2, run=77), recv(2, 1), p.SendStep(2, -1, 50, HOSTS, 2, 7), p.SpillStep(2, 50, HOSTS),
+        p.RestoreStep(2, 50, HOSTS), p.RecvStep(2, -1, 50, HOSTS, 2, -1, 7),
     ],
 )  # fmt: skip
-def test_an_invalid_step_is_reported_and_ends_with_a_blame(step: Step) -> None:
+def test_an_invalid_step_is_reported_and_ends_with_a_blame(step: p.Step) -> None:
     trouble, ended = Host().read(step)
-    assert isinstance(trouble, ToController)
-    assert isinstance(trouble.report, HostFault)
-    assert isinstance(ended, ToController)
-    assert isinstance(ended.report, Done)
+    assert isinstance(trouble, p.ToController)
+    assert isinstance(trouble.report, p.HostFault)
+    assert isinstance(ended, p.ToController)
+    assert isinstance(ended.report, p.Done)
     assert trouble.report.blame == ended.report.blame
     assert trouble.report.blame.code == "protocol"
 
@@ -211,34 +181,34 @@ def test_an_invalid_gang_is_reported_and_stops_the_queue() -> None:
     host = Host()
     host.run(inbound())
     (trouble,) = host.read(enter(3, run=77))
-    assert isinstance(trouble, ToController)
-    assert isinstance(trouble.report, HostFault)
+    assert isinstance(trouble, p.ToController)
+    assert isinstance(trouble.report, p.HostFault)
     assert host.read(enter(4, 2)) == []
-    assert [e.seq for e in host.hear(seat(tree=1, abandon=(3,))) if isinstance(e, Launch)] == [4]
+    assert [e.seq for e in host.hear(seat(tree=1, abandon=(3,))) if isinstance(e, p.Launch)] == [4]
 
 
 def test_a_run_without_its_arguments_is_reported() -> None:
     host = Host()
     host.run(chain(1), args=(50,))
-    (trouble,) = host.read(runs=(RunHeader(5, 1, 0, ()),))
-    assert isinstance(trouble, ToController)
-    assert isinstance(trouble.report, HostFault)
+    (trouble,) = host.read(runs=(p.RunHeader(5, 1, 0, ()),))
+    assert isinstance(trouble, p.ToController)
+    assert isinstance(trouble.report, p.HostFault)
 
 
 def test_a_run_of_an_unknown_plan_is_ignored_until_a_step_of_it_arrives() -> None:
     """One message is for all hosts that any part of it is for."""
     host = Host()
-    assert host.read(runs=(RunHeader(5, 99, 0, ()),)) == []
+    assert host.read(runs=(p.RunHeader(5, 99, 0, ()),)) == []
     (trouble,) = host.read(enter(3, run=5))
-    assert isinstance(trouble, ToController)
-    assert isinstance(trouble.report, HostFault)
+    assert isinstance(trouble, p.ToController)
+    assert isinstance(trouble.report, p.HostFault)
 
 
 @pytest.mark.parametrize(
     "event",
     [
-        Finished(3), Finished(99), LaunchFailed(3, BAD), Received(99), Sent(2), Sent(99), Copied(3),
-        RowsCounted(2, ()), CodeReady(1, 0), Reformed(0), Reformed(1), "what",
+        p.Finished(3), p.Finished(99), p.LaunchFailed(3, BAD), p.Received(99), p.Sent(2), p.Sent(99), p.Copied(3),
+        p.RowsCounted(2, ()), p.CodeReady(1, 0), p.Reformed(0), p.Reformed(1), "what",
     ],
     ids=str,
 )  # fmt: skip
@@ -250,7 +220,7 @@ def test_an_impossible_event_of_its_own_devices_is_illegal_and_changes_nothing(e
     with pytest.raises(Illegal):
         host.hear(event)
     assert host.executor.describe() == before
-    assert [type(e) for e in host.hear(Finished(1))] == [ToController, OpenSend]
+    assert [type(e) for e in host.hear(p.Finished(1))] == [p.ToController, p.OpenSend]
 
 
 def test_the_kind_of_launch_queue_must_be_a_known_name() -> None:
@@ -262,9 +232,9 @@ def test_forgotten_runs_take_no_memory() -> None:
     host = Host()
     host.put(50)
     host.run(chain(2), args=(50,))
-    host.read(enter(1), enter(2, 1), FreeStep((102, 50)), ForgetStep((1,), (1,)))
-    host.hear(Finished(1))
-    host.hear(Finished(2))
+    host.read(enter(1), enter(2, 1), p.FreeStep((102, 50)), p.ForgetStep((1,), (1,)))
+    host.hear(p.Finished(1))
+    host.hear(p.Finished(2))
     host.settled = 3
     host.read()
     state = host.executor._state
@@ -280,12 +250,12 @@ def test_a_run_is_forgotten_when_its_last_step_is_settled() -> None:
     host.put(50)
     host.run(chain(2), args=(50,))
     host.read(enter(1))
-    host.hear(Finished(1))
+    host.hear(p.Finished(1))
     host.settled = 2
     host.read()
     assert host.executor.plan_of(1) is not None  # its second step is to come
     host.read(enter(2, 1))
-    host.hear(Finished(2))
+    host.hear(p.Finished(2))
     host.settled = 3
     assert host.executor.plan_of(1) is not None
     host.read()

@@ -7,55 +7,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from core import protocol as p
 from core.host.host import Host
 from core.model.errors import Illegal
 from core.model.plan import Plan
 from core.protocol.dataplane import Chunk, Grant, Landed, Offer
-from core.protocol.effects import (
-    Close,
-    CodeReady,
-    Command,
-    Connected,
-    DeviceLost,
-    Disconnected,
-    Event,
-    Fill,
-    Finished,
-    FinishedTogether,
-    Launch,
-    LeaveRequested,
-    LogLine,
-    MakeBuffer,
-    MessageReceived,
-    OpenRecv,
-    OpenSend,
-    Received,
-    Reform,
-    Reformed,
-    Send,
-    Sent,
-    Stop,
-    Wakeup,
-)
-from core.protocol.messages import (
-    Blame,
-    Cancel,
-    Dismiss,
-    Done,
-    Heartbeat,
-    HostFault,
-    Join,
-    Leave,
-    Lost,
-    Ordered,
-    PoisonStep,
-    RecvStep,
-    Reports,
-    RunHeader,
-    Seat,
-    Seated,
-    Step,
-)
 from core.protocol.peers import CONTROLLER, client, end_of, is_client, peer_of
 from tests.core.hostworld import HOSTS, Cluster
 
@@ -73,39 +29,45 @@ class Rig:
         self.number = 0
         if seated:
             self.come(CONTROLLER, self.seat())
-            assert self.hear(Reformed(0)) == [Send((CONTROLLER,), Seated(0, 0, 0, 0), (("reformed", 0),))]
+            assert self.hear(p.Reformed(0)) == [
+                p.Send((CONTROLLER,), p.Seated(0, 0, 0, 0), (("reformed", 0),))
+            ]
 
-    def seat(self, epoch: int = 0, tree: int = 0, **more: Any) -> Seat:
-        return Seat(0, epoch, tree, 0, CONTROLLER, self.children, HOSTS, 0, **more)
+    def seat(self, epoch: int = 0, tree: int = 0, **more: Any) -> p.Seat:
+        return p.Seat(0, epoch, tree, 0, CONTROLLER, self.children, HOSTS, 0, **more)
 
-    def hear(self, event: Event, now: int = 0) -> list[Command]:
+    def hear(self, event: p.Event, now: int = 0) -> list[p.Command]:
         return self.host.handle(event, now)
 
-    def come(self, peer: int, message: Any) -> list[Command]:
-        return self.hear(MessageReceived(peer, message))
+    def come(self, peer: int, message: Any) -> list[p.Command]:
+        return self.hear(p.MessageReceived(peer, message))
 
-    def order(self, *steps: Step, plans: tuple[Plan, ...] = (), runs: tuple[RunHeader, ...] = ()) -> Ordered:
+    def order(
+        self, *steps: p.Step, plans: tuple[Plan, ...] = (), runs: tuple[p.RunHeader, ...] = ()
+    ) -> p.Ordered:
         self.number += 1
-        return Ordered(0, 0, 0, self.number, HOSTS, 0, plans, runs, tuple(steps))
+        return p.Ordered(0, 0, 0, self.number, HOSTS, 0, plans, runs, tuple(steps))
 
-    def run(self, plan: Plan, *steps: Step, literal: bool = False) -> list[Command]:
+    def run(self, plan: Plan, *steps: p.Step, literal: bool = False) -> list[p.Command]:
         return self.come(CONTROLLER, self.order(*steps, plans=(plan,), runs=(header(plan, literal),)))
 
 
-def header(plan: Plan, literal: bool = True) -> RunHeader:
+def header(plan: Plan, literal: bool = True) -> p.RunHeader:
     return (
-        RunHeader(1, plan.id, 100, (100,), ((0, b"contents"),)) if literal else RunHeader(1, plan.id, 100, ())
+        p.RunHeader(1, plan.id, 100, (100,), ((0, b"contents"),))
+        if literal
+        else p.RunHeader(1, plan.id, 100, ())
     )
 
 
-def kinds(effects: list[Command]) -> list[str]:
+def kinds(effects: list[p.Command]) -> list[str]:
     return [
-        type(each.message).__name__ if isinstance(each, Send) else type(each).__name__ for each in effects
+        type(each.message).__name__ if isinstance(each, p.Send) else type(each).__name__ for each in effects
     ]
 
 
-def reports(*said: Any) -> Reports:
-    return Reports(0, 0, 0, said)
+def reports(*said: Any) -> p.Reports:
+    return p.Reports(0, 0, 0, said)
 
 
 # --- joining and seats ----------------------------------------------------------------------------------
@@ -113,14 +75,14 @@ def reports(*said: Any) -> Reports:
 
 def test_a_host_introduces_itself_to_each_controller_that_it_is_connected_to() -> None:
     rig = Rig(seated=False)
-    assert rig.hear(Connected(CONTROLLER)) == [Send((CONTROLLER,), Join(0, 5))]
-    assert rig.hear(Connected(1)) == []
+    assert rig.hear(p.Connected(CONTROLLER)) == [p.Send((CONTROLLER,), p.Join(0, 5))]
+    assert rig.hear(p.Connected(1)) == []
     rig = Rig()
     rig.run(chain(1), enter(1), literal=True)
-    (said,) = rig.hear(Connected(CONTROLLER))
-    assert isinstance(said, Send)
-    assert isinstance(said.message, Join)
-    assert replace(said.message, held=()) == Join(0, 5, epoch=0, last=1, unfinished=(1,))
+    (said,) = rig.hear(p.Connected(CONTROLLER))
+    assert isinstance(said, p.Send)
+    assert isinstance(said.message, p.Join)
+    assert replace(said.message, held=()) == p.Join(0, 5, epoch=0, last=1, unfinished=(1,))
     assert [(held.buffer, held.client, held.ready) for held in said.message.held] == [
         (101, 0, False)
     ]  # of no client
@@ -128,14 +90,14 @@ def test_a_host_introduces_itself_to_each_controller_that_it_is_connected_to() -
 
 def test_a_host_takes_a_seat_and_says_so_when_its_devices_have_reformed() -> None:
     rig = Rig(seated=False)
-    assert rig.come(CONTROLLER, rig.seat()) == [Reform(0, HOSTS, (), (("seat", 0),))]
-    assert kinds(rig.hear(Reformed(0))) == ["Seated"]
+    assert rig.come(CONTROLLER, rig.seat()) == [p.Reform(0, HOSTS, (), (("seat", 0),))]
+    assert kinds(rig.hear(p.Reformed(0))) == ["Seated"]
 
 
 def test_only_the_controller_may_give_a_seat_and_only_for_this_host() -> None:
     rig = Rig(seated=False)
     assert kinds(rig.come(1, rig.seat())) == ["Close"]
-    for_another = Seat(0, 0, 0, 1, CONTROLLER, (), HOSTS, 0)
+    for_another = p.Seat(0, 0, 0, 1, CONTROLLER, (), HOSTS, 0)
     assert kinds(rig.come(CONTROLLER, for_another)) == ["Close"]
     assert kinds(rig.come(CONTROLLER, rig.seat())) == ["Reform"]
 
@@ -148,13 +110,13 @@ def test_a_seat_that_was_overtaken_by_a_newer_one_is_not_taken() -> None:
 
 def test_a_host_can_ask_to_leave() -> None:
     rig = Rig()
-    assert rig.hear(LeaveRequested("maintenance")) == [Send((CONTROLLER,), Leave(0, "maintenance"))]
+    assert rig.hear(p.LeaveRequested("maintenance")) == [p.Send((CONTROLLER,), p.Leave(0, "maintenance"))]
 
 
 def test_a_dismissed_host_stops_and_says_nothing_more() -> None:
     rig = Rig()
-    assert kinds(rig.come(1, Dismiss(0, "a joke"))) == []
-    assert rig.come(CONTROLLER, Dismiss(0, "you are late")) == [Stop("you are late")]
+    assert kinds(rig.come(1, p.Dismiss(0, "a joke"))) == []
+    assert rig.come(CONTROLLER, p.Dismiss(0, "you are late")) == [p.Stop("you are late")]
     assert rig.come(CONTROLLER, rig.order()) == []
     assert rig.host.next_wakeup() is None
 
@@ -165,16 +127,16 @@ def test_a_dismissed_host_stops_and_says_nothing_more() -> None:
 def test_a_gang_arrives_is_launched_and_its_end_is_reported() -> None:
     rig = Rig()
     effects = rig.run(chain(2), enter(1), enter(2, 1), literal=True)
-    assert [each.seq for each in effects if isinstance(each, Launch)] == [1, 2]
-    assert rig.hear(Finished(1))[-1] == Send((CONTROLLER,), reports(Done(1, ((0, 1),))))
+    assert [each.seq for each in effects if isinstance(each, p.Launch)] == [1, 2]
+    assert rig.hear(p.Finished(1))[-1] == p.Send((CONTROLLER,), reports(p.Done(1, ((0, 1),))))
 
 
 def test_gangs_that_end_together_are_reported_in_one_message_in_their_order() -> None:
     rig = Rig()
     rig.run(chain(2), enter(1), enter(2, 1), literal=True)
-    said = rig.hear(FinishedTogether((Finished(1), Finished(2))))
-    assert [each for each in said if isinstance(each, Send)] == [
-        Send((CONTROLLER,), reports(Done(1, ((0, 1),)), Done(2, ((0, 1),))))
+    said = rig.hear(p.FinishedTogether((p.Finished(1), p.Finished(2))))
+    assert [each for each in said if isinstance(each, p.Send)] == [
+        p.Send((CONTROLLER,), reports(p.Done(1, ((0, 1),)), p.Done(2, ((0, 1),))))
     ]
 
 
@@ -183,31 +145,31 @@ def test_a_message_for_its_child_is_passed_on_as_the_same_object_and_reports_are
     order = rig.order(enter(1), plans=(chain(1),), runs=(header(chain(1)),))
     effects = rig.come(CONTROLLER, order)
     assert kinds(effects) == ["Ordered", "MakeBuffer", "Launch"]
-    assert isinstance(effects[0], Send)
+    assert isinstance(effects[0], p.Send)
     assert effects[0].peers == (1,)
     assert effects[0].message is order
-    assert "Reports" not in kinds(rig.hear(Finished(1)))
-    assert rig.come(1, reports(Done(1, ((1, 2),)))) == [Send((CONTROLLER,), reports(Done(1, HOSTS)))]
+    assert "Reports" not in kinds(rig.hear(p.Finished(1)))
+    assert rig.come(1, reports(p.Done(1, ((1, 2),)))) == [p.Send((CONTROLLER,), reports(p.Done(1, HOSTS)))]
 
 
 def test_a_lost_child_and_a_lost_device_are_reported() -> None:
     rig = Rig(children=((1, ((1, 2),)),))
-    assert rig.hear(Disconnected(1)) == [Send((CONTROLLER,), reports(Lost(1, 0)))]
-    blame = Blame("device-lost", "it smokes", host=0)
-    assert rig.hear(DeviceLost(1, blame)) == [Send((CONTROLLER,), reports(HostFault(0, -1, blame, 1)))]
+    assert rig.hear(p.Disconnected(1)) == [p.Send((CONTROLLER,), reports(p.Lost(1, 0)))]
+    blame = p.Blame("device-lost", "it smokes", host=0)
+    assert rig.hear(p.DeviceLost(1, blame)) == [p.Send((CONTROLLER,), reports(p.HostFault(0, -1, blame, 1)))]
 
 
 def test_an_order_by_an_old_path_is_not_obeyed() -> None:
     rig = Rig()
-    stale = Ordered(0, 0, -1, 1, HOSTS, 0, (chain(1),), (header(chain(1)),), (enter(1),))
+    stale = p.Ordered(0, 0, -1, 1, HOSTS, 0, (chain(1),), (header(chain(1)),), (enter(1),))
     (told,) = rig.come(CONTROLLER, stale)
-    assert isinstance(told, LogLine)
+    assert isinstance(told, p.LogLine)
 
 
 def test_a_host_sends_heartbeats() -> None:
     rig = Rig()
     assert rig.host.next_wakeup() == BEAT
-    assert rig.hear(Wakeup(), BEAT) == [Send((CONTROLLER,), reports(Heartbeat(((0, 1),), 0)))]
+    assert rig.hear(p.Wakeup(), BEAT) == [p.Send((CONTROLLER,), reports(p.Heartbeat(((0, 1),), 0)))]
     assert rig.host.next_wakeup() == 2 * BEAT
 
 
@@ -218,9 +180,9 @@ def test_incoming_contents_release_the_gang_that_waits_for_them() -> None:
     rig = Rig()
     effects = rig.run(inbound(), recv(1, 1), enter(2, 1))
     made, opened, _, grant = effects
-    assert isinstance(made, MakeBuffer)
-    assert isinstance(opened, OpenRecv)  # the driver knows of it before anything is granted
-    assert isinstance(grant, Send)
+    assert isinstance(made, p.MakeBuffer)
+    assert isinstance(opened, p.OpenRecv)  # the driver knows of it before anything is granted
+    assert isinstance(grant, p.Send)
     assert isinstance(grant.message, Grant)
     (sender,) = grant.peers
     total = 0
@@ -228,7 +190,7 @@ def test_incoming_contents_release_the_gang_that_waits_for_them() -> None:
         chunk = Chunk(1, sender, 0, piece, 0, nbytes)
         total += nbytes
         said = rig.come(sender, chunk)
-        assert said[0] == Fill(opened.buffer, chunk)
+        assert said[0] == p.Fill(opened.buffer, chunk)
         last = number == len(opened.pieces) - 1
         assert kinds(said) == (["Fill", "Landed", "Received", "Launch", "Reports"] if last else ["Fill"])
     assert total == grant.message.nbytes
@@ -237,10 +199,10 @@ def test_incoming_contents_release_the_gang_that_waits_for_them() -> None:
 def test_outgoing_contents_hold_their_source_until_they_have_landed() -> None:
     rig = Rig()
     rig.run(outbound(), enter(1), send(2, 1))
-    said = rig.hear(Finished(1))
-    (opened,) = [each for each in said if isinstance(each, OpenSend)]
+    said = rig.hear(p.Finished(1))
+    (opened,) = [each for each in said if isinstance(each, p.OpenSend)]
     (receiver,) = {receiver for receiver, _, _ in opened.pieces}
-    assert isinstance(said[-2], Send)
+    assert isinstance(said[-2], p.Send)
     assert isinstance(said[-2].message, Offer)
     total = sum(nbytes for _, _, nbytes in opened.pieces)
     assert set(kinds(rig.come(receiver, Grant(2, 0, receiver, total)))) == {"Chunk"}
@@ -250,30 +212,30 @@ def test_outgoing_contents_hold_their_source_until_they_have_landed() -> None:
 def test_poison_in_the_stream_reaches_the_transfer_and_causes_placeholders() -> None:
     rig = Rig()
     rig.run(inbound(), recv(1, 1), enter(2, 1))
-    blame = Blame("host-lost", "host 2 is gone")
-    effects = rig.come(CONTROLLER, rig.order(PoisonStep(1, blame)))
-    assert Received(1, blame) in effects
-    (launch,) = [each for each in effects if isinstance(each, Launch)]
+    blame = p.Blame("host-lost", "host 2 is gone")
+    effects = rig.come(CONTROLLER, rig.order(p.PoisonStep(1, blame)))
+    assert p.Received(1, blame) in effects
+    (launch,) = [each for each in effects if isinstance(each, p.Launch)]
     assert launch.placeholders
 
 
 def test_a_lost_sender_spoils_what_it_was_to_send() -> None:
     rig = Rig()
     rig.run(inbound(), recv(1, 1), enter(2, 1))
-    assert any(isinstance(each, Received) and each.blame for each in rig.hear(Disconnected(2, "gone")))
+    assert any(isinstance(each, p.Received) and each.blame for each in rig.hear(p.Disconnected(2, "gone")))
 
 
 def test_clients_and_controller_are_told_apart() -> None:
     """On the data plane client 1 is -1, which among peers is the controller."""
     rig = Rig()
-    put = RecvStep(1, -1, 50, HOSTS, 1, -1, 1, 9, X)
+    put = p.RecvStep(1, -1, 50, HOSTS, 1, -1, 1, 9, X)
     effects = rig.come(CONTROLLER, rig.order(put))
-    (grant,) = [each for each in effects if isinstance(each, Send)]
+    (grant,) = [each for each in effects if isinstance(each, p.Send)]
     assert grant.peers == (client(1),) == (-2,)
     assert isinstance(grant.message, Grant)
     assert grant.message.sender == -1
-    assert any(isinstance(each, Received) for each in rig.hear(Disconnected(client(1))))
-    assert not any(isinstance(each, Received | Sent) for each in rig.hear(Disconnected(CONTROLLER)))
+    assert any(isinstance(each, p.Received) for each in rig.hear(p.Disconnected(client(1))))
+    assert not any(isinstance(each, p.Received | p.Sent) for each in rig.hear(p.Disconnected(CONTROLLER)))
 
 
 @pytest.mark.parametrize("end", [0, 7, -1, -5])
@@ -288,13 +250,13 @@ def test_ends_of_transfers_and_peers_are_two_names_of_the_same_processes(end: in
 
 def test_a_peer_that_sends_a_message_not_meant_for_hosts_is_closed() -> None:
     rig = Rig()
-    assert rig.come(1, Cancel(3)) == [Close(1, "a host takes no Cancel")]
+    assert rig.come(1, p.Cancel(3)) == [p.Close(1, "a host takes no Cancel")]
     assert kinds(rig.come(client(4), Grant(1, 0, -3, 5))) == ["Close"]  # it speaks for another client
 
 
 def test_an_event_that_its_own_driver_cannot_mean_is_illegal() -> None:
     rig = Rig()
     with pytest.raises(Illegal):
-        rig.hear(Send((1,), Cancel(1)))  # type: ignore[arg-type]
+        rig.hear(p.Send((1,), p.Cancel(1)))  # type: ignore[arg-type]
     with pytest.raises(Illegal):
-        rig.hear(CodeReady(4, 2))
+        rig.hear(p.CodeReady(4, 2))

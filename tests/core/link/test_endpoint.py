@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core import protocol as p
 from core.link.endpoint import (
     ConnectionDown,
     ConnectionUp,
@@ -22,26 +23,14 @@ from core.link.endpoint import (
     Write,
 )
 from core.link.link import Frame
-from core.protocol.effects import (
-    Close,
-    Command,
-    Connected,
-    Disconnected,
-    Event,
-    Malformed,
-    MessageReceived,
-    Send,
-    Wakeup,
-)
-from core.protocol.messages import Cancel
 from tests.laws import examples
 
 LEASE = 10**9
 SILENCE = "nothing heard for 1 s"
 
 
-class SayNow(Event, frozen=True):
-    effects: tuple[Command, ...]
+class SayNow(p.Event, frozen=True):
+    effects: tuple[p.Command, ...]
 
 
 class ScriptedMachine:
@@ -51,18 +40,18 @@ class ScriptedMachine:
         self.heard: list[Any] = []
         self.wakes_at: int | None = None
 
-    def handle(self, event: Event, now: int) -> list[Command]:
+    def handle(self, event: p.Event, now: int) -> list[p.Command]:
         if isinstance(event, SayNow):
             return list(event.effects)
-        if isinstance(event, MessageReceived):
-            assert isinstance(event.message, Cancel)
+        if isinstance(event, p.MessageReceived):
+            assert isinstance(event.message, p.Cancel)
             self.heard.append(event.message.run)
-        elif isinstance(event, Wakeup):
+        elif isinstance(event, p.Wakeup):
             self.heard.append("woke")
             self.wakes_at = None
         else:
-            assert isinstance(event, Connected | Disconnected)
-            self.heard.append("connected" if isinstance(event, Connected) else event.reason)
+            assert isinstance(event, p.Connected | p.Disconnected)
+            self.heard.append("connected" if isinstance(event, p.Connected) else event.reason)
         return []
 
     def next_wakeup(self) -> int | None:
@@ -84,7 +73,7 @@ class Pair:
         self.ends: list[Endpoint] = []
         self.up = False
         self.wires: list[deque[Any]] = [deque(), deque()]  # packets on their way to each end
-        self.seen: list[list[Command]] = [[], []]  # the commands of each end to its driver, except Write
+        self.seen: list[list[p.Command]] = [[], []]  # the commands of each end to its driver, except Write
         for me in (0, 1):
             self.ends.append(self.fresh(me))
 
@@ -93,10 +82,10 @@ class Pair:
         self.machines[me] = ScriptedMachine()
         return Endpoint(self.machines[me], me, self.starts[me], LEASE, reach=always(self.reach))
 
-    def feed(self, me: int, event: Event) -> None:
+    def feed(self, me: int, event: p.Event) -> None:
         self.take(me, self.ends[me].handle(event, self.now))
 
-    def take(self, me: int, effects: list[Command]) -> None:
+    def take(self, me: int, effects: list[p.Command]) -> None:
         for effect in effects:
             if isinstance(effect, Write):
                 if self.up:
@@ -127,7 +116,7 @@ class Pair:
 
     def say(self, me: int, *numbers: int) -> None:
         for number in numbers:
-            self.feed(me, SayNow((Send((1 - me,), Cancel(number)),)))
+            self.feed(me, SayNow((p.Send((1 - me,), p.Cancel(number)),)))
 
     def arrive(self, me: int) -> bool:
         if not self.wires[me]:
@@ -148,7 +137,7 @@ class Pair:
                 return
             at, me = min(due)
             self.now = max(self.now, at)
-            self.feed(me, Wakeup())
+            self.feed(me, p.Wakeup())
             self.flow()
 
 
@@ -197,9 +186,9 @@ def test_a_restarted_peer_is_a_new_one() -> None:
 
 def test_a_message_to_a_process_that_died_does_not_reach_its_successor() -> None:
     class Mourner(ScriptedMachine):
-        def handle(self, event: Event, now: int) -> list[Command]:
-            if isinstance(event, Disconnected):
-                return [Send((event.peer,), Cancel(99))]
+        def handle(self, event: p.Event, now: int) -> list[p.Command]:
+            if isinstance(event, p.Disconnected):
+                return [p.Send((event.peer,), p.Cancel(99))]
             return super().handle(event, now)
 
     pair = Pair("drop")
@@ -234,15 +223,15 @@ def test_a_process_that_was_stopped_does_not_take_its_own_pause_for_silence() ->
     assert due is not None
     assert due <= LEASE // 4
     pair.now = 3 * LEASE  # this process was stopped; its peer was not, and sends nothing now
-    pair.feed(0, Wakeup())
+    pair.feed(0, p.Wakeup())
     assert pair.machines[0].heard == ["connected"]
     assert pair.ends[0].next_wakeup() is not None
     pair.now += LEASE // 10
-    pair.feed(0, Wakeup())
+    pair.feed(0, p.Wakeup())
     assert pair.machines[0].heard == ["connected"]
     while pair.now < 4 * LEASE and (at := pair.ends[0].next_wakeup()) is not None:
         pair.now = at
-        pair.feed(0, Wakeup())
+        pair.feed(0, p.Wakeup())
     assert len(pair.machines[0].heard) == 2, "a silence that it has listened to ends the link"
     assert 3 * LEASE < pair.now <= 4 * LEASE
 
@@ -253,7 +242,7 @@ def test_one_end_may_think_the_other_lost_while_the_other_does_not() -> None:
     pair.flow()
     pair.cut()
     pair.now = LEASE
-    pair.feed(0, Wakeup())  # end 1 does not run when its own lease ends
+    pair.feed(0, p.Wakeup())  # end 1 does not run when its own lease ends
     pair.say(1, 5)
     pair.connect()
     pair.flow()
@@ -275,7 +264,7 @@ def test_a_quiet_connection_is_kept_alive() -> None:
 
 
 @pytest.mark.parametrize(("reach", "said"), [("dial", [Dial(1)]), ("await", []), ("drop", [])])
-def test_the_driver_says_which_peers_can_be_reached(reach: Reach, said: list[Command]) -> None:
+def test_the_driver_says_which_peers_can_be_reached(reach: Reach, said: list[p.Command]) -> None:
     pair = Pair(reach)
     pair.say(0, 1)
     assert pair.seen[0] == said
@@ -289,8 +278,8 @@ def test_a_home_peer_is_always_linked() -> None:
     machine = ScriptedMachine()
     end = Endpoint(machine, 0, 1, LEASE, homes=(1,))
     assert end.start(0) == [Dial(1)]
-    assert end.handle(Wakeup(), LEASE) == [HangUp(1, SILENCE), Dial(1)]
-    assert end.handle(SayNow((Close(1, "enough"),)), LEASE) == [HangUp(1, "enough", "protocol"), Dial(1)]
+    assert end.handle(p.Wakeup(), LEASE) == [HangUp(1, SILENCE), Dial(1)]
+    assert end.handle(SayNow((p.Close(1, "enough"),)), LEASE) == [HangUp(1, "enough", "protocol"), Dial(1)]
 
 
 def test_one_message_to_many_is_one_object_in_all_their_frames() -> None:
@@ -299,8 +288,8 @@ def test_one_message_to_many_is_one_object_in_all_their_frames() -> None:
         end.handle(ConnectionUp(peer), 0)
         end.handle(PacketReceived(peer, Hello(7, 0)), 0)
         end.handle(PacketReceived(peer, Frame(0, 0)), 0)
-    message = Cancel(5)
-    writes = end.handle(SayNow((Send((1, 2, 3), message),)), 0)
+    message = p.Cancel(5)
+    writes = end.handle(SayNow((p.Send((1, 2, 3), message),)), 0)
     assert [write.peer for write in writes if isinstance(write, Write)] == [1, 2, 3]
     for write in writes:
         assert isinstance(write, Write)
@@ -311,7 +300,7 @@ def test_one_message_to_many_is_one_object_in_all_their_frames() -> None:
 def test_a_message_to_itself_is_delivered_and_shown() -> None:
     machine = ScriptedMachine()
     end = Endpoint(machine, 0, 1, LEASE)
-    assert end.handle(SayNow((Send((0,), Cancel(3)),)), 0) == [Send((0,), Cancel(3))]
+    assert end.handle(SayNow((p.Send((0,), p.Cancel(3)),)), 0) == [p.Send((0,), p.Cancel(3))]
     assert machine.heard == [3]
 
 
@@ -335,10 +324,10 @@ def test_a_peer_that_breaks_the_rules_is_disconnected() -> None:
     pair = Pair()
     pair.connect()
     pair.flow()
-    pair.feed(0, PacketReceived(1, Frame(1, 77, Cancel(1))))
+    pair.feed(0, PacketReceived(1, Frame(1, 77, p.Cancel(1))))
     assert pair.machines[0].heard == ["connected", "the peer acknowledges message 77, the last one sent is 0"]
     assert isinstance(pair.seen[0][-1], HangUp)
-    pair.feed(1, Malformed(0, "gibberish"))
+    pair.feed(1, p.Malformed(0, "gibberish"))
     assert pair.machines[1].heard == ["connected", "gibberish"]
 
 
@@ -349,7 +338,7 @@ def test_an_endpoint_wakes_for_its_machine_and_for_its_links() -> None:
     assert end.next_wakeup() == LEASE
     machine.wakes_at = 20
     assert end.next_wakeup() == 20
-    assert end.handle(Wakeup(), 20) == []
+    assert end.handle(p.Wakeup(), 20) == []
     assert machine.heard == ["woke"]
 
 

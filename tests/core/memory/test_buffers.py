@@ -83,7 +83,6 @@ def test_releasing_a_buffer_that_is_not_held_is_illegal_and_changes_nothing() ->
         lambda: buffers.let_go([8]),
         lambda: buffers.release(BOB, 70),
         lambda: buffers.use(7),
-        lambda: buffers.done_using(7),
         lambda: buffers.create(7, BOB, 1, 0, 1),
         lambda: buffers.create(8, ANN, 70, 0, 1),
         lambda: buffers.consumed(7),

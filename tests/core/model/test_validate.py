@@ -341,8 +341,7 @@ def lowers_or_is_refused(program: Program) -> bool:
     except ProgramError:
         return False
     where = places(program)
-    for fused in (False, True):
-        lower(program, where, at_home(program, where), ident=0, fused=fused)
+    lower(program, where, at_home(program, where), ident=0)
     return True
 
 

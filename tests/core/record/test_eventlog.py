@@ -8,21 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core import protocol as p
 from core.link import codec as wire
 from core.model.errors import Illegal
-from core.protocol import effects
-from core.protocol.effects import (
-    Command,
-    Connected,
-    Disconnected,
-    Event,
-    Finished,
-    LogLine,
-    MessageReceived,
-    Send,
-    Wakeup,
-)
-from core.protocol.messages import Blame, Ended, Submit
 from core.record.eventcodec import EventCodec, UnknownKind
 from core.record.eventlog import (
     MAGIC,
@@ -49,28 +37,28 @@ class CountingMachine:
         self.due: list[tuple[int, int, int]] = []
         self._odd_at = odd_at
 
-    def handle(self, event: Event, now: int) -> list[Command]:
-        if isinstance(event, Disconnected):
+    def handle(self, event: p.Event, now: int) -> list[p.Command]:
+        if isinstance(event, p.Disconnected):
             raise Illegal("nobody is connected")
         self.handled += 1
-        if isinstance(event, MessageReceived) and isinstance(event.message, Submit):
+        if isinstance(event, p.MessageReceived) and isinstance(event.message, p.Submit):
             self.due.append((now + 1_000_000_000, event.peer, event.message.run))
         over = [item for item in self.due if item[0] <= now]
         self.due = [item for item in self.due if item[0] > now]
         if self.handled == self._odd_at:
-            return [LogLine("odd")]
-        return [Send((peer,), Ended(run)) for _, peer, run in over]
+            return [p.LogLine("odd")]
+        return [p.Send((peer,), p.Ended(run)) for _, peer, run in over]
 
     def next_wakeup(self) -> int | None:
         return self.due[0][0] if self.due else None
 
 
-EVENTS: list[tuple[int, Event]] = [
-    (1_000, Connected(3)),
-    (2_000, MessageReceived(3, Submit(1, 1, (5, b"x"), (6,), waited=(0,), think=250))),
-    (2_000, MessageReceived(3, Submit(2, 1, (), ()))),
-    (1_000_002_000, Wakeup()),
-    (1_000_003_000, Finished(7, Blame("user", "1/0"), (3, 4))),
+EVENTS: list[tuple[int, p.Event]] = [
+    (1_000, p.Connected(3)),
+    (2_000, p.MessageReceived(3, p.Submit(1, 1, (5, b"x"), (6,), waited=(0,), think=250))),
+    (2_000, p.MessageReceived(3, p.Submit(2, 1, (), ()))),
+    (1_000_002_000, p.Wakeup()),
+    (1_000_003_000, p.Finished(7, p.Blame("user", "1/0"), (3, 4))),
 ]
 
 
@@ -112,14 +100,14 @@ def test_pieces_written_as_events_come_are_the_whole_log() -> None:
 def test_a_log_can_be_taken_while_it_grows() -> None:
     recorder = recorded()
     before = decode(recorder.log())
-    recorder.handle(Wakeup(), 2_000_000_000)
+    recorder.handle(p.Wakeup(), 2_000_000_000)
     assert decode(recorder.log()).entries[:-1] == before.entries[:]
 
 
 def test_a_refused_event_is_not_in_the_log() -> None:
     recorder = recorded()
     with pytest.raises(Illegal):
-        recorder.handle(Disconnected(3), 1_000_004_000)
+        recorder.handle(p.Disconnected(3), 1_000_004_000)
     assert len(decode(recorder.log()).entries) == len(EVENTS)
 
 
@@ -149,27 +137,27 @@ def test_a_machine_with_its_own_events_names_their_kinds() -> None:
 def kinds_of_events() -> list[type[msgspec.Struct]]:
     local = [
         kind
-        for kind in vars(effects).values()
-        if isinstance(kind, type) and issubclass(kind, Event | Command)
+        for kind in vars(p.effects).values()
+        if isinstance(kind, type) and issubclass(kind, p.Event | p.Command)
     ]
-    return [*(kind for kind in local if kind not in (Event, Command)), *get_args(wire.Message)]
+    return [*(kind for kind in local if kind not in (p.Event, p.Command)), *get_args(wire.Message)]
 
 
 @pytest.mark.parametrize("kind", kinds_of_events(), ids=lambda kind: kind.__name__)
 @given(data=st.data())
 @examples(5)
 def test_every_kind_of_event_comes_back(kind: type[msgspec.Struct], data: st.DataObject) -> None:
-    event = data.draw(structs.of(kind, message=Submit | Ended))
+    event = data.draw(structs.of(kind, message=p.Submit | p.Ended))
     codec = EventCodec()
     assert codec.decode(*codec.encode(event)) == event
 
 
 def test_an_event_costs_a_few_bytes_more_than_its_message() -> None:
-    submit = Submit(1, 1, (5,), (6,))
+    submit = p.Submit(1, 1, (5,), (6,))
     one, many = Recorder(CountingMachine()), Recorder(CountingMachine())
     for recorder, times in ((one, 1), (many, 101)):
         for number in range(times):
-            recorder.handle(MessageReceived(3, submit), number * 1000)
+            recorder.handle(p.MessageReceived(3, submit), number * 1000)
     assert (len(many.log()) - len(one.log())) / 100 < len(wire.encode(submit)) + 26
 
 
@@ -210,32 +198,32 @@ def test_a_difference_without_kept_commands_says_how_to_keep_them() -> None:
 
 
 class Scripted:
-    def __init__(self, answers: Sequence[Sequence[Command]]) -> None:
+    def __init__(self, answers: Sequence[Sequence[p.Command]]) -> None:
         self._answers = list(answers)
 
-    def handle(self, event: Event, now: int) -> Sequence[Command]:
+    def handle(self, event: p.Event, now: int) -> Sequence[p.Command]:
         return self._answers.pop(0)
 
     def next_wakeup(self) -> None:
         return None
 
 
-def scripted(answers: Sequence[Sequence[Command]]) -> Log:
+def scripted(answers: Sequence[Sequence[p.Command]]) -> Log:
     recorder = Recorder(Scripted(answers))
     for number in range(len(answers)):
-        recorder.handle(Wakeup(), number)
+        recorder.handle(p.Wakeup(), number)
     return decode(recorder.log())
 
 
-class Left(Event, frozen=True):
+class Left(p.Event, frozen=True):
     number: int
 
 
-class Rest(Event, frozen=True):
+class Rest(p.Event, frozen=True):
     number: int
 
 
-A, B = Send((1,), Ended(1)), Send((1,), Ended(2))
+A, B = p.Send((1,), p.Ended(1)), p.Send((1,), p.Ended(2))
 
 
 @pytest.mark.parametrize(
@@ -245,12 +233,12 @@ A, B = Send((1,), Ended(1)), Send((1,), Ended(2))
         pytest.param([[A, B]], [[B, A]], 0, id="another order"),
         pytest.param([[A]], [[A, A]], 0, id="once too often"),
         pytest.param([[], [A]], [[], []], 1, id="not at all"),
-        pytest.param([[A], [A]], [[A], [Send((2,), Ended(1))]], 1, id="to another peer"),
+        pytest.param([[A], [A]], [[A], [p.Send((2,), p.Ended(1))]], 1, id="to another peer"),
         pytest.param([[Left(1)]], [[Rest(1)]], 0, id="another kind"),
     ],
 )
 def test_any_other_commands_are_a_difference(
-    live: list[list[Command]], again: list[list[Command]], index: int
+    live: list[list[p.Command]], again: list[list[p.Command]], index: int
 ) -> None:
     with pytest.raises(Diverged) as caught:
         replay(scripted(live), lambda about: Scripted(again))
@@ -258,7 +246,7 @@ def test_any_other_commands_are_a_difference(
 
 
 def test_a_machine_that_raises_in_a_replay_has_diverged() -> None:
-    entry = Replayable(5, Disconnected(3), 0)
+    entry = Replayable(5, p.Disconnected(3), 0)
     with pytest.raises(Diverged, match="Illegal: nobody is connected"):
         replay(Log(LogAbout(), (entry,)), clerk)
 

@@ -2,30 +2,14 @@
 
 import pytest
 
+from core import protocol as p
 from core.model.errors import Illegal
 from core.protocol.dataplane import Chunk, Grant, Landed, Offer, Spoilt
-from core.protocol.effects import (
-    Close,
-    Command,
-    Disconnected,
-    DropTransfer,
-    ExpectRecv,
-    Fill,
-    Finished,
-    MessageReceived,
-    OpenRecv,
-    OpenSend,
-    Received,
-    Send,
-    Sent,
-    Wakeup,
-)
-from core.protocol.messages import Blame, Heartbeat
 from core.transfer.credits import Pool, SendAllowance
 from core.transfer.pending import REMEMBERED
 from core.transfer.transfer_machine import Transfer
 
-BOOM = Blame("user", "boom", host=1)
+BOOM = p.Blame("user", "boom", host=1)
 T = 7  # a transfer
 
 
@@ -34,35 +18,35 @@ def machine(me: int = 0, pool: int = 400, chunk: int = 50, early: int = 8) -> Tr
     return Transfer(me, pool, chunk, early)
 
 
-def to(peer: int, *messages: Grant | Offer | Chunk | Spoilt | Landed) -> list[Command]:
-    return [Send((peer,), message) for message in messages]
+def to(peer: int, *messages: Grant | Offer | Chunk | Spoilt | Landed) -> list[p.Command]:
+    return [p.Send((peer,), message) for message in messages]
 
 
-def receive(it: Transfer, peer: int, message: object) -> list[Command]:
-    assert isinstance(message, Grant | Offer | Chunk | Spoilt | Landed | Heartbeat)
-    return it.handle(MessageReceived(peer, message), 0)
+def receive(it: Transfer, peer: int, message: object) -> list[p.Command]:
+    assert isinstance(message, Grant | Offer | Chunk | Spoilt | Landed | p.Heartbeat)
+    return it.handle(p.MessageReceived(peer, message), 0)
 
 
-def open_send(it: Transfer, *pieces: tuple[int, int, int], blame: Blame | None = None) -> list[Command]:
-    return it.handle(OpenSend(T, 3, pieces, blame, ()), 0)
+def open_send(it: Transfer, *pieces: tuple[int, int, int], blame: p.Blame | None = None) -> list[p.Command]:
+    return it.handle(p.OpenSend(T, 3, pieces, blame, ()), 0)
 
 
 def open_recv(
     it: Transfer, *pieces: tuple[int, int, int], transfer: int = T, seq: int = T, sparse: bool = False
-) -> list[Command]:
-    return it.handle(OpenRecv(transfer, seq, 4, pieces, sparse, ()), 0)
+) -> list[p.Command]:
+    return it.handle(p.OpenRecv(transfer, seq, 4, pieces, sparse, ()), 0)
 
 
-def expect(it: Transfer, pieces: int) -> list[Command]:
-    return it.handle(ExpectRecv(T, pieces, ()), 0)
+def expect(it: Transfer, pieces: int) -> list[p.Command]:
+    return it.handle(p.ExpectRecv(T, pieces, ()), 0)
 
 
-def drop(it: Transfer) -> list[Command]:
-    return it.handle(DropTransfer(T, BOOM, ()), 0)
+def drop(it: Transfer) -> list[p.Command]:
+    return it.handle(p.DropTransfer(T, BOOM, ()), 0)
 
 
-def is_close(effects: list[Command], peer: int) -> bool:
-    return len(effects) == 1 and isinstance(effects[0], Close) and effects[0].peer == peer
+def is_close(effects: list[p.Command], peer: int) -> bool:
+    return len(effects) == 1 and isinstance(effects[0], p.Close) and effects[0].peer == peer
 
 
 # --- sending ----------------------------------------------------------------------------------------------
@@ -96,7 +80,7 @@ def test_the_source_is_held_until_all_have_landed() -> None:
     receive(it, 1, Grant(T, 0, 1, 10))
     receive(it, 2, Grant(T, 0, 2, 10))
     assert receive(it, 2, Landed(T, 0, 2)) == []
-    assert receive(it, 1, Landed(T, 0, 1)) == [Sent(T)]
+    assert receive(it, 1, Landed(T, 0, 1)) == [p.Sent(T)]
 
 
 def test_a_poisoned_source_tells_all_receivers_and_is_not_held() -> None:
@@ -104,23 +88,23 @@ def test_a_poisoned_source_tells_all_receivers_and_is_not_held() -> None:
     assert open_send(it, (1, 0, 10), (2, 1, 10), (2, 2, 10), blame=BOOM) == [
         *to(1, Spoilt(T, 0, 1, BOOM)),
         *to(2, Spoilt(T, 0, 2, BOOM)),
-        Sent(T),
+        p.Sent(T),
     ]
     assert receive(it, 1, Grant(T, 0, 1, 10)) == []
 
 
 def test_a_send_of_nothing_is_sent_at_once() -> None:
-    assert open_send(machine()) == [Sent(T)]
+    assert open_send(machine()) == [p.Sent(T)]
 
 
 def test_a_receiver_that_drops_the_transfer_early_gets_no_more() -> None:
     it = machine()
     open_send(it, (1, 0, 100))
-    assert receive(it, 1, Landed(T, 0, 1)) == [Sent(T)]
+    assert receive(it, 1, Landed(T, 0, 1)) == [p.Sent(T)]
     assert receive(it, 1, Grant(T, 0, 1, 100)) == []
     other = machine()
     receive(other, 1, Landed(T, 0, 1))
-    assert open_send(other, (1, 0, 100)) == [Sent(T)]
+    assert open_send(other, (1, 0, 100)) == [p.Sent(T)]
 
 
 def test_a_receiver_may_confirm_twice_if_our_offer_was_under_way() -> None:
@@ -129,11 +113,11 @@ def test_a_receiver_may_confirm_twice_if_our_offer_was_under_way() -> None:
     open_recv(receiver, (0, 0, 70))
     let_go, ended = drop(receiver)
     assert [let_go] == to(0, Landed(T, 0, 1))
-    assert ended == Received(T, BOOM)
+    assert ended == p.Received(T, BOOM)
     assert receive(receiver, 0, offers[0].message) == [let_go]  # type: ignore[attr-defined]
     assert receive(sender, 1, Landed(T, 0, 1)) == []
     assert receive(sender, 1, Landed(T, 0, 1)) == []
-    assert receive(sender, 2, Landed(T, 0, 2)) == [Sent(T)]
+    assert receive(sender, 2, Landed(T, 0, 2)) == [p.Sent(T)]
     assert receive(sender, 1, Landed(T, 0, 1)) == []
     assert not sender._sending._through
 
@@ -142,11 +126,11 @@ def test_a_dropped_send_spoils_receivers_that_have_not_been_sent_all() -> None:
     it = machine()
     open_send(it, (1, 0, 10), (2, 1, 10))
     receive(it, 1, Grant(T, 0, 1, 10))
-    assert drop(it) == [*to(2, Spoilt(T, 0, 2, BOOM)), Sent(T)]
+    assert drop(it) == [*to(2, Spoilt(T, 0, 2, BOOM)), p.Sent(T)]
     assert receive(it, 1, Landed(T, 0, 1)) == []
     other = machine()
     assert drop(other) == []
-    assert open_send(other, (1, 0, 10)) == [*to(1, Spoilt(T, 0, 1, BOOM)), Sent(T)]
+    assert open_send(other, (1, 0, 10)) == [*to(1, Spoilt(T, 0, 1, BOOM)), p.Sent(T)]
 
 
 # --- receiving --------------------------------------------------------------------------------------------
@@ -156,7 +140,7 @@ def test_credits_are_granted_before_the_source_exists_so_that_data_flow_at_once(
     it = machine()
     assert open_recv(it, (1, 0, 70), (2, 1, 500)) == to(1, Grant(T, 1, 0, 70)) + to(2, Grant(T, 2, 0, 100))
     assert receive(it, 2, Chunk(T, 2, 0, 1, 0, 50)) == [
-        Fill(4, Chunk(T, 2, 0, 1, 0, 50)),
+        p.Fill(4, Chunk(T, 2, 0, 1, 0, 50)),
         *to(2, Grant(T, 2, 0, 50)),
     ]
 
@@ -166,39 +150,39 @@ def test_a_sender_has_landed_with_its_last_byte_and_the_transfer_when_all_sender
     open_recv(it, (1, 0, 50), (1, 1, 0), (2, 2, 10))
     receive(it, 1, Chunk(T, 1, 0, 1, 0, 0))
     assert receive(it, 1, Chunk(T, 1, 0, 0, 0, 50))[1:] == to(1, Landed(T, 1, 0))
-    assert receive(it, 2, Chunk(T, 2, 0, 2, 0, 10))[1:] == [*to(2, Landed(T, 2, 0)), Received(T)]
+    assert receive(it, 2, Chunk(T, 2, 0, 2, 0, 10))[1:] == [*to(2, Landed(T, 2, 0)), p.Received(T)]
     assert it.pool.out == 0
 
 
 def test_pieces_of_no_bytes_need_a_grant_but_no_credits() -> None:
     it = machine()
     assert open_recv(it, (1, 0, 0)) == to(1, Grant(T, 1, 0, 0))
-    assert receive(it, 1, Chunk(T, 1, 0, 0, 0, 0))[-1] == Received(T)
-    assert open_recv(it, transfer=8) == [Received(8)]
+    assert receive(it, 1, Chunk(T, 1, 0, 0, 0, 0))[-1] == p.Received(T)
+    assert open_recv(it, transfer=8) == [p.Received(8)]
 
 
 def test_a_spoilt_sender_spoils_the_transfer_when_the_others_are_over_and_the_lowest_is_blamed() -> None:
-    other = Blame("user", "other", host=2)
+    other = p.Blame("user", "other", host=2)
     for first, second in ((1, 2), (2, 1)):
         it = machine()
         open_recv(it, (1, 0, 50), (2, 1, 50), (3, 2, 50))
         assert receive(it, first, Spoilt(T, first, 0, BOOM if first == 1 else other)) == []
         assert receive(it, 3, Chunk(T, 3, 0, 2, 0, 50))[1:] == to(3, Landed(T, 3, 0))
         last = receive(it, second, Spoilt(T, second, 0, BOOM if second == 1 else other))
-        assert last == [Received(T, BOOM)]
+        assert last == [p.Received(T, BOOM)]
         assert it.pool.out == 0
 
 
 def test_poison_may_come_before_the_receive_is_open() -> None:
     it = machine()
     assert receive(it, 1, Spoilt(T, 1, 0, BOOM)) == []
-    assert open_recv(it, (1, 0, 50)) == [Received(T, BOOM)]
+    assert open_recv(it, (1, 0, 50)) == [p.Received(T, BOOM)]
 
 
 def test_a_dropped_receive_ends_and_its_senders_may_release_their_sources() -> None:
     it = machine()
     open_recv(it, (1, 0, 50))
-    assert drop(it) == [*to(1, Landed(T, 1, 0)), Received(T, BOOM)]
+    assert drop(it) == [*to(1, Landed(T, 1, 0)), p.Received(T, BOOM)]
     assert it.pool.out == 0
     assert receive(it, 1, Chunk(T, 1, 0, 0, 0, 50)) == []
     assert receive(it, 1, Spoilt(T, 1, 0, BOOM)) == []
@@ -210,7 +194,7 @@ def test_a_transfer_dropped_before_it_opens_ends_as_it_opens() -> None:
     it = machine()
     receive(it, 1, Offer(T, 1, 0, ((0, 50),)))
     assert drop(it) == to(1, Landed(T, 1, 0))
-    assert open_recv(it, (1, 0, 50)) == [Received(T, BOOM)]
+    assert open_recv(it, (1, 0, 50)) == [p.Received(T, BOOM)]
 
 
 # --- sparse -----------------------------------------------------------------------------------------------
@@ -224,7 +208,7 @@ def test_a_sparse_receiver_learns_of_senders_by_their_offers_and_of_the_end_by_a
     assert receive(it, 5, Chunk(T, 5, 0, 8, 0, 0))[1:] == to(5, Landed(T, 5, 0))
     assert expect(it, 3) == []
     receive(it, 6, Offer(T, 6, 0, ((1, 20),)))
-    assert receive(it, 6, Chunk(T, 6, 0, 1, 0, 20))[1:] == [*to(6, Landed(T, 6, 0)), Received(T)]
+    assert receive(it, 6, Chunk(T, 6, 0, 1, 0, 20))[1:] == [*to(6, Landed(T, 6, 0)), p.Received(T)]
 
 
 def test_count_and_offers_may_come_before_the_memory() -> None:
@@ -232,28 +216,28 @@ def test_count_and_offers_may_come_before_the_memory() -> None:
     assert expect(it, 1) == []
     assert receive(it, 5, Offer(T, 5, 0, ((9, 10),))) == []
     assert open_recv(it, sparse=True) == to(5, Grant(T, 5, 0, 10))
-    assert receive(it, 5, Chunk(T, 5, 0, 9, 0, 10))[-1] == Received(T)
+    assert receive(it, 5, Chunk(T, 5, 0, 9, 0, 10))[-1] == p.Received(T)
 
 
 def test_a_sparse_receive_with_a_count_of_zero_waits_for_nothing() -> None:
     it = machine()
     open_recv(it, sparse=True)
-    assert expect(it, 0) == [Received(T)]
+    assert expect(it, 0) == [p.Received(T)]
     other = machine()
     expect(other, 0)
-    assert open_recv(other, sparse=True) == [Received(T)]
+    assert open_recv(other, sparse=True) == [p.Received(T)]
 
 
 def test_a_spoilt_sparse_exchange_ends_at_once_and_releases_all_others() -> None:
     it = machine()
     open_recv(it, sparse=True)
     receive(it, 5, Offer(T, 5, 0, ((9, 10),)))
-    assert receive(it, 6, Spoilt(T, 6, 0, BOOM)) == [*to(5, Landed(T, 5, 0)), Received(T, BOOM)]
+    assert receive(it, 6, Spoilt(T, 6, 0, BOOM)) == [*to(5, Landed(T, 5, 0)), p.Received(T, BOOM)]
     assert receive(it, 8, Offer(T, 8, 0, ((1, 10),))) == to(8, Landed(T, 8, 0))
     early = machine()
     receive(early, 6, Spoilt(T, 6, 0, BOOM))
     receive(early, 8, Offer(T, 8, 0, ((1, 10),)))
-    assert open_recv(early, sparse=True) == [Received(T, BOOM), *to(8, Landed(T, 8, 0))]
+    assert open_recv(early, sparse=True) == [p.Received(T, BOOM), *to(8, Landed(T, 8, 0))]
 
 
 def test_more_pieces_offered_than_counted_is_an_error() -> None:
@@ -262,7 +246,7 @@ def test_more_pieces_offered_than_counted_is_an_error() -> None:
     receive(it, 5, Offer(T, 5, 0, ((9, 10), (8, 10))))
     [landed, received] = expect(it, 1)
     assert landed == to(5, Landed(T, 5, 0))[0]
-    assert isinstance(received, Received)
+    assert isinstance(received, p.Received)
     assert received.blame is not None
     assert received.blame.code == "protocol"
     other = machine()
@@ -301,7 +285,7 @@ def test_what_is_short_is_granted_at_once() -> None:
     assert open_recv(it, (2, 0, 101), transfer=20, seq=20) == []  # too long: it waits with the others
     assert it.pool.out == 400
     assert receive(it, 2, Chunk(9, 2, 0, 0, 0, 50))[1:] == []
-    assert receive(it, 2, Chunk(9, 2, 0, 0, 50, 50))[1:] == [*to(2, Landed(9, 2, 0)), Received(9, None)]
+    assert receive(it, 2, Chunk(9, 2, 0, 0, 50, 50))[1:] == [*to(2, Landed(9, 2, 0)), p.Received(9, None)]
     assert it.pool.out == 400
 
 
@@ -384,7 +368,7 @@ def receiving() -> Transfer:
         Chunk(T, 2, 0, 0, 20, 20),  # in the name of another sender
         Chunk(T, 1, 3, 0, 20, 20),  # to another receiver
         Offer(T, 1, 0, ((0, 119),)),  # not the expected sizes
-        Heartbeat((), 0),
+        p.Heartbeat((), 0),
     ],
     ids=str,
 )
@@ -428,11 +412,11 @@ def test_early_messages_are_bounded_for_each_peer() -> None:
     assert is_close(receive(it, 1, Grant(8, 0, 1, 5)), 1)
     assert is_close(receive(it, 1, Spoilt(8, 1, 0, BOOM)), 1)
     assert receive(it, 2, Grant(8, 0, 2, 5)) == []
-    it.handle(OpenRecv(0, 0, 4, ((1, 0, 5),), False, ()), 0)
+    it.handle(p.OpenRecv(0, 0, 4, ((1, 0, 5),), False, ()), 0)
     assert (
         receive(it, 1, Spoilt(8, 1, 0, BOOM)) == []
     )  # one message has been used, so there is room for another
-    it.handle(Disconnected(1), 0)
+    it.handle(p.Disconnected(1), 0)
     assert receive(it, 1, Grant(8, 0, 1, 5)) == []
 
 
@@ -440,22 +424,22 @@ def test_an_error_of_the_local_caller_is_raised_and_changes_nothing() -> None:
     it = machine()
     open_send(it, (1, 0, 10))
     open_recv(it, (1, 0, 10))
-    for wrong in (OpenSend(T, 3, (), None, ()), OpenRecv(T, 7, 4, (), False, ()), Finished(1)):
+    for wrong in (p.OpenSend(T, 3, (), None, ()), p.OpenRecv(T, 7, 4, (), False, ()), p.Finished(1)):
         with pytest.raises(Illegal):
             it.handle(wrong, 0)
     with pytest.raises(Illegal):
         open_recv(it, (1, 0, 10), (1, 0, 10), transfer=8)
-    assert receive(it, 1, Chunk(T, 1, 0, 0, 0, 10))[-1] == Received(T)
+    assert receive(it, 1, Chunk(T, 1, 0, 0, 0, 10))[-1] == p.Received(T)
     with pytest.raises(Illegal):
         open_recv(it, (1, 0, 10))
-    assert it.handle(Wakeup(), 0) == []
+    assert it.handle(p.Wakeup(), 0) == []
     assert it.next_wakeup() is None
 
 
 def test_only_the_last_ends_are_remembered() -> None:
     it = machine()
     for transfer in range(REMEMBERED + 10):
-        it.handle(OpenRecv(transfer, transfer, 4, (), False, ()), 0)
+        it.handle(p.OpenRecv(transfer, transfer, 4, (), False, ()), 0)
     assert receive(it, 1, Chunk(REMEMBERED, 1, 0, 0, 0, 5)) == []
     assert is_close(receive(it, 1, Chunk(3, 1, 0, 0, 0, 5)), 1)
 
@@ -469,22 +453,22 @@ def test_a_lost_peer_spoils_what_it_was_to_send_and_needs_nothing_any_more() -> 
     open_recv(it, (1, 0, 10), (2, 1, 10))
     open_recv(it, transfer=8, seq=8, sparse=True)
     receive(it, 1, Offer(8, 1, 0, ((0, 10),)))
-    effects = it.handle(Disconnected(1, "silent"), 0)
-    blame = Blame("host-lost", "hosts 0 and 1 lost each other: silent", host=1)
-    expected: list[Command] = [Sent(T), Received(8, blame)]
+    effects = it.handle(p.Disconnected(1, "silent"), 0)
+    blame = p.Blame("host-lost", "hosts 0 and 1 lost each other: silent", host=1)
+    expected: list[p.Command] = [p.Sent(T), p.Received(8, blame)]
     assert effects == expected
-    assert receive(it, 2, Chunk(T, 2, 0, 1, 0, 10))[1:] == [*to(2, Landed(T, 2, 0)), Received(T, blame)]
+    assert receive(it, 2, Chunk(T, 2, 0, 1, 0, 10))[1:] == [*to(2, Landed(T, 2, 0)), p.Received(T, blame)]
     assert it.pool.out == 0
 
 
 def test_a_client_is_a_peer_like_any_other() -> None:
     it = machine()
     assert open_recv(it, (-3, 0, 10)) == to(-3, Grant(T, -3, 0, 10))
-    [received] = it.handle(Disconnected(-3, "nothing heard for 3 s"), 0)
+    [received] = it.handle(p.Disconnected(-3, "nothing heard for 3 s"), 0)
     cause = "host 0 and the client of these contents lost each other: nothing heard for 3 s"
-    assert received == Received(T, Blame("client-lost", cause))
+    assert received == p.Received(T, p.Blame("client-lost", cause))
     assert open_recv(it, (-3, 0, 10), transfer=8) == to(-3, Grant(8, -3, 0, 10))
-    [received] = it.handle(Disconnected(-3), 0)
-    assert received == Received(
-        8, Blame("client-lost", cause.replace("nothing heard for 3 s", "the connection broke"))
+    [received] = it.handle(p.Disconnected(-3), 0)
+    assert received == p.Received(
+        8, p.Blame("client-lost", cause.replace("nothing heard for 3 s", "the connection broke"))
     )

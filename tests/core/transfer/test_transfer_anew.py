@@ -14,21 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core import protocol as p
 from core.link.endpoint import ConnectionDown, ConnectionUp, Endpoint, HangUp, Packet, PacketReceived, Write
 from core.protocol.dataplane import Chunk, Grant, Landed, Offer, Spoilt
-from core.protocol.effects import (
-    Command,
-    Connected,
-    Disconnected,
-    MessageReceived,
-    OpenRecv,
-    OpenSend,
-    Received,
-    Send,
-    Sent,
-    Wakeup,
-)
-from core.protocol.messages import Blame
 from core.transfer.transfer_machine import Transfer
 
 T, SIZE, LEASE = 7, 40, 1000
@@ -39,68 +27,70 @@ ANEW = "it began anew"
 
 def opened_sender() -> Transfer:
     it = Transfer(SENDER, 400, 50)
-    it.handle(OpenSend(T, 3, ((RECEIVER, 0, SIZE),), None, ()), 0)
+    it.handle(p.OpenSend(T, 3, ((RECEIVER, 0, SIZE),), None, ()), 0)
     return it
 
 
 def opened_receiver() -> Transfer:
     it = Transfer(RECEIVER, 400, 50)
-    it.handle(OpenRecv(T, T, 4, ((SENDER, 0, SIZE),), False, ()), 0)
+    it.handle(p.OpenRecv(T, T, 4, ((SENDER, 0, SIZE),), False, ()), 0)
     return it
 
 
-def messages_of(effects: list[Command]) -> list[Any]:
-    return [effect.message if isinstance(effect, Send) else effect for effect in effects]
+def messages_of(effects: list[p.Command]) -> list[Any]:
+    return [effect.message if isinstance(effect, p.Send) else effect for effect in effects]
 
 
 def test_a_send_to_a_receiver_that_restarted_is_offered_again() -> None:
     it = opened_sender()
-    assert messages_of(it.handle(Disconnected(RECEIVER, ANEW, True), 0)) == [
+    assert messages_of(it.handle(p.Disconnected(RECEIVER, ANEW, True), 0)) == [
         Offer(T, SENDER, RECEIVER, ((0, SIZE),))
     ]
-    assert messages_of(it.handle(MessageReceived(RECEIVER, Grant(T, SENDER, RECEIVER, SIZE)), 0)) == [
+    assert messages_of(it.handle(p.MessageReceived(RECEIVER, Grant(T, SENDER, RECEIVER, SIZE)), 0)) == [
         Chunk(T, SENDER, RECEIVER, 0, 0, SIZE)
     ]
-    assert messages_of(it.handle(MessageReceived(RECEIVER, Landed(T, SENDER, RECEIVER)), 0)) == [Sent(T)]
+    assert messages_of(it.handle(p.MessageReceived(RECEIVER, Landed(T, SENDER, RECEIVER)), 0)) == [p.Sent(T)]
 
 
 @pytest.mark.parametrize("anew", [False, True])
 def test_a_sender_that_has_given_up_a_receiver_says_so_when_that_one_asks(anew: bool) -> None:
     it = opened_sender()
-    it.handle(MessageReceived(RECEIVER, Grant(T, SENDER, RECEIVER, 10)), 0)
-    assert messages_of(it.handle(Disconnected(RECEIVER, "silent", anew), 0)) == [Sent(T)]
-    spoilt = Spoilt(T, SENDER, RECEIVER, Blame("host-lost", SILENT, host=RECEIVER))
-    assert messages_of(it.handle(MessageReceived(RECEIVER, Grant(T, SENDER, RECEIVER, SIZE)), 0)) == [spoilt]
-    assert messages_of(it.handle(MessageReceived(RECEIVER, Landed(T, SENDER, RECEIVER)), 0)) == []
+    it.handle(p.MessageReceived(RECEIVER, Grant(T, SENDER, RECEIVER, 10)), 0)
+    assert messages_of(it.handle(p.Disconnected(RECEIVER, "silent", anew), 0)) == [p.Sent(T)]
+    spoilt = Spoilt(T, SENDER, RECEIVER, p.Blame("host-lost", SILENT, host=RECEIVER))
+    assert messages_of(it.handle(p.MessageReceived(RECEIVER, Grant(T, SENDER, RECEIVER, SIZE)), 0)) == [
+        spoilt
+    ]
+    assert messages_of(it.handle(p.MessageReceived(RECEIVER, Landed(T, SENDER, RECEIVER)), 0)) == []
 
 
 def test_a_lost_receiver_does_not_affect_the_others() -> None:
     it = Transfer(SENDER, 400, 50)
-    it.handle(OpenSend(T, 3, ((1, 0, SIZE), (2, 1, SIZE)), None, ()), 0)
-    it.handle(Disconnected(1, "silent"), 0)
+    it.handle(p.OpenSend(T, 3, ((1, 0, SIZE), (2, 1, SIZE)), None, ()), 0)
+    it.handle(p.Disconnected(1, "silent"), 0)
     assert [
-        type(word) for word in messages_of(it.handle(MessageReceived(1, Grant(T, SENDER, 1, SIZE)), 0))
+        type(word) for word in messages_of(it.handle(p.MessageReceived(1, Grant(T, SENDER, 1, SIZE)), 0))
     ] == [Spoilt]
-    assert messages_of(it.handle(MessageReceived(1, Landed(T, SENDER, 1)), 0)) == []
-    assert messages_of(it.handle(MessageReceived(2, Grant(T, SENDER, 2, SIZE)), 0)) == [
+    assert messages_of(it.handle(p.MessageReceived(1, Landed(T, SENDER, 1)), 0)) == []
+    assert messages_of(it.handle(p.MessageReceived(2, Grant(T, SENDER, 2, SIZE)), 0)) == [
         Chunk(T, SENDER, 2, 1, 0, SIZE)
     ]
-    assert messages_of(it.handle(MessageReceived(2, Landed(T, SENDER, 2)), 0)) == [Sent(T)]
+    assert messages_of(it.handle(p.MessageReceived(2, Landed(T, SENDER, 2)), 0)) == [p.Sent(T)]
 
 
 def test_a_receiver_grants_again_to_a_sender_that_has_restarted() -> None:
     it = opened_receiver()
-    assert messages_of(it.handle(Disconnected(SENDER, ANEW, True), 0)) == [Grant(T, SENDER, RECEIVER, SIZE)]
-    done = messages_of(it.handle(MessageReceived(SENDER, Chunk(T, SENDER, RECEIVER, 0, 0, SIZE)), 0))
-    assert done[-2:] == [Landed(T, SENDER, RECEIVER), Received(T, None)]
+    assert messages_of(it.handle(p.Disconnected(SENDER, ANEW, True), 0)) == [Grant(T, SENDER, RECEIVER, SIZE)]
+    done = messages_of(it.handle(p.MessageReceived(SENDER, Chunk(T, SENDER, RECEIVER, 0, 0, SIZE)), 0))
+    assert done[-2:] == [Landed(T, SENDER, RECEIVER), p.Received(T, None)]
 
 
 @pytest.mark.parametrize("anew", [False, True])
 def test_a_half_sent_piece_is_lost_with_the_link(anew: bool) -> None:
     it = opened_receiver()
-    it.handle(MessageReceived(SENDER, Chunk(T, SENDER, RECEIVER, 0, 0, 10)), 0)
-    lost = Received(T, Blame("host-lost", SILENT, host=SENDER))
-    assert messages_of(it.handle(Disconnected(SENDER, "silent", anew), 0)) == [lost]
+    it.handle(p.MessageReceived(SENDER, Chunk(T, SENDER, RECEIVER, 0, 0, 10)), 0)
+    lost = p.Received(T, p.Blame("host-lost", SILENT, host=SENDER))
+    assert messages_of(it.handle(p.Disconnected(SENDER, "silent", anew), 0)) == [lost]
 
 
 class TransferEnd:
@@ -114,11 +104,11 @@ class TransferEnd:
         self.open = False
         self.over = 0
 
-    def handle(self, event: Any, now: int) -> list[Command]:
-        if isinstance(event, Connected | Wakeup):
+    def handle(self, event: Any, now: int) -> list[p.Command]:
+        if isinstance(event, p.Connected | p.Wakeup):
             return []
         effects = self.transfer.handle(event, now)
-        self.over += sum(isinstance(effect, Sent | Received) for effect in effects)
+        self.over += sum(isinstance(effect, p.Sent | p.Received) for effect in effects)
         return effects
 
     def next_wakeup(self) -> int | None:
@@ -136,8 +126,8 @@ class TransferEnd:
         if opened:
             return False
         if self.me == SENDER:
-            return self.tell(OpenSend(T, 3, ((RECEIVER, 0, SIZE),), None, ()))
-        return self.tell(OpenRecv(T, T, 4, ((SENDER, 0, SIZE),), False, ()))
+            return self.tell(p.OpenSend(T, 3, ((RECEIVER, 0, SIZE),), None, ()))
+        return self.tell(p.OpenRecv(T, T, 4, ((SENDER, 0, SIZE),), False, ()))
 
 
 class Pair:
@@ -158,7 +148,7 @@ class Pair:
             self.after(other.tell(PacketReceived(end.me, packet)) if self.up else False)
         elif step == "lease":  # only this end: the other end sees a silence
             end.now += LEASE
-            self.after(end.tell(Wakeup()))
+            self.after(end.tell(p.Wakeup()))
         elif step == "begin":
             self.after(end.begin())
 

@@ -6,27 +6,14 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core import protocol as p
 from core.protocol.dataplane import Chunk, Grant
-from core.protocol.effects import (
-    Close,
-    DropTransfer,
-    Effect,
-    ExpectRecv,
-    Fill,
-    MessageReceived,
-    OpenRecv,
-    OpenSend,
-    Received,
-    Send,
-    Sent,
-)
-from core.protocol.messages import Blame
 from core.transfer.credits import at_once
 from core.transfer.transfer_machine import Transfer
 from tests.laws import examples
 
 CHUNK = 10
-BOOM = Blame("user", "boom")
+BOOM = p.Blame("user", "boom")
 
 Piece = tuple[int, int, int, int]  # sender, receiver, piece, nbytes
 
@@ -41,30 +28,30 @@ class Net:
         self.promised = [0] * nodes
         self.short: set[tuple[int, int]] = set()  # transfer, receiver: what takes nothing of the pool
         self.got: dict[tuple[int, int, int, int], int] = {}  # transfer, sender, receiver, piece -> bytes
-        self.received: dict[tuple[int, int], Blame | None] = {}  # transfer, node
+        self.received: dict[tuple[int, int], p.Blame | None] = {}  # transfer, node
         self.sent: list[tuple[int, int]] = []
 
-    def tell(self, node: int, event: Effect) -> None:
-        if isinstance(event, OpenRecv) and not event.sparse:
+    def tell(self, node: int, event: p.Effect) -> None:
+        if isinstance(event, p.OpenRecv) and not event.sparse:
             if sum([nbytes for *_, nbytes in event.pieces]) <= at_once(self.pool, CHUNK):
                 self.short.add((event.transfer, node))
         for effect in self.nodes[node].handle(event, 0):
             match effect:
-                case Send(peers=(peer,), message=message):
+                case p.Send(peers=(peer,), message=message):
                     if isinstance(message, Grant) and (message.transfer, node) not in self.short:
                         self.promised[node] += message.nbytes
                         assert self.promised[node] <= self.pool
                     self.pipes.setdefault((node, peer), deque()).append(message)
-                case Fill(buffer=buffer, chunk=chunk):
+                case p.Fill(buffer=buffer, chunk=chunk):
                     self.fill(node, buffer, chunk)
-                case Received(transfer=transfer, blame=blame):
+                case p.Received(transfer=transfer, blame=blame):
                     assert (transfer, node) not in self.received
                     self.received[transfer, node] = blame
-                case Sent(transfer=transfer):
+                case p.Sent(transfer=transfer):
                     assert (transfer, node) not in self.sent
                     self.sent.append((transfer, node))
                 case _:
-                    assert not isinstance(effect, Close), effect
+                    assert not isinstance(effect, p.Close), effect
 
     def fill(self, node: int, buffer: int, chunk: Chunk) -> None:
         key = (chunk.transfer, chunk.sender, node, chunk.piece)
@@ -82,7 +69,7 @@ class Net:
             assert message.nbytes <= CHUNK
         if isinstance(message, Chunk) and (message.transfer, receiver) not in self.short:
             self.promised[receiver] -= message.nbytes
-        self.tell(receiver, MessageReceived(sender, message))
+        self.tell(receiver, p.MessageReceived(sender, message))
         return True
 
 
@@ -93,19 +80,19 @@ def pieces_of(nodes: int, sparse: bool) -> st.SearchStrategy[list[Piece]]:
     return pairs.map(lambda drawn: [(s, r, at, size) for at, (s, r, size) in enumerate(drawn)])
 
 
-def events(transfer: int, pieces: list[Piece], nodes: int, sparse: bool) -> list[tuple[str, int, Effect]]:
+def events(transfer: int, pieces: list[Piece], nodes: int, sparse: bool) -> list[tuple[str, int, p.Effect]]:
     """Return the events that executors give for one transfer, unordered, as (kind, node, event)."""
-    found: list[tuple[str, int, Effect]] = []
+    found: list[tuple[str, int, p.Effect]] = []
     for node in range(nodes):
         out = tuple((r, at, size) for s, r, at, size in pieces if s == node)
         into = tuple((s, at, size) for s, r, at, size in pieces if r == node)
         if out:
-            found.append(("send", node, OpenSend(transfer, transfer, out, None, ())))
+            found.append(("send", node, p.OpenSend(transfer, transfer, out, None, ())))
         if into or sparse:
-            said = OpenRecv(transfer, transfer, transfer, () if sparse else into, sparse, ())
+            said = p.OpenRecv(transfer, transfer, transfer, () if sparse else into, sparse, ())
             found.append(("recv", node, said))
         if sparse:
-            found.append(("expect", node, ExpectRecv(transfer, len(into), ())))
+            found.append(("expect", node, p.ExpectRecv(transfer, len(into), ())))
     return found
 
 
@@ -120,15 +107,15 @@ def test_all_bytes_arrive_and_nothing_deadlocks_in_whatever_order_halves_open(
         transfer: (data.draw(st.booleans()), data.draw(pieces_of(nodes, False)))
         for transfer in range(1, data.draw(st.integers(1, 6)) + 1)
     }
-    free: list[tuple[int, Effect]] = []
-    sends: list[tuple[int, int, Effect]] = []
+    free: list[tuple[int, p.Effect]] = []
+    sends: list[tuple[int, int, p.Effect]] = []
     for transfer, (sparse, pieces) in plans.items():
         for what, node, event in events(transfer, pieces, nodes, sparse):
             if what == "send":
                 sends.append((transfer, node, event))
             else:
                 free.append((node, event))
-    awaited = {(event.transfer, node) for node, event in free if isinstance(event, OpenRecv)}
+    awaited = {(event.transfer, node) for node, event in free if isinstance(event, p.OpenRecv)}
     for node, event in data.draw(st.permutations(free)):
         net.tell(node, event)
         for at in data.draw(st.lists(st.integers(0, 30), max_size=4)):
@@ -162,18 +149,18 @@ def test_every_half_ends_exactly_once_even_with_dropped_transfers_and_spoilt_sou
     nodes: int, data: st.DataObject
 ) -> None:
     net = Net(nodes, 1 << 30)
-    said: list[tuple[int, Effect]] = []
+    said: list[tuple[int, p.Effect]] = []
     halves: list[tuple[str, int, int]] = []
     for transfer in range(1, data.draw(st.integers(1, 4)) + 1):
         sparse = data.draw(st.booleans())
         dropped = data.draw(st.booleans())
         for what, node, event in events(transfer, data.draw(pieces_of(nodes, sparse)), nodes, sparse):
-            if isinstance(event, OpenSend) and data.draw(st.integers(0, 3)) == 0:
+            if isinstance(event, p.OpenSend) and data.draw(st.integers(0, 3)) == 0:
                 event = msgspec.structs.replace(event, blame=BOOM)
             said.append((node, event))
             if what != "expect":
                 halves.append((what, transfer, node))
-        said += [(node, DropTransfer(transfer, BOOM, ())) for node in range(nodes) if dropped]
+        said += [(node, p.DropTransfer(transfer, BOOM, ())) for node in range(nodes) if dropped]
     for node, event in data.draw(st.permutations(said)):
         net.tell(node, event)
         for at in data.draw(st.lists(st.integers(0, 30), max_size=4)):

@@ -8,22 +8,8 @@ from experiments.bench import __main__ as bench
 from experiments.bench.frame import options
 
 WITH_OPTIONS = (
-    "agents",
-    "cliffs",
-    "control",
-    "door",
-    "messages",
-    "order",
-    "pages",
-    "prediction",
-    "real",
-    "shards",
-    "shares",
-    "sharing",
-    "stages",
-    "transfers",
-    "whatif",
-)
+    "real", "order", "transfers", "control", "hops", "cliffs", "prediction", "whatif", "door", "messages", "strangers",
+)  # fmt: skip
 
 
 def test_an_unknown_benchmark_is_refused_with_the_names_that_exist(
@@ -31,20 +17,20 @@ def test_an_unknown_benchmark_is_refused_with_the_names_that_exist(
 ) -> None:
     assert bench.main(["ordr"]) == 2
     said = capsys.readouterr()
-    assert said.err.startswith("no benchmark 'ordr'; there are: events")
+    assert said.err.startswith("no benchmark 'ordr'; there are: real")
     assert not said.out
 
 
 def test_an_option_belongs_to_one_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench.main(["order", "agents", "--gangs", "4"]) == 2
+    assert bench.main(["order", "real", "--gangs", "4"]) == 2
     assert capsys.readouterr().err.startswith("--gangs: name one benchmark to use its options")
     assert bench.main(["--gangs", "4"]) == 2
 
 
 def test_a_benchmark_without_options_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench.main(["traces", "--full"]) == 2
-    assert capsys.readouterr().err == "--full: benchmark 'traces' has no options\n"
-    assert bench.main(["traces", "--help"]) == 0
+    assert bench.main(["simulator", "--full"]) == 2
+    assert capsys.readouterr().err == "--full: benchmark 'simulator' has no options\n"
+    assert bench.main(["simulator", "--help"]) == 0
     assert capsys.readouterr().out.endswith("It has no options.\n")
 
 
@@ -74,10 +60,9 @@ def test_each_benchmark_has_help_and_refuses_unknown_options(
         ("order", ["--gangs", "3"], "argument --gangs: 3 is too few: at least 4"),
         ("cliffs", ["--limit", "0"], "argument --limit: 0 is too few: at least 1"),
         ("cliffs", ["--rows", "slices"], "argument --rows: invalid choice: 'slices'"),
-        ("stages", ["--stages", "two"], "argument --stages: 'two' is not a whole number"),
-        ("stages", ["--platform", "gpu"], "argument --platform: invalid choice: 'gpu'"),
-        ("sharing", ["--seconds", "0"], "argument --seconds: 0 s: more than 0"),
-        ("sharing", ["--seconds", "soon"], "argument --seconds: 'soon' is no number of seconds"),
+        ("whatif", ["--calls", "two"], "argument --calls: 'two' is not a whole number"),
+        ("strangers", ["--seconds", "0"], "argument --seconds: 0 s: more than 0"),
+        ("strangers", ["--seconds", "soon"], "argument --seconds: 'soon' is no number of seconds"),
         ("transfers", ["--hops", "3"], "--hops 3: an array that comes back has made an even number of hops"),
         ("door", ["--devices", "1"], "argument --devices: 1 is too few: at least 2"),
         ("control", ["--hosts", "0"], "argument --hosts: 0 is too few: at least 1"),
@@ -102,19 +87,19 @@ def test_a_benchmark_that_misses_a_bound_does_not_stop_the_others_and_decides_th
 
     def run(name: str, options: list[str], alone: bool) -> int:
         ran.append(name)
-        return {"cliffs": 1, "agents": bench.REFUSED}.get(name, 0)
+        return {"cliffs": 1, "door": bench.REFUSED}.get(name, 0)
 
     monkeypatch.setattr(bench, "_run", run)
-    assert bench.main(["cliffs", "traces"]) == 1
-    assert bench.main(["traces"]) == 0
-    assert bench.main(["agents", "traces"]) == bench.REFUSED
-    assert ran == ["cliffs", "traces", "traces", "agents"]
+    assert bench.main(["cliffs", "order"]) == 1
+    assert bench.main(["order"]) == 0
+    assert bench.main(["door", "order"]) == bench.REFUSED
+    assert ran == ["cliffs", "order", "order", "door"]
 
 
 def test_full_is_passed_to_the_benchmarks_that_have_it() -> None:
     knows = [name for name in WITH_OPTIONS if bench.takes(bench.module(name), "--full")]
-    assert knows == ["control", "order", "prediction", "real", "sharing", "stages", "transfers"]
-    assert not bench.takes(bench.module("traces"), "--full")
+    assert knows == ["real", "order", "transfers", "control", "prediction", "strangers"]
+    assert not bench.takes(bench.module("simulator"), "--full")
 
 
 def test_full_asks_for_more_numbers_and_named_ones_come_first() -> None:

@@ -14,48 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from core import protocol as p
 from core.host import Executor
 from core.model import spans
 from core.model.errors import Illegal
 from core.model.place import Place
 from core.model.plan import Move
 from core.model.spans import Spans
-from core.protocol.effects import (
-    CodeReady,
-    Command,
-    CompileCode,
-    Copied,
-    CountRows,
-    DeviceLost,
-    DropTransfer,
-    Effect,
-    ExpectRecv,
-    Finished,
-    Launch,
-    LaunchFailed,
-    OpenRecv,
-    OpenSend,
-    Received,
-    Reform,
-    Reformed,
-    RestoreBuffer,
-    RowsCounted,
-    Sent,
-    SpillBuffer,
-    ToController,
-)
-from core.protocol.messages import (
-    Blame,
-    Done,
-    GangStep,
-    HostFault,
-    Lost,
-    RecvStep,
-    RestoreStep,
-    Seated,
-    SendStep,
-    SpillStep,
-)
 from sim.cohort import AlikeHosts
 from tests.core.hostworld import Cluster, Stream, gang, layout
 from tests.laws import examples
@@ -77,17 +42,17 @@ from .alike_hosts import (
     seated,
 )
 
-WITH_SEQ = GangStep | SendStep | RecvStep | SpillStep | RestoreStep
+WITH_SEQ = p.GangStep | p.SendStep | p.RecvStep | p.SpillStep | p.RestoreStep
 
 
-def effect_on(effect: Command, host: int) -> Effect:
+def effect_on(effect: p.Command, host: int) -> p.Effect:
     """What an effect of an executor that stands for many hosts is on this one of them."""
-    if not isinstance(effect, ToController):
+    if not isinstance(effect, p.ToController):
         return effect
     report = effect.report
-    if isinstance(report, Seated | HostFault | Lost):
-        return effect if report.host == host else ToController(replace(report, host=host), effect.causes)
-    return ToController(replace(report, hosts=spans.one(host)), effect.causes)
+    if isinstance(report, p.Seated | p.HostFault | p.Lost):
+        return effect if report.host == host else p.ToController(replace(report, host=host), effect.causes)
+    return p.ToController(replace(report, hosts=spans.one(host)), effect.causes)
 
 
 class Cohort:
@@ -109,12 +74,12 @@ class Cohort:
         return twin
 
 
-def codes_asked_about(effects: list[Command]) -> set[tuple[int, int]]:
-    return {(each.plan, each.code) for each in effects if isinstance(each, CompileCode) and each.about}
+def codes_asked_about(effects: list[p.Command]) -> set[tuple[int, int]]:
+    return {(each.plan, each.code) for each in effects if isinstance(each, p.CompileCode) and each.about}
 
 
-def unasked(effect: Effect) -> Effect:
-    return replace(effect, about=False) if isinstance(effect, CompileCode) else effect
+def unasked(effect: p.Effect) -> p.Effect:
+    return replace(effect, about=False) if isinstance(effect, p.CompileCode) else effect
 
 
 class Cohorts:
@@ -125,7 +90,7 @@ class Cohorts:
         self.over: set[tuple[int, int]] = set()  # (seq, host)
         self.joins = self.splits = 0
         self._seat(self.cohorts[0])
-        self._tell(self.cohorts[0], Reformed(0))
+        self._tell(self.cohorts[0], p.Reformed(0))
         while self._step():
             pass
 
@@ -199,11 +164,11 @@ class Cohorts:
         fate = self.stream.fates["done", seq]
         if fate is not None and spans.count(cohort.executor.members) > 1:
             with pytest.raises(Illegal, match="split"):
-                cohort.executor.handle(Finished(seq, fate), 0)
+                cohort.executor.handle(p.Finished(seq, fate), 0)
             self._split(cohort, spans.one(self.random.choice(list(spans.items(cohort.executor.members)))))
             cohort, fate = self.random.choice([(cohort, None), (self.cohorts[-1], fate)])
         cohort.running.remove(seq)
-        self._tell(cohort, Finished(seq, fate))
+        self._tell(cohort, p.Finished(seq, fate))
 
     def _split(self, cohort: Cohort, part: Spans) -> None:
         self.cohorts.append(cohort.split(part))
@@ -226,39 +191,39 @@ class Cohorts:
 
     # --- what devices, compilers and transfers do with it ---------------------------------------------------
 
-    def _act(self, cohort: Cohort, effect: Command) -> None:
+    def _act(self, cohort: Cohort, effect: p.Command) -> None:
         fates = self.stream.fates
         match effect:
-            case Launch(seq=seq):
+            case p.Launch(seq=seq):
                 cohort.running.append(seq)
-            case SpillBuffer(seq=seq) | RestoreBuffer(seq=seq):
-                cohort.owed.append(Copied(seq))
-            case CompileCode(plan=number, code=code):
-                cohort.owed.append(CodeReady(number, code))
-            case CountRows(transfer=transfer):
-                cohort.owed.append(RowsCounted(transfer, fates["count", transfer]))
-            case OpenSend(transfer=transfer):
-                self._once(cohort, "sent", Sent(transfer))
-            case OpenRecv() | ExpectRecv() | DropTransfer():
+            case p.SpillBuffer(seq=seq) | p.RestoreBuffer(seq=seq):
+                cohort.owed.append(p.Copied(seq))
+            case p.CompileCode(plan=number, code=code):
+                cohort.owed.append(p.CodeReady(number, code))
+            case p.CountRows(transfer=transfer):
+                cohort.owed.append(p.RowsCounted(transfer, fates["count", transfer]))
+            case p.OpenSend(transfer=transfer):
+                self._once(cohort, "sent", p.Sent(transfer))
+            case p.OpenRecv() | p.ExpectRecv() | p.DropTransfer():
                 self._receive(cohort, effect)
-            case ToController(report=Done(seq=seq)):
+            case p.ToController(report=p.Done(seq=seq)):
                 self.over.update((seq, host) for host in spans.items(cohort.executor.members))
             case _:
                 pass
 
-    def _receive(self, cohort: Cohort, effect: OpenRecv | ExpectRecv | DropTransfer) -> None:
+    def _receive(self, cohort: Cohort, effect: p.OpenRecv | p.ExpectRecv | p.DropTransfer) -> None:
         fate = self.stream.fates.get(("recv", effect.transfer))
-        if isinstance(effect, OpenRecv):
+        if isinstance(effect, p.OpenRecv):
             cohort.receiving.add(effect.transfer)
-        if isinstance(effect, DropTransfer):
+        if isinstance(effect, p.DropTransfer):
             if fate == "dropped" and effect.transfer in cohort.receiving:
-                self._once(cohort, "recv", Received(effect.transfer, effect.blame))
+                self._once(cohort, "recv", p.Received(effect.transfer, effect.blame))
         elif fate == "spoilt":
-            self._once(cohort, "recv", Received(effect.transfer, BAD))
-        elif fate == "data" and not (isinstance(effect, OpenRecv) and effect.sparse):
-            self._once(cohort, "recv", Received(effect.transfer))
+            self._once(cohort, "recv", p.Received(effect.transfer, BAD))
+        elif fate == "data" and not (isinstance(effect, p.OpenRecv) and effect.sparse):
+            self._once(cohort, "recv", p.Received(effect.transfer))
 
-    def _once(self, cohort: Cohort, kind: str, event: Received | Sent) -> None:
+    def _once(self, cohort: Cohort, kind: str, event: p.Received | p.Sent) -> None:
         if (kind, event.transfer) not in cohort.answered:
             cohort.answered.add((kind, event.transfer))
             cohort.owed.append(event)
@@ -314,51 +279,56 @@ def test_a_place_divides_a_cohort_if_its_hosts_have_different_devices_of_it(plac
 def test_a_message_or_a_step_for_some_hosts_divides_a_cohort() -> None:
     executor = seated()
     assert executor.divides(ordered(1, hosts=((2, 4),))) == (((0, 2), (4, 6)), ((2, 4),))
-    assert executor.divides(ordered(1, GangStep(1, 1, 0, ((0, 2), (3, 6))))) == (((0, 2), (3, 6)), ((2, 3),))
-    assert executor.divides(ordered(1, GangStep(1, 1, 0, ((0, 4),)), GangStep(2, 1, 0, ((2, 6),)))) == (
+    assert executor.divides(ordered(1, p.GangStep(1, 1, 0, ((0, 2), (3, 6))))) == (
+        ((0, 2), (3, 6)),
+        ((2, 3),),
+    )
+    assert executor.divides(ordered(1, p.GangStep(1, 1, 0, ((0, 4),)), p.GangStep(2, 1, 0, ((2, 6),)))) == (
         ((0, 2),), ((2, 4),), ((4, 6),),
     )  # fmt: skip
-    assert executor.divides(ordered(1, GangStep(1, 1, 0, ((6, 9),)))) == ()  # none of them
+    assert executor.divides(ordered(1, p.GangStep(1, 1, 0, ((6, 9),)))) == ()  # none of them
 
 
 def test_a_host_that_sends_or_receives_is_alone() -> None:
     executor = seated()
     made = plan_and_run(WHOLE, gang("g", WHOLE, (), (0,)), Move("out", 0, 1, False, 0))
-    enter = GangStep(1, 1, 0, ALL)
+    enter = p.GangStep(1, 1, 0, ALL)
     # All six have the same, and each of the three hosts that want it asks another one.
-    found = executor.divides(ordered(1, enter, SendStep(2, 1, 1, ALL, 2), **made))
+    found = executor.divides(ordered(1, enter, p.SendStep(2, 1, 1, ALL, 2), **made))
     singles = [part for part in found if spans.count(part) == 1]
     assert len(singles) == 3
     assert len(found) == 4
-    assert executor.divides(ordered(1, RecvStep(1, -1, 9, ALL, 1, -1, 7, 1, layout(WHOLE, 24)))) == tuple(
+    assert executor.divides(ordered(1, p.RecvStep(1, -1, 9, ALL, 1, -1, 7, 1, layout(WHOLE, 24)))) == tuple(
         spans.one(host) for host in range(6)
     )
 
 
 def test_a_get_of_a_replicated_buffer_divides_the_host_that_sends_it() -> None:
     executor = seated()
-    get = SendStep(2, -1, 100, ALL, 2, 7)
-    first = ordered(1, GangStep(1, 1, 0, ALL), get, **plan_and_run(WHOLE))  # made by the same message
+    get = p.SendStep(2, -1, 100, ALL, 2, 7)
+    first = ordered(1, p.GangStep(1, 1, 0, ALL), get, **plan_and_run(WHOLE))  # made by the same message
     assert executor.divides(first) == (((0, 1),), ((1, 6),))
-    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
+    executor.handle(ordered(1, p.GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
     assert executor.divides(ordered(2, get)) == (((0, 1),), ((1, 6),))
     assert executor.split(((1, 6),)).divides(ordered(2, get)) == ()
 
 
 def test_an_event_of_a_single_host_is_refused_and_changes_nothing() -> None:
     executor = seated()
-    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
-    for event in (LaunchFailed(1, BAD), DeviceLost(3, BAD), Finished(1, BAD)):
+    executor.handle(ordered(1, p.GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
+    for event in (p.LaunchFailed(1, BAD), p.DeviceLost(3, BAD), p.Finished(1, BAD)):
         with pytest.raises(Illegal, match="split"):
             executor.handle(event, 0)
-    said = executor.handle(Finished(1, Blame("user", "boom", host=4)), 0)  # all six say that it was host 4
-    assert said == [ToController(Done(1, ALL, Blame("user", "boom", host=4)), (("done", 1),))]
+    said = executor.handle(
+        p.Finished(1, p.Blame("user", "boom", host=4)), 0
+    )  # all six say that it was host 4
+    assert said == [p.ToController(p.Done(1, ALL, p.Blame("user", "boom", host=4)), (("done", 1),))]
 
 
 def test_each_member_has_its_own_seat() -> None:
     executor = AlikeHosts(((2, 4),), Cluster())
-    assert [type(e) for e in executor.handle(seat(3), 0)] == [Reform]
-    (said,) = executor.handle(Reformed(0), 0)
+    assert [type(e) for e in executor.handle(seat(3), 0)] == [p.Reform]
+    (said,) = executor.handle(p.Reformed(0), 0)
     assert [effect_on(said, host).report.host for host in (2, 3)] == [2, 3]  # type: ignore[union-attr]
 
 

@@ -7,38 +7,12 @@ from typing import Any
 
 import pytest
 
+from core import protocol as p
 from core.host import standing
 from core.host.host_state import HostState
 from core.model import spans
 from core.model.errors import Illegal
 from core.model.spans import Spans
-from core.protocol.effects import (
-    CodeReady,
-    Copied,
-    Finished,
-    OpenSend,
-    Reform,
-    Reformed,
-    Sent,
-    ToController,
-)
-from core.protocol.messages import (
-    Blame,
-    CompileStep,
-    Done,
-    ForgetStep,
-    FreeStep,
-    GangStep,
-    Ordered,
-    PoisonStep,
-    RecvStep,
-    RestoreStep,
-    RunHeader,
-    Seat,
-    Seated,
-    SendStep,
-    SpillStep,
-)
 from sim.cohort import AlikeHosts
 from sim.cohort.alike import PlaceFacts
 from tests.core.hostworld import SAME, SPLIT, Cluster, gang, layout, plan
@@ -48,14 +22,14 @@ from .alike_hosts import ALL, BAD, SOME, WHOLE, nothing_is_past, ordered, plan_a
 
 def test_both_halves_go_on_with_what_was_under_way() -> None:
     executor = seated()
-    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
+    executor.handle(ordered(1, p.GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
     other = executor.split(((2, 5),))
     assert (executor.members, executor.host) == (((0, 2), (5, 6)), 0)
     assert (other.members, other.host) == (((2, 5),), 2)
-    assert other.handle(Finished(1), 0) == [ToController(Done(1, ((2, 5),)), (("done", 1),))]
+    assert other.handle(p.Finished(1), 0) == [p.ToController(p.Done(1, ((2, 5),)), (("done", 1),))]
     with pytest.raises(Illegal, match="1 finished"):
-        other.handle(Finished(1), 0)
-    assert executor.handle(Finished(1, BAD.__class__("user", "x", host=0)), 0) != []
+        other.handle(p.Finished(1), 0)
+    assert executor.handle(p.Finished(1, BAD.__class__("user", "x", host=0)), 0) != []
 
 
 @pytest.mark.parametrize("part", [(), ALL, ((0, 7),), ((5, 7),)])
@@ -66,31 +40,31 @@ def test_a_part_is_some_of_the_hosts_and_not_all(part: Spans) -> None:
 
 def test_cohorts_that_were_split_can_join_when_they_are_in_the_same_state() -> None:
     executor = seated()
-    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
+    executor.handle(ordered(1, p.GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
     other = executor.split(((0, 2),))
     assert (executor.host, other.host) == (2, 0)
     assert same(executor, other)  # the gang runs on all of them
-    executor.handle(Finished(1), 0)
+    executor.handle(p.Finished(1), 0)
     assert not same(executor, other)
-    other.handle(Finished(1), 0)
+    other.handle(p.Finished(1), 0)
     assert same(executor, other)
     executor.absorb([other])
     with pytest.raises(Illegal, match="hosts of their own"):
         executor.absorb([other])
     assert (executor.members, executor.host) == (ALL, 0)
     again = executor.handle(seat(0, tree=1), 0)
-    assert ToController(Done(1, ALL), (("seat", 1),)) in again
-    assert ToController(Seated(0, 0, 1, 1), (("seat", 1),)) in again
+    assert p.ToController(p.Done(1, ALL), (("seat", 1),)) in again
+    assert p.ToController(p.Seated(0, 0, 1, 1), (("seat", 1),)) in again
 
 
 @pytest.mark.parametrize("change", ["last", "settled", "blame", "buffer", "code", "epoch"])
 def test_cohorts_with_any_difference_that_matters_cannot_join(change: str) -> None:
     executor = seated()
     made = plan_and_run(WHOLE)
-    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **made), 0)
+    executor.handle(ordered(1, p.GangStep(1, 1, 0, ALL), **made), 0)
     other = executor.split(((3, 6),))
-    executor.handle(Finished(1), 0)
-    other.handle(Finished(1, Blame("user", "x", host=9) if change == "blame" else None), 0)
+    executor.handle(p.Finished(1), 0)
+    other.handle(p.Finished(1, p.Blame("user", "x", host=9) if change == "blame" else None), 0)
     assert same(executor, other) == (change != "blame")
     match change:
         case "last":
@@ -99,20 +73,20 @@ def test_cohorts_with_any_difference_that_matters_cannot_join(change: str) -> No
             other.handle(ordered(2, settled=2), 0)
             executor.handle(ordered(2), 0)
         case "buffer":
-            other.handle(ordered(2, RecvStep(2, -1, 5, ((0, 3),), 2)), 0)
+            other.handle(ordered(2, p.RecvStep(2, -1, 5, ((0, 3),), 2)), 0)
             executor.handle(ordered(2), 0)
             assert same(executor, other)
-            executor.handle(ordered(3, runs=(RunHeader(2, 1, 200, ()),)), 0)
+            executor.handle(ordered(3, runs=(p.RunHeader(2, 1, 200, ()),)), 0)
             other.handle(ordered(3), 0)
         case "epoch":
-            assert [type(e) for e in other.handle(Seat(0, 1, 1, 3, -1, (), ALL, 0), 0)] == [Reform]
-            other.handle(Reformed(1), 0)
+            assert [type(e) for e in other.handle(p.Seat(0, 1, 1, 3, -1, (), ALL, 0), 0)] == [p.Reform]
+            other.handle(p.Reformed(1), 0)
         case "code":
             for each in (executor, other):
-                each.handle(ordered(2, CompileStep(1, (0,))), 0)
-            executor.handle(CodeReady(1, 0), 0)
+                each.handle(ordered(2, p.CompileStep(1, (0,))), 0)
+            executor.handle(p.CodeReady(1, 0), 0)
             assert not same(executor, other)
-            other.handle(CodeReady(1, 0, Blame("user", "x", host=9)), 0)
+            other.handle(p.CodeReady(1, 0, p.Blame("user", "x", host=9)), 0)
         case _:
             assert change == "blame"
     assert not same(executor, other)
@@ -122,32 +96,32 @@ def test_cohorts_that_know_a_plan_in_which_they_differ_cannot_join() -> None:
     first, second = seated(((0, 1),)), seated(((1, 2),))
     for executor in (first, second):
         executor.handle(ordered(1, **plan_and_run(SOME)), 0)  # of host 1 and 2
-        executor.handle(ordered(2, ForgetStep((1,))), 0)
+        executor.handle(ordered(2, p.ForgetStep((1,))), 0)
     assert not same(first, second)
     for executor in (first, second):
-        executor.handle(ordered(3, ForgetStep((), (1,))), 0)
+        executor.handle(ordered(3, p.ForgetStep((), (1,))), 0)
     assert same(first, second)
 
 
 def test_many_cohorts_join_at_once_while_a_gang_runs() -> None:
     executor = seated()
-    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
+    executor.handle(ordered(1, p.GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
     others = [executor.split(spans.one(host)) for host in range(1, 6)]
     assert len({each.remembered(nothing_is_past) for each in (executor, *others)}) == 1
     executor.absorb(others)
-    assert executor.handle(Finished(1), 0) == [ToController(Done(1, ALL), (("done", 1),))]
+    assert executor.handle(p.Finished(1), 0) == [p.ToController(p.Done(1, ALL), (("done", 1),))]
 
 
 def test_what_is_past_and_what_was_for_others_decides_nothing() -> None:
     """One of two hosts copied a buffer and was told so by messages that the other never had."""
     executor = seated()
     made = plan_and_run(WHOLE)
-    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **made), 0)
-    executor.handle(Finished(1), 0)
+    executor.handle(ordered(1, p.GangStep(1, 1, 0, ALL), **made), 0)
+    executor.handle(p.Finished(1), 0)
     other = executor.split(spans.one(5))
-    for step, end in ((SpillStep(2, 100, spans.one(5)), 2), (RestoreStep(3, 100, spans.one(5)), 3)):
+    for step, end in ((p.SpillStep(2, 100, spans.one(5)), 2), (p.RestoreStep(3, 100, spans.one(5)), 3)):
         other.handle(ordered(end, step, hosts=spans.one(5), settled=end), 0)
-        other.handle(Copied(end), 0)
+        other.handle(p.Copied(end), 0)
     assert not same(executor, other)
     for each in (executor, other):
         each.passed_on(3, settled=4)
@@ -157,29 +131,29 @@ def test_what_is_past_and_what_was_for_others_decides_nothing() -> None:
 
 def test_hosts_that_will_be_told_something_one_by_one_are_not_compared() -> None:
     executor = seated()
-    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
+    executor.handle(ordered(1, p.GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
     assert executor.outline() is not None
-    executor.handle(ordered(2, CompileStep(1, (0,))), 0)
+    executor.handle(ordered(2, p.CompileStep(1, (0,))), 0)
     assert executor.outline() is None
-    executor.handle(CodeReady(1, 0), 0)
+    executor.handle(p.CodeReady(1, 0), 0)
     assert executor.outline() is not None
-    executor.handle(ordered(3, SpillStep(2, 100, ALL)), 0)
+    executor.handle(ordered(3, p.SpillStep(2, 100, ALL)), 0)
     assert executor.outline() is None
 
 
 # --- gets that one of the hosts sends -----------------------------------------------------------------------
 
 
-FIRST = ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE))
-FIRST_OF_SHARDS = ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE, sharding=SPLIT))
-GET = ordered(2, SendStep(2, -1, 100, spans.one(0), 7, 9), hosts=spans.one(0))
+FIRST = ordered(1, p.GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE))
+FIRST_OF_SHARDS = ordered(1, p.GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE, sharding=SPLIT))
+GET = ordered(2, p.SendStep(2, -1, 100, spans.one(0), 7, 9), hosts=spans.one(0))
 
 
-def told(*messages: Any, first: Ordered = FIRST) -> AlikeHosts:
+def told(*messages: Any, first: p.Ordered = FIRST) -> AlikeHosts:
     """Six hosts whose contents go together, and of which one may send what is got."""
     facts = PlaceFacts(Cluster(), lambda transfer: True, one_may_send=True)
     executor = AlikeHosts(ALL, Cluster(), facts=facts)
-    for event in (seat(0), Reformed(0), first, *messages):
+    for event in (seat(0), p.Reformed(0), first, *messages):
         executor.handle(event, 0)
     return executor
 
@@ -189,20 +163,20 @@ def test_a_get_that_the_first_host_sends_does_not_divide_it_from_the_others() ->
     assert executor.divides(GET) == ()
     assert executor.handle(GET, 0) == []
     assert executor.sender_of(7) == spans.one(0)
-    assert OpenSend in map(type, executor.handle(Finished(1), 0))
-    assert ToController in map(type, executor.handle(Sent(7), 0))
+    assert p.OpenSend in map(type, executor.handle(p.Finished(1), 0))
+    assert p.ToController in map(type, executor.handle(p.Sent(7), 0))
     assert executor.sender_of(7) is None
 
 
 @pytest.mark.parametrize(
     "message",
     [
-        ordered(2, SendStep(2, -1, 100, spans.one(3), 7, 9), hosts=spans.one(3)),
-        ordered(2, SendStep(2, 1, 1, spans.one(0), 7), hosts=ALL),
-        ordered(2, PoisonStep(7, BAD), hosts=spans.one(0)),
+        ordered(2, p.SendStep(2, -1, 100, spans.one(3), 7, 9), hosts=spans.one(3)),
+        ordered(2, p.SendStep(2, 1, 1, spans.one(0), 7), hosts=ALL),
+        ordered(2, p.PoisonStep(7, BAD), hosts=spans.one(0)),
     ],
 )
-def test_other_steps_of_one_host_do(message: Ordered) -> None:
+def test_other_steps_of_one_host_do(message: p.Ordered) -> None:
     assert len(told().divides(message)) == 2
 
 
@@ -210,8 +184,8 @@ def test_other_steps_of_one_host_do(message: Ordered) -> None:
 def test_a_shard_that_one_host_sends_does_not_divide_it_from_the_others(gone: Spans) -> None:
     """Two of a buffer's twelve shards are got, of which hosts 3 and 4 have one each, and the sender of one stays."""
     gets = [
-        SendStep(2, -1, 100, spans.one(3), 7, 9, shard=6),
-        SendStep(3, -1, 100, spans.one(4), 8, 9, shard=9),
+        p.SendStep(2, -1, 100, spans.one(3), 7, 9, shard=6),
+        p.SendStep(3, -1, 100, spans.one(4), 8, 9, shard=9),
     ]
     executor = told(first=FIRST_OF_SHARDS)
     both = ordered(2, *gets, hosts=((3, 5),))
@@ -222,7 +196,7 @@ def test_a_shard_that_one_host_sends_does_not_divide_it_from_the_others(gone: Sp
     for each in (executor, rest):
         each.drop_others_sends()
     sends = [
-        [effect for effect in each.handle(Finished(1), 0) if isinstance(effect, OpenSend)]
+        [effect for effect in each.handle(p.Finished(1), 0) if isinstance(effect, p.OpenSend)]
         for each in (executor, rest)
     ]
     has = [spans.within(((3, 5),), each.members) for each in (executor, rest)]
@@ -233,12 +207,12 @@ def test_a_shard_that_one_host_sends_does_not_divide_it_from_the_others(gone: Sp
 
 def test_a_copy_of_a_buffer_that_one_host_sends_divides_them() -> None:
     executor = told(GET)
-    assert executor.divides(ordered(3, SpillStep(3, 100, ALL))) == (((0, 1),), ((1, 6),))
+    assert executor.divides(ordered(3, p.SpillStep(3, 100, ALL))) == (((0, 1),), ((1, 6),))
 
 
 @pytest.mark.parametrize("opened", [False, True])
 def test_hosts_that_are_split_from_the_sender_forget_the_get(opened: bool) -> None:
-    made, free = [Finished(1)] if opened else [], ordered(3, FreeStep((100,)))
+    made, free = [p.Finished(1)] if opened else [], ordered(3, p.FreeStep((100,)))
     executor, other = told(GET, *made), told(*made)
     other.passed_on(2, 0)
     rest = executor.split(((1, 6),))
@@ -249,9 +223,9 @@ def test_hosts_that_are_split_from_the_sender_forget_the_get(opened: bool) -> No
     assert executor.remembered(nothing_is_past) != other.remembered(nothing_is_past)
     assert rest.handle(free, 0) == twin.handle(free, 0)
     if not opened:
-        assert rest.handle(Finished(1), 0) == twin.handle(Finished(1), 0)
-        executor.handle(Finished(1), 0)
-    assert ToController in map(type, executor.handle(Sent(7), 0))
+        assert rest.handle(p.Finished(1), 0) == twin.handle(p.Finished(1), 0)
+        executor.handle(p.Finished(1), 0)
+    assert p.ToController in map(type, executor.handle(p.Sent(7), 0))
 
 
 # --- executors that know different programs -----------------------------------------------------------------
@@ -259,26 +233,26 @@ def test_hosts_that_are_split_from_the_sender_forget_the_get(opened: bool) -> No
 
 def second(*, program: int = 2, run: int = 2, seq: int = 2) -> dict[str, Any]:
     made = plan(program, [layout(WHOLE, 24, SAME)], [gang("h", WHOLE, (), (0,))], keep=(0,))
-    return {"plans": (made,), "runs": (RunHeader(run, program, 200, ()),)}
+    return {"plans": (made,), "runs": (p.RunHeader(run, program, 200, ()),)}
 
 
 @pytest.mark.parametrize("ended", [(), (1,), (2,), (1, 2)])
 def test_one_that_takes_in_what_another_knows_knows_what_one_for_both_would(ended: tuple[int, ...]) -> None:
     one, both = seated(), seated()
     blank = one.blank(ALL)
-    first = ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE))
-    other = ordered(2, GangStep(2, 2, 0, ALL), FreeStep((200,)), **second())
+    first = ordered(1, p.GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE))
+    other = ordered(2, p.GangStep(2, 2, 0, ALL), p.FreeStep((200,)), **second())
     for executor, message in ((one, first), (blank, other), (both, first), (both, other)):
         executor.handle(message, 0)
     for seq in ended:
-        (one if seq == 1 else blank).handle(Finished(seq), 0)
-        both.handle(Finished(seq), 0)
+        (one if seq == 1 else blank).handle(p.Finished(seq), 0)
+        both.handle(p.Finished(seq), 0)
     one.passed_on(2, 0)
     one.take_in(blank)
     assert one.remembered(nothing_is_past) == both.remembered(nothing_is_past)
     for seq in (1, 2):
         if seq not in ended:
-            assert one.handle(Finished(seq), 0) == both.handle(Finished(seq), 0)
+            assert one.handle(p.Finished(seq), 0) == both.handle(p.Finished(seq), 0)
 
 
 def test_what_one_takes_in_is_of_all_its_hosts() -> None:
@@ -289,12 +263,12 @@ def test_what_one_takes_in_is_of_all_its_hosts() -> None:
 
 def test_one_that_knows_nothing_has_the_same_seat() -> None:
     executor = seated()
-    executor.handle(ordered(1, GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
+    executor.handle(ordered(1, p.GangStep(1, 1, 0, ALL), **plan_and_run(WHOLE)), 0)
     blank = executor.blank(((2, 4),))
     assert blank.idle
     assert not executor.idle
     assert blank.members == ((2, 4),)
-    assert blank.handle(ordered(2, GangStep(2, 2, 0, ALL), **second()), 0) != []
+    assert blank.handle(ordered(2, p.GangStep(2, 2, 0, ALL), **second()), 0) != []
     assert blank.knows() == ([200], [2])
 
 

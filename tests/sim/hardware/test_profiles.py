@@ -34,11 +34,7 @@ def test_every_cost_states_its_fit_or_its_source(name: str) -> None:
         if cost in OPTIONAL and getattr(found, cost) == Profile.__struct_defaults__[OPTIONAL.index(cost)]:
             assert cost not in found.sources
             continue
-        assert (
-            getattr(found, cost) > 0
-            or found.sources[cost].startswith("of our backend")
-            or cost == "send_more"
-        )
+        assert getattr(found, cost) > 0 or found.sources[cost].startswith("of our backend")
         assert len(found.fitted.get(cost) or found.sources[cost]) > 15
         assert cost in found.describe()
     assert found.fitted.keys() <= set(COSTS)
@@ -100,10 +96,6 @@ def test_a_users_own_profile_can_be_read(tmp_path: Path) -> None:
         ("like = 'paper'\n[costs]\nsend = '5 MB'", "`send` cannot be '5 MB'; write '1.5 us'"),
         ("like = 'paper'\n[costs]\nsend = { source = 'x' }", "`send` has no `value`"),
         ("like = 'paper'\n[costs]\nsend = { value = 3, why = 'x' }", "has no key 'why'"),
-        (
-            "like = 'seaway'\n[costs]\nwake = '1 us'\nmeet = '1 us'",
-            r"has wake, meet, which the simulator no longer charges.*; measure again",
-        ),
         ("like = 'pepper'", "no profile 'pepper'; nearest: 'paper'"),
     ],
 )

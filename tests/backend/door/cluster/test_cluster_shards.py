@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from backend.server import eventlogs
-from core.protocol import MessageReceived, View
-from experiments.bench.door.shards import COUNTED, calls_of
+from core.protocol import Calls, Get, MessageReceived, Put, Submit, View
 from experiments.bench.frame.door_server import Served, on_cluster
 
 from ..jax_programs import held, program, until
@@ -182,6 +181,9 @@ says("again", firsts(double(x)))
 )
 
 
+COUNTED: dict[type, str] = {Submit: "runs", View: "views", Get: "gets", Put: "puts"}
+
+
 class Recorded:
     """A cluster with a door, and what all programs have asked it for so far."""
 
@@ -190,15 +192,20 @@ class Recorded:
 
     def asked(self) -> Counter[str]:
         """The log is written twice a second."""
-        return Counter(COUNTED[type(call)] for call in calls_of(self._log) if type(call) in COUNTED)
+        return Counter(
+            COUNTED[type(call)] for calls in self._calls() for call in calls if type(call) in COUNTED
+        )
 
     def messages(self) -> int:
         """Those of clients that have a view, which may be one of several."""
-        messages = [each.event.message for each in eventlogs.read(self._log, partial=True).entries
-                    if isinstance(each.event, MessageReceived)]  # fmt: skip
-        return sum(
-            any(isinstance(call, View) for call in getattr(each, "calls", (each,))) for each in messages
-        )
+        return sum(any(isinstance(call, View) for call in calls) for calls in self._calls())
+
+    def _calls(self) -> Iterator[Sequence[object]]:
+        """The calls in each message that the controller got."""
+        for entry in eventlogs.read(self._log, partial=True).entries:
+            if isinstance(entry.event, MessageReceived):
+                message = entry.event.message
+                yield message.calls if isinstance(message, Calls) else (message,)
 
     def is_empty(self) -> bool:
         return not any(held(self.served.cluster).values())

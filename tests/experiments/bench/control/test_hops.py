@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from experiments.bench.control import hops
 
 
@@ -34,9 +30,3 @@ def test_a_chain_of_calls_lets_go_of_each_result_when_the_next_call_has_taken_it
         machines.call()
         left.append(machines.controller.left()["buffers"])
     assert max(left) <= left[0] + 1, "the last result, and one whose release has not left yet"
-
-
-def test_a_folder_without_core_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        hops.main(["--before", str(tmp_path)])
-    assert f"--before {tmp_path}: there is no core/ in it" in capsys.readouterr().err

@@ -18,8 +18,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = {kind: {"agent-0 enqueue": 12.0, "agent-0 rest": 0.4} for kind in RATES}
     peers = {kind: [100.0] for kind in ("OpByOp", "Fused")}
     monkeypatch.setattr(real, "jax_rates", lambda *size: (peers, {kind: {"caller": 7.0} for kind in peers}))
-    counts = {kind: {"agent-0 loop woken": 0.25, "agent-0 rest woken": 0.001} for kind in RATES}
-    monkeypatch.setattr(real, "seaway_rates", lambda *size: (rates, costs, counts))
+    monkeypatch.setattr(real, "seaway_rates", lambda *size: (rates, costs))
     monkeypatch.setattr(actors, "rates", lambda *size: {kind: [rate / 10] for kind, rate in RATES.items()})
 
 
@@ -48,17 +47,6 @@ def test_every_kind_is_compared_with_both_peers(
     assert said.count("CPU us a step: caller 7\n") == 2
 
 
-@pytest.mark.usefixtures("measured")
-def test_wake_ups_are_printed_when_asked_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(actors, "installed", lambda: False)
-    real.shown(2, 1, 3)
-    assert "a gang:" not in capsys.readouterr().out
-    real.shown(2, 1, 3, 1, True)
-    assert capsys.readouterr().out.count("                a gang: agent-0 loop woken 0.25\n") == 3
-
-
 def test_fewer_steps_are_still_whole_calls() -> None:
     assert real.steps_of("Fused", 1) == 64 * real.CHAIN
     assert real.steps_of("Fused", 3) == 21 * real.CHAIN
@@ -82,22 +70,10 @@ def test_jax_and_seaway_are_measured_on_two_hosts() -> None:
     assert set(costs["OpByOp"]) == {
         f"process {rank} {phase}" for rank in (0, 1) for phase in ("caller", "rest")
     }
-    rates, costs, counts = real.seaway_rates(2, 1, 1, fewer=16)
+    rates, costs = real.seaway_rates(2, 1, 1, fewer=16)
     assert list(rates) == list(real.AIMS)
     assert all(each[0] > 0 for each in rates.values())
     assert any("enqueue" in name for name in costs["Chained"])
-    rates, costs, counts = real.seaway_rates(2, 1, 1, fewer=16, apart=True)
-    assert list(rates) == list(real.AIMS)
-    assert any("controller" in name for name in costs["Chained"])
-    assert not any("messages" in name for name in counts["Chained"]), "another process's are not counted"
-
-
-@pytest.mark.full
-def test_messages_are_counted_where_the_controller_is_in_this_process() -> None:
-    _, _, counts = real.seaway_rates(2, 1, 1, fewer=16)
-    assert 0 < counts["Chained"]["messages to hosts"] < 1, (
-        "the gangs of a chain go together, to each of two hosts"
-    )
 
 
 @pytest.mark.full

@@ -417,8 +417,8 @@ class Executor:
 
     def _device_lost(self, event: DeviceLost) -> None:
         blame = own_blame(self._state, event.blame) or event.blame
-        report = HostFault(self._state.host, -1, blame, event.device)
-        self._state.out.append(ToController(report, (("lost", event.device),)))
+        trouble = HostFault(self._state.host, -1, blame, event.device)
+        self._state.out.append(ToController(trouble, (("lost", event.device),)))
 
     # --- seats --------------------------------------------------------------------------------------------
 

@@ -37,7 +37,6 @@ INSTEAD = [
         r"\1 --bind 127.0.0.1:29000",
         "to be put on a port that is free",
     ),
-    Substitute(r"(seaway status .*) --watch", r"\1", "it goes on until Ctrl-C"),
     Substitute(r"(seaway top) (.*)", r"\1 127.0.0.1:29000 \2", "the cluster is at a port that is free"),
     Substitute(r"ssh -L .*", r"seaway dashboard --help", "there is no other machine"),
     Substitute(

@@ -6,7 +6,7 @@
 
 An array is a `jax.Array` of which only jaxlib's half is used, whatever its type. XLA's CPU devices run each shard of a
 program in a thread of one pool: programs whose collectives wait for each other would use it up, so few of many devices
-may be under way (`crowded`). Neighbours: `compiled_facts`, `local_platform`, `local_errors`.
+may be under way (`crowded`). Neighbours: `compiled_facts`, `local_platform`, `xla_errors`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Consecutive names as one: a call of a thousand arrays names them as `Range(first, 1000)`, and they are counted so.
 
-A table of buffers has one record for all names of a range, for as long as whatever happens to one of them happens to
-all. A record says by `count` how many names it covers, and `part(at)` cuts it in two. Who asks a `RangeTable` for some
-of the names that a record covers has the record cut there first; so each record always tells the truth about all its
-names, and nobody else needs to know which of them are one.
+A table of buffers has one record for all names of a range while they are all used alike. A record says by `count` how
+many names it covers, and `part(at)` cuts it in two. A `RangeTable` that is asked for some of the names that a record
+covers cuts the record there first. So what a record says is true of all its names, and a caller need not know which
+names have one record.
 
 Neighbours: messages carry ranges; the buffers of client, controller and hosts are in such tables.
 The functions that matter: `folded`, `each`; `RangeTable.over`, `alone`, `cut`.

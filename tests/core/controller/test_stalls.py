@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from core.controller import Controller
-from core.controller.stalls import Stall
+from core.controller import Controller, Stall
 from core.model.program import SliceSpec, Value
 from core.model.topology import Cluster
 from core.protocol.effects import (

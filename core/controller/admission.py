@@ -52,12 +52,9 @@ class Admission:
         self.line = state.line  # by when they came
         self._count = 0
         self.spills = (
-            0  # buffers that have been spilled; an argument of a run that waits may be among the last
+            0  # buffers that have been spilled; maybe an argument of a run that waits among the last
         )
         self.eased = -1  # as of when the line was last tried
-
-    def __len__(self) -> int:
-        return len(self.line)
 
     # --- in and out of the line ----------------------------------------------------------------------------------
 

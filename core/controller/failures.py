@@ -55,9 +55,8 @@ class Failures:
     # --- hosts ---------------------------------------------------------------------------------------------------
 
     def host_lost(self, island: IslandState, host: int, reason: str, now: int) -> None:
-        blame = Blame(
-            "host-lost", f"host {host} of island {island.island.name!r} was lost: {reason}", host=host
-        )
+        text = f"host {host} of island {island.island.name!r} was lost: {reason}"
+        blame = Blame("host-lost", text, host=host)
         self._remap(island)
         for entry in self._in_flight.touching(island.island.index, spans.one(host)):
             self._cut_flight(island, entry, spans.one(host), blame, now)
@@ -69,9 +68,8 @@ class Failures:
 
     def host_left(self, island: IslandState, host: int, reason: str, now: int) -> None:
         """It has drained: nothing is in flight there. What still lies on it is lost all the same."""
-        blame = Blame(
-            "host-left", f"host {host} of island {island.island.name!r} has left: {reason}", host=host
-        )
+        text = f"host {host} of island {island.island.name!r} has left: {reason}"
+        blame = Blame("host-left", text, host=host)
         self._remap(island)
         for buffer in self._refs.on_host(host):
             self._outcomes.lost(buffer, blame)
@@ -160,11 +158,8 @@ class Failures:
         blame = Blame("world", f"the connections between {where} broke: {cause}{again}")
         for entry in self._in_flight.on(island.island.index):
             # The end of one may have explained, and so ended, others that waited for its reason.
-            if (
-                self._state.in_flight.get(entry.seq) is entry
-                and entry.kind == "gang"
-                and spans.count(entry.hosts) > 1
-            ):
+            under_way = self._state.in_flight.get(entry.seq) is entry
+            if under_way and entry.kind == "gang" and spans.count(entry.hosts) > 1:
                 self._cut_flight(island, entry, spans.EMPTY, blame, now)
                 self._completion.explain(now)
         self._outbox.effect(LogLine(f"{blame.cause}; the island forms anew"))
@@ -217,9 +212,8 @@ class Failures:
             self._state.lost_hosts.append((island, report.host, report.blame.cause))
 
     def _device_lost(self, island: IslandState, host: int, device: int, blame: Blame, now: int) -> None:
-        if island.island.index != self._state.cluster.island_of_device(
-            device
-        ).index or not self._resources.usable(device):
+        of_another = island.island.index != self._state.cluster.island_of_device(device).index
+        if of_another or not self._resources.usable(device):
             return
         self._resources.device_lost(device)
         self._remap(island)
@@ -240,13 +234,10 @@ class Failures:
         self._state.observe(EpochFormed(island.island.index, island.epoch, island.members))
         moved = self._remap_all(island)
         for run in list(self._state.runs.values()):
-            if (
-                run.state == "running"
-                and run.rows is not None
-                and island.island.index in run.rows.island_hosts
-            ):
+            rows = run.rows
+            if run.state == "running" and rows is not None and island.island.index in rows.island_hosts:
                 self._dispatch.park(run)
-                if self._compilation.ask(run.rows):
+                if self._compilation.ask(rows):
                     self._state.plan_ready.append(run.plan.id)
         if moved or self._state.map_changed:
             self._state.map_changed = False

@@ -137,13 +137,8 @@ class Membership:
     def _form_if_complete(self, island: IslandState, now: int) -> None:
         if len(island.coming) < island.island.hosts:
             # The grace is counted from the last that came: hosts that start one after another make one epoch.
-            self._watch.begin(
-                ("forming", island.island.index),
-                now,
-                0,
-                lambda at: self._form_anyway(island, at),
-                lambda at: self._form_anyway(island, at),
-            )
+            key, form = ("forming", island.island.index), lambda at: self._form_anyway(island, at)
+            self._watch.begin(key, now, 0, form, form)
             return
         self._form_anyway(island, now)
 
@@ -260,28 +255,21 @@ class Membership:
         """Send each member its seat directly: with its tree and epoch the member refuses all older paths."""
         index = island.island.index
         island.rewired()
-        island.stream.refence(
-            island.epoch,
-            island.tree_number,
-            self._shape(island.members, self._state.config.fanout, island.apart),
-        )
+        shape = self._shape(island.members, self._state.config.fanout, island.apart)
+        island.stream.refence(island.epoch, island.tree_number, shape)
         abandon, dropped = tuple(island.abandon), tuple(island.dropped)
         for host in spans.items(island.members):
             seat = replace(island.stream.seat(host, abandon, dropped), start=self._state.start)
             self._outbox.effect(Send((island.peers[host],), seat))
         self._watch.begin(
-            ("seats", index),
-            now,
-            0,
-            lambda at: self._tell_unseated(island),
-            lambda at: self._lose_unseated(island, at),
-        )
+            ("seats", index), now, 0,
+            lambda at: self._tell_unseated(island), lambda at: self._lose_unseated(island, at),
+        )  # fmt: skip
 
     def _tell_unseated(self, island: IslandState) -> None:
         who = spans.text(island.stream.missing)
-        self._outbox.effect(
-            LogLine(f"island {island.island.name!r} waits for hosts {who} to take their seats")
-        )
+        text = f"island {island.island.name!r} waits for hosts {who} to take their seats"
+        self._outbox.effect(LogLine(text))
 
     def _lose_unseated(self, island: IslandState, now: int) -> None:
         epoch = island.epoch
@@ -387,9 +375,8 @@ class Membership:
         island.epoch += 1
         self._state.epochs += 1
         if pause:
-            self._watch.begin_for(
-                ("pause", island.island.index), now, pause, lambda at: self._form(island, at)
-            )
+            key = ("pause", island.island.index)
+            self._watch.begin_for(key, now, pause, lambda at: self._form(island, at))
         else:
             self._form(island, now)
 
@@ -433,11 +420,8 @@ class Membership:
         for host in spans.items(island.fresh):
             self._resources.host_joined(host)
         island.fresh = spans.EMPTY
-        self._outbox.effect(
-            LogLine(
-                f"island {island.island.name!r} runs: epoch {island.epoch}, hosts {spans.text(island.members)}"
-            )
-        )
+        name, hosts = island.island.name, spans.text(island.members)
+        self._outbox.effect(LogLine(f"island {name!r} runs: epoch {island.epoch}, hosts {hosts}"))
         self._outbox.effect(DropWorlds(island.island.index, island.epoch))
         island.formed = island.epoch
         self._state.epochs += 1

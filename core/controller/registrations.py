@@ -261,29 +261,14 @@ class Registrations:
 
     # --- to look at ----------------------------------------------------------------------------------------------
 
-    def __len__(self) -> int:
-        return len(self._awaited)
-
     def waits(self, late: bool) -> list[Stall]:
         """Programs that wait; those that stall, or those that do not."""
-        found = []
-        for each in self._awaited.values():
-            if each.late == late:
-                record = each.record
-                missing = (
-                    self._compilation.missing(each.rows.plan.id) if each.rows is not None else spans.EMPTY
-                )
-                names = {spec.island for spec in record.ir.slices}
-                island = next(iter(names)) if len(names) == 1 else ""
-                found.append(
-                    Stall(
-                        each.since,
-                        island,
-                        record.session.name,
-                        record.ir.name,
-                        "",
-                        missing,
-                        self._words(each),
-                    )
-                )
-        return found
+        return [self._stall(each) for each in self._awaited.values() if each.late == late]
+
+    def _stall(self, each: Awaited) -> Stall:
+        record, rows = each.record, each.rows
+        missing = self._compilation.missing(rows.plan.id) if rows is not None else spans.EMPTY
+        names = {spec.island for spec in record.ir.slices}
+        island = next(iter(names)) if len(names) == 1 else ""
+        client, words = record.session.name, self._words(each)
+        return Stall(each.since, island, client, record.ir.name, "", missing, words)

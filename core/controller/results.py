@@ -81,7 +81,8 @@ class Results:
 
     def entered(self, run: RunRecord, row: ResultRow, seq: int) -> None:
         """The gang that makes an unkept result is in the order: behind it, the memory is free."""
-        for buffer in self._buffers.over(run.base + row.slot, row.count):
+        first = run.base + row.slot
+        for buffer in [self._buffers.all[first]] if row.count == 1 else self._buffers.over(first, row.count):
             self._buffers.all.drop(buffer.id)
             assert buffer.layout is not None
             if self._state.watched:

@@ -154,9 +154,7 @@ class State:
         self.views: deque[WaitingView] = deque()  # what they waited for has come
         self.settling: deque[tuple[int, Blame | None]] = deque()  # buffers whose contents are final
         self.plan_ready: deque[int] = deque()  # plans whose code is ready, or never will be
-        self.kept: deque[tuple[int, msgspec.Struct]] = (
-            deque()
-        )  # clients' messages from before it had recovered
+        self.kept: deque[tuple[int, msgspec.Struct]] = deque()  # said by clients before it had recovered
         self.wake: list[RunRecord] = []  # what they waited for has come
         self.map_changed = False  # slices lie elsewhere now: plans that have not started are lowered again
         self.next_buffer = self.base + 1  # the id of the next buffer

@@ -133,7 +133,7 @@ class Completion:
         """Over on all its hosts (or given up by all: an abandoned gang has a blame)."""
         self._in_flight.remove(entry, now)
         if self._tracing is not None:
-            self._tracing.landed(entry)
+            self._tracing.over(entry)
         if entry.ticket is not None:
             island = self._state.islands[entry.island]
             island.scheduler.finished(entry.ticket, now)

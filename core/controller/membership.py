@@ -1,7 +1,7 @@
 """Membership of islands, in epochs: which hosts are members, which tree reaches them, and what a change does.
 
     forming ---all here, or grace over--> reforming
-    running --member lost--> fencing --all re-seated--> draining --all landed--> reforming --all seated--> running
+    running --member lost--> fencing --all re-seated--> draining --all ended--> reforming --all seated--> running
     running --join, leave--> draining
     running --path lost----> fencing (same members, new tree) --all re-seated--> draining or running
     any but forming --no member left--> forming
@@ -339,7 +339,7 @@ class Membership:
         return moved
 
     def move_on(self, island: IslandState, now: int) -> None:
-        """Called whenever something landed: a draining island with nothing in flight re-forms."""
+        """A draining island with nothing in flight forms anew."""
         if island.phase != "draining":
             return
         changed = island.coming or island.leaving or island.stale_world

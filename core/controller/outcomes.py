@@ -13,8 +13,7 @@ The functions that matter: `fail`, `over`, `settled`, `spoil`, `lost`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 
@@ -33,8 +32,6 @@ from .run_waits import RunWaits
 from .state import State
 from .trace_rows import Tracing
 from .view_table import ViewTable, drop
-
-K = TypeVar("K", bound=Hashable)
 
 
 class Outcomes:
@@ -322,7 +319,7 @@ class Outcomes:
             self.fail(run, blame, self._state.now)
 
 
-def leave(waiting: dict[K, dict[int, RunRecord]], key: K, run: RunRecord) -> None:
+def leave(waiting: dict[Any, dict[int, RunRecord]], key: object, run: RunRecord) -> None:
     """Take the run out of the runs that wait under this key."""
     runs = waiting.get(key, {})
     runs.pop(run.id, None)

@@ -82,14 +82,10 @@ def snapshot_of(
         state.incarnation,
         tuple(_island(island, order, policy_news) for island in state.islands),
         tuple(_client(session) for session in state.sessions.values()),
-        left,
-        sum(buffer.references * buffer.count for buffer in buffers),
-        tuple(stalls.now()),
-        tuple(stalls.waits()),
-        stalls.ever,
-        tuple(resources.refusals.all()),
-        order.whole(),
-    )
+        left, sum(buffer.references * buffer.count for buffer in buffers),
+        tuple(stalls.now()), tuple(stalls.waits()), state.stalls_ever,
+        tuple(resources.refusals.all()), order.whole(),
+    )  # fmt: skip
 
 
 def _island(island: IslandState, order: OrderHash, policy_news: PolicyNews) -> IslandView:

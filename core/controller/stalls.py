@@ -40,11 +40,6 @@ class Stalls:
         self._registrations = registrations
         self._waits = waits
 
-    @property
-    def ever(self) -> int:
-        """Stalls that there have been."""
-        return self._state.stalls_ever
-
     def waits(self) -> list[Stall]:
         """Runs, and programs whose clients are to be told, that wait and do not stall; the longest wait first."""
         found = [self._wait(run) for run in self._state.runs.values() if run.waits and not run.stalled]

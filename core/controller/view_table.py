@@ -5,12 +5,9 @@ Neighbours: `views` makes views; `buffer_refs` counts what they hold; `outcomes`
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any
 
 from .records import BufferName, WaitingView
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class ViewTable:
@@ -53,7 +50,7 @@ class ViewTable:
         return {each for each in self.awaiting if first <= each < first + count}
 
 
-def drop(table: dict[int, dict[K, V]], key: int, value: K) -> None:
+def drop(table: dict[int, dict[Any, Any]], key: int, value: object) -> None:
     """Take it out of what is kept for this key, and the key with the last one."""
     kept = table.get(key)
     if kept is not None and value in kept:

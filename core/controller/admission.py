@@ -5,16 +5,15 @@ Runs and puts wait in the order in which they came. Later ones that fit may pass
 will give back, idle buffers are spilled. If nothing can be spilled and nothing that runs could free it, the newest
 waiter is refused when the bound of its wait is over; the error says which clients hold the memory.
 
-Neighbours: `runs` and `contents` come in, `ledger` answers, `spill` makes room, `dispatch` goes on.
+In: runs that have all but memory (`enter`), puts (`join`), and what gets and views need (`bring_back`). Out: runs that
+are admitted, or refused, on the agenda (`State.admitted`, `State.failing`).
+Neighbours: `Ledger` answers, `Spill` makes room, `run_waits` tells clients.
 The functions that matter: `enter`, `work`, `_try`, `_make_room`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-import msgspec
 
 from ..memory import Buffer, Buffers, Footprint, LacksMemory, Ledger, NeverFits, Spill
 from ..model import EMPTY, Atoms
@@ -23,61 +22,22 @@ from .buffer_refs import BufferRefs
 from .in_flight import InFlightTable
 from .outbox import TurnOutbox
 from .plan_rows import PlanRows
-from .records import ADMITTED, BufferName, ClientRecord, InFlight, RunRecord
-from .stalls import Stall, Stalls
+from .records import Amounts, BufferName, InFlight, RunRecord, Stall, Waiter
+from .run_waits import RunWaits
 from .state import State
 from .trace_rows import Tracing
 from .watch import Watchdog
 
-if TYPE_CHECKING:
-    from .contents import Contents
-    from .dispatch import Dispatch
-    from .runs import Runs
-
-Amounts = tuple[tuple[int, int], ...]
 NOTHING: frozenset[int] = frozenset()
 NO_SIZE = (-1, ())  # of an argument that is in no slot
 MEMORY = "device memory to come free"
 
 
-class Waiter(msgspec.Struct, eq=False):
-    """Something that wants memory: a run, or (without one) a put, or what comes back to the devices for a get."""
-
-    run: RunRecord | None
-    islands: tuple[int, ...]  # all of them must be at work
-    mine: Amounts = ()  # of a put: what it brings
-    named: BufferName | None = None  # of a get
-    session: ClientRecord | None = None  # of a put
-    admitted: Callable[[int], None] | None = None  # of a put or get: what is done then
-    refused: Callable[[Blame, int], None] | None = None
-    since: int = 0  # when it was found that it does not fit
-    late: bool = False  # it has outlasted its soft bound
-    watched: bool = False  # its wait has bounds
-    passes: int = 0
-    atoms: frozenset[int] = frozenset()
-    spills: int = 0  # what `Admission.spills` was when its arguments were last found to be there
-
-
 class Admission:
-    contents: Contents
-    dispatch: Dispatch
-    runs: Runs
-
     def __init__(
-        self,
-        state: State,
-        *,
-        atoms: Atoms,
-        buffers: Buffers,
-        in_flight: InFlightTable,
-        tracing: Tracing | None,
-        refs: BufferRefs,
-        ledger: Ledger,
-        outbox: TurnOutbox,
-        spill: Spill,
-        stalls: Stalls,
-        watch: Watchdog,
-    ) -> None:
+        self, state: State, *, atoms: Atoms, buffers: Buffers, in_flight: InFlightTable, ledger: Ledger,
+        outbox: TurnOutbox, refs: BufferRefs, spill: Spill, tracing: Tracing | None, waits: RunWaits, watch: Watchdog,
+    ) -> None:  # fmt: skip
         self._state = state
         self._atoms = atoms
         self._buffers = buffers
@@ -87,31 +47,14 @@ class Admission:
         self._ledger = ledger
         self._outbox = outbox
         self._spill = spill
-        self._stalls = stalls
+        self._waits = waits
         self._watch = watch
-        self.line: dict[int, Waiter] = {}  # by when they came
+        self.line = state.line  # by when they came
         self._count = 0
-        self.for_buffer: dict[
-            int, dict[int, RunRecord]
-        ] = {}  # buffer -> runs that need it to have been ordered
         self.spills = (
-            0  # buffers that have been spilled; an argument of a run that waits may be among the last
+            0  # buffers that have been spilled; maybe an argument of a run that waits among the last
         )
         self.eased = -1  # as of when the line was last tried
-        self.fresh = False
-
-    def __len__(self) -> int:
-        return len(self.line)
-
-    def try_again(self) -> None:
-        """Something has come that the ledger does not know: an island is at work again, a buffer is idle."""
-        self.fresh = True
-
-    def idle(self, buffer: int) -> None:
-        """Nobody uses it for now: it could be spilled."""
-        found = self._buffers.all.get(buffer)
-        if self.line and found is not None and self._spill.is_idle(found):
-            self.fresh = True
 
     # --- in and out of the line ----------------------------------------------------------------------------------
 
@@ -121,26 +64,26 @@ class Admission:
             assert run.rows is not None
             self._count = run.in_line = number = self._count + 1
             self.line[number] = Waiter(run, run.rows.all_islands, spills=self.spills)
-            self.fresh = True
+            self._state.fresh = True
 
     def join(self, waiter: Waiter) -> int:
         """At the end of the line. Returns the number by which it may `leave`."""
         self._count += 1
         self.line[self._count] = waiter
-        self.fresh = True
+        self._state.fresh = True
         return self._count
 
     def leave(self, number: int) -> None:
         """Take a waiter out of the line. Others that waited behind it may fit now."""
         if self.line.pop(number, None) is not None:
-            self.fresh = bool(self.line)
+            self._state.fresh = bool(self.line)
         self._watch.end(("memory", number))
 
     def withdraw(self, run: RunRecord) -> None:
         if run.in_line:
             self.leave(run.in_line)
             run.in_line = 0
-        for waiting in self.for_buffer.values():
+        for waiting in self._state.for_buffer.values():
             waiting.pop(run.id, None)
 
     def _arguments_there(self, run: RunRecord) -> bool:
@@ -148,32 +91,31 @@ class Admission:
         while it waits for another to be admitted."""
         for buffer in self._buffers.held(run.held, run.width):
             if buffer.promise or buffer.state == "spilling":
-                self.for_buffer.setdefault(buffer.id, {})[run.id] = run
-                self._stalls.begin(run, f"buffer {buffer.name}", tell=False)
+                self._state.for_buffer.setdefault(buffer.id, {})[run.id] = run
+                self._waits.begin(run, f"buffer {buffer.name}", tell=False)
                 return False
         return True
 
-    def buffer_there(self, buffer: int) -> None:
-        """It has entered an order, or has been copied."""
-        self._state.wake.extend(self.for_buffer.pop(buffer, {}).values())
-
     # --- work ----------------------------------------------------------------------------------------------------
 
-    def work(self, now: int) -> bool:
-        """Try all that may fit now. True: something was admitted. Needless while nothing is `fresh` or has eased."""
-        line, any_admitted = self.line, False
+    def work(self, now: int, start: Callable[[RunRecord, int], None]) -> bool:
+        """Try all that may fit now, and start each run that is admitted before the next is tried. True: something was
+        admitted. Needless while nothing is `fresh` or has eased."""
+        state, line, any_admitted = self._state, self.line, False
         while True:
-            self.fresh, self.eased = False, self._ledger.eased
+            state.fresh, self.eased = False, self._ledger.eased
             barred: set[int] = set()
             for number, waiter in list(line.items()):
                 if number not in line:
                     continue
                 if self._try(number, waiter, barred, now):
                     any_admitted = True
-                elif number in line and waiter.passes >= self._state.config.max_passes:
+                    while state.admitted:
+                        start(state.admitted.popleft(), now)
+                elif number in line and waiter.passes >= state.config.max_passes:
                     barred |= waiter.atoms
-            if not self.fresh and self.eased == self._ledger.eased:
-                return any_admitted
+            if not state.fresh and self.eased == self._ledger.eased:
+                return any_admitted or bool(state.failing or state.stay_away)
             # else: what was admitted has eased the ledger at once (a donation)
 
     def _try(self, number: int, waiter: Waiter, barred: set[int], now: int) -> bool:
@@ -253,30 +195,31 @@ class Admission:
                 break
             if not other.atoms.isdisjoint(waiter.atoms):
                 other.passes += 1
-        if waiter.run is not None:
-            waiter.run.in_line = 0
-            self._start(waiter.run, now)
-        elif waiter.admitted is not None:
-            waiter.admitted(now)
-
-    def _refuse(self, number: int, waiter: Waiter, blame: Blame, now: int) -> None:
-        self.leave(number)
-        if waiter.run is not None:
-            waiter.run.in_line = 0
-            self.runs.fail(waiter.run, blame, now)
-        elif waiter.refused is not None:
-            waiter.refused(blame, now)
-
-    def _start(self, run: RunRecord, now: int) -> None:
+        run = waiter.run
+        if run is None:
+            if waiter.admitted is not None:
+                waiter.admitted(now)
+            return
+        run.in_line = 0
         if run.waits:
-            self._stalls.over(run)
-        run.state = ADMITTED[run.state]
+            self._waits.over(run)
+        run.turn("admitted")
         if self._tracing is not None:
             self._tracing.trace.admitted(run.id, now)
         run.using = True
         if run.held:
             self._use_arguments(run, now)
-        self.dispatch.start(run, now)
+        self._state.admitted.append(run)
+
+    def _refuse(self, number: int, waiter: Waiter, blame: Blame, now: int) -> None:
+        self.leave(number)
+        if waiter.run is not None:
+            waiter.run.in_line = 0
+            self._state.failing.append((waiter.run, blame))
+        elif waiter.named is not None:
+            self._state.stay_away.append((waiter.named, blame))
+        elif waiter.refused is not None:
+            waiter.refused(blame, now)
 
     def _use_arguments(self, run: RunRecord, now: int) -> None:
         spilled: dict[int, None] = {}
@@ -334,25 +277,21 @@ class Admission:
         waiter = Waiter(
             None, (self._refs.layout(named.buffer).place.island,), ((buffer.key, buffer.nbytes),), named,
             admitted=lambda at: self._bring_back(named.buffer, at),
-            refused=lambda blame, at: self.contents.stays_away(named, blame),
         )  # fmt: skip
         self.join(waiter)
 
-    def copied(self, entry: InFlight, now: int) -> None:
-        """A spill or restore is over: runs and gets that waited for it go on."""
+    def copied(self, entry: InFlight) -> None:
+        """A spill or restore is over: runs and views that waited for it go on."""
         assert entry.copied is not None
-        if entry.blame is not None:
-            self._refs.lost(entry.buffer, entry.blame)
         (self._spill.spilled if entry.kind == "spill" else self._spill.restored)(entry.copied)
-        self.buffer_there(entry.buffer)
-        self.contents.copied(entry.buffer, now)
+        self._refs.there(entry.copied)
 
     def _bound_wait(self, number: int, waiter: Waiter, now: int) -> None:
         key = ("memory", number)
         if self._watch.waits_for(key):
             return
         if waiter.run is not None:
-            self._stalls.begin(waiter.run, MEMORY)
+            self._waits.begin(waiter.run, MEMORY)
         elif not waiter.late:
             waiter.since = now
         waiter.watched = True
@@ -381,10 +320,10 @@ class Admission:
 
     def _late(self, waiter: Waiter) -> None:
         if waiter.run is not None:
-            self._stalls.late(waiter.run, EMPTY, f"it waits for {MEMORY}")
+            self._waits.late(waiter.run, EMPTY, f"it waits for {MEMORY}")
         elif not waiter.late:
             waiter.late = True
-            self._stalls.ever += 1
+            self._state.stalls_ever += 1
 
     def late_contents(self) -> list[Stall]:
         """Puts, and what is to come back for gets, that have waited for memory for too long."""

@@ -19,7 +19,7 @@ APART = (
 
 
 class BrokenEpochs:
-    """Of one island, in a row."""
+    """Those of one island, in a row."""
 
     def __init__(self) -> None:
         self.number = 0

@@ -1,7 +1,7 @@
 """Names of several arrays that are counted as one: what a call names apart is counted apart from then on.
 
-A `BufferName` for several arrays, and its `Buffer`, are cut where a call, a plan or a failure tells the arrays apart.
-Whoever still has the record from before finds all that has become of it (`BufferName.behind`).
+A `BufferName` for several arrays, and its `Buffer`, are cut in two where a call, a plan or a failure treats the arrays
+differently. A run that knows the record from before finds all of its parts by `BufferName.behind`.
 
 Neighbours: `runs`, `clients` and `contents` ask what calls name; `buffer_refs` counts. The functions that matter:
 `called`, `parts`, `cut_arguments`.
@@ -51,7 +51,8 @@ class BufferNames:
             named.part(at)
 
     def parts(self, named: BufferName, at: int, count: int) -> list[BufferName]:
-        """What holds `count` names, `at` names behind the first of what `named` once was, and no others."""
+        """The records of `count` names, of which the first is `at` names behind that of `named`. That may have been cut
+        since it covered them all."""
         found, part = list[BufferName](), named
         first = named.name + at
         while True:
@@ -70,7 +71,7 @@ class BufferNames:
         """Let the run know its arguments as they are counted now, and none as one across one of these edges."""
         if self._are_whole(run, edges):
             return
-        sources, held, width = dict[int, BufferName | bytes](), run.held, dict[int, int]()
+        sources, width = dict[int, BufferName | bytes](), dict[int, int]()
         parts: dict[int, dict[int, BufferName]] = {}
         for index, source in run.sources.items():
             count = run.width.get(index, 1)
@@ -90,12 +91,7 @@ class BufferNames:
                     if part.count > 1:
                         width[at] = part.count
         if len(sources) > len(run.sources):
-            run.sources, run.width, run.held = sources, width, {}
-            for index, ident in held.items():
-                if index in parts:
-                    run.held.update({at: part.buffer for at, part in parts[index].items()})
-                else:
-                    run.held[index] = ident
+            run.recount(sources, width, parts)
 
     @staticmethod
     def _are_whole(run: RunRecord, edges: Sequence[int]) -> bool:
@@ -119,6 +115,10 @@ class BufferNames:
                 session.top = max(session.top, named.name + named.count - 1)
         if len(run.names) < len(run.program.ir.results):
             run.counts = [named.count for named in run.names]
+
+    def nameless(self, run: RunRecord, count: int) -> None:
+        """Its client names none of its results, and something else needs names for them."""
+        run.names = [BufferName(run.session, 0, released=True) for _ in range(count)]
 
     def of_results(self, run: RunRecord, rows: PlanRows) -> Iterator[tuple[BufferName, ResultRow]]:
         """The names of results, several as one where their client names them so and they are made as one."""

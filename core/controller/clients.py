@@ -1,7 +1,7 @@
 """Clients: a session each, from Open to its end. Translates their calls; a breach of the protocol closes that peer.
 
-Neighbours: `runs` takes submissions and cancellations, `buffer_refs` counts what clients hold, `contents` has puts and
-gets. When a client dies, exactly what it owned is freed, and its slices are released.
+Neighbours: `runs`, `puts`, `views` and `gets` take calls; `outcomes` ends runs; `buffer_refs` counts what clients hold.
+When a client dies, exactly what it owned is freed, and its slices are released.
 The functions that matter: `opened`, `calls` (one function a kind of call), `given_up`, `gone`.
 """
 
@@ -10,33 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .. import protocol as p
 from ..compile import Lowerings
 from ..invariants import ClientLost
 from ..memory import Buffers
 from ..model import MAX_LITERALS, Impossible, ProgramError, validate
-from ..protocol import (
-    Blame,
-    Cancel,
-    Close,
-    CloseSession,
-    ConnectionClosed,
-    Get,
-    Open,
-    Opened,
-    Put,
-    Refused,
-    Register,
-    Release,
-    ReleaseSlice,
-    Submit,
-    Unregister,
-    View,
-)
 from ..slices import Resources
 from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
-from .contents import Contents
+from .gets import Gets
 from .outbox import TurnOutbox
+from .outcomes import Outcomes
+from .puts import Puts
 from .records import ClientRecord, ProgramRecord
 from .recovery import Recovery
 from .registrations import Registrations
@@ -60,25 +45,14 @@ UNHEARD = "the client heard nothing from the controller for longer than the leas
 
 class Clients:
     def __init__(
-        self,
-        state: State,
-        *,
-        buffers: Buffers,
-        contents: Contents,
-        tracing: Tracing | None,
-        names: BufferNames,
-        refs: BufferRefs,
-        lowerings: Lowerings,
-        outbox: TurnOutbox,
-        recovery: Recovery,
-        registrations: Registrations,
-        resources: Resources,
-        runs: Runs,
-        views: Views,
-    ) -> None:
+        self, state: State, *, buffers: Buffers, gets: Gets, lowerings: Lowerings, names: BufferNames,
+        outbox: TurnOutbox, outcomes: Outcomes, puts: Puts, recovery: Recovery, refs: BufferRefs,
+        registrations: Registrations, resources: Resources, runs: Runs, tracing: Tracing | None, views: Views,
+    ) -> None:  # fmt: skip
         self._state = state
         self._buffers = buffers
-        self._contents = contents
+        self._outcomes = outcomes
+        self._puts = puts
         self._tracing = tracing
         self._names = names
         self._refs = refs
@@ -93,22 +67,22 @@ class Clients:
         self._lost: dict[int, str] = {}  # clients that were given up, by number -> why; the last of them
         # By kind of call. Each returns what is wrong with it; the controller then closes the peer.
         self.calls: dict[type, Callable[[ClientRecord, Any, int], str | None]] = {
-            Register: self._register,
-            Unregister: self._unregister,
-            Submit: self._runs.submit,
-            Put: self._contents.put,
-            View: self._views.view,
-            Get: self._contents.get,
-            Release: self._release,
-            ReleaseSlice: self._release_slice,
-            Cancel: self._cancel,
-            CloseSession: self._bye,
+            p.Register: self._register,
+            p.Unregister: self._unregister,
+            p.Submit: runs.submit,
+            p.Put: puts.put,
+            p.View: views.view,
+            p.Get: gets.get,
+            p.Release: self._release,
+            p.ReleaseSlice: self._release_slice,
+            p.Cancel: self._cancel,
+            p.CloseSession: self._bye,
         }
 
     def stranger(self, peer: int, message: object) -> bool:
         """Whether this opens the session of a client that belongs to another state of the controller, or of any while
         all hosts that are here do. It is told so, and its session is over."""
-        if type(message) is not Open:
+        if type(message) is not p.Open:
             return False
         if message.start not in self._state.starts:  # its names for what it has mean something else here
             why, code = ANOTHER, "restart"
@@ -117,11 +91,11 @@ class Clients:
         else:
             return False
         self._recovery.forget(peer)
-        self._outbox.note(peer, ConnectionClosed(why, code))
-        self._outbox.close(Close(peer, why, breach=""))
+        self._outbox.note(peer, p.ConnectionClosed(why, code))
+        self._outbox.close(p.Close(peer, why, breach=""))
         return True
 
-    def opened(self, peer: int, opening: Open, now: int) -> str | None:
+    def opened(self, peer: int, opening: p.Open, now: int) -> str | None:
         if peer in self._state.by_peer:
             return "it opened its session twice"
         if len(set(opening.held)) != len(opening.held):
@@ -135,11 +109,12 @@ class Clients:
         self._state.by_peer[peer] = session
         if self._tracing is not None:
             self._tracing.trace.client(session.number, session.name, session.weight, session.priority, now)
-        self._outbox.note(peer, Opened(session.number, self._state.incarnation, self._state.start))
-        self._recovery.client_opened(session, opening)
+        self._outbox.note(peer, p.Opened(session.number, self._state.incarnation, self._state.start))
+        why = self._lost.get(opening.client, "")
+        self._recovery.client_opened(session, opening, why)
         return None
 
-    def _number(self, opening: Open) -> int:
+    def _number(self, opening: p.Open) -> int:
         """A client that was here before a restart keeps the number that hosts know it by."""
         first = self._state.incarnation * MOST
         if 0 < opening.client < first and opening.client not in self._state.sessions:
@@ -147,45 +122,45 @@ class Clients:
         self._count += 1
         return first + self._count
 
-    def _register(self, session: ClientRecord, call: Register, now: int) -> str | None:
+    def _register(self, session: ClientRecord, call: p.Register, now: int) -> str | None:
         if call.program in session.programs:
             return f"program {call.program} is registered already"
         if len(session.programs) >= self._state.config.max_programs:
             return f"it registered more than {self._state.config.max_programs} programs"
-        record = session.programs[call.program] = ProgramRecord(session, call.program, call.ir)
+        program = session.programs[call.program] = ProgramRecord(session, call.program, call.ir)
         try:
             validate(call.ir)
-            record.nbytes = tuple(value.nbytes for value in call.ir.args)
-            record.small = sum(record.nbytes) <= MAX_LITERALS
-            record.donated = donated = frozenset(call.ir.donate_args)
-            record.edges = tuple(
-                at for at in range(1, len(record.nbytes)) if (at in donated) != (at - 1 in donated)
+            program.nbytes = tuple(value.nbytes for value in call.ir.args)
+            program.small = sum(program.nbytes) <= MAX_LITERALS
+            program.donated = donated = frozenset(call.ir.donate_args)
+            program.edges = tuple(
+                at for at in range(1, len(program.nbytes)) if (at in donated) != (at - 1 in donated)
             )
             for spec in call.ir.slices:
                 self._resources.bind(session.number, spec)
         except (ProgramError, Impossible) as error:
-            record.blame = Blame("refused", str(error), call.ir.name)
+            program.blame = p.Blame("refused", str(error), call.ir.name)
             if not call.tell:
-                self._outbox.note(session.peer, Refused("program", call.program, record.blame))
-        self._registrations.registered(record, call.tell, now)
+                self._outbox.note(session.peer, p.Refused("program", call.program, program.blame))
+        self._registrations.registered(program, call.tell, now)
         return None
 
-    def _unregister(self, session: ClientRecord, call: Unregister, now: int) -> str | None:
-        record = session.programs.pop(call.program, None)
-        if record is None:
+    def _unregister(self, session: ClientRecord, call: p.Unregister, now: int) -> str | None:
+        program = session.programs.pop(call.program, None)
+        if program is None:
             return f"program {call.program} is not registered"
-        self._registrations.taken_back(record)
-        self._forget(record)
+        self._registrations.taken_back(program)
+        self._forget(program)
         return None
 
-    def _forget(self, record: ProgramRecord) -> None:
+    def _forget(self, program: ProgramRecord) -> None:
         """Plans of a program that nobody has registered any more are not wanted again."""
         for session in self._state.sessions.values():
-            if any(other.ir == record.ir for other in session.programs.values()):
+            if any(other.ir == program.ir for other in session.programs.values()):
                 return
-        self._lowerings.forget_program(record.ir)
+        self._lowerings.forget_program(program.ir)
 
-    def _release(self, session: ClientRecord, call: Release, now: int) -> str | None:
+    def _release(self, session: ClientRecord, call: p.Release, now: int) -> str | None:
         for each in call.buffers:
             name, count = (each, 1) if isinstance(each, int) else (each.first, each.count)
             found = self._names.called(session, name, count)
@@ -195,7 +170,7 @@ class Clients:
                 self._refs.release(named)
         return None
 
-    def _release_slice(self, session: ClientRecord, call: ReleaseSlice, now: int) -> str | None:
+    def _release_slice(self, session: ClientRecord, call: p.ReleaseSlice, now: int) -> str | None:
         """One that is not bound here is free already: it was released before, or never used, or it was bound by a
         controller that has been started anew since. So the session goes on as if nothing had been said."""
         released = self._resources.release(session.number, call.name)
@@ -206,17 +181,18 @@ class Clients:
         self._runs.slices_bound(now)
         return None
 
-    def _cancel(self, session: ClientRecord, call: Cancel, now: int) -> str | None:
+    def _cancel(self, session: ClientRecord, call: p.Cancel, now: int) -> str | None:
         run = session.runs.get(call.run)
         if run is not None:
-            self._runs.cancel(run, now)
+            blame = p.Blame("cancelled", "cancelled by its client", run.program.ir.name)
+            self._outcomes.fail(run, blame, now)
         elif call.run > session.last_run:
             return f"it cancelled run {call.run}, which it never submitted"
         return None  # it has ended meanwhile
 
-    def _bye(self, session: ClientRecord, call: CloseSession, now: int) -> str | None:
-        self._outbox.note(session.peer, ConnectionClosed("as asked"))
-        self.gone(session, Blame("client-lost", "its client said goodbye"), now)
+    def _bye(self, session: ClientRecord, call: p.CloseSession, now: int) -> str | None:
+        self._outbox.note(session.peer, p.ConnectionClosed("as asked"))
+        self.gone(session, p.Blame("client-lost", "its client said goodbye"), now)
         return None
 
     def given_up(self, session: ClientRecord, reason: str, anew: bool, now: int) -> None:
@@ -224,32 +200,29 @@ class Clients:
         self._lost[session.number] = UNHEARD if anew else f"by the controller's account: {reason}"
         while len(self._lost) > REMEMBERED:
             del self._lost[next(iter(self._lost))]
-        self.gone(session, Blame("client-lost", f"client {session.name!r}: {reason}"), now)
+        self.gone(session, p.Blame("client-lost", f"client {session.name!r}: {reason}"), now)
 
-    def why_lost(self, number: int) -> str:
-        """Why this controller gave up a client that comes back. "": the client comes from an earlier start."""
-        return self._lost.get(number, "")
-
-    def gone(self, session: ClientRecord, blame: Blame, now: int) -> None:
+    def gone(self, session: ClientRecord, blame: p.Blame, now: int) -> None:
         """Died or left: its runs end, what it owned is freed, its slices are released; nobody else is harmed."""
         session.gone = True
-        for record in session.programs.values():
-            self._registrations.taken_back(record)
+        for program in session.programs.values():
+            self._registrations.taken_back(program)
         self._state.observe(ClientLost(session.number))
         if self._tracing is not None:
             self._tracing.trace.client_gone(session.number, now)
         self._state.by_peer.pop(session.peer, None)
         session.peer = -1
         for run in sorted(session.runs.values(), key=lambda run: -run.id):
-            self._runs.fail(run, blame, now)
-        self._contents.client_gone(session, now)
+            self._outcomes.fail(run, blame, now)
+        self._views.client_gone(session)
+        self._puts.client_gone(session)
         for _, named in sorted(session.names.items()):
             self._refs.release(named)
         for island in self._state.islands:
             island.scheduler.client_gone(session.number)
         self._state.sessions.pop(session.number, None)
         self._buffers.client_gone(session.number)
-        for record in session.programs.values():
-            self._forget(record)
+        for program in session.programs.values():
+            self._forget(program)
         self._resources.release_session(session.number)
         self._runs.slices_bound(now)

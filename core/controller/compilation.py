@@ -18,6 +18,7 @@ from ..model import Atoms, Gang, Plan, Spans, spans
 from ..protocol import MOST_ABOUT, Blame, Compiled, CompileStep, ForgetStep
 from .outbox import TurnOutbox
 from .plan_rows import PlanRows
+from .records import RunRecord
 from .state import State
 
 NOWHERE: dict[int, int] = {}
@@ -58,6 +59,23 @@ class Compilation:
             if part is None:
                 part = rows.parts[island] = cut(rows.plan, island)
             self._outbox.plan(island, part, rows.island_hosts[island])
+
+    def announce(self, run: RunRecord) -> None:
+        """Tell each island of the run that has not been told, before anything that names it."""
+        for island in list(run.untold):
+            self.announce_on(run, island)
+
+    def announce_on(self, run: RunRecord, island: int) -> None:
+        """Tell hosts of a run with its first step, not when it is admitted: it may wait long, and a message for
+        each run would go to every root of the tree, and hold up what hosts have to say."""
+        hosts = run.untold.pop(island, None)
+        if hosts is not None:
+            rows = run.rows
+            assert run.header is not None
+            assert rows is not None
+            if rows.sent.get(island) != self._state.islands[island].epoch:
+                self.tell(rows, island)
+            self._outbox.run(island, run.header, hosts)
 
     def forget_stale(self) -> None:
         """Forget plans whose device map or program has gone, when no run of theirs is left."""

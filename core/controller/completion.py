@@ -4,57 +4,51 @@ A step is over when all its hosts have said so. It is settled when all that it r
 blame, or its success, final, and only then are its results ready. A run is over when all its steps are settled.
 
 In: `Done`, `Enqueued` and `PieceCounts` from hosts; `end` from `failures`, which gives steps up. Out: steps that waited
-for it enter (`dispatch`), memory is free (`ledger`, `refs`), clients hear which results are ready, runs end (`runs`).
+for it enter (`dispatch`), memory is free (`Ledger`, `buffer_refs`), results are ready and runs end (`outcomes`); gangs
+whose hosts have lost each other are in `State.peer_failures`.
 The functions that matter: `done`, `end`, `_settle`, `explained`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from ..memory import Ledger
-from ..model import Gang, Move, ranged, spans
+from ..model import Gang, Move, spans
 from ..protocol import OF_ANOTHER, Blame, ContentsReady, Done, Enqueued, ExpectStep, PieceCounts, better
 from .admission import Admission
 from .buffer_refs import BufferRefs
-from .dispatch import OVER, SETTLED, Dispatch
+from .dispatch import Dispatch
+from .gets import Gets
 from .in_flight import InFlightTable
 from .outbox import TurnOutbox
+from .outcomes import Outcomes
 from .plan_rows import PlanRows
-from .records import BufferName, InFlight, RunRecord
+from .records import InFlight, RunRecord
+from .results import Results
 from .state import IslandState, State
 from .trace_rows import Tracing
-
-if TYPE_CHECKING:
-    from .contents import Contents
-    from .failures import Failures
-    from .runs import Runs
+from .views import Views
 
 
 class Completion:
-    # made later
-    contents: Contents
-    failures: Failures
-    runs: Runs
-
     def __init__(
-        self, state: State, *, admission: Admission, dispatch: Dispatch, in_flight: InFlightTable, ledger: Ledger,
-        outbox: TurnOutbox, refs: BufferRefs, tracing: Tracing | None,
+        self, state: State, *, admission: Admission, dispatch: Dispatch, gets: Gets, in_flight: InFlightTable,
+        ledger: Ledger, outbox: TurnOutbox, outcomes: Outcomes, refs: BufferRefs, results: Results,
+        tracing: Tracing | None, views: Views,
     ) -> None:  # fmt: skip
         self._state = state
         self._admission = admission
         self._dispatch = dispatch
+        self._gets = gets
         self._in_flight = in_flight
         self._ledger = ledger
         self._outbox = outbox
+        self._outcomes = outcomes
         self._refs = refs
+        self._results = results
         self._tracing = tracing
-        self.unexplained: dict[
-            int, dict[int, InFlight]
-        ] = {}  # run -> steps that have ended, and whose reason
-        # another step will give
+        self._views = views
 
     def enqueued(self, island: IslandState, report: Enqueued, now: int) -> None:
         entry = self._state.in_flight.get(report.seq)
@@ -99,19 +93,19 @@ class Completion:
                 self.end(entry, now)
         elif entry.blame.code == "peer":
             if _of_its_own(entry, entry.blame):
-                self.failures.peer_failed(entry, now)
+                self._state.peer_failures.append(entry)
             elif not entry.left:
                 self._end_unexplained(entry, now)
         elif not entry.left:
             self.end(entry, now)
         elif entry.run is not None and entry.blame.code not in OF_ANOTHER:
-            self.runs.fail(entry.run, entry.blame, now)  # of another's failure that one tells
+            self._outcomes.fail(entry.run, entry.blame, now)  # of another's failure that one tells
 
     def _end_unexplained(self, entry: InFlight, now: int) -> None:
         """The gang that makes its input lost a peer, so this step ended too. The run waits for that gang's blame."""
         run = entry.run
         if run is not None and run.blame is None:
-            self.unexplained.setdefault(run.id, {})[entry.seq] = entry
+            self._state.unexplained.setdefault(run.id, {})[entry.seq] = entry
             return
         assert entry.blame is not None
         entry.blame = run.blame if run is not None else Blame(
@@ -119,9 +113,13 @@ class Completion:
         )  # fmt: skip
         self.end(entry, now)
 
+    def explain(self, now: int) -> None:
+        while self._state.explained:
+            self.explained(self._state.explained.popleft(), now)
+
     def explained(self, run: RunRecord, now: int) -> None:
         """The run has failed, for a reason of its own."""
-        for entry in self.unexplained.pop(run.id, {}).values():
+        for entry in self._state.unexplained.pop(run.id, {}).values():
             if self._state.in_flight.get(entry.seq) is entry:
                 self._end_unexplained(entry, now)
 
@@ -135,7 +133,7 @@ class Completion:
         """Over on all its hosts (or given up by all: an abandoned gang has a blame)."""
         self._in_flight.remove(entry, now)
         if self._tracing is not None:
-            self._tracing.landed(entry)
+            self._tracing.over(entry)
         if entry.ticket is not None:
             island = self._state.islands[entry.island]
             island.scheduler.finished(entry.ticket, now)
@@ -151,31 +149,40 @@ class Completion:
         row = rows.steps[index]
         if entry.blame is not None:
             run.spoilt.setdefault(index, entry.blame)
-            self.runs.fail(run, entry.blame, now)
+            self._outcomes.fail(run, entry.blame, now)
         if row.is_move:
             self._half_over(run, rows, entry)
         else:
-            run.entered[index] = OVER
             if entry.unacked:  # what has ended had been enqueued, though the word of that was lost
                 self._dispatch.open(run, index, now)
             if run.users or row.irregular or row.ripens:
                 self._gang_over(run, rows, index, now)
         self._settle(run, rows, index, now)
-        run.open_steps -= 1
-        if run.state == "draining" and not run.open_steps:
-            self.runs.over(run, now)
+        if run.step_over():
+            self._outcomes.over(run, now)
 
     def _other_over(self, entry: InFlight, now: int) -> None:
         """No run's: contents of a client, or a buffer on its way to host memory and back."""
         if entry.kind == "put":
-            self.contents.put_over(entry)
+            self._put_over(entry, now)
         elif entry.kind == "get":
-            self.contents.get_over(entry)
+            self._gets.over(entry)
         else:
-            self._admission.copied(entry, now)
+            if entry.blame is not None:
+                self._outcomes.lost(entry.buffer, entry.blame)
+            self._admission.copied(entry)
+            self._views.work()
+            self._gets.copied(entry.buffer, now)
+
+    def _put_over(self, entry: InFlight, now: int) -> None:
+        for named in self._outcomes.settled(entry.buffer, entry.blame):
+            if not named.released:
+                self._outbox.note(named.session.peer, ContentsReady((named.name,), entry.blame))
+            self._gets.ready(named, now)
+        self._refs.transfer_over(entry.buffer)
 
     def _half_over(self, run: RunRecord, rows: PlanRows, entry: InFlight) -> None:
-        """Of a move: it has been sent, or received."""
+        """A move has two halves: this one has been sent, or received."""
         if entry.kind == "send":
             move = rows.plan.steps[entry.step]
             assert isinstance(move, Move)
@@ -216,7 +223,7 @@ class Completion:
         if slot in run.own:
             self._refs.own_read(run, slot, -1)
         elif record.arg >= 0:
-            self._dispatch.argument_over(run, record.arg, -1)
+            self._results.argument_over(run, record.arg, -1)
         elif not record.keep:
             self._ledger.slot_freed(run.id, slot)
 
@@ -228,35 +235,26 @@ class Completion:
             unsettled[index] -= 1
             if unsettled[index]:
                 continue
-            run.entered[index] = SETTLED
             run.left -= 1
             blame = run.spoilt.get(index) if run.spoilt else None
             for _, buffer, count in run.made_results.get(index, ()) if run.made_results else ():
-                names = self._refs.settled(buffer, blame, count)
+                names = self._outcomes.settled(buffer, blame, count)
                 if names:
-                    self.tell_ready(run, names, now)
+                    self._outcomes.tell_ready(run, names, now)
             for feed in rows.steps[index].feeds:
                 if blame is not None:
                     run.spoilt.setdefault(feed, blame)
                 stack.append(feed)
         if not run.left and run.state == "running":
-            self.runs.over(run, now)
-
-    def tell_ready(self, run: RunRecord, names: list[BufferName], now: int) -> None:
-        """The end of a run says it for all its results; one that is ready before is told alone."""
-        for named in names:
-            if run.left and named.ready and not named.released:
-                self._outbox.note(run.session.peer, ContentsReady((ranged(named.name, named.count),)))
-            if named.gets or named.blame is not None:
-                self.contents.ready(named, now)
+            self._outcomes.over(run, now)
 
     def argument_settled(self, buffer: int, blame: Blame | None, now: int) -> None:
         """Runs that read it may be under way already: their steps cannot settle before."""
         for run, index in self._state.readers.pop(buffer, ()):
             if blame is not None:
                 run.spoilt.setdefault(index, blame)
-                self.runs.fail(run, blame, now)
-            if run.state in ("running", "draining") and run.entered[index] != SETTLED:
+                self._outcomes.fail(run, blame, now)
+            if run.state in ("running", "draining") and run.unsettled[index]:
                 assert run.rows is not None
                 self._settle(run, run.rows, index, now)
 

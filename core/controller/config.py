@@ -12,17 +12,13 @@ from .watch import Bounds
 
 class Config(msgspec.Struct, frozen=True):
     window: int = 8  # gangs ahead on a device (d)
-    window_span: int = (
-        0  # nanoseconds: more of them may be ahead, while they take less than that together ...
-    )
+    window_span: int = 0  # nanoseconds: more may be ahead, while they take less than that together ...
     window_most: int = 64  # ... up to so many
     max_passes: int = 8  # how often a blocked wide gang, or a waiting big run, may be passed
-    max_reserved: int = (
-        60_000_000_000  # nanoseconds for which a policy may keep devices free, beyond what runs there
-    )
-    early: Literal["always", "idle", "never"] = (
-        "idle"  # may a gang enter before its inputs from elsewhere are made
-    )
+    # nanoseconds for which a policy may keep devices free, beyond what runs there
+    max_reserved: int = 60_000_000_000
+    # may a gang enter before its inputs from elsewhere are made
+    early: Literal["always", "idle", "never"] = "idle"
     fanout: int = 23  # of the tree to the hosts
     literal_limit: int = MAX_LITERALS  # bytes of arguments that ride in a call
     max_clients: int = 256

@@ -4,88 +4,34 @@
 (`_work`) until nothing more can move; what was gathered to be said leaves at the end of the turn.
 A peer that breaks the protocol is closed, with the reason; nothing that a peer sends ever raises here.
 
-The controller's modules are made, and handed each other by name, in `_make` and `_introduce`: nowhere else.
+`modules` makes all that decide something, from the ground up. One that must tell another above it enters news in the
+turn's agenda (`State`); `_work` hands them on.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
-import msgspec
-
-from ..compile import Lowerings
+from .. import protocol as p
 from ..fanout import TreeShape, tree
 from ..invariants import Heeded, Observation
-from ..memory import Buffers, HostMemory, Ledger, Spill
 from ..model import Atoms, Cluster, Illegal, Spans
-from ..protocol import (
-    Arrived,
-    Blame,
-    Call,
-    Calls,
-    Close,
-    Command,
-    Compiled,
-    Connected,
-    ConnectionClosed,
-    Disconnected,
-    Dismiss,
-    Done,
-    Enqueued,
-    Event,
-    Heartbeat,
-    HostAccepted,
-    HostFault,
-    HostRefused,
-    Join,
-    Leave,
-    Lost,
-    Malformed,
-    MessageReceived,
-    Open,
-    PieceCounts,
-    Reports,
-    Seated,
-    Send,
-    Wakeup,
-    WorldFailed,
-    WorldUp,
-)
 from ..record import OrderHash, Trace
 from ..schedule import Scheduler, Window
 from ..schedule.policy import Fifo, Policy
-from ..slices import Resources
-from .admission import Admission
-from .buffer_names import BufferNames
-from .buffer_refs import BufferRefs
-from .clients import Clients
-from .compilation import Compilation
-from .completion import Completion
 from .config import Config
-from .contents import Contents
-from .dispatch import Dispatch
-from .failures import Failures
-from .in_flight import InFlightTable
-from .membership import Membership
-from .outbox import TurnOutbox
-from .policy_news import PolicyNews
-from .recovery import Recovery
-from .registrations import Registrations
+from .modules import Modules
 from .report_checks import ReportChecks
-from .runs import Runs
 from .snapshot import Snapshot, snapshot_of
-from .stalls import Stalls
-from .state import IDS, IslandState, State
-from .trace_rows import Tracing
-from .views import Views
-from .watch import Watchdog
+from .state import IslandState, State
 
 DEFAULT = Config()
-OF_HOSTS = (Join, Seated, Leave, Reports)
-CHANGES = (Join, Open, Seated, Leave)  # they may change who there is
+OF_HOSTS = (p.Join, p.Seated, p.Leave, p.Reports)
+CHANGES = (p.Join, p.Open, p.Seated, p.Leave)  # they may change who there is
 LIVE = attrgetter("scheduler.live")  # of an island: not empty if a gang may enter
 
 
@@ -116,148 +62,68 @@ class Controller:
         schedulers = [make(self.atoms, policy()) for _ in cluster.islands]
         self.state = State(cluster, config, incarnation, observe, schedulers, starts)
         self._checks, self.order = ReportChecks(self.state), OrderHash()
-        self._make(trace, shape)
-        self.policy_news = PolicyNews(self.state, outbox=self.outbox, tracing=self.tracing, watch=self.watch)
+        made = Modules(self.state, self.atoms, self.order, trace, shape)
+        ground = made.ground
+        self.buffers, self.ledger, self.resources = ground.buffers, ground.ledger, ground.resources
+        self.watch, self.next_wakeup, self.outbox = ground.watch, ground.watch.next_wakeup, ground.outbox
+        self.compilation, self.lowerings, self.tracing = ground.compilation, ground.lowerings, ground.tracing
+        self.in_flight, self.admission, self.outcomes = ground.in_flight, ground.admission, ground.outcomes
+        self.dispatch, self.completion, self.views = made.dispatch, made.completion, made.views
+        self.runs, self.failures, self.recovery = made.runs, made.failures, made.recovery
+        self.membership, self.clients, self.stalls = made.membership, made.clients, made.stalls
+        self.policy_news = made.policy_news
+        self.reshape, self.standing = made.membership.reshape, made.membership.standing  # for a simulator
+        self._agenda = self._make_agenda()
         self._begun = False
+        self._route()
+
+    def _route(self) -> None:
+        """Say who takes which event, message and report."""
         self._events: dict[type, Callable[[Any, int], None]] = {
-            MessageReceived: self._came,
-            Connected: lambda event, now: None,
-            Disconnected: self._disconnected,
-            Malformed: lambda event, now: self._violation(
+            p.MessageReceived: self._came,
+            p.Connected: lambda event, now: None,
+            p.Disconnected: self._disconnected,
+            p.Malformed: lambda event, now: self._violation(
                 event.peer, f"it sent what is no message: {event.reason}", now
             ),
-            Wakeup: lambda event, now: self.watch.wakeup(now),
-            HostRefused: self._host_refused,
-            HostAccepted: self._host_taken,
-            WorldUp: lambda event, now: self.membership.world_up(event.island, event.epoch, now),
-            WorldFailed: lambda event, now: self.membership.world_failed(
+            p.Wakeup: lambda event, now: self.watch.wakeup(now),
+            p.HostRefused: self._host_refused,
+            p.HostAccepted: self._host_taken,
+            p.WorldUp: lambda event, now: self.membership.world_up(event.island, event.epoch, now),
+            p.WorldFailed: lambda event, now: self.membership.world_failed(
                 event.island, event.epoch, str(event.blame), now
             ),
         }
         self._calls = self.clients.calls
         # What a peer may say: returns what is wrong with it.
         self._takes: dict[type, Callable[[int, Any, int], str | None]] = {
-            Join: self._join,
-            Open: self._open,
-            Reports: self._reported,
-            Seated: self._seated,
-            Leave: self._leaves,
+            p.Join: self._join,
+            p.Open: self._open,
+            p.Reports: self._reported,
+            p.Seated: self._seated,
+            p.Leave: self._leaves,
             **dict.fromkeys(self._calls, self._from_client),
-            Calls: self._from_client,
+            p.Calls: self._from_client,
         }
         self._reports: dict[type, Callable[[IslandState, Any, int], None]] = {
-            Done: self.completion.done,
-            Enqueued: self.completion.enqueued,
-            PieceCounts: self.completion.counted,
-            Compiled: lambda island, report, now: self.compilation.reported(report),
-            Arrived: lambda island, report, now: self.in_flight.arrived(report),
-            Heartbeat: lambda island, report, now: island.stream.seen(report.hosts, report.number),
-            HostFault: self.failures.trouble,
-            Lost: lambda island, report, now: self.membership.path_lost(report.host, now),
+            p.Done: self.completion.done,
+            p.Enqueued: self.completion.enqueued,
+            p.PieceCounts: self.completion.counted,
+            p.Compiled: lambda island, report, now: self.compilation.reported(report),
+            p.Arrived: lambda island, report, now: self.in_flight.arrived(report),
+            p.Heartbeat: lambda island, report, now: island.stream.seen(report.hosts, report.number),
+            p.HostFault: self.failures.trouble,
+            p.Lost: lambda island, report, now: self.membership.path_lost(report.host, now),
         }
-
-    def _make(self, trace: Trace | None, shape: TreeShape) -> None:
-        """All modules. Those that are needed by one made before them are handed to it at the end."""
-        state, atoms, config = self.state, self.atoms, self.state.config
-        self.buffers = buffers = Buffers()
-        self.ledger = ledger = Ledger(atoms, state.device_memory)
-        self.spill = spill = Spill(
-            atoms, ledger, buffers, HostMemory(state.hosts_of_devices, state.host_memory)
-        )
-        self.resources = resources = Resources(state.cluster)
-        self.lowerings = lowerings = Lowerings(first=state.incarnation * IDS)
-        self.watch = watch = Watchdog(config.bounds)
-        self.outbox = outbox = TurnOutbox(state)
-        self.tracing = tracing = (
-            Tracing(state, trace, atoms=atoms, ledger=ledger) if trace is not None else None
-        )
-        self.compilation = compilation = Compilation(state, atoms=atoms, lowerings=lowerings, outbox=outbox)
-        self.stalls = stalls = Stalls(state, compilation=compilation, outbox=outbox, watch=watch)
-        self.in_flight = in_flight = InFlightTable(state, outbox=outbox, watch=watch, stalls=stalls)
-        self.names = names = BufferNames(buffers)
-        self.views = views = Views(
-            state, atoms=atoms, buffers=buffers, names=names, outbox=outbox, resources=resources
-        )
-        self.refs = refs = BufferRefs(
-            state, buffers=buffers, ledger=ledger, names=names, outbox=outbox, spill=spill, views=views
-        )
-        self.admission = admission = Admission(
-            state, atoms=atoms, buffers=buffers, in_flight=in_flight, ledger=ledger, outbox=outbox, refs=refs,
-            spill=spill, stalls=stalls, tracing=tracing, watch=watch,
-        )  # fmt: skip
-        self.dispatch = dispatch = Dispatch(
-            state, buffers=buffers, compilation=compilation, in_flight=in_flight, ledger=ledger,
-            order=self.order, outbox=outbox, refs=refs, tracing=tracing, admission=admission,
-        )  # fmt: skip
-        self.completion = completion = Completion(
-            state, admission=admission, dispatch=dispatch, in_flight=in_flight, ledger=ledger, outbox=outbox,
-            refs=refs, tracing=tracing,
-        )  # fmt: skip
-        self.registrations = registrations = Registrations(
-            state, compilation=compilation, lowerings=lowerings, outbox=outbox, resources=resources,
-            stalls=stalls, watch=watch,
-        )  # fmt: skip
-        self.runs = runs = Runs(
-            state, admission=admission, buffers=buffers, compilation=compilation, completion=completion,
-            dispatch=dispatch, ledger=ledger, lowerings=lowerings, names=names, outbox=outbox, refs=refs,
-            registrations=registrations, resources=resources, stalls=stalls, tracing=tracing, watch=watch,
-        )  # fmt: skip
-        self.contents = contents = Contents(
-            state, admission=admission, atoms=atoms, buffers=buffers, in_flight=in_flight, ledger=ledger,
-            names=names, outbox=outbox, refs=refs, resources=resources, runs=runs, tracing=tracing,
-            views=views, watch=watch,
-        )  # fmt: skip
-        self.failures = failures = Failures(
-            state, admission=admission, compilation=compilation, completion=completion, dispatch=dispatch,
-            in_flight=in_flight, lowerings=lowerings, outbox=outbox, refs=refs, registrations=registrations,
-            resources=resources, runs=runs, watch=watch,
-        )  # fmt: skip
-        self.membership = Membership(
-            state, admission=admission, failures=failures, in_flight=in_flight, outbox=outbox,
-            resources=resources, shape=shape, watch=watch,
-        )  # fmt: skip
-        self.recovery = recovery = Recovery(
-            state, atoms=atoms, buffers=buffers, ledger=ledger, outbox=outbox, refs=refs, spill=spill, watch=watch
-        )  # fmt: skip
-        self.clients = Clients(
-            state, buffers=buffers, contents=contents, lowerings=lowerings, names=names, outbox=outbox,
-            recovery=recovery, refs=refs, registrations=registrations, resources=resources, runs=runs,
-            tracing=tracing, views=views,
-        )  # fmt: skip
-        self.next_wakeup = watch.next_wakeup
-        self._introduce()
-
-    def _introduce(self) -> None:
-        """Hand modules those that were made after them."""
-        admission, completion, contents, dispatch = (
-            self.admission,
-            self.completion,
-            self.contents,
-            self.dispatch,
-        )
-        refs, in_flight, runs = self.refs, self.in_flight, self.runs
-        self.stalls.admission, self.stalls.in_flight = admission, in_flight
-        self.stalls.registrations = self.registrations
-        in_flight.refs, in_flight.failures = refs, self.failures
-        refs.admission, refs.contents, refs.runs = admission, contents, runs
-        admission.contents, admission.dispatch, admission.runs = contents, dispatch, runs
-        dispatch.completion, dispatch.runs = completion, runs
-        completion.contents, completion.failures, completion.runs = contents, self.failures, runs
-        runs.contents = contents
-        views = self.views
-        views.admission, views.contents, views.refs, views.runs = admission, contents, refs, runs
-        self.failures.membership = self.membership
-        self.membership.recovery = self.recovery
-        self.recovery.clients, self.recovery.deliver = self.clients, self._deliver
 
     # --- the machine ---------------------------------------------------------------------------------------------
 
-    def handle(self, event: Event, now: int) -> list[Command]:
+    def handle(self, event: p.Event, now: int) -> list[p.Command]:
         act = self._events.get(type(event))
         if act is None:
             raise Illegal(f"a controller is not told of {type(event).__name__}")
         self.state.now = now
-        if type(event) is not MessageReceived or type(event.message) in CHANGES:
+        if type(event) is not p.MessageReceived or type(event.message) in CHANGES:
             self.outbox.hurry()
         if not self._begun:
             self._begun = True
@@ -269,32 +135,52 @@ class Controller:
             self.tracing.levels()
         return self.outbox.take()
 
+    def _make_agenda(self) -> tuple[tuple[deque[Any], Callable[[Any, int], None]], ...]:
+        """The news of a turn, the most urgent first, and who is told of each."""
+        state, outcomes = self.state, self.outcomes
+        return (
+            (state.peer_failures, self.failures.peer_failed),
+            (state.overdue, self.failures.overdue),
+            (state.lost_hosts, lambda lost, now: self.membership.lost(lost[0], lost[1], lost[2], now)),
+            (state.broken, self.membership.broken),
+            (state.failing, lambda failing, now: outcomes.fail(failing[0], failing[1], now)),
+            (state.explained, self.completion.explained),
+            (state.stay_away, lambda away, now: outcomes.stay_away(away[0], away[1])),
+            (state.admitted, self.dispatch.start),
+            (state.views, lambda view, now: self.views.advance(view)),
+            (state.settling, lambda each, now: self.completion.argument_settled(each[0], each[1], now)),
+            (state.plan_ready, self._code_ready),
+            (state.kept, lambda kept, now: self._came(p.MessageReceived(*kept), now)),
+        )
+
+    def _code_ready(self, plan: int, now: int) -> None:
+        self.runs.code_ready(plan, now)
+        self.dispatch.code_ready(plan, now)
+        self.compilation.answered(plan)
+
     def _work(self, now: int) -> None:
         """Until nothing more can move. Each of these may make work for the others."""
         state, admission, ledger = self.state, self.admission, self.ledger
         while True:
-            if state.settling:
-                buffer, blame = state.settling.popleft()
-                self.completion.argument_settled(buffer, blame, now)
-            elif state.plan_ready:
-                plan = state.plan_ready.pop(0)
-                self.runs.code_ready(plan, now)
-                self.dispatch.code_ready(plan, now)
-                self.compilation.answered(plan)
-            elif state.wake:
-                wake, state.wake = state.wake, []
-                for run in wake:
-                    self.runs.advance(run, now)
-            elif not (
-                (
-                    admission.line
-                    and (admission.fresh or admission.eased != ledger.eased)
-                    and admission.work(now)
-                )
-                or (any(map(LIVE, state.islands)) and self.dispatch.pump(now))
-                or (state.changing and self.membership.settle(now))
-            ):
-                break
+            for news, act in self._agenda:
+                if news:
+                    act(news.popleft(), now)
+                    break
+            else:
+                if state.wake:
+                    wake, state.wake = state.wake, []
+                    for run in wake:
+                        self.runs.advance(run, now)
+                elif not (
+                    (
+                        admission.line
+                        and (state.fresh or admission.eased != ledger.eased)
+                        and admission.work(now, self.dispatch.start)
+                    )
+                    or (any(map(LIVE, state.islands)) and self.dispatch.pump(now))
+                    or (state.changing and self.membership.settle(now))
+                ):
+                    break
         if self.compilation.stale or self.lowerings.dropped:
             self.compilation.forget_stale()
         for island in state.islands:
@@ -303,17 +189,17 @@ class Controller:
 
     # --- hosts that could not be hosts, or can be ----------------------------------------------------------------
 
-    def _host_refused(self, event: HostRefused, now: int) -> None:
+    def _host_refused(self, event: p.HostRefused, now: int) -> None:
         if self.resources.refusals.refused(event.name, event.island, event.reason, now):
             self.runs.renew_reasons()
 
-    def _host_taken(self, event: HostAccepted, now: int) -> None:
+    def _host_taken(self, event: p.HostAccepted, now: int) -> None:
         if self.resources.refusals.taken(event.name):
             self.runs.renew_reasons()
 
     # --- peers ---------------------------------------------------------------------------------------------------
 
-    def _came(self, event: MessageReceived, now: int) -> None:
+    def _came(self, event: p.MessageReceived, now: int) -> None:
         peer, message = event.peer, event.message
         if self.recovery.under_way and not isinstance(message, OF_HOSTS):
             if not self.clients.stranger(peer, message):
@@ -327,40 +213,36 @@ class Controller:
         if wrong:
             self._violation(peer, wrong, now, of_host=isinstance(message, OF_HOSTS))
 
-    def _deliver(self, peer: int, message: msgspec.Struct, now: int) -> None:
-        """A client's message that was kept while the controller recovered."""
-        self._came(MessageReceived(peer, message), now)
-
-    def _join(self, peer: int, message: Join, now: int) -> str | None:
+    def _join(self, peer: int, message: p.Join, now: int) -> str | None:
         if peer in self.state.by_peer:
             return "it is a client and joined as a host"
         why, name = self.membership.stranger(peer, message), f"host {message.host}"
         if not why:
-            self._host_taken(HostAccepted(name), now)
+            self._host_taken(p.HostAccepted(name), now)
             return self.membership.join(peer, message, now)
         island = self.state.island_of_host(message.host).island.index
-        self._host_refused(HostRefused(island, name, why), now)
+        self._host_refused(p.HostRefused(island, name, why), now)
         return None
 
-    def _open(self, peer: int, message: Open, now: int) -> str | None:
+    def _open(self, peer: int, message: p.Open, now: int) -> str | None:
         if peer in self.state.host_peers:
             return "it is a host"
         return None if self.clients.stranger(peer, message) else self.clients.opened(peer, message, now)
 
-    def _host_at(self, peer: int, message: Reports | Seated | Leave) -> tuple[int, str | None]:
+    def _host_at(self, peer: int, message: p.Reports | p.Seated | p.Leave) -> tuple[int, str | None]:
         """The host that has this connection; -1 if none, and what is wrong with that."""
         host = self.state.host_peers.get(peer, -1)
         if host < 0 and peer not in self.state.dismissed and peer not in self.state.strangers:
             return host, f"{type(message).__name__} before Join"
         return host, None
 
-    def _leaves(self, peer: int, message: Leave, now: int) -> str | None:
+    def _leaves(self, peer: int, message: p.Leave, now: int) -> str | None:
         host, wrong = self._host_at(peer, message)
         if host >= 0:
             self.membership.leave(host, message.reason, now)
         return wrong
 
-    def _seated(self, peer: int, message: Seated, now: int) -> str | None:
+    def _seated(self, peer: int, message: p.Seated, now: int) -> str | None:
         host, wrong = self._host_at(peer, message)
         if host >= 0 and message.host != host:
             return f"host {host} speaks for host {message.host}"
@@ -368,7 +250,7 @@ class Controller:
             self.membership.seated(host, message.epoch, message.tree, message.last, now)
         return wrong
 
-    def _reported(self, peer: int, message: Reports, now: int) -> str | None:
+    def _reported(self, peer: int, message: p.Reports, now: int) -> str | None:
         state = self.state
         host = state.host_peers.get(peer, -1)
         if host < 0:
@@ -395,14 +277,14 @@ class Controller:
             self._reports[type(report)](island, report, now)
         return None
 
-    def _from_client(self, peer: int, message: Calls | Call, now: int) -> str | None:
+    def _from_client(self, peer: int, message: p.Calls | p.Call, now: int) -> str | None:
         session = self.state.by_peer.get(peer)
         if session is None:
             return f"its first message is {type(message).__name__}, not Open"
         take = self._calls.get(type(message))
         if take is not None:
             return take(session, message, now)
-        assert isinstance(message, Calls)
+        assert isinstance(message, p.Calls)
         for call in message.calls:
             wrong = self._calls[type(call)](session, call, now)
             if wrong:
@@ -411,7 +293,7 @@ class Controller:
                 break
         return None
 
-    def _disconnected(self, event: Disconnected, now: int) -> None:
+    def _disconnected(self, event: p.Disconnected, now: int) -> None:
         state, peer = self.state, event.peer
         state.dismissed.pop(peer, None)
         state.strangers.pop(peer, None)
@@ -432,22 +314,25 @@ class Controller:
         host = state.host_peers.get(peer)
         if peer in state.by_peer:
             session = state.by_peer[peer]
-            self.outbox.note(peer, ConnectionClosed(reason))
-            blame = Blame("client-lost", f"client {session.name!r} was closed: {reason}")
+            self.outbox.note(peer, p.ConnectionClosed(reason))
+            blame = p.Blame("client-lost", f"client {session.name!r} was closed: {reason}")
             self.clients.gone(session, blame, now)
         elif host is not None:
             self.membership.lost(state.island_of_host(host), host, reason, now)
         elif of_host:
-            self.outbox.effect(Send((peer,), Dismiss(-1, reason)))
+            self.outbox.effect(p.Send((peer,), p.Dismiss(-1, reason)))
         else:
-            self.outbox.note(peer, ConnectionClosed(reason))
-        self.outbox.close(Close(peer, reason))
+            self.outbox.note(peer, p.ConnectionClosed(reason))
+        self.outbox.close(p.Close(peer, reason))
 
     # --- to look at ----------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
         """All that may be shown, as of now."""
-        return snapshot_of(self)
+        return snapshot_of(
+            self.state, buffers=self.buffers, left=self.left(), order=self.order, policy_news=self.policy_news,
+            resources=self.resources, stalls=self.stalls,
+        )  # fmt: skip
 
     def left(self) -> dict[str, int]:
         """What is not over: zero of each when nothing is under way and no client is there."""
@@ -457,7 +342,7 @@ class Controller:
             "runs": len(state.runs),
             "operations": len(state.in_flight),
             "buffers": len(self.buffers),
-            "views": len(self.views.waiting),
+            "views": len(self.views),
         }
 
     def members(self, island: int) -> Spans:

@@ -6,74 +6,52 @@ host. Behind an irregular node: when that node has run and its sizes are known. 
 what it depends on, in one global sequence of `seq`: that, and devices that run in order, is why nothing deadlocks
 (docs/ordering.md).
 
-Neighbours: `admission` starts runs; schedulers pick; `refs` and `ledger` are told; `completion` takes what has entered
-to its end. The functions that matter: `start`, `pump`, `_enter_gang`, `_enter_move`, `open`.
+In: runs that are admitted, and what schedulers pick. Out: steps to hosts, memory and buffers that are free behind them
+(`Ledger`, `buffer_refs`). `completion` takes to its end what has entered.
+The functions that matter: `start`, `pump`, `_enter_gang`, `_enter_move`, `open`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import msgspec
-
 from ..invariants import Entered
 from ..memory import Buffers, Ledger
 from ..model import Gang, Move, device_spans
-from ..protocol import (
-    GangStep,
-    RecvStep,
-    SendStep,
-)
+from ..protocol import GangStep, RecvStep, SendStep
 from ..record import OrderHash, token
 from ..schedule.policy import Ticket
-from .admission import Admission
 from .buffer_refs import BufferRefs
 from .compilation import Compilation
 from .in_flight import InFlightTable
 from .outbox import TurnOutbox
+from .outcomes import Outcomes
 from .plan_rows import PlanRows, PlanView
 from .records import InFlight, RunRecord
+from .results import Results
+from .run_waits import RunWaits
 from .state import State
 from .trace_rows import Tracing
-
-if TYPE_CHECKING:
-    from .completion import Completion
-    from .runs import Runs
-
-ENTERED, OVER, SETTLED = 1, 2, 3
+from .views import Views
 
 
 class Dispatch:
-    completion: Completion
-    runs: Runs
-
     def __init__(
-        self,
-        state: State,
-        *,
-        admission: Admission,
-        buffers: Buffers,
-        compilation: Compilation,
-        in_flight: InFlightTable,
-        tracing: Tracing | None,
-        refs: BufferRefs,
-        ledger: Ledger,
-        order: OrderHash,
-        outbox: TurnOutbox,
-    ) -> None:
+        self, state: State, *, buffers: Buffers, compilation: Compilation, in_flight: InFlightTable, ledger: Ledger,
+        order: OrderHash, outbox: TurnOutbox, outcomes: Outcomes, refs: BufferRefs, results: Results,
+        tracing: Tracing | None, views: Views, waits: RunWaits,
+    ) -> None:  # fmt: skip
         self._state = state
-        self._admission = admission
         self._buffers = buffers
         self._compilation = compilation
         self._in_flight = in_flight
-        self._tracing = tracing
-        self._refs = refs
         self._ledger = ledger
         self._order = order
         self._outbox = outbox
-        self._parked: dict[
-            int, list[tuple[RunRecord, int]]
-        ] = {}  # plan -> steps that wait for its code (new epoch)
+        self._outcomes = outcomes
+        self._refs = refs
+        self._results = results
+        self._tracing = tracing
+        self._views = views
+        self._waits = waits
 
     # --- in -------------------------------------------------------------------------------------------------
 
@@ -81,21 +59,15 @@ class Dispatch:
         """Its memory is reserved: let its first steps in. Hosts are told of it with the first that concerns them."""
         rows = run.rows
         assert rows is not None
-        run.left = len(rows.steps)
-        run.entered = bytearray(run.left)
-        run.gates, run.late, run.unsettled = rows.gates.copy(), rows.late.copy(), rows.unsettled.copy()
-        if rows.sender_users:
-            run.users = rows.sender_users.copy()
+        run.begin(rows)
         if run.held:
             self._await_arguments(run, rows)
         if run.literals:
             self._await_room_for_literals(run, rows)
-        run.untold = rows.island_hosts.copy()
-        returned = (
-            run.made_results.get(-1, ()) if run.made_results else ()
-        )  # what came with the call, and is there now
+        # what came with the call, and is there now
+        returned = run.made_results.get(-1, ()) if run.made_results else ()
         if returned or not run.left:
-            self.tell(run)
+            self._compilation.announce(run)
         view = run.view
         assert view is not None
         if view.unread or len(rows.arg_bytes) < len(run.program.ir.args):
@@ -104,28 +76,12 @@ class Dispatch:
             if slot in rows.results_read:
                 self._refs.read_own(run, slot)
             self._refs.entered(buffer, -1)
-            self.completion.tell_ready(run, self._refs.settled(buffer, None), now)
+            self._views.work()
+            self._outcomes.tell_ready(run, self._outcomes.settled(buffer, None), now)
         for index in rows.first:
             self._candidate(run, index, now)
         if not run.left:
-            self.runs.over(run, now)
-
-    def tell(self, run: RunRecord) -> None:
-        """Tell each island of the run that has not been told, before anything that names it."""
-        for island in list(run.untold):
-            self._tell(run, island)
-
-    def _tell(self, run: RunRecord, island: int) -> None:
-        """Tell hosts of a run with its first step, not when it is admitted: it may wait long, and a message for
-        each run would go to every root of the tree, and hold up what hosts have to say."""
-        hosts = run.untold.pop(island, None)
-        if hosts is not None:
-            rows = run.rows
-            assert run.header is not None
-            assert rows is not None
-            if rows.sent.get(island) != self._state.islands[island].epoch:
-                self._compilation.tell(rows, island)
-            self._outbox.run(island, run.header, hosts)
+            self._outcomes.over(run, now)
 
     def _await_arguments(self, run: RunRecord, rows: PlanRows) -> None:
         """Steps that read what has no contents yet cannot settle before that has."""
@@ -141,7 +97,7 @@ class Dispatch:
                 for argument in row.arguments:
                     for ident in promised.get(argument, ()):
                         self._state.readers.setdefault(ident, []).append((run, index))
-                        run.unsettled[index] += 1
+                        run.await_argument(index)
 
     def _await_room_for_literals(self, run: RunRecord, rows: PlanRows) -> None:
         """They come with the message, and take memory that gangs of the order may not have left yet."""
@@ -150,28 +106,14 @@ class Dispatch:
             after = self._ledger.after(rows.slot_keys[slot])
             room = max(room, after)
         if room >= 0:
-            assert run.header is not None
-            run.header = msgspec.structs.replace(run.header, after=room)
+            run.wait_behind(room)
 
     def _drop_unread_arguments(self, run: RunRecord, rows: PlanRows, view: PlanView) -> None:
         for argument in view.unread:
-            self.argument_over(run, argument, -1)
+            self._results.argument_over(run, argument, -1)
         unused = [index for index in run.held if index not in rows.arg_bytes]
         for index in unused:
-            self.argument_over(run, index, -1)
-
-    def argument_over(self, run: RunRecord, argument: int, seq: int) -> None:
-        """Behind `seq` nothing of this run reads the argument any more."""
-        if argument in run.held:
-            self._refs.let_go(run, argument, seq)
-        else:
-            self.literal_over(run, argument, seq)
-
-    def literal_over(self, run: RunRecord, argument: int, seq: int) -> None:
-        slot, rows = run.literals.pop(argument, None), run.rows
-        assert rows is not None
-        if slot is not None and argument not in run.donated and not rows.plan.slots[slot].keep:
-            self._ledger.free(rows.slot_keys[slot], rows.plan.slots[slot].nbytes, seq)
+            self._results.argument_over(run, index, -1)
 
     def _candidate(self, run: RunRecord, index: int, now: int) -> None:
         """All that must come before this step has come."""
@@ -183,8 +125,8 @@ class Dispatch:
         if row.is_move:
             self._enter_move(run, index, now)
         elif rows.ready_at != state.epochs and (blame := self._compilation.blame(rows.plan.id)) is not None:
-            self.runs.fail(run, blame, now)
-        elif self._compilation.ask(rows):
+            self._outcomes.fail(run, blame, now)
+        elif rows.ready_at == state.epochs or self._compilation.ask(rows):
             session = run.session
             ticket = run.offered[index] = Ticket(
                 run.id, index, session.number, row.key, row.cost, session.weight, session.priority,
@@ -223,7 +165,7 @@ class Dispatch:
         if run.sizes:
             sizes = tuple(size for maker in row.makers for size in run.sizes.get(maker, ()))
         if run.untold:
-            self._tell(run, island)
+            self._compilation.announce_on(run, island)
         donate = not row.donates or rows.donates(index, run.donated)
         self._outbox.step(island, GangStep(seq, run.id, index, hosts, sequential, sizes, donate), hosts)
         unacked = hosts if sequential and not row.irregular else ()
@@ -231,13 +173,17 @@ class Dispatch:
             seq, "gang", island, hosts, hosts, hosts, now, now, run, index, -1, -1, row.cost, ticket, unacked
         )
         self._in_flight.add(entry, now)
-        run.entered[index] = ENTERED
+        run.entered[index] = True
         run.open_steps += 1
         self._ledger.entered(run.id, index, seq)
         if self._tracing is not None:
             self._tracing.entered(entry, run, ticket.place, ticket.since)
-        tokens = run.program.tokens if run.program.rows is rows else ()
-        self._order.entered(island, call.run, tokens[index] if tokens else self._token(run, rows, index))
+        program = run.program
+        if program.rows is rows:
+            number = program.tokens[index]
+        else:
+            number = token(run.session.name, program.ir.name, rows.plan.steps[index].name)
+        self._order.entered(island, call.run, number)
         if state.watched:
             self._entered_seen(run, rows, index, seq)
         self._after_entering(run, rows, index, seq)
@@ -249,17 +195,6 @@ class Dispatch:
         assert isinstance(gang, Gang)
         epoch, devices = self._state.islands[row.island].epoch, device_spans(gang.place)
         self._state.observe(Entered(seq, run.id, index, row.island, epoch, row.hosts, devices))
-
-    def _token(self, run: RunRecord, rows: PlanRows, index: int) -> int:
-        """The number that stands for the names of client, program and step in the hash of the order."""
-        program = run.program
-        if program.rows is rows:
-            if not program.tokens:
-                program.tokens = tuple(
-                    token(run.session.name, program.ir.name, step.name) for step in rows.plan.steps
-                )
-            return program.tokens[index]
-        return token(run.session.name, program.ir.name, rows.plan.steps[index].name)
 
     def _enter_move(self, run: RunRecord, index: int, now: int) -> None:
         """Both halves enter at once, right behind the producer; memory for the target is reserved already."""
@@ -273,7 +208,7 @@ class Dispatch:
         sent = state.next_seq
         received = sent + 1
         state.next_seq = received + 1
-        self.tell(run)
+        self._compilation.announce(run)
         self._outbox.step(sender.island, SendStep(sent, run.id, index, from_hosts, sent), from_hosts)
         cost = target.nbytes * state.config.bounds.byte
         entry = InFlight(
@@ -292,7 +227,7 @@ class Dispatch:
             keys = (rows.slot_keys[move.source], rows.keys[index])
             self._tracing.moved(entry, run, keys, (sender, receiver), target)
         self._in_flight.add(entry, now)
-        run.entered[index] = ENTERED
+        run.entered[index] = True
         run.open_steps += 2
         self._after_entering(run, rows, index, received)
         self.open(run, index, now)
@@ -308,16 +243,16 @@ class Dispatch:
                 if argument in run.held:
                     refs.touch_argument(run, argument, seq)
             for argument in row.dying:
-                self.argument_over(run, argument, seq)
+                self._results.argument_over(run, argument, seq)
         else:
             for argument in row.dying:
-                self.literal_over(run, argument, seq)
+                self._results.literal_over(run, argument, seq)
         for slot in row.read_at:
             if slot in run.own:
                 refs.own_read(run, slot, seq)
         if run.unkept:
             for result in rows.unkept_at[index]:
-                refs.unkept.entered(run, result, seq)
+                self._results.entered(run, result, seq)
         elif run.made_results:
             self._make_results(run, rows, index, seq)
 
@@ -329,6 +264,8 @@ class Dispatch:
             if rows.steps[index].is_move:  # filled when it is, not in the order of the devices
                 refs.hold_for_transfer(buffer)
             refs.entered(buffer, seq, count)
+            if self._state.views:
+                self._views.work()
 
     def open(self, run: RunRecord, index: int, now: int) -> None:
         assert run.rows is not None
@@ -343,31 +280,21 @@ class Dispatch:
     def code_ready(self, plan: int, now: int) -> None:
         """Or never will be: then the runs that wait for it fail."""
         blame = self._compilation.blame(plan)
-        for run, index in self._parked.pop(plan, ()) if self._parked else ():
-            self.runs.code_came(run)
+        for run, index in self._state.parked.pop(plan, ()):
+            self._waits.over(run)
             if blame is not None:
-                self.runs.fail(run, blame, now)
+                self._outcomes.fail(run, blame, now)
             else:
                 self._candidate(run, index, now)
 
     def _park(self, run: RunRecord, index: int) -> None:
-        self._parked.setdefault(run.plan.id, []).append((run, index))
-        self.runs.watch_code(run)
+        self._state.parked.setdefault(run.plan.id, []).append((run, index))
+        self._waits.begin_code(run)
 
     def park(self, run: RunRecord) -> None:
         """A new epoch needs new code: tickets of this run wait for it again."""
-        parked = [index for waiting, index in self._parked.get(run.plan.id, ()) if waiting is run]
+        parked = [index for waiting, index in self._state.parked.get(run.plan.id, ()) if waiting is run]
         waiting = sorted([*run.offered, *parked])
-        self.withdraw(run)
+        self._outcomes.withdraw(run)
         for index in waiting:
             self._park(run, index)
-
-    def withdraw(self, run: RunRecord) -> None:
-        if run.rows is None:
-            return
-        for island in run.rows.island_hosts:
-            self._state.islands[island].scheduler.withdraw(run.id)
-        run.offered.clear()
-        parked = [each for each in self._parked.pop(run.plan.id, ()) if each[0] is not run]
-        if parked:
-            self._parked[run.plan.id] = parked

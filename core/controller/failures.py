@@ -4,59 +4,41 @@ A gang that waits for a dead member is abandoned on all its hosts, by order of t
 decides so by itself. A transfer with a dead end is poisoned at the other. Runs that have entered an order and need
 what is gone fail; runs that have not are lowered again for the new device map. Clients elsewhere notice nothing.
 
-Neighbours: `membership` says which hosts are lost and when an epoch has formed; `runs` fails and re-lowers.
+In: hosts that are lost, and epochs that have formed (`membership`); faults that hosts report; from the agenda, what is
+overdue, and gangs whose hosts have lost each other. Out: runs fail (`outcomes`) or are lowered again (`runs`); on the
+agenda, epochs that must end and hosts that cannot stay.
 The functions that matter: `host_lost`, `trouble`, `flight_failed`, `epoch_formed`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..compile import Lowerings
 from ..invariants import Abandoned, EpochFormed
 from ..model import Gang, Spans, spans
-from ..protocol import OF_ANOTHER, Blame, HostFault, Join, LogLine, PoisonStep
+from ..protocol import Blame, HostFault, Join, LogLine, PoisonStep
 from ..slices import Resources
-from .admission import Admission
 from .buffer_refs import BufferRefs
 from .compilation import Compilation
 from .completion import Completion
 from .dispatch import Dispatch
 from .in_flight import InFlightTable
 from .outbox import TurnOutbox
+from .outcomes import Outcomes
 from .records import InFlight, RunRecord
 from .registrations import Registrations
+from .run_waits import CODE
 from .runs import Runs
-from .stalls import CODE
 from .state import IslandState, State
 from .watch import Watchdog
 
-if TYPE_CHECKING:
-    from .membership import Membership
-
 
 class Failures:
-    membership: Membership
-
     def __init__(
-        self,
-        state: State,
-        *,
-        admission: Admission,
-        compilation: Compilation,
-        completion: Completion,
-        dispatch: Dispatch,
-        in_flight: InFlightTable,
-        refs: BufferRefs,
-        lowerings: Lowerings,
-        outbox: TurnOutbox,
-        registrations: Registrations,
-        resources: Resources,
-        runs: Runs,
-        watch: Watchdog,
-    ) -> None:
+        self, state: State, *, compilation: Compilation, completion: Completion, dispatch: Dispatch,
+        in_flight: InFlightTable, lowerings: Lowerings, outbox: TurnOutbox, outcomes: Outcomes, refs: BufferRefs,
+        registrations: Registrations, resources: Resources, runs: Runs, watch: Watchdog,
+    ) -> None:  # fmt: skip
         self._state = state
-        self._admission = admission
         self._compilation = compilation
         self._completion = completion
         self._dispatch = dispatch
@@ -64,6 +46,7 @@ class Failures:
         self._refs = refs
         self._lowerings = lowerings
         self._outbox = outbox
+        self._outcomes = outcomes
         self._registrations = registrations
         self._resources = resources
         self._runs = runs
@@ -72,26 +55,24 @@ class Failures:
     # --- hosts ---------------------------------------------------------------------------------------------------
 
     def host_lost(self, island: IslandState, host: int, reason: str, now: int) -> None:
-        blame = Blame(
-            "host-lost", f"host {host} of island {island.island.name!r} was lost: {reason}", host=host
-        )
+        text = f"host {host} of island {island.island.name!r} was lost: {reason}"
+        blame = Blame("host-lost", text, host=host)
         self._remap(island)
         for entry in self._in_flight.touching(island.island.index, spans.one(host)):
             self._cut_flight(island, entry, spans.one(host), blame, now)
         for buffer in self._refs.on_host(host):
             island.dropped.append(buffer)
-            self._refs.lost(buffer, blame)
+            self._outcomes.lost(buffer, blame)
         self._fail_started(lambda run: _needs_host(run, host), blame, now)
         self._compilation.hosts_gone(spans.one(host))
 
     def host_left(self, island: IslandState, host: int, reason: str, now: int) -> None:
         """It has drained: nothing is in flight there. What still lies on it is lost all the same."""
-        blame = Blame(
-            "host-left", f"host {host} of island {island.island.name!r} has left: {reason}", host=host
-        )
+        text = f"host {host} of island {island.island.name!r} has left: {reason}"
+        blame = Blame("host-left", text, host=host)
         self._remap(island)
         for buffer in self._refs.on_host(host):
-            self._refs.lost(buffer, blame)
+            self._outcomes.lost(buffer, blame)
         self._fail_started(lambda run: _needs_host(run, host), blame, now)
 
     def _remap(self, island: IslandState) -> None:
@@ -104,14 +85,13 @@ class Failures:
         assert callable(needs)
         for run in list(self._state.runs.values()):
             if run.state == "running" and needs(run):
-                self._runs.fail(run, blame, now)
+                self._outcomes.fail(run, blame, now)
 
     # --- entries -------------------------------------------------------------------------------------------------
 
     def _cut_flight(self, island: IslandState, entry: InFlight, gone: Spans, blame: Blame, now: int) -> None:
         """A member of it is gone."""
-        if entry.blame is None or entry.blame.code in OF_ANOTHER:
-            entry.blame = self._completion.named(entry, blame)
+        entry.cut(gone, self._completion.named(entry, blame))
         if entry.kind == "gang":
             island.abandon.append(entry.seq)
             self._state.observe(Abandoned(entry.seq))
@@ -119,7 +99,6 @@ class Failures:
             return
         if entry.transfer >= 0:
             self.poison_transfer(entry, blame)
-        entry.left = spans.minus(entry.left, gone)
         if not entry.left:
             self._completion.end(entry, now)
 
@@ -128,22 +107,29 @@ class Failures:
         for half in self._in_flight.of_transfer(entry.transfer):
             self._outbox.step(half.island, PoisonStep(half.transfer, blame), half.hosts)
 
+    def overdue(self, entry: InFlight, now: int) -> None:
+        """It has outlasted its hard bound."""
+        if self._state.in_flight.get(entry.seq) is entry:
+            late = spans.text(entry.missing or entry.left)
+            self.flight_failed(entry, Blame("timeout", f"hosts {late} did not finish in time"), now)
+        self._in_flight.watch_again(entry.island, now)
+
     def flight_failed(self, entry: InFlight, blame: Blame, now: int) -> None:
         """It outlasted its hard bound, or could not be launched. A gang ends its epoch: its members may be anywhere."""
         island = self._state.islands[entry.island]
         blame = self._completion.named(entry, blame)
         if entry.kind != "gang":
-            entry.blame = entry.blame or blame
+            entry.give_up(blame)
             if entry.transfer >= 0 and not entry.poisoned:
                 entry.poisoned = True
                 self.poison_transfer(entry, blame)
                 return
             # Its hosts have been told to end it, and have not: hosts that do not take the next seat are lost.
             self._completion.end(entry, now)
-            self.membership.broken(island, now)
+            self._state.broken.append(island)
             return
         self._cut_flight(island, entry, spans.EMPTY, blame, now)
-        self.membership.broken(island, now)
+        self._state.broken.append(island)
 
     # --- a world that is broken ----------------------------------------------------------------------------------
 
@@ -151,6 +137,8 @@ class Failures:
         """A collective failed because of another member, so connections between members are broken, and stay so: this
         epoch ends. If the other one is dead, its lease will say so, and the run fails for that; nothing enters until
         then. If all members of the gang have said that it ended, or nobody's lease has run out, they live."""
+        if self._state.in_flight.get(entry.seq) is not entry:
+            return
         island = self._state.islands[entry.island]
         key = ("peer", entry.island)
         if not entry.left:
@@ -170,14 +158,12 @@ class Failures:
         blame = Blame("world", f"the connections between {where} broke: {cause}{again}")
         for entry in self._in_flight.on(island.island.index):
             # The end of one may have explained, and so ended, others that waited for its reason.
-            if (
-                self._state.in_flight.get(entry.seq) is entry
-                and entry.kind == "gang"
-                and spans.count(entry.hosts) > 1
-            ):
+            under_way = self._state.in_flight.get(entry.seq) is entry
+            if under_way and entry.kind == "gang" and spans.count(entry.hosts) > 1:
                 self._cut_flight(island, entry, spans.EMPTY, blame, now)
+                self._completion.explain(now)
         self._outbox.effect(LogLine(f"{blame.cause}; the island forms anew"))
-        self.membership.broken(island, now)
+        self._state.broken.append(island)
 
     def epoch_broken(
         self, island: IslandState, host: int, reason: str, now: int, *, apart: bool = False
@@ -194,21 +180,20 @@ class Failures:
         for run in list(self._state.runs.values()):
             if run.waits == CODE and run.rows is not None and number in run.rows.island_hosts:
                 if now - run.since > patience:
-                    self._runs.fail(run, blame, now)
+                    self._outcomes.fail(run, blame, now)
 
     def give_up_flights(self, island: IslandState, now: int) -> None:
         """An island cannot drain: what is left will not end by itself."""
         for entry in self._in_flight.on(island.island.index):
             if self._state.in_flight.get(entry.seq) is entry:
                 blame = Blame("timeout", "it did not end in time for the island to form anew")
-                entry.blame = entry.blame or self._completion.named(entry, blame)
+                entry.give_up(self._completion.named(entry, blame))
                 if entry.kind == "gang":
                     island.abandon.append(entry.seq)
                     self._state.observe(Abandoned(entry.seq))
                 elif entry.transfer >= 0:
                     self.poison_transfer(entry, blame)
                 self._completion.end(entry, now)
-        self.membership.move_on(island, now)
 
     def trouble(self, island: IslandState, report: HostFault, now: int) -> None:
         """A launch failed on one host while its peers wait in it; or a device is lost; or a host could not join the
@@ -222,14 +207,13 @@ class Failures:
             self.flight_failed(entry, report.blame, now)
         elif report.blame.code == "world":
             self.epoch_broken(island, report.host, report.blame.cause, now)
-            self.membership.broken(island, now)
+            self._state.broken.append(island)
         elif report.blame.code == "protocol":
-            self.membership.lost(island, report.host, report.blame.cause, now)
+            self._state.lost_hosts.append((island, report.host, report.blame.cause))
 
     def _device_lost(self, island: IslandState, host: int, device: int, blame: Blame, now: int) -> None:
-        if island.island.index != self._state.cluster.island_of_device(
-            device
-        ).index or not self._resources.usable(device):
+        of_another = island.island.index != self._state.cluster.island_of_device(device).index
+        if of_another or not self._resources.usable(device):
             return
         self._resources.device_lost(device)
         self._remap(island)
@@ -239,9 +223,9 @@ class Failures:
                 self._cut_flight(island, entry, spans.EMPTY, blame, now)
         for buffer in self._refs.on_device(device):
             island.dropped.append(buffer)
-            self._refs.lost(buffer, blame)
+            self._outcomes.lost(buffer, blame)
         self._fail_started(lambda run: _needs_device(run, device), blame, now)
-        self.membership.broken(island, now)
+        self._state.broken.append(island)
 
     # --- an epoch has formed -------------------------------------------------------------------------------------
 
@@ -250,13 +234,10 @@ class Failures:
         self._state.observe(EpochFormed(island.island.index, island.epoch, island.members))
         moved = self._remap_all(island)
         for run in list(self._state.runs.values()):
-            if (
-                run.state == "running"
-                and run.rows is not None
-                and island.island.index in run.rows.island_hosts
-            ):
+            rows = run.rows
+            if run.state == "running" and rows is not None and island.island.index in rows.island_hosts:
                 self._dispatch.park(run)
-                if self._compilation.ask(run.rows):
+                if self._compilation.ask(rows):
                     self._state.plan_ready.append(run.plan.id)
         if moved or self._state.map_changed:
             self._state.map_changed = False
@@ -265,7 +246,7 @@ class Failures:
             self._runs.compile_again(island.island.index, now)
         self._registrations.anew(now)
         self._runs.slices_bound(now)
-        self._admission.try_again()
+        self._state.fresh = True  # in the line for memory: an island is at work again
 
     def _remap_all(self, island: IslandState) -> bool:
         self._remap(island)

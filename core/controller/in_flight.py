@@ -4,38 +4,28 @@ The oldest entry of an island is watched: when it becomes the oldest, its bound 
 the soft bound the controller asks its hosts which of them have launched it; a moment later it names those that have
 not, for the client and the log. At the hard bound the gang is given up and its epoch ends.
 
-Neighbours: `dispatch`, `contents` and `admission` add what enters an order and end what is over; `watch` has the
-bounds; `failures` gives up. The functions that matter: `add`, `remove`, `report_oldest`, `arrived`.
+In: what enters an order (`dispatch`, `puts`, `gets`, `admission`) and what is over (`completion`). Out: reports, and in
+`State.overdue` what has outlasted its hard bound, which `failures` gives up.
+The functions that matter: `add`, `remove`, `report_oldest`, `arrived`.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ..model import Spans, spans
-from ..protocol import Arrived, AskStep, Blame, LogLine, Stalled, Waiting
+from ..protocol import Arrived, AskStep, LogLine, Stalled, Waiting
 from .outbox import TurnOutbox
 from .records import InFlight
-from .stalls import Stalls
 from .state import State
 from .watch import Watchdog
 
-if TYPE_CHECKING:
-    from .buffer_refs import BufferRefs
-    from .failures import Failures
-
 
 class InFlightTable:
-    # made later
-    refs: BufferRefs
-    failures: Failures
-
-    def __init__(self, state: State, *, outbox: TurnOutbox, watch: Watchdog, stalls: Stalls) -> None:
+    def __init__(self, state: State, *, outbox: TurnOutbox, watch: Watchdog) -> None:
         self._state = state
         self._outbox = outbox
         self._watch = watch
-        self._stalls = stalls
         self._asked: dict[int, InFlight] = {}  # stalled, whose hosts have been asked
         self._bounds = [
             watch.standing(
@@ -112,7 +102,7 @@ class InFlightTable:
             return
         if oldest.seq not in self._asked:
             self._asked[oldest.seq] = oldest
-            self._stalls.ever += 1
+            self._state.stalls_ever += 1
         oldest.missing = oldest.left
         self._outbox.step(island, AskStep(oldest.seq), oldest.left)
         self._report(oldest, f"{oldest.kind} has not ended on these hosts while {doing}")
@@ -147,18 +137,21 @@ class InFlightTable:
         self._outbox.note(peer, Stalled(what, program, node, island, entry.missing, reason, age))
 
     def _whose(self, entry: InFlight) -> tuple[int, int]:
-        """Which client is told, and of what: its run, or minus the buffer that it puts."""
+        """Which client is told, and of what: its run, or minus its name for the buffer that it puts."""
         if entry.run is not None:
             return entry.run.session.peer, entry.run.call.run
-        named = self.refs.named(entry.buffer) if entry.kind == "put" else None
-        return (named.session.peer, -named.name) if named is not None else (-1, 0)
+        if entry.kind == "put" and entry.session is not None:
+            return entry.session.peer, -entry.request
+        return -1, 0
 
     def _give_up(self, island: int, now: int) -> None:
+        """Hard bound."""
         oldest = self._oldest(island)
         if oldest is not None:
-            late = spans.text(oldest.missing or oldest.left)
-            blame = Blame("timeout", f"hosts {late} did not finish in time")
-            self.failures.flight_failed(oldest, blame, now)
-            rest = self._oldest(island)
-            if rest is not None and not self._bounds[island].active:
-                self._watch_oldest(rest, now)
+            self._state.overdue.append(oldest)
+
+    def watch_again(self, island: int, now: int) -> None:
+        """The oldest was to be given up, and may be in flight still."""
+        oldest = self._oldest(island)
+        if oldest is not None and not self._bounds[island].active:
+            self._watch_oldest(oldest, now)

@@ -28,10 +28,8 @@ def live_view(controller: Controller) -> LiveView:
         tuple(queues[:MOST]),
         tuple(map(_wait, controller.stalls.groups()[:MOST])),
         tuple(RefusalLine(each.name, each.reason, each.at) for each in controller.resources.refusals.all()),
-        controller.left(),
-        controller.stalls.ever,
-        state.incarnation,
-    )
+        controller.left(), state.stalls_ever, state.incarnation,
+    )  # fmt: skip
 
 
 def _island(island: IslandState) -> IslandLine:

@@ -1,9 +1,10 @@
 """Membership of islands, in epochs: which hosts are members, which tree reaches them, and what a change does.
 
     forming ---all here, or grace over--> reforming
-    running --member lost--> fencing --all re-seated--> draining --all landed--> reforming --all seated--> running
+    running --member lost--> fencing --all re-seated--> draining --all ended--> reforming --all seated--> running
     running --join, leave--> draining
     running --path lost----> fencing (same members, new tree) --all re-seated--> draining or running
+    any but forming --no member left--> forming
 
 Fencing: survivors get a new seat (a new tree, the same epoch) directly; it fences every older path, names the gangs
 that can never finish, and asks each host for the last message it has seen, so that what was lost on a dead path is
@@ -11,13 +12,12 @@ sent again *through the new tree*, where nothing can overtake it. Draining: noth
 can finish does. Reforming: the next epoch's world is set up, hosts take their seats in it, code is compiled anew.
 Messages of another epoch or tree are refused on both sides. Nothing is sent down a tree that is not all seated.
 
-Neighbours: `resources` learns which hosts are there; `failures` ends what a lost host has broken.
-The functions that matter: `join`, `lost`, `seated`, `settle`, `move_on`.
+In: hosts that come and go, worlds that form or fail; from the agenda, hosts that are lost and epochs that are broken.
+Neighbours: `Resources` learns which hosts are there; `failures` ends what a lost host has broken; `recovery` rebuilds.
+The functions that matter: `join`, `lost`, `seated`, `broken`, `move_on`.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -25,16 +25,12 @@ from ..fanout import Stream, Tree, TreeShape
 from ..model import spans
 from ..protocol import Close, Dismiss, DropWorlds, FormWorld, Join, LogLine, Seat, Send
 from ..slices import Resources
-from .admission import Admission
 from .failures import Failures
 from .in_flight import InFlightTable
 from .outbox import TurnOutbox
+from .recovery import Recovery
 from .state import IslandState, State
 from .watch import Watchdog
-
-if TYPE_CHECKING:
-    from .recovery import Recovery
-
 
 OTHER_STATE = (
     "it has served a start of the controller that this --state does not know, so this --state is an older copy, or "
@@ -47,25 +43,23 @@ REMEDY = (
 
 
 class Membership:
-    recovery: Recovery
-
     def __init__(
         self,
         state: State,
         *,
-        admission: Admission,
         failures: Failures,
         in_flight: InFlightTable,
         outbox: TurnOutbox,
+        recovery: Recovery,
         resources: Resources,
         shape: TreeShape,
         watch: Watchdog,
     ) -> None:
         self._state = state
-        self._admission = admission
         self._failures = failures
         self._in_flight = in_flight
         self._outbox = outbox
+        self._recovery = recovery
         self._resources = resources
         self._shape = shape
         self._watch = watch
@@ -95,12 +89,12 @@ class Membership:
         if join.incarnation <= island.dismissed.get(join.host, -1):
             # It was cut off and has not heard that it was given up: what it still has belongs to nobody.
             return self._turn_away(peer, join, f"incarnation {join.incarnation} was given up")
-        wrong = self.recovery.nonsense(join)
+        wrong = self._recovery.nonsense(join)
         if wrong:
             return f"host {join.host} {wrong}"
         if self._state.host_peers.get(peer, join.host) != join.host:
             return f"host {self._state.host_peers[peer]} joins as host {join.host}"
-        if join.epoch >= 0 and not self.recovery.under_way and not spans.contains(island.members, join.host):
+        if join.epoch >= 0 and not self._recovery.under_way and not spans.contains(island.members, join.host):
             return self._turn_away(peer, join, "it was not waited for any longer")
         returned = join.incarnation > known and spans.contains(island.members, join.host)
         old_peer = island.peers.get(join.host)
@@ -116,7 +110,7 @@ class Membership:
             self._path_lost(island, now)  # same incarnation, same seat: only its way to us has changed
             return None
         island.coming[join.host] = join
-        self.recovery.reported(join)
+        self._recovery.reported(join)
         self._failures.new_host(island, join)
         self._has_come(island, now)
         return None
@@ -136,20 +130,15 @@ class Membership:
         text = f"host {join.host}: {reason}"
         if peer in self._state.host_peers:
             return text
-        self.recovery.forget(peer)
+        self._recovery.forget(peer)
         self._outbox.close(Close(peer, text, breach=""))
         return None
 
     def _form_if_complete(self, island: IslandState, now: int) -> None:
         if len(island.coming) < island.island.hosts:
             # The grace is counted from the last that came: hosts that start one after another make one epoch.
-            self._watch.begin(
-                ("forming", island.island.index),
-                now,
-                0,
-                lambda at: self._form_anyway(island, at),
-                lambda at: self._form_anyway(island, at),
-            )
+            key, form = ("forming", island.island.index), lambda at: self._form_anyway(island, at)
+            self._watch.begin(key, now, 0, form, form)
             return
         self._form_anyway(island, now)
 
@@ -180,7 +169,7 @@ class Membership:
         island.coming.pop(host, None)
         island.leaving.pop(host, None)
         island.apart = spans.minus(island.apart, spans.one(host))
-        self.recovery.host_lost(host)
+        self._recovery.host_lost(host)
         if not spans.contains(island.members, host):
             self._dismiss(island, host, reason)
             return
@@ -244,7 +233,7 @@ class Membership:
 
     def _empty(self, island: IslandState) -> None:
         """Nobody is left: it forms anew when somebody comes. What was said to it, nobody needs to hear."""
-        island.become("forming")
+        island.turn("empty")
         island.abandon, island.dropped = [], []
         island.stream = Stream(island.island.index, number=island.stream.number)
         for wait in ("seats", "drain", "world", "pause", "peer"):
@@ -266,28 +255,21 @@ class Membership:
         """Send each member its seat directly: with its tree and epoch the member refuses all older paths."""
         index = island.island.index
         island.rewired()
-        island.stream.refence(
-            island.epoch,
-            island.tree_number,
-            self._shape(island.members, self._state.config.fanout, island.apart),
-        )
+        shape = self._shape(island.members, self._state.config.fanout, island.apart)
+        island.stream.refence(island.epoch, island.tree_number, shape)
         abandon, dropped = tuple(island.abandon), tuple(island.dropped)
         for host in spans.items(island.members):
             seat = replace(island.stream.seat(host, abandon, dropped), start=self._state.start)
             self._outbox.effect(Send((island.peers[host],), seat))
         self._watch.begin(
-            ("seats", index),
-            now,
-            0,
-            lambda at: self._tell_unseated(island),
-            lambda at: self._lose_unseated(island, at),
-        )
+            ("seats", index), now, 0,
+            lambda at: self._tell_unseated(island), lambda at: self._lose_unseated(island, at),
+        )  # fmt: skip
 
     def _tell_unseated(self, island: IslandState) -> None:
         who = spans.text(island.stream.missing)
-        self._outbox.effect(
-            LogLine(f"island {island.island.name!r} waits for hosts {who} to take their seats")
-        )
+        text = f"island {island.island.name!r} waits for hosts {who} to take their seats"
+        self._outbox.effect(LogLine(text))
 
     def _lose_unseated(self, island: IslandState, now: int) -> None:
         epoch = island.epoch
@@ -339,20 +321,25 @@ class Membership:
         self._watch.begin(
             ("drain", island.island.index), now, expected,
             lambda at: self._in_flight.report_oldest(island.island.index, at, "draining"),
-            lambda at: self._failures.give_up_flights(island, at),
+            lambda at: self._give_up(island, at),
         )  # fmt: skip
 
+    def _give_up(self, island: IslandState, now: int) -> None:
+        """It cannot drain."""
+        self._failures.give_up_flights(island, now)
+        self.move_on(island, now)
+
     def settle(self, now: int) -> bool:
-        """At the end of a turn. True: an island is at work again, and may have something to do."""
-        again = False
+        """When nothing else moves. True: an island has drained, so something may."""
+        moved = False
         for island in self._state.islands:
             if island.phase == "draining":
                 self.move_on(island, now)
-                again |= island.phase == "running"
-        return again
+                moved |= island.phase != "draining"
+        return moved
 
     def move_on(self, island: IslandState, now: int) -> None:
-        """Called whenever something landed: a draining island with nothing in flight re-forms."""
+        """A draining island with nothing in flight forms anew."""
         if island.phase != "draining":
             return
         changed = island.coming or island.leaving or island.stale_world
@@ -362,7 +349,7 @@ class Membership:
         if not changed:
             island.turn("nothing changed")
             island.scheduler.paused = False
-            self._admission.try_again()  # runs may have come for memory meanwhile
+            self._state.fresh = True  # runs may have come for memory meanwhile
             return
         island.turn("drained")
         self._reform(island, now)
@@ -388,9 +375,8 @@ class Membership:
         island.epoch += 1
         self._state.epochs += 1
         if pause:
-            self._watch.begin_for(
-                ("pause", island.island.index), now, pause, lambda at: self._form(island, at)
-            )
+            key = ("pause", island.island.index)
+            self._watch.begin_for(key, now, pause, lambda at: self._form(island, at))
         else:
             self._form(island, now)
 
@@ -434,16 +420,13 @@ class Membership:
         for host in spans.items(island.fresh):
             self._resources.host_joined(host)
         island.fresh = spans.EMPTY
-        self._outbox.effect(
-            LogLine(
-                f"island {island.island.name!r} runs: epoch {island.epoch}, hosts {spans.text(island.members)}"
-            )
-        )
+        name, hosts = island.island.name, spans.text(island.members)
+        self._outbox.effect(LogLine(f"island {name!r} runs: epoch {island.epoch}, hosts {hosts}"))
         self._outbox.effect(DropWorlds(island.island.index, island.epoch))
         island.formed = island.epoch
         self._state.epochs += 1
         self._failures.epoch_formed(island, now)
-        self.recovery.island_formed(now)
+        self._recovery.island_formed(now)
         for host in island.leaving:
             self._resources.host_draining(host)
         if island.coming or island.leaving:

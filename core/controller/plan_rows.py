@@ -86,9 +86,8 @@ class PlanRows:
             for step in plan.steps
         ]
         every = [*places, *(slot.layout.place for slot in plan.slots)]
-        same: dict[
-            Spans, Spans
-        ] = {}  # equal sets of hosts are one object, so that they are quickly told to be equal
+        # equal sets of hosts are one object, so that they are quickly told to be equal
+        same: dict[Spans, Spans] = {}
         hosts = {}
         for place in dict.fromkeys(every):
             found = hosts_of(place)
@@ -116,13 +115,11 @@ class PlanRows:
         self.ready_at = -1  # `State.epochs` when its code was ready on all its hosts
         self._atoms = atoms
         self.footprints: dict[frozenset[int], Footprint] = {}  # by arguments that are effectively donated
-        self._donating: dict[
-            frozenset[int], frozenset[int]
-        ] = {}  # held by nobody else -> effectively donated
+        # held by nobody else -> effectively donated
+        self._donating: dict[frozenset[int], frozenset[int]] = {}
         self.arg_edges = self._derive_edges()
-        self._views: dict[
-            tuple[int, ...], PlanView
-        ] = {}  # by the arguments that are the first of several, or alone
+        # by the arguments that are the first of several, or alone
+        self._views: dict[tuple[int, ...], PlanView] = {}
         self.whole = self._view(tuple(range(self._arity())))
         self._together: dict[tuple[int, int], list[ResultRow]] = {}
         self.unkept = self.together(0, len(self.results))  # results that nothing names
@@ -133,9 +130,8 @@ class PlanRows:
 
     def _derive_slots(self) -> None:
         plan = self.plan
-        self.sender_users: dict[
-            int, int
-        ] = {}  # slots read by moves -> how many reads must end before they die
+        # slots read by moves -> how many reads must end before they die
+        self.sender_users: dict[int, int] = {}
         self.results_read: dict[int, None] = {}  # results that the run reads itself
         self.arg_slots = [(number, slot.arg) for number, slot in enumerate(plan.slots) if slot.arg >= 0]
         self.arg_bytes = {arg: plan.slots[number].nbytes for number, arg in self.arg_slots}

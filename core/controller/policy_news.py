@@ -74,11 +74,8 @@ class PolicyNews:
         for island, kept, due in zip(self._state.islands, self._kept, self._due, strict=True):
             name, scheduler = island.island.name, island.scheduler
             reserved, closed = scheduler.reserved, scheduler.closed_queues()
-            yield (
-                f"reservations on island {name!r}",
-                len(kept),
-                len({(e.devices, e.client) for e in reserved}),
-            )
+            anew = len({(each.devices, each.client) for each in reserved})
+            yield f"reservations on island {name!r}", len(kept), anew
             yield f"closed queues of island {name!r}", closed, sum(len(each.lanes) for each in reserved)
             yield f"the end of reservations on island {name!r}", due or -1, scheduler.next_wakeup() or -1
 

@@ -7,15 +7,18 @@ is not over. They are msgspec structs because one of each is made for every gang
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ..memory import Buffer
-from ..model import Layout, Place, Plan, Program, RangeTable, Spans, ranges
-from ..protocol import Blame, Get, RunHeader, Submit
+from ..model import Layout, Place, Plan, Program, RangeTable, Spans, ranges, spans
+from ..protocol import OF_ANOTHER, Blame, Get, RunHeader, Submit, View
 from ..schedule.policy import Ticket
 from .plan_rows import PlanRows, PlanView
+
+Amounts = tuple[tuple[int, int], ...]  # (key of a place, bytes on each of its devices)
 
 LATER: Any = ()  # the default of what is made when the run is lowered or started; nothing reads it before
 
@@ -37,11 +40,25 @@ class ClientRecord(msgspec.Struct, eq=False):
     last_run: int = 0  # names of runs only grow, so that one ends once
     gone: bool = False
 
+    def enter(self, named: BufferName) -> BufferName:
+        """It has a name for a buffer that it puts or views, or has held since before a restart."""
+        self.names[named.name] = named
+        self.top = max(self.top, named.name)
+        return named
+
+    def ran(self, run: int) -> None:
+        """Before a restart it had a run of this name."""
+        self.last_run = max(self.last_run, run)
+
+    def ended(self, run: int) -> None:
+        self.runs.pop(run, None)
+
 
 class BufferName(msgspec.Struct, eq=False):
     """What a client's name for a buffer stands for. A result is named before its run is lowered, so before it has
-    an id; runs that read it wait here. It may be `count` consecutive names, for buffers with consecutive ids, to all of
-    which the same has happened. What is cut off is `behind`, so whoever knew it when it was longer finds all parts."""
+    an id; runs that read it wait here. It may be several consecutive names at once (`count`), for buffers with
+    consecutive ids: one record is enough while they are all used alike. When one of them is used apart, the record is
+    cut in two. The first keeps the second in `behind`, so a run that knows the long one finds all of its parts."""
 
     session: ClientRecord
     name: int  # the first
@@ -80,6 +97,21 @@ class BufferName(msgspec.Struct, eq=False):
             left -= named.count
         return found
 
+    def fill(self) -> None:
+        self.ready = True
+
+    def spoil(self, blame: Blame) -> None:
+        self.blame = blame
+
+    def stand_for(self, source: BufferName) -> None:
+        """It is one more name for the buffer of this one."""
+        self.buffer, self.alias, self.ready = source.buffer, True, source.ready
+
+    def take_gets(self) -> list[tuple[ClientRecord, Get]]:
+        """They wait no longer."""
+        gets, self.gets = self.gets, []
+        return gets
+
     @property
     def wanted(self) -> bool:
         """Its client holds it; or a get from before the client let go is still to be answered."""
@@ -105,7 +137,8 @@ class ProgramRecord(msgspec.Struct, eq=False):
     lowered_at: int = -1  # `Lowerings.version` when it was lowered, for arguments that lie as ...
     layouts: tuple[Layout | tuple[Layout, ...], ...] = ()
     rows: PlanRows | None = None
-    tokens: tuple[int, ...] = ()  # by step of that plan, what the order's hash takes for it
+    # by step of that plan: what stands for client, program and step in the order's hash
+    tokens: list[int] = []
 
 
 # A run's life: what happened -> state before -> state after. Anything else is a fault of ours and raises.
@@ -122,8 +155,6 @@ RUN_TABLE: dict[str, dict[str, str]] = {
         "draining": "draining",
     },
 }  # fmt: skip
-PLANNED, COMPILED, ADMITTED = RUN_TABLE["planned"], RUN_TABLE["compiled"], RUN_TABLE["admitted"]
-SETTLED = RUN_TABLE["settled"]
 
 
 class RunRecord(msgspec.Struct, eq=False):
@@ -143,9 +174,8 @@ class RunRecord(msgspec.Struct, eq=False):
     names: list[BufferName] = []  # of its results, in order; empty if its client keeps none of them ...
     unkept: bool = False  # ... and nothing else needs names for them: each is free when its gang has run
     counts: list[int] = []  # of the names, where some are several as one: how many
-    made_results: dict[
-        int, list[tuple[int, int, int]]
-    ] = {}  # step -> results that it makes: (slot, buffer, count)
+    # step -> results that it makes: (slot, buffer, count)
+    made_results: dict[int, list[tuple[int, int, int]]] = {}
     held: dict[int, int] = {}  # argument index -> buffer id, while this run holds it; of several, the first
     literals: dict[int, int] = LATER  # argument index -> slot
     own: dict[int, int] = {}  # slot -> buffer of a result that later steps of this run still read
@@ -157,8 +187,8 @@ class RunRecord(msgspec.Struct, eq=False):
     in_line: int = 0  # its number among those that wait for memory; 0: it is not among them
     using: bool = False  # admitted: what it holds is in use, and stays on the devices
     gates: list[int] = LATER  # by step: how many steps must still enter (or more, see dispatch) before it may
-    unsettled: list[int] = LATER  # by step: its own end, and that of everything it reads
-    entered: bytearray = LATER  # by step: 0 not yet, 1 in an order, 2 over on its hosts, 3 settled
+    unsettled: list[int] = LATER  # by step: its own end, and that of everything it reads; 0: it is settled
+    entered: bytearray = LATER  # by step: whether it has entered an order
     late: list[int] = LATER  # by step: producers on other islands that are not over
     spoilt: dict[int, Blame] = {}  # step -> first blame of what it made
     sizes: dict[int, tuple[int, ...]] = {}  # irregular step -> what came out
@@ -174,6 +204,45 @@ class RunRecord(msgspec.Struct, eq=False):
 
     def turn(self, happened: str) -> None:
         self.state = RUN_TABLE[happened][self.state]
+
+    def begin(self, rows: PlanRows) -> None:
+        """It is admitted: none of its steps has entered an order."""
+        self.left = len(rows.steps)
+        self.entered = bytearray(self.left)
+        self.gates, self.late, self.unsettled = rows.gates.copy(), rows.late.copy(), rows.unsettled.copy()
+        if rows.sender_users:
+            self.users = rows.sender_users.copy()
+        self.untold = rows.island_hosts.copy()
+
+    def step_over(self) -> bool:
+        """True: it drains, and nothing of it is in an order any more."""
+        self.open_steps -= 1
+        return not self.open_steps and self.state == "draining"
+
+    def await_argument(self, step: int) -> None:
+        """What this step reads has no contents yet, so it cannot settle before that has."""
+        self.unsettled[step] += 1
+
+    def wait_behind(self, seq: int) -> None:
+        """Its literals take memory that is free behind this one."""
+        assert self.header is not None
+        self.header = msgspec.structs.replace(self.header, after=seq)
+
+    def withdraw(self) -> None:
+        """No scheduler has steps of it."""
+        self.offered.clear()
+
+    def recount(
+        self, sources: dict[int, BufferName | bytes], width: dict[int, int],
+        parts: dict[int, dict[int, BufferName]],
+    ) -> None:  # fmt: skip
+        """Know its arguments as they are counted now. `parts`: of those that it knew as one."""
+        held, self.sources, self.width, self.held = self.held, sources, width, {}
+        for index, ident in held.items():
+            if index in parts:
+                self.held.update({at: part.buffer for at, part in parts[index].items()})
+            else:
+                self.held[index] = ident
 
     @property
     def plan(self) -> Plan:
@@ -233,6 +302,55 @@ class InFlight(msgspec.Struct, eq=False):
     poisoned: bool = False
     copied: Buffer | None = None  # of a spill or restore
     session: ClientRecord | None = None  # of a put or get
-    request: int = 0  # of a get: the client's name for it
+    request: int = 0  # the client's name for the get, or for the buffer that it puts
     late: str = ""  # of a stall: what was last said of it
     blame: Blame | None = None
+
+    def cut(self, gone: Spans, blame: Blame) -> None:
+        """Some hosts are gone, or all give it up. A blame of its own is kept, and that of another's failure is not."""
+        if self.blame is None or self.blame.code in OF_ANOTHER:
+            self.blame = blame
+        self.left = spans.minus(self.left, gone)
+
+    def give_up(self, blame: Blame) -> None:
+        self.blame = self.blame or blame
+
+
+class Stall(NamedTuple):
+    """Something that waits. `island`: "" if several; `node`: "" for a whole program; `hosts`: those it waits for."""
+
+    since: int
+    island: str
+    client: str
+    program: str
+    node: str
+    hosts: Spans
+    reason: str
+
+
+class Waiter(msgspec.Struct, eq=False):
+    """Something that wants memory: a run, or (without one) a put, or what comes back to the devices for a get."""
+
+    run: RunRecord | None
+    islands: tuple[int, ...]  # all of them must be at work
+    mine: Amounts = ()  # of a put: what it brings
+    named: BufferName | None = None  # of a get
+    session: ClientRecord | None = None  # of a put
+    admitted: Callable[[int], None] | None = None  # of a put or get: what is done then
+    refused: Callable[[Blame, int], None] | None = None  # of a put
+    since: int = 0  # when it was found that it does not fit
+    late: bool = False  # it has outlasted its soft bound
+    watched: bool = False  # its wait has bounds
+    passes: int = 0
+    atoms: frozenset[int] = frozenset()
+    spills: int = 0  # what `Admission.spills` was when its arguments were last found to be there
+
+
+class WaitingView(msgspec.Struct, eq=False):
+    """A view that has not been ordered yet."""
+
+    named: BufferName
+    call: View
+    sources: dict[int, BufferName]  # by the client's name
+    held: dict[int, int] = {}  # the client's name -> the buffer that it holds
+    pins: bool = False  # all of these have been ordered, and stay on the devices from now on

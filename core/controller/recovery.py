@@ -7,14 +7,13 @@ run that was under way by `Ended` with one. Nothing is silently dropped. What a 
 nobody's, and freed at once; so no array goes while a view of it is left. What belongs to clients that do not come is
 freed once the grace is over.
 
-Until the islands have formed again, or the grace is over, clients' messages are kept and not answered.
+Until the islands have formed again, or the grace is over, clients' messages are kept and not answered. Then the
+controller takes them as if they had come now (`State.kept`).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,9 +25,6 @@ from .outbox import TurnOutbox
 from .records import BufferName, ClientRecord
 from .state import State
 from .watch import Watchdog
-
-if TYPE_CHECKING:
-    from .clients import Clients
 
 # To a client that comes from before a restart:
 LOST = Blame("restart", "the controller was restarted, and not all hosts of this buffer still have it")
@@ -53,21 +49,10 @@ class Claim:
 
 
 class Recovery:
-    clients: Clients
-    deliver: Callable[[int, msgspec.Struct, int], None]  # a client's message, as if it had come now
-
     def __init__(
-        self,
-        state: State,
-        *,
-        atoms: Atoms,
-        buffers: Buffers,
-        refs: BufferRefs,
-        ledger: Ledger,
-        outbox: TurnOutbox,
-        spill: Spill,
-        watch: Watchdog,
-    ) -> None:
+        self, state: State, *, atoms: Atoms, buffers: Buffers, ledger: Ledger, outbox: TurnOutbox, refs: BufferRefs,
+        spill: Spill, watch: Watchdog,
+    ) -> None:  # fmt: skip
         self._state = state
         self._atoms = atoms
         self._buffers = buffers
@@ -99,7 +84,9 @@ class Recovery:
 
     def forget(self, peer: int) -> None:
         """Drop the messages that were kept for a peer that is gone."""
-        self._early = deque((who, message) for who, message in self._early if who != peer)
+        for messages in (self._early, self._state.kept):
+            for each in [each for each in messages if each[0] == peer]:
+                messages.remove(each)
 
     def reported(self, join: Join) -> None:
         for held in join.held if self.under_way else ():
@@ -132,8 +119,8 @@ class Recovery:
         for claim in self._latest_first():
             claim.counted = claim.spilled or bool(claim.sources) or self._fits(claim)
         self._outbox.effect(LogLine(f"recovered: {len(self._claims)} buffers found on hosts"))
-        while self._early:
-            self.deliver(*self._early.popleft(), now)
+        self._state.kept.extend(self._early)
+        self._early.clear()
         self._watch.begin_for("claims", now, self._state.config.recovery, self._free_unclaimed)
 
     def _free_unwanted(self, claims: list[Claim]) -> None:
@@ -156,16 +143,15 @@ class Recovery:
     def _fits(self, claim: Claim) -> bool:
         return self._ledger.admit(-claim.buffer, None, (self._amount(claim),)) is None
 
-    def client_opened(self, session: ClientRecord, opening: Open) -> None:
-        why = self.clients.why_lost(opening.client)
+    def client_opened(self, session: ClientRecord, opening: Open, why: str) -> None:
+        """`why`: why this controller gave up the client; "" if that comes from an earlier start."""
         freed, cut_short = (_apart(why, "freed"), _apart(why, "cut short")) if why else (LOST, CUT_SHORT)
         lost: list[int] = []
         owned = self._owned.get(opening.client, {})
         for name in sorted(opening.held, key=lambda name: name in owned and bool(owned[name].sources)):
-            named = session.names[name] = BufferName(session, name)
-            session.top = max(session.top, name)
+            named = session.enter(BufferName(session, name))
             if name not in owned or not self._give(named, owned[name]):
-                named.blame = freed
+                named.spoil(freed)
                 lost.append(name)
         lost.sort()
         found = tuple(name for name in opening.held if name not in lost)
@@ -174,7 +160,7 @@ class Recovery:
         if lost:
             self._outbox.note(session.peer, ContentsReady(tuple(lost), freed))
         for run in opening.open_runs:
-            session.last_run = max(session.last_run, run)
+            session.ran(run)
             self._outbox.note(session.peer, Ended(run, cut_short))
         self._opened.add(opening.client)
         self._free_unwanted(list(owned.values()))

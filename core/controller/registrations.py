@@ -22,8 +22,8 @@ from ..slices import MustWait, Resources
 from .compilation import Compilation
 from .outbox import TurnOutbox
 from .plan_rows import PlanRows
-from .records import ProgramRecord
-from .stalls import Stall, Stalls
+from .records import ProgramRecord, Stall
+from .run_waits import RunWaits
 from .state import State
 from .watch import Watchdog
 
@@ -31,8 +31,8 @@ S = 1_000_000_000
 SELDOM = 60 * S  # between looks at a compilation that takes long
 
 
-class Untold(msgspec.Struct, eq=False):
-    """A program whose client has not been told."""
+class Awaited(msgspec.Struct, eq=False):
+    """A program whose client waits to be told."""
 
     record: ProgramRecord
     since: int  # when what it waits for began
@@ -46,16 +46,16 @@ class Untold(msgspec.Struct, eq=False):
 class Registrations:
     def __init__(
         self, state: State, *, compilation: Compilation, lowerings: Lowerings, outbox: TurnOutbox,
-        resources: Resources, stalls: Stalls, watch: Watchdog,
+        resources: Resources, waits: RunWaits, watch: Watchdog,
     ) -> None:  # fmt: skip
         self._state = state
         self._compilation = compilation
         self._lowerings = lowerings
         self._outbox = outbox
         self._resources = resources
-        self._stalls = stalls
+        self._waits = waits
         self._watch = watch
-        self._untold: dict[ProgramRecord, Untold] = {}
+        self._awaited: dict[ProgramRecord, Awaited] = {}
 
     # --- in ------------------------------------------------------------------------------------------------------
 
@@ -65,10 +65,10 @@ class Registrations:
             if record.blame is None:
                 self.compile_ahead(record)
             return
-        self._untold[record] = Untold(record, now)
+        self._awaited[record] = Awaited(record, now)
         if self._state.watched:
             self._state.observe(ProgramAwaited(record.session.number, record.name))
-        self._advance(self._untold[record], now)
+        self._advance(self._awaited[record], now)
 
     def compile_ahead(self, record: ProgramRecord) -> None:
         """If its slices are bound, compile for arguments that lie where it wants them."""
@@ -86,7 +86,7 @@ class Registrations:
 
     # --- forward -------------------------------------------------------------------------------------------------
 
-    def _advance(self, each: Untold, now: int) -> None:
+    def _advance(self, each: Awaited, now: int) -> None:
         """As far as it can go now: its slices are bound, again if they lie elsewhere; then its code."""
         record = each.record
         self._let_go(each)
@@ -110,7 +110,7 @@ class Registrations:
             self._begin(each, "", now)
         self._look(each, now)
 
-    def _look(self, each: Untold, now: int) -> None:
+    def _look(self, each: Awaited, now: int) -> None:
         """Whether its code is compiled, for where its slices lie."""
         rows, record = each.rows, each.record
         assert rows is not None
@@ -132,19 +132,19 @@ class Registrations:
 
     # --- waits ---------------------------------------------------------------------------------------------------
 
-    def _begin(self, each: Untold, reason: str, now: int) -> None:
+    def _begin(self, each: Awaited, reason: str, now: int) -> None:
         """It waits for something else now; its client hears each reason once. "": for its code."""
         if each.reason != reason:
             each.reason, each.since, each.late = reason, now, False
             self._end_waits(each)
             self._say(each, reason)
 
-    def _wait_for_slice(self, each: Untold, reason: str, now: int) -> None:
+    def _wait_for_slice(self, each: Awaited, reason: str, now: int) -> None:
         self._begin(each, reason, now)
         if not self._watch.waits_for(("slices of", each.record)):
             self._bound_wait(each, now)
 
-    def _bound_wait(self, each: Untold, now: int) -> None:
+    def _bound_wait(self, each: Awaited, now: int) -> None:
         """Hosts that are not there may never come."""
         bound, record = self._state.config.bounds.absent, each.record
 
@@ -162,7 +162,7 @@ class Registrations:
 
         self._watch.begin_for(("slices of", record), now, bound, over)
 
-    def _look_again(self, each: Untold, after: int) -> None:
+    def _look_again(self, each: Awaited, after: int) -> None:
         """A note says what is compiled, and where, when that takes a while; and again when it changes."""
 
         def look(now: int) -> None:
@@ -171,23 +171,23 @@ class Registrations:
 
         self._watch.begin_for(("words of", each.record), self._state.now, after, look)
 
-    def _words(self, each: Untold) -> str:
-        return each.reason or (self._stalls.words_of_code(each.rows) if each.rows is not None else "")
+    def _words(self, each: Awaited) -> str:
+        return each.reason or (self._waits.words_of_code(each.rows) if each.rows is not None else "")
 
-    def _say(self, each: Untold, reason: str) -> None:
+    def _say(self, each: Awaited, reason: str) -> None:
         if each.told != reason:
             each.told = reason
             record, age = each.record, self._state.now - each.since
             self._outbox.note(record.session.peer, Waiting(0, reason, age if reason else 0, record.name))
 
-    def _late(self, each: Untold) -> None:
+    def _late(self, each: Awaited) -> None:
         each.late = True
-        self._stalls.ever += 1
+        self._state.stalls_ever += 1
         record = each.record
         where = f"program {record.ir.name!r} of client {record.session.name!r}"
         self._outbox.effect(LogLine(f"stall: {where} is not compiled: {self._words(each)}", passing=True))
 
-    def _no_code(self, each: Untold) -> None:
+    def _no_code(self, each: Awaited) -> None:
         assert each.rows is not None
         missing = self._compilation.missing(each.rows.plan.id)
         where = f" on hosts {spans.text(missing)}" if missing else f": it waits for {self._words(each)}"
@@ -200,7 +200,7 @@ class Registrations:
         owner = self._state.sessions.get(session)
         for record in list(owner.programs.values()) if owner is not None else ():
             if record.blame is None and any(spec.name == name for spec in record.ir.slices):
-                each = self._untold.get(record)
+                each = self._awaited.get(record)
                 if each is not None:
                     self._advance(each, now)
                 else:
@@ -209,7 +209,7 @@ class Registrations:
     def renew_reasons(self, reasons: dict[tuple[int, str], str]) -> None:
         """Why these slices wait is another now."""
         for (session, name), reason in reasons.items():
-            for each in self._untold.values():
+            for each in self._awaited.values():
                 said = f"slice {name!r} "
                 if each.record.session.number == session and each.reason.startswith(said):
                     each.reason = said + reason
@@ -217,73 +217,58 @@ class Registrations:
 
     def code_ready(self, plan: int, now: int) -> None:
         """Its code is compiled, or never will be."""
-        if self._untold:
-            for each in list(self._untold.values()):
+        if self._awaited:
+            for each in list(self._awaited.values()):
                 if each.rows is not None and each.rows.plan.id == plan:
                     self._look(each, now)
 
     def anew(self, now: int) -> None:
         """An island has formed anew: slices may lie elsewhere, and code must be compiled again."""
-        for each in list(self._untold.values()):
+        for each in list(self._awaited.values()):
             self._advance(each, now)
 
     # --- out -----------------------------------------------------------------------------------------------------
 
     def taken_back(self, record: ProgramRecord) -> None:
         """Its client has unregistered it, or is gone: nobody waits for the answer."""
-        each = self._untold.pop(record, None)
+        each = self._awaited.pop(record, None)
         if each is not None:
             self._end(each)
             if self._state.watched:
                 self._state.observe(ProgramTakenBack(record.session.number, record.name))
 
-    def _tell(self, each: Untold, blame: Blame | None, about: bytes = b"") -> None:
+    def _tell(self, each: Awaited, blame: Blame | None, about: bytes = b"") -> None:
         record = each.record
-        del self._untold[record]
+        del self._awaited[record]
         self._end(each)
         if self._state.watched:
             self._state.observe(ProgramToldSeen(record.session.number, record.name))
         self._outbox.note(record.session.peer, ProgramCompiled(record.name, about, blame))
 
-    def _end(self, each: Untold) -> None:
+    def _end(self, each: Awaited) -> None:
         self._end_waits(each)
         self._let_go(each)
 
-    def _end_waits(self, each: Untold) -> None:
+    def _end_waits(self, each: Awaited) -> None:
         for what in ("slices of", "code of", "words of"):
             self._watch.end((what, each.record))
 
-    def _let_go(self, each: Untold) -> None:
-        """Of its plan."""
+    def _let_go(self, each: Awaited) -> None:
+        """It needs its plan no longer."""
         if each.rows is not None:
             each.rows.users -= 1
             each.rows = None
 
     # --- to look at ----------------------------------------------------------------------------------------------
 
-    def __len__(self) -> int:
-        return len(self._untold)
-
     def waits(self, late: bool) -> list[Stall]:
         """Programs that wait; those that stall, or those that do not."""
-        found = []
-        for each in self._untold.values():
-            if each.late == late:
-                record = each.record
-                missing = (
-                    self._compilation.missing(each.rows.plan.id) if each.rows is not None else spans.EMPTY
-                )
-                names = {spec.island for spec in record.ir.slices}
-                island = next(iter(names)) if len(names) == 1 else ""
-                found.append(
-                    Stall(
-                        each.since,
-                        island,
-                        record.session.name,
-                        record.ir.name,
-                        "",
-                        missing,
-                        self._words(each),
-                    )
-                )
-        return found
+        return [self._stall(each) for each in self._awaited.values() if each.late == late]
+
+    def _stall(self, each: Awaited) -> Stall:
+        record, rows = each.record, each.rows
+        missing = self._compilation.missing(rows.plan.id) if rows is not None else spans.EMPTY
+        names = {spec.island for spec in record.ir.slices}
+        island = next(iter(names)) if len(names) == 1 else ""
+        client, words = record.session.name, self._words(each)
+        return Stall(each.since, island, client, record.ir.name, "", missing, words)

@@ -3,86 +3,66 @@
 `advance` takes a run as far as it can go now and leaves it waiting for exactly one thing, in words that a user can
 read (`stalls`). The module that brings that thing advances the run again. A run holds no memory while it waits.
 
-Neighbours: `clients` submits and cancels; `resources` binds, `compile` lowers, `compilation` has code compiled,
-`admission` reserves memory, `dispatch` runs; `buffer_refs` counts what a run holds.
-The functions that matter: `submit`, `advance`, `fail`, `over`, `lower_again`.
+Neighbours: `clients` submits and cancels; `Resources` binds, `Lowerings` lowers, `compilation` compiles, `admission`
+reserves memory; `buffer_refs` counts which buffers a run holds; `outcomes` ends runs.
+The functions that matter: `submit`, `advance`, `slice_changed`, `lower_again`.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, TypeVar
-
 import msgspec
 
 from ..compile import Lowerings, home
-from ..invariants import RunEndSeen, RunSubmitted
-from ..memory import Buffers, Ledger
-from ..model import (
-    Impossible,
-    Layout,
-    Place,
-    ProgramError,
-    ranged,
-    spans,
-)
-from ..protocol import Blame, Ended, ForgetStep, RunHeader, Submit
+from ..invariants import RunSubmitted
+from ..memory import Buffers
+from ..model import Impossible, Layout, Place, ProgramError, ranged, spans
+from ..protocol import Blame, RunHeader, Submit
+from ..record import token
 from ..slices import MustWait, Resources
 from .admission import Admission
 from .buffer_names import BufferNames
-from .buffer_refs import BufferRefs, Kept
+from .buffer_refs import BufferRefs
 from .call_arguments import check_literals, one_by_one, sources_of
 from .compilation import Compilation
-from .completion import Completion
-from .dispatch import Dispatch
-from .outbox import TurnOutbox
+from .outcomes import Outcomes, leave
 from .plan_rows import PlanRows
-from .records import COMPILED, PLANNED, SETTLED, BufferName, ClientRecord, ProgramRecord, RunRecord
+from .puts import Puts
+from .records import BufferName, ClientRecord, ProgramRecord, RunRecord
 from .registrations import Registrations
-from .stalls import Stalls
+from .results import Results
+from .run_waits import RunWaits
 from .state import State
 from .trace_rows import Tracing
+from .views import Views
 from .watch import Watchdog
 
-if TYPE_CHECKING:
-    from .contents import Contents
-
-K = TypeVar("K", bound=Hashable)
 S = 1_000_000_000
 
 
 class Runs:
-    contents: Contents
-
     def __init__(
         self, state: State, *, admission: Admission, buffers: Buffers, compilation: Compilation,
-        completion: Completion, dispatch: Dispatch, tracing: Tracing | None, refs: BufferRefs, ledger: Ledger,
-        lowerings: Lowerings, names: BufferNames, outbox: TurnOutbox, registrations: Registrations,
-        resources: Resources, stalls: Stalls, watch: Watchdog,
+        lowerings: Lowerings, names: BufferNames, outcomes: Outcomes, puts: Puts, refs: BufferRefs,
+        registrations: Registrations, resources: Resources, results: Results, tracing: Tracing | None,
+        views: Views, waits: RunWaits, watch: Watchdog,
     ) -> None:  # fmt: skip
         self._state = state
         self._admission = admission
         self._buffers = buffers
         self._compilation = compilation
-        self._completion = completion
-        self._dispatch = dispatch
-        self._tracing = tracing
-        self._refs = refs
-        self._ledger = ledger
         self._lowerings = lowerings
         self._names = names
-        self._outbox = outbox
+        self._outcomes = outcomes
+        self._puts = puts
+        self._refs = refs
         self._registrations = registrations
         self._resources = resources
-        self._stalls = stalls
+        self._results = results
+        self._tracing = tracing
+        self._views = views
+        self._waits = waits
         self._watch = watch
         self._count = 0
-        # Runs that wait: for a slice, by session and name; for the code of a plan.
-        self._for_slice: dict[tuple[int, str], dict[int, RunRecord]] = {}
-        self._for_code: dict[int, dict[int, RunRecord]] = {}
-        # A failure makes readers fail: one after the other.
-        self._failing: deque[tuple[RunRecord, Blame]] = deque()
 
     # --- in ------------------------------------------------------------------------------------------------------
 
@@ -136,9 +116,9 @@ class Runs:
         if run.state == "planned":
             assert run.rows is not None
             if run.rows.ready_at == self._state.epochs or self._has_code(run, run.rows, now):
-                run.state = COMPILED[run.state]
+                run.turn("compiled")
                 if run.waits:
-                    self._stalls.over(run)
+                    self._waits.over(run)
         if run.state == "compiled":
             self._admission.enter(run)
 
@@ -146,7 +126,7 @@ class Runs:
         """Bind its slices, know where its arguments lie, and lower it; or leave it waiting, or failed."""
         program = run.program
         if program.blame is not None:
-            self.fail(run, program.blame, now)
+            self._outcomes.fail(run, program.blame, now)
             return
         try:
             args = run.call.args
@@ -163,17 +143,18 @@ class Runs:
             if rows is None or program.lowered_at != self._lowerings.version or layouts != program.layouts:
                 plan = self._registrations.lower(program, program.places, one_by_one(layouts))
                 rows = program.rows = self._compilation.rows_of(plan)
-                program.lowered_at, program.layouts, program.tokens = self._lowerings.version, layouts, ()
+                program.lowered_at, program.layouts = self._lowerings.version, layouts
+                program.tokens = [token(run.session.name, program.ir.name, step.name) for step in plan.steps]
             else:
                 self._lowerings.recent.add(rows.plan.id)
         except (Impossible, ProgramError) as error:
-            self.fail(run, Blame("refused", str(error), program.ir.name), now)
+            self._outcomes.fail(run, Blame("refused", str(error), program.ir.name), now)
             return
         run.rows = rows
         rows.users += 1
-        run.state = PLANNED[run.state]
+        run.turn("planned")
         if run.waits:
-            self._stalls.over(run)
+            self._waits.over(run)
         self._name_results(run, rows)
 
     def _bind(self, run: RunRecord) -> bool:
@@ -182,7 +163,7 @@ class Runs:
         for spec in program.ir.slices:
             found = self._resources.bind(run.session.number, spec)
             if isinstance(found, MustWait):
-                self._for_slice.setdefault((run.session.number, spec.name), {})[run.id] = run
+                self._state.for_slice.setdefault((run.session.number, spec.name), {})[run.id] = run
                 self._wait(run, f"slice {spec.name!r} {found.reason}")
                 return False
             places.append(found.place)
@@ -194,7 +175,7 @@ class Runs:
     def _layouts(
         self, run: RunRecord, program: ProgramRecord
     ) -> tuple[Layout | tuple[Layout, ...], ...] | None:
-        """Where the arguments really lie; a literal lies wherever the program wants it. Of several as one: of each."""
+        """Where the arguments really lie; of several as one, each. A literal lies where the program wants it."""
         layouts: list[Layout | tuple[Layout, ...]] = []
         buffers = self._buffers.all
         if run.width:
@@ -204,7 +185,7 @@ class Runs:
                 layouts.append(program.homes[index])
                 continue
             if source.blame is not None:
-                self.fail(run, source.blame, self._state.now)
+                self._outcomes.fail(run, source.blame, self._state.now)
                 return None
             if source.buffer < 0:
                 self._wait(run, f"buffer {source.name}, which has no place yet")
@@ -235,22 +216,17 @@ class Runs:
         run.view = view
         base = run.base = self._state.next_buffer
         self._state.next_buffer += len(rows.plan.slots)
-        kept: Kept = ((), ())
-        if run.names or not rows.may_be_unkept:
-            kept = self._refs.promise_results(run, rows)
-        else:
-            run.unkept = True
-            self._refs.unkept.promise(run, rows)
+        kept = self._results.promise(run, rows)
+        if self._state.views:
+            self._views.work()
         slot_of = rows.slot_of_arg
         if run.reads:
-            run.literals = {arg: slot_of[arg] for arg in view.slotted if arg not in held}
             buffers = [
                 ranged(held[arg], run.width.get(arg, 1)) if arg in held else base + slot_of.get(arg, 0)
                 for arg in run.sources
             ]
             literals = tuple([(index, arg) for index, arg in run.sources.items() if isinstance(arg, bytes)])
         else:
-            run.literals = slot_of.copy()
             buffers = [base + slot_of.get(arg, 0) for arg in run.sources]
             literals = tuple(run.sources.items())  # type: ignore[arg-type]  # all are literals
         run.header = RunHeader(
@@ -261,38 +237,16 @@ class Runs:
         """If not, it waits for its code, or has failed."""
         blame = self._compilation.blame(rows.plan.id)
         if blame is not None:
-            self.fail(run, msgspec.structs.replace(blame, program=run.program.ir.name), now)
+            self._outcomes.fail(run, msgspec.structs.replace(blame, program=run.program.ir.name), now)
             return False
         if self._compilation.ask(rows):
             return True
-        self._for_code.setdefault(rows.plan.id, {})[run.id] = run
-        self.watch_code(run)
+        self._state.for_code.setdefault(rows.plan.id, {})[run.id] = run
+        self._waits.begin_code(run)
         return False
 
-    def watch_code(self, run: RunRecord) -> None:
-        """It waits for its code: before it starts, or again in a new epoch."""
-        self._stalls.begin_code(run)
-        bounds, key = self._state.config.bounds, ("run", run.id)
-        if not self._watch.waits_for(key):
-            self._watch.begin(
-                key, self._state.now, bounds.compile // bounds.factor,
-                lambda at: self._late_code(run), lambda at: self._no_code(run, at),
-            )  # fmt: skip
-
-    def code_came(self, run: RunRecord) -> None:
-        self._stalls.over(run)
-
-    def _late_code(self, run: RunRecord) -> None:
-        missing = self._compilation.missing(run.plan.id)
-        self._stalls.late(run, missing, "its code is not compiled on these hosts")
-
-    def _no_code(self, run: RunRecord, now: int) -> None:
-        hosts = spans.text(self._compilation.missing(run.plan.id))
-        self.fail(run, Blame("timeout", f"its code was not compiled in time on hosts {hosts}"), now)
-
     def _wait(self, run: RunRecord, reason: str) -> None:
-        if self._stalls.begin(run, reason):
-            run.stalled = False
+        if self._waits.begin(run, reason):
             self._watch_wait(run)
 
     def _watch_wait(self, run: RunRecord) -> None:
@@ -301,21 +255,21 @@ class Runs:
         never come: that wait ends."""
         self._watch.begin(
             ("run", run.id), self._state.now, 0,
-            lambda at: self._stalls.late(run, spans.EMPTY, run.waits), lambda at: self._waited(run, at),
+            lambda at: self._waits.late(run, spans.EMPTY, run.waits), lambda at: self._waited(run, at),
         )  # fmt: skip
 
     def _waited(self, run: RunRecord, now: int) -> None:
         lacks, session = self._resources.lacks_hosts, run.session.number
         absent = any(lacks(session, spec.name) for spec in run.program.ir.slices)
         if absent and now - run.since >= self._state.config.bounds.absent:
-            self.fail(run, Blame("timeout", f"{run.waits}, for {(now - run.since) // S} s"), now)
+            self._outcomes.fail(run, Blame("timeout", f"{run.waits}, for {(now - run.since) // S} s"), now)
         else:
             self._watch_wait(run)
 
     # --- what runs wait for comes ----------------------------------------------------------------------------------
 
     def code_ready(self, plan: int, now: int) -> None:
-        for run in self._for_code.pop(plan, {}).values():
+        for run in self._state.for_code.pop(plan, {}).values():
             self.advance(run, now)
         self._registrations.code_ready(plan, now)
 
@@ -328,40 +282,39 @@ class Runs:
         """Why slices wait has changed, and that they do has not."""
         reasons = self._resources.renewed()
         for key, reason in reasons.items():
-            for run in self._for_slice.get(key, {}).values():
-                self._stalls.renew(run, f"slice {key[1]!r} {reason}")
+            for run in self._state.for_slice.get(key, {}).values():
+                self._waits.renew(run, f"slice {key[1]!r} {reason}")
         self._registrations.renew_reasons(reasons)
-        self.contents.renew_reasons(reasons)
+        self._puts.renew_reasons(reasons)
 
     def slice_changed(self, session: int, name: str, now: int) -> None:
         """A slice is bound now, or was given up while it waited: runs that wait for it bind it again."""
         self._registrations.slice_changed(session, name, now)
-        for run in self._for_slice.pop((session, name), {}).values():
+        for run in self._state.for_slice.pop((session, name), {}).values():
             self.advance(run, now)
-        self.contents.slice_bound(session, name, now)
+        self._puts.slice_bound(session, name, now)
 
     def lower_again(self, now: int) -> None:
         """The device map has changed: what has not started is lowered anew, readers taken back before makers."""
         waiting = [run for run in self._state.runs.values() if run.state in ("planned", "compiled")]
         for run in reversed(waiting):
             self._take_back(run)
-        self.contents.take_back()
-        self.contents.bind_again(now)
+        self._puts.take_back()
+        self._puts.bind_again(now)
         for run in waiting:
             self.advance(run, now)
 
     def _take_back(self, run: RunRecord) -> None:
         assert run.rows is not None
         self._admission.withdraw(run)
-        _leave(self._for_code, run.plan.id, run)
+        leave(self._state.for_code, run.plan.id, run)
         if run.unkept:
-            self._refs.unkept.never(run, Blame("moved", "it is made elsewhere"))
-            run.unkept = False
+            self._results.never(run, Blame("moved", "it is made elsewhere"))
         for named in reversed(run.result_names()):  # second names before what they stand for
             self._refs.take_back(named)
         run.turn("moved")
         run.rows.users -= 1
-        self._stalls.over(run)
+        self._waits.over(run)
         run.rows = run.header = None
 
     def compile_again(self, island: int, now: int) -> None:
@@ -371,115 +324,8 @@ class Runs:
                 continue
             if run.state == "compiled":
                 self._admission.withdraw(run)
-                self._stalls.over(run)
+                self._waits.over(run)
                 run.turn("stale")
             if run.state == "planned":
-                _leave(self._for_code, run.plan.id, run)
+                leave(self._state.for_code, run.plan.id, run)
                 self.advance(run, now)
-
-    # --- out -----------------------------------------------------------------------------------------------------
-
-    def cancel(self, run: RunRecord, now: int) -> None:
-        self.fail(run, Blame("cancelled", "cancelled by its client", run.program.ir.name), now)
-
-    def fail(self, run: RunRecord, blame: Blame, now: int) -> None:
-        """It ends here, for this reason. What has entered an order stays there, the same on all hosts."""
-        self._failing.append((run, blame))
-        if len(self._failing) > 1:
-            return
-        while self._failing:
-            self._fail(*self._failing[0], now)
-            self._failing.popleft()
-
-    def _fail(self, run: RunRecord, blame: Blame, now: int) -> None:
-        if run.state == "over" or run.blame is not None:
-            return
-        run.blame = blame if blame.program else msgspec.structs.replace(blame, program=run.program.ir.name)
-        started = run.state == "running"
-        self._stalls.over(run, tell=False)
-        if started:
-            self._dispatch.withdraw(run)
-        else:
-            self._stop_waiting(run)
-        run.turn("failed")
-        self._tell_end(run)
-        self._refs.spoil_results(run, run.blame)
-        self._completion.explained(run, now)
-        if run.id in self._state.runs and (not started or not run.open_steps):
-            self.over(run, now)
-
-    def _stop_waiting(self, run: RunRecord) -> None:
-        if run.rows is not None:
-            _leave(self._for_code, run.plan.id, run)
-        for spec in run.program.ir.slices:
-            _leave(self._for_slice, (run.session.number, spec.name), run)
-        self._admission.withdraw(run)
-
-    def _tell_end(self, run: RunRecord) -> None:
-        if run.ended:
-            return
-        run.ended = True
-        run.session.runs.pop(run.call.run, None)
-        if self._tracing is not None:
-            self._tracing.trace.ended(run.id, self._state.now, run.blame)
-        if self._state.watched and not run.session.gone:
-            self._state.observe(RunEndSeen(run.session.number, run.call.run, run.blame))
-        self._outbox.note(run.session.peer, Ended(run.call.run, run.blame))
-
-    def over(self, run: RunRecord, now: int) -> None:
-        """Nothing of it is in flight any more."""
-        if run.state != "over":
-            run.state = SETTLED[run.state]
-        if not run.ended:
-            self._tell_end(run)
-        if self._completion.unexplained:
-            self._completion.explained(run, now)
-        self._state.runs.pop(run.id, None)
-        if run.using:
-            self._give_back(run)
-        for slot in list(run.own) if run.own else ():
-            self._refs.own_read(run, slot, -1)
-        if run.reads:
-            self._stop_reading(run)
-        if run.rows is not None:
-            run.rows.users -= 1
-
-    def _stop_reading(self, run: RunRecord) -> None:
-        for index in sorted(run.held):
-            self._refs.let_go(run, index)
-        for index, source in run.sources.items():
-            if type(source) is BufferName:
-                for named in source.parts(run.width[index]) if index in run.width else (source,):
-                    named.readers.pop(run.id, None)
-
-    def _give_back(self, run: RunRecord) -> None:
-        """Give back what the run reserved and did not use; and what a failed run made and nothing will read."""
-        rows = run.rows
-        assert rows is not None
-        if run.literals:
-            self._dispatch.tell(run)  # hosts are to free them, and must know what they are
-        for slot, key, nbytes in self._ledger.end(run.id):
-            record = rows.plan.slots[slot]
-            if run.is_held(record.arg):  # it was to be donated, and was not: letting go of it frees it
-                for buffer in self._refs.argument(run, record.arg) if record.arg in run.held else ():
-                    self._buffers.returned(buffer.id)
-                continue
-            self._refs.free_on_hosts(run.buffer_of(slot), record.layout, rows.slot_hosts[slot])
-            self._ledger.free(key, nbytes)
-        for index, slot in list(run.literals.items()) if run.literals else ():
-            if not rows.plan.slots[slot].keep:  # hosts made it, and the gang that would free it never enters
-                layout, hosts = rows.plan.slots[slot].layout, rows.slot_hosts[slot]
-                self._refs.free_on_hosts(run.buffer_of(slot), layout, hosts)
-            self._dispatch.literal_over(run, index, -1)
-        if run.blame is not None:
-            for island, hosts in rows.island_hosts.items():
-                if island not in run.untold:
-                    self._outbox.step(island, ForgetStep((run.id,)), hosts)
-
-
-def _leave(waiting: dict[K, dict[int, RunRecord]], key: K, run: RunRecord) -> None:
-    """Take the run out of the runs that wait under this key."""
-    runs = waiting.get(key, {})
-    runs.pop(run.id, None)
-    if not runs:
-        waiting.pop(key, None)

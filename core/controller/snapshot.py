@@ -6,20 +6,17 @@ controller does not read the controller's tables.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
+from ..memory import Buffers
 from ..model import Spans
+from ..record import OrderHash
 from ..schedule import WaitingGang
-from ..slices import Refusal
-from .policy_news import KeptDevices
-from .records import ClientRecord, InFlight
-from .stalls import Stall
-from .state import IslandState
-
-if TYPE_CHECKING:
-    from .controller import Controller
+from ..slices import Refusal, Resources
+from .policy_news import KeptDevices, PolicyNews
+from .records import ClientRecord, InFlight, Stall
+from .stalls import Stalls
+from .state import IslandState, State
 
 
 class OperationView(msgspec.Struct, frozen=True):
@@ -77,28 +74,26 @@ class Snapshot(msgspec.Struct, frozen=True):
     order: str  # the hash of all islands' orders
 
 
-def snapshot_of(controller: Controller) -> Snapshot:
-    state = controller.state
+def snapshot_of(
+    state: State, *, buffers: Buffers, left: dict[str, int], order: OrderHash, policy_news: PolicyNews,
+    resources: Resources, stalls: Stalls,
+) -> Snapshot:  # fmt: skip
     return Snapshot(
         state.incarnation,
-        tuple(_island(controller, island) for island in state.islands),
+        tuple(_island(island, order, policy_news) for island in state.islands),
         tuple(_client(session) for session in state.sessions.values()),
-        controller.left(),
-        sum(buffer.references * buffer.count for buffer in controller.buffers),
-        tuple(controller.stalls.now()),
-        tuple(controller.stalls.waits()),
-        controller.stalls.ever,
-        tuple(controller.resources.refusals.all()),
-        controller.order.whole(),
-    )
+        left, sum(buffer.references * buffer.count for buffer in buffers),
+        tuple(stalls.now()), tuple(stalls.waits()), state.stalls_ever,
+        tuple(resources.refusals.all()), order.whole(),
+    )  # fmt: skip
 
 
-def _island(controller: Controller, island: IslandState) -> IslandView:
+def _island(island: IslandState, order: OrderHash, policy_news: PolicyNews) -> IslandView:
     index = island.island.index
     return IslandView(
         index, island.island.name, island.phase, island.epoch, island.members, island.stream.backlog,
-        controller.order.island(index), tuple(_operation(each) for each in island.in_flight.values()),
-        tuple(island.scheduler.waiting()), controller.policy_news.kept(index),
+        order.island(index), tuple(_operation(each) for each in island.in_flight.values()),
+        tuple(island.scheduler.waiting()), policy_news.kept(index),
         island.broken.text, island.broken.since,
     )  # fmt: skip
 

@@ -1,8 +1,11 @@
 """The controller's state: typed tables of plain data. Nothing is decided here.
 
-`State` has what all of the controller's modules look at: the peers, what runs, what is in each island's order,
-and what is to be done before the turn ends. Each table is written by one module, which is named beside it. What only
-one module needs is kept there.
+`State` has what all of the controller's modules look at: the peers, what runs, what is in each island's order, who
+waits for what, and the turn's agenda. Each table is written by one module, which is named beside it. What only one
+module needs is kept there.
+
+The agenda is how a module tells one that stands above it what has happened. It enters the news and returns; the
+controller hands it to the module concerned, before the turn ends. So calls go down only.
 """
 
 from __future__ import annotations
@@ -10,14 +13,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from ..fanout import Stream
-from ..invariants import Observation
+from ..invariants import BufferHeld, BufferLetGo, Observation
 from ..model import Cluster, Island, Place, Spans, spans
 from ..protocol import Blame, Join
 from ..schedule import Scheduler
 from .broken_epochs import BrokenEpochs
 from .config import Config
-from .records import ClientRecord, InFlight, RunRecord
+from .records import BufferName, ClientRecord, InFlight, RunRecord, Waiter, WaitingView
 
 IDS = 1 << 48  # ids of one incarnation of the controller; far more than it will ever give out
 WAYS = 512  # sets of hosts whose connections are remembered
@@ -38,6 +43,7 @@ PHASES: dict[tuple[str, str], str] = {
     ("reforming", "lost"): "reforming",
     ("reforming", "path"): "reforming",
     ("reforming", "seated"): "running",
+    **{(phase, "empty"): "forming" for phase in ("running", "fencing", "draining", "reforming")},
 }
 
 
@@ -61,9 +67,8 @@ class IslandState:
         self.coming: dict[int, Join] = {}  # joined, not yet members
         self.fresh: Spans = spans.EMPTY  # members since this epoch; they get work once it has formed
         self.leaving: dict[int, str] = {}
-        self.apart: Spans = (
-            spans.EMPTY
-        )  # hosts whose relays did not reach them: they hang below the controller
+        # hosts whose relays did not reach them: they hang below the controller
+        self.apart: Spans = spans.EMPTY
         self.abandon: list[int] = []  # gangs given up since the last fence
         self.dropped: list[int] = []
         self.stale_world = True  # members or devices have changed since the epoch formed
@@ -78,11 +83,8 @@ class IslandState:
         self.roots, self.ways = {}, {}
 
     def turn(self, happened: str) -> None:
-        self.become(PHASES[self.phase, happened])
-
-    def become(self, phase: str) -> None:
-        self.phase = phase
-        if phase == "running":
+        self.phase = PHASES[self.phase, happened]
+        if self.phase == "running":
             self._changing.discard(self.island.index)
         else:
             self._changing.add(self.island.index)
@@ -107,9 +109,8 @@ class State:
     ) -> None:  # fmt: skip
         self.cluster, self.config, self.incarnation = cluster, config, incarnation
         self.start = starts[-1] if starts else 0
-        self.starts = frozenset(
-            (0, *starts)
-        )  # this one, those that it follows, and 0: a peer that does not say
+        # this one, those that it follows, and 0: a peer that does not say
+        self.starts = frozenset((0, *starts))
         self.base = incarnation * IDS  # ids of another incarnation are never mistaken for one of ours
         self.watched = observe is not None  # if not, what would be observed need not be worded
         self.observe = observe or _ignore
@@ -129,14 +130,47 @@ class State:
             for island, scheduler in zip(cluster.islands, schedulers, strict=True)
         ]
         self.epochs = 0  # grows whenever an island's epoch begins or has formed; `membership`
-        # what is to be done before the turn ends
-        self.wake: list[RunRecord] = []  # what they waited for has come
-        self.settling: deque[tuple[int, Blame | None]] = deque()  # buffers whose contents are final
-        self.plan_ready: list[int] = []
+        # who waits for what
+        self.for_slice: dict[tuple[int, str], dict[int, RunRecord]] = {}  # (session, slice's name) -> runs
+        self.for_code: dict[int, dict[int, RunRecord]] = {}  # plan -> runs that have not started
+        self.parked: dict[int, list[tuple[RunRecord, int]]] = {}  # plan -> steps under way, in a new epoch
+        # buffer -> runs that need it to have been ordered
+        self.for_buffer: dict[int, dict[int, RunRecord]] = {}
+        self.line: dict[int, Waiter] = {}  # for memory, by number; `admission`
+        self.fresh = False  # something has come that may let one of these in
         self.readers: dict[int, list[tuple[RunRecord, int]]] = {}  # buffer -> steps under way that read it
+        # run -> by seq, what has ended for another's failure
+        self.unexplained: dict[int, dict[int, InFlight]] = {}
+        self.stalls_ever = 0  # waits that have outlasted their soft bound
+        # the agenda: what is to be done before the turn ends
+        self.overdue: deque[InFlight] = deque()  # they have outlasted their hard bound
+        self.peer_failures: deque[InFlight] = deque()  # gangs whose hosts have lost each other
+        self.lost_hosts: deque[tuple[IslandState, int, str]] = deque()  # with the reason
+        self.broken: deque[IslandState] = deque()  # their epoch cannot go on
+        self.failing: deque[tuple[RunRecord, Blame]] = deque()
+        self.explained: deque[RunRecord] = deque()  # they have failed, and steps of theirs are unexplained
+        self.stay_away: deque[tuple[BufferName, Blame]] = deque()  # spilled, and nothing brings them back
+        self.admitted: deque[RunRecord] = deque()
+        self.views: deque[WaitingView] = deque()  # what they waited for has come
+        self.settling: deque[tuple[int, Blame | None]] = deque()  # buffers whose contents are final
+        self.plan_ready: deque[int] = deque()  # plans whose code is ready, or never will be
+        self.kept: deque[tuple[int, msgspec.Struct]] = deque()  # said by clients before it had recovered
+        self.wake: list[RunRecord] = []  # what they waited for has come
         self.map_changed = False  # slices lie elsewhere now: plans that have not started are lowered again
         self.next_buffer = self.base + 1  # the id of the next buffer
         self.next_seq = self.base + 1  # the seq of the next gang or transfer
+
+    # --- observations --------------------------------------------------------------------------------------------
+
+    def see_held(self, buffer: int, holder: str, number: int = -1, count: int = 1) -> None:
+        if self.watched:
+            for each in range(buffer, buffer + count):
+                self.observe(BufferHeld(each, holder if number < 0 else f"{holder} {number}"))
+
+    def see_let_go(self, buffer: int, holder: str, number: int = -1, count: int = 1) -> None:
+        if self.watched:
+            for each in range(buffer, buffer + count):
+                self.observe(BufferLetGo(each, holder if number < 0 else f"{holder} {number}"))
 
     # --- look-ups ------------------------------------------------------------------------------------------------
 

@@ -83,7 +83,7 @@ class Tracing:
     def unreserved(self, devices: Spans, client: int) -> None:
         self.trace.reserved_until(self._reserved.pop((devices, client)), self._state.now)
 
-    def landed(self, entry: InFlight) -> None:
+    def over(self, entry: InFlight) -> None:
         if entry.kind != "send":
             failed = FAILED if entry.blame is not None else 0
             seq = entry.seq if entry.transfer < 0 else entry.transfer

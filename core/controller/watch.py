@@ -53,9 +53,8 @@ class Watchdog:
         self.bounds = bounds
         self._waits: dict[Hashable, Wait] = {}
         self._standing: list[Wait] = []
-        self._heap: list[
-            tuple[tuple[int, int], Hashable, Wait]
-        ] = []  # of `_waits`; one that is over is dropped later
+        # of `_waits`; one that is over is dropped later
+        self._heap: list[tuple[tuple[int, int], Hashable, Wait]] = []
         self.begun = 0  # waits that have begun: ties are broken by it
 
     def begin(

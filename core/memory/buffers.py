@@ -83,11 +83,10 @@ class Buffer(msgspec.Struct, eq=False):
     sizes: tuple[int, ...] = ()  # of several: the bytes of each
     layouts: tuple[Layout, ...] = ()  # of several, for the controller
 
-    rows: int = (
-        -1
-    )  # for the controller: valid rows of the first dimension, if an irregular gang made it; -1: all
-    aliases: int = 0  # for the controller, as the next  # number of further names that clients have for it
-    transfers: int = 0  # number of puts and gets under way
+    # For the controller:
+    rows: int = -1  # valid rows of the first dimension, if an irregular gang made it; -1: all
+    aliases: int = 0  # further names that clients have for it
+    transfers: int = 0  # puts and gets under way
 
     @property
     def references(self) -> int:

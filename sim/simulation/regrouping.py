@@ -67,7 +67,7 @@ class Regrouping:
 
     def _regroup(self, message: m.Ordered, names: StreamNames) -> bool:
         sim, index = self._sim, message.island
-        standing = sim.controller.membership.standing(index, message.number)
+        standing = sim.controller.standing(index, message.number)
         if standing is None:
             return False
         seat, shape = standing

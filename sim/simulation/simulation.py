@@ -271,7 +271,7 @@ class Simulation:
         self.fabric.leave_to_others(members)
         self.islands[index] = cohort
         del self._exact[index]
-        self.controller.membership.reshape(index)
+        self.controller.reshape(index)
         self.clock.at((self.now // self.times.beat + 1) * self.times.beat, self._beat, cohort)
 
     def island_of(self, host: int) -> int:

@@ -47,7 +47,7 @@ def take_over(sim: Simulation, cohort: CohortIsland) -> None:
     sim.clock.drop(lambda call, args: id(getattr(call, "__self__", None)) in doers)
     sim.controller_process.lane.recant(hosts)
     replay.play()
-    sim.controller.membership.reshape(island.index)
+    sim.controller.reshape(island.index)
     replay.tell()
 
 

@@ -18,6 +18,7 @@ from core.controller.buffer_refs import BufferRefs
 from core.controller.compilation import Compilation
 from core.controller.completion import Completion
 from core.controller.dispatch import Dispatch
+from core.controller.outcomes import Outcomes
 from core.controller.recovery import Recovery
 from core.controller.runs import Runs
 from core.fanout.reduce import Reduction
@@ -391,15 +392,15 @@ def _(put: Patch) -> None:
 
 @bug("a run ended twice", "every third end of a run is told to its client twice")
 def _(put: Patch) -> None:
-    tell = Runs._tell_end
+    tell = Outcomes._tell_end
 
-    def twice(self: Runs, run: Any) -> None:
+    def twice(self: Outcomes, run: Any) -> None:
         first = not run.ended
         tell(self, run)
         if first and run.id % 3 == 0:
             self._outbox.note(run.session.peer, Ended(run.call.run, run.blame))
 
-    put(Runs, "_tell_end", twice)
+    put(Outcomes, "_tell_end", twice)
 
 
 @bug(
@@ -427,8 +428,8 @@ def _(put: Patch) -> None:
 def _(put: Patch) -> None:
     opened = Recovery.client_opened
 
-    def deaf(self: Recovery, session: Any, opening: Any) -> None:
-        opened(self, session, replace(opening, open_runs=()))
+    def deaf(self: Recovery, session: Any, opening: Any, why: str) -> None:
+        opened(self, session, replace(opening, open_runs=()), why)
 
     put(Recovery, "client_opened", deaf)
 

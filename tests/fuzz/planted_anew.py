@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from core.controller.clients import Clients
-from core.controller.contents import Contents
 from core.controller.failures import Failures
 from core.controller.membership import Membership
+from core.controller.puts import Puts
 from core.controller.recovery import Recovery
 from core.fanout.relay import StreamReceiver
 from core.host.host import Host
@@ -67,7 +67,7 @@ def _(put: Patch) -> None:
     first=ANEW,
 )
 def _(put: Patch) -> None:
-    put(Contents, "take_back", nothing)
+    put(Puts, "take_back", nothing)
 
 
 @bug(

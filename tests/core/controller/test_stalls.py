@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from core.controller import Controller
-from core.controller.stalls import Stall
+from core.controller import Controller, Stall
 from core.model.program import SliceSpec, Value
 from core.model.topology import Cluster
 from core.protocol.effects import (
@@ -176,10 +175,10 @@ def test_code_that_takes_too_long_to_compile_is_a_stall_until_it_is_there() -> N
     assert not rig.waits
     assert next(note for note in rig.heard() if isinstance(note, Stalled)).age == 305 * S
     assert rig.told[-1].passing
-    assert rig.controller.stalls.ever == 1
+    assert rig.controller.state.stalls_ever == 1
     rig.compile(1)
     assert not rig.stalls
-    assert rig.controller.stalls.ever == 1
+    assert rig.controller.state.stalls_ever == 1
 
 
 # --- gangs under way ----------------------------------------------------------------------------------------------
@@ -222,7 +221,7 @@ def test_a_slice_that_cannot_be_bound_is_a_stall_as_long_as_that_lasts() -> None
         rig.until(begun + later * S)
         assert [(stall.since, stall.reason) for stall in rig.stalls] == [(begun, reason)]
         assert not rig.waits
-    assert rig.controller.stalls.ever == 1
+    assert rig.controller.state.stalls_ever == 1
     rig.heard()
     rig.say(HOST + 1, Join(1, 0))
     assert not rig.stalls

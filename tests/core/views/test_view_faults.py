@@ -202,7 +202,7 @@ def test_a_client_that_leaves_takes_its_views_and_their_sources_along() -> None:
     a.a.close()
     assert made.run()
     assert not any(used for host in made.fabric.hosts.values() for used in host.used.values())
-    assert len(made.machine.buffers) == len(made.machine.views.waiting) == 0
+    assert len(made.machine.buffers) == len(made.machine.views) == 0
     b.close()
     assert made.run()
     made.at_rest()

@@ -194,7 +194,7 @@ def test_what_a_view_shared_is_given_away_only_when_the_view_has_been_made() -> 
         made.slow(host, 1e6)
     whole = a.whole()
     view = a.shard(whole, 0)
-    made.run_until(lambda: not made.machine.views.waiting)
+    made.run_until(lambda: not len(made.machine.views))
     a.a.release(view)
     taken = a.run("take", WHOLE, whole, ROWS, donate=True)
     assert made.run()

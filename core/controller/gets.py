@@ -1,0 +1,116 @@
+"""Gets: a client reads contents of a buffer. They move from the hosts to the client, never through the controller.
+
+A get is a send from the hosts that have distinct shards; it holds the buffer until the client has all of it. It waits
+until the buffer has contents (`BufferName.gets`). What was spilled comes back to the devices first.
+
+Neighbours: `clients` brings calls; `outcomes` and `completion` say what is ready; `admission` brings back.
+The functions that matter: `get`, `ready`, `over`.
+"""
+
+from __future__ import annotations
+
+from ..memory import Buffers
+from ..model import Layout, Shards, Spans
+from ..protocol import Blame, Get, GetAccepted, Refused, SendStep
+from ..transfer import ALL, senders_to_client
+from .admission import Admission
+from .buffer_names import BufferNames
+from .buffer_refs import BufferRefs
+from .in_flight import InFlightTable
+from .outbox import TurnOutbox
+from .records import BufferName, ClientRecord, InFlight
+from .state import State
+from .trace_rows import Tracing
+
+KEPT = 64  # layouts whose senders are remembered: a loop reads arrays of a few kinds
+
+
+class Gets:
+    def __init__(
+        self, state: State, *, admission: Admission, buffers: Buffers, in_flight: InFlightTable, names: BufferNames,
+        outbox: TurnOutbox, refs: BufferRefs, tracing: Tracing | None,
+    ) -> None:  # fmt: skip
+        self._state = state
+        self._admission = admission
+        self._buffers = buffers
+        self._in_flight = in_flight
+        self._names = names
+        self._outbox = outbox
+        self._refs = refs
+        self._tracing = tracing
+        self._senders: dict[Layout, Spans] = {}
+
+    def get(self, session: ClientRecord, call: Get, now: int) -> str | None:
+        """Returns what is wrong with the call, if the client broke the protocol."""
+        found = self._names.called(session, call.buffer)
+        named = found[0] if found is not None else None
+        if named is None or named.released:
+            return f"it gets buffer {call.buffer}, which it does not hold"
+        if named.blame is not None:
+            self._outbox.note(session.peer, Refused("get", call.request, named.blame))
+        elif named.buffer >= 0 and named.ready:
+            self._send(session, call, named, now)
+        else:
+            named.gets.append((session, call))
+        return None
+
+    def ready(self, named: BufferName, now: int) -> None:
+        """Answer the gets that waited for a buffer: it has contents now, or never will."""
+        if named.blame is not None:
+            self._refs.refuse_gets(named, named.blame)
+        gets = named.take_gets()
+        for session, call in gets:
+            self._send(session, call, named, now)
+        if gets and named.released and not named.gets:
+            self._refs.drop(named)
+
+    def _send(self, session: ClientRecord, call: Get, named: BufferName, now: int) -> None:
+        buffer = named.buffer
+        record = self._buffers.all[buffer]
+        layout = record.layout
+        assert layout is not None
+        if record.state in ("spilling", "spilled", "restoring"):
+            named.gets.append((session, call))
+            self._admission.bring_back(named, now)
+            return
+        if call.shard != ALL and not 0 <= call.shard < Shards(layout).count:
+            text = f"buffer {call.buffer} has no shard {call.shard}: it has {Shards(layout).count}, numbered from 0"
+            self._outbox.note(session.peer, Refused("get", call.request, Blame("refused", text)))
+            return
+        hosts, seq = self._senders_of(layout, call.shard), self._state.next_seq
+        self._state.next_seq += 1
+        self._refs.hold_for_transfer(buffer)
+        self._buffers.touch(buffer, seq)
+        step = SendStep(seq, -1, buffer, hosts, seq, session.number, call.shard)
+        self._outbox.step(layout.place.island, step, hosts)
+        entry = InFlight(
+            seq, "get", layout.place.island, hosts, hosts, hosts, now, now,
+            buffer=buffer, transfer=seq, cost=record.nbytes * self._state.config.bounds.byte, session=session,
+            request=call.request,
+        )  # fmt: skip
+        if self._tracing is not None:
+            self._tracing.with_client(entry, session, layout, one_shard=call.shard != ALL)
+        self._in_flight.add(entry, now)
+        self._outbox.note(session.peer, GetAccepted(call.request, seq, layout, record.rows, call.shard))
+
+    def _senders_of(self, layout: Layout, shard: int) -> Spans:
+        if shard != ALL:
+            return senders_to_client(layout, self._state.cluster, shard)
+        found = self._senders.get(layout)
+        if found is None:
+            if len(self._senders) >= KEPT:
+                self._senders.clear()
+            found = self._senders[layout] = senders_to_client(layout, self._state.cluster)
+        return found
+
+    def copied(self, buffer: int, now: int) -> None:
+        """It is on the devices again, or in host memory."""
+        named = self._refs.named(buffer)
+        for each in (named, *named.others) if named is not None else ():
+            if each.gets:
+                self.ready(each, now)
+
+    def over(self, entry: InFlight) -> None:
+        if entry.blame is not None and entry.session is not None:
+            self._outbox.note(entry.session.peer, Refused("sending", entry.request, entry.blame))
+        self._refs.transfer_over(entry.buffer)

@@ -14,7 +14,9 @@ because the owner of the link ignored `full`. Time decides only that, and when a
 of life) is due. It never decides which message is delivered.
 
 Whether the peer hears us, its frames say: each carries the last `mark` that came from us. Our frames carry another mark
-twice in `idle` at most, so this takes no frames of its own.
+twice in `idle` at most, so this takes no frames of its own. Where contents are on their way, marks wait behind them,
+on a slow network for longer than a lease. So it counts as well that the peer acknowledges more, and that contents come:
+no connection goes on carrying them if nothing goes back.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from collections import deque
 import msgspec
 
 from ..model import Illegal
-from ..protocol import Command
+from ..protocol import Chunk, Command
 
 ACK_EVERY = 32  # messages received before a bare frame acknowledges them, if no other frame did so before
 MARKS = 11  # marks are numbers below this: more than are sent in a lease and an `idle`, if that is a quarter of it
@@ -154,9 +156,13 @@ class Link:
         self._received_at, self._heard, self._excused = now, frame.mark, False
         if self._marks and frame.heard != self._last_back:
             self._take_back(frame.heard)
-        for _ in range(frame.ack - self._acked):
-            self._unacked.popleft()
-        self._acked = max(self._acked, frame.ack)
+        if frame.ack > self._acked:
+            for _ in range(frame.ack - self._acked):
+                self._unacked.popleft()
+            self._acked = frame.ack
+            self._reached_at = max(self._reached_at, now - self._idle)
+        elif type(frame.message) is Chunk:
+            self._reached_at = max(self._reached_at, now - self._idle)
         commands: list[LinkCommand] = []
         if first or frame.again:
             commands += self._go_back(now)

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.link.link import ACK_EVERY, Deliver, Frame, Link, LinkCommand, LinkEnded, Transmit
+from core.protocol import Chunk
 from core.protocol.messages import Release
 from tests.laws import examples
 
@@ -77,11 +78,12 @@ class LossyPair:
             self.check()
 
     def check(self) -> None:
-        """An end goes on only if it has heard something within the lease, and was heard within that and a heartbeat."""
+        """An end goes on only if it has heard something within the lease, and was heard within that, a heartbeat and
+        the time that an acknowledgement takes."""
         for end in (0, 1):
             if self.ended[end] is None:
                 assert self.now <= self.heard_at[end] + LEASE
-                assert self.now <= self.reached_at[end] + LEASE + IDLE
+                assert self.now <= self.reached_at[end] + LEASE + IDLE + 2 * LATENCY
 
 
 TIMES = st.integers(0, 6 * LEASE)
@@ -142,6 +144,31 @@ def test_a_peer_that_only_hears_is_given_up_too() -> None:
         link.frame_came(Frame(0, 0), at)
     assert link.next_wakeup() == LEASE + IDLE
     assert link.wakeup(LEASE + IDLE) == [LinkEnded("nothing that was sent arrived for 1.25e-06 s")]
+
+
+def test_contents_on_a_slow_network_take_longer_than_a_lease_and_end_nothing() -> None:
+    """A hundred chunks leave at once, and one arrives each tenth of a lease; marks and acknowledgements of their sender
+    wait behind them."""
+    sender, receiver = Link(0, LEASE), Link(0, LEASE)
+    greetings = [link.connected(0)[0] for link in (sender, receiver)]
+    for link, greeting in zip((receiver, sender), greetings, strict=True):
+        assert isinstance(greeting, Transmit)
+        link.frame_came(greeting.frame, 1)
+    wire = [
+        each.frame
+        for n in range(100)
+        for each in sender.send(Chunk(1, 0, 1, 0, n, 1), 2)
+        if isinstance(each, Transmit)
+    ]
+    for at in range(2, 10 * LEASE, IDLE // 5):
+        if at % (LEASE // 10) < IDLE // 5 and wire:
+            receiver.frame_came(wire.pop(0), at)
+        wire += [each.frame for each in sender.wakeup(at) if isinstance(each, Transmit)]
+        for said in receiver.wakeup(at):
+            assert isinstance(said, Transmit)
+            sender.frame_came(said.frame, at)
+        assert (sender.state, receiver.state) == ("up", "up"), at
+    assert receiver._received > 90
 
 
 def test_a_process_that_stood_still_says_at_once_that_it_hears() -> None:

@@ -28,30 +28,6 @@ import msgspec
 
 from core.model import Layout, Sharding
 
-__all__ = [
-    "ABOUT_LIMIT",
-    "QUESTIONS",
-    "AboutError",
-    "CompiledAbout",
-    "MalformedCode",
-    "PlatformAbout",
-    "PlatformDevice",
-    "StableHLOCode",
-    "compiled_about",
-    "costs_of",
-    "decode",
-    "encode_about",
-    "encode_costs",
-    "encode_layouts",
-    "encode_text",
-    "is_stablehlo",
-    "is_stack",
-    "layouts_of",
-    "platform_about",
-    "stacked",
-    "text_of",
-]
-
 MAGIC = b"seaway/stablehlo/1\0"
 QUESTIONS = ("", "text", "costs", "layout", "platform")
 UNCOMPILED = ("layout", "platform")  # questions whose code has no program

@@ -31,29 +31,3 @@ from .simulated import (
     run_simulated_door,
 )
 from .transport import PREFIX
-
-__all__ = [
-    "PREFIX",
-    "SERVICE",
-    "SESSION_METADATA",
-    "ClusterRefused",
-    "Describe",
-    "DescribedCode",
-    "GrpcIfrtSessionMetadata",
-    "IfrtProxyVersion",
-    "ListenRefused",
-    "ServedCluster",
-    "ServedSimulation",
-    "SessionLink",
-    "SimulatedLine",
-    "SimulationPort",
-    "StatusCode",
-    "StatusError",
-    "Version",
-    "listen_for_clients",
-    "run_cluster_door",
-    "run_door",
-    "run_simulated_door",
-    "session_devices_of",
-    "variables",
-]

@@ -19,18 +19,6 @@ from jaxlib import _jax
 
 from ..contents import AboutError, CompiledAbout, PlatformAbout, PlatformDevice
 
-__all__ = [
-    "RELEASE",
-    "about_executable",
-    "about_platform",
-    "compile_program",
-    "costs_of",
-    "default_layout",
-    "load_program",
-    "serdes",
-    "serialized",
-]
-
 log = logging.getLogger("seaway.pjrt")
 native: Any = _jax
 T = TypeVar("T")

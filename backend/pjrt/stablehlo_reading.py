@@ -17,16 +17,6 @@ from typing import Any, NamedTuple
 
 from .inspection import CodeRefused, check_operations, short
 
-__all__ = [
-    "ArrayFacts",
-    "MainFacts",
-    "MalformedProgram",
-    "UnknownType",
-    "inspect_program",
-    "main_of",
-    "module_of",
-]
-
 
 class MalformedProgram(CodeRefused):
     """Bytes that are no program."""

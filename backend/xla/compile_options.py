@@ -18,8 +18,6 @@ from google.protobuf.message import DecodeError
 
 from .schema import message_classes
 
-__all__ = ["UnsafeOptions", "assigned_to", "safe_options"]
-
 log = logging.getLogger("seaway.xla")
 CompileOptions: Any = message_classes("xla")["xla.CompileOptionsProto"]
 

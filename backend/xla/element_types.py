@@ -6,8 +6,6 @@ in ml_dtypes. Neighbours: `door.dtypes`, `pjrt.stablehlo_reading`.
 
 from __future__ import annotations
 
-__all__ = ["ELEMENT_TYPES", "core_dtype"]
-
 # XLA's, numpy's, MLIR's
 ELEMENT_TYPES = (
     ("PRED", "bool", "i1"),

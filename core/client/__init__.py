@@ -23,5 +23,3 @@ from .client import Client
 from .client_limits import Blocked, Limits, Submitted
 from .literals import to_put
 from .retries import infrastructure
-
-__all__ = ["Blocked", "Client", "Limits", "Submitted", "infrastructure", "to_put"]

@@ -36,18 +36,3 @@ from .policy_news import KeptDevices
 from .records import Stall
 from .snapshot import ClientView, IslandView, OperationView, RunView, Snapshot
 from .watch import Bounds
-
-__all__ = [
-    "ON_DEVICES",
-    "Bounds",
-    "ClientView",
-    "Config",
-    "Controller",
-    "IslandView",
-    "KeptDevices",
-    "OperationView",
-    "RunView",
-    "Snapshot",
-    "Stall",
-    "live_view",
-]

@@ -51,8 +51,6 @@ from .policy import HOOKS, Board, Fifo, Policy, Ready, Reserve, Ticket, definers
 from .reservations import PATIENT, RESERVES, Reservations, WrongAnswer
 from .waits import GangQueue, WaitingGang, first_of_each_queue, waiting_gang
 
-__all__ = ["Scheduler", "Ticket"]
-
 EarlyEntry = Literal["always", "idle", "never"]
 
 # Event -> state of a ticket before -> after; anything else is Illegal. A withdrawn ticket may be offered again at

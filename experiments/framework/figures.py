@@ -13,11 +13,6 @@ from typing import Any
 
 from seaway.trace import style
 
-__all__ = [
-    "BLACK", "BLUE", "FAR", "GREEN", "MARKERS", "ORANGE", "OTHER", "PINK", "QUIET", "RED", "SKY", "beside", "doublings",
-    "line", "log_y", "new", "note", "printed", "save", "styled",
-]  # fmt: skip
-
 TIGHT = 0.068  # part of the axis: labels nearer than this are moved apart
 BLACK, BLUE, GREEN, ORANGE, PINK, RED, SKY = (
     style.BLACK, style.BLUE, style.GREEN, style.ORANGE, style.PINK, style.RED, style.SKY,

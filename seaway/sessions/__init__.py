@@ -17,28 +17,3 @@ from .caller import Caller
 from .deadlines import deadline
 from .replaced import text_of
 from .session import Dispatch, Session, Task, client, current_session, now, sleep, spawn
-
-__all__ = [
-    "Array",
-    "CallResults",
-    "Caller",
-    "ClientBuffer",
-    "DescribedArray",
-    "Dispatch",
-    "Fetch",
-    "Run",
-    "Session",
-    "Task",
-    "all_of_one_call",
-    "ambient",
-    "block_until_ready",
-    "checked_retries",
-    "client",
-    "current_session",
-    "deadline",
-    "get",
-    "now",
-    "sleep",
-    "spawn",
-    "text_of",
-]

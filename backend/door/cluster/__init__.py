@@ -18,16 +18,3 @@ from .cluster_executables import StepTimes
 from .cluster_link import SessionLine
 from .cluster_opening import ClusterSessions, RemoteSource, SessionSource, find_cluster
 from .cluster_options import ClusterRefused, ServedCluster, session_devices_of
-
-__all__ = [
-    "ClusterDevices",
-    "ClusterRefused",
-    "ClusterSessions",
-    "RemoteSource",
-    "ServedCluster",
-    "SessionLine",
-    "SessionSource",
-    "StepTimes",
-    "find_cluster",
-    "session_devices_of",
-]

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-__all__ = ["CallOrder"]
-
 Call = Callable[[], bool]
 MOST = 64  # calls that wait, before the session is to make no more
 

@@ -30,8 +30,6 @@ from .cluster_faults import fault_of_blame
 from .cluster_layouts import value_of
 from .cluster_link import ClusterLink
 
-__all__ = ["ClusterAnswers", "WhenRead"]
-
 T = TypeVar("T")
 Contents = np.ndarray[Any, Any]
 WhenRead = Callable[[Contents | StatusError], None]

@@ -26,27 +26,6 @@ from ..session import ArrayType, StatusError, Unready, invalid
 from .cluster_buffers import BufferOutcome
 from .cluster_layouts import boxes_of, value_of
 
-__all__ = [
-    "Argument",
-    "Awaited",
-    "BufferSpan",
-    "ClusterArray",
-    "ClusterArrays",
-    "Ref",
-    "ShardOfArray",
-    "ShardedContents",
-    "Token",
-    "bytes_here",
-    "given_twice",
-    "indexed",
-    "is_known",
-    "nbytes_here",
-    "outcome_of",
-    "parts_of",
-    "relabelled",
-    "when_known",
-]
-
 Contents = np.ndarray[Any, Any]
 GONE = "Array has been deleted or donated"
 

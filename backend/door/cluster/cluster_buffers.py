@@ -18,8 +18,6 @@ from core.model import Range, ranges
 from ..session import StatusError
 from .cluster_link import ClusterLink
 
-__all__ = ["BufferOutcome", "BufferOutcomes", "SessionBuffers"]
-
 
 class BufferOutcome:
     """What becomes of a run or a put, and of its buffers, which have consecutive names. `run`: its number, 0: it is a

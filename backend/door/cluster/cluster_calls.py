@@ -21,8 +21,6 @@ from .call_order import CallOrder
 from .cluster_arrays import Argument
 from .cluster_link import ClusterLink
 
-__all__ = ["ClusterCalls"]
-
 log = logging.getLogger("seaway.door")
 
 

@@ -19,8 +19,6 @@ from ..session import ArrayType, StatusError, unsupported
 from .cluster_executables import ClusterPrograms
 from .cluster_programs import Places, copy_program
 
-__all__ = ["ClusterCopies", "copy_code"]
-
 TEXTS = {kind: text for text, kind in MLIR.items()}
 Copy = tuple[ArrayType, ArrayType]
 MOST = 1024  # programs of copies that are kept

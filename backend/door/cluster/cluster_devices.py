@@ -50,8 +50,6 @@ from .cluster_link import ClusterLink
 from .cluster_programs import Places
 from .cluster_views import SharedShard, sources_of
 
-__all__ = ["ClusterDevices"]
-
 T = TypeVar("T")
 Contents = np.ndarray[Any, Any]
 PACKS = 6  # serialization version of an XLA that packs elements of less than a byte

@@ -30,8 +30,6 @@ from .cluster_faults import fault_of_blame
 from .cluster_link import ClusterLink
 from .cluster_programs import Places, executable_program, function_of, question_program, with_cost
 
-__all__ = ["ClusterExecutable", "ClusterPrograms", "StepTimes"]
-
 log = logging.getLogger("seaway.door")
 StepTimes = Mapping[str, tuple[int, int]]  # step -> (executions, their typical time in nanoseconds)
 READING = 2  # programs at a time

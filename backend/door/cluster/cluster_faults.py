@@ -8,8 +8,6 @@ from core.protocol import Blame
 from ..protocol import StatusCode
 from ..session import StatusError
 
-__all__ = ["fault_of_blame"]
-
 CODES = {
     "refused": StatusCode.INVALID_ARGUMENT,
     "no-memory": StatusCode.RESOURCE_EXHAUSTED,

@@ -27,8 +27,6 @@ from core.model import ITEM_BYTES, Sharding, Value
 from ..protocol import Tiles, dtype_of, name_of
 from ..session import ArrayType, unsupported
 
-__all__ = ["Box", "boxes_of", "default_layout", "value_of", "whole_of"]
-
 Box = tuple[slice, ...]
 Axis = tuple[
     int, int, int

@@ -30,8 +30,6 @@ from ..protocol import StatusCode
 from ..session import StatusError
 from .cluster_programs import UNKNOWN
 
-__all__ = ["ClusterLink", "RemoteLink", "SessionLine"]
-
 log = logging.getLogger("seaway.door")
 T = TypeVar("T")
 GOODBYE = 2.0  # seconds for the controller to acknowledge that a session ends

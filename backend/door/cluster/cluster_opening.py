@@ -46,8 +46,6 @@ from .cluster_link import RemoteLink, SessionLine
 from .cluster_options import ClusterRefused, ServedCluster, session_devices_of
 from .cluster_programs import Places
 
-__all__ = ["ClusterSessions", "RemoteSource", "SessionSource", "find_cluster", "platform_of"]
-
 log = logging.getLogger("seaway.door")
 PRICES = 3.0  # seconds between questions how long programs take
 ANSWER = 10.0  # seconds for the controller to say how long programs take

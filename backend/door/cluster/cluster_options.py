@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from backend.auth import Access
 from core.model import Cluster
 
-__all__ = ["ClusterRefused", "ServedCluster", "session_devices_of"]
-
 
 class ClusterRefused(Exception):
     """The door cannot serve this cluster; the text says why, and what to do about it."""

@@ -20,16 +20,6 @@ from core.model import Arg, Computation, Node, Out, Program, SliceSpec, Value
 from ..session import ArrayType
 from .cluster_layouts import value_of
 
-__all__ = [
-    "UNKNOWN",
-    "Places",
-    "copy_program",
-    "executable_program",
-    "function_of",
-    "question_program",
-    "with_cost",
-]
-
 ROOT = "devices"
 UNKNOWN = 1_000_000  # nanoseconds that a computation is taken to last, as long as nothing is known
 COPYING = 1_000  # nanoseconds that a copy is taken to last

@@ -18,8 +18,6 @@ from ..session import ArrayType, StatusError
 from .cluster_arrays import ClusterArray, Ref, ShardOfArray, Token
 from .cluster_layouts import Box, boxes_of, value_of
 
-__all__ = ["SharedShard", "sources_of"]
-
 
 class SharedShard(NamedTuple):
     """A shard of an array. `number`: core's, equal for devices that have the same."""

@@ -9,5 +9,3 @@ Neighbours: `programs` compiles; `server` starts it.
 from __future__ import annotations
 
 from .local_devices import LocalDevices
-
-__all__ = ["LocalDevices"]

@@ -9,8 +9,6 @@ from backend.pjrt import stablehlo_executables
 
 from ..session import DeviceFacts, MemoryFacts, Platform
 
-__all__ = ["platform_of"]
-
 
 def platform_of(devices: Sequence[Any]) -> Platform:
     first = devices[0]

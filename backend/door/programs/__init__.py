@@ -16,14 +16,3 @@ from .compiled_facts import compiled_facts, tiles_on
 from .program_checker import Description
 from .stablehlo_programs import ProgramFacts, read_program
 from .xla_errors import fault_of, translated
-
-__all__ = [
-    "CheckedCompiler",
-    "Description",
-    "ProgramFacts",
-    "compiled_facts",
-    "fault_of",
-    "read_program",
-    "tiles_on",
-    "translated",
-]

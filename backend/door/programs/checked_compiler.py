@@ -27,8 +27,6 @@ from ..session import StatusError
 from .program_checker import PARTITIONED, Answer, ProgramCheckerSettings, Question
 from .stablehlo_programs import ProgramFacts
 
-__all__ = ["CheckedCompiler"]
-
 CHILD = "backend.door.programs.program_checker"
 LARGEST = 1 << 30  # bytes of an executable
 KNOWN = 1024  # programs that crashed a child, and are remembered

@@ -15,8 +15,6 @@ from ..protocol import REPLICATED, TOKEN, OpSharding, ShardingError, ShardSpec, 
 from ..session import ArrayType, CompiledFacts, StatusError, unsupported
 from .stablehlo_programs import ProgramFacts
 
-__all__ = ["compiled_facts", "tiles_on"]
-
 
 def compiled_facts(
     about: ProgramFacts, compiled: CompiledAbout, devices: tuple[int, ...], default_kind: str

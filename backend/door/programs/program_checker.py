@@ -28,8 +28,6 @@ from ..session import StatusError
 from .stablehlo_programs import ProgramFacts, read_program
 from .xla_errors import translated
 
-__all__ = ["PARTITIONED", "Answer", "Description", "ProgramCheckerSettings", "Question"]
-
 PARTITIONED = (
     "all-reduce-promotion"  # XLA's first pass that changes programs for CPUs: it turns bf16 into f32
 )

@@ -17,8 +17,6 @@ from backend.pjrt import ArrayFacts, MainFacts, inspection, stablehlo_reading, t
 from ..protocol import TOKEN, kind_of_mlir
 from ..session import invalid, unsupported
 
-__all__ = ["ProgramFacts", "ResultFacts", "read_program"]
-
 
 class ResultFacts(NamedTuple):
     kind: int

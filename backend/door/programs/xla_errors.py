@@ -9,8 +9,6 @@ from typing import Any
 from ..protocol import StatusCode
 from ..session import StatusError
 
-__all__ = ["fault_of", "translated"]
-
 CODE = re.compile(r"([A-Z][A-Z_]+): ?")
 
 

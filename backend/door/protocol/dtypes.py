@@ -15,8 +15,6 @@ from backend.xla import ELEMENT_TYPES
 
 from .ifrt_messages import DTypeProto
 
-__all__ = ["STRING", "TOKEN", "dtype_of", "kind_of", "kind_of_mlir", "name_of"]
-
 TOKEN: int = DTypeProto.KIND_TOKEN
 STRING: int = DTypeProto.KIND_STRING
 

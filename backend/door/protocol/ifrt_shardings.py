@@ -26,8 +26,6 @@ from .ifrt_messages import (
     SingleDeviceShardingProto,
 )
 
-__all__ = ["REPLICATED", "ShardSpec", "ShardingError", "Tiles", "op_sharding", "read", "tiles_of", "write"]
-
 SINGLE, HLO, EVEN = (f"xla::ifrt::{name}Sharding" for name in ("SingleDevice", "Hlo", "ConcreteEven"))
 GROUPS = frozenset((OpSharding.REPLICATED, OpSharding.UNREDUCED))
 

@@ -20,17 +20,3 @@ from .door_process import (
 )
 from .door_server import ListenRefused, listen_for_clients
 from .ifrt_service import SERVICE, SESSION_METADATA
-
-__all__ = [
-    "SERVICE",
-    "SESSION_METADATA",
-    "ListenRefused",
-    "environment",
-    "listen_for_clients",
-    "machine_bytes",
-    "run_cluster_door",
-    "run_door",
-    "serve_until",
-    "told_to_stop",
-    "variables",
-]

@@ -31,15 +31,6 @@ if TYPE_CHECKING:
 
     Watched = Callable[[SessionSource], SessionSource]
 
-__all__ = [
-    "environment",
-    "machine_bytes",
-    "run_cluster_door",
-    "run_door",
-    "serve_until",
-    "told_to_stop",
-    "variables",
-]
 
 log = logging.getLogger("seaway.door")
 THREADS = (

@@ -26,8 +26,6 @@ from ..session import Opening
 from ..transport import GrpcConnection
 from .ifrt_service import DEFAULT_LIMITS, Sessions, TransportLimits
 
-__all__ = ["DoorServer", "ListenRefused", "listen_for_clients"]
-
 LAST = 1.0  # seconds for a client to read why its connection ends
 log = logging.getLogger("seaway.door")
 

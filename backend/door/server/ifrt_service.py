@@ -30,8 +30,6 @@ from ..protocol import (
 from ..session import Opening, SessionPort, Version
 from ..transport import INVALID_ARGUMENT, OK, RESOURCE_EXHAUSTED, UNIMPLEMENTED, Call, CallHandler, RpcRefused
 
-__all__ = ["DEFAULT_LIMITS", "Sessions", "TransportLimits", "agreed_version"]
-
 SERVICE = "/xla.ifrt.proxy.GrpcIfrtService/"
 SESSION_METADATA = "ifrt-proxy-grpc-ifrt-session-metadata-bin"
 STORE_METADATA = "ifrt-proxy-grpc-host-buffer-store-metadata-bin"

@@ -32,26 +32,3 @@ from .session_devices import (
 )
 from .session_port import Opening, SessionLink, SessionPort, Version
 from .session_state import SessionLimits
-
-__all__ = [
-    "ArrayType",
-    "CompiledFacts",
-    "DeviceFacts",
-    "LateSession",
-    "MemoryFacts",
-    "Opening",
-    "Platform",
-    "Ref",
-    "Refs",
-    "SessionDevices",
-    "SessionLimits",
-    "SessionLink",
-    "SessionPort",
-    "StatusError",
-    "Unready",
-    "Version",
-    "WhenCompiled",
-    "invalid",
-    "opening",
-    "unsupported",
-]

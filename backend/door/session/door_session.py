@@ -25,8 +25,6 @@ from .session_devices import SessionDevices, StatusError, invalid, unsupported
 from .session_port import Opening, SessionLink, Version
 from .session_state import SessionLimits, SessionState
 
-__all__ = ["DoorSession", "opening"]
-
 log = logging.getLogger("seaway.door")
 UNCOUNTED = frozenset(("delete_array_request", "destruct_array_request"))
 

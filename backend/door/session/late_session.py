@@ -21,8 +21,6 @@ from .session_devices import SessionDevices, StatusError
 from .session_port import SessionLink, Version
 from .session_state import SessionLimits
 
-__all__ = ["LateSession"]
-
 log = logging.getLogger("seaway.door")
 KEPT = 64  # requests and host buffers, before the transport is to read no further
 

@@ -16,8 +16,6 @@ from math import prod
 from ..protocol import StatusCode, dtype_of
 from .session_devices import ArrayType, StatusError
 
-__all__ = ["Allocation", "Memory", "MemoryMeter", "bytes_of", "nbytes_of", "release", "shards_of"]
-
 STRING_BYTES = 16  # of an element of an array of strings, besides long ones' contents
 UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 

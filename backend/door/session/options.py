@@ -12,8 +12,6 @@ from backend import xla
 from ..protocol import XlaCompileOptionsProto
 from .session_devices import invalid
 
-__all__ = ["safe_options"]
-
 
 def safe_options(data: bytes, known: int) -> tuple[bytes, tuple[int, ...]]:
     """Raises StatusError. `known`: the session's devices are numbered below this."""

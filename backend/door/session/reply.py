@@ -8,8 +8,6 @@ from typing import Any
 from ..protocol import IfrtResponse
 from .session_devices import StatusError
 
-__all__ = ["Reply"]
-
 
 class Reply:
     """`finished(reply, response, succeeded)` sends it; `counted`: whether it gets a sequence number."""

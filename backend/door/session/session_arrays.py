@@ -18,8 +18,6 @@ from ..protocol import StatusCode
 from .memory_meter import Allocation, Memory, bytes_of
 from .session_devices import ArrayType, Ref, Refs, StatusError, invalid
 
-__all__ = ["SERVER_MADE", "ArrayRow", "ArrayTable", "ArrayValue", "ArrayValues"]
-
 SERVER_MADE = 1 << 48  # the first handle that the server makes; the client's are below
 
 

@@ -20,22 +20,6 @@ import numpy as np
 
 from ..protocol import ShardSpec, StatusCode
 
-__all__ = [
-    "ArrayType",
-    "CompiledFacts",
-    "DeviceFacts",
-    "MemoryFacts",
-    "Platform",
-    "Ref",
-    "Refs",
-    "SessionDevices",
-    "StatusError",
-    "Unready",
-    "WhenCompiled",
-    "invalid",
-    "unsupported",
-]
-
 Ref = Any  # an array, as the devices know it
 
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-__all__ = ["Opening", "SessionLink", "SessionPort", "Version"]
-
 
 class Version(NamedTuple):
     """What client and server agreed on when the client connected."""

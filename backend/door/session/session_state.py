@@ -19,14 +19,6 @@ from .session_arrays import SERVER_MADE, ArrayRow, ArrayTable, ArrayValue, Array
 from .session_devices import ArrayType, CompiledFacts, Ref, Refs, SessionDevices, StatusError, invalid
 from .session_port import Version
 
-__all__ = [
-    "ExecutableValue",
-    "FutureValue",
-    "HostBufferTable",
-    "SessionLimits",
-    "SessionState",
-]
-
 
 @dataclass(frozen=True)
 class SessionLimits:

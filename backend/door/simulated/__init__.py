@@ -13,12 +13,3 @@ from __future__ import annotations
 
 from .simulated_process import run_simulated_door
 from .simulation_port import Describe, DescribedCode, ServedSimulation, SimulatedLine, SimulationPort
-
-__all__ = [
-    "Describe",
-    "DescribedCode",
-    "ServedSimulation",
-    "SimulatedLine",
-    "SimulationPort",
-    "run_simulated_door",
-]

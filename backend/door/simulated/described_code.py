@@ -27,8 +27,6 @@ from ..programs import CheckedCompiler, Description
 from ..session import unsupported
 from .simulation_port import DescribedCode
 
-__all__ = ["CodeDescriber"]
-
 log = logging.getLogger("seaway.door")
 COMPILING = 2  # programs at a time
 KEPT = 64  # programs of which the text is kept, for questions that may follow

@@ -16,8 +16,6 @@ from core.model import MAX_LITERALS
 
 from ..session import ArrayType, StatusError, unsupported
 
-__all__ = ["UNREADABLE", "ShapesOnly"]
-
 UNREADABLE = (
     "this door simulates shapes only, so arrays have no contents: start it with --values compute to read contents, "
     "which this machine's CPU then computes"

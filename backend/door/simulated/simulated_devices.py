@@ -21,8 +21,6 @@ from ..cluster import ClusterDevices
 from ..session import ArrayType, Platform, Ref, Refs, StatusError, Unready, WhenCompiled
 from .simulation_port import WaitingLine
 
-__all__ = ["SessionContents", "SimulatedDevices", "SimulatedExecutable", "SimulatedRef", "SimulatedRefs"]
-
 T = TypeVar("T")
 Read = Callable[[np.ndarray[Any, Any] | StatusError], None]
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ..cluster import ClusterDevices, SessionLine, StepTimes
     from .simulated_devices import SessionContents
 
-__all__ = ["run_simulated_door"]
-
 
 Doors = Mapping[str, ServedSimulation]  # by address; the first is the one that is always there
 

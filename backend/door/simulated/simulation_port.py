@@ -17,8 +17,6 @@ from backend.contents import StableHLOCode
 
 from ..cluster import SessionLine
 
-__all__ = ["Describe", "DescribedCode", "ServedSimulation", "SimulatedLine", "SimulationPort", "WaitingLine"]
-
 
 @dataclass(frozen=True)
 class ServedSimulation:

@@ -20,15 +20,3 @@ from .grpc_calls import (
     GrpcConnection,
     RpcRefused,
 )
-
-__all__ = [
-    "INVALID_ARGUMENT",
-    "OK",
-    "PREFIX",
-    "RESOURCE_EXHAUSTED",
-    "UNIMPLEMENTED",
-    "Call",
-    "CallHandler",
-    "GrpcConnection",
-    "RpcRefused",
-]

@@ -24,8 +24,6 @@ from urllib.parse import quote
 from .http2 import Http2Connection
 from .http2_frames import ConnectionEnded, DataReceived, Headers, RequestReceived, StreamReset
 
-__all__ = ["Call", "CallHandler", "GrpcConnection", "RpcRefused"]
-
 OK, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL = 0, 3, 8, 12, 13
 PREFIX = Struct(">BI")  # of a message: whether it is compressed, and its length
 SMALL = 1 << 14  # bytes of a message that travels in one frame with its prefix

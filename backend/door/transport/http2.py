@@ -33,8 +33,6 @@ from .http2_frames import (
     expect,
 )
 
-__all__ = ["Http2Connection"]
-
 STREAMS = 1000  # that the peer may have open
 STREAM_WINDOW = 1 << 24  # bytes of one stream that may be under way to us
 CONNECTION_WINDOW = 1 << 26  # bytes of all streams

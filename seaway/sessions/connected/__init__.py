@@ -40,21 +40,6 @@ _MODULES = {
 }  # fmt: skip
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = [
-    "AGENT",
-    "CONFIG",
-    "PLATFORMS",
-    "ClusterOptions",
-    "ConnectedPricing",
-    "LocalCluster",
-    "LocalDriver",
-    "Loop",
-    "RealDriver",
-    "connect",
-    "environment_of",
-    "local",
-]
-
 
 def __getattr__(name: str) -> Any:
     module = _HOME.get(name)

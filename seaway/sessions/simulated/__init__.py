@@ -4,16 +4,3 @@ from .driver import SimDriver
 from .idle_cluster import IdleCluster
 from .simulating import Policies, checked_config, policy_of, simulate, struct_of
 from .typed_options import ConfigOptions, HardwareOptions, NoiseOptions
-
-__all__ = [
-    "ConfigOptions",
-    "HardwareOptions",
-    "IdleCluster",
-    "NoiseOptions",
-    "Policies",
-    "SimDriver",
-    "checked_config",
-    "policy_of",
-    "simulate",
-    "struct_of",
-]

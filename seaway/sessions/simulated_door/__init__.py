@@ -10,5 +10,3 @@ The door itself, JAX included, is `backend.door`; this is the other side of its 
 """
 
 from .serving import serve_simulation
-
-__all__ = ["serve_simulation"]

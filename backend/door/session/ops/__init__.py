@@ -14,8 +14,6 @@ from collections.abc import Mapping
 from . import array_requests, array_shards, executables, reading, starting
 from .operation import Operation
 
-__all__ = ["OPERATIONS", "Operation"]
-
 OPERATIONS: Mapping[str, Operation] = {
     each.name: each
     for each in (

@@ -25,8 +25,6 @@ from ...protocol import (
 from ..session_devices import ArrayType, invalid, unsupported
 from ..session_state import SessionState
 
-__all__ = ["check_layout", "host_view", "sharding_of", "strides_of", "type_of"]
-
 LARGEST = 1 << 62  # elements
 
 

@@ -19,9 +19,6 @@ from ..session_state import SessionState
 from .array_arguments import check_layout, host_view, strides_of, type_of
 from .operation import Operation
 
-__all__ = ["OPERATIONS"]
-
-
 # --- making -----------------------------------------------------------------------------------------------
 
 

@@ -17,8 +17,6 @@ from ..session_state import SessionState
 from .array_arguments import type_of
 from .operation import Operation
 
-__all__ = ["OPERATIONS"]
-
 MOST_SHARDS = 1 << 20  # that a plan may speak of
 
 

@@ -29,8 +29,6 @@ from .operation import Operation
 from .reading import _ready
 from .starting import set_attributes
 
-__all__ = ["OPERATIONS"]
-
 PROGRAM, OPTIONS = "xla::ifrt::XlaProgram", "xla::ifrt::XlaCompileOptions"
 REFUSED = {
     "CustomCallProgram": "colocated Python would run pickled code of the client's: run it in the client's process",

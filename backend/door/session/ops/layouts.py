@@ -8,8 +8,6 @@ from typing import Any
 from ...protocol import XlaLayoutProto
 from ..session_devices import unsupported
 
-__all__ = ["layout_proto", "serialized_layout"]
-
 LAYOUT = re.compile(r"\{([\d,]*)(?::(.*))?\}")
 TILES, ELEMENT, SPACE = (re.compile(text) for text in (r"T((?:\([\d,]+\))+)", r"E\((\d+)\)", r"S\((\d+)\)"))
 KNOWN = re.compile(r"(?:T(?:\([\d,]+\))+|E\(\d+\)|S\(\d+\))*")

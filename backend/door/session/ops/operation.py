@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 from ..reply import Reply
 from ..session_state import SessionState
 
-__all__ = ["Operation"]
-
 
 class Operation(NamedTuple):
     """`run` answers, now or later, or raises StatusError. `results`: handles of results, which keep an error. `needs`:

@@ -13,8 +13,6 @@ from ..session_devices import StatusError, invalid, unsupported
 from ..session_state import SessionState
 from .operation import Operation
 
-__all__ = ["OPERATIONS"]
-
 
 def check_value_ready(state: SessionState, body: Any, reply: Reply) -> None:
     refs = [ref for held in state.arrays.named(list(body.value_handles)) for ref in held.waits()]

@@ -12,8 +12,6 @@ from ..session_state import SessionState
 from .layouts import serialized_layout
 from .operation import Operation
 
-__all__ = ["OPERATIONS"]
-
 CLIENT_ATTRIBUTES = {"serialize_with_sdy": True, "supports_executable_serialization": False}
 PLATFORM_IDS = {"cpu": 1, "cuda": 2, "tpu": 3}
 

@@ -190,7 +190,7 @@ def make_folder(folder: Path) -> None:
     """Makes a folder, and those above it, so that their names are on disk. Other hosts may make it at the same time."""
     try:
         folder.mkdir()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         make_folder(folder.parent)
         make_folder(folder)
     except FileExistsError:

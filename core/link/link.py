@@ -152,7 +152,8 @@ class Link:
         first = self.state == "greeting"
         if first and (frame.ack < self._acked or (frame.message is None and frame.seq < self._received)):
             return self._end("the peer has lost its end of the link")
-        late = self._excused or now - self._received_at > self._lease // 2
+        before = self._received_at
+        late = self._excused or now - before > self._lease // 2
         self._received_at, self._heard, self._excused = now, frame.mark, False
         if self._marks and frame.heard != self._last_back:
             self._take_back(frame.heard)
@@ -160,9 +161,10 @@ class Link:
             for _ in range(frame.ack - self._acked):
                 self._unacked.popleft()
             self._acked = frame.ack
-            self._reached_at = max(self._reached_at, now - self._idle)
-        elif type(frame.message) is Chunk:
-            self._reached_at = max(self._reached_at, now - self._idle)
+            if before > self._reached_at:  # what this frame says first has happened since the last one
+                self._reached_at = before
+        elif before > self._reached_at and type(frame.message) is Chunk:
+            self._reached_at = before
         commands: list[LinkCommand] = []
         if first or frame.again:
             commands += self._go_back(now)

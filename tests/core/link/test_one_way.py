@@ -9,7 +9,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from itertools import count
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.link.link import ACK_EVERY, Deliver, Frame, Link, LinkCommand, LinkEnded, Transmit
@@ -91,6 +91,9 @@ OUTAGES = st.lists(st.tuples(st.integers(0, 1), TIMES, TIMES), max_size=12)
 SENDS = st.lists(st.tuples(TIMES, st.integers(0, 1)), max_size=40)
 
 
+@example(
+    outages=[(0, 1, 501), (1, 4, 1004)], sends=[(0, 1)]
+)  # an acknowledgement half a lease late is old news
 @examples(200)
 @given(OUTAGES, SENDS)
 def test_law_an_end_that_hears_nothing_or_is_not_heard_ends_in_time(

@@ -161,8 +161,9 @@ class Link:
             for _ in range(frame.ack - self._acked):
                 self._unacked.popleft()
             self._acked = frame.ack
-            if before > self._reached_at:  # what this frame says first has happened since the last one
-                self._reached_at = before
+            self._reached_at = max(
+                self._reached_at, before
+            )  # it has received more since it sent the last frame
         elif before > self._reached_at and type(frame.message) is Chunk:
             self._reached_at = before
         commands: list[LinkCommand] = []

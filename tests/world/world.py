@@ -81,6 +81,7 @@ class World:
         self._posted: tuple[Any, Any] = (None, None)
 
         self.views: dict[int, tuple[int, dict[int, tuple[int, int]]]] = {}  # see `Fabric.view`
+        self._early_views: dict[int, list[m.ViewStep]] = {}  # of clients that are not numbered yet, by number
         self.fabric = Fabric(cluster, self.clock, self._tell_host, self.observe, self._complain)
         self.fabric.copy_time = timing.copy
         devices = {h: _devices(cluster, h) for h in range(cluster.hosts)}
@@ -396,6 +397,8 @@ class World:
         actor = self.clients[peer - self.cluster.hosts].actor
         before, actor.number = actor.number, number
         self._numbers[number] = actor.name
+        for step in self._early_views.pop(number, ()):
+            self._viewed(self.clients[peer - self.cluster.hosts], step)
         if before and before != number:
             if self.observe:
                 # The client had not learnt its old number when the old controller ended.
@@ -411,16 +414,22 @@ class World:
             self.runs[run.run] = run.plan
         for step in said.steps:
             if isinstance(step, m.ViewStep):
-                (owner,) = [client for client in self.clients if client.actor.number == step.client]
-                digest, shards = owner.views[step.name]
-                on = contents.devices(step.layout.place)
-                self.views[step.buffer] = digest, dict(zip(on, shards, strict=True))
+                owner = [client for client in self.clients if client.actor.number == step.client]
+                if owner:
+                    self._viewed(owner[0], step)
+                else:  # the controller has recovered, and numbers its clients later in this turn
+                    self._early_views.setdefault(step.client, []).append(step)
             if isinstance(step, m.GangStep) and step.seq > self.last_seq:
                 self.last_seq = step.seq
                 plan = self.plans[said.island, self.runs[step.run]]
                 gang = plan.steps[step.step]
                 assert isinstance(gang, Gang)
                 self.gangs.append((said.island, plan.program, gang.name))
+
+    def _viewed(self, owner: Script, step: m.ViewStep) -> None:
+        digest, shards = owner.views[step.name]
+        on = contents.devices(step.layout.place)
+        self.views[step.buffer] = digest, dict(zip(on, shards, strict=True))
 
     def turned_away(self, peer: int) -> None:
         """The controller does not know the client's past, and its session is over."""

@@ -36,6 +36,7 @@ from .naming import names_of
 if TYPE_CHECKING:
     from ...sessions import Caller, ClientBuffer, Run, Session
 
+__all__ = ["latest", "restore", "save"]
 
 _saved: weakref.WeakKeyDictionary[Session, dict[str, set[int]]] = weakref.WeakKeyDictionary()
 _anyone: list[Slice] = []  # who looks into a folder when nobody says who shall

@@ -295,6 +295,9 @@ class Connection:
         if threading.get_ident() != self._thread:
             self._loop.call_soon_threadsafe(self.close, why)
             return
+        # A thread that waits in recv or poll lets go of the socket only now, and the other end is told.
+        with self._writing, suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
         if not self.let_go():
             self._loop.call_later(LETTING_GO, self.close, why)
             return
@@ -302,9 +305,6 @@ class Connection:
         self._pause()
         self._loop.remove_writer(self._sock.fileno())
         with self._writing:  # a thread that writes has the socket's number in its hands
-            # While another thread waits for the socket in poll, close alone would not tell the other end.
-            with suppress(OSError):
-                self._sock.shutdown(socket.SHUT_RDWR)
             self._sock.close()
         self.over.set()
         self.ended()

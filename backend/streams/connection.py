@@ -203,7 +203,7 @@ class Connection:
 
     def rest_for_others(self) -> None:
         """Lets others have a turn before this stream's next frames."""
-        self.resting = True
+        self.resting = not self._closed
         if self._reading:
             self._pause()
             self._loop.call_soon(self.go_on)
@@ -291,13 +291,14 @@ class Connection:
         """Closes the connection: at once in the loop, as soon as possible in another thread."""
         if self.over.is_set():
             return
-        self._closed = self.hung = True
+        known, self._closed, self.hung = self._closed, True, True
+        self.resting = (
+            False  # what is left is not taken any more: a thread that read on for it would never let go
+        )
         if threading.get_ident() != self._thread:
-            self._loop.call_soon_threadsafe(self.close, why)
+            if not known:
+                self._loop.call_soon_threadsafe(self.close, why)
             return
-        # A thread that waits in recv or poll lets go of the socket only now, and the other end is told.
-        with self._writing, suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
         if not self.let_go():
             self._loop.call_later(LETTING_GO, self.close, why)
             return
@@ -305,6 +306,9 @@ class Connection:
         self._pause()
         self._loop.remove_writer(self._sock.fileno())
         with self._writing:  # a thread that writes has the socket's number in its hands
+            # While another thread waits for the socket in poll, close alone would not tell the other end.
+            with suppress(OSError):
+                self._sock.shutdown(socket.SHUT_RDWR)
             self._sock.close()
         self.over.set()
         self.ended()

@@ -196,6 +196,22 @@ def test_frames_beyond_a_slice_are_taken_without_waiting_for_others_to_come() ->
     driven(work)
 
 
+@pytest.mark.parametrize("attempt", range(6))
+def test_a_stream_that_ends_while_frames_are_left_is_let_go(attempt: int) -> None:
+    """The thread, which has the reading while the loop asks for it, must not read on at once for ever."""
+
+    async def work(host: Host, there: End) -> None:
+        await until(lambda: host.lent.fileno() >= 0)
+        host.here.connection._arrived = host.take_one_at_a_time
+        host.take = lambda message: (
+            there.connection._sock.shutdown(socket.SHUT_WR) if message == b"0" else None
+        )
+        say(there, *(packet(b"%d" % number) for number in range(50)))
+        await until(host.here.connection.over.is_set)
+
+    driven(work)
+
+
 # --- the node's lock --------------------------------------------------------------------------------------------------
 
 

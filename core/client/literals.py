@@ -15,6 +15,8 @@ def to_put(sizes: Sequence[int], must: Collection[int] = ()) -> list[int]:
     passed counted."""
     total = sum(sizes) - sum(sizes[index] for index in must)
     chosen = list(must)
+    if total <= MAX_LITERALS:
+        return chosen
     for nbytes, index in sorted(((nbytes, index) for index, nbytes in enumerate(sizes)), reverse=True):
         if total <= MAX_LITERALS:
             break

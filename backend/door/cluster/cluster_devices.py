@@ -373,13 +373,16 @@ class ClusterDevices:
 
     def _travel(self, arguments: list[ClusterArray]) -> bool:
         """Puts what does not fit into the call. False: it has to wait."""
-        passed = [each for each in arguments if not each.name]
-        here = list({id(each): each for each in passed}.values())
-        sizes = [nbytes_here(each) * sum(other is each for other in passed) for each in here]
+        here = {id(each): each for each in arguments if not each.name}
+        if not here:
+            return True
+        sizes = dict.fromkeys(here, 0)
+        for each in arguments:
+            if not each.name:
+                sizes[id(each)] += nbytes_here(each)
+        chosen, found = to_put(list(sizes.values())), list(here.values())
         return all(
-            self._put(each, each.here)
-            for each in map(here.__getitem__, to_put(sizes))
-            if each.here is not None
+            self._put(each, each.here) for each in map(found.__getitem__, chosen) if each.here is not None
         )
 
     def _submit(

@@ -194,6 +194,12 @@ def test_outcomes_within_the_promises_are_no_failure() -> None:
     assert (told.to_error, told.to_resume) == (2.0, 4.5)
 
 
+def test_a_client_that_is_cut_off_itself_may_say_so_wherever_it_computes() -> None:
+    found = seen(error("client-lost", client="puts-1"))
+    found.injected += [Injected(parse("unplug client-puts-1 lasts=11")[0], 100.0, over=111.0)]
+    assert verdict(found).outcome == "error"
+
+
 @pytest.mark.parametrize(
     ("outcome", "words", "found"),
     [

@@ -231,7 +231,10 @@ def _hangs(seen: RoundSeen, begun: float) -> list[tuple[str, str]]:
 
 
 def _elsewhere(call: Call, seen: RoundSeen) -> bool:
-    return bool(seen.touched) and not seen.touched.intersection(seen.islands.get(call.client, ()))
+    """Whether no fault of this round touches the client's islands, nor the client or its door itself."""
+    ends = {end for each in seen.injected for end in (each.fault.target, *each.fault.link[:2])}
+    itself = not ends.isdisjoint((f"client-{call.client}", f"door-{call.client}"))
+    return bool(seen.touched) and not (itself or seen.touched.intersection(seen.islands.get(call.client, ())))
 
 
 def _harmless(seen: RoundSeen, bounds: Bounds) -> bool:

@@ -233,11 +233,7 @@ class ClientContents:
     def _times(
         self, known: PutOrGet, client: ClientEnd, ends: HostEnds, sizes: tuple[int, ...]
     ) -> ContentTimes:
-        connected, before, when = (
-            self._connected[client.machine.client],
-            client.passage.before,
-            ends.when,
-        )
+        connected, before, when = (self._connected[client.machine.client], client.passage.before, ends.when)
         follow = get_times if known.getting else put_times
         if isinstance(when, int):
             row = ends.members[0][0] - self._island.island.base_host

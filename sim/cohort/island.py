@@ -32,15 +32,7 @@ from .event_times import EventTimes
 from .gangs import CohortGang, CohortSoloGang, Gangs
 from .history import History, ThreadTimes
 from .host_contents import HostContents
-from .host_times import (
-    HostTimes,
-    ShiftedTimes,
-    TimePatterns,
-    as_vector,
-    at_one,
-    earliest,
-    latest,
-)
+from .host_times import HostTimes, ShiftedTimes, TimePatterns, as_vector, at_one, earliest, latest
 from .members import Member
 from .order_times import OrderTimes
 from .parts import CohortPart, PartGroup, Parts

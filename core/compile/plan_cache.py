@@ -21,12 +21,10 @@ class Lowerings:
         self._plans: dict[Key, Plan] = {}  # least recently used first
         self._next = first
         self.dropped: list[int] = []  # plans dropped since the last call of `forgotten`
-        self.version = (
-            0  # grows whenever a plan is dropped: callers must not use plans that they kept from before
-        )
-        self.recent: set[int] = (
-            set()
-        )  # plans that callers kept, and used again since the last call of `_make_room`
+        # grows whenever a plan is dropped: callers must not use plans that they kept from before
+        self.version = 0
+        # plans that callers kept, and used again since the last call of `_make_room`
+        self.recent: set[int] = set()
 
     def lower(self, program: Program, places: Sequence[Place], args: Sequence[Layout]) -> Plan:
         key: Key = (program, tuple(places), tuple(args))

@@ -51,9 +51,8 @@ class Admission:
         self._watch = watch
         self.line = state.line  # by when they came
         self._count = 0
-        self.spills = (
-            0  # buffers that have been spilled; maybe an argument of a run that waits among the last
-        )
+        # buffers that have been spilled; maybe an argument of a run that waits among the last
+        self.spills = 0
         self.eased = -1  # as of when the line was last tried
 
     # --- in and out of the line ----------------------------------------------------------------------------------

@@ -72,9 +72,8 @@ class PlanView(msgspec.Struct, frozen=True):
     steps: list[StepRow]
     unread: list[int]
     slotted: list[int]  # arguments that have a slot
-    sizes: dict[
-        int, tuple[int, tuple[int, ...]]
-    ]  # of these: bytes on each device, and of several the bytes of each
+    # of these: bytes on each device, and of several the bytes of each
+    sizes: dict[int, tuple[int, tuple[int, ...]]]
     all_of: dict[frozenset[int], frozenset[int]] = {}  # first arguments -> all that are meant
 
 
@@ -102,9 +101,8 @@ class PlanRows:
         for place, those in hosts.items():
             by_island.setdefault(place.island, []).append(those)
         unions = {island: spans.union(*found) for island, found in by_island.items()}
-        self.island_hosts = {
-            island: same.setdefault(union, union) for island, union in unions.items()
-        }  # the hosts that must know it
+        # the hosts that must know it
+        self.island_hosts = {island: same.setdefault(union, union) for island, union in unions.items()}
         self.all_islands = tuple(by_island)
         self._derive_slots()
         self.steps = self._derive_steps()

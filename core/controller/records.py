@@ -31,9 +31,8 @@ class ClientRecord(msgspec.Struct, eq=False):
     name: str
     weight: int
     priority: int
-    names: RangeTable[BufferName] = msgspec.field(
-        default_factory=RangeTable
-    )  # the client's name -> its buffer
+    # the client's name -> its buffer
+    names: RangeTable[BufferName] = msgspec.field(default_factory=RangeTable)
     top: int = 0  # no name above it was ever used
     programs: dict[int, ProgramRecord] = {}
     runs: dict[int, RunRecord] = {}  # the client's name -> run, until it has ended

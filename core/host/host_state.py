@@ -140,9 +140,8 @@ class HostRun(msgspec.Struct, eq=False, gc=False):
     ids: Sequence[int] | SlotIds
     literal: dict[int, bytes]  # by argument
     labels: Labels  # the clients that were promised a slot
-    together: tuple[
-        tuple[int, int, int, int], ...
-    ]  # likewise, of several as one: slot, client, name, how many
+    # likewise, of several as one: slot, client, name, how many
+    together: tuple[tuple[int, int, int, int], ...]
     parts: int  # steps that have not come
     reads: dict[int, int]  # by slot
 
@@ -196,9 +195,8 @@ class HostState:
     codes: dict[CodeKey, Compiled | None] = field(default_factory=dict)  # None: under way
     codes_asked: dict[CodeKey, int] = field(default_factory=dict)  # how often, and not answered
     # What this host takes part in.
-    records: deque[HostGang | HostMove] = field(
-        default_factory=deque
-    )  # all of it, in the order of the stream
+    # all of it, in the order of the stream
+    records: deque[HostGang | HostMove] = field(default_factory=deque)
     gangs: dict[int, HostGang] = field(default_factory=dict)  # by seq
     sends: dict[int, HostMove] = field(default_factory=dict)  # by transfer
     receives: dict[int, HostMove] = field(default_factory=dict)  # by transfer

@@ -27,14 +27,12 @@ class BufferChecker(Checker):
             BufferLetGo, BufferLost)  # fmt: skip
 
     def __init__(self) -> None:
-        self._users: dict[
-            Shards, dict[str, int]
-        ] = {}  # shards that are on a host -> user -> number of its uses
+        # shards that are on a host -> user -> number of its uses
+        self._users: dict[Shards, dict[str, int]] = {}
         self._holders: dict[int, dict[str, int]] = {}  # buffer -> holder -> number of its references
         self._lost: dict[int, None] = {}
-        self._gangs: dict[
-            tuple[int, int], tuple[Spans, tuple[int, ...]]
-        ] = {}  # (host, seq) -> devices, buffers
+        # (host, seq) -> devices, buffers
+        self._gangs: dict[tuple[int, int], tuple[Spans, tuple[int, ...]]] = {}
 
     def saw(self, seen: Observation, now: int) -> None:
         match seen:

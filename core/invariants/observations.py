@@ -238,9 +238,8 @@ class TransferOpened(Observation, frozen=True):
 
     transfer: int
     receiver: int
-    pieces: tuple[
-        tuple[int, int, int], ...
-    ]  # (sender, piece, nbytes); if sparse: empty, because not known yet
+    # (sender, piece, nbytes); if sparse: empty, because not known yet
+    pieces: tuple[tuple[int, int, int], ...]
     sparse: bool = False
 
 

@@ -29,12 +29,10 @@ class AtomMemory:
         self.active = 0  # number of admitted runs
         self.extras: dict[int, int] = {}  # extra of a run -> number of runs with this extra
         self.top = 0  # the largest extra; -1 if not known
-        self.queue: deque[tuple[int, int]] = (
-            deque()
-        )  # unfinished gangs as (seq, level - shift), levels falling
-        self.shift = (
-            0  # bytes that came or went out of order, and so change the level at all gangs in the queue
-        )
+        # unfinished gangs as (seq, level - shift), levels falling
+        self.queue: deque[tuple[int, int]] = deque()
+        # bytes that came or went out of order, and so change the level at all gangs in the queue
+        self.shift = 0
         self.done = -1  # the latest gang that has finished
 
     def copy(self, capacity: int) -> AtomMemory:

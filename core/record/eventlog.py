@@ -261,9 +261,8 @@ def replayed(log: Log, machine: LoggedMachine) -> Iterator[Sequence[Any]]:
     for index, entry in enumerate(log.entries):
         try:
             commands = machine.handle(entry.event, entry.now)
-            alike = (
-                hashed.add(commands) == entry.commands_hash
-            )  # a stranger's numbers may be too large to encode
+            # a stranger's numbers may be too large to encode
+            alike = hashed.add(commands) == entry.commands_hash
         except Exception as error:  # the recorded machine raised none
             raise Diverged(index, entry, f"{type(error).__name__}: {error}") from error
         if not alike:

@@ -56,9 +56,8 @@ class PlaceQueue:
         self.near: dict[int, PlaceQueue] = {}  # its neighbours, alive or not
         self.domain: Domain | None = None  # None while it is not alive
         self.full = 0  # how many of its atoms have no room in the window
-        self.barred: PlaceQueue | None = (
-            None  # a neighbour that it has passed too often; that one must enter first
-        )
+        # a neighbour that it has passed too often; that one must enter first
+        self.barred: PlaceQueue | None = None
         self.holds: dict[int, PlaceQueue] = {}  # the lanes that this one bars
         self.kept = False  # whether the policy keeps its devices free: see `reservations`
 

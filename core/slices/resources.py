@@ -29,9 +29,8 @@ class MustWait(msgspec.Struct, frozen=True):
     """The slice can be bound, but not now."""
 
     reason: str  # what it waits for
-    absent: bool = (
-        False  # whether it waits for hosts that are not up; else for devices that other slices have
-    )
+    # whether it waits for hosts that are not up; else for devices that other slices have
+    absent: bool = False
 
 
 class Moved(msgspec.Struct, frozen=True):

@@ -34,9 +34,8 @@ NOBODY: Ints = np.zeros(0, dtype=np.int64)
 KEPT = 1024  # waves of reports that are remembered: one for each slice, mostly
 Key = tuple[type, int]
 RootWave = tuple[Wave | None, int, int]
-Arrival = tuple[
-    int, int
-]  # (time, root): reports that come at one time are taken in the order of their senders
+# (time, root): reports that come at one time are taken in the order of their senders
+Arrival = tuple[int, int]
 
 
 class Climb:

@@ -57,9 +57,8 @@ class Ticket(msgspec.Struct, eq=False):
     priority: int = 0  # a higher one goes first
     deadline: int = 0  # absolute time; 0 means none
     submitted: int = 0  # when its run came
-    ripe: bool = (
-        True  # False: its inputs come from another island, where the gangs that make them have not finished
-    )
+    # False: its inputs come from another island, where the gangs that make them have not finished
+    ripe: bool = True
     owner: object = None  # for the controller's use
 
     number: int = 0  # unique and increasing, in the order of offers

@@ -26,29 +26,24 @@ from .outcomes import Outcomes
 from .plan_rows import PlanRows
 from .records import InFlight, RunRecord
 from .results import Results
-from .state import IslandState, State
+from .state import IslandState, Module, State
 from .trace_rows import Tracing
 from .views import Views
 
 
-class Completion:
-    def __init__(
-        self, state: State, *, admission: Admission, dispatch: Dispatch, gets: Gets, in_flight: InFlightTable,
-        ledger: Ledger, outbox: TurnOutbox, outcomes: Outcomes, refs: BufferRefs, results: Results,
-        tracing: Tracing | None, views: Views,
-    ) -> None:  # fmt: skip
-        self._state = state
-        self._admission = admission
-        self._dispatch = dispatch
-        self._gets = gets
-        self._in_flight = in_flight
-        self._ledger = ledger
-        self._outbox = outbox
-        self._outcomes = outcomes
-        self._refs = refs
-        self._results = results
-        self._tracing = tracing
-        self._views = views
+class Completion(Module):
+    _state: State
+    _admission: Admission
+    _dispatch: Dispatch
+    _gets: Gets
+    _in_flight: InFlightTable
+    _ledger: Ledger
+    _outbox: TurnOutbox
+    _outcomes: Outcomes
+    _refs: BufferRefs
+    _results: Results
+    _tracing: Tracing | None
+    _views: Views
 
     def enqueued(self, island: IslandState, report: Enqueued, now: int) -> None:
         entry = self._state.in_flight.get(report.seq)

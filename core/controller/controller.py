@@ -63,11 +63,10 @@ class Controller:
         self.state = State(cluster, config, incarnation, observe, schedulers, starts)
         self._checks, self.order = ReportChecks(self.state), OrderHash()
         made = Modules(self.state, self.atoms, self.order, trace, shape)
-        ground = made.ground
-        self.buffers, self.ledger, self.resources = ground.buffers, ground.ledger, ground.resources
-        self.watch, self.next_wakeup, self.outbox = ground.watch, ground.watch.next_wakeup, ground.outbox
-        self.compilation, self.lowerings, self.tracing = ground.compilation, ground.lowerings, ground.tracing
-        self.in_flight, self.admission, self.outcomes = ground.in_flight, ground.admission, ground.outcomes
+        self.buffers, self.ledger, self.resources = made.buffers, made.ledger, made.resources
+        self.watch, self.next_wakeup, self.outbox = made.watch, made.watch.next_wakeup, made.outbox
+        self.compilation, self.lowerings, self.tracing = made.compilation, made.lowerings, made.tracing
+        self.in_flight, self.admission, self.outcomes = made.in_flight, made.admission, made.outcomes
         self.dispatch, self.completion, self.views = made.dispatch, made.completion, made.views
         self.runs, self.failures, self.recovery = made.runs, made.failures, made.recovery
         self.membership, self.clients, self.stalls = made.membership, made.clients, made.stalls
@@ -94,7 +93,7 @@ class Controller:
                 event.island, event.epoch, str(event.blame), now
             ),
         }
-        self._calls = self.clients.calls
+        self._calls = self.clients.calls()
         # What a peer may say: returns what is wrong with it.
         self._takes: dict[type, Callable[[int, Any, int], str | None]] = {
             p.Join: self._join,
@@ -173,7 +172,7 @@ class Controller:
                         self.runs.advance(run, now)
                 elif not (
                     (
-                        admission.line
+                        state.line
                         and (state.fresh or admission.eased != ledger.eased)
                         and admission.work(now, self.dispatch.start)
                     )

@@ -28,30 +28,25 @@ from .plan_rows import PlanRows, PlanView
 from .records import InFlight, RunRecord
 from .results import Results
 from .run_waits import RunWaits
-from .state import State
+from .state import Module, State
 from .trace_rows import Tracing
 from .views import Views
 
 
-class Dispatch:
-    def __init__(
-        self, state: State, *, buffers: Buffers, compilation: Compilation, in_flight: InFlightTable, ledger: Ledger,
-        order: OrderHash, outbox: TurnOutbox, outcomes: Outcomes, refs: BufferRefs, results: Results,
-        tracing: Tracing | None, views: Views, waits: RunWaits,
-    ) -> None:  # fmt: skip
-        self._state = state
-        self._buffers = buffers
-        self._compilation = compilation
-        self._in_flight = in_flight
-        self._ledger = ledger
-        self._order = order
-        self._outbox = outbox
-        self._outcomes = outcomes
-        self._refs = refs
-        self._results = results
-        self._tracing = tracing
-        self._views = views
-        self._waits = waits
+class Dispatch(Module):
+    _state: State
+    _buffers: Buffers
+    _compilation: Compilation
+    _in_flight: InFlightTable
+    _ledger: Ledger
+    _order: OrderHash
+    _outbox: TurnOutbox
+    _outcomes: Outcomes
+    _refs: BufferRefs
+    _results: Results
+    _tracing: Tracing | None
+    _views: Views
+    _waits: RunWaits
 
     # --- in -------------------------------------------------------------------------------------------------
 

@@ -28,29 +28,24 @@ from .records import InFlight, RunRecord
 from .registrations import Registrations
 from .run_waits import CODE
 from .runs import Runs
-from .state import IslandState, State
+from .state import IslandState, Module, State
 from .watch import Watchdog
 
 
-class Failures:
-    def __init__(
-        self, state: State, *, compilation: Compilation, completion: Completion, dispatch: Dispatch,
-        in_flight: InFlightTable, lowerings: Lowerings, outbox: TurnOutbox, outcomes: Outcomes, refs: BufferRefs,
-        registrations: Registrations, resources: Resources, runs: Runs, watch: Watchdog,
-    ) -> None:  # fmt: skip
-        self._state = state
-        self._compilation = compilation
-        self._completion = completion
-        self._dispatch = dispatch
-        self._in_flight = in_flight
-        self._refs = refs
-        self._lowerings = lowerings
-        self._outbox = outbox
-        self._outcomes = outcomes
-        self._registrations = registrations
-        self._resources = resources
-        self._runs = runs
-        self._watch = watch
+class Failures(Module):
+    _state: State
+    _compilation: Compilation
+    _completion: Completion
+    _dispatch: Dispatch
+    _in_flight: InFlightTable
+    _lowerings: Lowerings
+    _outbox: TurnOutbox
+    _outcomes: Outcomes
+    _refs: BufferRefs
+    _registrations: Registrations
+    _resources: Resources
+    _runs: Runs
+    _watch: Watchdog
 
     # --- hosts ---------------------------------------------------------------------------------------------------
 

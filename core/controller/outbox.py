@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ..model import Plan, Spans, spans
 from ..protocol import ClientMessages, Command, FreeStep, Note, Ordered, RunHeader, Send, Step
-from .state import IslandState, State
+from .state import IslandState, Module, State
 
 
 class IslandTurn(msgspec.Struct, eq=False):
@@ -29,13 +29,12 @@ class IslandTurn(msgspec.Struct, eq=False):
     frees: bool = True  # and nothing else
 
 
-class TurnOutbox:
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self._effects: list[Command] = []
-        self._closes: list[Command] = []  # last of all: a peer that is closed has been told why
-        self._turns: dict[int, IslandTurn] = {}
-        self._notes: dict[int, list[Note]] = {}
+class TurnOutbox(Module):
+    _state: State
+    _effects: list[Command] = []
+    _closes: list[Command] = []  # last of all: a peer that is closed has been told why
+    _turns: dict[int, IslandTurn] = {}
+    _notes: dict[int, list[Note]] = {}
 
     def effect(self, effect: Command) -> None:
         self._effects.append(effect)

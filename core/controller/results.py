@@ -17,23 +17,20 @@ from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
 from .plan_rows import PlanRows, ResultRow
 from .records import BufferName, RunRecord
-from .state import State
+from .state import Module, State
 from .view_table import ViewTable
 
 # Of a run, what its client keeps: as in `RunHeader`.
 Kept = tuple[tuple[tuple[int, int, int], ...], tuple[tuple[int, int, int, int], ...]]
 
 
-class Results:
-    def __init__(
-        self, state: State, *, buffers: Buffers, ledger: Ledger, names: BufferNames, refs: BufferRefs, views: ViewTable
-    ) -> None:  # fmt: skip
-        self._state = state
-        self._buffers = buffers
-        self._ledger = ledger
-        self._names = names
-        self._refs = refs
-        self._views = views
+class Results(Module):
+    _state: State
+    _buffers: Buffers
+    _ledger: Ledger
+    _names: BufferNames
+    _refs: BufferRefs
+    _table: ViewTable
 
     def promise(self, run: RunRecord, rows: PlanRows) -> Kept:
         """Returns those that the client keeps: their slots, the client, and its names."""
@@ -71,7 +68,7 @@ class Results:
                     together.append((slot, session.number, named.name, named.count))
             source = run.sources[row.arg] if row.arg in held else first.setdefault(slot, named)
             if source is not named and type(source) is BufferName:
-                if named.wanted or named.readers or named in self._views.by_name:
+                if named.wanted or named.readers or named in self._table.by_name:
                     self._refs.alias(named, source)
             else:
                 made.setdefault(row.maker, []).append((slot, base + slot, row.count))

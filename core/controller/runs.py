@@ -31,7 +31,7 @@ from .records import BufferName, ClientRecord, ProgramRecord, RunRecord
 from .registrations import Registrations
 from .results import Results
 from .run_waits import RunWaits
-from .state import State
+from .state import Module, State
 from .trace_rows import Tracing
 from .views import Views
 from .watch import Watchdog
@@ -39,30 +39,24 @@ from .watch import Watchdog
 S = 1_000_000_000
 
 
-class Runs:
-    def __init__(
-        self, state: State, *, admission: Admission, buffers: Buffers, compilation: Compilation,
-        lowerings: Lowerings, names: BufferNames, outcomes: Outcomes, puts: Puts, refs: BufferRefs,
-        registrations: Registrations, resources: Resources, results: Results, tracing: Tracing | None,
-        views: Views, waits: RunWaits, watch: Watchdog,
-    ) -> None:  # fmt: skip
-        self._state = state
-        self._admission = admission
-        self._buffers = buffers
-        self._compilation = compilation
-        self._lowerings = lowerings
-        self._names = names
-        self._outcomes = outcomes
-        self._puts = puts
-        self._refs = refs
-        self._registrations = registrations
-        self._resources = resources
-        self._results = results
-        self._tracing = tracing
-        self._views = views
-        self._waits = waits
-        self._watch = watch
-        self._count = 0
+class Runs(Module):
+    _state: State
+    _admission: Admission
+    _buffers: Buffers
+    _compilation: Compilation
+    _lowerings: Lowerings
+    _names: BufferNames
+    _outcomes: Outcomes
+    _puts: Puts
+    _refs: BufferRefs
+    _registrations: Registrations
+    _resources: Resources
+    _results: Results
+    _tracing: Tracing | None
+    _views: Views
+    _waits: RunWaits
+    _watch: Watchdog
+    _count: int = 0
 
     # --- in ------------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from .in_flight import InFlightTable
 from .records import InFlight, RunRecord, Stall
 from .registrations import Registrations
 from .run_waits import CODE, RunWaits
-from .state import State
+from .state import Module, State
 
 
 class StallGroup(NamedTuple):
@@ -28,17 +28,13 @@ class StallGroup(NamedTuple):
     stalled: bool
 
 
-class Stalls:
-    def __init__(
-        self, state: State, *, admission: Admission, compilation: Compilation, in_flight: InFlightTable,
-        registrations: Registrations, waits: RunWaits,
-    ) -> None:  # fmt: skip
-        self._state = state
-        self._admission = admission
-        self._compilation = compilation
-        self._in_flight = in_flight
-        self._registrations = registrations
-        self._waits = waits
+class Stalls(Module):
+    _state: State
+    _admission: Admission
+    _compilation: Compilation
+    _in_flight: InFlightTable
+    _registrations: Registrations
+    _waits: RunWaits
 
     def waits(self) -> list[Stall]:
         """Runs, and programs whose clients are to be told, that wait and do not stall; the longest wait first."""

@@ -47,6 +47,12 @@ PHASES: dict[tuple[str, str], str] = {
 }
 
 
+class Module(msgspec.Struct, eq=False):
+    """A module of the controller. Its fields without a default are what it calls: `modules` hands it those."""
+
+    __repr__ = object.__repr__  # and not that of all that it calls
+
+
 class IslandState:
     """One island as the controller knows it. Written by `membership`, but for `in_flight` (`in_flight`)."""
 

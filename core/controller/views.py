@@ -37,27 +37,23 @@ from .outbox import TurnOutbox
 from .outcomes import Outcomes
 from .plan_rows import ResultRow
 from .records import BufferName, ClientRecord, WaitingView
-from .state import State
+from .state import Module, State
 from .view_table import ViewTable
 
 AWAY = ("spilling", "spilled", "restoring")  # states of buffers that are not on the devices
 
 
-class Views:
-    def __init__(
-        self, state: State, *, admission: Admission, atoms: Atoms, buffers: Buffers, names: BufferNames,
-        outbox: TurnOutbox, outcomes: Outcomes, refs: BufferRefs, resources: Resources, table: ViewTable,
-    ) -> None:  # fmt: skip
-        self._state = state
-        self._admission = admission
-        self._atoms = atoms
-        self._buffers = buffers
-        self._names = names
-        self._outbox = outbox
-        self._outcomes = outcomes
-        self._refs = refs
-        self._resources = resources
-        self._table = table
+class Views(Module):
+    _state: State
+    _admission: Admission
+    _atoms: Atoms
+    _buffers: Buffers
+    _names: BufferNames
+    _outbox: TurnOutbox
+    _outcomes: Outcomes
+    _refs: BufferRefs
+    _resources: Resources
+    _table: ViewTable
 
     def __len__(self) -> int:
         """How many wait."""

@@ -485,7 +485,7 @@ class Game:
             ("buffers", len(controller.buffers)),
             ("runs", len(controller.state.runs)),
             ("operations in flight", len(controller.state.in_flight)),
-            ("in the line for memory", len(controller.admission.line)),
+            ("in the line for memory", len(controller.state.line)),
             ("buffers on hosts", {h: list(mine.buffers) for h, mine in hosts.items() if mine.buffers}),
             ("memory of devices", {h: mine.used for h, mine in hosts.items() if any(mine.used.values())}),
             ("gangs on devices", [job.seq for job in world.fabric.jobs.values()]),

@@ -24,7 +24,7 @@ outbox         what one turn says;  trace_rows: what is recorded for the trace
 state          the tables, and the turn's agenda: what a module must tell one above it
 records        rows of the tables;  plan_rows: what is derived from a plan;  config: what may be set
 stalls         what waits and stalls now;  snapshot: what may be shown;  live_view: the same in a bounded size
-report_checks  what hosts may report;  policy_news: that a policy failed, and which devices it keeps free
+policy_news: that a policy failed, and which devices it keeps free
 """
 
 from __future__ import annotations

@@ -55,7 +55,6 @@ class Admission(Module):
     def enter(self, run: RunRecord) -> None:
         """All it needs but memory is there."""
         if not run.in_line and (not run.held or self._arguments_there(run)):
-            assert run.rows is not None
             self._count = run.in_line = number = self._count + 1
             self._state.line[number] = Waiter(run, run.rows.all_islands, spills=self.spills)
             self._state.fresh = True
@@ -149,7 +148,6 @@ class Admission(Module):
         if run is None:
             return None, waiter.mine, ()
         rows = run.rows
-        assert rows is not None
         run.donated = rows.donated(self._sole(run, rows)) if rows.may_donate else NOTHING
         footprint = rows.footprints.get(run.donated)
         if footprint is None or footprint.version != self._atoms.number:
@@ -167,7 +165,6 @@ class Admission(Module):
     def _sole(self, run: RunRecord, rows: PlanRows) -> frozenset[int]:
         """Arguments that nobody else holds: literals, and what the client gave up and no other run reads."""
         view, held, is_sole = run.view, run.held, self._buffers.is_sole
-        assert view is not None
         sizes = view.sizes
         sole = frozenset(
             [index for index in run.sources

@@ -37,9 +37,7 @@ class BufferRefs(Module):
     _table: ViewTable
 
     def layout(self, buffer: int) -> Layout:
-        layout = self._buffers.all[buffer].layout
-        assert layout is not None
-        return layout
+        return self._buffers.all[buffer].layout
 
     def named(self, buffer: int) -> BufferName | None:
         """The name that its client has for it, while it exists."""
@@ -51,7 +49,7 @@ class BufferRefs(Module):
         return self._one_by_one(lambda buffer: spans.contains(buffer.hosts, host))
 
     def on_device(self, device: int) -> list[int]:
-        return self._one_by_one(lambda b: b.layout is not None and device in b.layout.place.devices())
+        return self._one_by_one(lambda b: device in b.layout.place.devices())
 
     def _one_by_one(self, chosen: Callable[[Buffer], bool]) -> list[int]:
         self._buffers.open(chosen)
@@ -98,7 +96,7 @@ class BufferRefs(Module):
                 self._buffers.touch(buffer, seq)
             if self._state.watched:
                 self._state.see_let_go(buffer, "run", run.id, record.count)
-            gone = self._buffers.let_go((buffer,), used=run.using)
+            gone = self._buffers.let_go(buffer, used=run.using)
             if gone:
                 self._free(gone)
             elif self._state.line:
@@ -116,7 +114,7 @@ class BufferRefs(Module):
         buffer = run.own.pop(slot)
         self.touch(buffer, seq)
         self._state.see_let_go(buffer, "run", run.id)
-        self._free(self._buffers.let_go((buffer,), used=True))
+        self._free(self._buffers.let_go(buffer, used=True))
 
     def hold_for_transfer(self, buffer: int) -> None:
         """A put or get is under way: the buffer stays, and stays on the devices."""
@@ -129,7 +127,7 @@ class BufferRefs(Module):
         if self._state.watched:
             self._state.see_let_go(buffer, "transfer")
         self._buffers.all[buffer].transfers -= 1
-        if gone := self._buffers.let_go((buffer,), used=True):
+        if gone := self._buffers.let_go(buffer, used=True):
             self._free(gone)
         self.idle(buffer)
 
@@ -191,7 +189,7 @@ class BufferRefs(Module):
         for other in named.others:  # of runs that have started: they will stand for what is made elsewhere
             other.buffer = -1
             self._state.see_let_go(buffer, "client", other.session.number)
-            self._free(self._buffers.let_go((buffer,)))
+            self._free(self._buffers.let_go(buffer))
         if buffer in self._buffers.all:
             self._buffers.all[buffer].aliases = 0
         self.never(buffer, Blame("moved", "it is made elsewhere"))
@@ -320,7 +318,7 @@ class BufferRefs(Module):
         self._read_on(named)
         self._buffers.all[buffer].aliases -= 1
         self._state.see_let_go(buffer, "client", named.session.number)
-        self._free(self._buffers.let_go((buffer,)))
+        self._free(self._buffers.let_go(buffer))
 
     def _read_on(self, named: BufferName) -> None:
         """No client holds it by this name; runs may read it by it, and what becomes of it concerns them."""
@@ -408,14 +406,13 @@ class BufferRefs(Module):
                 buffer.on_device = False
                 self._ledger.free(buffer.key, buffer.nbytes, buffer.last_seq)
             if kept:
-                assert buffer.layout is not None
                 self.free_on_hosts(buffer.id, buffer.layout, buffer.hosts, buffer.count)
             if buffer.sources:
                 self._view_gone(buffer)
 
     def dropped(self, buffer: int) -> None:
         """A hold of it that was no run's, and no use, is over."""
-        self._free(self._buffers.let_go((buffer,)))
+        self._free(self._buffers.let_go(buffer))
         if self._state.line:
             self.idle(buffer)
 

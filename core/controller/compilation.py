@@ -70,8 +70,6 @@ class Compilation(Module):
         hosts = run.untold.pop(island, None)
         if hosts is not None:
             rows = run.rows
-            assert run.header is not None
-            assert rows is not None
             if rows.sent.get(island) != self._state.islands[island].epoch:
                 self.tell(rows, island)
             self._outbox.run(island, run.header, hosts)

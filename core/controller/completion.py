@@ -64,7 +64,6 @@ class Completion(Module):
         for host, pieces in report.pieces:
             entry.counts[host] = entry.counts.get(host, 0) + pieces
         if not entry.uncounted:
-            assert entry.run.rows is not None
             move = entry.run.plan.steps[entry.step]
             assert isinstance(move, Move)  # only sends are counted
             target = entry.run.plan.slots[move.target].layout.place.island
@@ -140,7 +139,6 @@ class Completion(Module):
             self._other_over(entry, now)
             return
         rows = run.rows
-        assert rows is not None
         row = rows.steps[index]
         if entry.blame is not None:
             run.spoilt.setdefault(index, entry.blame)
@@ -250,7 +248,6 @@ class Completion(Module):
                 run.spoilt.setdefault(index, blame)
                 self._outcomes.fail(run, blame, now)
             if run.state in ("running", "draining") and run.unsettled[index]:
-                assert run.rows is not None
                 self._settle(run, run.rows, index, now)
 
 

@@ -19,13 +19,13 @@ from typing import Any
 from .. import protocol as p
 from ..fanout import TreeShape, tree
 from ..invariants import Heeded, Observation
-from ..model import Atoms, Cluster, Illegal, Spans
+from ..model import Atoms, Cluster, Illegal, Spans, spans
 from ..record import OrderHash, Trace
 from ..schedule import Scheduler, Window
 from ..schedule.policy import Fifo, Policy
 from .config import Config
 from .modules import Modules
-from .report_checks import ReportChecks
+from .records import InFlight
 from .snapshot import Snapshot, snapshot_of
 from .state import IslandState, State
 
@@ -61,7 +61,7 @@ class Controller:
         )  # fmt: skip
         schedulers = [make(self.atoms, policy()) for _ in cluster.islands]
         self.state = State(cluster, config, incarnation, observe, schedulers, starts)
-        self._checks, self.order = ReportChecks(self.state), OrderHash()
+        self.order = OrderHash()
         made = Modules(self.state, self.atoms, self.order, trace, shape)
         self.buffers, self.ledger, self.resources = made.buffers, made.ledger, made.resources
         self.watch, self.next_wakeup, self.outbox = made.watch, made.watch.next_wakeup, made.outbox
@@ -267,7 +267,7 @@ class Controller:
                 return f"host {host} reports, and is no root of the tree"
             below = island.roots[peer] = island.stream.shape.below(host)
         for report in message.reports:
-            wrong = self._checks.lie(report, island, below)
+            wrong = _lie(report, island, below, state.in_flight)
             if wrong:
                 return f"host {host} {wrong}"
         if state.watched:
@@ -382,3 +382,29 @@ class Controller:
             others = record.aliases + record.transfers + record.views  # holds that are no run's
             yield f"references of buffer {record.id}", record.holds, held.get(record.id, 0) + others
         yield from self.policy_news.audit()
+
+
+def _lie(report: Any, island: IslandState, below: Spans, in_flight: dict[int, InFlight]) -> str:
+    """What is wrong with a report of a root with these hosts below it: it is of other hosts, or another island."""
+    kind = type(report)
+    if kind is p.Lost or kind is p.HostFault:
+        if not spans.contains(below, report.host):
+            return f"reports of host {report.host}, which is not below it"
+        if isinstance(report, p.HostFault) and report.device >= 0:
+            if not spans.contains(island.island.devices_of(report.host), report.device):
+                return f"reports of device {report.device}, which is not one of host {report.host}"
+    elif report.hosts != below:
+        hosts = report.hosts
+        if len(hosts) == len(below) == 1:  # as where one of them answers a get
+            among = below[0][0] <= hosts[0][0] < hosts[0][1] <= below[0][1]
+        else:
+            among = hosts and spans.is_normal(hosts) and spans.within(hosts, below)
+        if not among:
+            return f"reports for hosts {spans.text(hosts)}, not all of which are below it"
+    if kind is p.Done and report.sizes and min(report.sizes) < 0:
+        return f"reports sizes {report.sizes}"
+    seq: int = report.transfer if kind is p.PieceCounts else getattr(report, "seq", -1)
+    entry = in_flight.get(seq)
+    if entry is not None and entry.island != island.island.index:
+        return "reports on what is another island's"
+    return ""

@@ -53,7 +53,6 @@ class Dispatch(Module):
     def start(self, run: RunRecord, now: int) -> None:
         """Its memory is reserved: let its first steps in. Hosts are told of it with the first that concerns them."""
         rows = run.rows
-        assert rows is not None
         run.begin(rows)
         if run.held:
             self._await_arguments(run, rows)
@@ -64,7 +63,6 @@ class Dispatch(Module):
         if returned or not run.left:
             self._compilation.announce(run)
         view = run.view
-        assert view is not None
         if view.unread or len(rows.arg_bytes) < len(run.program.ir.args):
             self._drop_unread_arguments(run, rows, view)
         for slot, buffer, _ in returned:
@@ -80,7 +78,6 @@ class Dispatch(Module):
 
     def _await_arguments(self, run: RunRecord, rows: PlanRows) -> None:
         """Steps that read what has no contents yet cannot settle before that has."""
-        assert run.view is not None
         promised: dict[int, list[int]] = {}
         buffers = self._buffers.all
         for arg, ident in run.held.items():
@@ -115,7 +112,6 @@ class Dispatch(Module):
         if run.state != "running":
             return
         rows, state = run.rows, self._state
-        assert rows is not None
         row = rows.steps[index]
         if row.is_move:
             self._enter_move(run, index, now)
@@ -135,8 +131,8 @@ class Dispatch(Module):
         """Let in whatever may enter now, on each island in turn. True: something did."""
         picked = False
         for island in self._state.islands:
-            scheduler = island.scheduler
-            while scheduler.live and not island.stream.full:
+            scheduler, stream = island.scheduler, island.stream
+            while scheduler.live and len(stream.log) < stream.limit:
                 ticket = scheduler.pick(now)
                 if ticket is None:
                     break
@@ -150,7 +146,6 @@ class Dispatch(Module):
         state, run, index = self._state, ticket.owner, ticket.step
         assert type(run) is RunRecord
         rows, call = run.rows, run.call
-        assert rows is not None
         row = rows.steps[index]
         hosts, island, seq = row.hosts, row.island, state.next_seq
         state.next_seq = seq + 1
@@ -194,7 +189,6 @@ class Dispatch(Module):
     def _enter_move(self, run: RunRecord, index: int, now: int) -> None:
         """Both halves enter at once, right behind the producer; memory for the target is reserved already."""
         state, rows = self._state, run.rows
-        assert rows is not None
         move = rows.plan.steps[index]
         assert isinstance(move, Move)
         source, target = rows.plan.slots[move.source], rows.plan.slots[move.target]
@@ -231,7 +225,6 @@ class Dispatch(Module):
         """Free what this step is the last to read, from here on in the order of the devices. The results that it
         makes exist, so their readers may be admitted."""
         view = run.view
-        assert view is not None
         refs, row = self._refs, view.steps[index]
         if run.held:
             for argument in row.read_on:
@@ -263,7 +256,6 @@ class Dispatch(Module):
                 self._views.work()
 
     def open(self, run: RunRecord, index: int, now: int) -> None:
-        assert run.rows is not None
         gates = run.gates
         for follower in run.rows.steps[index].followers:
             gates[follower] -= 1

@@ -24,7 +24,7 @@ from .dispatch import Dispatch
 from .in_flight import InFlightTable
 from .outbox import TurnOutbox
 from .outcomes import Outcomes
-from .records import InFlight, RunRecord
+from .records import NO_PLAN, InFlight, RunRecord
 from .registrations import Registrations
 from .run_waits import CODE
 from .runs import Runs
@@ -173,7 +173,7 @@ class Failures(Module):
         blame = Blame("world", f"island {island.island.name!r} did not form: {text}")
         patience = self._watch.bounds.soft(0)
         for run in list(self._state.runs.values()):
-            if run.waits == CODE and run.rows is not None and number in run.rows.island_hosts:
+            if run.waits == CODE and run.rows is not NO_PLAN and number in run.rows.island_hosts:
                 if now - run.since > patience:
                     self._outcomes.fail(run, blame, now)
 
@@ -230,7 +230,7 @@ class Failures(Module):
         moved = self._remap_all(island)
         for run in list(self._state.runs.values()):
             rows = run.rows
-            if run.state == "running" and rows is not None and island.island.index in rows.island_hosts:
+            if run.state == "running" and island.island.index in rows.island_hosts:
                 self._dispatch.park(run)
                 if self._compilation.ask(rows):
                     self._state.plan_ready.append(run.plan.id)
@@ -260,7 +260,6 @@ class Failures(Module):
 
 def _needs_host(run: RunRecord, host: int) -> bool:
     """Some step that has not entered an order needs this host."""
-    assert run.rows is not None
     return any(
         not run.entered[index] and spans.contains(hosts, host) for index, hosts in enumerate(run.rows.hosts)
     )

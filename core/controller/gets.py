@@ -64,7 +64,6 @@ class Gets(Module):
         buffer = named.buffer
         record = self._buffers.all[buffer]
         layout = record.layout
-        assert layout is not None
         if record.state in ("spilling", "spilled", "restoring"):
             named.gets.append((session, call))
             self._admission.bring_back(named, now)

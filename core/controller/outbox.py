@@ -59,7 +59,9 @@ class TurnOutbox(Module):
     def run(self, island: int, header: RunHeader, hosts: Spans) -> None:
         """Its literals may take the memory of what steps before it free."""
         turn = self._turns.get(island)
-        if turn is None or turn.hosts is not hosts:
+        if turn is None:
+            turn = self._turns[island] = IslandTurn(hosts=hosts)
+        elif turn.hosts is not hosts:
             turn = self._turn(island, hosts)
         if header.literals and turn.steps:
             header = replace(header, at=len(turn.steps))

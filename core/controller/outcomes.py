@@ -26,7 +26,7 @@ from .buffer_refs import BufferRefs
 from .compilation import Compilation
 from .gets import Gets
 from .outbox import TurnOutbox
-from .records import BufferName, RunRecord, WaitingView
+from .records import NO_PLAN, BufferName, RunRecord, WaitingView
 from .results import Results
 from .run_waits import RunWaits
 from .state import Module, State
@@ -80,7 +80,7 @@ class Outcomes(Module):
             self.over(run, now)
 
     def _stop_waiting(self, run: RunRecord) -> None:
-        if run.rows is not None:
+        if run.rows is not NO_PLAN:
             leave(self._state.for_code, run.plan.id, run)
         for spec in run.program.ir.slices:
             leave(self._state.for_slice, (run.session.number, spec.name), run)
@@ -88,7 +88,7 @@ class Outcomes(Module):
 
     def withdraw(self, run: RunRecord) -> None:
         """No further step of it enters an order."""
-        if run.rows is None:
+        if run.rows is NO_PLAN:
             return
         for island in run.rows.island_hosts:
             self._state.islands[island].scheduler.withdraw(run.id)
@@ -126,13 +126,12 @@ class Outcomes(Module):
             self._refs.own_read(run, slot, -1)
         if run.reads:
             self._refs.stop_reading(run)
-        if run.rows is not None:
+        if run.rows is not NO_PLAN:
             run.rows.users -= 1
 
     def _give_back(self, run: RunRecord) -> None:
         """Give back what the run reserved and did not use; and what a failed run made and nothing will read."""
         rows = run.rows
-        assert rows is not None
         if run.literals:
             self._compilation.announce(run)  # hosts are to free them, and must know what they are
         for slot, key, nbytes in self._ledger.end(run.id):

@@ -36,7 +36,6 @@ class Results(Module):
         """Returns those that the client keeps: their slots, the client, and its names."""
         held, base, session, view, slot_of = run.held, run.base, run.session, run.view, rows.slot_of_arg
         if run.reads:
-            assert view is not None
             run.literals = {arg: slot_of[arg] for arg in view.slotted if arg not in held}
         else:
             run.literals = slot_of.copy()
@@ -81,7 +80,6 @@ class Results(Module):
         first = run.base + row.slot
         for buffer in [self._buffers.all[first]] if row.count == 1 else self._buffers.over(first, row.count):
             self._buffers.all.drop(buffer.id)
-            assert buffer.layout is not None
             if self._state.watched:
                 self._state.see_let_go(buffer.id, "its maker", count=buffer.count)
             self._ledger.free(buffer.key, buffer.nbytes, seq)
@@ -89,7 +87,6 @@ class Results(Module):
 
     def never(self, run: RunRecord, blame: Blame) -> None:
         """Gangs that have not entered will not make its unkept results."""
-        assert run.rows is not None
         run.unkept = False
         for row in run.rows.unkept:
             if run.base + row.slot in self._buffers:
@@ -107,6 +104,5 @@ class Results(Module):
 
     def literal_over(self, run: RunRecord, argument: int, seq: int) -> None:
         slot, rows = run.literals.pop(argument, None), run.rows
-        assert rows is not None
         if slot is not None and argument not in run.donated and not rows.plan.slots[slot].keep:
             self._ledger.free(rows.slot_keys[slot], rows.plan.slots[slot].nbytes, seq)

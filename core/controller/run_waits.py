@@ -106,7 +106,6 @@ class RunWaits(Module):
         """What the run waits for, in words, as of now."""
         if run.waits != CODE:
             return run.waits
-        assert run.rows is not None
         return self.words_of_code(run.rows)
 
     def words_of_code(self, rows: PlanRows) -> str:

@@ -27,7 +27,7 @@ from .compilation import Compilation
 from .outcomes import Outcomes, leave
 from .plan_rows import PlanRows
 from .puts import Puts
-from .records import BufferName, ClientRecord, ProgramRecord, RunRecord
+from .records import NO_PLAN, BufferName, ClientRecord, ProgramRecord, RunRecord
 from .registrations import Registrations
 from .results import Results
 from .run_waits import RunWaits
@@ -72,7 +72,9 @@ class Runs(Module):
         sources, width, reads = found
         self._count += 1
         state = self._state
-        run = RunRecord(state.base + self._count, program, session, call, now, now, sources, width, reads)
+        run = RunRecord(
+            state.base + self._count, program, session, call, now, sources, width, reads, since=now
+        )
         state.runs[run.id] = run
         session.runs[call.run] = run
         session.last_run = call.run
@@ -108,7 +110,6 @@ class Runs(Module):
         if run.state == "submitted":
             self._plan(run, now)
         if run.state == "planned":
-            assert run.rows is not None
             if run.rows.ready_at == self._state.epochs or self._has_code(run, run.rows, now):
                 run.turn("compiled")
                 if run.waits:
@@ -188,7 +189,6 @@ class Runs(Module):
             if buffer.layouts:
                 layouts.append(buffer.layouts)
             else:
-                assert buffer.layout is not None
                 layouts.append(buffer.layout)
         found = tuple(layouts)
         if found != program.layouts:
@@ -299,7 +299,6 @@ class Runs(Module):
             self.advance(run, now)
 
     def _take_back(self, run: RunRecord) -> None:
-        assert run.rows is not None
         self._admission.withdraw(run)
         leave(self._state.for_code, run.plan.id, run)
         if run.unkept:
@@ -309,12 +308,12 @@ class Runs(Module):
         run.turn("moved")
         run.rows.users -= 1
         self._waits.over(run)
-        run.rows = run.header = None
+        run.rows = run.header = NO_PLAN
 
     def compile_again(self, island: int, now: int) -> None:
         """A new epoch of this island has voided its code."""
         for run in list(self._state.runs.values()):
-            if run.rows is None or island not in run.rows.island_hosts:
+            if run.rows is NO_PLAN or island not in run.rows.island_hosts:
                 continue
             if run.state == "compiled":
                 self._admission.withdraw(run)

@@ -14,7 +14,7 @@ from ..model import spans
 from .admission import Admission
 from .compilation import Compilation
 from .in_flight import InFlightTable
-from .records import InFlight, RunRecord, Stall
+from .records import NO_PLAN, InFlight, RunRecord, Stall
 from .registrations import Registrations
 from .run_waits import CODE, RunWaits
 from .state import Module, State
@@ -75,7 +75,7 @@ class Stalls(Module):
 
     def _island(self, run: RunRecord) -> str:
         """The one that it concerns."""
-        if run.rows is not None:
+        if run.rows is not NO_PLAN:
             names = [self._state.cluster.islands[island].name for island in run.rows.island_hosts]
         else:
             names = [spec.island for spec in run.program.ir.slices]

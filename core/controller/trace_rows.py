@@ -31,7 +31,6 @@ class Tracing(Module):
     _reserved: dict[tuple[Spans, int], int] = {}  # (devices, client) -> number of the row
 
     def entered(self, entry: InFlight, run: RunRecord, key: int, ready: int) -> None:
-        assert run.rows is not None
         step = run.rows.plan.steps[entry.step]
         if isinstance(step, Gang):
             if key not in self.trace.places:

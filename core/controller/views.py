@@ -199,7 +199,6 @@ def _check_call(call: View) -> None:
 def _shards_of(name: int, record: Buffer, view: Layout, size: tuple[int, ...]) -> Shards:
     """The shards of a source, each of which is like a shard of the view."""
     layout = record.layout
-    assert layout is not None
     if not record.exact or record.rows >= 0:
         raise ProgramError(
             f"view: buffer {name} is the result of an irregular computation, and its shards differ in size; "

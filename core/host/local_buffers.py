@@ -14,8 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from ..protocol import Blame, Cause, FreeBuffer, Held
 from .causes import PendingCauses
-from .host_state import Causes, HostState, LocalBuffer, Use
-from .self_reports import fault
+from .host_state import Causes, HostState, LocalBuffer, Use, fault
 
 
 class HostBuffers:

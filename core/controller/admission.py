@@ -24,7 +24,7 @@ from .outbox import TurnOutbox
 from .plan_rows import PlanRows
 from .records import Amounts, BufferName, InFlight, RunRecord, Stall, Waiter
 from .run_waits import RunWaits
-from .state import Module, State
+from .state import ControllerModule, State
 from .trace_rows import Tracing
 from .watch import Watchdog
 
@@ -33,7 +33,7 @@ NO_SIZE = (-1, ())  # of an argument that is in no slot
 MEMORY = "device memory to come free"
 
 
-class Admission(Module):
+class Admission(ControllerModule):
     _state: State
     _atoms: Atoms
     _buffers: Buffers

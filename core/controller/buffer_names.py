@@ -16,10 +16,10 @@ from itertools import pairwise
 from ..memory import Buffers
 from .plan_rows import PlanRows, ResultRow
 from .records import BufferName, ClientRecord, RunRecord
-from .state import Module
+from .state import ControllerModule
 
 
-class BufferNames(Module):
+class BufferNames(ControllerModule):
     _buffers: Buffers
 
     def called(self, session: ClientRecord, first: int, count: int = 1) -> list[BufferName] | None:

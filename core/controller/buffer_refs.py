@@ -21,13 +21,13 @@ from .buffer_names import BufferNames
 from .outbox import TurnOutbox
 from .plan_rows import ResultRow
 from .records import BufferName, RunRecord, WaitingView
-from .state import Module, State
+from .state import ControllerModule, State
 from .view_table import ViewTable, drop
 
 NOBODY: dict[BufferName, WaitingView] = {}
 
 
-class BufferRefs(Module):
+class BufferRefs(ControllerModule):
     _state: State
     _buffers: Buffers
     _ledger: Ledger

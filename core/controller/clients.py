@@ -12,13 +12,13 @@ from typing import Any
 
 from .. import protocol as p
 from ..compile import Lowerings
-from ..invariants import ClientLost
 from ..memory import Buffers
 from ..model import MAX_LITERALS, Impossible, ProgramError, validate
 from ..slices import Resources
 from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
 from .gets import Gets
+from .observations import ClientLost
 from .outbox import TurnOutbox
 from .outcomes import Outcomes
 from .puts import Puts
@@ -26,7 +26,7 @@ from .records import ClientRecord, ProgramRecord
 from .recovery import Recovery
 from .registrations import Registrations
 from .runs import Runs
-from .state import Module, State
+from .state import ControllerModule, State
 from .trace_rows import Tracing
 from .views import Views
 
@@ -43,7 +43,7 @@ NO_HOST = (
 UNHEARD = "the client heard nothing from the controller for longer than the lease"  # and so began anew
 
 
-class Clients(Module):
+class Clients(ControllerModule):
     _state: State
     _buffers: Buffers
     _gets: Gets

@@ -19,13 +19,13 @@ from ..protocol import MOST_ABOUT, Blame, Compiled, CompileStep, ForgetStep
 from .outbox import TurnOutbox
 from .plan_rows import PlanRows
 from .records import RunRecord
-from .state import Module, State
+from .state import ControllerModule, State
 
 NOWHERE: dict[int, int] = {}
 PASSING = "code"  # the blame of a host that could not get or compile code, and may be able to later
 
 
-class Compilation(Module):
+class Compilation(ControllerModule):
     _state: State
     _atoms: Atoms
     _lowerings: Lowerings

@@ -26,12 +26,12 @@ from .outcomes import Outcomes
 from .plan_rows import PlanRows
 from .records import InFlight, RunRecord
 from .results import Results
-from .state import IslandState, Module, State
+from .state import ControllerModule, IslandState, State
 from .trace_rows import Tracing
 from .views import Views
 
 
-class Completion(Module):
+class Completion(ControllerModule):
     _state: State
     _admission: Admission
     _dispatch: Dispatch

@@ -18,13 +18,13 @@ from typing import Any
 
 from .. import protocol as p
 from ..fanout import TreeShape, tree
-from ..invariants import Heeded, Observation
 from ..model import Atoms, Cluster, Illegal, Spans, spans
 from ..record import OrderHash, Trace
 from ..schedule import Scheduler, Window
 from ..schedule.policy import Fifo, Policy
 from .config import Config
 from .modules import Modules
+from .observations import Heeded, Observation
 from .records import InFlight
 from .snapshot import Snapshot, snapshot_of
 from .state import IslandState, State
@@ -51,7 +51,7 @@ class Controller:
         """`policy` makes one for each island. `incarnation`: higher at each start of the process. `starts`: random
         numbers, one for each start with the same state so far, this one's last; see `Join.start`. `shape`: makes the
         tree through which an island's hosts are told, and report. `observe` is told what happens inside a turn, in
-        order: the checkers of `invariants` need that, and neither commands nor the state after a turn show it (a
+        order: checkers (`tests/invariants`) need that, and neither commands nor the state after a turn show it (a
         buffer may be held and let go in one turn). Nothing is worded if it is not given."""
         self.cluster, self.config, self.incarnation, self.starts = cluster, config, incarnation, starts
         window = Window(config.window, config.window_span, config.window_most)

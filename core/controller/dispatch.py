@@ -13,7 +13,6 @@ The functions that matter: `start`, `pump`, `_enter_gang`, `_enter_move`, `open`
 
 from __future__ import annotations
 
-from ..invariants import Entered
 from ..memory import Buffers, Ledger
 from ..model import Gang, Move, device_spans
 from ..protocol import GangStep, RecvStep, SendStep
@@ -22,18 +21,19 @@ from ..schedule.policy import Ticket
 from .buffer_refs import BufferRefs
 from .compilation import Compilation
 from .in_flight import InFlightTable
+from .observations import Entered
 from .outbox import TurnOutbox
 from .outcomes import Outcomes
 from .plan_rows import PlanRows, PlanView
 from .records import InFlight, RunRecord
 from .results import Results
 from .run_waits import RunWaits
-from .state import Module, State
+from .state import ControllerModule, State
 from .trace_rows import Tracing
 from .views import Views
 
 
-class Dispatch(Module):
+class Dispatch(ControllerModule):
     _state: State
     _buffers: Buffers
     _compilation: Compilation

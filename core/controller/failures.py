@@ -13,7 +13,6 @@ The functions that matter: `host_lost`, `trouble`, `flight_failed`, `epoch_forme
 from __future__ import annotations
 
 from ..compile import Lowerings
-from ..invariants import Abandoned, EpochFormed
 from ..model import Gang, Spans, spans
 from ..protocol import Blame, HostFault, Join, LogLine, PoisonStep
 from ..slices import Resources
@@ -22,17 +21,18 @@ from .compilation import Compilation
 from .completion import Completion
 from .dispatch import Dispatch
 from .in_flight import InFlightTable
+from .observations import Abandoned, EpochFormed
 from .outbox import TurnOutbox
 from .outcomes import Outcomes
 from .records import NO_PLAN, InFlight, RunRecord
 from .registrations import Registrations
 from .run_waits import CODE
 from .runs import Runs
-from .state import IslandState, Module, State
+from .state import ControllerModule, IslandState, State
 from .watch import Watchdog
 
 
-class Failures(Module):
+class Failures(ControllerModule):
     _state: State
     _compilation: Compilation
     _completion: Completion

@@ -19,13 +19,13 @@ from .buffer_refs import BufferRefs
 from .in_flight import InFlightTable
 from .outbox import TurnOutbox
 from .records import BufferName, ClientRecord, InFlight
-from .state import Module, State
+from .state import ControllerModule, State
 from .trace_rows import Tracing
 
 KEPT = 64  # layouts whose senders are remembered: a loop reads arrays of a few kinds
 
 
-class Gets(Module):
+class Gets(ControllerModule):
     _state: State
     _admission: Admission
     _buffers: Buffers

@@ -17,11 +17,11 @@ from ..model import Spans, spans
 from ..protocol import Arrived, AskStep, LogLine, Stalled, Waiting
 from .outbox import TurnOutbox
 from .records import InFlight
-from .state import Module, State
+from .state import ControllerModule, State
 from .watch import Wait, Watchdog
 
 
-class InFlightTable(Module):
+class InFlightTable(ControllerModule):
     _state: State
     _outbox: TurnOutbox
     _watch: Watchdog

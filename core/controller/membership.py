@@ -29,7 +29,7 @@ from .failures import Failures
 from .in_flight import InFlightTable
 from .outbox import TurnOutbox
 from .recovery import Recovery
-from .state import IslandState, Module, State
+from .state import ControllerModule, IslandState, State
 from .watch import Watchdog
 
 OTHER_STATE = (
@@ -42,7 +42,7 @@ REMEDY = (
 )
 
 
-class Membership(Module):
+class Membership(ControllerModule):
     _state: State
     _failures: Failures
     _in_flight: InFlightTable

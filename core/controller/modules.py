@@ -1,7 +1,7 @@
 """Makes the controller's modules, from the ground up: each is handed those that it calls, and none calls it back.
 
-A module's fields say what it calls (`Module`); they are found by these names among what was made before it. What it
-must tell one that is made after it goes by the turn's agenda (`State`).
+A module's fields say what it calls (`ControllerModule`); they are found by these names among what was made before it.
+What it must tell one that is made after it goes by the turn's agenda (`State`).
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from .results import Results
 from .run_waits import RunWaits
 from .runs import Runs
 from .stalls import Stalls
-from .state import IDS, Module, State
+from .state import IDS, ControllerModule, State
 from .trace_rows import Tracing
 from .view_table import ViewTable
 from .views import Views
 from .watch import Watchdog
 
-M = TypeVar("M", bound=Module)
+M = TypeVar("M", bound=ControllerModule)
 
 
 class Modules:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ..model import Plan, Spans, spans
 from ..protocol import ClientMessages, Command, FreeStep, Note, Ordered, RunHeader, Send, Step
-from .state import IslandState, Module, State
+from .state import ControllerModule, IslandState, State
 
 
 class IslandTurn(msgspec.Struct, eq=False):
@@ -29,7 +29,7 @@ class IslandTurn(msgspec.Struct, eq=False):
     frees: bool = True  # and nothing else
 
 
-class TurnOutbox(Module):
+class TurnOutbox(ControllerModule):
     _state: State
     _effects: list[Command] = []
     _closes: list[Command] = []  # last of all: a peer that is closed has been told why

@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 
-from ..invariants import BufferLost, RunEndSeen
 from ..memory import Buffer, Buffers, Ledger
 from ..model import ranged
 from ..protocol import Blame, ContentsReady, Ended, ForgetStep
@@ -25,16 +24,17 @@ from .admission import Admission
 from .buffer_refs import BufferRefs
 from .compilation import Compilation
 from .gets import Gets
+from .observations import BufferLost, RunEndSeen
 from .outbox import TurnOutbox
 from .records import NO_PLAN, BufferName, RunRecord, WaitingView
 from .results import Results
 from .run_waits import RunWaits
-from .state import Module, State
+from .state import ControllerModule, State
 from .trace_rows import Tracing
 from .view_table import ViewTable, drop
 
 
-class Outcomes(Module):
+class Outcomes(ControllerModule):
     _state: State
     _admission: Admission
     _buffers: Buffers

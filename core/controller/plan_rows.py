@@ -38,7 +38,6 @@ class StepRow(msgspec.Struct, frozen=True):
     ripens: tuple[int, ...]  # gangs on other islands that its end makes ripe
     makers: tuple[int, ...]  # steps that make its inputs
     arguments: tuple[int, ...]  # that it reads
-    results: tuple[int, ...]  # slots of the program's results that it makes
 
 
 class ResultRow(msgspec.Struct, frozen=True):
@@ -193,11 +192,7 @@ class PlanRows:
         ripens: list[list[int]] = [[] for _ in numbers]
         makers: list[tuple[int, ...]] = []
         arguments: list[tuple[int, ...]] = []
-        results: list[list[int]] = [[] for _ in numbers]
         self.late = [0] * len(plan.steps)  # by gang: producers on other islands
-        for row in self.results:
-            if row.maker >= 0:
-                results[row.maker].append(row.slot)
         for index, step in enumerate(plan.steps):
             for before in plan.after[index]:
                 followers[before].append(index)
@@ -221,7 +216,6 @@ class PlanRows:
                 dying=tuple(self._dying.get(at, ())), read_at=tuple(self._read_at.get(at, ())),
                 followers=tuple(followers[at]), feeds=tuple(feeds[at]), ripens=tuple(ripens[at]),
                 makers=makers[at], arguments=arguments[at],
-                results=tuple(results[at]),
             )
             for at, step in enumerate(plan.steps)
         ]  # fmt: skip

@@ -20,7 +20,7 @@ from ..protocol import LogLine, PolicyReplaced
 from ..schedule import Reservation
 from .outbox import TurnOutbox
 from .records import RunRecord
-from .state import IslandState, Module, State
+from .state import ControllerModule, IslandState, State
 from .trace_rows import Tracing
 from .watch import Watchdog
 
@@ -36,7 +36,7 @@ class KeptDevices(msgspec.Struct, frozen=True):
     since: int
 
 
-class PolicyNews(Module):
+class PolicyNews(ControllerModule):
     _state: State
     _outbox: TurnOutbox
     _tracing: Tracing | None

@@ -19,7 +19,7 @@ from .outbox import TurnOutbox
 from .outcomes import Outcomes
 from .plan_rows import ResultRow
 from .records import BufferName, ClientRecord, InFlight, Waiter
-from .state import Module, State
+from .state import ControllerModule, State
 from .trace_rows import Tracing
 from .views import Views
 from .watch import Watchdog
@@ -27,7 +27,7 @@ from .watch import Watchdog
 S = 1_000_000_000
 
 
-class Puts(Module):
+class Puts(ControllerModule):
     _state: State
     _admission: Admission
     _atoms: Atoms

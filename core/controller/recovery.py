@@ -23,7 +23,7 @@ from ..protocol import Blame, ContentsReady, Ended, Held, Join, LogLine, Open
 from .buffer_refs import BufferRefs
 from .outbox import TurnOutbox
 from .records import BufferName, ClientRecord
-from .state import Module, State
+from .state import ControllerModule, State
 from .watch import Watchdog
 
 # To a client that comes from before a restart:
@@ -48,7 +48,7 @@ class Claim:
         self.taken: BufferName | None = None
 
 
-class Recovery(Module):
+class Recovery(ControllerModule):
     _state: State
     _atoms: Atoms
     _buffers: Buffers

@@ -15,16 +15,16 @@ from __future__ import annotations
 import msgspec
 
 from ..compile import Lowerings, home
-from ..invariants import ProgramAwaited, ProgramTakenBack, ProgramToldSeen
 from ..model import Impossible, Layout, Place, Plan, ProgramError, spans
 from ..protocol import Blame, LogLine, ProgramCompiled, Waiting
 from ..slices import MustWait, Resources
 from .compilation import Compilation
+from .observations import ProgramAwaited, ProgramTakenBack, ProgramToldSeen
 from .outbox import TurnOutbox
 from .plan_rows import PlanRows
 from .records import ProgramRecord, Stall
 from .run_waits import RunWaits
-from .state import Module, State
+from .state import ControllerModule, State
 from .watch import Watchdog
 
 S = 1_000_000_000
@@ -43,7 +43,7 @@ class Awaited(msgspec.Struct, eq=False):
     late: bool = False  # it has outlasted its soft bound
 
 
-class Registrations(Module):
+class Registrations(ControllerModule):
     _state: State
     _compilation: Compilation
     _lowerings: Lowerings

@@ -17,14 +17,14 @@ from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
 from .plan_rows import PlanRows, ResultRow
 from .records import BufferName, RunRecord
-from .state import Module, State
+from .state import ControllerModule, State
 from .view_table import ViewTable
 
 # Of a run, what its client keeps: as in `RunHeader`.
 Kept = tuple[tuple[tuple[int, int, int], ...], tuple[tuple[int, int, int, int], ...]]
 
 
-class Results(Module):
+class Results(ControllerModule):
     _state: State
     _buffers: Buffers
     _ledger: Ledger

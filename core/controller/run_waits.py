@@ -15,7 +15,7 @@ from .compilation import Compilation
 from .outbox import TurnOutbox
 from .plan_rows import PlanRows
 from .records import RunRecord
-from .state import Module, State
+from .state import ControllerModule, State
 from .watch import Watchdog
 
 CODE = "compilation"  # what a run waits for; `words` says of what, and where
@@ -24,7 +24,7 @@ SELDOM = 60 * QUICK  # between looks at one that takes long
 SHOWN = 3  # names of computations; the others are a number
 
 
-class RunWaits(Module):
+class RunWaits(ControllerModule):
     _state: State
     _compilation: Compilation
     _outbox: TurnOutbox

@@ -13,7 +13,6 @@ from __future__ import annotations
 import msgspec
 
 from ..compile import Lowerings, home
-from ..invariants import RunSubmitted
 from ..memory import Buffers
 from ..model import Impossible, Layout, Place, ProgramError, ranged, spans
 from ..protocol import Blame, RunHeader, Submit
@@ -24,6 +23,7 @@ from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
 from .call_arguments import check_literals, one_by_one, sources_of
 from .compilation import Compilation
+from .observations import RunSubmitted
 from .outcomes import Outcomes, leave
 from .plan_rows import PlanRows
 from .puts import Puts
@@ -31,7 +31,7 @@ from .records import NO_PLAN, BufferName, ClientRecord, ProgramRecord, RunRecord
 from .registrations import Registrations
 from .results import Results
 from .run_waits import RunWaits
-from .state import Module, State
+from .state import ControllerModule, State
 from .trace_rows import Tracing
 from .views import Views
 from .watch import Watchdog
@@ -39,7 +39,7 @@ from .watch import Watchdog
 S = 1_000_000_000
 
 
-class Runs(Module):
+class Runs(ControllerModule):
     _state: State
     _admission: Admission
     _buffers: Buffers

@@ -17,7 +17,7 @@ from .in_flight import InFlightTable
 from .records import NO_PLAN, InFlight, RunRecord, Stall
 from .registrations import Registrations
 from .run_waits import CODE, RunWaits
-from .state import Module, State
+from .state import ControllerModule, State
 
 
 class StallGroup(NamedTuple):
@@ -28,7 +28,7 @@ class StallGroup(NamedTuple):
     stalled: bool
 
 
-class Stalls(Module):
+class Stalls(ControllerModule):
     _state: State
     _admission: Admission
     _compilation: Compilation

@@ -11,13 +11,13 @@ from ..memory import Ledger
 from ..model import Atoms, Gang, Layout, Place, Slot, Spans, Value, device_spans, shard_bytes
 from ..record import ENDED, FAILED, Trace
 from .records import ClientRecord, InFlight, RunRecord
-from .state import Module, State
+from .state import ControllerModule, State
 
 KEPT = 64  # layouts that are remembered
 _NOWHERE = -1  # is no place; below it are those of our own
 
 
-class Tracing(Module):
+class Tracing(ControllerModule):
     _state: State
     _atoms: Atoms
     _ledger: Ledger

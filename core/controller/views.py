@@ -37,13 +37,13 @@ from .outbox import TurnOutbox
 from .outcomes import Outcomes
 from .plan_rows import ResultRow
 from .records import BufferName, ClientRecord, WaitingView
-from .state import Module, State
+from .state import ControllerModule, State
 from .view_table import ViewTable
 
 AWAY = ("spilling", "spilled", "restoring")  # states of buffers that are not on the devices
 
 
-class Views(Module):
+class Views(ControllerModule):
     _state: State
     _admission: Admission
     _atoms: Atoms

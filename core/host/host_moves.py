@@ -9,6 +9,8 @@ Neighbours: `executor` brings steps and answers; `local_buffers` has the sources
 
 from __future__ import annotations
 
+import msgspec
+
 from .. import protocol as p
 from ..model import Hosts, Illegal, Layout, Move, receives_by_host, sends_by_host
 from ..transfer import ALL, Piece, from_client, hosts_of, to_client
@@ -19,14 +21,12 @@ from .local_buffers import HostBuffers
 KEPT = 64  # gets whose pieces are remembered: a loop reads arrays of a few kinds
 
 
-class Moves:
-    def __init__(self, state: HostState, causes: PendingCauses, buffers: HostBuffers, hosts: Hosts) -> None:
-        self._state = state
-        self._causes = causes
-        self._buffers = buffers
-        self._hosts = hosts
-        # by layout, client, host, shard
-        self._got: dict[tuple[Layout, int, int, int], tuple[Piece, ...]] = {}
+class Moves(msgspec.Struct, eq=False):
+    _state: HostState
+    _causes: PendingCauses
+    _buffers: HostBuffers
+    _hosts: Hosts
+    _got: dict[tuple[Layout, int, int, int], tuple[Piece, ...]] = {}  # by layout, client, host, shard
 
     # --- sends --------------------------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from .. import protocol as p
 from ..model import Illegal, Range, ranged, ranges
 from .causes import PendingCauses
@@ -24,11 +26,10 @@ from .local_buffers import HostBuffers
 from .plans import PlannedGang
 
 
-class LaunchQueue:
-    def __init__(self, state: HostState, causes: PendingCauses, buffers: HostBuffers) -> None:
-        self._state = state
-        self._causes = causes
-        self._buffers = buffers
+class LaunchQueue(msgspec.Struct, eq=False):
+    _state: HostState
+    _causes: PendingCauses
+    _buffers: HostBuffers
 
     # --- the stream ---------------------------------------------------------------------------------------
 

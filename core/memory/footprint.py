@@ -41,7 +41,6 @@ Start = tuple[int, int, int, int]
 class SlotLifetime(msgspec.Struct, frozen=True, gc=False):
     """The steps between which a run owns the memory of a slot."""
 
-    slot: int
     nbytes: int
     key: int  # of its place, in `Atoms`
     born: int  # step, or BEFORE
@@ -276,5 +275,5 @@ def _lives(plan: Plan, donated: frozenset[int], keys: tuple[int, ...]) -> dict[i
         if slot.takes >= 0 and heirs.get(slot.takes) == number and keys[slot.takes] == keys[number]:
             passed = min(slot.nbytes, plan.slots[slot.takes].nbytes)
         born = BEFORE if slot.arg >= 0 else slot.maker
-        lives[number] = SlotLifetime(number, slot.nbytes, keys[number], born, dies, passed, number in heirs)
+        lives[number] = SlotLifetime(slot.nbytes, keys[number], born, dies, passed, number in heirs)
     return lives

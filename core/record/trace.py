@@ -222,12 +222,8 @@ class Trace:
         """They are kept no more."""
         self._set("reservations", number, over=True, until=now)
 
-    def level(self, at: int, place: int, resident: int, committed: int, capacity: int) -> None:
-        """Add the bytes on each device of a place, from time `at` on."""
-        self.levels([(at, place, resident, committed, capacity)])
-
     def levels(self, rows: Sequence[tuple[int, int, int, int, int]]) -> None:
-        """The same of several, as (at, place, resident, committed, capacity)."""
+        """Add bytes on each device of places, each from a time on: (at, place, resident, committed, capacity)."""
         if self.limit:
             self._trim_if_large(len(rows))
         self.memory.append_all(rows)

@@ -111,11 +111,6 @@ class Scheduler:
             waiting.append(ticket)
         self._push(ticket, lane)
 
-    @property
-    def idle(self) -> bool:
-        """Whether no gang may enter now."""
-        return self.paused or not self.live
-
     def pick(self, now: int) -> Ticket | None:
         """Return the gang that enters now, or None. Call this until it returns None, so that no device waits."""
         if self._alone is not None and not self.paused:

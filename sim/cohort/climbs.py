@@ -43,7 +43,6 @@ class Climb(msgspec.Struct, eq=False):
     """One report."""
 
     hosts: Spans
-    route: CohortRoute
     left: Ints  # by row: how many hosts at it and below it are still awaited
     at: Ints  # by row: when the last of them has been heard of there
     missing: int
@@ -126,9 +125,8 @@ class Climbs:
         key, island = report_about(report), self._island
         climb = self._under_way.get(key)
         if climb is None:
-            route = island.tree.route(hosts)
             left = self._awaited(hosts).copy()
-            climb = self._under_way[key] = Climb(hosts, route, left, np.zeros_like(left), spans.count(hosts))
+            climb = self._under_way[key] = Climb(hosts, left, np.zeros_like(left), spans.count(hosts))
         if is_loud(report):
             for row in np.arange(island.island.hosts)[rows].tolist():
                 one = replace(report, hosts=spans.one(island.island.base_host + row))

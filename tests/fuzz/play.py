@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
-from core.invariants import Checks, CountersAddUp, Violation, everything
 from core.model.errors import Illegal
 from core.model.topology import Cluster
 from core.transfer import at_once
+from tests.invariants import Checks, CountersAddUp, Violation, everything
 from tests.world.script import Fetch, Handle, RunHandle, Script
 from tests.world.timing import Timing
 from tests.world.world import World

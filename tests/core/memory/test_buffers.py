@@ -32,15 +32,6 @@ def ids(gone: list[Buffer]) -> list[int]:
 # --- one count --------------------------------------------------------------------------------------------
 
 
-def test_a_buffer_is_freed_when_handle_promise_and_runs_have_all_released_it() -> None:
-    buffers = one_buffer()
-    buffers.hold(7)
-    assert ids(buffers.release(ANN, 70)) == []
-    assert ids(buffers.let_go(7)) == []  # its maker has promised it
-    assert ids(buffers.ordered(7, seq=3)) == [7]
-    assert 7 not in buffers
-
-
 def test_an_unwanted_result_is_freed_behind_its_maker() -> None:
     buffers = one_buffer(handle=False)
     (gone,) = buffers.ordered(7, seq=3)

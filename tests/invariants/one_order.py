@@ -6,7 +6,8 @@ opposite orders deadlock.
 
 from __future__ import annotations
 
-from ..model import Spans, spans
+from core.model import Spans, spans
+
 from .checker_base import Checker
 from .observations import Abandoned, Entered, HostLost, Launched, Observation
 

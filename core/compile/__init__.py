@@ -15,5 +15,4 @@ from __future__ import annotations
 
 from .bind import home
 from .cut import BLANK_SLOT, cut
-from .passes import lower
-from .plan_cache import Lowerings
+from .plan_cache import Lowerings, lower

@@ -20,9 +20,8 @@ def cut(plan: Plan, island: int) -> Plan:
     `after` is dropped: hosts learn of each step when it has entered an order.
     """
     steps = tuple(step if _concerns(plan, step, island) else BLANK_STEP for step in plan.steps)
-    slots = {
-        slot for slot in plan.results if plan.slots[slot].layout.place.island == island
-    }  # also if no step reads it
+    # also if no step reads it
+    slots = {slot for slot in plan.results if plan.slots[slot].layout.place.island == island}
     codes: set[int] = set()
     for step in steps:
         if isinstance(step, Move):

@@ -8,10 +8,9 @@ are then removed; they arise if a wide gang has several predecessors on differen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from ..model import Gang
-from .devices import classes
+from ..model import Gang, Place, device_spans
 from .draft import Step, makes
 
 # How many steps back implied edges are searched. An implied edge from further back may stay; it costs one integer.
@@ -20,7 +19,7 @@ MASK = (1 << WINDOW) - 1
 
 
 def order(steps: Sequence[Step]) -> tuple[tuple[int, ...], ...]:
-    devices = classes(step.place for step in steps if isinstance(step, Gang))
+    devices = _classes(step.place for step in steps if isinstance(step, Gang))
     latest: dict[int, int] = {}  # class of devices -> its latest gang
     moved: dict[int, int] = {}  # slot that a move makes and no gang has read -> the move
     maker: dict[int, int] = {}
@@ -38,6 +37,32 @@ def order(steps: Sequence[Step]) -> tuple[tuple[int, ...], ...]:
         maker.update(dict.fromkeys(makes(step), index))
         after.append(reach.add(index, before))
     return tuple(after)
+
+
+def _classes(places: Iterable[Place]) -> dict[Place, tuple[int, ...]]:
+    """Group devices into classes, so that loops are over these: two are of one class if every place holds both or
+    neither. Return the classes of each place, ascending."""
+    known = list(dict.fromkeys(places))
+    edges: dict[int, list[int]] = {}  # device -> places p with a span that begins there (~p: that ends there)
+    for number, place in enumerate(known):
+        for low, high in device_spans(place):
+            edges.setdefault(low, []).append(number)
+            edges.setdefault(high, []).append(~number)
+    found: list[list[int]] = [[] for _ in known]
+    numbers: dict[tuple[int, ...], int] = {}
+    here: set[int] = set()
+    for device in sorted(edges):
+        for edge in edges[device]:
+            if edge >= 0:
+                here.add(edge)
+            else:
+                here.discard(~edge)
+        members = tuple(sorted(here))
+        if members and members not in numbers:
+            numbers[members] = len(numbers)
+            for number in members:
+                found[number].append(numbers[members])
+    return {place: tuple(found[number]) for number, place in enumerate(known)}
 
 
 class _Reach:

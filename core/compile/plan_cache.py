@@ -1,13 +1,27 @@
-"""A cache of plans, so that the second run of a program is lowered by one look-up."""
+"""Runs the passes in their order, from program to plan, and keeps plans: the second run of a program is a look-up."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from ..model import Layout, Place, Plan, Program
-from .passes import lower
+from .bind import bind
+from .codes import codes
+from .lifetimes import lifetimes
+from .moves import moves
+from .number import number
+from .order import order
 
 Key = tuple[Program, tuple[Place, ...], tuple[Layout, ...]]
+
+
+def lower(program: Program, places: Sequence[Place], args: Sequence[Layout], *, ident: int) -> Plan:
+    """Lower a validated program. `places[i]` is the place of slice i, `args[i]` the actual layout of argument i.
+
+    Raise ProgramError if an argument's shape or dtype differs from the program's.
+    """
+    draft = codes(lifetimes(number(moves(bind(program, places, args)))))
+    return Plan(ident, program.name, draft.codes, draft.slots, draft.steps, order(draft.steps), draft.results)
 
 
 class Lowerings:
@@ -21,12 +35,10 @@ class Lowerings:
         self._plans: dict[Key, Plan] = {}  # least recently used first
         self._next = first
         self.dropped: list[int] = []  # plans dropped since the last call of `forgotten`
-        self.version = (
-            0  # grows whenever a plan is dropped: callers must not use plans that they kept from before
-        )
-        self.recent: set[int] = (
-            set()
-        )  # plans that callers kept, and used again since the last call of `_make_room`
+        # grows whenever a plan is dropped: callers must not use plans that they kept from before
+        self.version = 0
+        # plans that callers kept, and used again since the last call of `_make_room`
+        self.recent: set[int] = set()
 
     def lower(self, program: Program, places: Sequence[Place], args: Sequence[Layout]) -> Plan:
         key: Key = (program, tuple(places), tuple(args))

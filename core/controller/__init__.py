@@ -23,8 +23,9 @@ outbox         what one turn says;  trace_rows: what is recorded for the trace
 
 state          the tables, and the turn's agenda: what a module must tell one above it
 records        rows of the tables;  plan_rows: what is derived from a plan;  config: what may be set
+observations   what is said to those who check it
 stalls         what waits and stalls now;  snapshot: what may be shown;  live_view: the same in a bounded size
-report_checks  what hosts may report;  policy_news: that a policy failed, and which devices it keeps free
+policy_news    that a policy failed, and which devices it keeps free
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from __future__ import annotations
 from .config import ON_DEVICES, Config
 from .controller import Controller
 from .live_view import live_view
+from .observations import Observation
 from .policy_news import KeptDevices
 from .records import Stall
 from .snapshot import ClientView, IslandView, OperationView, RunView, Snapshot

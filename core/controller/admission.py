@@ -24,7 +24,7 @@ from .outbox import TurnOutbox
 from .plan_rows import PlanRows
 from .records import Amounts, BufferName, InFlight, RunRecord, Stall, Waiter
 from .run_waits import RunWaits
-from .state import State
+from .state import ControllerModule, State
 from .trace_rows import Tracing
 from .watch import Watchdog
 
@@ -33,50 +33,43 @@ NO_SIZE = (-1, ())  # of an argument that is in no slot
 MEMORY = "device memory to come free"
 
 
-class Admission:
-    def __init__(
-        self, state: State, *, atoms: Atoms, buffers: Buffers, in_flight: InFlightTable, ledger: Ledger,
-        outbox: TurnOutbox, refs: BufferRefs, spill: Spill, tracing: Tracing | None, waits: RunWaits, watch: Watchdog,
-    ) -> None:  # fmt: skip
-        self._state = state
-        self._atoms = atoms
-        self._buffers = buffers
-        self._in_flight = in_flight
-        self._tracing = tracing
-        self._refs = refs
-        self._ledger = ledger
-        self._outbox = outbox
-        self._spill = spill
-        self._waits = waits
-        self._watch = watch
-        self.line = state.line  # by when they came
-        self._count = 0
-        self.spills = (
-            0  # buffers that have been spilled; maybe an argument of a run that waits among the last
-        )
-        self.eased = -1  # as of when the line was last tried
+class Admission(ControllerModule):
+    _state: State
+    _atoms: Atoms
+    _buffers: Buffers
+    _in_flight: InFlightTable
+    _ledger: Ledger
+    _outbox: TurnOutbox
+    _refs: BufferRefs
+    _spill: Spill
+    _tracing: Tracing | None
+    _waits: RunWaits
+    _watch: Watchdog
+    _count: int = 0
+    # buffers that have been spilled; maybe an argument of a run that waits among the last
+    spills: int = 0
+    eased: int = -1  # as of when the line was last tried
 
     # --- in and out of the line ----------------------------------------------------------------------------------
 
     def enter(self, run: RunRecord) -> None:
         """All it needs but memory is there."""
         if not run.in_line and (not run.held or self._arguments_there(run)):
-            assert run.rows is not None
             self._count = run.in_line = number = self._count + 1
-            self.line[number] = Waiter(run, run.rows.all_islands, spills=self.spills)
+            self._state.line[number] = Waiter(run, run.rows.all_islands, spills=self.spills)
             self._state.fresh = True
 
     def join(self, waiter: Waiter) -> int:
         """At the end of the line. Returns the number by which it may `leave`."""
         self._count += 1
-        self.line[self._count] = waiter
+        self._state.line[self._count] = waiter
         self._state.fresh = True
         return self._count
 
     def leave(self, number: int) -> None:
         """Take a waiter out of the line. Others that waited behind it may fit now."""
-        if self.line.pop(number, None) is not None:
-            self._state.fresh = bool(self.line)
+        if self._state.line.pop(number, None) is not None:
+            self._state.fresh = bool(self._state.line)
         self._watch.end(("memory", number))
 
     def withdraw(self, run: RunRecord) -> None:
@@ -101,7 +94,7 @@ class Admission:
     def work(self, now: int, start: Callable[[RunRecord, int], None]) -> bool:
         """Try all that may fit now, and start each run that is admitted before the next is tried. True: something was
         admitted. Needless while nothing is `fresh` or has eased."""
-        state, line, any_admitted = self._state, self.line, False
+        state, line, any_admitted = self._state, self._state.line, False
         while True:
             state.fresh, self.eased = False, self._ledger.eased
             barred: set[int] = set()
@@ -132,7 +125,7 @@ class Admission:
                 return False
             waiter.spills = self.spills
         footprint, arrivals, there = self._demand(waiter)
-        others = len(self.line) > 1
+        others = len(self._state.line) > 1
         if others:
             waiter.atoms = self._atoms_of(footprint, (*arrivals, *there))
             if barred and not barred.isdisjoint(waiter.atoms):
@@ -155,7 +148,6 @@ class Admission:
         if run is None:
             return None, waiter.mine, ()
         rows = run.rows
-        assert rows is not None
         run.donated = rows.donated(self._sole(run, rows)) if rows.may_donate else NOTHING
         footprint = rows.footprints.get(run.donated)
         if footprint is None or footprint.version != self._atoms.number:
@@ -173,7 +165,6 @@ class Admission:
     def _sole(self, run: RunRecord, rows: PlanRows) -> frozenset[int]:
         """Arguments that nobody else holds: literals, and what the client gave up and no other run reads."""
         view, held, is_sole = run.view, run.held, self._buffers.is_sole
-        assert view is not None
         sizes = view.sizes
         sole = frozenset(
             [index for index in run.sources
@@ -187,10 +178,10 @@ class Admission:
         return found.union([atom for key, _ in amounts for atom in parts[key]]) if amounts else found
 
     def _admit(self, number: int, waiter: Waiter, now: int) -> None:
-        del self.line[number]
+        del self._state.line[number]
         if waiter.watched:
             self._watch.end(("memory", number))
-        for earlier, other in self.line.items():
+        for earlier, other in self._state.line.items():
             if earlier > number:
                 break
             if not other.atoms.isdisjoint(waiter.atoms):
@@ -272,7 +263,7 @@ class Admission:
     def bring_back(self, named: BufferName, now: int) -> None:
         """A client gets contents that were spilled, or views them: they come back like a run's argument."""
         buffer = self._buffers[named.buffer]
-        if not self._is_spilled(named.buffer) or any(w.named is named for w in self.line.values()):
+        if not self._is_spilled(named.buffer) or any(w.named is named for w in self._state.line.values()):
             return
         waiter = Waiter(
             None, (self._refs.layout(named.buffer).place.island,), ((buffer.key, buffer.nbytes),), named,
@@ -299,8 +290,8 @@ class Admission:
 
     def _stuck(self, number: int, now: int) -> None:
         """A bound of this wait is over. If nothing can free what is missing, the newest waiter for it is refused."""
-        waiter = self.line.get(number)
-        if waiter is None or self._try(number, waiter, set(), now) or number not in self.line:
+        waiter = self._state.line.get(number)
+        if waiter is None or self._try(number, waiter, set(), now) or number not in self._state.line:
             return
         self._bound_wait(number, waiter, now)  # others may still free it: keep waiting, keep saying so
         self._late(waiter)
@@ -315,8 +306,8 @@ class Admission:
         self._outbox.effect(LogLine(f"memory is short: {text}", passing=True))
         helpless = not short.running and not self._spill.busy(short.missing)
         if helpless and not self._spill.victims(short.missing, self._keep(waiter)):
-            newest = max(n for n, w in self.line.items() if not w.atoms.isdisjoint(waiter.atoms))
-            self._refuse(newest, self.line[newest], Blame("no-memory", text), now)
+            newest = max(n for n, w in self._state.line.items() if not w.atoms.isdisjoint(waiter.atoms))
+            self._refuse(newest, self._state.line[newest], Blame("no-memory", text), now)
 
     def _late(self, waiter: Waiter) -> None:
         if waiter.run is not None:
@@ -331,7 +322,7 @@ class Admission:
         return [
             Stall(waiter.since, names[waiter.islands[0]].name, waiter.session.name if waiter.session else "", "",
                   "put" if waiter.named is None else "get", EMPTY, f"it waits for {MEMORY}")
-            for waiter in self.line.values() if waiter.late
+            for waiter in self._state.line.values() if waiter.late
         ]  # fmt: skip
 
     def _open(self, waiter: Waiter) -> bool:

@@ -16,11 +16,11 @@ from itertools import pairwise
 from ..memory import Buffers
 from .plan_rows import PlanRows, ResultRow
 from .records import BufferName, ClientRecord, RunRecord
+from .state import ControllerModule
 
 
-class BufferNames:
-    def __init__(self, buffers: Buffers) -> None:
-        self._buffers = buffers
+class BufferNames(ControllerModule):
+    _buffers: Buffers
 
     def called(self, session: ClientRecord, first: int, count: int = 1) -> list[BufferName] | None:
         """What these names stand for, and no others: what is called alone is counted alone from here on. None if one of

@@ -21,29 +21,23 @@ from .buffer_names import BufferNames
 from .outbox import TurnOutbox
 from .plan_rows import ResultRow
 from .records import BufferName, RunRecord, WaitingView
-from .state import State
+from .state import ControllerModule, State
 from .view_table import ViewTable, drop
 
 NOBODY: dict[BufferName, WaitingView] = {}
 
 
-class BufferRefs:
-    def __init__(
-        self, state: State, *, buffers: Buffers, ledger: Ledger, names: BufferNames, outbox: TurnOutbox,
-        spill: Spill, views: ViewTable,
-    ) -> None:  # fmt: skip
-        self._state = state
-        self._buffers = buffers
-        self._ledger = ledger
-        self._names = names
-        self._outbox = outbox
-        self._spill = spill
-        self._views = views
+class BufferRefs(ControllerModule):
+    _state: State
+    _buffers: Buffers
+    _ledger: Ledger
+    _names: BufferNames
+    _outbox: TurnOutbox
+    _spill: Spill
+    _table: ViewTable
 
     def layout(self, buffer: int) -> Layout:
-        layout = self._buffers.all[buffer].layout
-        assert layout is not None
-        return layout
+        return self._buffers.all[buffer].layout
 
     def named(self, buffer: int) -> BufferName | None:
         """The name that its client has for it, while it exists."""
@@ -55,11 +49,11 @@ class BufferRefs:
         return self._one_by_one(lambda buffer: spans.contains(buffer.hosts, host))
 
     def on_device(self, device: int) -> list[int]:
-        return self._one_by_one(lambda b: b.layout is not None and device in b.layout.place.devices())
+        return self._one_by_one(lambda b: device in b.layout.place.devices())
 
     def _one_by_one(self, chosen: Callable[[Buffer], bool]) -> list[int]:
         self._buffers.open(chosen)
-        return self._views.with_views([buffer.id for buffer in self._buffers if chosen(buffer)])
+        return self._table.with_views([buffer.id for buffer in self._buffers if chosen(buffer)])
 
     # --- runs read -------------------------------------------------------------------------------------------
 
@@ -102,7 +96,7 @@ class BufferRefs:
                 self._buffers.touch(buffer, seq)
             if self._state.watched:
                 self._state.see_let_go(buffer, "run", run.id, record.count)
-            gone = self._buffers.let_go((buffer,), used=run.using)
+            gone = self._buffers.let_go(buffer, used=run.using)
             if gone:
                 self._free(gone)
             elif self._state.line:
@@ -120,7 +114,7 @@ class BufferRefs:
         buffer = run.own.pop(slot)
         self.touch(buffer, seq)
         self._state.see_let_go(buffer, "run", run.id)
-        self._free(self._buffers.let_go((buffer,), used=True))
+        self._free(self._buffers.let_go(buffer, used=True))
 
     def hold_for_transfer(self, buffer: int) -> None:
         """A put or get is under way: the buffer stays, and stays on the devices."""
@@ -133,7 +127,7 @@ class BufferRefs:
         if self._state.watched:
             self._state.see_let_go(buffer, "transfer")
         self._buffers.all[buffer].transfers -= 1
-        if gone := self._buffers.let_go((buffer,), used=True):
+        if gone := self._buffers.let_go(buffer, used=True):
             self._free(gone)
         self.idle(buffer)
 
@@ -142,13 +136,13 @@ class BufferRefs:
     def promise(self, named: BufferName, ident: int, row: ResultRow) -> None:
         """A result, put or view has an id and a layout, so runs that read it may be lowered now."""
         self._create(named, ident, row)
-        if named.readers or self._views.waiting:
+        if named.readers or self._table.waiting:
             self._wake_readers(named)
         for other in named.others:
             self._wake_readers(other)
 
     def _wake_readers(self, named: BufferName) -> None:
-        for view in self._views.by_name.get(named, ()) if self._views.waiting else ():
+        for view in self._table.by_name.get(named, ()) if self._table.waiting else ():
             self.hold_for_view(view, named)
             self._state.views.append(view)
         for run in list(named.readers.values()):
@@ -195,7 +189,7 @@ class BufferRefs:
         for other in named.others:  # of runs that have started: they will stand for what is made elsewhere
             other.buffer = -1
             self._state.see_let_go(buffer, "client", other.session.number)
-            self._free(self._buffers.let_go((buffer,)))
+            self._free(self._buffers.let_go(buffer))
         if buffer in self._buffers.all:
             self._buffers.all[buffer].aliases = 0
         self.never(buffer, Blame("moved", "it is made elsewhere"))
@@ -205,7 +199,7 @@ class BufferRefs:
 
     def _unread(self, named: BufferName) -> None:
         """Let go of it for all runs that have not started, and views that wait."""
-        if self._views.waiting:
+        if self._table.waiting:
             self._take_from_views(named)
         for run in named.readers.values():
             if run.width and not run.using:
@@ -250,8 +244,8 @@ class BufferRefs:
         state, buffer = self._state, record.id
         if buffer in state.for_buffer:
             state.wake.extend(state.for_buffer.pop(buffer).values())
-        if record.views and self._views.waiting:
-            state.views.extend(self._views.holders.get(buffer, NOBODY).values())
+        if record.views and self._table.waiting:
+            state.views.extend(self._table.holders.get(buffer, NOBODY).values())
 
     def stop_reading(self, run: RunRecord) -> None:
         """It has ended."""
@@ -324,7 +318,7 @@ class BufferRefs:
         self._read_on(named)
         self._buffers.all[buffer].aliases -= 1
         self._state.see_let_go(buffer, "client", named.session.number)
-        self._free(self._buffers.let_go((buffer,)))
+        self._free(self._buffers.let_go(buffer))
 
     def _read_on(self, named: BufferName) -> None:
         """No client holds it by this name; runs may read it by it, and what becomes of it concerns them."""
@@ -363,7 +357,7 @@ class BufferRefs:
         record = self._buffers.all.get(source.buffer)
         if record is not None and source.name not in view.held:
             view.held[source.name] = record.id
-            self._views.holders.setdefault(record.id, {})[view.named] = view
+            self._table.holders.setdefault(record.id, {})[view.named] = view
             record.holds += 1
             record.views += 1
             self._state.see_held(record.id, _holder(view.named.session.number, view.named.name))
@@ -384,21 +378,21 @@ class BufferRefs:
     def view_made(self, ident: int, sources: tuple[int, ...]) -> None:
         self._buffers[ident].sources = sources
         for source in sources:
-            self._views.views_of.setdefault(source, {})[ident] = None
+            self._table.views_of.setdefault(source, {})[ident] = None
 
     def _take_from_views(self, source: BufferName) -> None:
         """It will have another buffer."""
-        for view in self._views.by_name.get(source, ()):
+        for view in self._table.by_name.get(source, ()):
             buffer = view.held.pop(source.name, None)
             if buffer is not None:
                 if buffer not in view.held.values():
-                    drop(self._views.holders, buffer, view.named)
+                    drop(self._table.holders, buffer, view.named)
                 self.let_go_of(buffer, view.named.session.number, view.named.name, view.pins)
 
     def _view_gone(self, view: Buffer) -> None:
         """No reference to it is left, and its hosts have been told. What it shares may be free behind its last use."""
         for source in view.sources:
-            drop(self._views.views_of, source, view.id)
+            drop(self._table.views_of, source, view.id)
             self.let_go_of(source, view.client, view.name, True, view.last_seq)
 
     # --- nobody holds it -------------------------------------------------------------------------------------
@@ -412,14 +406,13 @@ class BufferRefs:
                 buffer.on_device = False
                 self._ledger.free(buffer.key, buffer.nbytes, buffer.last_seq)
             if kept:
-                assert buffer.layout is not None
                 self.free_on_hosts(buffer.id, buffer.layout, buffer.hosts, buffer.count)
             if buffer.sources:
                 self._view_gone(buffer)
 
     def dropped(self, buffer: int) -> None:
         """A hold of it that was no run's, and no use, is over."""
-        self._free(self._buffers.let_go((buffer,)))
+        self._free(self._buffers.let_go(buffer))
         if self._state.line:
             self.idle(buffer)
 

@@ -12,13 +12,13 @@ from typing import Any
 
 from .. import protocol as p
 from ..compile import Lowerings
-from ..invariants import ClientLost
 from ..memory import Buffers
 from ..model import MAX_LITERALS, Impossible, ProgramError, validate
 from ..slices import Resources
 from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
 from .gets import Gets
+from .observations import ClientLost
 from .outbox import TurnOutbox
 from .outcomes import Outcomes
 from .puts import Puts
@@ -26,7 +26,7 @@ from .records import ClientRecord, ProgramRecord
 from .recovery import Recovery
 from .registrations import Registrations
 from .runs import Runs
-from .state import State
+from .state import ControllerModule, State
 from .trace_rows import Tracing
 from .views import Views
 
@@ -43,41 +43,32 @@ NO_HOST = (
 UNHEARD = "the client heard nothing from the controller for longer than the lease"  # and so began anew
 
 
-class Clients:
-    def __init__(
-        self, state: State, *, buffers: Buffers, gets: Gets, lowerings: Lowerings, names: BufferNames,
-        outbox: TurnOutbox, outcomes: Outcomes, puts: Puts, recovery: Recovery, refs: BufferRefs,
-        registrations: Registrations, resources: Resources, runs: Runs, tracing: Tracing | None, views: Views,
-    ) -> None:  # fmt: skip
-        self._state = state
-        self._buffers = buffers
-        self._outcomes = outcomes
-        self._puts = puts
-        self._tracing = tracing
-        self._names = names
-        self._refs = refs
-        self._lowerings = lowerings
-        self._outbox = outbox
-        self._recovery = recovery
-        self._registrations = registrations
-        self._resources = resources
-        self._runs = runs
-        self._views = views
-        self._count = 0
-        self._lost: dict[int, str] = {}  # clients that were given up, by number -> why; the last of them
-        # By kind of call. Each returns what is wrong with it; the controller then closes the peer.
-        self.calls: dict[type, Callable[[ClientRecord, Any, int], str | None]] = {
-            p.Register: self._register,
-            p.Unregister: self._unregister,
-            p.Submit: runs.submit,
-            p.Put: puts.put,
-            p.View: views.view,
-            p.Get: gets.get,
-            p.Release: self._release,
-            p.ReleaseSlice: self._release_slice,
-            p.Cancel: self._cancel,
-            p.CloseSession: self._bye,
-        }
+class Clients(ControllerModule):
+    _state: State
+    _buffers: Buffers
+    _gets: Gets
+    _lowerings: Lowerings
+    _names: BufferNames
+    _outbox: TurnOutbox
+    _outcomes: Outcomes
+    _puts: Puts
+    _recovery: Recovery
+    _refs: BufferRefs
+    _registrations: Registrations
+    _resources: Resources
+    _runs: Runs
+    _tracing: Tracing | None
+    _views: Views
+    _count: int = 0
+    _lost: dict[int, str] = {}  # clients that were given up, by number -> why; the last of them
+
+    def calls(self) -> dict[type, Callable[[ClientRecord, Any, int], str | None]]:
+        """By kind of call. Each returns what is wrong with it; the controller then closes the peer."""
+        return {
+            p.Register: self._register, p.Unregister: self._unregister, p.Submit: self._runs.submit,
+            p.Put: self._puts.put, p.View: self._views.view, p.Get: self._gets.get, p.Release: self._release,
+            p.ReleaseSlice: self._release_slice, p.Cancel: self._cancel, p.CloseSession: self._bye,
+        }  # fmt: skip
 
     def stranger(self, peer: int, message: object) -> bool:
         """Whether this opens the session of a client that belongs to another state of the controller, or of any while

@@ -19,24 +19,23 @@ from ..protocol import MOST_ABOUT, Blame, Compiled, CompileStep, ForgetStep
 from .outbox import TurnOutbox
 from .plan_rows import PlanRows
 from .records import RunRecord
-from .state import State
+from .state import ControllerModule, State
 
 NOWHERE: dict[int, int] = {}
 PASSING = "code"  # the blame of a host that could not get or compile code, and may be able to later
 
 
-class Compilation:
-    def __init__(self, state: State, *, atoms: Atoms, lowerings: Lowerings, outbox: TurnOutbox) -> None:
-        self._state = state
-        self._atoms = atoms
-        self._lowerings = lowerings
-        self._outbox = outbox
-        self._rows: dict[int, PlanRows] = {}  # by plan
-        self.stale: dict[int, None] = {}  # plans for a device map, or a program, that has gone
-        self._waiting: dict[int, dict[int, Spans]] = {}  # plan -> code -> hosts that have not answered
-        self._asked: dict[int, dict[int, int]] = {}  # plan -> island -> epoch in which it was asked
-        self._blames: dict[int, Blame] = {}  # plan -> why it cannot be compiled
-        self._abouts: dict[int, bytes] = {}  # plan -> what a host said about the code of node 0
+class Compilation(ControllerModule):
+    _state: State
+    _atoms: Atoms
+    _lowerings: Lowerings
+    _outbox: TurnOutbox
+    _rows: dict[int, PlanRows] = {}  # by plan
+    stale: dict[int, None] = {}  # plans for a device map, or a program, that has gone
+    _waiting: dict[int, dict[int, Spans]] = {}  # plan -> code -> hosts that have not answered
+    _asked: dict[int, dict[int, int]] = {}  # plan -> island -> epoch in which it was asked
+    _blames: dict[int, Blame] = {}  # plan -> why it cannot be compiled
+    _abouts: dict[int, bytes] = {}  # plan -> what a host said about the code of node 0
 
     # --- plans ---------------------------------------------------------------------------------------------------
 
@@ -71,8 +70,6 @@ class Compilation:
         hosts = run.untold.pop(island, None)
         if hosts is not None:
             rows = run.rows
-            assert run.header is not None
-            assert rows is not None
             if rows.sent.get(island) != self._state.islands[island].epoch:
                 self.tell(rows, island)
             self._outbox.run(island, run.header, hosts)

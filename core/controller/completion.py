@@ -26,29 +26,24 @@ from .outcomes import Outcomes
 from .plan_rows import PlanRows
 from .records import InFlight, RunRecord
 from .results import Results
-from .state import IslandState, State
+from .state import ControllerModule, IslandState, State
 from .trace_rows import Tracing
 from .views import Views
 
 
-class Completion:
-    def __init__(
-        self, state: State, *, admission: Admission, dispatch: Dispatch, gets: Gets, in_flight: InFlightTable,
-        ledger: Ledger, outbox: TurnOutbox, outcomes: Outcomes, refs: BufferRefs, results: Results,
-        tracing: Tracing | None, views: Views,
-    ) -> None:  # fmt: skip
-        self._state = state
-        self._admission = admission
-        self._dispatch = dispatch
-        self._gets = gets
-        self._in_flight = in_flight
-        self._ledger = ledger
-        self._outbox = outbox
-        self._outcomes = outcomes
-        self._refs = refs
-        self._results = results
-        self._tracing = tracing
-        self._views = views
+class Completion(ControllerModule):
+    _state: State
+    _admission: Admission
+    _dispatch: Dispatch
+    _gets: Gets
+    _in_flight: InFlightTable
+    _ledger: Ledger
+    _outbox: TurnOutbox
+    _outcomes: Outcomes
+    _refs: BufferRefs
+    _results: Results
+    _tracing: Tracing | None
+    _views: Views
 
     def enqueued(self, island: IslandState, report: Enqueued, now: int) -> None:
         entry = self._state.in_flight.get(report.seq)
@@ -69,7 +64,6 @@ class Completion:
         for host, pieces in report.pieces:
             entry.counts[host] = entry.counts.get(host, 0) + pieces
         if not entry.uncounted:
-            assert entry.run.rows is not None
             move = entry.run.plan.steps[entry.step]
             assert isinstance(move, Move)  # only sends are counted
             target = entry.run.plan.slots[move.target].layout.place.island
@@ -145,7 +139,6 @@ class Completion:
             self._other_over(entry, now)
             return
         rows = run.rows
-        assert rows is not None
         row = rows.steps[index]
         if entry.blame is not None:
             run.spoilt.setdefault(index, entry.blame)
@@ -255,7 +248,6 @@ class Completion:
                 run.spoilt.setdefault(index, blame)
                 self._outcomes.fail(run, blame, now)
             if run.state in ("running", "draining") and run.unsettled[index]:
-                assert run.rows is not None
                 self._settle(run, run.rows, index, now)
 
 

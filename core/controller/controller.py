@@ -18,14 +18,14 @@ from typing import Any
 
 from .. import protocol as p
 from ..fanout import TreeShape, tree
-from ..invariants import Heeded, Observation
-from ..model import Atoms, Cluster, Illegal, Spans
+from ..model import Atoms, Cluster, Illegal, Spans, spans
 from ..record import OrderHash, Trace
 from ..schedule import Scheduler, Window
 from ..schedule.policy import Fifo, Policy
 from .config import Config
 from .modules import Modules
-from .report_checks import ReportChecks
+from .observations import Heeded, Observation
+from .records import InFlight
 from .snapshot import Snapshot, snapshot_of
 from .state import IslandState, State
 
@@ -51,7 +51,7 @@ class Controller:
         """`policy` makes one for each island. `incarnation`: higher at each start of the process. `starts`: random
         numbers, one for each start with the same state so far, this one's last; see `Join.start`. `shape`: makes the
         tree through which an island's hosts are told, and report. `observe` is told what happens inside a turn, in
-        order: the checkers of `invariants` need that, and neither commands nor the state after a turn show it (a
+        order: checkers (`tests/invariants`) need that, and neither commands nor the state after a turn show it (a
         buffer may be held and let go in one turn). Nothing is worded if it is not given."""
         self.cluster, self.config, self.incarnation, self.starts = cluster, config, incarnation, starts
         window = Window(config.window, config.window_span, config.window_most)
@@ -61,13 +61,12 @@ class Controller:
         )  # fmt: skip
         schedulers = [make(self.atoms, policy()) for _ in cluster.islands]
         self.state = State(cluster, config, incarnation, observe, schedulers, starts)
-        self._checks, self.order = ReportChecks(self.state), OrderHash()
+        self.order = OrderHash()
         made = Modules(self.state, self.atoms, self.order, trace, shape)
-        ground = made.ground
-        self.buffers, self.ledger, self.resources = ground.buffers, ground.ledger, ground.resources
-        self.watch, self.next_wakeup, self.outbox = ground.watch, ground.watch.next_wakeup, ground.outbox
-        self.compilation, self.lowerings, self.tracing = ground.compilation, ground.lowerings, ground.tracing
-        self.in_flight, self.admission, self.outcomes = ground.in_flight, ground.admission, ground.outcomes
+        self.buffers, self.ledger, self.resources = made.buffers, made.ledger, made.resources
+        self.watch, self.next_wakeup, self.outbox = made.watch, made.watch.next_wakeup, made.outbox
+        self.compilation, self.lowerings, self.tracing = made.compilation, made.lowerings, made.tracing
+        self.in_flight, self.admission, self.outcomes = made.in_flight, made.admission, made.outcomes
         self.dispatch, self.completion, self.views = made.dispatch, made.completion, made.views
         self.runs, self.failures, self.recovery = made.runs, made.failures, made.recovery
         self.membership, self.clients, self.stalls = made.membership, made.clients, made.stalls
@@ -94,7 +93,7 @@ class Controller:
                 event.island, event.epoch, str(event.blame), now
             ),
         }
-        self._calls = self.clients.calls
+        self._calls = self.clients.calls()
         # What a peer may say: returns what is wrong with it.
         self._takes: dict[type, Callable[[int, Any, int], str | None]] = {
             p.Join: self._join,
@@ -173,7 +172,7 @@ class Controller:
                         self.runs.advance(run, now)
                 elif not (
                     (
-                        admission.line
+                        state.line
                         and (state.fresh or admission.eased != ledger.eased)
                         and admission.work(now, self.dispatch.start)
                     )
@@ -268,7 +267,7 @@ class Controller:
                 return f"host {host} reports, and is no root of the tree"
             below = island.roots[peer] = island.stream.shape.below(host)
         for report in message.reports:
-            wrong = self._checks.lie(report, island, below)
+            wrong = _lie(report, island, below, state.in_flight)
             if wrong:
                 return f"host {host} {wrong}"
         if state.watched:
@@ -383,3 +382,29 @@ class Controller:
             others = record.aliases + record.transfers + record.views  # holds that are no run's
             yield f"references of buffer {record.id}", record.holds, held.get(record.id, 0) + others
         yield from self.policy_news.audit()
+
+
+def _lie(report: Any, island: IslandState, below: Spans, in_flight: dict[int, InFlight]) -> str:
+    """What is wrong with a report of a root with these hosts below it: it is of other hosts, or another island."""
+    kind = type(report)
+    if kind is p.Lost or kind is p.HostFault:
+        if not spans.contains(below, report.host):
+            return f"reports of host {report.host}, which is not below it"
+        if isinstance(report, p.HostFault) and report.device >= 0:
+            if not spans.contains(island.island.devices_of(report.host), report.device):
+                return f"reports of device {report.device}, which is not one of host {report.host}"
+    elif report.hosts != below:
+        hosts = report.hosts
+        if len(hosts) == len(below) == 1:  # as where one of them answers a get
+            among = below[0][0] <= hosts[0][0] < hosts[0][1] <= below[0][1]
+        else:
+            among = hosts and spans.is_normal(hosts) and spans.within(hosts, below)
+        if not among:
+            return f"reports for hosts {spans.text(hosts)}, not all of which are below it"
+    if kind is p.Done and report.sizes and min(report.sizes) < 0:
+        return f"reports sizes {report.sizes}"
+    seq: int = report.transfer if kind is p.PieceCounts else getattr(report, "seq", -1)
+    entry = in_flight.get(seq)
+    if entry is not None and entry.island != island.island.index:
+        return "reports on what is another island's"
+    return ""

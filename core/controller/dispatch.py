@@ -13,7 +13,6 @@ The functions that matter: `start`, `pump`, `_enter_gang`, `_enter_move`, `open`
 
 from __future__ import annotations
 
-from ..invariants import Entered
 from ..memory import Buffers, Ledger
 from ..model import Gang, Move, device_spans
 from ..protocol import GangStep, RecvStep, SendStep
@@ -22,43 +21,38 @@ from ..schedule.policy import Ticket
 from .buffer_refs import BufferRefs
 from .compilation import Compilation
 from .in_flight import InFlightTable
+from .observations import Entered
 from .outbox import TurnOutbox
 from .outcomes import Outcomes
 from .plan_rows import PlanRows, PlanView
 from .records import InFlight, RunRecord
 from .results import Results
 from .run_waits import RunWaits
-from .state import State
+from .state import ControllerModule, State
 from .trace_rows import Tracing
 from .views import Views
 
 
-class Dispatch:
-    def __init__(
-        self, state: State, *, buffers: Buffers, compilation: Compilation, in_flight: InFlightTable, ledger: Ledger,
-        order: OrderHash, outbox: TurnOutbox, outcomes: Outcomes, refs: BufferRefs, results: Results,
-        tracing: Tracing | None, views: Views, waits: RunWaits,
-    ) -> None:  # fmt: skip
-        self._state = state
-        self._buffers = buffers
-        self._compilation = compilation
-        self._in_flight = in_flight
-        self._ledger = ledger
-        self._order = order
-        self._outbox = outbox
-        self._outcomes = outcomes
-        self._refs = refs
-        self._results = results
-        self._tracing = tracing
-        self._views = views
-        self._waits = waits
+class Dispatch(ControllerModule):
+    _state: State
+    _buffers: Buffers
+    _compilation: Compilation
+    _in_flight: InFlightTable
+    _ledger: Ledger
+    _order: OrderHash
+    _outbox: TurnOutbox
+    _outcomes: Outcomes
+    _refs: BufferRefs
+    _results: Results
+    _tracing: Tracing | None
+    _views: Views
+    _waits: RunWaits
 
     # --- in -------------------------------------------------------------------------------------------------
 
     def start(self, run: RunRecord, now: int) -> None:
         """Its memory is reserved: let its first steps in. Hosts are told of it with the first that concerns them."""
         rows = run.rows
-        assert rows is not None
         run.begin(rows)
         if run.held:
             self._await_arguments(run, rows)
@@ -69,7 +63,6 @@ class Dispatch:
         if returned or not run.left:
             self._compilation.announce(run)
         view = run.view
-        assert view is not None
         if view.unread or len(rows.arg_bytes) < len(run.program.ir.args):
             self._drop_unread_arguments(run, rows, view)
         for slot, buffer, _ in returned:
@@ -85,7 +78,6 @@ class Dispatch:
 
     def _await_arguments(self, run: RunRecord, rows: PlanRows) -> None:
         """Steps that read what has no contents yet cannot settle before that has."""
-        assert run.view is not None
         promised: dict[int, list[int]] = {}
         buffers = self._buffers.all
         for arg, ident in run.held.items():
@@ -120,7 +112,6 @@ class Dispatch:
         if run.state != "running":
             return
         rows, state = run.rows, self._state
-        assert rows is not None
         row = rows.steps[index]
         if row.is_move:
             self._enter_move(run, index, now)
@@ -140,8 +131,8 @@ class Dispatch:
         """Let in whatever may enter now, on each island in turn. True: something did."""
         picked = False
         for island in self._state.islands:
-            scheduler = island.scheduler
-            while scheduler.live and not island.stream.full:
+            scheduler, stream = island.scheduler, island.stream
+            while scheduler.live and len(stream.log) < stream.limit:
                 ticket = scheduler.pick(now)
                 if ticket is None:
                     break
@@ -155,7 +146,6 @@ class Dispatch:
         state, run, index = self._state, ticket.owner, ticket.step
         assert type(run) is RunRecord
         rows, call = run.rows, run.call
-        assert rows is not None
         row = rows.steps[index]
         hosts, island, seq = row.hosts, row.island, state.next_seq
         state.next_seq = seq + 1
@@ -199,7 +189,6 @@ class Dispatch:
     def _enter_move(self, run: RunRecord, index: int, now: int) -> None:
         """Both halves enter at once, right behind the producer; memory for the target is reserved already."""
         state, rows = self._state, run.rows
-        assert rows is not None
         move = rows.plan.steps[index]
         assert isinstance(move, Move)
         source, target = rows.plan.slots[move.source], rows.plan.slots[move.target]
@@ -236,7 +225,6 @@ class Dispatch:
         """Free what this step is the last to read, from here on in the order of the devices. The results that it
         makes exist, so their readers may be admitted."""
         view = run.view
-        assert view is not None
         refs, row = self._refs, view.steps[index]
         if run.held:
             for argument in row.read_on:
@@ -268,7 +256,6 @@ class Dispatch:
                 self._views.work()
 
     def open(self, run: RunRecord, index: int, now: int) -> None:
-        assert run.rows is not None
         gates = run.gates
         for follower in run.rows.steps[index].followers:
             gates[follower] -= 1

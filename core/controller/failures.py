@@ -13,7 +13,6 @@ The functions that matter: `host_lost`, `trouble`, `flight_failed`, `epoch_forme
 from __future__ import annotations
 
 from ..compile import Lowerings
-from ..invariants import Abandoned, EpochFormed
 from ..model import Gang, Spans, spans
 from ..protocol import Blame, HostFault, Join, LogLine, PoisonStep
 from ..slices import Resources
@@ -22,35 +21,31 @@ from .compilation import Compilation
 from .completion import Completion
 from .dispatch import Dispatch
 from .in_flight import InFlightTable
+from .observations import Abandoned, EpochFormed
 from .outbox import TurnOutbox
 from .outcomes import Outcomes
-from .records import InFlight, RunRecord
+from .records import NO_PLAN, InFlight, RunRecord
 from .registrations import Registrations
 from .run_waits import CODE
 from .runs import Runs
-from .state import IslandState, State
+from .state import ControllerModule, IslandState, State
 from .watch import Watchdog
 
 
-class Failures:
-    def __init__(
-        self, state: State, *, compilation: Compilation, completion: Completion, dispatch: Dispatch,
-        in_flight: InFlightTable, lowerings: Lowerings, outbox: TurnOutbox, outcomes: Outcomes, refs: BufferRefs,
-        registrations: Registrations, resources: Resources, runs: Runs, watch: Watchdog,
-    ) -> None:  # fmt: skip
-        self._state = state
-        self._compilation = compilation
-        self._completion = completion
-        self._dispatch = dispatch
-        self._in_flight = in_flight
-        self._refs = refs
-        self._lowerings = lowerings
-        self._outbox = outbox
-        self._outcomes = outcomes
-        self._registrations = registrations
-        self._resources = resources
-        self._runs = runs
-        self._watch = watch
+class Failures(ControllerModule):
+    _state: State
+    _compilation: Compilation
+    _completion: Completion
+    _dispatch: Dispatch
+    _in_flight: InFlightTable
+    _lowerings: Lowerings
+    _outbox: TurnOutbox
+    _outcomes: Outcomes
+    _refs: BufferRefs
+    _registrations: Registrations
+    _resources: Resources
+    _runs: Runs
+    _watch: Watchdog
 
     # --- hosts ---------------------------------------------------------------------------------------------------
 
@@ -178,7 +173,7 @@ class Failures:
         blame = Blame("world", f"island {island.island.name!r} did not form: {text}")
         patience = self._watch.bounds.soft(0)
         for run in list(self._state.runs.values()):
-            if run.waits == CODE and run.rows is not None and number in run.rows.island_hosts:
+            if run.waits == CODE and run.rows is not NO_PLAN and number in run.rows.island_hosts:
                 if now - run.since > patience:
                     self._outcomes.fail(run, blame, now)
 
@@ -235,7 +230,7 @@ class Failures:
         moved = self._remap_all(island)
         for run in list(self._state.runs.values()):
             rows = run.rows
-            if run.state == "running" and rows is not None and island.island.index in rows.island_hosts:
+            if run.state == "running" and island.island.index in rows.island_hosts:
                 self._dispatch.park(run)
                 if self._compilation.ask(rows):
                     self._state.plan_ready.append(run.plan.id)
@@ -265,7 +260,6 @@ class Failures:
 
 def _needs_host(run: RunRecord, host: int) -> bool:
     """Some step that has not entered an order needs this host."""
-    assert run.rows is not None
     return any(
         not run.entered[index] and spans.contains(hosts, host) for index, hosts in enumerate(run.rows.hosts)
     )

@@ -19,26 +19,22 @@ from .buffer_refs import BufferRefs
 from .in_flight import InFlightTable
 from .outbox import TurnOutbox
 from .records import BufferName, ClientRecord, InFlight
-from .state import State
+from .state import ControllerModule, State
 from .trace_rows import Tracing
 
 KEPT = 64  # layouts whose senders are remembered: a loop reads arrays of a few kinds
 
 
-class Gets:
-    def __init__(
-        self, state: State, *, admission: Admission, buffers: Buffers, in_flight: InFlightTable, names: BufferNames,
-        outbox: TurnOutbox, refs: BufferRefs, tracing: Tracing | None,
-    ) -> None:  # fmt: skip
-        self._state = state
-        self._admission = admission
-        self._buffers = buffers
-        self._in_flight = in_flight
-        self._names = names
-        self._outbox = outbox
-        self._refs = refs
-        self._tracing = tracing
-        self._senders: dict[Layout, Spans] = {}
+class Gets(ControllerModule):
+    _state: State
+    _admission: Admission
+    _buffers: Buffers
+    _in_flight: InFlightTable
+    _names: BufferNames
+    _outbox: TurnOutbox
+    _refs: BufferRefs
+    _tracing: Tracing | None
+    _senders: dict[Layout, Spans] = {}
 
     def get(self, session: ClientRecord, call: Get, now: int) -> str | None:
         """Returns what is wrong with the call, if the client broke the protocol."""
@@ -68,7 +64,6 @@ class Gets:
         buffer = named.buffer
         record = self._buffers.all[buffer]
         layout = record.layout
-        assert layout is not None
         if record.state in ("spilling", "spilled", "restoring"):
             named.gets.append((session, call))
             self._admission.bring_back(named, now)

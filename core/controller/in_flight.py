@@ -17,22 +17,21 @@ from ..model import Spans, spans
 from ..protocol import Arrived, AskStep, LogLine, Stalled, Waiting
 from .outbox import TurnOutbox
 from .records import InFlight
-from .state import State
-from .watch import Watchdog
+from .state import ControllerModule, State
+from .watch import Wait, Watchdog
 
 
-class InFlightTable:
-    def __init__(self, state: State, *, outbox: TurnOutbox, watch: Watchdog) -> None:
-        self._state = state
-        self._outbox = outbox
-        self._watch = watch
-        self._asked: dict[int, InFlight] = {}  # stalled, whose hosts have been asked
-        self._bounds = [
-            watch.standing(
-                partial(self.report_oldest, island, doing="running"), partial(self._give_up, island)
-            )
-            for island in range(len(state.islands))
-        ]  # of the oldest of each island
+class InFlightTable(ControllerModule):
+    _state: State
+    _outbox: TurnOutbox
+    _watch: Watchdog
+    _asked: dict[int, InFlight] = {}  # stalled, whose hosts have been asked
+    _bounds: list[Wait] = []  # of the oldest of each island
+
+    def __post_init__(self) -> None:
+        for island in range(len(self._state.islands)):
+            report = partial(self.report_oldest, island, doing="running")
+            self._bounds.append(self._watch.standing(report, partial(self._give_up, island)))
 
     # --- to look at ----------------------------------------------------------------------------------------------
 

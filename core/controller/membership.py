@@ -29,7 +29,7 @@ from .failures import Failures
 from .in_flight import InFlightTable
 from .outbox import TurnOutbox
 from .recovery import Recovery
-from .state import IslandState, State
+from .state import ControllerModule, IslandState, State
 from .watch import Watchdog
 
 OTHER_STATE = (
@@ -42,27 +42,15 @@ REMEDY = (
 )
 
 
-class Membership:
-    def __init__(
-        self,
-        state: State,
-        *,
-        failures: Failures,
-        in_flight: InFlightTable,
-        outbox: TurnOutbox,
-        recovery: Recovery,
-        resources: Resources,
-        shape: TreeShape,
-        watch: Watchdog,
-    ) -> None:
-        self._state = state
-        self._failures = failures
-        self._in_flight = in_flight
-        self._outbox = outbox
-        self._recovery = recovery
-        self._resources = resources
-        self._shape = shape
-        self._watch = watch
+class Membership(ControllerModule):
+    _state: State
+    _failures: Failures
+    _in_flight: InFlightTable
+    _outbox: TurnOutbox
+    _recovery: Recovery
+    _resources: Resources
+    _shape: TreeShape
+    _watch: Watchdog
 
     # --- hosts come --------------------------------------------------------------------------------------------
 

@@ -1,9 +1,12 @@
 """Makes the controller's modules, from the ground up: each is handed those that it calls, and none calls it back.
 
-What a module must tell one that is made after it goes by the turn's agenda (`State`).
+A module's fields say what it calls (`ControllerModule`); they are found by these names among what was made before it.
+What it must tell one that is made after it goes by the turn's agenda (`State`).
 """
 
 from __future__ import annotations
+
+from typing import TypeVar
 
 from ..compile import Lowerings
 from ..fanout import TreeShape
@@ -32,108 +35,57 @@ from .results import Results
 from .run_waits import RunWaits
 from .runs import Runs
 from .stalls import Stalls
-from .state import IDS, State
+from .state import IDS, ControllerModule, State
 from .trace_rows import Tracing
 from .view_table import ViewTable
 from .views import Views
 from .watch import Watchdog
 
-
-class Ground:
-    """What steps and runs stand on: memory, code, buffers, the line for memory, and how runs end."""
-
-    def __init__(self, state: State, atoms: Atoms, trace: Trace | None) -> None:
-        self.buffers = buffers = Buffers()
-        self.ledger = ledger = Ledger(atoms, state.device_memory)
-        self.resources = Resources(state.cluster)
-        self.lowerings = lowerings = Lowerings(first=state.incarnation * IDS)
-        self.watch = watch = Watchdog(state.config.bounds)
-        self.outbox = outbox = TurnOutbox(state)
-        tracing = None if trace is None else Tracing(state, trace, atoms=atoms, ledger=ledger)
-        self.tracing = tracing
-        memory = HostMemory(state.hosts_of_devices, state.host_memory)
-        self.spill = spill = Spill(atoms, ledger, buffers, memory)
-        self.names = names = BufferNames(buffers)
-        self.table = table = ViewTable()
-        self.compilation = compilation = Compilation(state, atoms=atoms, lowerings=lowerings, outbox=outbox)
-        self.waits = waits = RunWaits(state, compilation=compilation, outbox=outbox, watch=watch)
-        self.in_flight = in_flight = InFlightTable(state, outbox=outbox, watch=watch)
-        self.refs = refs = BufferRefs(
-            state, buffers=buffers, ledger=ledger, names=names, outbox=outbox, spill=spill, views=table
-        )
-        self.results = results = Results(
-            state, buffers=buffers, ledger=ledger, names=names, refs=refs, views=table
-        )
-        self.admission = admission = Admission(
-            state, atoms=atoms, buffers=buffers, in_flight=in_flight, ledger=ledger, outbox=outbox, refs=refs,
-            spill=spill, tracing=tracing, waits=waits, watch=watch,
-        )  # fmt: skip
-        self.gets = gets = Gets(
-            state, admission=admission, buffers=buffers, in_flight=in_flight, names=names, outbox=outbox, refs=refs,
-            tracing=tracing,
-        )  # fmt: skip
-        self.outcomes = Outcomes(
-            state, admission=admission, buffers=buffers, compilation=compilation, gets=gets, ledger=ledger,
-            outbox=outbox, refs=refs, results=results, tracing=tracing, views=table, waits=waits,
-        )  # fmt: skip
+M = TypeVar("M", bound=ControllerModule)
 
 
 class Modules:
-    """What takes events."""
-
     def __init__(
         self, state: State, atoms: Atoms, order: OrderHash, trace: Trace | None, shape: TreeShape
     ) -> None:
-        self.ground = ground = Ground(state, atoms, trace)
-        buffers, ledger, spill, names = ground.buffers, ground.ledger, ground.spill, ground.names
-        outbox, refs, resources = ground.outbox, ground.refs, ground.resources
-        compilation, lowerings = ground.compilation, ground.lowerings
-        waits, watch, tracing, in_flight = ground.waits, ground.watch, ground.tracing, ground.in_flight
-        results, admission, gets, outcomes = ground.results, ground.admission, ground.gets, ground.outcomes
-        self.views = views = Views(
-            state, admission=admission, atoms=atoms, buffers=buffers, names=names, outbox=outbox, outcomes=outcomes,
-            refs=refs, resources=resources, table=ground.table,
-        )  # fmt: skip
-        self.dispatch = dispatch = Dispatch(
-            state, buffers=buffers, compilation=compilation, in_flight=in_flight, ledger=ledger, order=order,
-            outbox=outbox, outcomes=outcomes, refs=refs, results=results, tracing=tracing, views=views, waits=waits,
-        )  # fmt: skip
-        self.completion = completion = Completion(
-            state, admission=admission, dispatch=dispatch, gets=gets, in_flight=in_flight, ledger=ledger,
-            outbox=outbox, outcomes=outcomes, refs=refs, results=results, tracing=tracing, views=views,
-        )  # fmt: skip
-        registrations = Registrations(
-            state, compilation=compilation, lowerings=lowerings, outbox=outbox, resources=resources, waits=waits,
-            watch=watch,
-        )  # fmt: skip
-        puts = Puts(
-            state, admission=admission, atoms=atoms, buffers=buffers, in_flight=in_flight, ledger=ledger,
-            outbox=outbox, outcomes=outcomes, refs=refs, resources=resources, tracing=tracing, views=views, watch=watch,
-        )  # fmt: skip
-        self.runs = runs = Runs(
-            state, admission=admission, buffers=buffers, compilation=compilation, lowerings=lowerings, names=names,
-            outcomes=outcomes, puts=puts, refs=refs, registrations=registrations, resources=resources,
-            results=results, tracing=tracing, views=views, waits=waits, watch=watch,
-        )  # fmt: skip
-        self.failures = failures = Failures(
-            state, compilation=compilation, completion=completion, dispatch=dispatch, in_flight=in_flight,
-            lowerings=lowerings, outbox=outbox, outcomes=outcomes, refs=refs, registrations=registrations,
-            resources=resources, runs=runs, watch=watch,
-        )  # fmt: skip
-        self.recovery = recovery = Recovery(
-            state, atoms=atoms, buffers=buffers, ledger=ledger, outbox=outbox, refs=refs, spill=spill, watch=watch
-        )  # fmt: skip
-        self.membership = Membership(
-            state, failures=failures, in_flight=in_flight, outbox=outbox, recovery=recovery, resources=resources,
-            shape=shape, watch=watch,
-        )  # fmt: skip
-        self.clients = Clients(
-            state, buffers=buffers, gets=gets, lowerings=lowerings, names=names, outbox=outbox, outcomes=outcomes,
-            puts=puts, recovery=recovery, refs=refs, registrations=registrations, resources=resources, runs=runs,
-            tracing=tracing, views=views,
-        )  # fmt: skip
-        self.stalls = Stalls(
-            state, admission=admission, compilation=compilation, in_flight=in_flight, registrations=registrations,
-            waits=waits,
-        )  # fmt: skip
-        self.policy_news = PolicyNews(state, outbox=outbox, tracing=tracing, watch=watch)
+        self.state, self.atoms, self.order, self.trace, self.shape = state, atoms, order, trace, shape
+        # what steps and runs stand on: memory, code, buffers, the line for memory, and how runs end
+        self.buffers = Buffers()
+        self.ledger = Ledger(atoms, state.device_memory)
+        self.resources = Resources(state.cluster)
+        self.lowerings = Lowerings(first=state.incarnation * IDS)
+        self.watch = Watchdog(state.config.bounds)
+        self.outbox = self._make(TurnOutbox)
+        self.tracing = None if trace is None else self._make(Tracing)
+        self.spill = Spill(
+            atoms, self.ledger, self.buffers, HostMemory(state.hosts_of_devices, state.host_memory)
+        )
+        self.names = self._make(BufferNames)
+        self.table = ViewTable()
+        self.compilation = self._make(Compilation)
+        self.waits = self._make(RunWaits)
+        self.in_flight = self._make(InFlightTable)
+        self.refs = self._make(BufferRefs)
+        self.results = self._make(Results)
+        self.admission = self._make(Admission)
+        self.gets = self._make(Gets)
+        self.outcomes = self._make(Outcomes)
+        # what takes events
+        self.views = self._make(Views)
+        self.dispatch = self._make(Dispatch)
+        self.completion = self._make(Completion)
+        self.registrations = self._make(Registrations)
+        self.puts = self._make(Puts)
+        self.runs = self._make(Runs)
+        self.failures = self._make(Failures)
+        self.recovery = self._make(Recovery)
+        self.membership = self._make(Membership)
+        self.clients = self._make(Clients)
+        self.stalls = self._make(Stalls)
+        self.policy_news = self._make(PolicyNews)
+
+    def _make(self, kind: type[M]) -> M:
+        """KeyError if it calls one that stands above it."""
+        known = vars(self)
+        fields, defaults = kind.__struct_fields__, kind.__struct_defaults__
+        return kind(**{name: known[name.lstrip("_")] for name in fields[: len(fields) - len(defaults)]})

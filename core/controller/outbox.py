@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ..model import Plan, Spans, spans
 from ..protocol import ClientMessages, Command, FreeStep, Note, Ordered, RunHeader, Send, Step
-from .state import IslandState, State
+from .state import ControllerModule, IslandState, State
 
 
 class IslandTurn(msgspec.Struct, eq=False):
@@ -29,13 +29,12 @@ class IslandTurn(msgspec.Struct, eq=False):
     frees: bool = True  # and nothing else
 
 
-class TurnOutbox:
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self._effects: list[Command] = []
-        self._closes: list[Command] = []  # last of all: a peer that is closed has been told why
-        self._turns: dict[int, IslandTurn] = {}
-        self._notes: dict[int, list[Note]] = {}
+class TurnOutbox(ControllerModule):
+    _state: State
+    _effects: list[Command] = []
+    _closes: list[Command] = []  # last of all: a peer that is closed has been told why
+    _turns: dict[int, IslandTurn] = {}
+    _notes: dict[int, list[Note]] = {}
 
     def effect(self, effect: Command) -> None:
         self._effects.append(effect)
@@ -60,7 +59,9 @@ class TurnOutbox:
     def run(self, island: int, header: RunHeader, hosts: Spans) -> None:
         """Its literals may take the memory of what steps before it free."""
         turn = self._turns.get(island)
-        if turn is None or turn.hosts is not hosts:
+        if turn is None:
+            turn = self._turns[island] = IslandTurn(hosts=hosts)
+        elif turn.hosts is not hosts:
             turn = self._turn(island, hosts)
         if header.literals and turn.steps:
             header = replace(header, at=len(turn.steps))

@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 
-from ..invariants import BufferLost, RunEndSeen
 from ..memory import Buffer, Buffers, Ledger
 from ..model import ranged
 from ..protocol import Blame, ContentsReady, Ended, ForgetStep
@@ -25,35 +24,31 @@ from .admission import Admission
 from .buffer_refs import BufferRefs
 from .compilation import Compilation
 from .gets import Gets
+from .observations import BufferLost, RunEndSeen
 from .outbox import TurnOutbox
-from .records import BufferName, RunRecord, WaitingView
+from .records import NO_PLAN, BufferName, RunRecord, WaitingView
 from .results import Results
 from .run_waits import RunWaits
-from .state import State
+from .state import ControllerModule, State
 from .trace_rows import Tracing
 from .view_table import ViewTable, drop
 
 
-class Outcomes:
-    def __init__(
-        self, state: State, *, admission: Admission, buffers: Buffers, compilation: Compilation, gets: Gets,
-        ledger: Ledger, outbox: TurnOutbox, refs: BufferRefs, results: Results, tracing: Tracing | None,
-        views: ViewTable, waits: RunWaits,
-    ) -> None:  # fmt: skip
-        self._state = state
-        self._admission = admission
-        self._buffers = buffers
-        self._compilation = compilation
-        self._gets = gets
-        self._ledger = ledger
-        self._outbox = outbox
-        self._refs = refs
-        self._results = results
-        self._tracing = tracing
-        self._views = views
-        self._waits = waits
-        # A failure makes readers fail: one after the other.
-        self._failing: deque[tuple[RunRecord, Blame]] = deque()
+class Outcomes(ControllerModule):
+    _state: State
+    _admission: Admission
+    _buffers: Buffers
+    _compilation: Compilation
+    _gets: Gets
+    _ledger: Ledger
+    _outbox: TurnOutbox
+    _refs: BufferRefs
+    _results: Results
+    _tracing: Tracing | None
+    _table: ViewTable
+    _waits: RunWaits
+    # A failure makes readers fail: one after the other.
+    _failing: deque[tuple[RunRecord, Blame]] = msgspec.field(default_factory=deque)
 
     # --- a run fails -----------------------------------------------------------------------------------------
 
@@ -85,7 +80,7 @@ class Outcomes:
             self.over(run, now)
 
     def _stop_waiting(self, run: RunRecord) -> None:
-        if run.rows is not None:
+        if run.rows is not NO_PLAN:
             leave(self._state.for_code, run.plan.id, run)
         for spec in run.program.ir.slices:
             leave(self._state.for_slice, (run.session.number, spec.name), run)
@@ -93,7 +88,7 @@ class Outcomes:
 
     def withdraw(self, run: RunRecord) -> None:
         """No further step of it enters an order."""
-        if run.rows is None:
+        if run.rows is NO_PLAN:
             return
         for island in run.rows.island_hosts:
             self._state.islands[island].scheduler.withdraw(run.id)
@@ -131,13 +126,12 @@ class Outcomes:
             self._refs.own_read(run, slot, -1)
         if run.reads:
             self._refs.stop_reading(run)
-        if run.rows is not None:
+        if run.rows is not NO_PLAN:
             run.rows.users -= 1
 
     def _give_back(self, run: RunRecord) -> None:
         """Give back what the run reserved and did not use; and what a failed run made and nothing will read."""
         rows = run.rows
-        assert rows is not None
         if run.literals:
             self._compilation.announce(run)  # hosts are to free them, and must know what they are
         for slot, key, nbytes in self._ledger.end(run.id):
@@ -171,14 +165,14 @@ class Outcomes:
         readers = self._state.readers
         few = readers if len(readers) < count else range(first, first + count)
         waiting = {each for each in few if first <= each < first + count and each in readers}
-        waiting |= self._views.unsettled_in(first, count)
+        waiting |= self._table.unsettled_in(first, count)
         found = [self._settled(each, there.get(each), blame) for each in sorted(there.keys() | waiting)]
         return [named for names in found for named in names]
 
     def _settled(self, buffer: int, record: Buffer | None, blame: Blame | None) -> list[BufferName]:
         if buffer in self._state.readers:
             self._state.settling.append((buffer, blame))
-        if self._views.unsettled:
+        if self._table.unsettled:
             self._views_settle(buffer, blame)
         if record is None:
             return []
@@ -212,7 +206,7 @@ class Outcomes:
             if named.blame is None:
                 named.blame = blame
             self._refs.refuse_gets(named, named.blame)
-            if self._views.waiting:
+            if self._table.waiting:
                 self.fail_views(named, named.blame)
             if named.buffer >= 0 and named.buffer in self._buffers:
                 if self._buffers[named.buffer].promise:
@@ -267,8 +261,8 @@ class Outcomes:
 
     def _views_settle(self, buffer: int, blame: Blame | None) -> None:
         """Its contents are final. Steps that read a view of it cannot settle before, though both may be gone by now."""
-        for view in self._views.awaiting.pop(buffer, ()):
-            left = self._views.unsettled.get(view)
+        for view in self._table.awaiting.pop(buffer, ()):
+            left = self._table.unsettled.get(view)
             if left is None:  # it is a view of another one of these, too
                 continue
             left.discard(buffer)
@@ -278,8 +272,8 @@ class Outcomes:
                 self.settle_view(view, None)
 
     def settle_view(self, ident: int, blame: Blame | None) -> None:
-        for source in self._views.unsettled.pop(ident):
-            drop(self._views.awaiting, source, ident)
+        for source in self._table.unsettled.pop(ident):
+            drop(self._table.awaiting, source, ident)
         for named in self.settled(ident, blame):
             if not named.released and named.blame is None:
                 self._outbox.note(named.session.peer, ContentsReady((named.name,)))
@@ -287,27 +281,27 @@ class Outcomes:
 
     def _spoil_views(self, buffer: int, blame: Blame) -> None:
         """It has lost its contents, or will never have any: neither have its views."""
-        for view in list(self._views.holders.get(buffer, {}).values()):
+        for view in list(self._table.holders.get(buffer, {}).values()):
             self.fail_view(view, blame)
-        for ident in list(self._views.views_of.get(buffer, ())):
+        for ident in list(self._table.views_of.get(buffer, ())):
             self._lose_view(ident, blame)
 
     def _lose_view(self, ident: int, blame: Blame) -> None:
         if ident in self._buffers and self._buffers[ident].blame is None:
             self.lost(ident, blame)
-        if ident in self._views.unsettled:
+        if ident in self._table.unsettled:
             self.settle_view(ident, blame)
 
     def fail_views(self, source: BufferName, blame: Blame) -> None:
         """What they wait for will never have contents."""
-        for view in self._views.by_name.get(source, [])[:]:
+        for view in self._table.by_name.get(source, [])[:]:
             self.fail_view(view, blame)
 
     def fail_view(self, view: WaitingView, blame: Blame) -> None:
         named = view.named
-        if named not in self._views.waiting:
+        if named not in self._table.waiting:
             return
-        self._views.forget(view)
+        self._table.forget(view)
         for buffer in view.held.values():
             self._refs.let_go_of(buffer, named.session.number, named.name, view.pins)
         named.blame = blame

@@ -38,7 +38,6 @@ class StepRow(msgspec.Struct, frozen=True):
     ripens: tuple[int, ...]  # gangs on other islands that its end makes ripe
     makers: tuple[int, ...]  # steps that make its inputs
     arguments: tuple[int, ...]  # that it reads
-    results: tuple[int, ...]  # slots of the program's results that it makes
 
 
 class ResultRow(msgspec.Struct, frozen=True):
@@ -72,9 +71,8 @@ class PlanView(msgspec.Struct, frozen=True):
     steps: list[StepRow]
     unread: list[int]
     slotted: list[int]  # arguments that have a slot
-    sizes: dict[
-        int, tuple[int, tuple[int, ...]]
-    ]  # of these: bytes on each device, and of several the bytes of each
+    # of these: bytes on each device, and of several the bytes of each
+    sizes: dict[int, tuple[int, tuple[int, ...]]]
     all_of: dict[frozenset[int], frozenset[int]] = {}  # first arguments -> all that are meant
 
 
@@ -102,9 +100,8 @@ class PlanRows:
         for place, those in hosts.items():
             by_island.setdefault(place.island, []).append(those)
         unions = {island: spans.union(*found) for island, found in by_island.items()}
-        self.island_hosts = {
-            island: same.setdefault(union, union) for island, union in unions.items()
-        }  # the hosts that must know it
+        # the hosts that must know it
+        self.island_hosts = {island: same.setdefault(union, union) for island, union in unions.items()}
         self.all_islands = tuple(by_island)
         self._derive_slots()
         self.steps = self._derive_steps()
@@ -195,11 +192,7 @@ class PlanRows:
         ripens: list[list[int]] = [[] for _ in numbers]
         makers: list[tuple[int, ...]] = []
         arguments: list[tuple[int, ...]] = []
-        results: list[list[int]] = [[] for _ in numbers]
         self.late = [0] * len(plan.steps)  # by gang: producers on other islands
-        for row in self.results:
-            if row.maker >= 0:
-                results[row.maker].append(row.slot)
         for index, step in enumerate(plan.steps):
             for before in plan.after[index]:
                 followers[before].append(index)
@@ -223,7 +216,6 @@ class PlanRows:
                 dying=tuple(self._dying.get(at, ())), read_at=tuple(self._read_at.get(at, ())),
                 followers=tuple(followers[at]), feeds=tuple(feeds[at]), ripens=tuple(ripens[at]),
                 makers=makers[at], arguments=arguments[at],
-                results=tuple(results[at]),
             )
             for at, step in enumerate(plan.steps)
         ]  # fmt: skip

@@ -20,7 +20,7 @@ from ..protocol import LogLine, PolicyReplaced
 from ..schedule import Reservation
 from .outbox import TurnOutbox
 from .records import RunRecord
-from .state import IslandState, State
+from .state import ControllerModule, IslandState, State
 from .trace_rows import Tracing
 from .watch import Watchdog
 
@@ -36,14 +36,17 @@ class KeptDevices(msgspec.Struct, frozen=True):
     since: int
 
 
-class PolicyNews:
-    def __init__(self, state: State, *, outbox: TurnOutbox, tracing: Tracing | None, watch: Watchdog) -> None:
-        self._state = state
-        self._outbox = outbox
-        self._tracing = tracing
-        self._watch = watch
-        self._kept: list[dict[tuple[Spans, int], KeptDevices]] = [{} for _ in state.islands]
-        self._due: list[int | None] = [None for _ in state.islands]
+class PolicyNews(ControllerModule):
+    _state: State
+    _outbox: TurnOutbox
+    _tracing: Tracing | None
+    _watch: Watchdog
+    _kept: list[dict[tuple[Spans, int], KeptDevices]] = []
+    _due: list[int | None] = []
+
+    def __post_init__(self) -> None:
+        self._kept += [{} for _ in self._state.islands]
+        self._due += [None for _ in self._state.islands]
 
     def look(self, island: IslandState, now: int) -> None:
         """At the end of a turn in which the policy failed, or was asked and may reserve, or reserves no more."""

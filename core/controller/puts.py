@@ -19,7 +19,7 @@ from .outbox import TurnOutbox
 from .outcomes import Outcomes
 from .plan_rows import ResultRow
 from .records import BufferName, ClientRecord, InFlight, Waiter
-from .state import State
+from .state import ControllerModule, State
 from .trace_rows import Tracing
 from .views import Views
 from .watch import Watchdog
@@ -27,28 +27,23 @@ from .watch import Watchdog
 S = 1_000_000_000
 
 
-class Puts:
-    def __init__(
-        self, state: State, *, admission: Admission, atoms: Atoms, buffers: Buffers, in_flight: InFlightTable,
-        ledger: Ledger, outbox: TurnOutbox, outcomes: Outcomes, refs: BufferRefs, resources: Resources,
-        tracing: Tracing | None, views: Views, watch: Watchdog,
-    ) -> None:  # fmt: skip
-        self._state = state
-        self._admission = admission
-        self._atoms = atoms
-        self._buffers = buffers
-        self._in_flight = in_flight
-        self._tracing = tracing
-        self._refs = refs
-        self._ledger = ledger
-        self._outbox = outbox
-        self._resources = resources
-        self._outcomes = outcomes
-        self._views = views
-        self._watch = watch
-        self._waiting: dict[tuple[int, str], list[tuple[BufferName, p.Put]]] = {}  # (session, slice) -> puts
-        self._lines: dict[BufferName, tuple[int, p.Put]] = {}  # puts in the line for memory
-        self._moved: list[tuple[BufferName, p.Put]] = []  # taken out of it, to be bound anew
+class Puts(ControllerModule):
+    _state: State
+    _admission: Admission
+    _atoms: Atoms
+    _buffers: Buffers
+    _in_flight: InFlightTable
+    _ledger: Ledger
+    _outbox: TurnOutbox
+    _outcomes: Outcomes
+    _refs: BufferRefs
+    _resources: Resources
+    _tracing: Tracing | None
+    _views: Views
+    _watch: Watchdog
+    _waiting: dict[tuple[int, str], list[tuple[BufferName, p.Put]]] = {}  # (session, slice) -> puts
+    _lines: dict[BufferName, tuple[int, p.Put]] = {}  # puts in the line for memory
+    _moved: list[tuple[BufferName, p.Put]] = []  # taken out of it, to be bound anew
 
     # --- put -----------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from .plan_rows import PlanRows, PlanView
 Amounts = tuple[tuple[int, int], ...]  # (key of a place, bytes on each of its devices)
 
 LATER: Any = ()  # the default of what is made when the run is lowered or started; nothing reads it before
+NO_PLAN: Any = None  # likewise, of what is looked at to see whether it has been
 
 
 class ClientRecord(msgspec.Struct, eq=False):
@@ -31,9 +32,8 @@ class ClientRecord(msgspec.Struct, eq=False):
     name: str
     weight: int
     priority: int
-    names: RangeTable[BufferName] = msgspec.field(
-        default_factory=RangeTable
-    )  # the client's name -> its buffer
+    # the client's name -> its buffer
+    names: RangeTable[BufferName] = msgspec.field(default_factory=RangeTable)
     top: int = 0  # no name above it was ever used
     programs: dict[int, ProgramRecord] = {}
     runs: dict[int, RunRecord] = {}  # the client's name -> run, until it has ended
@@ -143,11 +143,14 @@ class ProgramRecord(msgspec.Struct, eq=False):
 
 # A run's life: what happened -> state before -> state after. Anything else is a fault of ours and raises.
 RUN_TABLE: dict[str, dict[str, str]] = {
+    # said by `runs`
     "planned": {"submitted": "planned"},  # slices bound, arguments' layouts known, lowered
     "compiled": {"planned": "compiled"},  # every host has reported ready
     "moved": {"planned": "submitted", "compiled": "submitted"},  # the device map changed under it: lower again
     "stale": {"compiled": "planned"},  # a new epoch: its code must be compiled again
+    # said by `admission`
     "admitted": {"compiled": "running"},  # all its memory is reserved on all islands
+    # said by `outcomes`
     "settled": {"running": "over", "draining": "over"},
     "failed": {
         "submitted": "over", "planned": "over", "compiled": "over",
@@ -158,47 +161,58 @@ RUN_TABLE: dict[str, dict[str, str]] = {
 
 
 class RunRecord(msgspec.Struct, eq=False):
-    """One execution of a program, from the call to the last report. What it derives from its plan is in `rows`."""
+    """One execution of a program, from the call to the last report. What it derives from its plan is in `rows`. Each
+    field is written here and by the module that is named above it, and `state` by `turn` (`RUN_TABLE`)."""
 
     id: int
     program: ProgramRecord
     session: ClientRecord
     call: Submit
     submitted: int
-    since: int  # when what it `waits` for began
     sources: dict[int, BufferName | bytes]  # its arguments, by index; of several as one, by that of the first
     width: dict[int, int]  # how many arguments there are as one, where there are several
     reads: int  # how many of the sources are buffers
     state: str = "submitted"
-    base: int = 0  # slot s is buffer base + s
+    # written by `buffer_names`
     names: list[BufferName] = []  # of its results, in order; empty if its client keeps none of them ...
-    unkept: bool = False  # ... and nothing else needs names for them: each is free when its gang has run
     counts: list[int] = []  # of the names, where some are several as one: how many
+    # written by `runs`
+    base: int = 0  # slot s is buffer base + s
+    rows: PlanRows = NO_PLAN
+    view: PlanView = NO_PLAN  # of the rows, for the arguments that are counted as one
+    header: RunHeader = NO_PLAN
+    # written by `results`
+    unkept: bool = False  # ... and nothing else needs names for them: each is free when its gang has run
     # step -> results that it makes: (slot, buffer, count)
     made_results: dict[int, list[tuple[int, int, int]]] = {}
-    held: dict[int, int] = {}  # argument index -> buffer id, while this run holds it; of several, the first
     literals: dict[int, int] = LATER  # argument index -> slot
+    # written by `buffer_refs`
+    held: dict[int, int] = {}  # argument index -> buffer id, while this run holds it; of several, the first
     own: dict[int, int] = {}  # slot -> buffer of a result that later steps of this run still read
-    rows: PlanRows | None = None
-    view: PlanView | None = None  # of the rows, for the arguments that are counted as one
-    header: RunHeader | None = None
-    untold: dict[int, Spans] = LATER  # islands (and their hosts) that have not been told of it
+    # written by `admission`
     donated: frozenset[int] = frozenset()  # arguments whose memory it really takes over
     in_line: int = 0  # its number among those that wait for memory; 0: it is not among them
     using: bool = False  # admitted: what it holds is in use, and stays on the devices
+    # written by `compilation`
+    untold: dict[int, Spans] = LATER  # islands (and their hosts) that have not been told of it
+    # written by `dispatch`
     gates: list[int] = LATER  # by step: how many steps must still enter (or more, see dispatch) before it may
-    unsettled: list[int] = LATER  # by step: its own end, and that of everything it reads; 0: it is settled
     entered: bytearray = LATER  # by step: whether it has entered an order
+    offered: dict[int, Ticket] = {}  # while a scheduler has it
+    open_steps: int = 0  # in an order and not over
+    # written by `completion`
+    unsettled: list[int] = LATER  # by step: its own end, and that of everything it reads; 0: it is settled
     late: list[int] = LATER  # by step: producers on other islands that are not over
     spoilt: dict[int, Blame] = {}  # step -> first blame of what it made
     sizes: dict[int, tuple[int, ...]] = {}  # irregular step -> what came out
     users: dict[int, int] = {}  # slot read by moves -> reads that have not ended
-    open_steps: int = 0  # in an order and not over
     left: int = 0  # steps that have not settled
-    offered: dict[int, Ticket] = {}  # while a scheduler has it
+    # written by `outcomes`
     blame: Blame | None = None
     ended: bool = False  # the client has been told
+    # written by `run_waits`
     waits: str = ""  # what it waits for, in words; see `stalls`
+    since: int = 0  # when that began
     told: str = ""  # what its client was told of that
     stalled: bool = False  # it has outlasted its soft bound
 
@@ -225,7 +239,6 @@ class RunRecord(msgspec.Struct, eq=False):
 
     def wait_behind(self, seq: int) -> None:
         """Its literals take memory that is free behind this one."""
-        assert self.header is not None
         self.header = msgspec.structs.replace(self.header, after=seq)
 
     def withdraw(self) -> None:
@@ -246,13 +259,10 @@ class RunRecord(msgspec.Struct, eq=False):
 
     @property
     def plan(self) -> Plan:
-        assert self.rows is not None
         return self.rows.plan
 
     def buffer_of(self, slot: int) -> int:
         """Buffer id of a slot: arguments keep the id they came with."""
-        assert self.header is not None
-        assert self.rows is not None
         arg = self.rows.plan.slots[slot].arg
         if arg < 0:
             return self.base + slot

@@ -23,7 +23,7 @@ from ..protocol import Blame, ContentsReady, Ended, Held, Join, LogLine, Open
 from .buffer_refs import BufferRefs
 from .outbox import TurnOutbox
 from .records import BufferName, ClientRecord
-from .state import State
+from .state import ControllerModule, State
 from .watch import Watchdog
 
 # To a client that comes from before a restart:
@@ -48,24 +48,25 @@ class Claim:
         self.taken: BufferName | None = None
 
 
-class Recovery:
-    def __init__(
-        self, state: State, *, atoms: Atoms, buffers: Buffers, ledger: Ledger, outbox: TurnOutbox, refs: BufferRefs,
-        spill: Spill, watch: Watchdog,
-    ) -> None:  # fmt: skip
-        self._state = state
-        self._atoms = atoms
-        self._buffers = buffers
-        self._refs = refs
-        self._ledger = ledger
-        self._outbox = outbox
-        self._spill = spill
-        self._watch = watch
+class Recovery(ControllerModule):
+    _state: State
+    _atoms: Atoms
+    _buffers: Buffers
+    _ledger: Ledger
+    _outbox: TurnOutbox
+    _refs: BufferRefs
+    _spill: Spill
+    _watch: Watchdog
+    under_way: bool = False
+    _claims: dict[int, Claim] = {}  # by buffer
+    _owned: dict[int, dict[int, Claim]] = {}  # by client, and its name for the buffer
+    _opened: set[int] = set()  # clients that have said what they hold
+    _early: deque[tuple[int, msgspec.Struct]] = msgspec.field(
+        default_factory=deque
+    )  # what clients said meanwhile
+
+    def __post_init__(self) -> None:
         self.under_way = self._state.incarnation > 0
-        self._claims: dict[int, Claim] = {}  # by buffer
-        self._owned: dict[int, dict[int, Claim]] = {}  # by client, and its name for the buffer
-        self._opened: set[int] = set()  # clients that have said what they hold
-        self._early: deque[tuple[int, msgspec.Struct]] = deque()  # what clients said meanwhile
 
     def begin(self, now: int) -> None:
         self._watch.begin_for("recovery", now, self._state.config.recovery, self.end)

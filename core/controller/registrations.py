@@ -15,16 +15,16 @@ from __future__ import annotations
 import msgspec
 
 from ..compile import Lowerings, home
-from ..invariants import ProgramAwaited, ProgramTakenBack, ProgramToldSeen
 from ..model import Impossible, Layout, Place, Plan, ProgramError, spans
 from ..protocol import Blame, LogLine, ProgramCompiled, Waiting
 from ..slices import MustWait, Resources
 from .compilation import Compilation
+from .observations import ProgramAwaited, ProgramTakenBack, ProgramToldSeen
 from .outbox import TurnOutbox
 from .plan_rows import PlanRows
 from .records import ProgramRecord, Stall
 from .run_waits import RunWaits
-from .state import State
+from .state import ControllerModule, State
 from .watch import Watchdog
 
 S = 1_000_000_000
@@ -43,19 +43,15 @@ class Awaited(msgspec.Struct, eq=False):
     late: bool = False  # it has outlasted its soft bound
 
 
-class Registrations:
-    def __init__(
-        self, state: State, *, compilation: Compilation, lowerings: Lowerings, outbox: TurnOutbox,
-        resources: Resources, waits: RunWaits, watch: Watchdog,
-    ) -> None:  # fmt: skip
-        self._state = state
-        self._compilation = compilation
-        self._lowerings = lowerings
-        self._outbox = outbox
-        self._resources = resources
-        self._waits = waits
-        self._watch = watch
-        self._awaited: dict[ProgramRecord, Awaited] = {}
+class Registrations(ControllerModule):
+    _state: State
+    _compilation: Compilation
+    _lowerings: Lowerings
+    _outbox: TurnOutbox
+    _resources: Resources
+    _waits: RunWaits
+    _watch: Watchdog
+    _awaited: dict[ProgramRecord, Awaited] = {}
 
     # --- in ------------------------------------------------------------------------------------------------------
 

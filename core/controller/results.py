@@ -17,29 +17,25 @@ from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
 from .plan_rows import PlanRows, ResultRow
 from .records import BufferName, RunRecord
-from .state import State
+from .state import ControllerModule, State
 from .view_table import ViewTable
 
 # Of a run, what its client keeps: as in `RunHeader`.
 Kept = tuple[tuple[tuple[int, int, int], ...], tuple[tuple[int, int, int, int], ...]]
 
 
-class Results:
-    def __init__(
-        self, state: State, *, buffers: Buffers, ledger: Ledger, names: BufferNames, refs: BufferRefs, views: ViewTable
-    ) -> None:  # fmt: skip
-        self._state = state
-        self._buffers = buffers
-        self._ledger = ledger
-        self._names = names
-        self._refs = refs
-        self._views = views
+class Results(ControllerModule):
+    _state: State
+    _buffers: Buffers
+    _ledger: Ledger
+    _names: BufferNames
+    _refs: BufferRefs
+    _table: ViewTable
 
     def promise(self, run: RunRecord, rows: PlanRows) -> Kept:
         """Returns those that the client keeps: their slots, the client, and its names."""
         held, base, session, view, slot_of = run.held, run.base, run.session, run.view, rows.slot_of_arg
         if run.reads:
-            assert view is not None
             run.literals = {arg: slot_of[arg] for arg in view.slotted if arg not in held}
         else:
             run.literals = slot_of.copy()
@@ -71,7 +67,7 @@ class Results:
                     together.append((slot, session.number, named.name, named.count))
             source = run.sources[row.arg] if row.arg in held else first.setdefault(slot, named)
             if source is not named and type(source) is BufferName:
-                if named.wanted or named.readers or named in self._views.by_name:
+                if named.wanted or named.readers or named in self._table.by_name:
                     self._refs.alias(named, source)
             else:
                 made.setdefault(row.maker, []).append((slot, base + slot, row.count))
@@ -84,7 +80,6 @@ class Results:
         first = run.base + row.slot
         for buffer in [self._buffers.all[first]] if row.count == 1 else self._buffers.over(first, row.count):
             self._buffers.all.drop(buffer.id)
-            assert buffer.layout is not None
             if self._state.watched:
                 self._state.see_let_go(buffer.id, "its maker", count=buffer.count)
             self._ledger.free(buffer.key, buffer.nbytes, seq)
@@ -92,7 +87,6 @@ class Results:
 
     def never(self, run: RunRecord, blame: Blame) -> None:
         """Gangs that have not entered will not make its unkept results."""
-        assert run.rows is not None
         run.unkept = False
         for row in run.rows.unkept:
             if run.base + row.slot in self._buffers:
@@ -110,6 +104,5 @@ class Results:
 
     def literal_over(self, run: RunRecord, argument: int, seq: int) -> None:
         slot, rows = run.literals.pop(argument, None), run.rows
-        assert rows is not None
         if slot is not None and argument not in run.donated and not rows.plan.slots[slot].keep:
             self._ledger.free(rows.slot_keys[slot], rows.plan.slots[slot].nbytes, seq)

@@ -15,7 +15,7 @@ from .compilation import Compilation
 from .outbox import TurnOutbox
 from .plan_rows import PlanRows
 from .records import RunRecord
-from .state import State
+from .state import ControllerModule, State
 from .watch import Watchdog
 
 CODE = "compilation"  # what a run waits for; `words` says of what, and where
@@ -24,14 +24,11 @@ SELDOM = 60 * QUICK  # between looks at one that takes long
 SHOWN = 3  # names of computations; the others are a number
 
 
-class RunWaits:
-    def __init__(
-        self, state: State, *, compilation: Compilation, outbox: TurnOutbox, watch: Watchdog
-    ) -> None:
-        self._state = state
-        self._compilation = compilation
-        self._outbox = outbox
-        self._watch = watch
+class RunWaits(ControllerModule):
+    _state: State
+    _compilation: Compilation
+    _outbox: TurnOutbox
+    _watch: Watchdog
 
     # --- a run begins to wait, and goes on --------------------------------------------------------------------
 
@@ -109,7 +106,6 @@ class RunWaits:
         """What the run waits for, in words, as of now."""
         if run.waits != CODE:
             return run.waits
-        assert run.rows is not None
         return self.words_of_code(run.rows)
 
     def words_of_code(self, rows: PlanRows) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import msgspec
 
 from ..compile import Lowerings, home
-from ..invariants import RunSubmitted
 from ..memory import Buffers
 from ..model import Impossible, Layout, Place, ProgramError, ranged, spans
 from ..protocol import Blame, RunHeader, Submit
@@ -24,14 +23,15 @@ from .buffer_names import BufferNames
 from .buffer_refs import BufferRefs
 from .call_arguments import check_literals, one_by_one, sources_of
 from .compilation import Compilation
+from .observations import RunSubmitted
 from .outcomes import Outcomes, leave
 from .plan_rows import PlanRows
 from .puts import Puts
-from .records import BufferName, ClientRecord, ProgramRecord, RunRecord
+from .records import NO_PLAN, BufferName, ClientRecord, ProgramRecord, RunRecord
 from .registrations import Registrations
 from .results import Results
 from .run_waits import RunWaits
-from .state import State
+from .state import ControllerModule, State
 from .trace_rows import Tracing
 from .views import Views
 from .watch import Watchdog
@@ -39,30 +39,24 @@ from .watch import Watchdog
 S = 1_000_000_000
 
 
-class Runs:
-    def __init__(
-        self, state: State, *, admission: Admission, buffers: Buffers, compilation: Compilation,
-        lowerings: Lowerings, names: BufferNames, outcomes: Outcomes, puts: Puts, refs: BufferRefs,
-        registrations: Registrations, resources: Resources, results: Results, tracing: Tracing | None,
-        views: Views, waits: RunWaits, watch: Watchdog,
-    ) -> None:  # fmt: skip
-        self._state = state
-        self._admission = admission
-        self._buffers = buffers
-        self._compilation = compilation
-        self._lowerings = lowerings
-        self._names = names
-        self._outcomes = outcomes
-        self._puts = puts
-        self._refs = refs
-        self._registrations = registrations
-        self._resources = resources
-        self._results = results
-        self._tracing = tracing
-        self._views = views
-        self._waits = waits
-        self._watch = watch
-        self._count = 0
+class Runs(ControllerModule):
+    _state: State
+    _admission: Admission
+    _buffers: Buffers
+    _compilation: Compilation
+    _lowerings: Lowerings
+    _names: BufferNames
+    _outcomes: Outcomes
+    _puts: Puts
+    _refs: BufferRefs
+    _registrations: Registrations
+    _resources: Resources
+    _results: Results
+    _tracing: Tracing | None
+    _views: Views
+    _waits: RunWaits
+    _watch: Watchdog
+    _count: int = 0
 
     # --- in ------------------------------------------------------------------------------------------------------
 
@@ -78,7 +72,9 @@ class Runs:
         sources, width, reads = found
         self._count += 1
         state = self._state
-        run = RunRecord(state.base + self._count, program, session, call, now, now, sources, width, reads)
+        run = RunRecord(
+            state.base + self._count, program, session, call, now, sources, width, reads, since=now
+        )
         state.runs[run.id] = run
         session.runs[call.run] = run
         session.last_run = call.run
@@ -114,7 +110,6 @@ class Runs:
         if run.state == "submitted":
             self._plan(run, now)
         if run.state == "planned":
-            assert run.rows is not None
             if run.rows.ready_at == self._state.epochs or self._has_code(run, run.rows, now):
                 run.turn("compiled")
                 if run.waits:
@@ -194,7 +189,6 @@ class Runs:
             if buffer.layouts:
                 layouts.append(buffer.layouts)
             else:
-                assert buffer.layout is not None
                 layouts.append(buffer.layout)
         found = tuple(layouts)
         if found != program.layouts:
@@ -305,7 +299,6 @@ class Runs:
             self.advance(run, now)
 
     def _take_back(self, run: RunRecord) -> None:
-        assert run.rows is not None
         self._admission.withdraw(run)
         leave(self._state.for_code, run.plan.id, run)
         if run.unkept:
@@ -315,12 +308,12 @@ class Runs:
         run.turn("moved")
         run.rows.users -= 1
         self._waits.over(run)
-        run.rows = run.header = None
+        run.rows = run.header = NO_PLAN
 
     def compile_again(self, island: int, now: int) -> None:
         """A new epoch of this island has voided its code."""
         for run in list(self._state.runs.values()):
-            if run.rows is None or island not in run.rows.island_hosts:
+            if run.rows is NO_PLAN or island not in run.rows.island_hosts:
                 continue
             if run.state == "compiled":
                 self._admission.withdraw(run)

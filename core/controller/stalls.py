@@ -14,10 +14,10 @@ from ..model import spans
 from .admission import Admission
 from .compilation import Compilation
 from .in_flight import InFlightTable
-from .records import InFlight, RunRecord, Stall
+from .records import NO_PLAN, InFlight, RunRecord, Stall
 from .registrations import Registrations
 from .run_waits import CODE, RunWaits
-from .state import State
+from .state import ControllerModule, State
 
 
 class StallGroup(NamedTuple):
@@ -28,17 +28,13 @@ class StallGroup(NamedTuple):
     stalled: bool
 
 
-class Stalls:
-    def __init__(
-        self, state: State, *, admission: Admission, compilation: Compilation, in_flight: InFlightTable,
-        registrations: Registrations, waits: RunWaits,
-    ) -> None:  # fmt: skip
-        self._state = state
-        self._admission = admission
-        self._compilation = compilation
-        self._in_flight = in_flight
-        self._registrations = registrations
-        self._waits = waits
+class Stalls(ControllerModule):
+    _state: State
+    _admission: Admission
+    _compilation: Compilation
+    _in_flight: InFlightTable
+    _registrations: Registrations
+    _waits: RunWaits
 
     def waits(self) -> list[Stall]:
         """Runs, and programs whose clients are to be told, that wait and do not stall; the longest wait first."""
@@ -79,7 +75,7 @@ class Stalls:
 
     def _island(self, run: RunRecord) -> str:
         """The one that it concerns."""
-        if run.rows is not None:
+        if run.rows is not NO_PLAN:
             names = [self._state.cluster.islands[island].name for island in run.rows.island_hosts]
         else:
             names = [spec.island for spec in run.program.ir.slices]

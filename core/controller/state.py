@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from ..fanout import Stream
-from ..invariants import BufferHeld, BufferLetGo, Observation
 from ..model import Cluster, Island, Place, Spans, spans
 from ..protocol import Blame, Join
 from ..schedule import Scheduler
 from .broken_epochs import BrokenEpochs
 from .config import Config
+from .observations import BufferHeld, BufferLetGo, Observation
 from .records import BufferName, ClientRecord, InFlight, RunRecord, Waiter, WaitingView
 
 IDS = 1 << 48  # ids of one incarnation of the controller; far more than it will ever give out
@@ -45,6 +45,12 @@ PHASES: dict[tuple[str, str], str] = {
     ("reforming", "seated"): "running",
     **{(phase, "empty"): "forming" for phase in ("running", "fencing", "draining", "reforming")},
 }
+
+
+class ControllerModule(msgspec.Struct, eq=False):
+    """A module of the controller. Its fields without a default are what it calls: `modules` hands it those."""
+
+    __repr__ = object.__repr__  # and not that of all that it calls
 
 
 class IslandState:

@@ -11,28 +11,26 @@ from ..memory import Ledger
 from ..model import Atoms, Gang, Layout, Place, Slot, Spans, Value, device_spans, shard_bytes
 from ..record import ENDED, FAILED, Trace
 from .records import ClientRecord, InFlight, RunRecord
-from .state import State
+from .state import ControllerModule, State
 
 KEPT = 64  # layouts that are remembered
 _NOWHERE = -1  # is no place; below it are those of our own
 
 
-class Tracing:
-    def __init__(self, state: State, trace: Trace, *, atoms: Atoms, ledger: Ledger) -> None:
-        self._state = state
-        self._atoms = atoms
-        self._ledger = ledger
-        self.trace = trace
-        # By atom: the devices it last had, the place it was recorded as, and its level.
-        self._levels: dict[int, tuple[Spans, int, tuple[int, int, int]]] = {}
-        self._own = 0  # places that are nobody's slice
-        self._mine: dict[Spans, int] = {}  # the keys of these
-        # of puts and gets, by layout: the key of its place, the bytes of a shard, and those of all of it
-        self._layouts: dict[Layout, tuple[int, int, int]] = {}
-        self._reserved: dict[tuple[Spans, int], int] = {}  # (devices, client) -> number of the row
+class Tracing(ControllerModule):
+    _state: State
+    _atoms: Atoms
+    _ledger: Ledger
+    trace: Trace
+    # By atom: the devices it last had, the place it was recorded as, and its level.
+    _levels: dict[int, tuple[Spans, int, tuple[int, int, int]]] = {}
+    _own: int = 0  # places that are nobody's slice
+    _mine: dict[Spans, int] = {}  # the keys of these
+    # of puts and gets, by layout: the key of its place, the bytes of a shard, and those of all of it
+    _layouts: dict[Layout, tuple[int, int, int]] = {}
+    _reserved: dict[tuple[Spans, int], int] = {}  # (devices, client) -> number of the row
 
     def entered(self, entry: InFlight, run: RunRecord, key: int, ready: int) -> None:
-        assert run.rows is not None
         step = run.rows.plan.steps[entry.step]
         if isinstance(step, Gang):
             if key not in self.trace.places:

@@ -37,27 +37,23 @@ from .outbox import TurnOutbox
 from .outcomes import Outcomes
 from .plan_rows import ResultRow
 from .records import BufferName, ClientRecord, WaitingView
-from .state import State
+from .state import ControllerModule, State
 from .view_table import ViewTable
 
 AWAY = ("spilling", "spilled", "restoring")  # states of buffers that are not on the devices
 
 
-class Views:
-    def __init__(
-        self, state: State, *, admission: Admission, atoms: Atoms, buffers: Buffers, names: BufferNames,
-        outbox: TurnOutbox, outcomes: Outcomes, refs: BufferRefs, resources: Resources, table: ViewTable,
-    ) -> None:  # fmt: skip
-        self._state = state
-        self._admission = admission
-        self._atoms = atoms
-        self._buffers = buffers
-        self._names = names
-        self._outbox = outbox
-        self._outcomes = outcomes
-        self._refs = refs
-        self._resources = resources
-        self._table = table
+class Views(ControllerModule):
+    _state: State
+    _admission: Admission
+    _atoms: Atoms
+    _buffers: Buffers
+    _names: BufferNames
+    _outbox: TurnOutbox
+    _outcomes: Outcomes
+    _refs: BufferRefs
+    _resources: Resources
+    _table: ViewTable
 
     def __len__(self) -> int:
         """How many wait."""
@@ -203,7 +199,6 @@ def _check_call(call: View) -> None:
 def _shards_of(name: int, record: Buffer, view: Layout, size: tuple[int, ...]) -> Shards:
     """The shards of a source, each of which is like a shard of the view."""
     layout = record.layout
-    assert layout is not None
     if not record.exact or record.rows >= 0:
         raise ProgramError(
             f"view: buffer {name} is the result of an irregular computation, and its shards differ in size; "

@@ -35,17 +35,15 @@ class Bounds(msgspec.Struct, frozen=True):
         return self.floor // 10
 
 
-class Wait:
-    """`at`: its next bound, with a number that breaks ties by the order in which waits began."""
-
-    __slots__ = ("active", "at", "hard_at", "on_hard", "on_soft")
-
-    def __init__(self, on_soft: Callable[[int], None], on_hard: Callable[[int], None]) -> None:
-        self.at = (0, 0)
-        self.hard_at = 0
-        self.on_soft = on_soft
-        self.on_hard = on_hard
-        self.active = False
+class Wait(msgspec.Struct, eq=False):
+    on_soft: Callable[[int], None]
+    on_hard: Callable[[int], None]
+    at: tuple[int, int] = (
+        0,
+        0,
+    )  # its next bound, and a number: ties are broken by the order in which waits began
+    hard_at: int = 0
+    active: bool = False
 
 
 class Watchdog:
@@ -59,11 +57,11 @@ class Watchdog:
 
     def begin(
         self, key: Hashable, now: int, expected: int,
-        on_soft: Callable[[int], None], on_hard: Callable[[int], None], hard: int = 0,
+        on_soft: Callable[[int], None], on_hard: Callable[[int], None],
     ) -> None:  # fmt: skip
-        """A second `begin` under one key starts its bounds anew. `hard`: so many times the soft one; 0: as always."""
+        """A second `begin` under one key starts its bounds anew."""
         soft = self.bounds.soft(expected)
-        self._begin(key, now + soft, now + (hard or self.bounds.hard) * soft, Wait(on_soft, on_hard))
+        self._begin(key, now + soft, now + self.bounds.hard * soft, Wait(on_soft, on_hard))
 
     def begin_for(self, key: Hashable, now: int, length: int, on_end: Callable[[int], None]) -> None:
         """A grace: something happens when so much time has passed, unless it is ended before."""
@@ -85,14 +83,8 @@ class Watchdog:
         return len(self._waits) + sum(wait.active for wait in self._standing)
 
     def next_wakeup(self) -> int | None:
-        heap, waits = self._heap, self._waits
-        while heap and waits.get(heap[0][1]) is not heap[0][2]:
-            heappop(heap)
-        first = heap[0][0][0] if heap else None
-        for wait in self._standing:
-            if wait.active and (first is None or wait.at[0] < first):
-                first = wait.at[0]
-        return first
+        found = self._next()
+        return found[0][0] if found is not None else None
 
     def wakeup(self, now: int) -> None:
         while (found := self._next()) is not None and found[0][0] <= now:

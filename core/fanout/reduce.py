@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from ..model import Spans, spans
 from ..protocol import Arrived, Blame, Compiled, Done, Enqueued, PieceCounts
 
@@ -37,18 +39,15 @@ class Participants:
 NOBODY = Participants(spans.EMPTY, {})
 
 
-class EqualReports:
+class EqualReports(msgspec.Struct, eq=False):
     """The combined reports with equal blames, or without blame."""
 
-    __slots__ = ("about", "blame", "first", "hosts", "pieces", "sizes")
-
-    def __init__(self, blame: Blame | None, first: int) -> None:
-        self.blame = blame
-        self.first = first  # the lowest host among them
-        self.hosts: list[Spans] = []
-        self.sizes: tuple[int, ...] = ()
-        self.pieces: dict[int, int] = {}
-        self.about = b""  # one host says it
+    blame: Blame | None
+    first: int  # the lowest host among them
+    hosts: list[Spans] = []
+    sizes: tuple[int, ...] = ()
+    pieces: dict[int, int] = {}
+    about: bytes = b""  # one host says it
 
 
 class Reduction:

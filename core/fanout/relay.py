@@ -125,9 +125,8 @@ class Relay:
         self.unknown: dict[tuple[type[Combined], int | tuple[int, int]], tuple[Reduction, Combined]] = {}
         self._delayed: dict[Reduction, Combined] = {}  # go up, as far as they have come, at `_delayed_until`
         self._delayed_until: int | None = None
-        self._routes: dict[
-            Spans, tuple[tuple[int, ...], bool]
-        ] = {}  # hosts -> children, whether this host too
+        # hosts -> children, whether this host too
+        self._routes: dict[Spans, tuple[tuple[int, ...], bool]] = {}
         self._participants: dict[tuple[Spans, Spans], Participants] = {}
         self.up.clear()
 

@@ -11,7 +11,7 @@ them.
 
 Memory: the log holds the messages that some host may not have seen. These are the messages of about one beat period;
 if a host is silent, those until its lease ends and it is removed. Frees and poison must always get through, so
-`append` never refuses. The controller orders no new gangs while the log is `full` (backlog >= limit).
+`append` never refuses. The controller orders no new gangs while the log has `limit` messages.
 """
 
 from __future__ import annotations
@@ -38,18 +38,13 @@ class Stream:
         self.shape = tree(spans.EMPTY, 1)
         self._fence = number  # `number` when the tree was last changed
         self.again = number  # up to here messages are older ones, sent again
-        self._log: deque[Ordered] = deque()
+        self.log: deque[Ordered] = deque()  # the messages that some host may not have seen
         self._seated: dict[int, int] | None = None  # while forming: host -> the last number that it had seen
         self._frontier = Frontier(self.shape, number)
 
     @property
     def backlog(self) -> int:
-        """The number of messages that some host may not have seen."""
-        return len(self._log)
-
-    @property
-    def full(self) -> bool:
-        return len(self._log) >= self.limit
+        return len(self.log)
 
     @property
     def forming(self) -> bool:
@@ -79,7 +74,7 @@ class Stream:
         """Number a message. Write it to `targets(hosts)`, which is empty while the tree is forming."""
         self.number = number = self.number + 1
         message = Ordered(self.island, self.epoch, self.tree, number, hosts, settled, plans, runs, steps)
-        self._log.append(message)
+        self.log.append(message)
         if self._seated is None:
             written = self._frontier.written
             written[hosts] = number
@@ -100,19 +95,19 @@ class Stream:
         if self._seated is not None:
             return  # nothing has been written to the new tree yet
         self._frontier.seen(hosts, number)
-        if self._log:
+        if self.log:
             low = self._frontier.low(self.number)
-            while self._log and self._log[0].number <= low:
-                self._log.popleft()
+            while self.log and self.log[0].number <= low:
+                self.log.popleft()
 
     def reshape(self, shape: Tree) -> None:
         """Write to the same hosts, with the seats that they have, through the roots of another shape from now on. Only
         a simulator needs this: hosts for which one had spoken speak for themselves, or the other way round."""
         if self._seated is not None or shape.members != self.shape.members:
             raise Illegal(f"island {self.island} takes another shape only as it is, and while it stands")
-        low = self._log[0].number - 1 if self._log else self.number
+        low = self.log[0].number - 1 if self.log else self.number
         self.shape, self._frontier = shape, Frontier(shape, low)
-        for message in self._log:
+        for message in self.log:
             self._frontier.written[message.hosts] = message.number
 
     def refence(self, epoch: int, number: int, shape: Tree) -> None:
@@ -146,7 +141,7 @@ class Stream:
 
     def _form(self, lasts: dict[int, int]) -> tuple[Ordered, ...]:
         """Keep the messages in the log that some member lacks, for just these members, under new numbers."""
-        log, self._log, self._seated = self._log, deque(), None
+        log, self.log, self._seated = self.log, deque(), None
         self._frontier = Frontier(self.shape, self._fence)
         by_last: dict[int, list[int]] = {}
         for host in sorted(lasts):
@@ -157,9 +152,9 @@ class Stream:
             lacking = spans.meet(old.hosts, behind)
             if lacking:
                 self.number += 1
-                self._log.append(
+                self.log.append(
                     replace(old, epoch=self.epoch, tree=self.tree, number=self.number, hosts=lacking)
                 )
                 self._frontier.written[lacking] = self.number
         self.again = self.number
-        return tuple(self._log)
+        return tuple(self.log)

@@ -11,14 +11,12 @@ Read the modules in this order:
 plans           what a plan means to this host, worked out once a plan
 host_state      what one host knows, as plain data: one record for each gang, move, run and buffer
 causes          holds an effect back until the last of its causes has happened
-self_reports    what a host says about itself: mistakes in the stream, blames, reports said again
 local_buffers   when a buffer's contents are here, whether they are spoilt, when its memory is free
 launches        launches gangs in the order of the stream
 host_moves      opens the two halves of transfers; copies buffers to host memory and back
 host_codes      compiles in the background
 executor        reads the ordered stream and calls the modules above
 host            Host: executor, relay and transfer machine in one; both drivers hold one for each host
-standing        what lets an executor stand for several hosts: copy it, make it another's, compare it
 
 The functions that matter most: `Host.handle`, `Executor._ordered`, `LaunchQueue.enter`, `LaunchQueue.finished`,
 `PendingCauses.when`.
@@ -32,3 +30,5 @@ from __future__ import annotations
 from .executor import Executor
 from .host import Host
 from .host_codes import code_cause
+from .host_state import OVER, Causes, HeldEffect, HostGang, HostMove, HostRun, HostState, LocalBuffer
+from .plans import HostPlan

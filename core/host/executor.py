@@ -11,30 +11,27 @@ connections do race (data against poison), the transfer machine decides the race
 seat, a failed launch and a lost device are faults, and what a fault finds under way is a matter of time.
 
 So one executor may stand for many hosts that are told the same and whose devices answer in the same order: its
-commands are each one's, at the latest of their causes' times there. A simulator does that (`sim/cohort/alike`);
-`standing` is all that it needs of an executor.
+commands are each one's, at the latest of their causes' times there. A simulator does that (`sim/cohort`).
 
 Neighbours: `host` feeds it. Read `_ordered` first, then `_gang`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
 from .. import protocol as p
 from ..model import Hosts, Illegal, Layout, Plan, Spans, spans
-from . import standing
 from .causes import PendingCauses
 from .host_codes import HostCodes
 from .host_moves import Moves
-from .host_state import OVER, Causes, HostMove, HostRun, HostState
+from .host_state import OVER, Causes, HostMove, HostRun, HostState, fault, own_blame, repeat
 from .launches import LaunchQueue
 from .local_buffers import HostBuffers
 from .local_views import LocalViews
 from .plans import HostPlan, concerns
 from .run_names import names_of
-from .self_reports import fault, own_blame, repeat
 
 NO_READS: dict[int, int] = {}  # runs without any share this
 
@@ -115,81 +112,6 @@ class Executor:
         """The layout of a buffer that is on this host; what a copy or a count of its rows costs depends on it."""
         found = self._state.buffers.alone(buffer)
         return None if found is None else found.layout
-
-    def gangs_under_way(self) -> dict[int, tuple[p.GangStep, bool]]:
-        """By seq: the gangs that are not over here, and whether the devices have them."""
-        gangs = self._state.gangs
-        return {
-            seq: (gang.step, gang.state != "queued") for seq, gang in gangs.items() if gang.state not in OVER
-        }
-
-    # --- to stand for several hosts -----------------------------------------------------------------------
-
-    def twin(self, members: Spans) -> Executor:
-        """Another executor, with the same past, that stands for these hosts."""
-        twin = self._another(members)
-        twin._copying().state(self._state, twin._state)
-        return twin
-
-    def blank(self, members: Spans) -> Executor:
-        """Another executor, for the same seats, that knows of no program."""
-        other = self._another(members)
-        standing.sit(other._state, self._state)
-        return other
-
-    def take_in(self, other: Executor) -> None:
-        """Knows from now on what the other knows, too, which stands for all these hosts, and knows other programs.
-        Neither has gangs, or memory, that wait for anything of the other."""
-        known = HostState(self._state.host, self._state.members, self._state.devices)
-        self._copying().state(other._state, known)
-        standing.take_in(self._state, known, self._by_device)
-
-    def without_send(self, transfer: int) -> bool:
-        """As if this get had not been ordered. Returns whether it is open."""
-        return standing.without_send(self._state, self._causes, transfer)
-
-    def _another(self, members: Spans) -> Executor:
-        lane = "device" if self._by_device else "host"
-        return Executor(members[0][0], self._hosts, lane=lane, incarnation=self._incarnation, members=members)
-
-    def _copying(self) -> standing.Copying:
-        """Copies what another executor knows, for this one."""
-        parts = (self, self._queue, self._moves, self._buffers, self._codes, self._views)
-        return standing.Copying({type(part): part for part in parts})
-
-    def knows(self) -> tuple[list[int], list[int]]:
-        """(buffers on these hosts, those that follow one another by the first; runs of which steps are to come)."""
-        return list(self._state.buffers), list(self._state.runs)
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing of what it was told is on these hosts, or under way."""
-        now = self._state
-        return not (now.plans or now.runs or now.buffers or now.records or now.pending or now.codes_asked)
-
-    def stand_for(self, members: Spans) -> None:
-        standing.stand_for(self._state, members, self._hosts)
-
-    @property
-    def may_merge(self) -> bool:
-        """Whether no contents, copies or code are under way."""
-        return standing.may_merge(self._state)
-
-    def outline(self) -> Hashable | None:
-        """A little of `remembered` that is quick to find; None while contents, copies or code are under way."""
-        return standing.outline(self._state) if self.may_merge else None
-
-    def remembered(self, past: standing.Past) -> Hashable:
-        """All that this executor may do later depends on this, but for which hosts it stands. So one of two for
-        which it is equal may do for both. `past`: events that happened on all hosts before any later order or
-        event, and so decide no time."""
-        return self._incarnation, self._by_device, standing.remembered(self._state, past)
-
-    def passed_on(self, number: int, settled: int) -> None:
-        """As if its hosts had passed on the messages up to this one, and taken no part in them."""
-        self._state.last = max(self._state.last, number)
-        if settled > self._state.settled:
-            self._settle(settled)
 
     # --- the stream ---------------------------------------------------------------------------------------
 
@@ -318,38 +240,28 @@ class Executor:
         return run
 
     def _send(self, step: p.SendStep) -> None:
-        if step.hosts not in self._state.among and not self._is_among(step.hosts):
-            return
-        run = None if step.client else self._run_of(step)
-        move = run.plan.moves.get(step.step) if run is not None else None
-        if step.client:
-            self._moves.send_whole(step)
-        elif run is None or move is None:
-            text = f"a send is step {step.step} of run {step.run}, which this host does not know"
-            self._moves.undoable(step.seq, text)
-        else:
-            self._moves.send(step, run, move)
-        if step.seq in self._state.abandoned_early:
-            self._drop_abandoned(step)
+        self._half(step, "send", self._moves.send_whole, self._moves.send)
 
     def _receive(self, step: p.RecvStep) -> None:
+        self._half(step, "receive", self._moves.receive_whole, self._moves.receive)
+
+    def _half(
+        self, step: Any, what: str, whole: Callable[[Any], None], part: Callable[[Any, Any, Any], None]
+    ) -> None:
         if step.hosts not in self._state.among and not self._is_among(step.hosts):
             return
         run = None if step.client else self._run_of(step)
         move = run.plan.moves.get(step.step) if run is not None else None
         if step.client:
-            self._moves.receive_whole(step)
+            whole(step)
         elif run is None or move is None:
-            text = f"a receive is step {step.step} of run {step.run}, which this host does not know"
+            text = f"a {what} is step {step.step} of run {step.run}, which this host does not know"
             self._moves.undoable(step.seq, text)
         else:
-            self._moves.receive(step, run, move)
+            part(step, run, move)
         if step.seq in self._state.abandoned_early:
-            self._drop_abandoned(step)
-
-    def _drop_abandoned(self, step: p.SendStep | p.RecvStep) -> None:
-        blame = self._state.abandoned_early.pop(step.seq)
-        self._moves.poison(p.PoisonStep(step.transfer, blame))
+            blame = self._state.abandoned_early.pop(step.seq)
+            self._moves.poison(p.PoisonStep(step.transfer, blame))
 
     def _free(self, step: p.FreeStep) -> None:
         state = self._state

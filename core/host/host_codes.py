@@ -1,7 +1,7 @@
 """What this host compiles, in the background: the stream asks for it, the compiler says when it is ready, and it is
 void with its epoch.
 
-Neighbours: `executor` brings both; `self_reports` says it again after a new seat.
+Neighbours: `executor` brings both; `host_state` has what is said again after a new seat.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from ..protocol import (
     ForgetPlan,
     ToController,
 )
-from .host_state import HostState
+from .host_state import HostState, own_blame, repeat
 from .plans import HostPlan
-from .self_reports import own_blame, repeat
 
 
 def code_cause(plan: int, code: int) -> Cause:

@@ -9,25 +9,24 @@ Neighbours: `executor` brings steps and answers; `local_buffers` has the sources
 
 from __future__ import annotations
 
+import msgspec
+
 from .. import protocol as p
 from ..model import Hosts, Illegal, Layout, Move, receives_by_host, sends_by_host
 from ..transfer import ALL, Piece, from_client, hosts_of, to_client
 from .causes import PendingCauses
-from .host_state import MOVE, Causes, HostMove, HostRun, HostState, LocalBuffer
+from .host_state import Causes, HostMove, HostRun, HostState, LocalBuffer, own_blame
 from .local_buffers import HostBuffers
-from .self_reports import own_blame
 
 KEPT = 64  # gets whose pieces are remembered: a loop reads arrays of a few kinds
 
 
-class Moves:
-    def __init__(self, state: HostState, causes: PendingCauses, buffers: HostBuffers, hosts: Hosts) -> None:
-        self._state = state
-        self._causes = causes
-        self._buffers = buffers
-        self._hosts = hosts
-        # by layout, client, host, shard
-        self._got: dict[tuple[Layout, int, int, int], tuple[Piece, ...]] = {}
+class Moves(msgspec.Struct, eq=False):
+    _state: HostState
+    _causes: PendingCauses
+    _buffers: HostBuffers
+    _hosts: Hosts
+    _got: dict[tuple[Layout, int, int, int], tuple[Piece, ...]] = {}  # by layout, client, host, shard
 
     # --- sends --------------------------------------------------------------------------------------------
 
@@ -96,7 +95,7 @@ class Moves:
             self._spoil_sparse(half, buffer.final, causes)
         else:
             assert half.target is not None
-            half.state = MOVE["count"][half.state]
+            half.turn("count")
             self._state.out.append(p.CountRows(half.key, buffer.id, half.target, causes, buffer.layout))
 
     def _spoil_sparse(self, half: HostMove, blame: p.Blame, causes: Causes) -> None:
@@ -107,7 +106,7 @@ class Moves:
 
     def _open(self, half: HostMove, blame: p.Blame | None, causes: Causes) -> None:
         assert half.buffer is not None
-        half.state = MOVE["open"][half.state]
+        half.turn("open")
         self._state.out.append(
             p.OpenSend(half.key, half.buffer.id, half.pieces, blame, causes, half.source, half.target)
         )
@@ -218,10 +217,10 @@ class Moves:
         out, buffer = self._state.out, half.buffer
         assert buffer is not None
         assert buffer.layout is not None
-        half.state = MOVE["open"][half.state]
+        half.turn("open")
         out.append(p.MakeBuffer(buffer.id, buffer.layout, None, causes))
         if half.empty:
-            half.state = MOVE["end"][half.state]
+            half.turn("end")
             self._done(half, None, causes)
         else:
             out.append(
@@ -311,7 +310,7 @@ class Moves:
 
     def _start_copy(self, copy: HostMove, causes: Causes) -> None:
         assert copy.buffer is not None
-        copy.state = MOVE["open"][copy.state]
+        copy.turn("open")
         command = p.SpillBuffer if copy.kind == "spill" else p.RestoreBuffer
         self._state.out.append(command(copy.seq, copy.buffer.id, causes))
 
@@ -335,11 +334,10 @@ class Moves:
 
     def _ending(self, table: dict[int, HostMove], key: int, what: str) -> tuple[HostMove, LocalBuffer]:
         move = table.get(key)
-        after = MOVE["end"].get(move.state) if move is not None else None
-        if move is None or after is None:
-            raise Illegal(f"{key} was {what}, but is {move.state if move else 'not known'} here")
+        if move is None:
+            raise Illegal(f"{key} was {what}, which is not known here")
+        move.turn("end")
         assert move.buffer is not None
-        move.state = after
         return move, move.buffer
 
     def _done(self, move: HostMove, blame: p.Blame | None, causes: Causes) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from ..model import Layout, Range, RangeTable, Spans
-from ..protocol import Blame, Cause, Command, Compiled, GangStep, Report, Seat
+from ..model import Illegal, Layout, Range, RangeTable, Spans
+from ..protocol import Blame, Cause, Command, Compiled, GangStep, HostFault, Lost, Report, Seat, ToController
 from ..transfer import Piece
 from .plans import HostCall, HostPlan, PlannedGang
 from .run_names import Label, Labels, SlotIds
@@ -28,6 +28,7 @@ CodeKey = tuple[int, int]  # (plan, code)
 
 # What happened -> state before -> state after.
 GANG: dict[str, dict[str, str]] = {
+    "launch": {"queued": "launched"},
     "finish": {"launched": "over", "gone": "gone"},  # gone: the devices had finished before they were told
     # Failed: it was never enqueued here, while its peers may wait for it. The epoch must end.
     "fail": {"launched": "failed", "gone": "gone"},
@@ -110,6 +111,14 @@ class HostGang(msgspec.Struct, eq=False, gc=False):
     state: str = "queued"
     said: tuple[Report, ...] = ()  # said again after a new seat, until it is settled
 
+    def turn(self, happened: str) -> str:
+        """Returns its state from now on."""
+        after = GANG[happened].get(self.state)
+        if after is None:
+            raise Illegal(f"gang {self.seq} is {self.state} here: it cannot {happened}")
+        self.state = after
+        return after
+
 
 class HostMove(msgspec.Struct, eq=False, gc=False):
     """A send, a receive, or a copy on this host: waiting, open, over; a sparse send is counting before it is open."""
@@ -130,6 +139,12 @@ class HostMove(msgspec.Struct, eq=False, gc=False):
     program: str = ""
     node: str = ""
 
+    def turn(self, happened: str) -> None:
+        after = MOVE[happened].get(self.state)
+        if after is None:
+            raise Illegal(f"{self.kind} {self.key} is {self.state} here: it cannot {happened}")
+        self.state = after
+
 
 class HostRun(msgspec.Struct, eq=False, gc=False):
     """One execution of a plan: its buffers by slot, and how many reads are still to come of slots that moves read."""
@@ -140,9 +155,8 @@ class HostRun(msgspec.Struct, eq=False, gc=False):
     ids: Sequence[int] | SlotIds
     literal: dict[int, bytes]  # by argument
     labels: Labels  # the clients that were promised a slot
-    together: tuple[
-        tuple[int, int, int, int], ...
-    ]  # likewise, of several as one: slot, client, name, how many
+    # likewise, of several as one: slot, client, name, how many
+    together: tuple[tuple[int, int, int, int], ...]
     parts: int  # steps that have not come
     reads: dict[int, int]  # by slot
 
@@ -196,9 +210,8 @@ class HostState:
     codes: dict[CodeKey, Compiled | None] = field(default_factory=dict)  # None: under way
     codes_asked: dict[CodeKey, int] = field(default_factory=dict)  # how often, and not answered
     # What this host takes part in.
-    records: deque[HostGang | HostMove] = field(
-        default_factory=deque
-    )  # all of it, in the order of the stream
+    # all of it, in the order of the stream
+    records: deque[HostGang | HostMove] = field(default_factory=deque)
     gangs: dict[int, HostGang] = field(default_factory=dict)  # by seq
     sends: dict[int, HostMove] = field(default_factory=dict)  # by transfer
     receives: dict[int, HostMove] = field(default_factory=dict)  # by transfer
@@ -211,3 +224,29 @@ class HostState:
     held_gangs: list[HostGang] = field(default_factory=list)  # they might launch, were it not for `stopped`
     broken: set[int] = field(default_factory=set)  # gangs not launched here, while their peers may wait
     abandoned_early: dict[int, Blame] = field(default_factory=dict)  # gangs and moves, before they came
+
+
+# --- what a host says about itself --------------------------------------------------------------------------------
+
+
+def fault(state: HostState, text: str, seq: int = -1) -> Blame:
+    """The controller said something that makes no sense here. It is told so, and nothing is raised."""
+    blame = Blame("protocol", text)
+    state.out.append(ToController(HostFault(state.host, seq, blame), state.order))
+    return blame
+
+
+def own_blame(state: HostState, blame: Blame | None, program: str = "", node: str = "") -> Blame | None:
+    """A blame from this host's own devices, with the names that the devices do not know."""
+    if blame is None or blame.host >= 0:
+        return blame
+    return msgspec.structs.replace(
+        blame, host=state.host, program=blame.program or program, node=blame.node or node
+    )
+
+
+def repeat(state: HostState, report: Report) -> None:
+    """Say it again, for the hosts for which this executor stands now."""
+    if not isinstance(report, (HostFault, Lost)) and report.hosts != state.members:
+        report = msgspec.structs.replace(report, hosts=state.members)
+    state.out.append(ToController(report, state.order))

@@ -16,22 +16,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from .. import protocol as p
 from ..model import Illegal, Range, ranged, ranges
 from .causes import PendingCauses
-from .host_state import GANG, Causes, HostGang, HostRun, HostState, LocalBuffer
+from .host_state import GANG, Causes, HostGang, HostRun, HostState, LocalBuffer, own_blame
 from .local_buffers import HostBuffers
 from .plans import PlannedGang
-from .self_reports import own_blame
-
-FINISH = GANG["finish"]
 
 
-class LaunchQueue:
-    def __init__(self, state: HostState, causes: PendingCauses, buffers: HostBuffers) -> None:
-        self._state = state
-        self._causes = causes
-        self._buffers = buffers
+class LaunchQueue(msgspec.Struct, eq=False):
+    _state: HostState
+    _causes: PendingCauses
+    _buffers: HostBuffers
 
     # --- the stream ---------------------------------------------------------------------------------------
 
@@ -177,7 +175,7 @@ class LaunchQueue:
         if state.stopped:
             state.held_gangs.append(gang)
             return
-        gang.state = "launched"
+        gang.turn("launch")
         for buffer in gang.inputs:
             if buffer.blame is not None:
                 blame = blame or buffer.blame
@@ -217,11 +215,9 @@ class LaunchQueue:
     def finished(self, event: p.Finished) -> None:
         state, seq = self._state, event.seq
         gang = state.gangs.get(seq)
-        after = FINISH.get(gang.state) if gang is not None else None
-        if gang is None or after is None:
-            raise Illegal(f"gang {seq} finished, but is {gang.state if gang else 'not known'} here")
-        gang.state = after
-        if after == "gone":
+        if gang is None:
+            raise Illegal(f"gang {seq} finished, which is not known here")
+        if gang.turn("finish") == "gone":
             return
         blame = gang.blame
         if blame is None:
@@ -245,13 +241,9 @@ class LaunchQueue:
         controller ends the epoch."""
         state = self._state
         gang = state.gangs.get(event.seq)
-        after = GANG["fail"].get(gang.state) if gang is not None else None
-        if gang is None or after is None:
-            raise Illegal(
-                f"gang {event.seq} failed to launch, but is {gang.state if gang else 'not known'} here"
-            )
-        gang.state = after
-        if after == "gone":
+        if gang is None:
+            raise Illegal(f"gang {event.seq} failed to launch, which is not known here")
+        if gang.turn("fail") == "gone":
             return
         self.stop(event.seq)
         blame = own_blame(state, event.blame, gang.planned.program, gang.planned.name) or event.blame
@@ -286,8 +278,7 @@ class LaunchQueue:
             gang = state.gangs.get(seq)
             if gang is None and seq >= state.settled:
                 state.abandoned_early[seq] = blame
-            after = GANG["abandon"].get(gang.state) if gang is not None else None
-            if gang is None or after is None:
+            if gang is None or gang.state not in GANG["abandon"]:
                 continue
             given_up.append(gang)
             if gang.state == "queued":  # no launch takes over what it was to donate
@@ -299,7 +290,7 @@ class LaunchQueue:
                         part.void = True
             else:
                 launched.append(seq)
-            gang.state = after
+            gang.turn("abandon")
             gang.said = ()
         if launched:
             state.out.append(p.Abandon(tuple(launched), state.order))

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from ..protocol import Blame, Cause, FreeBuffer, Held
 from .causes import PendingCauses
-from .host_state import Causes, HostState, LocalBuffer, Use
-from .self_reports import fault
+from .host_state import Causes, HostState, LocalBuffer, Use, fault
 
 
-class HostBuffers:
-    def __init__(self, state: HostState, causes: PendingCauses) -> None:
-        self._state = state
-        self._causes = causes
+class HostBuffers(msgspec.Struct, eq=False):
+    _state: HostState
+    _causes: PendingCauses
 
     def missing_input(self, ident: int, seq: int) -> LocalBuffer:
         """A gang launches whatever its inputs are. One that is not here is spoilt."""

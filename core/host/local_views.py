@@ -10,6 +10,8 @@ Neighbours: `executor` brings the step; `local_buffers` has the sources.
 
 from __future__ import annotations
 
+import msgspec
+
 from ..model import Hosts, Range, spans, virtual_index
 from ..protocol import Cause, MakeView, ViewStep, VoidView
 from .causes import PendingCauses
@@ -17,12 +19,11 @@ from .host_state import Causes, HostState, LocalBuffer
 from .local_buffers import HostBuffers
 
 
-class LocalViews:
-    def __init__(self, state: HostState, causes: PendingCauses, buffers: HostBuffers, hosts: Hosts) -> None:
-        self._state = state
-        self._causes = causes
-        self._buffers = buffers
-        self._hosts = hosts
+class LocalViews(msgspec.Struct, eq=False):
+    _state: HostState
+    _causes: PendingCauses
+    _buffers: HostBuffers
+    _hosts: Hosts
 
     def read(self, step: ViewStep) -> None:
         state = self._state

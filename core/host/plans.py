@@ -32,9 +32,8 @@ class PlannedGang(msgspec.Struct, frozen=True, eq=False):
     outputs: tuple[tuple[int, tuple[Layout, ...]], ...]  # (slot, layouts from there on)
     makes: frozenset[int]  # slots of outputs
     donated: tuple[tuple[int, int], ...]  # (slot, how many)
-    dying: tuple[
-        tuple[int, int, int], ...
-    ]  # (slot, its argument or -1, how many): free when the gang has finished
+    # (slot, its argument or -1, how many): free when the gang has finished
+    dying: tuple[tuple[int, int, int], ...]
     counted: tuple[int, ...]  # slots that moves read too: free when the last read has ended
     lanes: tuple[int, ...]  # launch queues
     lets_go: bool  # any of donated, dying and counted

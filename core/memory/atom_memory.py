@@ -13,36 +13,28 @@ from __future__ import annotations
 
 from collections import deque
 
+import msgspec
 
-class AtomMemory:
+
+class AtomMemory(msgspec.Struct, eq=False):
     """The counters of one atom, in bytes on each of its devices."""
 
-    __slots__ = (
-        "active", "capacity", "committed", "done", "extras", "floor", "queue", "resident", "shift", "top",
-    )  # fmt: skip
-
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        self.resident = 0  # see ledger.py
-        self.committed = 0  # see ledger.py
-        self.floor = 0  # what `committed` will be when all admitted runs have ended
-        self.active = 0  # number of admitted runs
-        self.extras: dict[int, int] = {}  # extra of a run -> number of runs with this extra
-        self.top = 0  # the largest extra; -1 if not known
-        self.queue: deque[tuple[int, int]] = (
-            deque()
-        )  # unfinished gangs as (seq, level - shift), levels falling
-        self.shift = (
-            0  # bytes that came or went out of order, and so change the level at all gangs in the queue
-        )
-        self.done = -1  # the latest gang that has finished
+    capacity: int
+    resident: int = 0  # see ledger.py
+    committed: int = 0  # see ledger.py
+    floor: int = 0  # what `committed` will be when all admitted runs have ended
+    active: int = 0  # number of admitted runs
+    extras: dict[int, int] = {}  # extra of a run -> number of runs with this extra
+    top: int = 0  # the largest extra; -1 if not known
+    # unfinished gangs as (seq, level - shift), levels falling
+    queue: deque[tuple[int, int]] = msgspec.field(default_factory=deque)
+    shift: int = 0  # bytes that came or went out of order, and so change the level at all gangs in the queue
+    done: int = -1  # the latest gang that has finished
 
     def copy(self, capacity: int) -> AtomMemory:
-        twin = AtomMemory(capacity)
-        for name in ("resident", "committed", "floor", "active", "top", "shift", "done"):
-            setattr(twin, name, getattr(self, name))
-        twin.extras, twin.queue = self.extras.copy(), self.queue.copy()
-        return twin
+        return msgspec.structs.replace(
+            self, capacity=capacity, extras=self.extras.copy(), queue=self.queue.copy()
+        )
 
     def extra(self) -> int:
         """Return the largest extra."""

@@ -18,7 +18,7 @@ reference.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -46,6 +46,9 @@ TABLE: dict[tuple[State, Event], State] = {
 }
 
 
+NO_LAYOUT: Any = None  # where nobody asks for it
+
+
 class Buffer(msgspec.Struct, eq=False):
     """One logical buffer; or `count` of them, with consecutive ids and names, that have had one history so far.
     `Buffers` does not read what is said to be for the controller."""
@@ -59,7 +62,7 @@ class Buffer(msgspec.Struct, eq=False):
     promise: bool = False  # whether the step that makes it has still to enter an order
     exact: bool = True  # False if `nbytes` is only a bound
 
-    layout: Layout | None = None  # of the first; for the controller, as the next two
+    layout: Layout = NO_LAYOUT  # of the first; for the controller, as the next two
     hosts: Spans = ()
     owner: Any = None  # its record of the client's name
 
@@ -95,14 +98,10 @@ class Buffer(msgspec.Struct, eq=False):
     def part(self, at: int) -> Buffer:
         """Keep the first `at` of several; return the others, of which all is true that is true of these."""
         sizes, layouts = self.sizes, self.layouts
-        rest = msgspec.structs.replace(
-            self,
-            id=self.id + at,
-            name=self.name + at if self.name else 0,
-            last_used=self.last_used and self.last_used + at,
-        )
+        name, used = self.name and self.name + at, self.last_used and self.last_used + at
+        rest = msgspec.structs.replace(self, id=self.id + at, name=name, last_used=used)
         for buffer, here, lie in ((self, sizes[:at], layouts[:at]), (rest, sizes[at:], layouts[at:])):
-            buffer.count, buffer.nbytes, buffer.layout = len(here), sum(here), lie[0] if lie else None
+            buffer.count, buffer.nbytes, buffer.layout = len(here), sum(here), lie[0] if lie else NO_LAYOUT
             buffer.sizes, buffer.layouts = (here, lie) if len(here) > 1 else ((), ())
         if self.owner is not None:
             rest.owner = self.owner.part(at)
@@ -176,7 +175,7 @@ class Buffers:
     def create(
         self, ident: int, client: int, name: int, key: int, nbytes: int, *,
         handle: bool = True, promise: bool = True, exact: bool = True,
-        layout: Layout | None = None, hosts: Spans = (), owner: Any = None, sizes: tuple[int, ...] = (),
+        layout: Layout = NO_LAYOUT, hosts: Spans = (), owner: Any = None, sizes: tuple[int, ...] = (),
         layouts: tuple[Layout, ...] = (),
     ) -> Buffer:  # fmt: skip
         """Add a result that a run will make, or a Put.
@@ -186,21 +185,8 @@ class Buffers:
         """
         if ident in self.all or (handle and name in self._names.get(client, {})):
             raise Illegal(f"buffer {ident}, or client {client}'s name {name}, is in use")
-        made = Buffer(
-            ident,
-            client,
-            name,
-            key,
-            nbytes,
-            handle,
-            promise,
-            exact,
-            layout,
-            hosts,
-            owner,
-            not promise,
-            not promise,
-        )
+        made = Buffer(ident, client, name, key, nbytes, handle, promise, exact, layout, hosts, owner)
+        made.made = made.on_device = not promise
         if len(sizes) > 1:
             made.count, made.sizes, made.layouts = len(sizes), sizes, layouts
             self.all.put(ident, made)
@@ -258,23 +244,20 @@ class Buffers:
         buffer.holds += 1
         return buffer
 
-    def let_go(self, idents: Iterable[int], *, used: bool = False) -> list[Buffer]:
-        """Drop one hold of a run or transfer for each id given. With `used`, it has used the buffer too.
+    def let_go(self, ident: int, *, used: bool = False) -> list[Buffer]:
+        """Drop one hold of a run or transfer. With `used`, it has used the buffer too.
 
-        Return the buffers without any reference left. They are forgotten here; the caller frees their memory.
+        Return the buffer if no reference is left. It is forgotten here; the caller frees its memory.
         """
-        gone: list[Buffer] = []
-        for ident in idents:
-            buffer = self.all[ident]
-            if used:
-                if not buffer.users:
-                    raise Illegal(f"buffer {ident} has no user")
-                buffer.users -= 1
-            if buffer.holds <= buffer.users:
-                raise Illegal(f"buffer {ident} has no hold left to drop")
-            buffer.holds -= 1
-            gone += self._gone(buffer)
-        return gone
+        buffer = self.all[ident]
+        if used:
+            if not buffer.users:
+                raise Illegal(f"buffer {ident} has no user")
+            buffer.users -= 1
+        if buffer.holds <= buffer.users:
+            raise Illegal(f"buffer {ident} has no hold left to drop")
+        buffer.holds -= 1
+        return self._gone(buffer)
 
     def use(self, ident: int) -> None:
         """One of its holders uses the buffer from now on."""

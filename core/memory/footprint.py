@@ -41,7 +41,6 @@ Start = tuple[int, int, int, int]
 class SlotLifetime(msgspec.Struct, frozen=True, gc=False):
     """The steps between which a run owns the memory of a slot."""
 
-    slot: int
     nbytes: int
     key: int  # of its place, in `Atoms`
     born: int  # step, or BEFORE
@@ -82,40 +81,18 @@ class Timeline:
         return Timeline(peaks, rests, self.scratch)
 
 
-class DeviceGroup:
-    """Devices that hold the same slots of this plan. `signature` has a bit for each of its places that they are in."""
+class DeviceGroup(msgspec.Struct, eq=False):
+    """Devices that hold the same slots of this plan."""
 
-    __slots__ = ("atoms", "final", "positions", "signature", "timeline")
-
-    def __init__(self, signature: int, gangs: list[int]) -> None:
-        self.signature = signature
-        self.positions = {step: at for at, step in enumerate(gangs, 1)}
-        self.atoms: tuple[int, ...] = ()
-        self.timeline = Timeline([0], [0], [0])
-        self.final = 0  # the level after the run: its results, less its donated arguments
+    signature: int  # a bit for each of its places that they are in
+    positions: dict[int, int]  # by step
+    timeline: Timeline
+    atoms: tuple[int, ...] = ()
+    final: int = 0  # the level after the run: its results, less its donated arguments
 
 
 class Footprint:
     """The memory that one plan needs if certain arguments are donated to it. `Footprints` caches it."""
-
-    __slots__ = (
-        "_bits",
-        "_earliest",
-        "_groups_by_key",
-        "atoms",
-        "gang_keys",
-        "groups",
-        "lives",
-        "loose",
-        "plan",
-        "slot_keys",
-        "starts",
-        "timelines",
-        "touches",
-        "version",
-        "whole",
-        "zeros",
-    )
 
     def __init__(self, plan: Plan, donated: frozenset[int], atoms: Atoms) -> None:
         self.plan = plan
@@ -125,10 +102,11 @@ class Footprint:
         self._bits = {
             key: 1 << at for at, key in enumerate(dict.fromkeys((*gangs.values(), *self.slot_keys)))
         }
-        self.groups = [
-            DeviceGroup(signature, [at for at, key in gangs.items() if self._bits[key] & signature])
-            for signature in self._signatures(atoms)
-        ]
+        self.groups: list[DeviceGroup] = []
+        for signature in self._signatures(atoms):
+            steps = [at for at, key in gangs.items() if self._bits[key] & signature]
+            positions = {step: at for at, step in enumerate(steps, 1)}
+            self.groups.append(DeviceGroup(signature, positions, Timeline([0], [0], [0])))
         self._groups_by_key = {  # place key -> numbers of its groups
             key: [number for number, group in enumerate(self.groups) if group.signature & bit]
             for key, bit in self._bits.items()
@@ -297,5 +275,5 @@ def _lives(plan: Plan, donated: frozenset[int], keys: tuple[int, ...]) -> dict[i
         if slot.takes >= 0 and heirs.get(slot.takes) == number and keys[slot.takes] == keys[number]:
             passed = min(slot.nbytes, plan.slots[slot.takes].nbytes)
         born = BEFORE if slot.arg >= 0 else slot.maker
-        lives[number] = SlotLifetime(number, slot.nbytes, keys[number], born, dies, passed, number in heirs)
+        lives[number] = SlotLifetime(slot.nbytes, keys[number], born, dies, passed, number in heirs)
     return lives

@@ -92,9 +92,8 @@ class Ledger:
     """
 
     def __init__(self, atoms: Atoms, capacity: Callable[[Spans], int]) -> None:
-        self.touched: dict[
-            int, None
-        ] = {}  # atoms whose counters may have changed since the owner last emptied this
+        # atoms whose counters may have changed since the owner last emptied this
+        self.touched: dict[int, None] = {}
         self.eased = 0  # grows whenever memory has become free: time to try again to admit waiting runs
         self._atoms = atoms
         self._capacity = capacity

@@ -35,9 +35,8 @@ class HostMemory:
         self._atoms = Atoms()  # groups of hosts
         self._atoms.splits.append(lambda old, _: self._used.append(self._used[old]))
         self._used: list[int] = []  # by atom, on each host
-        self._parts: dict[
-            Spans, tuple[tuple[int, int], ...]
-        ] = {}  # devices -> (key of hosts, devices on each)
+        # devices -> (key of hosts, devices on each)
+        self._parts: dict[Spans, tuple[tuple[int, int], ...]] = {}
 
     def fits(self, devices: Spans, nbytes: int) -> bool:
         return all(
@@ -72,9 +71,8 @@ class Spill:
         self._ledger = ledger
         self._buffers = buffers
         self._host = host
-        self._spilling: dict[
-            int, Buffer
-        ] = {}  # buffers that are being spilled, perhaps without a holder by now
+        # buffers that are being spilled, perhaps without a holder by now
+        self._spilling: dict[int, Buffer] = {}
         self._restoring: dict[int, Buffer] = {}  # buffers that are being restored, likewise
 
     # --- choosing -------------------------------------------------------------------------------------

@@ -93,9 +93,8 @@ def overlap(left: Spans, right: Spans) -> bool:
     if len(left) > len(right):
         left, right = right, left
     for low, high in left:
-        at = bisect_right(
-            right, (low, high)
-        )  # the first span that starts after `low`, or there and ends later
+        # the first span that starts after `low`, or there and ends later
+        at = bisect_right(right, (low, high))
         if (at and right[at - 1][1] > low) or (at < len(right) and right[at][0] < high):
             return True
     return False

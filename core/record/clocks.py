@@ -83,9 +83,8 @@ class PeerClock:
     def __init__(self, rate: int = RATE, kept: int = KEPT) -> None:
         self.rate, self.kept = rate, kept
         self.readings: list[Reading] = []
-        self.since: int | None = (
-            None  # nothing is known of earlier times of ours; None: there is no such limit
-        )
+        # nothing is known of earlier times of ours; None: there is no such limit
+        self.since: int | None = None
         self.jumps = 0
 
     @classmethod

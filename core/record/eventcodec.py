@@ -6,7 +6,7 @@ may hold any message is decoded as the union of all messages (link/codec.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from hashlib import blake2b
 from typing import Any, get_args, get_type_hints
@@ -39,7 +39,7 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[Any, ...]:
 
 
 @cache
-def _own_kinds() -> tuple[type[msgspec.Struct], ...]:
+def _kinds() -> tuple[type[msgspec.Struct], ...]:
     return (
         *(kind for module in EFFECTS for kind in _structs(module) if kind not in (Event, Command)),
         *get_args(Message),
@@ -65,10 +65,10 @@ def fingerprint(modules: Iterable[Any]) -> str:
 
 
 class EventCodec:
-    """Encodes and decodes events. `more` are kinds beyond core's own; their order is part of the format of a log."""
+    """Encodes and decodes events."""
 
-    def __init__(self, more: Sequence[type[msgspec.Struct]] = ()) -> None:
-        self._types = (*_own_kinds(), *more)
+    def __init__(self) -> None:
+        self._types = _kinds()
         self._index = {kind: index for index, kind in enumerate(self._types)}
         self._decoders: dict[int, msgspec.msgpack.Decoder[Any]] = {}
         self._encoder = msgspec.msgpack.Encoder()
@@ -82,9 +82,7 @@ class EventCodec:
     def encode(self, event: msgspec.Struct) -> tuple[int, bytes]:
         index = self._index.get(type(event))
         if index is None:
-            raise UnknownKind(
-                f"a log does not know events of kind {type(event).__qualname__}; pass the kind as `more`"
-            )
+            raise UnknownKind(f"a log does not know events of kind {type(event).__qualname__}")
         return index, self._encoder.encode(msgspec.structs.astuple(event))
 
     def decode(self, kind: int, fields: bytes | msgspec.Raw) -> Any:

@@ -160,19 +160,19 @@ class CommandHash:
 class Recorder:
     """Wraps a machine: passes events on to it, and records them with a hash of the commands that it returned.
 
-    `more` are kinds of events beyond core's own. `sink` gets each piece of the log as it is made. An event that the
+    `sink` gets each piece of the log as it is made. An event that the
     machine refuses (Illegal) has changed nothing and is not recorded.
     """
 
     def __init__(
         self, machine: LoggedMachine, about: LogAbout | None = None, *, start: int = 0, keep_commands: bool = False,
-        sink: Callable[[bytes], object] | None = None, more: Sequence[type[msgspec.Struct]] = (),
+        sink: Callable[[bytes], object] | None = None,
     ) -> None:  # fmt: skip
         self.machine = machine
         self._pieces: list[bytes] = []
         self._sink = sink if sink is not None else self._pieces.append
         self._keep_commands = keep_commands
-        self._codec = EventCodec(more)
+        self._codec = EventCodec()
         self._encoder = msgspec.msgpack.Encoder()
         self._hash = CommandHash()
         self._crc = 0
@@ -209,13 +209,7 @@ class Recorder:
         self._sink(piece)
 
 
-def decode(
-    data: bytes | bytearray,
-    *,
-    core: str | None = None,
-    partial: bool = False,
-    more: Sequence[type[msgspec.Struct]] = (),
-) -> Log:
+def decode(data: bytes | bytearray, *, core: str | None = None, partial: bool = False) -> Log:
     """Decode a log; raise LogError if that is not possible.
 
     `core` is the version that must have recorded it. `partial`: accept a log that was cut short, as far as it goes.
@@ -223,7 +217,7 @@ def decode(
     if not data.startswith(MAGIC):
         raise LogError(f"this is not an event log: it starts with {bytes(data[:12])!r}, not with {MAGIC!r}")
     records = _records(data, partial)
-    codec = EventCodec(more)
+    codec = EventCodec()
     about = _about(next(records, None), core, codec)
     reader = msgspec.msgpack.Decoder(LogEntry | Trailer)
     entries = Entries(data, codec)
@@ -261,9 +255,8 @@ def replayed(log: Log, machine: LoggedMachine) -> Iterator[Sequence[Any]]:
     for index, entry in enumerate(log.entries):
         try:
             commands = machine.handle(entry.event, entry.now)
-            alike = (
-                hashed.add(commands) == entry.commands_hash
-            )  # a stranger's numbers may be too large to encode
+            # a stranger's numbers may be too large to encode
+            alike = hashed.add(commands) == entry.commands_hash
         except Exception as error:  # the recorded machine raised none
             raise Diverged(index, entry, f"{type(error).__name__}: {error}") from error
         if not alike:

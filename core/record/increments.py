@@ -24,13 +24,8 @@ from .trimming import NAMES
 
 BY_KEY = ("runs", "gangs", "transfers", "reservations")  # tables whose first column is ascending
 BY_COUNT = ("clients", "memory")
-OVER = {  # the column that says that a row is complete
-    "runs": "ended",
-    "gangs": "ended",
-    "transfers": "ended",
-    "reservations": "until",
-    "clients": "closed",
-}
+# the column that says that a row is complete
+OVER = {"runs": "ended", "gangs": "ended", "transfers": "ended", "reservations": "until", "clients": "closed"}
 LEFT_OUT = ("hosts", "ends")  # columns of gangs that refer to lists by host
 MOST = 1 << 16  # rows that may be named as incomplete
 

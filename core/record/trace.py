@@ -25,14 +25,8 @@ from ..protocol import Blame
 from .tables import Bytes, Lists, Numbers, Strings, Table, Vector
 from .trimming import NAMES, positions, trim
 
-READY, ENTERED, ENQUEUED, STARTED, ENDED, SKEW = (
-    1,
-    2,
-    4,
-    8,
-    16,
-    32,
-)  # bits: this time was inferred, not measured
+# bits: this time was inferred, not measured
+READY, ENTERED, ENQUEUED, STARTED, ENDED, SKEW = (1, 2, 4, 8, 16, 32)
 PLACEHOLDER, FAILED = 64, 128  # bits: launched with placeholders; ended with a blame
 TIMES = {
     "ready": READY, "entered": ENTERED, "enqueued": ENQUEUED,
@@ -92,9 +86,8 @@ class Trace:
             "memory": self.memory, "reservations": self.reservations, "arrivals": self.arrivals,
         }  # fmt: skip
         self.lists = Lists(self.arrivals, "after")
-        self._open: dict[str, dict[int, int]] = {
-            name: {} for name in self.tables
-        }  # key -> row, until complete
+        # key -> row, until complete
+        self._open: dict[str, dict[int, int]] = {name: {} for name in self.tables}
         self.dropped = dict.fromkeys(self.tables, 0)
 
     # --- record ---------------------------------------------------------------------------------------------
@@ -229,12 +222,8 @@ class Trace:
         """They are kept no more."""
         self._set("reservations", number, over=True, until=now)
 
-    def level(self, at: int, place: int, resident: int, committed: int, capacity: int) -> None:
-        """Add the bytes on each device of a place, from time `at` on."""
-        self.levels([(at, place, resident, committed, capacity)])
-
     def levels(self, rows: Sequence[tuple[int, int, int, int, int]]) -> None:
-        """The same of several, as (at, place, resident, committed, capacity)."""
+        """Add bytes on each device of places, each from a time on: (at, place, resident, committed, capacity)."""
         if self.limit:
             self._trim_if_large(len(rows))
         self.memory.append_all(rows)

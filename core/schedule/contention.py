@@ -35,32 +35,24 @@ class Window(msgspec.Struct, frozen=True):
         return ahead >= self.gangs and (load >= self.span or ahead >= self.most)
 
 
-class PlaceQueue:
+class PlaceQueue(msgspec.Struct, eq=False):
     """The gangs that wait for one place, and what keeps them from entering. Only `Contention` changes the second
     block."""
 
-    __slots__ = (
-        "barred", "domain", "flying", "full", "holds", "kept", "key", "late", "near", "passes", "ripe", "seen",
-        "size",
-    )  # fmt: skip
+    key: int
+    size: int  # number of devices
+    ripe: Board = {}  # queues of ripe tickets
+    late: Board = {}  # queues of tickets that are not ripe
+    seen: dict[int, int] = {}  # client -> when a gang of its last entered here
+    flying: int = 0  # number of gangs of this place in the order
+    passes: int = 0  # how often other gangs have passed this place since it was last served
 
-    def __init__(self, key: int, size: int) -> None:
-        self.key = key
-        self.size = size  # number of devices
-        self.ripe: Board = {}  # queues of ripe tickets
-        self.late: Board = {}  # queues of tickets that are not ripe
-        self.seen: dict[int, int] = {}  # client -> when a gang of its last entered here
-        self.flying = 0  # number of gangs of this place in the order
-        self.passes = 0  # how often other gangs have passed this place since it was last served
-
-        self.near: dict[int, PlaceQueue] = {}  # its neighbours, alive or not
-        self.domain: Domain | None = None  # None while it is not alive
-        self.full = 0  # how many of its atoms have no room in the window
-        self.barred: PlaceQueue | None = (
-            None  # a neighbour that it has passed too often; that one must enter first
-        )
-        self.holds: dict[int, PlaceQueue] = {}  # the lanes that this one bars
-        self.kept = False  # whether the policy keeps its devices free: see `reservations`
+    near: dict[int, PlaceQueue] = {}  # its neighbours, alive or not
+    domain: Domain | None = None  # None while it is not alive
+    full: int = 0  # how many of its atoms have no room in the window
+    barred: PlaceQueue | None = None  # a neighbour that it has passed too often; that one must enter first
+    holds: dict[int, PlaceQueue] = {}  # the lanes that this one bars
+    kept: bool = False  # whether the policy keeps its devices free: see `reservations`
 
     def waits_for(self, other: PlaceQueue) -> bool:
         """Whether `other` bars it, directly or through further lanes."""
@@ -98,6 +90,7 @@ class Contention:
         self.known: dict[int, PlaceQueue] = {}
         self.live: dict[int, Domain] = {}  # domains with an open lane
         self._tell = tell  # tells the policy what has happened to which domains
+        self.hears: frozenset[str] = frozenset()  # what the policy wants to be told of
         self.reshaped = 0  # how often a domain has taken in another one, or has been split
         self._domains = 0  # the last number given to a domain
         self._loads: dict[int, AtomLoad] = {}  # by atom
@@ -247,7 +240,8 @@ class Contention:
         del domain.lanes[lane.key]
         lane.domain = None
         if not domain.lanes:
-            self._tell("ended", domain.id)
+            if "ended" in self.hears:
+                self._tell("ended", domain.id)
         elif [other.domain for other in lane.near.values()].count(domain) > 1:
             for part in list(connected(domain.lanes))[1:]:
                 self._part(domain, part)

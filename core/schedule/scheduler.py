@@ -45,23 +45,13 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Literal
 
-from ..model import Atoms, Illegal
+from ..model import Atoms
 from .contention import Contention, Domain, PlaceQueue, Window, connected
 from .policy import HOOKS, Board, Fifo, Policy, Ready, Reserve, Ticket, definers, writes
 from .reservations import PATIENT, RESERVES, Reservations, WrongAnswer
 from .waits import GangQueue, WaitingGang, first_of_each_queue, waiting_gang
 
 EarlyEntry = Literal["always", "idle", "never"]
-
-# Event -> state of a ticket before -> after; anything else is Illegal. A withdrawn ticket may be offered again at
-# another place.
-TICKET = {
-    "offer": {"new": "waiting", "withdrawn": "waiting"},
-    "enter": {"waiting": "entered"},
-    "withdraw": {"waiting": "withdrawn"},
-    "finish": {"entered": "over"},
-}
-OFFER, ENTER, FINISH = TICKET["offer"], TICKET["enter"], TICKET["finish"]
 
 
 class Scheduler:
@@ -81,13 +71,13 @@ class Scheduler:
             raise ValueError(f"a window of {window.gangs} and {max_passes} passes: must be at least 1 and 0")
         self.faults: list[tuple[str, str]] = []  # (policy, what it did); the owner reports them
         self.news = False  # whether there are faults or overruns, or other devices are reserved than were
-        self._use(policy() if isinstance(policy, type) else policy)
         self.max_passes = max_passes
         self.early = early
         self.quiet = quiet
         self.paused = False  # during a change of epoch, when nothing is picked
         self._atoms = atoms
         self._contention = Contention(atoms, window, early == "idle", self._tell)
+        self._use(policy() if isinstance(policy, type) else policy)
         self.live = self._contention.live  # not empty if a gang may enter
         self._reservations = Reservations(atoms, self._contention, max_reserved)
         self.reserved = self._reservations.current  # what the policy keeps free now
@@ -99,10 +89,7 @@ class Scheduler:
 
     def offer(self, ticket: Ticket, now: int) -> None:
         """Let a gang wait to enter. Its place, cost and client must not change from here on."""
-        state = OFFER.get(ticket.state)
-        if state is None:
-            raise _illegal(ticket, "offer")
-        ticket.state = state
+        ticket.turn("offer")
         if self.reserved:
             self._ask_again()
         lane = self._contention.known.get(ticket.place) or self._contention.get(ticket.place)
@@ -123,11 +110,6 @@ class Scheduler:
         else:
             waiting.append(ticket)
         self._push(ticket, lane)
-
-    @property
-    def idle(self) -> bool:
-        """Whether no gang may enter now."""
-        return self.paused or not self.live
 
     def pick(self, now: int) -> Ticket | None:
         """Return the gang that enters now, or None. Call this until it returns None, so that no device waits."""
@@ -154,10 +136,7 @@ class Scheduler:
 
     def finished(self, ticket: Ticket, now: int) -> None:
         """A gang of the order has ended, well or not: its devices have room."""
-        state = FINISH.get(ticket.state)
-        if state is None:
-            raise _illegal(ticket, "finish")
-        ticket.state = state
+        ticket.turn("finish")
         if self._alone is not None:
             self._queue_alone()
         if self.reserved:
@@ -342,7 +321,7 @@ class Scheduler:
         lane = self._contention.known[ticket.place]
         domain = lane.domain
         assert domain is not None
-        ticket.state = ENTER[ticket.state]
+        ticket.turn("enter")
         lane.passes = 0
         lane.seen[ticket.client] = now
         self._alone = None
@@ -387,10 +366,7 @@ class Scheduler:
 
     def _take(self, ticket: Ticket, event: str) -> None:
         """Take a ticket out of its queue, because it enters or is withdrawn."""
-        state = TICKET[event].get(ticket.state)
-        if state is None:
-            raise _illegal(ticket, event)
-        ticket.state = state
+        ticket.turn(event)
         lane = self._contention.known[ticket.place]
         board = lane.ripe if lane.ripe.get(ticket.client) is ticket.queue else lane.late
         ticket.queue = None
@@ -458,7 +434,7 @@ class Scheduler:
     def _use(self, policy: Policy) -> None:
         """Use this policy from now on. Methods that it does not write are not called."""
         self.policy = policy
-        self._hooks = frozenset(name for name in HOOKS if writes(policy, name))
+        self._hooks = self._contention.hears = frozenset(name for name in HOOKS if writes(policy, name))
         self._ranks = writes(policy, "rank")
         self._reserves = policy.reserves
         only = any(vars(kind).get("takes_the_only_one") for kind in definers(policy, "pick"))
@@ -491,7 +467,3 @@ def _only(boards: list[Board]) -> Ticket | None:
             if len(queue) == 1:
                 return queue[0][-1]
     return None
-
-
-def _illegal(ticket: Ticket, event: str) -> Illegal:
-    return Illegal(f"{event} of a gang (run {ticket.run}, step {ticket.step}) that is {ticket.state}")

@@ -167,9 +167,8 @@ def _block(
     torus = island.torus
     cells = devices_by_cell(torus, island.block)
     values = [costs[at] if usable[at] else barred for at in cells]
-    even = (
-        values[0] if values.count(values[0]) == len(values) else 0
-    )  # the cost of each device, if all are equal
+    # the cost of each device, if all are equal
+    even = values[0] if values.count(values[0]) == len(values) else 0
     best: tuple[int, int, int] | None = None  # hosts, cost, cell
     chosen: tuple[Shape, tuple[int, ...]] = ((), ())
     for folded, axes in orientations(spec.mesh, torus):

@@ -29,9 +29,6 @@ class MustWait(msgspec.Struct, frozen=True):
     """The slice can be bound, but not now."""
 
     reason: str  # what it waits for
-    absent: bool = (
-        False  # whether it waits for hosts that are not up; else for devices that other slices have
-    )
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -110,7 +107,7 @@ class Resources:
             known = self._bind_or_wait(known)
         else:
             self._refuse_another(session, spec, known.spec)
-        return BoundSlice(known.place) if known.place else MustWait(known.reason, known.claim is None)
+        return BoundSlice(known.place) if known.place else MustWait(known.reason)
 
     def _bind_part(self, session: int, spec: SliceSpec) -> BoundSlice | MustWait:
         known = self._parts.get(session, spec.name)
@@ -129,7 +126,7 @@ class Resources:
     def _part_of(parent: Binding, spec: SliceSpec) -> BoundSlice | MustWait:
         if parent.place:
             return BoundSlice(part(parent.place, spec.picks))
-        return MustWait(_reason_of_part(parent), parent.claim is None)
+        return MustWait(_reason_of_part(parent))
 
     @staticmethod
     def _refuse_another(session: int, spec: SliceSpec, known: SliceSpec | None) -> None:

@@ -21,9 +21,8 @@ Key = tuple[int, str]  # (session, name of the slice)
 class SubSlices:
     def __init__(self) -> None:
         self._specs: dict[Key, SliceSpec] = {}
-        self._parts: dict[
-            Key, dict[str, SliceSpec]
-        ] = {}  # parent -> its sub-slices by name, the oldest first
+        # parent -> its sub-slices by name, the oldest first
+        self._parts: dict[Key, dict[str, SliceSpec]] = {}
 
     def get(self, session: int, name: str) -> SliceSpec | None:
         return self._specs.get((session, name))

@@ -60,9 +60,8 @@ class Pool:
         self.size, self.chunk = size, chunk
         self.reserve = max(chunk, size // 4)
         self.ahead = min(2 * chunk, size - self.reserve)
-        self.window = max(
-            chunk, size // 4
-        )  # the most that one ready lane holds, so one slow sender cannot hold all
+        # the most that one ready lane holds, so one slow sender cannot hold all
+        self.window = max(chunk, size // 4)
         self.at_once = min(self.ahead, self.window)
         self.out = 0
         self._early_out = 0
@@ -112,9 +111,8 @@ class Pool:
             nbytes = min(lane.want, cap, free)
             if nbytes < min(lane.want, cap, self.chunk):
                 if lane.ready:
-                    return (
-                        given  # save credits for the first lane in the order until it can get a whole chunk
-                    )
+                    # save credits for the first lane in the order until it can get a whole chunk
+                    return given
                 early_blocked = True
                 continue
             self._give(lane, nbytes)

@@ -8,6 +8,8 @@ ends at the first failure; a sender that offers later gets `Landed` at once, so 
 
 from __future__ import annotations
 
+import msgspec
+
 from .. import protocol as p
 from ..model import Illegal
 from .credits import Pool, SendAllowance
@@ -16,18 +18,15 @@ from .pending import EarlyMessages, EndedTransfers
 Outcome = list[p.Command]
 
 
-class IncomingPieces:
-    """The pieces of one sender: the size of each, and how many of its bytes are still to come. `pool`: whence they
-    have their credits; None: they are short, and need none."""
+class IncomingPieces(msgspec.Struct, eq=False):
+    """The pieces of one sender."""
 
-    __slots__ = ("granted", "lane", "left", "over", "pool", "sizes")
-
-    def __init__(self, lane: SendAllowance, pool: Pool | None, sizes: dict[int, int]) -> None:
-        self.lane, self.pool = lane, pool
-        self.sizes = sizes
-        self.left = dict(sizes)
-        self.over = False
-        self.granted = False  # whether any credits were granted, perhaps 0 for pieces without bytes
+    lane: SendAllowance
+    pool: Pool | None  # whence they have their credits; None: they are short, and need none
+    sizes: dict[int, int]  # of each piece
+    left: dict[int, int]  # how many of its bytes are still to come
+    over: bool = False
+    granted: bool = False  # whether any credits were granted, perhaps 0 for pieces without bytes
 
 
 class Incoming:
@@ -217,7 +216,9 @@ class Receiving:
         lane = SendAllowance(incoming.seq, transfer, sender, sum(pieces.values()))
         lane.ready = incoming.sparse  # a sparse sender is known only by its offer, so its contents exist
         short = not incoming.sparse and incoming.nbytes <= self._pool.at_once
-        entry = incoming.ins[sender] = IncomingPieces(lane, None if short else self._pool, pieces)
+        entry = incoming.ins[sender] = IncomingPieces(
+            lane, None if short else self._pool, pieces, pieces.copy()
+        )
         if entry.pool is not None:
             entry.pool.add(lane)
         elif lane.want:

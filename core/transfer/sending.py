@@ -7,6 +7,8 @@ pieces.
 
 from __future__ import annotations
 
+import msgspec
+
 from .. import protocol as p
 from ..model import Illegal
 from .pending import REMEMBERED, EarlyMessages, EndedTransfers
@@ -14,18 +16,15 @@ from .pending import REMEMBERED, EarlyMessages, EndedTransfers
 Outcome = list[p.Command]
 
 
-class ReceiverProgress:
+class ReceiverProgress(msgspec.Struct, eq=False):
     """The pieces for one receiver, and how far they have been sent."""
 
-    __slots__ = ("at", "credit", "granted", "offset", "pieces", "total")
-
-    def __init__(self) -> None:
-        self.pieces: list[tuple[int, int]] = []  # (piece, bytes)
-        self.total = 0  # bytes of all pieces
-        self.at = 0  # index into pieces: the one that is being sent
-        self.offset = 0  # bytes of it that have been sent
-        self.credit = 0  # bytes that may be sent now
-        self.granted = -1  # bytes granted in all; -1 if the receiver has granted none yet
+    pieces: list[tuple[int, int]] = []  # (piece, bytes)
+    total: int = 0  # bytes of all pieces
+    at: int = 0  # index into pieces: the one that is being sent
+    offset: int = 0  # bytes of it that have been sent
+    credit: int = 0  # bytes that may be sent now
+    granted: int = -1  # bytes granted in all; -1 if the receiver has granted none yet
 
     @property
     def all_sent(self) -> bool:

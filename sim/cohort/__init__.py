@@ -3,6 +3,7 @@
     island       what enters and leaves an island: orders down, reports up
     routes       the island's tree as index arrays: which hosts a message passes, and in which order it is written
     alike        one executor for many hosts that behave alike; which orders divide them
+    shared_executor  an executor that can be copied, compared, and made another's
     parts        which hosts share an executor now: parts are divided by orders, and merge when their states are equal
     slice_parts  programs of one slice have executors of their own, so that slices that overlap divide nothing
     commands     what executors command, carried out for all hosts that do the same; contents, host by host
@@ -30,4 +31,5 @@ from .history import Checkpoint, ContentsCame, Input, OrderLeft, PeerGone, Slowe
 from .host_contents import HostContents
 from .island import CohortIsland
 from .routes import one_root
+from .shared_executor import SharedExecutor
 from .stream_names import StreamNames

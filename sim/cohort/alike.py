@@ -5,7 +5,7 @@ does, every place has the same part of each one's devices, and contents travel t
 none. A message that names some members and not others divides them: `divides` says into which parts, before anything
 is done.
 
-Neighbours: `parts` adds when things happen at each host; core's `Executor`, by its public methods alone.
+Neighbours: `parts` adds when things happen at each host; `shared_executor` does what all of them do.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from core.model import (
 )
 from core.transfer import ALL, from_client, hosts_of, senders_to_client, to_client
 
+from .shared_executor import SharedExecutor
+
 KEPT = 4096  # answers of each kind that are remembered
 OF_ONE = (p.LaunchFailed, p.DeviceLost)  # never of many hosts alike
 WITH_HOSTS = (p.GangStep, p.SendStep, p.RecvStep, p.ViewStep, p.SpillStep, p.RestoreStep)
@@ -39,29 +41,37 @@ OF_CONTENTS = (p.SendStep, p.RecvStep)
 Key = TypeVar("Key", bound=Hashable)
 
 
-class AlikeHosts:
+class AlikeHosts(SharedExecutor):
     """An executor that stands for `members`, hosts of one island.
 
     It remembers what has been found not to divide them."""
 
     def __init__(
         self, members: Spans, hosts: Hosts, *, lane: str = "host", incarnation: int = 0,
-        executor: Executor | None = None, facts: PlaceFacts | None = None, of_slice: bool = False,
+        past: SharedExecutor | None = None, facts: PlaceFacts | None = None, of_slice: bool = False,
     ) -> None:  # fmt: skip
-        """`of_slice`: it is told of programs of one slice alone, whose hosts these are."""
-        self._hosts, self._of_slice = hosts, of_slice
+        """`past`: one whose past is theirs. `of_slice`: it is told of programs of one slice alone, whose hosts these
+        are."""
+        if past is not None:
+            lane, incarnation = past.lane, past._incarnation
+        super().__init__(members[0][0], hosts, lane=lane, incarnation=incarnation, members=members)
+        if past is not None and not of_slice:
+            self.copy_of(past)
+        elif past is not None:
+            self.sit(past)
+        self._of_slice = of_slice
         self._facts = facts or PlaceFacts(hosts)
-        self._executor = executor or Executor(
-            members[0][0], hosts, lane=lane, incarnation=incarnation, members=members
-        )
-        self.layout_of, self.plan = self._executor.layout_of, self._executor.plan
         # Gets that only one of the members sends, by transfer. To the others it makes no difference that their executor
         # sends it, too: only copies of the buffer would wait for that.
         self._sent_by_one: dict[int, Spans] = {}
-        self._stand_for(members)
+        self._forget_undivided()
 
-    def _stand_for(self, members: Spans) -> None:
-        self.members, self.host = members, members[0][0]
+    def stand_for(self, members: Spans) -> None:
+        super().stand_for(members)
+        self._forget_undivided()
+
+    def _forget_undivided(self) -> None:
+        members = self.members
         self._first = spans.one(self.host)
         self._undivided = self._of_slice or spans.count(members) == 1  # whatever they are told
         self._even: dict[Spans, bool] = {}  # of hosts: whether all members are among them; else none is
@@ -79,7 +89,7 @@ class AlikeHosts:
                 self._sent_by_one.pop(event.transfer, None)
             elif kind in OF_ONE or getattr(event, "blame", None) is not None:
                 self._refuse_if_of_one(event)
-        return self._executor.handle(event, now)
+        return super().handle(event, now)
 
     def _refuse_if_dividing(self, message: p.Ordered) -> None:
         parts = self.divides(message)
@@ -129,7 +139,7 @@ class AlikeHosts:
         if not self._even.get(step.hosts, True) or not isinstance(step, p.SendStep | p.RecvStep):
             return
         if not self._facts.together(step.transfer):
-            busy.append(self._ends(step, NamesWithMessage(message, self._executor)))
+            busy.append(self._ends(step, NamesWithMessage(message, self)))
         elif step.client:
             for same in self._pieces(step, message):
                 self._cut(cuts, spans.meet(same, step.hosts))
@@ -170,9 +180,8 @@ class AlikeHosts:
                 f"hosts {spans.text(part)} are to be split from {spans.text(self.members)}: name some and not "
                 "all of them"
             )
-        twin = AlikeHosts(part, self._hosts, executor=self._executor.twin(part), facts=self._facts)
-        self._executor.stand_for(rest)
-        self._stand_for(rest)
+        twin = AlikeHosts(part, self._hosts, past=self, facts=self._facts)
+        self.stand_for(rest)
         twin._sent_by_one = self._sent_by_one.copy()
         return twin
 
@@ -183,55 +192,24 @@ class AlikeHosts:
         ]
         for transfer in others:
             del self._sent_by_one[transfer]
-        return sum([self._executor.without_send(transfer) for transfer in others])
+        return sum([self.without_send(transfer) for transfer in others])
 
     def blank(self, members: Spans) -> AlikeHosts:
         """One that knows of no program, for hosts of a slice: it is to be told of programs of that slice alone."""
-        blank = self._executor.blank(members)
-        return AlikeHosts(members, self._hosts, executor=blank, facts=self._facts, of_slice=True)
+        return AlikeHosts(members, self._hosts, past=self, facts=self._facts, of_slice=True)
 
-    def take_in(self, other: AlikeHosts) -> None:
-        """Knows from now on what the other knows, too: other programs of all these members."""
+    def take_in(self, other: SharedExecutor) -> None:
         if spans.minus(self.members, other.members):
             raise Illegal(f"hosts {spans.text(self.members)} know nothing of {spans.text(other.members)}")
-        self._executor.take_in(other._executor)
+        super().take_in(other)
         self._passed = None
-
-    def knows(self) -> tuple[list[int], list[int]]:
-        """(buffers, runs of which steps are to come)."""
-        return self._executor.knows()
-
-    @property
-    def idle(self) -> bool:
-        return self._executor.idle
-
-    @property
-    def may_merge(self) -> bool:
-        return self._executor.may_merge
-
-    def copied(self) -> Executor:
-        """An executor with the same past."""
-        return self._executor.twin(self.members)
-
-    def outline(self) -> Hashable | None:
-        """What is equal if `remembered` is, and quicker to find; None while hosts will be told things one by one."""
-        return self._executor.outline()
-
-    def remembered(self, past: Callable[[p.Cause], bool]) -> Hashable:
-        """All that later commands may depend on. Where it is equal, one executor may do for the members of both."""
-        return self._executor.remembered(past)
-
-    def passed_on(self, number: int, settled: int) -> None:
-        """The messages up to this one were for others."""
-        self._executor.passed_on(number, settled)
 
     def absorb(self, others: Sequence[AlikeHosts]) -> None:
         """Stands for the others' members too, whose executors are in the same state; they are of no more use."""
         members = spans.union(self.members, *(other.members for other in others))
         if spans.count(members) != sum(spans.count(each.members) for each in (self, *others)):
             raise Illegal(f"hosts {spans.text(self.members)} cannot take in hosts of their own")
-        self._executor.stand_for(members)
-        self._stand_for(members)
+        self.stand_for(members)
 
     # --- what divides -------------------------------------------------------------------------------------
 
@@ -257,7 +235,7 @@ class AlikeHosts:
         if isinstance(step, p.RecvStep):
             layout = step.layout
         else:
-            layout = NamesWithMessage(message, self._executor).layout(step.step)
+            layout = NamesWithMessage(message, self).layout(step.step)
         return () if layout is None else self._facts.pieces(layout, isinstance(step, p.SendStep))
 
     def _ends(self, step: p.SendStep | p.RecvStep, names: NamesWithMessage) -> Spans:

@@ -80,14 +80,12 @@ class PutOrGet(msgspec.Struct, eq=False):
     last: int = -1
 
 
-class Passage:
-    """How contents of a layout pass the client's card: for how long, by host, what goes to those before it; in all; and
-    all bytes."""
+class Passage(msgspec.Struct, frozen=True, eq=False):
+    """How contents of a layout pass the client's card."""
 
-    __slots__ = ("before", "nbytes", "took")
-
-    def __init__(self, before: Ints, took: int, nbytes: int) -> None:
-        self.before, self.took, self.nbytes = before, took, nbytes
+    before: Ints  # for how long, by host, what goes to those before it
+    took: int  # in all
+    nbytes: int
 
 
 class ClientContents:
@@ -233,11 +231,7 @@ class ClientContents:
     def _times(
         self, known: PutOrGet, client: ClientEnd, ends: HostEnds, sizes: tuple[int, ...]
     ) -> ContentTimes:
-        connected, before, when = (
-            self._connected[client.machine.client],
-            client.passage.before,
-            ends.when,
-        )
+        connected, before, when = (self._connected[client.machine.client], client.passage.before, ends.when)
         follow = get_times if known.getting else put_times
         if isinstance(when, int):
             row = ends.members[0][0] - self._island.island.base_host

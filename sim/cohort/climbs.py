@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
@@ -34,25 +35,21 @@ NOBODY: Ints = np.zeros(0, dtype=np.int64)
 KEPT = 1024  # waves of reports that are remembered: one for each slice, mostly
 Key = tuple[type, int]
 RootWave = tuple[Wave | None, int, int]
-Arrival = tuple[
-    int, int
-]  # (time, root): reports that come at one time are taken in the order of their senders
+# (time, root): reports that come at one time are taken in the order of their senders
+Arrival = tuple[int, int]
 
 
-class Climb:
-    """One report. By row: how many hosts at it and below it are still awaited, and when the last of them has been
-    heard of there."""
+class Climb(msgspec.Struct, eq=False):
+    """One report."""
 
-    __slots__ = ("at", "hosts", "last", "left", "loud", "missing", "quiet", "route", "told")
-
-    def __init__(self, hosts: Spans, route: CohortRoute, awaited: Ints) -> None:
-        self.hosts, self.route = hosts, route
-        self.left, self.at = awaited.copy(), np.zeros(len(awaited), dtype=np.int64)
-        self.missing = spans.count(hosts)
-        self.quiet: Any = None  # what most hosts report
-        self.loud: dict[int, list[Any]] = {}  # by root: what differs between hosts
-        self.last: Arrival = (-1, -1)  # of the quiet roots that are known
-        self.told = False  # the controller has been told what most hosts report
+    hosts: Spans
+    left: Ints  # by row: how many hosts at it and below it are still awaited
+    at: Ints  # by row: when the last of them has been heard of there
+    missing: int
+    quiet: Any = None  # what most hosts report
+    loud: dict[int, list[Any]] = {}  # by root: what differs between hosts
+    last: Arrival = (-1, -1)  # of the quiet roots that are known
+    told: bool = False  # the controller has been told what most hosts report
 
 
 class Climbs:
@@ -128,8 +125,8 @@ class Climbs:
         key, island = report_about(report), self._island
         climb = self._under_way.get(key)
         if climb is None:
-            route = island.tree.route(hosts)
-            climb = self._under_way[key] = Climb(hosts, route, self._awaited(hosts))
+            left = self._awaited(hosts).copy()
+            climb = self._under_way[key] = Climb(hosts, left, np.zeros_like(left), spans.count(hosts))
         if is_loud(report):
             for row in np.arange(island.island.hosts)[rows].tolist():
                 one = replace(report, hosts=spans.one(island.island.base_host + row))

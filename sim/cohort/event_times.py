@@ -26,7 +26,6 @@ class TimesOfSome(msgspec.Struct, frozen=True, eq=False):
     """Times at some hosts. It was never, so far, at the others."""
 
     rows: Rows
-    number: int
     when: HostTimes | int
 
 
@@ -44,7 +43,7 @@ class EventTimes:
         if number == self._hosts:
             times[cause[1]] = when
         elif cause[1] not in times:
-            times[cause[1]] = TimesOfSome(rows, number, when)
+            times[cause[1]] = TimesOfSome(rows, when)
         else:
             vector = times[cause[1]]
             if isinstance(vector, TimesOfSome):

@@ -50,17 +50,16 @@ class PlaceIndices:
         return np.repeat(times, np.diff(self.firsts, append=spans.count(self.devices)))
 
 
-class CohortSoloGang:
+class CohortSoloGang(msgspec.Struct, eq=False):
     """A gang that is no collective: each of its hosts runs it by itself, as a job of its own."""
 
-    def __init__(self, where: PlaceIndices) -> None:
-        self.where = where
-        self.jobs: dict[int, CohortGang] = {}  # by row: the host's number in the island
-        self.arrived: dict[int, int] = {}
-        self.ended: dict[int, int] = {}
-        self.heard: dict[int, int] = {}  # by host: when its completion thread took in the end
-        self.told: dict[int, None] = {}  # hosts whose executor knows that it is over
-        self.slow: NDArray[np.float64] | None = None  # as it was when the first job started
+    where: PlaceIndices
+    jobs: dict[int, CohortGang] = {}  # by row: the host's number in the island
+    arrived: dict[int, int] = {}
+    ended: dict[int, int] = {}
+    heard: dict[int, int] = {}  # by host: when its completion thread took in the end
+    told: dict[int, None] = {}  # hosts whose executor knows that it is over
+    slow: NDArray[np.float64] | None = None  # as it was when the first job started
 
 
 class CohortGang(msgspec.Struct, eq=False):

@@ -37,7 +37,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from core.host import Executor
 from core.model import Gang, Plan, Spans, spans
 from core.protocol import messages as m
 from core.transfer import Transfer
@@ -46,6 +45,7 @@ from ..engine import Ints, Unannounced
 from .climbs import report_about
 from .gangs import NONE, CohortGang, CohortSoloGang
 from .host_times import as_vector, latest
+from .shared_executor import SharedExecutor
 
 if TYPE_CHECKING:
     from .island import CohortIsland
@@ -127,8 +127,8 @@ class Checkpoint:
         self.at, self.order = sim.now, order
         self.inputs, self.told = inputs, told  # how many of them came before
         self.sent = sent.copy()  # orders, by host
-        self.executors: list[tuple[Spans, Executor]] = [
-            (part.members, part.executor.copied()) for part in island.parts.all
+        self.executors: list[tuple[Spans, SharedExecutor]] = [
+            (part.members, part.executor.twin(part.members)) for part in island.parts.all
         ]
         self.threads = island.threads()
         self.prepared = {seq: as_vector(times).copy() for seq, times in island.commands.prepared.items()}

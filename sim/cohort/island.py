@@ -15,7 +15,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from core.fanout import Tree, tree
-from core.host import Executor
 from core.model import Gang, Island, Plan, Spans, spans
 from core.protocol import effects as e
 from core.protocol import messages as m
@@ -32,19 +31,12 @@ from .event_times import EventTimes
 from .gangs import CohortGang, CohortSoloGang, Gangs
 from .history import History, ThreadTimes
 from .host_contents import HostContents
-from .host_times import (
-    HostTimes,
-    ShiftedTimes,
-    TimePatterns,
-    as_vector,
-    at_one,
-    earliest,
-    latest,
-)
+from .host_times import HostTimes, ShiftedTimes, TimePatterns, as_vector, at_one, earliest, latest
 from .members import Member
 from .order_times import OrderTimes
 from .parts import CohortPart, PartGroup, Parts
 from .routes import CohortTree, Rows
+from .shared_executor import SharedExecutor
 from .slice_parts import PartsBySlice, SlicePrograms
 from .stream_names import StreamNames
 
@@ -55,7 +47,7 @@ if TYPE_CHECKING:
 class CohortIsland:
     def __init__(
         self, sim: Context, island: Island, moves: HostContents, due: int | None = None,
-        executors: Sequence[tuple[Spans, Executor]] = (), names: StreamNames | None = None,
+        executors: Sequence[tuple[Spans, SharedExecutor]] = (), names: StreamNames | None = None,
     ) -> None:  # fmt: skip
         """`due`: when its hosts will have to be simulated one by one, if ever. `executors`: of its hosts, if they have
         a past; `names`: what they have been told of."""
@@ -69,8 +61,7 @@ class CohortIsland:
         self.reports = ControllerReports(self)
         self._facts = facts = PlaceFacts(sim.hosts_of, self.contents_of, moves.hosts_at, one_may_send=True)
         alike = [
-            AlikeHosts(members, sim.hosts_of, executor=executor, facts=facts)
-            for members, executor in executors
+            AlikeHosts(members, sim.hosts_of, past=executor, facts=facts) for members, executor in executors
         ] or [AlikeHosts(island.host_span, sim.hosts_of, incarnation=1, facts=facts)]
         self.parts = Parts(island, alike, remembers)
         self.slices = PartsBySlice(island, self.parts, facts, remembers, bool(executors))

@@ -11,7 +11,7 @@ is short, so that something waits for gangs of others; or a gang of other progra
 contents, and a host launches gangs in their order. Then the island's parts take in what the slice's executor knows
 (`_return`), and have its programs from there on. This may be earlier than it must be: what either knows is the same.
 
-Neighbours: `parts` are the island's; `island` asks what an order concerns; core's `standing` joins executors.
+Neighbours: `parts` are the island's; `island` asks what an order concerns; `shared_executor` joins executors.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from collections.abc import Callable, Container, Iterable
 from copy import copy
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from core.model import Gang, Island, Place, Plan, Range, Spans, ranged, spans
@@ -409,16 +410,13 @@ class PartsBySlice:
         return found
 
 
-class OrderShare:
-    """What of an order concerns one owner. `at`: where its steps are in the order."""
+class OrderShare(msgspec.Struct, eq=False):
+    """What of an order concerns one owner."""
 
-    __slots__ = ("at", "plans", "runs", "steps")
-
-    def __init__(self) -> None:
-        self.plans: list[Plan] = []
-        self.runs: list[m.RunHeader] = []
-        self.at: list[int] = []
-        self.steps: list[Any] = []
+    plans: list[Plan] = []
+    runs: list[m.RunHeader] = []
+    at: list[int] = []  # where its steps are in the order
+    steps: list[Any] = []
 
     def put(self, at: int, step: Any) -> None:
         self.at.append(at)

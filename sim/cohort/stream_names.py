@@ -24,9 +24,8 @@ class StreamNames:
         self.runs: dict[int, Plan] = {}
         # by report: the hosts that make it, for reports that hosts make one by one
         self.taking_part: dict[Key, Spans] = {}
-        self.codes: dict[
-            tuple[int, int], int
-        ] = {}  # by plan and code: in which order they were last asked for
+        # by plan and code: in which order they were last asked for
+        self.codes: dict[tuple[int, int], int] = {}
         self._asked = 0
 
     def learn(self, message: m.Ordered) -> None:

@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from core.model import Cluster, Gang, Plan, Spans, device_spans, spans
 from core.protocol import Blame, Event, Finished, Launch
 from core.record import PLACEHOLDER, Trace
@@ -47,31 +49,27 @@ Price = Callable[[Plan, Gang, int], Takes]  # (plan, gang, seq)
 Sizes = Callable[[Plan, Gang, int], tuple[int, ...]]  # row counts of an irregular gang's outputs
 
 
-class HostPart:
+class HostPart(msgspec.Struct, eq=False):
     """One host's part of a gang."""
 
-    __slots__ = ("arrived", "devices", "host", "missing", "placeholders")
-
-    def __init__(self, host: int, devices: tuple[int, ...], placeholders: bool) -> None:
-        self.host = host
-        self.devices = devices
-        self.missing = len(devices)  # devices at the head of whose queue it is not yet
-        self.arrived = -1  # when it was at the head of all its queues
-        self.placeholders = placeholders
+    host: int
+    devices: tuple[int, ...]
+    missing: int  # devices at the head of whose queue it is not yet
+    placeholders: bool
+    arrived: int = -1  # when it was at the head of all its queues
 
 
-class DeviceJob:
+class DeviceJob(msgspec.Struct, eq=False):
     """A gang on the devices that start it together: all its devices, or one host's if it is no collective."""
 
-    __slots__ = ("broken", "ends", "gang", "missing", "parts", "plan", "running", "seq")
-
-    def __init__(self, seq: int, plan: Plan, gang: Gang, hosts: int) -> None:
-        self.seq, self.plan, self.gang = seq, plan, gang
-        self.missing = hosts
-        self.parts: dict[int, HostPart] = {}
-        self.running = False
-        self.ends = -1  # when, if that is known
-        self.broken = False  # a member is gone: the gang never ends, until its launches are abandoned
+    seq: int
+    plan: Plan
+    gang: Gang
+    missing: int  # hosts at the head of whose queues it is not yet
+    parts: dict[int, HostPart] = {}
+    running: bool = False
+    ends: int = -1  # when, if that is known
+    broken: bool = False  # a member is gone: the gang never ends, until its launches are abandoned
 
 
 class GangOnDevices(NamedTuple):
@@ -89,16 +87,13 @@ class GangOnDevices(NamedTuple):
     slow: dict[int, float]
 
 
-class SoloGang:
+class SoloGang(msgspec.Struct, eq=False):
     """For the trace: a gang that is no collective. Each of its hosts runs it when it can."""
 
-    __slots__ = ("arrived", "ended", "left", "slow")
-
-    def __init__(self, hosts: int, slow: dict[int, float]) -> None:
-        self.arrived: dict[int, int] = {}
-        self.ended: dict[int, int] = {}
-        self.slow = slow  # as it was when the first host started
-        self.left = hosts  # hosts that have not ended it
+    left: int  # hosts that have not ended it
+    slow: dict[int, float]  # as it was when the first host started
+    arrived: dict[int, int] = {}
+    ended: dict[int, int] = {}
 
 
 class Fabric:
@@ -147,7 +142,7 @@ class Fabric:
             job = self._jobs[key] = DeviceJob(seq, plan, gang, hosts)
         taken = device_spans(gang.place)
         mine = tuple([device for device in self._cluster.devices_of(host) if spans.contains(taken, device)])
-        part = job.parts[host] = HostPart(host, mine, placeholders)
+        part = job.parts[host] = HostPart(host, mine, len(mine), placeholders)
         for device in mine:
             self._queues.setdefault(device, deque()).append(job)
         return job, part

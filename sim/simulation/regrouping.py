@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec.structs import replace
 
-from core.host import Executor
 from core.model import Plan, Spans, spans
 from core.protocol import messages as m
 
-from ..cohort import CohortGang, CohortIsland, HostContents, StreamNames, ThreadTimes
+from ..cohort import CohortGang, CohortIsland, HostContents, SharedExecutor, StreamNames, ThreadTimes
 from ..hosts import GangOnDevices, HostProcess
 from ..network import is_quiet
 from .faults import divided
@@ -242,7 +241,7 @@ class Beginning:
         island.seated(seat, shape, in_order)
         return island
 
-    def _executors(self) -> list[tuple[Spans, Executor]]:
+    def _executors(self) -> list[tuple[Spans, SharedExecutor]]:
         """One of those whose states are equal, with the hosts for which it is to stand."""
         alike: dict[Hashable, list[int]] = {}
         for host, process in self._hosts.items():

@@ -23,7 +23,7 @@ from simpy.core import EmptySchedule
 from core.client import Limits
 from core.controller import Config, Controller
 from core.fanout import Tree, fanout_for, tree
-from core.host import Executor, Host
+from core.host import Host
 from core.model import Cluster, Gang, Layout, Plan, Spans, shard_bytes
 from core.protocol import Chunk, is_client, peers
 from core.protocol import effects as e
@@ -32,7 +32,7 @@ from core.record import Trace
 from core.schedule.policy import Fifo, Policy
 from core.transfer import Transfer
 
-from ..cohort import CohortIsland, HostContents, one_root
+from ..cohort import CohortIsland, HostContents, SharedExecutor, one_root
 from ..engine import Noise, Order, SimClock, Stuck, StuckWatch
 from ..engine import jitter as chance
 from ..hardware import Kernel, Profile, Setup, kernel_time, link
@@ -64,7 +64,6 @@ from ..shared_cores import SharedMachines
 from .boot import boot
 from .fault_injection import FaultInjection
 from .faults import Fault, divided
-from .hosts_of import HostsOf
 from .regrouping import Regrouping
 from .takeover import take_over
 
@@ -93,7 +92,7 @@ class Simulation:
         self.sizes: Callable[[Plan, Gang, int], tuple[int, ...]] = bounds_of
         self.about_code: Callable[[str], bytes] = nothing_said  # by a computation's key; see `CodeReady`
         self.rows_of = even_rows
-        self.hosts_of = HostsOf(self.cluster)
+        self.hosts_of = self.cluster
         self.weights = MessageSizes()
         self.clients: list[SimClient] = []
         self.last_seen = self.longest_gang = 0  # when no mere timer happened; of priced gangs
@@ -172,19 +171,14 @@ class Simulation:
                     self.trouble.slow(host, self.noise.straggler_factor)
 
     def new_host(
-        self, host: int, executor: Executor | None = None, transfer: Transfer | None = None
+        self, host: int, executor: SharedExecutor | None = None, transfer: Transfer | None = None
     ) -> HostProcess:
-        self._starts[host] = self._starts.get(host, 0) + 1
+        start = self._starts[host] = self._starts.get(host, 0) + 1
+        executor = executor or SharedExecutor(host, self.hosts_of, incarnation=start)
         machine = Host(
-            host,
-            self.hosts_of,
-            incarnation=self._starts[host],
-            beat=self.times.beat,
-            pool=self.pool,
-            chunk=self.chunk,
-            executor=executor,
+            host, self.hosts_of, beat=self.times.beat, pool=self.pool, chunk=self.chunk, executor=executor,
             transfer=transfer,
-        )
+        )  # fmt: skip
         return self.machines.host(host, machine)
 
     # --- time -----------------------------------------------------------------------------------------------

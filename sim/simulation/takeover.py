@@ -59,9 +59,8 @@ class Replay:
         self._inputs = cohort.history.since(self._point)
         self._heard = cohort.history.heard(self._point)
         self._reported: list[tuple[int, m.Reports]] = []  # by roots
-        self._said: dict[
-            Order, list[m.Report]
-        ] = {}  # by root and number: what of it the controller is not told yet
+        # by root and number: what of it the controller is not told yet
+        self._said: dict[Order, list[m.Report]] = {}
 
     def play(self) -> None:
         """Makes the hosts, and has them do again what they did."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from core.invariants import Checker, Entered, EpochFormed, Observation
 from core.model import spans
 from core.model.place import device_spans
 from core.model.plan import Gang
+from tests.invariants import Checker, Entered, EpochFormed, Observation
 
 if TYPE_CHECKING:
     from tests.world.world import World

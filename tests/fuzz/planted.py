@@ -248,7 +248,7 @@ def _(put: Patch) -> None:
     form = Stream._form
 
     def reversed_form(self: Stream, lasts: Any) -> Any:
-        self._log.reverse()
+        self.log.reverse()
         return form(self, lasts)
 
     put(Stream, "_form", reversed_form)
@@ -259,7 +259,7 @@ def _(put: Patch) -> None:
     form = Stream._form
 
     def forgetful(self: Stream, lasts: Any) -> Any:
-        self._log.clear()
+        self.log.clear()
         return form(self, lasts)
 
     put(Stream, "_form", forgetful)

@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
-from core.invariants import Checks, CountersAddUp, Violation, everything
 from core.model.errors import Illegal
 from core.model.topology import Cluster
 from core.transfer import at_once
+from tests.invariants import Checks, CountersAddUp, Violation, everything
 from tests.world.script import Fetch, Handle, RunHandle, Script
 from tests.world.timing import Timing
 from tests.world.world import World
@@ -485,7 +485,7 @@ class Game:
             ("buffers", len(controller.buffers)),
             ("runs", len(controller.state.runs)),
             ("operations in flight", len(controller.state.in_flight)),
-            ("in the line for memory", len(controller.admission.line)),
+            ("in the line for memory", len(controller.state.line)),
             ("buffers on hosts", {h: list(mine.buffers) for h, mine in hosts.items() if mine.buffers}),
             ("memory of devices", {h: mine.used for h, mine in hosts.items() if any(mine.used.values())}),
             ("gangs on devices", [job.seq for job in world.fabric.jobs.values()]),

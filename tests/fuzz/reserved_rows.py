@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from core.invariants import Checker, Observation
 from core.model import Cluster, spans
 from core.record import Trace
+from tests.invariants import Checker, Observation
 
 Row = tuple[int, int, int, int]  # place, client, since, until
 CLOSE = 1e-6  # fractions that differ by less are equal

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from core.invariants import observations as o
 from core.link.endpoint import (
     ConnectionDown,
     ConnectionUp,
@@ -27,6 +26,7 @@ from core.model import spans
 from core.model.plan import Gang
 from core.protocol import effects as e
 from core.protocol import messages as m
+from tests.invariants import observations as o
 
 from .views import make_view
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from core.invariants import observations as o
 from core.model import spans
 from core.model.plan import Code, Gang, Layout, Plan
 from core.model.topology import Cluster
 from core.protocol import effects
 from core.protocol.effects import Copied, Event, Launch, LaunchFailed, MakeBuffer
 from core.protocol.messages import Blame
+from tests.invariants import observations as o
 
 from . import contents
 from .clock import Clock

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from core.invariants import observations as o
 from core.protocol import effects
 from core.protocol.dataplane import Chunk, Grant, Spoilt
 from core.protocol.messages import Blame
 from core.protocol.peers import CONTROLLER, end_of
+from tests.invariants import observations as o
 
 from . import contents
 from .devices import Buffer, Fabric

@@ -13,7 +13,6 @@ import msgspec
 
 from core.client.client import Client
 from core.client.client_limits import Blocked, Limits
-from core.invariants import observations as o
 from core.link.endpoint import for_client
 from core.model import ranges
 from core.model.plan import Layout
@@ -21,6 +20,7 @@ from core.model.program import Node, Out, Program, Ref, SliceSpec, Value
 from core.protocol import dataplane
 from core.protocol import effects as e
 from core.protocol import messages as m
+from tests.invariants import observations as o
 
 from . import contents, oracle
 from .actors import Actor, Recorder

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.invariants import observations as o
 from core.protocol.effects import MakeView
+from tests.invariants import observations as o
 
 from . import contents
 from .devices import Buffer, Fabric

@@ -7,8 +7,7 @@
     assert run.good and not w.faults
 
 All randomness comes from one seed, nothing reads a clock, and nothing iterates over a set, so the same calls give the
-same diary. `diary` records what each machine was told and did; `faults` lists everything that a machine did and must
-not do.
+same diary. `diary` records what each machine was told and did; `faults` is all of that which it must not do.
 """
 
 from __future__ import annotations
@@ -23,18 +22,17 @@ import msgspec
 from core.client.client_limits import Limits
 from core.controller import Config, Controller
 from core.host.host import Host
-from core.invariants import Checks, everything
-from core.invariants import observations as o
 from core.link import codec as wire
 from core.link.endpoint import for_controller, for_host
-from core.model.plan import Gang, Plan
-from core.model.topology import Cluster
+from core.model import Cluster, Gang, Plan
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.protocol import peers
 from core.record import Trace
 from core.schedule.policy import Fifo, Policy
 from core.transfer import at_once
+from tests.invariants import Checks, everything
+from tests.invariants import observations as o
 
 from . import contents, text
 from .actors import Actor, ControllerActor, HostActor, Recorder

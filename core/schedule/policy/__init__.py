@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from .base import Board, Policy, Ready, Reserve, RunningGang, Surroundings, Ticket
+from .base import HOOKS, Board, Policy, Ready, Reserve, RunningGang, Surroundings, Ticket, definers, writes
 from .deadline import Deadline
 from .fifo import Fifo
-from .methods import HOOKS, definers, writes
 from .policy_names import ENTRY_POINTS, POLICIES, InstalledPolicy, named, names
 from .priority import Priority
 from .round_robin import RoundRobin

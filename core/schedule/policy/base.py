@@ -33,13 +33,22 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
-from ...model import Spans
+from ...model import Illegal, Spans
 
 # (rank by the policy, time the run came, run, step, number of the ticket, ticket): the key by which a queue is ordered.
 # The number is unique, so tickets themselves are never compared.
 Entry = tuple[int, int, int, int, int, "Ticket"]
 Queue = list[Entry]  # a heap; entries whose ticket has left the queue may remain, but not at the top
 Board = dict[int, Queue]  # client -> its queue at one place; no queue is empty
+
+
+# Event -> state of a ticket before -> after. A withdrawn ticket may be offered again at another place.
+TICKET = {
+    "offer": {"new": "waiting", "withdrawn": "waiting"},
+    "enter": {"waiting": "entered"},
+    "withdraw": {"waiting": "withdrawn"},
+    "finish": {"entered": "over"},
+}
 
 
 class Ticket(msgspec.Struct, eq=False):
@@ -57,9 +66,8 @@ class Ticket(msgspec.Struct, eq=False):
     priority: int = 0  # a higher one goes first
     deadline: int = 0  # absolute time; 0 means none
     submitted: int = 0  # when its run came
-    ripe: bool = (
-        True  # False: its inputs come from another island, where the gangs that make them have not finished
-    )
+    # False: its inputs come from another island, where the gangs that make them have not finished
+    ripe: bool = True
     owner: object = None  # for the controller's use
 
     number: int = 0  # unique and increasing, in the order of offers
@@ -67,6 +75,12 @@ class Ticket(msgspec.Struct, eq=False):
     devices: int = 0  # number of its devices
     state: str = "new"
     queue: Queue | None = None  # the queue that it waits in
+
+    def turn(self, event: str) -> None:
+        after = TICKET[event].get(self.state)
+        if after is None:
+            raise Illegal(f"{event} of a gang (run {self.run}, step {self.step}) that is {self.state}")
+        self.state = after
 
     @property
     def age(self) -> tuple[int, int, int, int]:
@@ -246,3 +260,28 @@ class Policy(PolicyEvents, ABC):
         It is asked once, when the ticket is offered.
         """
         return 0
+
+
+HOOKS = (
+    "entered",
+    "finished",
+    "joined",
+    "left",
+    "gone",
+    "merged",
+    "split",
+    "ended",
+)  # methods of `PolicyEvents`
+
+
+def writes(policy: Policy, method: str) -> bool:
+    """Whether the policy writes this method, and does not inherit the one that does nothing."""
+    own: object = getattr(policy, "__dict__", {}).get(method)
+    return own is not None or getattr(type(policy), method, None) is not getattr(Policy, method)
+
+
+def definers(policy: Policy, method: str) -> list[type]:
+    """Return the class that defines this method of the policy, in a list; [] if the object itself does."""
+    if method in getattr(policy, "__dict__", {}):
+        return []
+    return [kind for kind in type(policy).__mro__ if method in vars(kind)][:1]

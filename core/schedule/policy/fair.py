@@ -20,18 +20,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
+import msgspec
+
 from .base import Policy, Ready, Ticket
 
 
-class FairClock:
+class FairClock(msgspec.Struct, eq=False):
     """The clock of one domain, the tag of each client, and the clients whose gangs wait ready."""
 
-    __slots__ = ("tags", "time", "waiting")
-
-    def __init__(self) -> None:
-        self.time = 0
-        self.tags: dict[int, int] = {}
-        self.waiting: dict[int, None] = {}
+    time: int = 0
+    tags: dict[int, int] = {}
+    waiting: dict[int, None] = {}
 
 
 class Fair(Policy):
@@ -89,8 +88,7 @@ class Fair(Policy):
 
     def split(self, domain: int, other: int) -> None:
         clock = self._clock(domain)
-        part = self._clocks[other] = FairClock()
-        part.time, part.tags = clock.time, dict(clock.tags)
+        self._clocks[other] = FairClock(clock.time, clock.tags.copy())
 
     def ended(self, domain: int) -> None:
         self._clocks.pop(domain, None)

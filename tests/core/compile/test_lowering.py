@@ -11,7 +11,7 @@ from core.compile import Lowerings, cut, lower
 from core.link.packing import pack_plan
 from core.model.errors import Illegal, ProgramError
 from core.model.place import Place, line
-from core.model.plan import Gang, Layout, Move, Plan
+from core.model.plan import Gang, Move, Plan
 from core.model.program import Program, Sharding
 from core.model.validate import validate
 from tests.core.build import Build, at_home, chain, hop, moe, pipeline, places, replicated
@@ -69,15 +69,6 @@ def test_arguments_that_lie_elsewhere_are_moved_first() -> None:
     x = b.call("first", "s", [b.arg("s", 4)])
     y = b.call("second", "t", [b.arg("s", 4), x])
     assert steps_as_text(lowered(b.program(y)))[0] == "0 move to second: 1 -> 2"
-
-
-def test_an_argument_may_lie_anywhere_in_any_sharding() -> None:
-    program = chain(1)
-    where = places(program)
-    far = Layout((4,), "float32", line(3, 40, 8), (4, 2), Sharding(((0,),)))
-    plan = lower(program, where, [far], ident=1)
-    assert steps_as_text(plan) == ["0 move to step 0: 0 -> 1", "1 step 0: 1 -> 2 after 0"]
-    assert (plan.slots[0].layout, plan.slots[1].layout) == (far, at_home(program, where)[0])
 
 
 def test_a_move_that_is_needed_twice_is_made_once() -> None:
@@ -253,13 +244,6 @@ def test_when_a_donated_input_was_moved_its_copy_is_donated() -> None:
     assert isinstance(far, Gang)
     assert far.donated == far.inputs == (2,)
     assert plan.slots[3].takes == 2
-
-
-def test_results_are_kept_and_an_unread_value_is_freed_with_its_maker() -> None:
-    b = Build(s=4)
-    b.call("two", "s", [b.arg("s", 8)], [b.value("s", 8), b.value("s", 8)])
-    plan = lowered(b.program(b.output(0)))
-    assert [(slot.keep, slot.last) for slot in plan.slots] == [(False, 0), (True, -1), (False, 0)]
 
 
 def test_an_argument_can_be_a_result() -> None:

@@ -6,13 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from core.controller import Bounds, Config, Controller
+from core.controller import Bounds, Config
 from core.model import SliceSpec
 from core.model.presets import small
 from core.model.program import Program
 from core.protocol import MOST_ABOUT, ProgramTold
-from core.record import LogAbout, Recorder, decode
-from core.record.eventlog import replay
 from tests.core.build import Build, chain
 from tests.world.script import Script
 from tests.world.timing import MS, S
@@ -126,17 +124,6 @@ def test_a_refused_program_is_answered_by_the_same_note(asks: Program, why: str)
     assert client.refusals == []  # there is no other answer
 
 
-def test_a_sub_slice_of_a_slice_that_the_session_does_not_have_is_refused() -> None:
-    w = world()
-    b = Build("f")
-    b.slices = [SliceSpec("part", 1, of="s", picks=(0,))]
-    client = w.client("a")
-    number = client.register(b.program(b.call("f", "part", [b.arg("part", 8)])), tell=True)
-    said = told(w, client, number)
-    assert said.blame is not None
-    assert "slice 'part' is a part of slice 's', which this session has not bound" in said.blame.cause
-
-
 def test_what_the_compiler_says_is_told() -> None:
     w = world()
     w.break_code("f", "no such operation")
@@ -227,12 +214,6 @@ def test_a_slice_that_moves_is_compiled_for_its_new_place() -> None:
     assert told(w, client, number) == ProgramTold(number, b"f on 2,3")
 
 
-def test_a_sub_slice_moves_with_its_parent_and_is_compiled_for_its_new_place() -> None:
-    w, client, number = compiling(picks=(1,))
-    w.crash_host(0)
-    assert told(w, client, number) == ProgramTold(number, b"f on 3")
-
-
 def test_a_slice_without_another_place_waits_until_its_host_is_back() -> None:
     w, client, number = compiling(hosts=1, picks=(1, 0))
     w.crash_host(0)
@@ -311,24 +292,3 @@ def test_a_slice_that_is_released_before_the_answer_is_bound_again() -> None:
     client.machine.release_slice("s", w.now)
     client._called()
     assert told(w, client, number).about == b"f on 1"
-
-
-def test_a_log_of_it_replays() -> None:
-    """Sub-slices, their moves and what hosts say about code are in the events, so a replay decides the same."""
-    cluster = small(3, 2)
-    w = World(cluster, seed=3, check=False, start=False)
-    w.restart_controller()
-    recorder = Recorder(Controller(cluster, starts=w.past), LogAbout(core="0.1", policy="fifo"))
-    w.controller.endpoint.machine.machine = recorder  # type: ignore[attr-defined]
-    for host in range(3):
-        w.return_host(host)
-    w.compiler.times["f"] = LONG
-    client = w.client("a")
-    number = client.register(program(2, "f", 1), tell=True)
-    w.run_for(LONG // 2)
-    w.crash_host(0)
-    run = client.submit(program(2, "g", 1, 0), bytes(32))
-    assert w.run()
-    assert run.good
-    assert client.heard[number] == ProgramTold(number, b"f on 3")
-    replay(decode(recorder.log()), lambda about: Controller(cluster, starts=w.past))

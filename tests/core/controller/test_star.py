@@ -4,6 +4,7 @@ Both are counted in the source. A module that calls another imports its class, a
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -131,6 +132,21 @@ def writers(source: Source) -> dict[str, set[str]]:
     return found
 
 
+def writers_named(start: str, heading: str, entry: str) -> dict[str, str]:
+    """What `records` says from `start` on to the next blank line behind an entry: entry -> the module above it."""
+    text = (CORE / "controller" / "records.py").read_text()
+    found: dict[str, str] = {}
+    module = ""
+    for line in text[text.index(start) :].splitlines():
+        if not line and found:
+            return found
+        if (above := re.search(heading, line)) is not None:
+            module = above[1]
+        elif module and (named := re.match(entry, line)) is not None:
+            found[named[1]] = module
+    return found
+
+
 def test_no_module_is_in_a_circle() -> None:
     assert not circles(calls(controller()))
 
@@ -147,6 +163,27 @@ def test_each_field_of_a_record_has_one_writer() -> None:
     found = writers(controller())
     assert {field: sorted(modules) for field, modules in found.items() if len(modules) > 1} == {}
     assert set.union(*(found[field] for field in found if field.startswith("Buffer."))) == {"buffer_refs"}
+
+
+def test_who_writes_a_run_stands_above_its_fields() -> None:
+    named = writers_named("class RunRecord", r"written by `(\w+)`", r"    (\w+): ")
+    found = {
+        field.partition(".")[2]: modules
+        for field, modules in writers(controller()).items()
+        if field.startswith("RunRecord.")
+    }
+    assert found == {field: {named[field]} for field in found}
+
+
+def test_who_says_what_has_happened_to_a_run_stands_in_its_table() -> None:
+    found = {
+        (str(node.args[0].value), module)
+        for module, tree in controller().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "turn"
+        if ast.unparse(node.func.value) == "run" and isinstance(node.args[0], ast.Constant)
+    }
+    assert found == set(writers_named("RUN_TABLE:", r"said by `(\w+)`", r'    "(\w+)": {').items())
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def payload(message: Ordered) -> int:
 
 
 def is_full(stream: Stream) -> bool:
-    return stream.full
+    return len(stream.log) >= stream.limit
 
 
 def formed(members: Spans = ALL, fanout: int = 2) -> Stream:

@@ -11,11 +11,11 @@ from core import protocol as p
 from core.host.host import Host
 from core.model.errors import Illegal
 from core.model.plan import Plan
-from core.protocol.dataplane import Chunk, Grant, Landed, Offer
+from core.protocol.dataplane import Chunk, Grant
 from core.protocol.peers import CONTROLLER, client, end_of, is_client, peer_of
 from tests.core.hostworld import HOSTS, Cluster
 
-from .onehost import X, chain, enter, inbound, outbound, recv, send
+from .onehost import X, chain, enter, inbound, recv
 
 BEAT = 1000
 
@@ -152,13 +152,6 @@ def test_a_message_for_its_child_is_passed_on_as_the_same_object_and_reports_are
     assert rig.come(1, reports(p.Done(1, ((1, 2),)))) == [p.Send((CONTROLLER,), reports(p.Done(1, HOSTS)))]
 
 
-def test_a_lost_child_and_a_lost_device_are_reported() -> None:
-    rig = Rig(children=((1, ((1, 2),)),))
-    assert rig.hear(p.Disconnected(1)) == [p.Send((CONTROLLER,), reports(p.Lost(1, 0)))]
-    blame = p.Blame("device-lost", "it smokes", host=0)
-    assert rig.hear(p.DeviceLost(1, blame)) == [p.Send((CONTROLLER,), reports(p.HostFault(0, -1, blame, 1)))]
-
-
 def test_an_order_by_an_old_path_is_not_obeyed() -> None:
     rig = Rig()
     stale = p.Ordered(0, 0, -1, 1, HOSTS, 0, (chain(1),), (header(chain(1)),), (enter(1),))
@@ -194,35 +187,6 @@ def test_incoming_contents_release_the_gang_that_waits_for_them() -> None:
         last = number == len(opened.pieces) - 1
         assert kinds(said) == (["Fill", "Landed", "Received", "Launch", "Reports"] if last else ["Fill"])
     assert total == grant.message.nbytes
-
-
-def test_outgoing_contents_hold_their_source_until_they_have_landed() -> None:
-    rig = Rig()
-    rig.run(outbound(), enter(1), send(2, 1))
-    said = rig.hear(p.Finished(1))
-    (opened,) = [each for each in said if isinstance(each, p.OpenSend)]
-    (receiver,) = {receiver for receiver, _, _ in opened.pieces}
-    assert isinstance(said[-2], p.Send)
-    assert isinstance(said[-2].message, Offer)
-    total = sum(nbytes for _, _, nbytes in opened.pieces)
-    assert set(kinds(rig.come(receiver, Grant(2, 0, receiver, total)))) == {"Chunk"}
-    assert kinds(rig.come(receiver, Landed(2, 0, receiver))) == ["Sent", "Reports"]
-
-
-def test_poison_in_the_stream_reaches_the_transfer_and_causes_placeholders() -> None:
-    rig = Rig()
-    rig.run(inbound(), recv(1, 1), enter(2, 1))
-    blame = p.Blame("host-lost", "host 2 is gone")
-    effects = rig.come(CONTROLLER, rig.order(p.PoisonStep(1, blame)))
-    assert p.Received(1, blame) in effects
-    (launch,) = [each for each in effects if isinstance(each, p.Launch)]
-    assert launch.placeholders
-
-
-def test_a_lost_sender_spoils_what_it_was_to_send() -> None:
-    rig = Rig()
-    rig.run(inbound(), recv(1, 1), enter(2, 1))
-    assert any(isinstance(each, p.Received) and each.blame for each in rig.hear(p.Disconnected(2, "gone")))
 
 
 def test_clients_and_controller_are_told_apart() -> None:

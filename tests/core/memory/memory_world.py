@@ -99,7 +99,7 @@ class World:
 
     def landed(self, ident: int) -> None:
         self.buffers.filled(ident)
-        self.drop(self.buffers.let_go([ident], used=True))
+        self.drop(self.buffers.let_go(ident, used=True))
 
     def arrive(self, buffer: Buffer, done: Callable[[], None]) -> None:
         key, devices = ("buffer", buffer.id, 0), self.devices(buffer.key)
@@ -222,12 +222,12 @@ class World:
 
     def let_go(self, run: Run, slot: int) -> None:
         run.held.discard(slot)
-        self.drop(self.buffers.let_go([run.key(slot)[1]], used=True))
+        self.drop(self.buffers.let_go(run.key(slot)[1], used=True))
 
     def refuse(self, run: Run) -> bool:
         self.waiting.remove(run)
         for slot in sorted(run.held):
-            self.drop(self.buffers.let_go([run.key(slot)[1]]))
+            self.drop(self.buffers.let_go(run.key(slot)[1]))
         self.never_made(run)
         return True
 
@@ -332,7 +332,7 @@ class World:
         ident = run.results.get(move.target)
         if ident is not None:
             self.buffers.filled(ident)
-            self.drop(self.buffers.let_go([ident], used=True))
+            self.drop(self.buffers.let_go(ident, used=True))
         self.reader_over(run, move.source)
 
     def gang_over(self, run: Run, step: int, gang: Gang, seq: int) -> None:

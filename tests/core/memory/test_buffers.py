@@ -32,15 +32,6 @@ def ids(gone: list[Buffer]) -> list[int]:
 # --- one count --------------------------------------------------------------------------------------------
 
 
-def test_a_buffer_is_freed_when_handle_promise_and_runs_have_all_released_it() -> None:
-    buffers = one_buffer()
-    buffers.hold(7)
-    assert ids(buffers.release(ANN, 70)) == []
-    assert ids(buffers.let_go([7])) == []  # its maker has promised it
-    assert ids(buffers.ordered(7, seq=3)) == [7]
-    assert 7 not in buffers
-
-
 def test_an_unwanted_result_is_freed_behind_its_maker() -> None:
     buffers = one_buffer(handle=False)
     (gone,) = buffers.ordered(7, seq=3)
@@ -64,7 +55,7 @@ def test_a_client_that_dies_frees_exactly_what_it_owned() -> None:
     buffers.hold(2)  # a run of client Bob reads it
     assert ids(buffers.client_gone(ANN)) == [0, 3]
     assert ids(buffers.client_gone(ANN)) == []
-    assert ids(buffers.let_go([2])) == [2]
+    assert ids(buffers.let_go(2)) == [2]
     assert [buffer.id for buffer in buffers] == [1]
 
 
@@ -79,8 +70,8 @@ def test_the_first_blame_is_kept() -> None:
 def test_releasing_a_buffer_that_is_not_held_is_illegal_and_changes_nothing() -> None:
     buffers = one_buffer()
     for wrong in (
-        lambda: buffers.let_go([7]),
-        lambda: buffers.let_go([8]),
+        lambda: buffers.let_go(7),
+        lambda: buffers.let_go(8),
         lambda: buffers.release(BOB, 70),
         lambda: buffers.use(7),
         lambda: buffers.create(7, BOB, 1, 0, 1),
@@ -94,8 +85,8 @@ def test_releasing_a_buffer_that_is_not_held_is_illegal_and_changes_nothing() ->
     buffers.hold(7)
     buffers.use(7)
     with pytest.raises(Illegal):
-        buffers.let_go([7])  # the run still uses it
-    assert ids(buffers.let_go([7], used=True)) == []
+        buffers.let_go(7)  # the run still uses it
+    assert ids(buffers.let_go(7, used=True)) == []
 
 
 deeds = st.lists(
@@ -138,7 +129,7 @@ def test_the_count_reaches_zero_exactly_when_the_last_holder_releases(
             buffers.hold(ident)
             holders[ident].add(f"run {len(runs)}")
         elif deed == "let_go" and runs:
-            gone, told = without(runs[-1], [ident]), buffers.let_go([ident])
+            gone, told = without(runs[-1], [ident]), buffers.let_go(ident)
         elif deed == "release" and live and "handle" in holders[ident]:
             gone, told = without("handle", [ident]), buffers.release(mine, ident)
         elif deed == "donate" and runs and "handle" in holders[ident]:
@@ -165,7 +156,7 @@ def test_a_donation_takes_effect_only_if_the_buffer_has_no_other_holder() -> Non
     buffers.hold(7)
     buffers.release(ANN, 70)
     assert not buffers.is_sole(7, 100)  # another run reads it
-    buffers.let_go([7])
+    buffers.let_go(7)
     assert buffers.is_sole(7, 100)
     assert not buffers.is_sole(7, 60)  # smaller than what the plan says
 
@@ -192,7 +183,7 @@ def test_memory_that_a_run_has_taken_over_is_freed_only_by_that_run(made_first: 
     if not made_first:
         buffers.ordered(7, 1)
     assert not buffers[7].on_device
-    (gone,) = buffers.let_go([7])
+    (gone,) = buffers.let_go(7)
     assert not gone.on_device
 
 
@@ -207,7 +198,7 @@ def test_an_argument_that_was_not_consumed_belongs_to_its_owner_again(made: bool
     else:
         buffers.never_made(7, LOST)
     buffers.returned(7)
-    (gone,) = buffers.let_go([7])
+    (gone,) = buffers.let_go(7)
     assert gone.on_device == made
 
 
@@ -266,7 +257,7 @@ def test_a_buffer_that_is_moving_or_unfilled_is_not_idle_but_a_waiting_run_does_
     assert rig.victims(70) == [0, 2]
     assert rig.victims(100) is None
     assert rig.spill.busy(rig.short(100).missing)
-    rig.buffers.let_go([1], used=True)
+    rig.buffers.let_go(1, used=True)
     assert not rig.spill.busy(rig.short(100).missing)
     assert rig.victims(100) == [0, 2, 1]
 
@@ -302,7 +293,7 @@ def test_a_donated_buffer_is_restored_into_the_runs_own_memory(taken_first: bool
         rig.spill.restore(buffer)
         rig.buffers.consumed(0)
     rig.spill.restored(buffer)
-    for gone in rig.buffers.let_go([0]):
+    for gone in rig.buffers.let_go(0):
         rig.spill.drop(gone)
     assert (rig.resident(), rig.on_hosts()) == (
         60,

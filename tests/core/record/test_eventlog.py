@@ -122,18 +122,6 @@ def test_an_event_of_an_unknown_kind_is_refused_before_it_happens() -> None:
     assert recorder.machine.handled == len(EVENTS)
 
 
-class Told(msgspec.Struct, frozen=True):
-    numbers: tuple[int, ...]
-
-
-def test_a_machine_with_its_own_events_names_their_kinds() -> None:
-    recorder = recorded(more=[Told])
-    recorder.handle(Told((1, 2)), 1_000_004_000)
-    assert decode(recorder.log(), more=[Told]).entries[-1].event == Told((1, 2))
-    with pytest.raises(LogError, match="other fields"):
-        decode(recorder.log())
-
-
 def kinds_of_events() -> list[type[msgspec.Struct]]:
     local = [
         kind

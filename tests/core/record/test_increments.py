@@ -96,7 +96,7 @@ class Story:
             blame = Blame("user", f"cause {which}", node="node", host=3) if which % 2 else None
             trace.ended(self.runs.pop(which % len(self.runs)), self.now, blame)
         elif kind == 5:
-            trace.level(self.now, which % 3, self.now, 0, 99)
+            trace.levels([(self.now, which % 3, self.now, 0, 99)])
         elif kind == 7 and not which % 2:
             trace.place(which % 4, 0, ((which % 4, which % 4 + 1),))
             self.kept.append(trace.reserved(which % 4, 1, self.now))

@@ -180,7 +180,7 @@ def test_a_merge_renumbers_names_and_runs_and_hosts() -> None:
     there.gang(200, 8, "answer", 0, 0, entered=5)
     there.hosts(200, [6, 9])
     there.update(200, started=9, ended=10)
-    there.level(3, 0, 10, 20, 100)
+    there.levels([(3, 0, 10, 20, 100)])
     here.merge(there)
     gang = list(here.rows("gangs"))[-1]
     assert (gang["run"], gang["step"]) == (8, "answer")

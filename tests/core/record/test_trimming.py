@@ -25,7 +25,7 @@ def run(trace: Trace, number: int, end: bool = True, client: int = 1) -> None:
     trace.transfer(
         100 * number + 50, number, "send", 0, 0, nbytes=8, entered=at + 1, started=at + 2, ended=at + 4
     )
-    trace.level(at, number % 3, number, 0, 99)
+    trace.levels([(at, number % 3, number, 0, 99)])
     if end:
         trace.ended(number, at + 8, Blame("user", f"cause {number}") if number % 5 == 0 else None)
 

@@ -106,15 +106,6 @@ def test_within_a_run_the_step_that_was_traced_first_goes_first() -> None:
     assert world.fill() == [early, late]
 
 
-def test_an_older_run_goes_on_before_a_younger_one_begins() -> None:
-    world = OrderWorld(Fifo, window=4)
-    first = world.offer(0, ALL, run=1, submitted=10)
-    younger = world.offer(1, ALL, run=2, submitted=11)
-    assert world.pick() is first
-    second = world.offer(0, ALL, run=1, step=1, submitted=10)
-    assert world.fill() == [second, younger]
-
-
 # --- passing
 
 

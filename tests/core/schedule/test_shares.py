@@ -108,22 +108,6 @@ def test_clients_that_come_and_go_do_not_change_shares(data: st.DataObject) -> N
             world.finish(world.flying[0])
 
 
-@pytest.mark.parametrize("window", [1, 3])
-def test_weights_1_2_4_8_give_shares_within_one_percent(window: int) -> None:
-    world, total = OrderWorld(Stride, window), Counter[int]()
-    for client in range(4):
-        world.offer(client, range(8), 7 + client, weight=1 << client)
-    for _ in range(6000):
-        while (picked := world.scheduler.pick(0)) is not None:
-            world.flying.append(picked)
-            total[picked.client] += picked.cost
-            world.offer(picked.client, range(8), picked.cost, weight=picked.weight)
-        world.scheduler.finished(world.flying.pop(0), world.now)
-        world.waiting.clear()  # this test does not need the list, and it is long
-    for client in range(4):
-        assert total[client] / sum(total.values()) == pytest.approx((1 << client) / 15, rel=0.01)
-
-
 def test_wide_and_narrow_clients_get_equal_device_seconds() -> None:
     """With one client on all 8 devices and two on one half each, each gets a third, if no gang may be passed."""
     world, total = OrderWorld(Stride, window=1, max_passes=0), Counter[int]()

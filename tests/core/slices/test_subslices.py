@@ -85,7 +85,7 @@ def test_a_sub_slice_waits_when_its_parent_has_lost_its_place() -> None:
     whole, part = r.remap(0)
     assert isinstance(whole.new, MustWait)
     assert part == Moved(
-        1, "part", line(0, 1, 1), MustWait(f"is a part of slice 's', which {whole.new.reason}", absent=True)
+        1, "part", line(0, 1, 1), MustWait(f"is a part of slice 's', which {whole.new.reason}")
     )
     r.host_joined(0)
     assert [name for _, name, _ in r.retry()] == ["s", "part"]

@@ -85,7 +85,7 @@ def pipeline(islands: int = 4, microbatches: int = 8, steps: int = 2) -> tuple[T
             start = max(free[stage], int(arrivals.max()), inputs)
             free[stage] = start + duration
             trace.update(seq, started=start, ended=free[stage])
-            trace.level(start, stage, (m + 1) << 28, (m + 2) << 28, 16 << 30)
+            trace.levels([(start, stage, (m + 1) << 28, (m + 2) << 28, 16 << 30)])
             seq += 1
             target = stage + 1 if way == "forward" else stage - 1
             if 0 <= target < islands:

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from core import protocol as p
-from core.host import standing
-from core.host.host_state import HostState
+from core.host import HostState
 from core.model import spans
 from core.model.errors import Illegal
 from core.model.spans import Spans
-from sim.cohort import AlikeHosts
+from sim.cohort import AlikeHosts, shared_executor
 from sim.cohort.alike import PlaceFacts
 from tests.core.hostworld import SAME, SPLIT, Cluster, gang, layout, plan
 
@@ -27,7 +26,7 @@ def test_both_halves_go_on_with_what_was_under_way() -> None:
     assert (executor.members, executor.host) == (((0, 2), (5, 6)), 0)
     assert (other.members, other.host) == (((2, 5),), 2)
     assert other.handle(p.Finished(1), 0) == [p.ToController(p.Done(1, ((2, 5),)), (("done", 1),))]
-    with pytest.raises(Illegal, match="1 finished"):
+    with pytest.raises(Illegal, match="cannot finish"):
         other.handle(p.Finished(1), 0)
     assert executor.handle(p.Finished(1, BAD.__class__("user", "x", host=0)), 0) != []
 
@@ -277,13 +276,13 @@ def test_cohorts_are_looked_at_buffer_by_buffer_only_if_their_outlines_are_equal
 ) -> None:
     """Attempts to join are frequent, and a program may hold thousands of buffers."""
     looked_at: list[HostState] = []
-    remembered = standing.remembered
+    remembered = shared_executor.remembered
 
-    def noted(state: HostState, past: standing.Past) -> Hashable:
+    def noted(state: HostState, past: shared_executor.Past) -> Hashable:
         looked_at.append(state)
         return remembered(state, past)
 
-    monkeypatch.setattr(standing, "remembered", noted)
+    monkeypatch.setattr(shared_executor, "remembered", noted)
     first, second = seated(((0, 1),)), seated(((1, 2),))
     first.handle(ordered(1, **plan_and_run(WHOLE)), 0)
     second.handle(ordered(1), 0)

@@ -11,7 +11,6 @@ from core.protocol.messages import GangStep, Ordered, RunHeader, Seat
 from sim.cohort import AlikeHosts
 from sim.cohort.parts import FIRST, Parts
 from sim.hardware import load
-from sim.simulation.hosts_of import HostsOf
 from tests.core.hostworld import SAME, gang, layout, plan
 from tests.sim.cohort.alike_hosts import nothing_is_past, ordered
 
@@ -21,7 +20,7 @@ WHOLE = line(0, 0, 16)
 
 
 def seated() -> Parts:
-    executor = AlikeHosts(EVERYONE, HostsOf(CLUSTER))
+    executor = AlikeHosts(EVERYONE, CLUSTER)
     executor.handle(Seat(0, 0, 0, 0, -1, (), EVERYONE, 0), 0)
     executor.handle(Reformed(0), 0)
     return Parts(CLUSTER.islands[0], [executor])

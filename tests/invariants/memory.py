@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..model import spans
+from core.model import spans
+
 from .checker_base import Checker
 from .observations import Allocated, HostJoined, HostLost, Observation, Released
 

@@ -1,41 +1,161 @@
-"""What lets one executor stand for several hosts that behave alike: copy what it knows, and say all of it as a value
-that can be looked up.
+"""An executor that stands for several hosts that behave alike: it can be copied, made another's, and compared.
 
-Only a simulator's cohorts need this (`sim/cohort/alike`), by way of `Executor`: a real host stands for itself. It is
-in core because it copies and compares everything that an executor knows. It is the one place in which an executor
-knows that it may stand for others. Besides, its reports name `state.members`.
+A real host stands for itself. All that core's executor knows of this is that its reports name `HostState.members`.
+
+Neighbours: core's `Executor`, whose whole state is read and written here; `alike` says what tells such hosts apart.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from types import MethodType
 from typing import Any, cast
 
 from msgspec.structs import replace
 
-from ..model import Hosts, Spans, spans
-from ..protocol import Cause
-from ..transfer import ALL, from_client, to_client
-from .causes import PendingCauses
-from .host_state import OVER, Causes, HeldEffect, HostGang, HostMove, HostRun, HostState, LocalBuffer
-from .plans import HostPlan
+from core.host import (
+    OVER,
+    Causes,
+    Executor,
+    HeldEffect,
+    HostGang,
+    HostMove,
+    HostPlan,
+    HostRun,
+    HostState,
+    LocalBuffer,
+)
+from core.model import Hosts, Spans, spans
+from core.protocol import Cause, GangStep
+from core.transfer import ALL, from_client, to_client
 
 Past = Callable[[Cause], bool]  # whether an event has happened on all hosts, and decides nothing any more
 
 
-def stand_for(state: HostState, members: Spans, hosts: Hosts) -> None:
-    """From now on for these hosts, which have the same past. What is said of one host is said of the first."""
-    state.host = members[0][0]
-    state.members = members
-    state.devices = spans.of(hosts.devices_of(state.host))
-    state.among = ()
-    for half in (*state.receives.values(), *state.sends.values()):
-        # a single shard has one sender, also if another host stands for it
-        if half.state == "waiting" and half.pieces and half.shard == ALL:
-            _take_own_pieces(half, state.host, hosts)
+class SharedExecutor(Executor):
+    def twin(self, members: Spans) -> SharedExecutor:
+        """Another executor, with the same past, that stands for these hosts."""
+        twin = SharedExecutor(
+            members[0][0], self._hosts, lane=self.lane, incarnation=self._incarnation, members=members
+        )
+        twin.copy_of(self)
+        return twin
+
+    def copy_of(self, other: SharedExecutor) -> None:
+        Copying(self).state(other._state, self._state)
+
+    @property
+    def lane(self) -> str:
+        return "device" if self._by_device else "host"
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing of what it was told is on these hosts, or under way."""
+        now = self._state
+        return not (now.plans or now.runs or now.buffers or now.records or now.pending or now.codes_asked)
+
+    def knows(self) -> tuple[list[int], list[int]]:
+        """(buffers on these hosts, those that follow one another by the first; runs of which steps are to come)."""
+        return list(self._state.buffers), list(self._state.runs)
+
+    def gangs_under_way(self) -> dict[int, tuple[GangStep, bool]]:
+        """By seq: the gangs that are not over here, and whether the devices have them."""
+        gangs = self._state.gangs
+        return {
+            seq: (gang.step, gang.state != "queued") for seq, gang in gangs.items() if gang.state not in OVER
+        }
+
+    def passed_on(self, number: int, settled: int) -> None:
+        """As if its hosts had passed on the messages up to this one, and taken no part in them."""
+        self._state.last = max(self._state.last, number)
+        if settled > self._state.settled:
+            self._settle(settled)
+
+    def stand_for(self, members: Spans) -> None:
+        """From now on for these hosts, which have the same past. What is said of one host is said of the first."""
+        state = self._state
+        state.host = members[0][0]
+        state.members = members
+        state.devices = spans.of(self._hosts.devices_of(state.host))
+        state.among = ()
+        for half in (*state.receives.values(), *state.sends.values()):
+            # a single shard has one sender, also if another host stands for it
+            if half.state == "waiting" and half.pieces and half.shard == ALL:
+                _take_own_pieces(half, state.host, self._hosts)
+
+    def sit(self, other: SharedExecutor) -> None:
+        """Take the other's seat, and know nothing else."""
+        state, its = self._state, other._state
+        state.epoch, state.tree, state.last, state.settled = its.epoch, its.tree, its.last, its.settled
+
+    def take_in(self, other: SharedExecutor) -> None:
+        """Knows from now on what the other knows, too, which stands for all these hosts, and knows other programs.
+        Neither has gangs, or memory, that wait for anything of the other."""
+        state, known = self._state, HostState(self._state.host, self._state.members, self._state.devices)
+        Copying(self).state(other._state, known)
+        _plan_anew(known, self._by_device)
+        state.last, state.settled = max(state.last, known.last), max(state.settled, known.settled)
+        state.plans.update(known.plans)
+        state.runs.update(known.runs)
+        state.ended_runs = deque(sorted([*state.ended_runs, *known.ended_runs]))
+        for first, buffer in known.buffers.items():
+            state.buffers.put(first, buffer)
+        state.codes.update(known.codes)
+        state.codes_asked.update(known.codes_asked)
+        state.records = deque(sorted([*state.records, *known.records], key=_seq))
+        state.gangs = dict(sorted([*state.gangs.items(), *known.gangs.items()]))
+        state.pending.update(known.pending)
+        for lane, gang in known.tails.items():
+            mine = state.tails.get(lane)
+            if mine is None or mine.seq < gang.seq:
+                state.tails[lane] = gang
+
+    def without_send(self, transfer: int) -> bool:
+        """As if a get had not been ordered, which only another of the hosts sends. Returns whether it is open."""
+        state = self._state
+        half = state.sends.pop(transfer, None)
+        if half is None or half.state == "over":
+            return False
+        state.records.remove(half)
+        if half.buffer is not None:
+            half.buffer.uses = tuple([use for use in half.buffer.uses if use[1] != ("sent", transfer)])
+        for waiting in state.pending.values():
+            if waiting:
+                waiting[:] = [held for held in waiting if held.subject is not half]
+        state.out = []  # what follows is that memory is free
+        self._causes.happen(("sending", transfer))
+        self._causes.happen(("sent", transfer))
+        return half.state == "open"
+
+    @property
+    def may_merge(self) -> bool:
+        """Whether all that is under way will be told to the hosts together. Contents, copies and code are told to each
+        host by itself."""
+        now = self._state
+        if now.codes_asked or now.forming is not None or now.stopped or now.held_gangs or now.broken:
+            return False
+        moves = (*now.sends.values(), *now.receives.values(), *now.copies.values())
+        return all(move.state == "over" or (move.empty and move.state == "waiting") for move in moves)
+
+    def outline(self) -> Hashable | None:
+        """A few numbers that are the same for equal states, found without looking at every buffer; None while hosts
+        will be told things one by one."""
+        if not self.may_merge:
+            return None
+        now = self._state
+        tables = (now.plans, now.runs, now.buffers, now.codes, now.gangs, now.sends, now.receives, now.copies)
+        return (
+            now.last, now.settled, len(now.records), len(now.pending),
+            tuple([(len(table), next(reversed(table), None)) for table in tables]),
+        )  # fmt: skip
+
+    def remembered(self, past: Past) -> Hashable:
+        """All that this executor may do later depends on this, but for which hosts it stands. So one of two for
+        which it is equal may do for both. `past`: events that happened on all hosts before any later order or
+        event, and so decide no time."""
+        return self._incarnation, self._by_device, remembered(self._state, past)
 
 
 def _take_own_pieces(half: HostMove, host: int, hosts: Hosts) -> None:
@@ -52,12 +172,13 @@ def _take_own_pieces(half: HostMove, host: int, hosts: Hosts) -> None:
 
 
 class Copying:
-    """Copies what one executor knows for another. What cannot change any more is shared.
+    """Copies what one executor knows for another. What cannot change any more is shared."""
 
-    `owners`: by type, the parts of the other executor, whose methods are called when causes happen."""
-
-    def __init__(self, owners: Mapping[type, object]) -> None:
-        self._owners = owners
+    def __init__(self, executor: SharedExecutor) -> None:
+        """Its methods, and those of its parts, are called when causes happen."""
+        self._executor = executor
+        parts = (executor._queue, executor._moves, executor._buffers, executor._codes, executor._views)
+        self._owners: dict[type, object] = {type(part): part for part in parts}
         self._copies: dict[int, Any] = {}  # by identity of what was copied
 
     def state(self, state: HostState, twin: HostState) -> None:
@@ -127,7 +248,7 @@ class Copying:
         twin = self._copies.get(id(held))
         if twin is None:
             act = cast("MethodType", held.act)
-            act = MethodType(act.__func__, self._owners[type(act.__self__)])
+            act = MethodType(act.__func__, self._owners.get(type(act.__self__), self._executor))
             twin = HeldEffect(held.causes, held.missing, act, self._subject(held.subject))
             self._copies[id(held)] = twin
         return cast("HeldEffect", twin)
@@ -143,32 +264,6 @@ class Copying:
 
 
 # --- executors that know different programs ----------------------------------------------------------------
-
-
-def sit(state: HostState, other: HostState) -> None:
-    """Take the other's seat, and know nothing else."""
-    state.epoch, state.tree, state.last, state.settled = other.epoch, other.tree, other.last, other.settled
-
-
-def take_in(state: HostState, other: HostState, by_device: bool) -> None:
-    """Know all that the other knows, too. It knows other programs of the same hosts, and nothing of one waits for
-    anything of the other."""
-    _plan_anew(other, by_device)
-    state.last, state.settled = max(state.last, other.last), max(state.settled, other.settled)
-    state.plans.update(other.plans)
-    state.runs.update(other.runs)
-    state.ended_runs = deque(sorted([*state.ended_runs, *other.ended_runs]))
-    for first, buffer in other.buffers.items():
-        state.buffers.put(first, buffer)
-    state.codes.update(other.codes)
-    state.codes_asked.update(other.codes_asked)
-    state.records = deque(sorted([*state.records, *other.records], key=_seq))
-    state.gangs = dict(sorted([*state.gangs.items(), *other.gangs.items()]))
-    state.pending.update(other.pending)
-    for lane, gang in other.tails.items():
-        mine = state.tails.get(lane)
-        if mine is None or mine.seq < gang.seq:
-            state.tails[lane] = gang
 
 
 def _plan_anew(state: HostState, by_device: bool) -> None:
@@ -188,44 +283,7 @@ def _seq(record: HostGang | HostMove) -> int:
     return record.seq
 
 
-def without_send(state: HostState, causes: PendingCauses, transfer: int) -> bool:
-    """As if a get had not been ordered, which only another of the hosts sends. Returns whether it is open."""
-    half = state.sends.pop(transfer, None)
-    if half is None or half.state == "over":
-        return False
-    state.records.remove(half)
-    if half.buffer is not None:
-        half.buffer.uses = tuple([use for use in half.buffer.uses if use[1] != ("sent", transfer)])
-    for waiting in state.pending.values():
-        if waiting:
-            waiting[:] = [held for held in waiting if held.subject is not half]
-    state.out = []  # what follows is that memory is free
-    causes.happen(("sending", transfer))
-    causes.happen(("sent", transfer))
-    return half.state == "open"
-
-
 # --- a state that can be looked up -------------------------------------------------------------------------
-
-
-def outline(state: HostState) -> Hashable:
-    """A few numbers that are the same for equal states, found without looking at every buffer."""
-    tables = (
-        state.plans, state.runs, state.buffers, state.codes, state.gangs, state.sends, state.receives, state.copies,
-    )  # fmt: skip
-    return (
-        state.last, state.settled, len(state.records), len(state.pending),
-        tuple([(len(table), next(reversed(table), None)) for table in tables]),
-    )  # fmt: skip
-
-
-def may_merge(state: HostState) -> bool:
-    """Whether all that is under way will be told to the hosts together. Contents, copies and code are told to each
-    host by itself."""
-    if state.codes_asked or state.forming is not None or state.stopped or state.held_gangs or state.broken:
-        return False
-    moves = (*state.sends.values(), *state.receives.values(), *state.copies.values())
-    return all(move.state == "over" or (move.empty and move.state == "waiting") for move in moves)
 
 
 def remembered(state: HostState, past: Past) -> Hashable:

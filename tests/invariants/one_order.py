@@ -6,7 +6,8 @@ opposite orders deadlock.
 
 from __future__ import annotations
 
-from ..model import Spans, spans
+from core.model import Spans, spans
+
 from .checker_base import Checker
 from .observations import Abandoned, Entered, HostLost, Launched, Observation
 
@@ -17,9 +18,8 @@ class OneOrder(Checker):
 
     def __init__(self) -> None:
         self._newest = -1  # the last seq that entered, on any island
-        self._due: dict[
-            int, dict[int, Spans]
-        ] = {}  # host -> gangs that it must still launch -> their devices
+        # host -> gangs that it must still launch -> their devices
+        self._due: dict[int, dict[int, Spans]] = {}
         self._last: dict[int, int] = {}  # device -> the last seq launched on it
         self._abandoned: dict[int, None] = {}
 

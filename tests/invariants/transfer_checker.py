@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
+from . import observations as o
 from .checker_base import Checker
-from .observations import (
-    ChunkArrived,
-    ChunkSent,
-    Granted,
-    HostLost,
-    Observation,
-    PeerLost,
-    SpoiltReceived,
-    TransferOpened,
-    TransferOver,
-)
 
 Side = tuple[int, int]  # (transfer, receiver)
 Lane = tuple[int, int, int]  # (transfer, sender, receiver)
@@ -22,55 +12,49 @@ Lane = tuple[int, int, int]  # (transfer, sender, receiver)
 class TransferChecker(Checker):
     name = "transfers"
     sees = (
-        TransferOpened,
-        Granted,
-        ChunkSent,
-        ChunkArrived,
-        TransferOver,
-        HostLost,
-        PeerLost,
-        SpoiltReceived,
-    )
+        o.TransferOpened, o.Granted, o.ChunkSent, o.ChunkArrived, o.TransferOver, o.HostLost, o.PeerLost,
+        o.SpoiltReceived,
+    )  # fmt: skip
 
     def __init__(self, pool: int = 0, short: int = -1) -> None:
         """`pool`: the most bytes that one receiver may have granted at a time; 0: do not check this. `short`: of
         receives that are longer than this (`transfer.at_once`)."""
         self._pool, self._short = pool, short
-        self._open: dict[Side, TransferOpened] = {}
+        self._open: dict[Side, o.TransferOpened] = {}
         self._over: dict[Side, None] = {}
         self._credit: dict[Lane, int] = {}  # bytes granted and not sent
         self._promised: dict[int, dict[Lane, int]] = {}  # receiver -> lane -> bytes granted and not arrived
         self._got: dict[Side, dict[tuple[int, int], int]] = {}  # (sender, piece) -> bytes that have arrived
 
-    def saw(self, seen: Observation, now: int) -> None:
+    def saw(self, seen: o.Observation, now: int) -> None:
         match seen:
-            case TransferOpened(transfer=transfer, receiver=receiver):
+            case o.TransferOpened(transfer=transfer, receiver=receiver):
                 if (transfer, receiver) in self._open or (transfer, receiver) in self._over:
                     self.fail(f"transfer {transfer} was opened twice at {receiver}")
                 self._open[transfer, receiver] = seen
                 self._got[transfer, receiver] = {}
-            case Granted():
+            case o.Granted():
                 self._grant(seen)
-            case ChunkSent():
+            case o.ChunkSent():
                 self._sent(seen)
-            case ChunkArrived():
+            case o.ChunkArrived():
                 self._arrived(seen)
-            case TransferOver():
+            case o.TransferOver():
                 self._end(seen)
-            case HostLost(host=host):
+            case o.HostLost(host=host):
                 for side in [side for side in self._open if side[1] == host]:
                     self._close(side)
                 self._promised.pop(host, None)
-            case PeerLost(receiver=receiver, sender=sender):
+            case o.PeerLost(receiver=receiver, sender=sender):
                 promised = self._promised.get(receiver, {})
                 for lane in [lane for lane in promised if lane[1] == sender]:
                     del promised[lane]
-            case SpoiltReceived(transfer=transfer, sender=sender, receiver=receiver):
+            case o.SpoiltReceived(transfer=transfer, sender=sender, receiver=receiver):
                 self._promised.get(receiver, {}).pop((transfer, sender, receiver), None)
             case _:
                 pass
 
-    def _grant(self, seen: Granted) -> None:
+    def _grant(self, seen: o.Granted) -> None:
         lane = (seen.transfer, seen.sender, seen.receiver)
         self._credit[lane] = self._credit.get(lane, 0) + seen.nbytes
         opened = self._open.get((seen.transfer, seen.receiver))
@@ -85,13 +69,13 @@ class TransferChecker(Checker):
         if self._pool and sum(promised.values()) > self._pool:
             self.fail(f"{seen.receiver} has granted {sum(promised.values())} bytes of a pool of {self._pool}")
 
-    def _sent(self, seen: ChunkSent) -> None:
+    def _sent(self, seen: o.ChunkSent) -> None:
         lane = (seen.transfer, seen.sender, seen.receiver)
         self._credit[lane] = self._credit.get(lane, 0) - seen.nbytes
         if self._credit[lane] < 0:
             self.fail(f"{seen}: {-self._credit[lane]} bytes were sent beyond the credit")
 
-    def _arrived(self, seen: ChunkArrived) -> None:
+    def _arrived(self, seen: o.ChunkArrived) -> None:
         side, key = (seen.transfer, seen.receiver), (seen.sender, seen.piece)
         opened = self._open.get(side)
         if opened is None:
@@ -108,7 +92,7 @@ class TransferChecker(Checker):
         if lane in promised:
             promised[lane] = max(0, promised[lane] - seen.nbytes)
 
-    def _end(self, seen: TransferOver) -> None:
+    def _end(self, seen: o.TransferOver) -> None:
         side = (seen.transfer, seen.receiver)
         opened = self._open.get(side)
         if opened is None:

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from core.invariants import (
+from core.model.spans import Spans
+from core.protocol.messages import Blame
+from tests.invariants import (
     Abandoned,
     Allocated,
     BufferChecker,
@@ -50,8 +52,6 @@ from core.invariants import (
     Violation,
     everything,
 )
-from core.model.spans import Spans
-from core.protocol.messages import Blame
 
 Feed = Sequence[Observation]
 

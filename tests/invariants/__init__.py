@@ -14,42 +14,7 @@ from .double_booking import DoubleBooking
 from .epochs import Epochs
 from .gang_atomicity import GangAtomicity
 from .memory import MemoryChecker
-from .observations import (
-    Abandoned,
-    Allocated,
-    BufferFreed,
-    BufferHeld,
-    BufferLetGo,
-    BufferLost,
-    BufferMade,
-    BufferUnused,
-    BufferUsed,
-    ChunkArrived,
-    ChunkSent,
-    ClientLost,
-    Entered,
-    EpochFormed,
-    FinishedSeen,
-    Granted,
-    Heeded,
-    HostJoined,
-    HostLost,
-    HostSeated,
-    Launched,
-    Obeyed,
-    Observation,
-    PeerLost,
-    ProgramAwaited,
-    ProgramTakenBack,
-    ProgramToldSeen,
-    Released,
-    RunEndSeen,
-    RunSubmitted,
-    SpoiltReceived,
-    Started,
-    TransferOpened,
-    TransferOver,
-)
+from .observations import *
 from .one_order import OneOrder
 from .programs_told import ProgramsTold
 from .runs_end import RunsEnd

@@ -1,19 +1,14 @@
-"""The observations that a driver reports to the checkers, one call for each as it happens.
+"""The observations that a driver reports to the checkers, one call for each as it happens; and the controller's own.
 
 Hosts, devices, islands, seqs, buffers and transfers have the controller's ids; runs have the client's names.
 """
 
 from __future__ import annotations
 
-import msgspec
-
-from ..model import Spans
-from ..protocol import Blame
-
-
-class Observation(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Base of all observations."""
-
+from core.controller.observations import *
+from core.controller.observations import Observation
+from core.model import Spans
+from core.protocol import Blame
 
 # --- hosts and epochs ----------------------------------------------------------------------------------
 
@@ -40,14 +35,6 @@ class HostSeated(Observation, frozen=True):
     epoch: int
 
 
-class EpochFormed(Observation, frozen=True):
-    """All members have reported to the controller: the island works again."""
-
-    island: int
-    epoch: int
-    members: Spans
-
-
 class Obeyed(Observation, frozen=True):
     """The host has acted on an Ordered of this epoch and number (and did not refuse it)."""
 
@@ -57,26 +44,7 @@ class Obeyed(Observation, frozen=True):
     number: int
 
 
-class Heeded(Observation, frozen=True):
-    """The controller has acted on Reports of this epoch (and did not drop them)."""
-
-    island: int
-    epoch: int
-
-
 # --- gangs ---------------------------------------------------------------------------------------------
-
-
-class Entered(Observation, frozen=True):
-    """A gang has entered its island's order: the controller has sent its GangStep."""
-
-    seq: int
-    run: int
-    step: int
-    island: int
-    epoch: int
-    hosts: Spans
-    devices: Spans
 
 
 class Launched(Observation, frozen=True):
@@ -106,12 +74,6 @@ class FinishedSeen(Observation, frozen=True):
     host: int
     seq: int
     devices: Spans
-
-
-class Abandoned(Observation, frozen=True):
-    """The controller has ended an epoch and abandoned this gang: hosts drop it wherever it is."""
-
-    seq: int
 
 
 # --- buffers and memory --------------------------------------------------------------------------------
@@ -165,69 +127,7 @@ class BufferUnused(Observation, frozen=True):
     by: str
 
 
-class BufferHeld(Observation, frozen=True):
-    """The buffer has one more reference."""
-
-    buffer: int
-    holder: str  # "client 2", "run 17"
-
-
-class BufferLetGo(Observation, frozen=True):
-    """The holder has dropped one reference."""
-
-    buffer: int
-    holder: str
-
-
-class BufferLost(Observation, frozen=True):
-    """A failure has destroyed the buffer. Its holders have been told, and hosts may free what is left of it."""
-
-    buffer: int
-
-
 # --- runs and clients ----------------------------------------------------------------------------------
-
-
-class RunSubmitted(Observation, frozen=True):
-    """The controller has accepted the client's call."""
-
-    client: int
-    run: int  # the client's name for it
-
-
-class RunEndSeen(Observation, frozen=True):
-    """The client was told that the run has ended."""
-
-    client: int
-    run: int
-    blame: Blame | None = None
-
-
-class ProgramAwaited(Observation, frozen=True):
-    """The client has registered the program, and will be told when it is compiled."""
-
-    client: int
-    program: int  # the client's name for it
-
-
-class ProgramTakenBack(Observation, frozen=True):
-    """The client has unregistered it before it was told."""
-
-    client: int
-    program: int
-
-
-class ProgramToldSeen(Observation, frozen=True):
-    """The client was told of it."""
-
-    client: int
-    program: int
-
-
-class ClientLost(Observation, frozen=True):
-    """The client is gone, and will not be told how its runs end."""
-
-    client: int
 
 
 # --- transfers -----------------------------------------------------------------------------------------
@@ -238,9 +138,8 @@ class TransferOpened(Observation, frozen=True):
 
     transfer: int
     receiver: int
-    pieces: tuple[
-        tuple[int, int, int], ...
-    ]  # (sender, piece, nbytes); if sparse: empty, because not known yet
+    # (sender, piece, nbytes); if sparse: empty, because not known yet
+    pieces: tuple[tuple[int, int, int], ...]
     sparse: bool = False
 
 

@@ -2,68 +2,55 @@
 
 from __future__ import annotations
 
-from ..model import Spans, spans
+from core.model import Spans, spans
+
+from . import observations as o
 from .checker_base import Checker
-from .observations import (
-    BufferFreed,
-    BufferHeld,
-    BufferLetGo,
-    BufferLost,
-    BufferMade,
-    BufferUnused,
-    BufferUsed,
-    FinishedSeen,
-    HostLost,
-    Launched,
-    Observation,
-)
 
 Shards = tuple[int, int]  # (host, buffer)
 
 
 class BufferChecker(Checker):
     name = "buffers"
-    sees = (HostLost, Launched, FinishedSeen, BufferMade, BufferFreed, BufferUsed, BufferUnused, BufferHeld,
-            BufferLetGo, BufferLost)  # fmt: skip
+    sees = (o.HostLost, o.Launched, o.FinishedSeen, o.BufferMade, o.BufferFreed, o.BufferUsed, o.BufferUnused,
+            o.BufferHeld, o.BufferLetGo, o.BufferLost)  # fmt: skip
 
     def __init__(self) -> None:
-        self._users: dict[
-            Shards, dict[str, int]
-        ] = {}  # shards that are on a host -> user -> number of its uses
+        # shards that are on a host -> user -> number of its uses
+        self._users: dict[Shards, dict[str, int]] = {}
         self._holders: dict[int, dict[str, int]] = {}  # buffer -> holder -> number of its references
         self._lost: dict[int, None] = {}
-        self._gangs: dict[
-            tuple[int, int], tuple[Spans, tuple[int, ...]]
-        ] = {}  # (host, seq) -> devices, buffers
+        # (host, seq) -> devices, buffers
+        self._gangs: dict[tuple[int, int], tuple[Spans, tuple[int, ...]]] = {}
 
-    def saw(self, seen: Observation, now: int) -> None:
+    def saw(self, seen: o.Observation, now: int) -> None:
         match seen:
-            case Launched():
+            case o.Launched():
                 self._launched(seen)
-            case FinishedSeen():
+            case o.FinishedSeen():
                 self._finished(seen)
-            case BufferMade(host=host, buffer=buffer):
+            case o.BufferMade(host=host, buffer=buffer):
                 self._make(host, buffer, "")
-            case BufferFreed(host=host, buffer=buffer):
+            case o.BufferFreed(host=host, buffer=buffer):
                 self._free(host, buffer)
-            case BufferUsed(host=host, buffer=buffer, by=by):
+            case o.BufferUsed(host=host, buffer=buffer, by=by):
                 self._use(host, buffer, by)
-            case BufferUnused(host=host, buffer=buffer, by=by):
+            case o.BufferUnused(host=host, buffer=buffer, by=by):
                 self._unuse(host, buffer, by)
-            case BufferHeld(buffer=buffer, holder=holder):
+            case o.BufferHeld(buffer=buffer, holder=holder):
                 holders = self._holders.setdefault(buffer, {})
                 holders[holder] = holders.get(holder, 0) + 1
-            case BufferLetGo(buffer=buffer, holder=holder):
+            case o.BufferLetGo(buffer=buffer, holder=holder):
                 self._let_go(buffer, holder)
-            case BufferLost(buffer=buffer):
+            case o.BufferLost(buffer=buffer):
                 self._lost[buffer] = None
-            case HostLost(host=lost):
+            case o.HostLost(host=lost):
                 self._users = {shards: users for shards, users in self._users.items() if shards[0] != lost}
                 self._gangs = {key: gang for key, gang in self._gangs.items() if key[0] != lost}
             case _:
                 pass
 
-    def _launched(self, seen: Launched) -> None:
+    def _launched(self, seen: o.Launched) -> None:
         host, by = seen.host, f"gang {seen.seq}"
         kept = tuple(dict.fromkeys(b for b in seen.inputs if b not in seen.donated))
         for buffer in dict.fromkeys(seen.inputs):
@@ -78,7 +65,7 @@ class BufferChecker(Checker):
             self._make(host, buffer, by)
         self._gangs[host, seen.seq] = (seen.devices, kept + seen.outputs)
 
-    def _finished(self, seen: FinishedSeen) -> None:
+    def _finished(self, seen: o.FinishedSeen) -> None:
         devices, buffers = self._gangs.get((seen.host, seen.seq), (spans.EMPTY, ()))
         devices = spans.minus(devices, seen.devices)
         if devices:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..model import Spans, spans
+from core.model import Spans, spans
+
 from .checker_base import Checker
 from .observations import Entered, EpochFormed, Heeded, HostLost, HostSeated, Launched, Obeyed, Observation
 

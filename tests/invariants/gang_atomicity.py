@@ -6,7 +6,8 @@ launch with placeholders counts as a launch: it lets the other hosts' collective
 
 from __future__ import annotations
 
-from ..model import Spans, spans
+from core.model import Spans, spans
+
 from .checker_base import Checker
 from .observations import Abandoned, Entered, HostJoined, HostLost, Launched, Observation
 

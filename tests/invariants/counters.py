@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from ..model import Spans, spans
+from core.model import Spans, spans
+
 from .checker_base import Checker
 from .observations import Observation
 

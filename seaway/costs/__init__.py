@@ -10,12 +10,10 @@
 
 from .. import units
 from ..units import duration
-from .choice import costs
+from .compiled import costs, roofline_costs, text_costs, tpu_costs
 from .cost import Cost, MemoryUse
 from .estimate import work_of
-from .roofline import roofline_costs, text_costs
 from .synthetic import synthetic
-from .tpu import tpu_costs
 
 __all__ = [
     "Cost",

@@ -20,7 +20,7 @@ from ..errors import CostError
 from .cost import FORMAT, Cost
 
 READER = 3  # raise it when the same compiled text gives other figures
-MADE_BY = ("jax", "jaxlib", "libtpu")
+MADE_BY = ("jax", "jaxlib", "libtpu", "seaway")
 
 
 def folder() -> Path:
@@ -32,16 +32,18 @@ def folder() -> Path:
 
 
 def key(*parts: str) -> str:
-    made_by = [f"{package} {_version(package)}" for package in MADE_BY]
+    made_by = [f"{package} {version}" for package, version in versions().items() if package != "seaway"]
     text = "\0".join([str(FORMAT), str(READER), *made_by, *parts])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+def versions() -> dict[str, str]:
+    """Of the packages that make a cost."""
+    found = dict.fromkeys(MADE_BY, "not installed")
+    for package in MADE_BY:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
 
 
 def cost(key: str, name: str, compute: Callable[[], Cost], *, refresh: bool = False) -> Cost:

@@ -47,17 +47,14 @@ class LiveSource(Protocol):
 class RunningSession:
     """A session of this process. `look` is called when the session is between two events: `visit` sees to that."""
 
+    began = 0
+
     def __init__(
         self, kind: str, title: str, setup: Any, *, visit: Callable[[Callable[[], LiveLook]], LiveLook],
         look: Callable[[Look], LiveLook], over: Callable[[], bool],
     ) -> None:  # fmt: skip
-        self.kind, self.title, self.began = kind, title, 0
-        self._islands = machines.of_setup(setup).islands
+        self.kind, self.title, self.islands = kind, title, machines.of_setup(setup).islands
         self._visit, self._look, self._over = visit, look, over
-
-    @property
-    def islands(self) -> list[machines.TraceIsland]:
-        return self._islands
 
     @property
     def over(self) -> bool:

@@ -7,23 +7,26 @@ exact.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
-from .bins import Floats, bins_around, covered, covered_by_hosts, covered_of_each_host, in_bins
+from .bins import bins_around, covered, covered_by_hosts, covered_of_each_host, in_bins
 from .facts import Facts, texts
 from .place_groups import PlaceGroup
 from .reserved import reserved
-from .times import Ints, micros
-
-if TYPE_CHECKING:
-    import pandas as pd
+from .times import Floats, Ints, micros
 
 By = Literal["device", "host", "island", "client", "program", "step", "total"]
 BYS: tuple[By, ...] = ("device", "host", "island", "client", "program", "step", "total")
 MAX_ROWS = 20_000_000
+
+
+def check(by: object) -> None:
+    if by not in BYS:
+        raise ValueError(f"by={by!r}; it is one of {', '.join(BYS)}")
 
 
 class BusyTime(NamedTuple):
@@ -272,8 +275,6 @@ def _frame(
     facts: Facts, edges: Ints, labels: dict[str, npt.NDArray[np.generic]], spent: BusyTime, kept: Floats,
     devices: Ints,
 ) -> pd.DataFrame:  # fmt: skip
-    import pandas as pd
-
     keys, bins = spent.busy.shape
     columns: dict[str, npt.NDArray[np.generic] | pd.Series] = {
         "time_us": np.repeat(micros(edges[:-1]), keys), "bin_us": np.repeat(np.diff(edges) / 1_000, keys)

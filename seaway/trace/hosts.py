@@ -13,21 +13,19 @@ from collections.abc import Sequence
 from itertools import groupby, pairwise
 from operator import itemgetter
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from core.record import ENDED, FAILED, STARTED
 from core.record import trace as core_trace
 
 from ..machines import TraceMachines
 from . import arrivals
-from .facts import Bools, Facts, category
+from .facts import Facts, category
 from .place_groups import NONE
-from .times import Ints, micros
-
-if TYPE_CHECKING:
-    import pandas as pd
+from .times import Bools, Ints, micros
 
 # A gang on a host: (host, seq, enqueued, ended, bound, whether it is a collective), in the controller's time.
 Seen = tuple[int, int, int, int, int, bool]
@@ -176,8 +174,6 @@ def frame(
     facts: Facts, told: HostRows, origin: int, window: tuple[int, int] | None, limit: int | None
 ) -> pd.DataFrame:
     """One row a gang and host. `told`: the hosts' rows, in the controller's time; other gangs come from the trace."""
-    import pandas as pd
-
     rows = {seq: row for row, seq in enumerate(facts.gangs["seq"].tolist())}
     of_told = np.array([rows.get(seq, NONE) for seq in told.seq.tolist()], dtype=np.int64)
     here = of_told >= 0
@@ -285,8 +281,6 @@ def _check(number: int, limit: int | None) -> None:
 
 
 def _inferred(started: Bools, ended: Bools) -> pd.Series:
-    import pandas as pd
-
     names = pd.Index(["", "started", "ended", "started,ended"], dtype=object)
     which = started.astype(np.int8) + 2 * ended.astype(np.int8)
     return pd.Series(pd.Categorical.from_codes(which, categories=names)).astype("str")

@@ -11,17 +11,13 @@ Neighbours: `busy` puts these numbers beside its own; `charts` and `timeline` dr
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from .bins import Floats
 from .facts import Facts
 from .place_groups import PlaceGroup
-from .times import Ints, micros
-
-if TYPE_CHECKING:
-    import pandas as pd
+from .times import Floats, Ints
 
 
 class KeptTimes(NamedTuple):
@@ -36,12 +32,8 @@ def kept_times(facts: Facts, group: PlaceGroup) -> KeptTimes:
     table = facts.reservations
     rows = np.flatnonzero(np.isin(table["place"], group.places))
     rows = rows[np.argsort(table["since"][rows], kind="stable")]
-    until = table["until"][rows].astype(np.int64)
-    return KeptTimes(
-        table["since"][rows].astype(np.int64),
-        np.where(until < 0, facts.horizon, until),
-        facts.client_rows(table["client"][rows]),
-    )
+    since, until = table["since"][rows].astype(np.int64), facts.until_now(table["until"][rows])
+    return KeptTimes(since, until, facts.client_rows(table["client"][rows]))
 
 
 def reserved(
@@ -71,26 +63,3 @@ def reserved(
     for key, row in enumerate(unused):
         found[key] = np.bincount(coarse, row, bins)
     return found
-
-
-def frame(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
-    """One row a reservation."""
-    import pandas as pd
-
-    from .frames import clients_column, islands_column, places_column
-
-    table = facts.reservations
-    since, until = table["since"].astype(np.int64), table["until"].astype(np.int64)
-    over = np.where(until < 0, facts.horizon, until)
-    low, high = window or (0, np.iinfo(np.int64).max)
-    rows = np.flatnonzero((since < high) & (over >= low))
-    return pd.DataFrame(
-        {
-            "client": clients_column(facts, facts.client_rows(table["client"][rows])),
-            "island": islands_column(facts, table["place"][rows]),
-            "devices": places_column(facts, table["place"][rows]),
-            "since_us": micros(since[rows]),
-            "until_us": micros(until[rows]),
-            "duration_us": (over - since)[rows] / 1_000,
-        }
-    )

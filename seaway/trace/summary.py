@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from .times import text
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from .trace import Trace
 
 MOST = 16  # clients that are listed

@@ -14,8 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 Time = int | float | str | Any  # nanoseconds, "330us", or a pandas or datetime timedelta
 Window = tuple[Time | None, Time | None] | None
+Bins = int | Time | Sequence[Time]
 
 UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
 _WORDS = {"µs": "us", "μs": "us", "sec": "s", "m": "min"}
@@ -75,7 +78,7 @@ def window_of(window: Window, span: tuple[int, int]) -> tuple[int, int]:
     return low, high
 
 
-def edges_of(bins: int | Time | Sequence[Time], window: tuple[int, int]) -> Ints:
+def edges_of(bins: Bins, window: tuple[int, int]) -> Ints:
     """Edges of bins. `bins`: how many; or their width, such as "1ms" (the last may be narrower); or the edges."""
     low, high = window
     if isinstance(bins, int | np.integer):

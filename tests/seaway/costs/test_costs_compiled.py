@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-from seaway.costs import choice, compiling, costs, roofline_costs, tpu, tpu_costs
+from seaway.costs import compiled, compiling, costs, roofline_costs, tpu_costs
 from seaway.costs.lowering import lower
 from seaway.costs.topologies import example, find
 from seaway.errors import CostError, NoCompiler
@@ -243,7 +243,7 @@ def test_a_compiler_that_refuses_is_quoted(tmp_path: Path, monkeypatch: pytest.M
         "(pathlib.Path(sys.argv[1]) / 'error.json').write_text(json.dumps(said))\n"
     )
     child(tmp_path, monkeypatch, refusing)
-    monkeypatch.setattr(tpu, "require_compiler", lambda: None)
+    monkeypatch.setattr(compiled, "require_compiler", lambda: None)
     with pytest.raises(CostError, match=r"(?s)does not fit into the memory.*donate.*Used 20G of 16G"):
         tpu_costs(step, ARGS, topology="v3:4x4", **OPTIONS)
 
@@ -255,8 +255,7 @@ def absent(monkeypatch: pytest.MonkeyPatch) -> None:
     def require_compiler() -> None:
         raise NoCompiler("the TPU compiler is not installed: pip install 'seaway[tpu]'")
 
-    monkeypatch.setattr(tpu, "require_compiler", require_compiler)
-    monkeypatch.setattr(choice, "require_compiler", require_compiler)
+    monkeypatch.setattr(compiled, "require_compiler", require_compiler)
 
 
 def test_without_libtpu_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

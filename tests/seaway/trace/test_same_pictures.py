@@ -145,7 +145,7 @@ def test_every_table_and_picture_is_tested_here() -> None:
     public = {name for name in vars(Trace) if not name.startswith("_")}
     assert public - names(FRAMES) - names(OF_ONE) - names(PICTURES) == OTHERS
     of_several = {name for name in vars(Overlay) if not name.startswith("_")}
-    assert of_several == (names(FRAMES) | names(PICTURES) | {"span", "contended", "edges", "check_by"})
+    assert of_several == (names(FRAMES) | names(PICTURES) | {"span", "contended", "edges"})
 
 
 # --- tables -----------------------------------------------------------------------------------------------

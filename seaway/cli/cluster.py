@@ -40,25 +40,22 @@ def add(commands: Any) -> None:
 def _add_up(commands: Any) -> None:
     up = commands.add_parser("up", help="run a whole cluster on this machine until Ctrl-C")
     controller_cli.add_cluster_options(up)
-    up.add_argument(
-        "--bind", default="127.0.0.1:29000", help="the address the controller listens on (%(default)s)"
-    )
-    up.add_argument(
-        "--platform", default="cpu", choices=("cpu", "timed"), help="kind of devices (%(default)s)"
-    )
-    up.add_argument(
+    option = up.add_argument
+    option("--bind", default="127.0.0.1:29000", help="the address the controller listens on (%(default)s)")
+    option("--platform", default="cpu", choices=("cpu", "timed"), help="kind of devices (%(default)s)")
+    option(
         "--state",
         default="",
         metavar="FOLDER",
         help="for logs, the controller's state across restarts, and the process id that `seaway down` needs",
     )
-    up.add_argument(
+    option(
         "--checkpoints",
         default="",
         metavar="FOLDER",
         help="clients may save and restore checkpoints below it",
     )
-    up.add_argument(
+    option(
         "--record",
         default="",
         metavar="FILE",

@@ -18,15 +18,10 @@ NEEDS = "seaway top draws with rich: pip install 'seaway[top]'; without it, `wat
 
 def add(commands: Any) -> None:
     parser = commands.add_parser("top", help="show what goes on, in this terminal, until Ctrl-C")
-    parser.add_argument(
-        "address", nargs="?", default="127.0.0.1:29000", help="the controller's address (%(default)s)"
-    )
-    parser.add_argument(
-        "--window", type=int, default=10, metavar="SECONDS", help="of which shares are (%(default)s)"
-    )
-    parser.add_argument(
-        "--once", action="store_true", help="print it once: the latest gangs, up to a window, and end"
-    )
+    option = parser.add_argument
+    option("address", nargs="?", default="127.0.0.1:29000", help="the controller's address (%(default)s)")
+    option("--window", type=int, default=10, metavar="SECONDS", help="of which shares are (%(default)s)")
+    option("--once", action="store_true", help="print it once: the latest gangs, up to a window, and end")
     add_access(parser)
     parser.set_defaults(run=run)
 

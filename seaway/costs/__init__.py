@@ -11,9 +11,8 @@
 from .. import units
 from ..units import duration
 from .compiled import costs, roofline_costs, text_costs, tpu_costs
-from .cost import Cost, MemoryUse
+from .cost import Cost, MemoryUse, synthetic
 from .estimate import work_of
-from .synthetic import synthetic
 
 __all__ = [
     "Cost",

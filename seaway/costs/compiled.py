@@ -193,7 +193,7 @@ def _on_tpu(lowered: Lowered, where: Topology, timeout: float) -> Cost:
     if seconds > 0 and found.once_roofline > 0:
         estimates["optimal"] = round(seconds * 1e9 * found.roofline / found.once_roofline)
     estimates["roofline"] = round(found.roofline)
-    about = {"used": "blend", "source": "tpu-compiler", "clock_hz": where.chip.clock_hz}
+    about: dict[str, Any] = {"used": "blend", "source": "tpu-compiler", "clock_hz": where.chip.clock_hz}
     return _cost(compiled, lowered, (where.name, where.chip), found, estimates, **about)
 
 
@@ -212,7 +212,7 @@ def _by_rates(compiled: CompiledHlo, lowered: Lowered, where: Target, efficiency
         wrong.append("arguments and results alone are more than a device's memory")
     if fused:
         wrong.append("the text before the CPU's own passes is missing: bf16 may count as f32")
-    about = {"used": "roofline", "source": "roofline", "notes": notes}
+    about: dict[str, Any] = {"used": "roofline", "source": "roofline", "notes": notes}
     return _cost(compiled, lowered, (name, chip), found, estimates, wrong, **about)
 
 

@@ -6,16 +6,21 @@ none of the user's classes. Donations are numbers of flat arguments.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from ..errors import CostError
 from ..specs import whole
-from .quiet import quiet_start
 
 Axes = tuple[tuple[str, int, str], ...]
 
@@ -182,3 +187,48 @@ def _described(leaf: Any, sharding: Any, mesh: Any) -> Any:
     if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
         leaf = jax.eval_shape(lambda one: one, leaf)
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+
+# --- libtpu says nothing ---------------------------------------------------------------------------------
+
+
+DEVICES = ("/dev/accel0", "/dev/vfio/0")  # where a TPU would be
+OURS = ("TPU", "libtpu", "InitGoogle", "Source Location Trace", "common_lib.cc")
+
+
+@contextlib.contextmanager
+def quiet_start() -> Iterator[None]:
+    """Let JAX start without libtpu's lines. Other lines printed meanwhile are printed afterwards."""
+    if (
+        importlib.util.find_spec("libtpu") is None
+        or any(Path(path).exists() for path in DEVICES)
+        or _started()
+    ):
+        yield
+        return
+    os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+    with tempfile.TemporaryFile() as printed:
+        sys.stderr.flush()
+        own = os.dup(2)
+        os.dup2(printed.fileno(), 2)
+        try:
+            import jax
+
+            jax.devices()
+        finally:
+            os.dup2(own, 2)
+            os.close(own)
+            printed.seek(0)
+            for line in printed.read().decode(errors="replace").splitlines():
+                if not any(word in line for word in OURS):
+                    print(line, file=sys.stderr)
+    yield
+
+
+def _started() -> bool:
+    """Whether JAX has looked for devices already."""
+    try:
+        from jax._src.xla_bridge import backends_are_initialized
+    except ImportError:  # another version of JAX: a few lines on stderr are better than an error
+        return True
+    return bool(backends_are_initialized())

@@ -90,7 +90,7 @@ def _clients(view: LiveView, recent: RecentUse, used: dict[int, int]) -> Table:
 
 def _waits(view: LiveView, now: int) -> Table:
     table = _table("what waits", "of", "why", ">", ">for")
-    lines = sorted((*view.queues, *view.waits), key=lambda line: line.since)
+    lines: list[QueueLine | WaitLine] = sorted((*view.queues, *view.waits), key=lambda line: line.since)
     for each in lines[:WAITS]:
         why = escape(each.text if isinstance(each, QueueLine) else each.reason)
         reason = f"[yellow]{why}[/]" if isinstance(each, WaitLine) and each.stalled else why

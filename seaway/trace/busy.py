@@ -6,7 +6,7 @@ exact.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -16,7 +16,6 @@ import pandas as pd
 from .bins import bins_around, covered, covered_by_hosts, covered_of_each_host, in_bins
 from .facts import Facts, texts
 from .place_groups import PlaceGroup
-from .reserved import reserved
 from .times import Floats, Ints, micros
 
 By = Literal["device", "host", "island", "client", "program", "step", "total"]
@@ -292,3 +291,51 @@ def _frame(
         columns[f"{name}_fraction"] = fraction.T.ravel()
     columns["reserved_fraction"] = (kept / np.maximum(available, 1)).T.ravel()
     return pd.DataFrame(columns)
+
+
+# --- kept free by a policy: where bins are cut -----------------------------------------------------------
+
+
+class KeptTimes(NamedTuple):
+    """When a group of devices was kept free, and for whom; in order, and one after the other."""
+
+    low: Ints
+    high: Ints
+    clients: Ints  # rows of the table of clients; -1: nobody in particular
+
+
+def kept_times(facts: Facts, group: PlaceGroup) -> KeptTimes:
+    table = facts.reservations
+    rows = np.flatnonzero(np.isin(table["place"], group.places))
+    rows = rows[np.argsort(table["since"][rows], kind="stable")]
+    since, until = table["since"][rows].astype(np.int64), facts.until_now(table["until"][rows])
+    return KeptTimes(since, until, facts.client_rows(table["client"][rows]))
+
+
+def reserved(
+    facts: Facts, group: PlaceGroup, edges: Ints, available: int, used: Callable[[Ints], Floats],
+    by_client: bool = False,
+) -> Floats:  # fmt: skip
+    """[key, bin]: device time that was reserved. `available`: devices behind each key. `used`: what [key, bin] devices
+    spent on gangs, for such edges. `by_client`: `used` has one key, and the result has one for each client."""
+    kept = kept_times(facts, group)
+    bins = len(edges) - 1
+    if not len(kept.low):
+        return np.zeros((len(facts.client_names) if by_client else 1, bins))
+    inside = [np.clip(each, edges[0], edges[-1]) for each in (kept.low, kept.high)]
+    fine = np.unique(np.concatenate([edges, *inside]))
+    begins = fine[:-1]
+    which = np.searchsorted(kept.low, begins, "right") - 1
+    held = (which >= 0) & (begins < kept.high[which])
+    unused = (np.diff(fine) * available - used(fine)).clip(0) * held
+    coarse = np.searchsorted(edges, begins, "right") - 1
+    if by_client:
+        whose = np.where(held, kept.clients[which], -1)
+        found = np.zeros((len(facts.client_names), bins))
+        known = whose >= 0
+        np.add.at(found, (whose[known], coarse[known]), unused[0][known])
+        return found
+    found = np.zeros((len(unused), bins))
+    for key, row in enumerate(unused):
+        found[key] = np.bincount(coarse, row, bins)
+    return found

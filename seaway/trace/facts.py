@@ -320,3 +320,29 @@ class Facts:
     def busy_fraction(self, low: int, high: int) -> float:
         """The part of all devices' time between these times in which they were busy."""
         return float(self.spent(low, high).sum() / max(1, len(self.devices) * (high - low)))
+
+
+# --- devices that stand for all --------------------------------------------------------------------------
+
+
+def spread(facts: Facts, count: int) -> Ints:
+    """`count` devices, sorted: at least one of each group if there are enough, the rest in proportion to its size."""
+    if count < 1:
+        raise ValueError(f"a sample of {count} devices; at least one is needed")
+    every = facts.devices
+    if count >= len(every):
+        return every
+    groups = facts.groups
+    if count < len(groups):
+        return _even(every, count)
+    sizes = np.array([group.size for group in groups], dtype=np.int64)
+    exact = 1 + (count - len(groups)) * (sizes - 1) / max(int((sizes - 1).sum()), 1)
+    numbers = np.floor(exact).astype(np.int64)
+    short = count - int(numbers.sum())
+    numbers[np.argsort(numbers - exact, kind="stable")[:short]] += 1  # the largest remainders
+    picked = [_even(group.numbers, int(n)) for group, n in zip(groups, numbers, strict=True)]
+    return np.sort(np.concatenate(picked))
+
+
+def _even(devices: Ints, count: int) -> Ints:
+    return devices[np.arange(count) * len(devices) // count]

@@ -22,9 +22,8 @@ from core.record import ENDED, FAILED, STARTED
 from core.record import trace as core_trace
 
 from ..machines import TraceMachines
-from . import arrivals
 from .facts import Facts, category
-from .place_groups import NONE
+from .place_groups import NONE, lists
 from .times import Bools, Ints, micros
 
 # A gang on a host: (host, seq, enqueued, ended, bound, whether it is a collective), in the controller's time.
@@ -269,7 +268,7 @@ def _listed(facts: Facts, column: str, rows: Ints, hosts: int) -> Ints:
     if not len(rows):
         return np.empty((0, hosts), dtype=np.int64)
     begins = facts.gangs[column][rows].astype(np.int64)
-    table, which = arrivals.lists(facts.tables["arrivals"]["after"], begins, hosts)
+    table, which = lists(facts.tables["arrivals"]["after"], begins, hosts)
     return table[which]
 
 

@@ -16,13 +16,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import ConnectionPatch, Patch
 
 from . import lines, style, times
-from .busy import Chosen, busy_of_each_host, chosen
+from .busy import Chosen, busy_of_each_host, chosen, kept_times
 from .charts import bands, bins_for
-from .facts import Facts
+from .facts import Facts, spread
 from .intervals import Expanded, expanded
 from .keys import MOST, ColorBy, Keys, keyed, spent_by
-from .reserved import kept_times
-from .sampling import spread
 from .times import Bools, Floats, Ints, Window
 
 if TYPE_CHECKING:

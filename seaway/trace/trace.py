@@ -12,7 +12,7 @@ nanoseconds, or texts such as "1.5ms".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,10 +25,9 @@ from core.record import trace as core_trace
 from .. import machines
 from . import busy, fairness, frames, hosts, intervals, times
 from .busy import By
-from .facts import Facts, first_time
+from .facts import Facts, first_time, spread
 from .fairness import Whose
 from .hosts import NOTHING, HostRows
-from .sampling import spread
 from .summary import summary
 from .times import Bins, Ints, Time, Window
 
@@ -73,11 +72,7 @@ class Trace:
     # --- tables ---------------------------------------------------------------------------------------------
 
     def utilization(
-        self,
-        by: By = "island",
-        bins: Bins = 1,
-        window: Window = None,
-        devices: Devices = None,
+        self, by: By = "island", bins: Bins = 1, window: Window = None, devices: Devices = None
     ) -> pd.DataFrame:
         """Parts of the devices' time, in bins of the window: `busy_fraction` computing, `skew_fraction` waiting for
         peers, `input_wait_fraction` waiting for inputs, `reserved_fraction` kept free by a policy. The rest is idle.
@@ -103,13 +98,6 @@ class Trace:
         """
         chosen = self.sample(sample) if sample is not None else self._devices(devices)
         return intervals.frame(self.facts(), chosen, times.window_of(window, self.span), limit)
-
-    def interval_blocks(
-        self, window: Window = None, devices: Devices = None, rows: int = 1_000_000
-    ) -> Iterator[pd.DataFrame]:
-        """All intervals, in frames of about `rows` rows: for traces too large for one frame."""
-        span = times.window_of(window, self.span)
-        return intervals.blocks(self.facts(), self._devices(devices), span, rows)
 
     def gangs(self, window: Window = None) -> pd.DataFrame:
         """One row a gang. `bound_us`: how wrong its times may be if they come from hosts' clocks; else 0."""
@@ -254,10 +242,7 @@ class Trace:
         return charts.utilization(self, by, bins, window, axes)
 
     def plot_shares(
-        self,
-        window: Window = None,
-        axes: Axes | None = None,
-        bins: Bins | None = None,
+        self, window: Window = None, axes: Axes | None = None, bins: Bins | None = None
     ) -> Figure:
         """The share of device time that each client got, beside the share it asked for. With `bins`: over time.
 
@@ -269,22 +254,14 @@ class Trace:
             return charts.shares(self, window, axes)
         return lines.shares(self, times.edges_of(bins, self._competing(window)), axes)
 
-    def plot_fairness(
-        self,
-        bins: Bins = 40,
-        window: Window = None,
-        axes: Axes | None = None,
-    ) -> Figure:
+    def plot_fairness(self, bins: Bins = 40, window: Window = None, axes: Axes | None = None) -> Figure:
         """Jain's index and the max-min ratio over time (see `fairness`). Without a window: while all competed."""
         from . import lines
 
         return lines.fairness(self, times.edges_of(bins, self._competing(window)), axes)
 
     def plot_latency_cdf(
-        self,
-        by: Whose = "client",
-        window: Window = None,
-        axes: Axes | None = None,
+        self, by: Whose = "client", window: Window = None, axes: Axes | None = None
     ) -> Figure:
         """The distribution of the latency of runs, a curve for each client or program (see `latency_cdf`)."""
         from . import lines

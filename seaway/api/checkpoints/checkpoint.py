@@ -30,8 +30,7 @@ from ...specs import WHOLE, Slice, as_slice, avals, is_sharding, resolve, trees
 from ...specs import slice as slice_of
 from ..jitted import is_entry
 from . import graphs
-from .graphs import Leaf
-from .naming import names_of
+from .graphs import Leaf, names_of
 
 if TYPE_CHECKING:
     from ...sessions import Caller, ClientBuffer, Run, Session
@@ -116,9 +115,8 @@ def restore(
     *made, unsummed = caller.submit(graph, [request] * len(graph.slices))
     if caller.unreadable(unsummed._buffer) is None:
         flag = Fetch(unsummed._buffer)
-        caller.begin_fetch(
-            flag
-        )  # at once, since a program that restores all there is may never call sw.checkpoint again
+        # At once, since a program that restores all there is may never call sw.checkpoint again.
+        caller.begin_fetch(flag)
         caller.earlier.notices.append(lambda: _warned(flag, f"{where}: step {step} in {os.fspath(path)}"))
     return treedef.unflatten(made)
 
@@ -193,9 +191,8 @@ def _wanted(
             split = leaf._split
         else:
             theirs = getattr(leaf, "sharding", None) if own is None else None
-            split = resolve(
-                entry if entry is not None or not is_sharding(theirs) else theirs, home, aval, said
-            )
+            wanted = entry if entry is not None or not is_sharding(theirs) else theirs
+            split = resolve(wanted, home, aval, said)
         found.append(Leaf(name, aval, home, split))
     return tuple(found)
 

@@ -28,7 +28,7 @@ from core.model.plan import Layout
 from core.model.program import Sharding
 from core.model.resharding import Shards
 from seaway.api.checkpoints import graphs
-from seaway.api.checkpoints.naming import names_of
+from seaway.api.checkpoints.graphs import names_of
 from sim.simulation import Fault
 from tests.backend.checkpoint.saved import as_before
 from tests.backend.checkpoint.saved import contents as contents_old

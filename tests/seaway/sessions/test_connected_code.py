@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec
 
 import seaway as sw
 from backend.node.calls import CallError
-from seaway.api import row_packing
+from seaway.api import routing
 from seaway.api.computation import Computation
 from seaway.api.routing import _Plan
 from seaway.graph.signature import Signature
@@ -212,10 +212,10 @@ def test_rows_are_packed_on_devices_as_in_a_simulation(dtype: str, shape: tuple[
     looks = [avals.of(each) for each in (x, number, dest)]
     plan = _Plan("rows", tuple(looks[:2]), looks[2], sw.slice(2), sw.slice(2), 12)  # type: ignore[arg-type]
     packed = plan._pack([x, number, dest])[0]
-    np.testing.assert_array_equal(jax.jit(row_packing.pack)(x, number, dest), packed)
+    np.testing.assert_array_equal(jax.jit(routing.pack)(x, number, dest), packed)
     arrived = plan._exchange(packed)
     for mine, theirs in zip(
-        jax.jit(row_packing.unpacker(plan.y))(arrived), plan._unpack([arrived]), strict=True
+        jax.jit(routing.unpacker(plan.y))(arrived), plan._unpack([arrived]), strict=True
     ):
         np.testing.assert_array_equal(np.asarray(mine), theirs)
 

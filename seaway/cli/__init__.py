@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -57,11 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     given_arguments = list(sys.argv[1:] if arguments is None else arguments)
     called = given_arguments[0] if given_arguments and given_arguments[0] in COMMANDS else None
-    for file, name in {COMMANDS[name]: name for name in ([called] if called else COMMANDS)}.items():
-        if file.startswith("backend."):
-            _add_program(commands, name, import_module(file))
-        else:
-            import_module(f".{file}", __name__).add(commands)
+    declare(commands, [called] if called else COMMANDS)
     at = given_arguments.index("--") if "--" in given_arguments else len(given_arguments)
     given, unknown = parser.parse_known_args(given_arguments[:at])
     if unknown:
@@ -76,14 +72,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _add_program(commands: Any, name: str, program: Any) -> None:
-    """`program`: a module of `backend` with `options` and `main`."""
-    options = program.options()
-    parser = commands.add_parser(
-        name, parents=[options], conflict_handler="resolve", add_help=False, help=str(options.description)
-    )
-    # On the original command line, which the program may need to restart itself.
-    parser.set_defaults(run=lambda given: program.main(sys.argv[2:]))
+def declare(commands: Any, names: Iterable[str] = COMMANDS) -> None:
+    """Declare these commands, with their options, and others of the same files."""
+    for file, name in {COMMANDS[name]: name for name in names}.items():
+        if not file.startswith("backend."):
+            import_module(f".{file}", __name__).add(commands)
+            continue
+        program = import_module(file)
+        options = program.options()
+        parser = commands.add_parser(
+            name, parents=[options], conflict_handler="resolve", add_help=False, help=str(options.description)
+        )
+        # On the original command line, which the program may need to restart itself.
+        parser.set_defaults(run=lambda given, program=program: program.main(sys.argv[2:]))
 
 
 def _refuse(command: argparse.ArgumentParser, unknown: Sequence[str]) -> None:

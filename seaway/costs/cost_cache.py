@@ -50,35 +50,12 @@ def cost(key: str, name: str, compute: Callable[[], Cost], *, refresh: bool = Fa
     """The cached cost, renamed to `name`; or the result of `compute`, which is then cached."""
     path = folder() / f"{key}.json"
     if not refresh:
-        with contextlib.suppress(CostError, OSError, ValueError, RecursionError):  # msgspec's are ValueErrors
-            kept = Cost.from_json(path)
-            if _sum(kept) == msgspec.json.decode(path.read_bytes(), type=_Summed).sum:
-                return msgspec.structs.replace(kept, name=name)
+        with contextlib.suppress(CostError):
+            return msgspec.structs.replace(Cost.from_json(path), name=name)
     found = compute()
     with contextlib.suppress(OSError):
-        text = found.to_json().removesuffix("\n}\n")
-        _write(path, f'{text},\n  "sum": "{_sum(found)}"\n}}\n')
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as aside:  # two processes may write at once
+            found.to_json(Path(aside) / "cost")
+            os.replace(Path(aside) / "cost", path)
     return found
-
-
-class _Summed(msgspec.Struct):
-    """A file whose figures were changed, by whatever it was, is not used."""
-
-    sum: str = ""
-
-
-def _sum(found: Cost) -> str:
-    return hashlib.sha256(found.to_json().encode()).hexdigest()
-
-
-def _write(path: Path, text: str) -> None:
-    """Write the file atomically, since two processes may write at once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(name, path)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise

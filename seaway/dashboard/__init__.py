@@ -19,5 +19,5 @@ from __future__ import annotations
 from .columns import TIMES
 from .live_page import LivePage, TracePage
 from .log_source import LogSource
-from .looking import MOST_GANGS, LiveSource, RunningSession, Unavailable
+from .looking import LiveSource, RecordedSource, RunningSession, Unavailable
 from .page_server import PageServer

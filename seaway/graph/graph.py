@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.model import (
     Arg,
@@ -26,31 +26,23 @@ from ..specs import WHOLE, Aval, Slice
 from .signature import Signature
 
 
-class CallNode:
+class CallNode(NamedTuple):
     """One node: a computation on arguments."""
 
-    __slots__ = ("donate", "inputs", "signature")
+    signature: Signature
+    inputs: tuple[Ref, ...]
+    donate: tuple[int, ...]
 
-    def __init__(self, signature: Signature, inputs: tuple[Ref, ...], donate: tuple[int, ...]) -> None:
-        self.signature, self.inputs, self.donate = signature, inputs, donate
 
-
-class Route:
+class Route(NamedTuple):
     """A node that is a sparse exchange, from `sw.route`."""
 
-    __slots__ = ("aval", "evaluate", "input", "name", "sharding", "slice")
-
-    def __init__(
-        self,
-        name: str,
-        source: Ref,
-        aval: Aval,
-        home: Slice,
-        sharding: Sharding,
-        evaluate: Callable[[Any], Any],
-    ) -> None:
-        self.name, self.input, self.aval, self.slice = name, source, aval, home
-        self.sharding, self.evaluate = sharding, evaluate
+    name: str
+    input: Ref
+    aval: Aval
+    slice: Slice
+    sharding: Sharding
+    evaluate: Callable[[Any], Any]
 
 
 class Given:

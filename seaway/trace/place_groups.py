@@ -131,18 +131,24 @@ class PlaceGroup:
         )
         return HostTimes(taken, start, end)
 
-    def _times_with_lone(self, which: Ints, hosts: Ints) -> HostTimes:
-        """As `_times`, for gangs of one part."""
+    def recorded(self, which: Ints, hosts: Ints) -> HostTimes:
+        """When hosts had enqueued gangs, and when they began and ended them; -1 where nobody recorded that."""
         rows = self.rows[which]
-        taken = self._enqueued(which, _of(hosts), len(hosts))
+        enqueued = self._enqueued(which, _of(hosts), len(hosts))
         start, end = (
             np.repeat(column[rows, None], len(hosts), axis=1) for column in (self.facts.start, self.facts.end)
         )
         lone = self.facts.lone[rows]
-        start[lone], end[lone] = taken[lone], self._ends(which[lone], hosts)
-        if not lone.all():
-            taken[~lone] = self._clipped(which[~lone], self._after_lone(which[~lone], taken[~lone], hosts))
-        return HostTimes(taken, start, end)
+        start[lone], end[lone] = enqueued[lone], self._ends(which[lone], hosts)
+        return HostTimes(enqueued, start, end)
+
+    def _times_with_lone(self, which: Ints, hosts: Ints) -> HostTimes:
+        """As `_times`, for gangs of one part."""
+        found, others = self.recorded(which, hosts), ~self.facts.lone[self.rows[which]]
+        if others.any():
+            after = self._after_lone(which[others], found.taken[others], hosts)
+            found.taken[others] = self._clipped(which[others], after)
+        return found
 
     def _after_lone(self, which: Ints, enqueued: Ints, hosts: Ints) -> Ints:
         """[gang, host]: when hosts had enqueued gangs of one part, and lone gangs before them were over."""
@@ -225,12 +231,6 @@ def _extremes(table: Ints) -> Ints:
 Bytes = npt.NDArray[np.uint8]
 BLOCK = 1 << 18  # numbers expanded at once: as many as fit a CPU cache
 _TYPES = {1: "<u1", 2: "<u2", 4: "<u4", 8: "<i8"}
-
-
-def lists(column: Bytes, begins: Ints, count: int) -> tuple[Ints, Ints]:
-    """(matrix of the distinct lists that start at `begins`, the row of each), for lists of `count` numbers."""
-    starts, which = np.unique(begins, return_inverse=True)
-    return _decoded(column, starts, count), which.reshape(-1)
 
 
 def picked(column: Bytes, begins: Ints, count: int, pick: Callable[[Ints], Ints]) -> Ints:

@@ -239,8 +239,13 @@ class ThreadTurns:
             return look()
         finally:
             with self._lock:
-                if self._holder is me and not self.stopped:
+                if self._holder is me and not self._over():
                     self._go_on()
+
+    def _over(
+        self,
+    ) -> bool:  # another thread may have stopped it meanwhile, which a type checker does not think of
+        return self.stopped
 
     # --- the session's own threads ------------------------------------------------------------------------
 

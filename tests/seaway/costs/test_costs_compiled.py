@@ -40,10 +40,7 @@ def step(weights: dict[str, Any], x: Any) -> tuple[dict[str, Any], Any]:
     return jax.tree.map(lambda w, g: w - g.astype(w.dtype), weights, gradient), value
 
 
-WEIGHTS = {
-    "up": S((LAYERS, WIDTH, HIDDEN), jnp.bfloat16),
-    "down": S((LAYERS, HIDDEN, WIDTH), jnp.bfloat16),
-}
+WEIGHTS = {"up": S((LAYERS, WIDTH, HIDDEN), jnp.bfloat16), "down": S((LAYERS, HIDDEN, WIDTH), jnp.bfloat16)}
 SHARDED = {"up": P(None, None, "model"), "down": P(None, "model", None)}
 OPTIONS: dict[str, Any] = {
     "mesh": {"data": 8, "model": 4},

@@ -356,7 +356,7 @@ def test_the_lines_of_an_overlay_are_the_numbers_of_its_table() -> None:
         (lambda t: Overlay({}), "got none"),
         (lambda t: Overlay([t]), "by name.* got a list"),  # type: ignore[arg-type]
         (lambda t: Overlay({"a": t.core}), "by name.* got a Trace"),
-        (lambda t: Overlay({"a": t}, zero=lambda trace: "1h"), "no unit 'h'"),
+        (lambda t: Overlay({"a": t}, zero=lambda trace: "1 parsec"), "unknown unit, 'parsec'"),
         (
             lambda t: Overlay({"a": t}, zero=lambda trace: "100s"),
             "its last gang ends at .*; take an earlier time",

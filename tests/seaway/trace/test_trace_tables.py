@@ -87,7 +87,7 @@ def test_bins_may_be_given_by_number_by_width_or_by_edges() -> None:
         ({"by": "clients"}, "client"),
         ({"bins": 0}, "at least one"),
         ({"bins": [5]}, "at least two"),
-        ({"bins": "1 parsec"}, "no unit 'parsec'"),
+        ({"bins": "1 parsec"}, "unknown unit, 'parsec'"),
         ({"bins": "soon"}, "330us"),
         ({"bins": "1ns", "window": (0, "1s")}, "wider"),
         ({"window": 5}, "pair"),
@@ -274,8 +274,9 @@ def test_lists_of_arrivals_are_read_as_core_reads_them(many: list[list[int]], st
         lists.add([n % 200 + step * at for at, n in enumerate(each)] if step > 1 else each)[1]
         for each in many
     ]
-    found, which = place_groups.lists(np.frombuffer(table.columns()["after"], np.uint8), np.array(begins), 3)
-    assert found[which].tolist() == [lists.get(begin) for begin in begins]
+    packed = np.frombuffer(table.columns()["after"], np.uint8)
+    found = place_groups.picked(packed, np.array(begins), 3, lambda numbers: numbers)
+    assert found.tolist() == [lists.get(begin) for begin in begins]
 
 
 def test_clocks_that_disagree_give_no_negative_waits() -> None:

@@ -138,8 +138,9 @@ def _open(given: argparse.Namespace, policy: Callable[[], Policy]) -> Session:
         values = {name: float(number) for name, number in (_pair(text, "--value") for text in given.value)}
     pairs = dict(_pair(text, "--noise") for text in given.noise.split(",") if text)
     noise: Any = {key: _number(value) for key, value in pairs.items()} or None
+    sizes = None if given.sizes is None else _number(given.sizes)
     return simulate(
-        given.cluster, policy=policy, profile=given.profile, values=values, sizes=_size(given.sizes),
+        given.cluster, policy=policy, profile=given.profile, values=values, sizes=sizes,
         costs=given.costs, seed=given.seed, fidelity=given.fidelity, dispatch=given.dispatch,
         noise=noise, **changes,
     )  # fmt: skip
@@ -159,10 +160,6 @@ def _number(text: str) -> int | float | str:
         except ValueError:
             pass
     return text  # perhaps with a unit, which the option's reader checks
-
-
-def _size(text: str | None) -> int | float | str | None:
-    return None if text is None else _number(text)
 
 
 def _run_all(session: Session, copies: list[Copy]) -> None:

@@ -17,11 +17,12 @@ import os
 import secrets
 import warnings
 import weakref
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.checkpoint import LAST, Request, documents
+from backend.checkpoint import LAST, Request, documents, steps
 
 from ...errors import NoContents
 from ...graph import in_trace, leaf_aval
@@ -136,7 +137,7 @@ def latest(path: str | os.PathLike[str], *, devices: Slice | int | None = None) 
     except (
         NoContents
     ):  # a simulation of times alone writes no files: it knows what it was told, and what lies here
-        return max([*_saved.get(caller.session, {}).get(folder, ()), *_here(folder)], default=None)
+        return max([*_saved.get(caller.session, {}).get(folder, ()), *steps(Path(folder))], default=None)
     return number - 1 if number else None
 
 
@@ -232,11 +233,3 @@ def _whole(step: Any, where: str) -> int:
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= LAST:
         raise ValueError(f"{where}(step={step!r}): a whole number from 0 to {LAST}")
     return number
-
-
-def _here(folder: str) -> list[int]:
-    from pathlib import Path
-
-    from backend.checkpoint import steps
-
-    return steps(Path(folder))

@@ -10,7 +10,7 @@ A parsed module and a device's rates go in. Three times come out, for the same o
   is up to ten times too high if memory is the bound. Copies that start early run beside other work, and only the rest
   of them counts when they are waited for.
 
-Loops count as often as they run. The `once` sums count each body once, as a compiler's own totals do.
+Loops count as often as they run. `once_roofline` counts each body once, as a compiler's own totals do.
 """
 
 from __future__ import annotations
@@ -54,10 +54,7 @@ class Tally(msgspec.Struct):
     blend: float = 0.0
     flops: float = 0.0
     moved: float = 0.0
-    once_cycles: float = 0.0  # also nanoseconds
-    once_roofline: float = 0.0
-    once_flops: float = 0.0
-    once_moved: float = 0.0
+    once_roofline: float = 0.0  # with each loop's body counted once
     exchanges: dict[HloCollective, int] = {}
     unknown_loops: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()  # custom calls whose time is unknown
@@ -65,8 +62,7 @@ class Tally(msgspec.Struct):
     def add(self, other: Tally, times: int = 1) -> None:
         for field in ("cycles", "roofline", "blend", "flops", "moved"):
             setattr(self, field, getattr(self, field) + times * getattr(other, field))
-        for field in ("once_cycles", "once_roofline", "once_flops", "once_moved"):
-            setattr(self, field, getattr(self, field) + getattr(other, field))
+        self.once_roofline += other.once_roofline
         for exchange, count in other.exchanges.items():
             self.exchanges[exchange] = self.exchanges.get(exchange, 0) + times * count
         self.unknown_loops += other.unknown_loops
@@ -123,7 +119,7 @@ class _TallyWalk:
         """The time and bytes of reading arguments and writing results, where no operation does that by itself."""
         moved = unmoved(self.module, computation)
         time = moved / self.rates.bandwidth * 1e9
-        return Tally(roofline=time, blend=time, moved=moved, once_roofline=time, once_moved=moved)
+        return Tally(roofline=time, blend=time, moved=moved, once_roofline=time)
 
     def _op(
         self, computation: HloComputation, op: Op, known: loops.Known, total: Tally, lane: _Lanes
@@ -168,7 +164,7 @@ class _TallyWalk:
         matrix = flops / self.rates.flops * 1e9
         slow = self.work.elementwise(computation, op) / self.rates.vector * 1e9 if self.rates.vector else 0.0
         bound = max(matrix, slow, memory)
-        total.add(Tally(cycles, bound, 0.0, flops, moved, cycles, bound, flops, moved))
+        total.add(Tally(cycles, bound, 0.0, flops, moved, bound))
         if op.opcode in ("copy-start", "slice-start"):
             lane.start(op.name, moved, total.blend)
         else:

@@ -7,7 +7,7 @@ legend above the chart names. Neighbours: `fairness` and `busy` have the numbers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -22,11 +22,11 @@ from . import style, times
 from .busy import By
 from .charts import text_color
 from .keys import keyed
+from .overlay import Overlay
 from .times import Ints
 
 if TYPE_CHECKING:
     from .fairness import Whose
-    from .overlay import Overlay
     from .trace import Trace
 
 LINES = ("-", (0, (4, 1.6)), (0, (1, 1.2)), (0, (4, 1.2, 1, 1.2)))  # of the traces of an overlay
@@ -38,23 +38,19 @@ STAR = "*"
 FAIRNESS = {"jain": ("Jain's index", style.BLUE), "max_min": ("worst share over best", style.ORANGE)}
 
 
-def _several(of: Trace | Overlay) -> TypeGuard[Overlay]:
-    return hasattr(of, "traces")
-
-
 def _traces(of: Trace | Overlay) -> Mapping[str, Trace]:
-    return of.traces if _several(of) else {"": of}  # type: ignore[dict-item]
+    return of.traces if isinstance(of, Overlay) else {"": of}
 
 
 def _colors(of: Trace | Overlay, by: Whose, names: Sequence[str]) -> Mapping[str, str]:
-    if _several(of):
+    if isinstance(of, Overlay):
         return style.colors(names)
-    keys = keyed(of.facts(), by)  # type: ignore[union-attr]
+    keys = keyed(of.facts(), by)
     return dict(zip(keys.names, keys.colors, strict=True))
 
 
 def _look(of: Trace | Overlay, at: int) -> dict[str, Any]:
-    if not _several(of):
+    if not isinstance(of, Overlay):
         return {}
     return {"linestyle": LINES[at % len(LINES)], "linewidth": WIDTHS[at % len(WIDTHS)]}
 
@@ -70,10 +66,10 @@ def shares(of: Trace | Overlay, edges: Ints, axes: Axes | None) -> Figure:
     """A line for each client and trace, with a thin level line for the share that the client asked for."""
     tables = [trace.shares(edges.tolist()) for trace in _traces(of).values()]
     clients = pd.concat(tables).drop_duplicates("client").set_index("client")
-    colors = _colors(of, "client", list(clients.index))
+    colors, several = _colors(of, "client", list(clients.index)), isinstance(of, Overlay)
     with style.applied():
-        beside = axes is None or _several(of)  # in a figure of our own there is room right of the axes
-        figure, axes = style.drawn_on(axes, 3.0 if _several(of) else 2.6)
+        beside = axes is None or several  # in a figure of our own there is room right of the axes
+        figure, axes = style.drawn_on(axes, 3.0 if several else 2.6)
         scale = style.time_axis(axes, *edges[[0, -1]])
         for at, table in enumerate(tables):
             for name, mine in table.groupby("client", sort=False, observed=True):
@@ -83,20 +79,16 @@ def shares(of: Trace | Overlay, edges: Ints, axes: Axes | None) -> Figure:
         for name, asked, weight in zip(clients.index, clients["asked_share"], clients["weight"], strict=True):
             axes.axhline(asked, color=style.pale(colors[name], 0.5), linewidth=0.8, zorder=1)
             labels.append((asked, f"{style.short(name)}  ({weight:.0f})", text_color(colors[name])))
-        peak = np.nanmax(
-            [0.05, *clients["asked_share"], *(share for each in tables for share in each["got_share"])]
-        )
+        peak = np.nanmax([0.05, *clients["asked_share"], *pd.concat(tables)["got_share"]])
         style.percent(axes, top=min(1.02, 1.1 * float(peak)))
         axes.set_ylabel("share of device time\n(level: asked)")
         rows = 0
         if not beside:
-            entries = zip(
-                (text for _, text, _ in labels), map(colors.__getitem__, clients.index), strict=True
-            )
-            rows = style.key(axes, entries)
+            named = zip(clients.index, labels, strict=True)
+            rows = style.key(axes, [(text, colors[name]) for name, (_, text, _) in named])
         elif len(labels) <= len(style.COLORS):
             style.label_ends(axes, labels, edges[-1] / scale, gap=0.09)
-        if _several(of):
+        if isinstance(of, Overlay):
             style.title_above(axes, f"Shares of device time{_during(of, edges)}", 1)
             _tell_apart(of, axes, [style.INK] * len(tables), edges)
         else:
@@ -106,20 +98,21 @@ def shares(of: Trace | Overlay, edges: Ints, axes: Axes | None) -> Figure:
 
 def fairness(of: Trace | Overlay, edges: Ints, axes: Axes | None) -> Figure:
     """Jain's index of each trace; of a single one, the max-min ratio too. 100 % is fair."""
+    several = isinstance(of, Overlay)
     with style.applied():
-        figure, axes = style.drawn_on(axes, 2.5 if _several(of) else 2.3)
+        figure, axes = style.drawn_on(axes, 2.5 if several else 2.3)
         scale = style.time_axis(axes, *edges[[0, -1]])
         colors = list(style.colors(list(_traces(of))).values())
         for at, trace in enumerate(_traces(of).values()):
             table = trace.fairness(edges.tolist())
-            for column, (_, color) in FAIRNESS.items() if not _several(of) else [("jain", ("", colors[at]))]:
+            for column, (_, color) in {"jain": ("", colors[at])}.items() if several else FAIRNESS.items():
                 axes.plot(_middles(table, scale), table[column].to_numpy(), color=color, **_look(of, at))
         style.percent(axes, top=1.02)
         axes.grid(axis="y")
-        axes.set_ylabel("Jain's index" if _several(of) else "fairness")
-        if _several(of):
+        axes.set_ylabel("Jain's index" if several else "fairness")
+        if isinstance(of, Overlay):
             _tell_apart(of, axes, colors, edges)
-        rows = 1 if _several(of) else style.key(axes, FAIRNESS.values())
+        rows = 1 if several else style.key(axes, FAIRNESS.values())
         style.title_above(axes, f"Fairness among competing clients{_during(of, edges)}", rows)
     return figure
 
@@ -134,7 +127,7 @@ def latencies(of: Trace | Overlay, tables: Sequence[pd.DataFrame], by: Whose, ax
     )
     unit, scale = times.unit(longest)
     with style.applied():
-        figure, axes = style.drawn_on(axes, *((2.8, 7.0) if _several(of) else (2.5, 4.6)))
+        figure, axes = style.drawn_on(axes, *((2.8, 7.0) if isinstance(of, Overlay) else (2.5, 4.6)))
         for at, table in enumerate(tables):
             for name, mine in table.groupby(by, sort=False, observed=True):
                 latency = np.append(0, mine["latency_us"].to_numpy() * 1_000 / scale)
@@ -150,7 +143,7 @@ def latencies(of: Trace | Overlay, tables: Sequence[pd.DataFrame], by: Whose, ax
         style.percent(axes, top=1.02, ticks=(0, 0.25, *MARKED))
         axes.set_xlabel(f"latency of a run ({unit})")
         axes.set_ylabel(f"of a {by}'s runs")
-        if _several(of):
+        if isinstance(of, Overlay):
             _legend(of, axes, [style.INK] * len(tables))
             ends = [(1 - 0.1 * at, name, colors[name]) for at, name in enumerate(names)]
             style.label_ends(axes, ends, axes.get_xlim()[1])
@@ -200,8 +193,8 @@ def utilization(overlay: Overlay, by: By, edges: Ints, axes: Axes | None) -> Fig
 
 def _during(of: Trace | Overlay, edges: Ints) -> str:
     """The window of a picture, in the time that its axis counts."""
-    zero, (low, high) = of.zero if _several(of) else 0, edges[[0, -1]].tolist()
-    all_of_it = _several(of) and (low, high) == of.contended
+    zero, (low, high) = of.zero if isinstance(of, Overlay) else 0, edges[[0, -1]].tolist()
+    all_of_it = isinstance(of, Overlay) and (low, high) == of.contended
     return (
         f", {times.text(low - zero)} to {times.text(high - zero)}"
         + ", while all clients competed" * all_of_it

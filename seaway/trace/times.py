@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from core.model import Impossible
+
 from .. import units
 
 Ints = npt.NDArray[np.int64]
@@ -27,7 +29,10 @@ def nanoseconds(what: Time) -> int:
     """Nanoseconds, from a number of nanoseconds, a text such as "330us", or a timedelta."""
     if isinstance(what, str):
         words = what.strip()
-        return (-1 if words.startswith("-") else 1) * units.duration(words.lstrip("+-"), "a time")
+        try:
+            return (-1 if words.startswith("-") else 1) * units.duration(words.lstrip("+-"), "a time")
+        except Impossible as error:
+            raise ValueError(str(error)) from None
     if hasattr(what, "total_seconds"):
         return round(float(what.total_seconds()) * 1_000_000_000)
     return round(float(what)) if isinstance(what, float) else int(what)

@@ -233,7 +233,7 @@ class ThreadTurns:
                 me.signal.wait(GRACE)
                 break
             except Empty:
-                if self.stopped:
+                if self._over():
                     return look()
         try:
             return look()
@@ -242,9 +242,7 @@ class ThreadTurns:
                 if self._holder is me and not self._over():
                     self._go_on()
 
-    def _over(
-        self,
-    ) -> bool:  # another thread may have stopped it meanwhile, which a type checker does not think of
+    def _over(self) -> bool:
         return self.stopped
 
     # --- the session's own threads ------------------------------------------------------------------------

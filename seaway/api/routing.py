@@ -23,6 +23,8 @@ from ..specs import Aval, Operand, Slice, as_slice, aval, jax_dtype, shardings, 
 from .jitted import Evaluator
 
 PACKING = 2_000  # nanoseconds that packing takes, and unpacking
+WORD = 4  # bytes
+HEAD = 2  # words of each packed row: the shard it goes to, the row it was
 
 
 def route(
@@ -130,10 +132,6 @@ def _graph(name: str, x: tuple[Aval, ...], dest: Aval, home: Slice, target: Slic
 
 
 # --- rows as whole words ---------------------------------------------------------------------------------
-
-
-WORD = 4  # bytes
-HEAD = 2  # words of each packed row: the shard it goes to, the row it was
 
 
 def pack(*args: Any) -> Any:

@@ -21,6 +21,8 @@ MOST = 1 << 24  # bytes of a file
 FORMAT = 1  # of the JSON; raise it when a field changes its meaning
 APART = 2.0  # estimates that differ by a larger factor get a warning ...
 SHORT = 1000  # ... unless they are shorter than this many nanoseconds
+Groups = tuple[tuple[int, int], ...]
+Amount = str | int | tuple[str | int, Groups]
 
 
 class MemoryUse(msgspec.Struct, frozen=True):
@@ -183,10 +185,6 @@ def disagreement(estimates: dict[str, int]) -> str:
 
 
 # --- stated by the user ----------------------------------------------------------------------------------
-
-
-Groups = tuple[tuple[int, int], ...]
-Amount = str | int | tuple[str | int, Groups]
 
 
 def synthetic(

@@ -23,6 +23,8 @@ from ..errors import CostError
 from ..specs import whole
 
 Axes = tuple[tuple[str, int, str], ...]
+DEVICES = ("/dev/accel0", "/dev/vfio/0")  # where a TPU would be
+OURS = ("TPU", "libtpu", "InitGoogle", "Source Location Trace", "common_lib.cc")
 
 
 class Lowered(msgspec.Struct, frozen=True):
@@ -191,9 +193,8 @@ def _described(leaf: Any, sharding: Any, mesh: Any) -> Any:
 
 # --- libtpu says nothing ---------------------------------------------------------------------------------
 
-
-DEVICES = ("/dev/accel0", "/dev/vfio/0")  # where a TPU would be
-OURS = ("TPU", "libtpu", "InitGoogle", "Source Location Trace", "common_lib.cc")
+# JAX looks for devices when it first lowers anything. If libtpu is installed only to compile, it then complains on the
+# process's stderr that there is no TPU. If there is a TPU, or JAX has started already, nothing is changed here.
 
 
 @contextlib.contextmanager

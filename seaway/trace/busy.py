@@ -295,6 +295,10 @@ def _frame(
 
 # --- kept free by a policy: where bins are cut -----------------------------------------------------------
 
+# A reservation says that nothing may enter the order on some devices, which may still be busy.
+# So a device is reserved while it is kept free *and* does nothing. To find this exactly, bins are cut where a
+# reservation begins or ends: in each smaller bin, what devices that are kept free did not spend on gangs was reserved.
+
 
 class KeptTimes(NamedTuple):
     """When a group of devices was kept free, and for whom; in order, and one after the other."""

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 NONE = -1  # an index or time that is missing
 Pick = Callable[[Ints], Ints]  # from lists, [list, host of the group], a row for each list
+Bytes = npt.NDArray[np.uint8]
+BLOCK = 1 << 18  # numbers expanded at once: as many as fit a CPU cache
+_TYPES = {1: "<u1", 2: "<u2", 4: "<u4", 8: "<i8"}
 
 
 class HostTimes(NamedTuple):
@@ -227,10 +230,8 @@ def _extremes(table: Ints) -> Ints:
 
 # --- core's packed lists of times by host ----------------------------------------------------------------
 
-
-Bytes = npt.NDArray[np.uint8]
-BLOCK = 1 << 18  # numbers expanded at once: as many as fit a CPU cache
-_TYPES = {1: "<u1", 2: "<u2", 4: "<u4", 8: "<i8"}
+# Gangs that share a list share a row, so a trace in steady state is cheap to read. Where each gang has its own list,
+# lists are decoded a block at a time, so that memory does not grow with gangs times hosts.
 
 
 def picked(column: Bytes, begins: Ints, count: int, pick: Callable[[Ints], Ints]) -> Ints:

@@ -30,6 +30,9 @@ BANDWIDTH = 100_000_000  # bytes a second that a device's share of its host's st
 LOOK_NS = 1_000_000  # nanoseconds that looking into a folder takes: assumed
 TOKEN = avals.aval((1,), "int32")
 SECOND = 1_000_000_000
+Looks = Sequence[tuple[Aval, Sharding]]
+LONGEST = 200  # characters
+SINGLE = "value"  # of a tree that is one leaf
 
 
 class Leaf(NamedTuple):
@@ -114,9 +117,6 @@ def time_of(nbytes: int) -> int:
     return LOOK_NS + nbytes * SECOND // BANDWIDTH
 
 
-Looks = Sequence[tuple[Aval, Sharding]]
-
-
 def _signature(
     document: Document, home: Slice, takes: Looks, makes: Looks, cost: int,
     act: Callable[[Document, list[Any]], list[Any]],
@@ -134,10 +134,6 @@ def _signature(
 
 
 # --- names of leaves -------------------------------------------------------------------------------------
-
-
-LONGEST = 200  # characters
-SINGLE = "value"  # of a tree that is one leaf
 
 
 def names_of(treedef: trees.Treedef) -> tuple[str, ...]:

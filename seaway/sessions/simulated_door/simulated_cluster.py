@@ -28,6 +28,10 @@ from ..simulated import IdleCluster
 from .simulated_link import SimulatedLink
 from .simulated_time import SimulatedTime
 
+log = logging.getLogger("seaway.door")
+ASSUMED = 1_000_000  # nanoseconds of code whose text cannot be read
+LAUNCH = 1_000  # nanoseconds: no kernel is shorter
+
 
 class SimulatedCluster:
     """Implements `backend.door.SimulationPort`. `island`: that of all sessions, "": any. `empty()` is called when the
@@ -78,11 +82,6 @@ class SimulatedCluster:
 
 
 # --- what compiled code takes, by a roofline of its HLO --------------------------------------------------
-
-
-log = logging.getLogger("seaway.door")
-ASSUMED = 1_000_000  # nanoseconds of code whose text cannot be read
-LAUNCH = 1_000  # nanoseconds: no kernel is shorter
 
 
 def kernel_of_code(code: DescribedCode, chip: Chip) -> Kernel:

@@ -3,7 +3,7 @@
 jitted, synthetics    `sw.jit`, `sw.pmap`, `sw.synthetic`;  computation: what they share;  process_questions: what is
                       refused in their functions
 programs              `sw.program`
-putting, routing      `sw.put`, `sw.route`;  row_packing: how rows travel
+putting, routing      `sw.put`, `sw.route`
 pipelining, schedules `sw.pipeline`: stages on slices, and the order of their micro-batches
 checkpoints/          `sw.checkpoint`
 """

@@ -125,20 +125,17 @@ class Computation(ABC, Generic[R_co]):
             types = tuple([leaf._abstract for leaf in leaves])
         except AttributeError:  # not all of them are arrays
             leaves, tree = trees.with_all_kinds((dynamic, named), leaves, tree)
+            where = f"{self.name}(): argument leaf"
             types = tuple([
-                leaf._abstract if type(leaf) is Array else self._aval(leaf, number)
+                leaf._abstract if type(leaf) is Array else leaf_aval(leaf, f"{where} {number}")
                 for number, leaf in enumerate(leaves)
             ])  # fmt: skip
         key = (tree, types, statics)
         found = self._known.get(key)
         if found is None:
             of_args, of_named = tree.children()
-            shape = CallShape(
-                tuple(of_args.children()),
-                dict(zip(sorted(named), of_named.children(), strict=True)),
-                types,
-                dict(statics),
-            )
+            kwargs_trees = dict(zip(sorted(named), of_named.children(), strict=True))
+            shape = CallShape(tuple(of_args.children()), kwargs_trees, types, dict(statics))
             found = self._known[key] = self.trace(shape)
         if alone and len(leaves) >= MANY and type(dynamic[0]) in (list, tuple):
             results = all_of_one_call(dynamic[0])
@@ -181,20 +178,14 @@ class Computation(ABC, Generic[R_co]):
         dynamic = [arg for number, arg in enumerate(args) if number not in statics]
         return tuple(statics.items()), dynamic, {k: v for k, v in kwargs.items() if k not in statics}
 
-    def _aval(self, leaf: Any, number: int) -> Aval:
-        return leaf_aval(leaf, f"{self.name}(): argument leaf {number}")
 
-
-class CallShape:
+class CallShape(NamedTuple):
     """What a call looks like without its contents: trees of the arguments, types of all leaves, static values."""
 
-    __slots__ = ("args", "kwargs", "leaves", "statics")
-
-    def __init__(
-        self, args: tuple[trees.Treedef, ...], kwargs: dict[str, trees.Treedef], leaves: tuple[Aval, ...],
-        statics: dict[int | str, Any],
-    ) -> None:  # fmt: skip
-        self.args, self.kwargs, self.leaves, self.statics = args, kwargs, leaves, statics
+    args: tuple[trees.Treedef, ...]
+    kwargs: dict[str, trees.Treedef]
+    leaves: tuple[Aval, ...]
+    statics: dict[int | str, Any]
 
     def fill(self, leaves: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         """Arguments of this look, statics among them."""

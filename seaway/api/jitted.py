@@ -83,13 +83,13 @@ class JitComputation(Computation[R_co]):
     def trace(self, shape: CallShape) -> Signature:
         expects = self._expects(shape)
         jaxpr, out_avals, out_tree = self._abstractly(shape)
-        evaluate = self._evaluator(shape)
+        call = functools.partial(_called, self.fn, shape)
+        evaluate: Evaluate = Evaluator(call)
         if self._irregular:
             out_avals, out_tree, evaluate = counted(self.name, out_avals, out_tree, evaluate, self._max_shape)
         if not out_avals:
-            raise TypeError(
-                f"sw.jit {self.name!r} returns nothing, so nobody could tell when it has run; return an array"
-            )
+            nothing = "returns nothing, so nobody could tell when it has run; return an array"
+            raise TypeError(f"sw.jit {self.name!r} {nothing}")
         where = f"sw.jit {self.name!r}: out_shardings"
         out_tree_like = out_tree.unflatten(out_avals)
         entries = trees.spread(self._out, out_tree_like, where, is_entry)
@@ -105,12 +105,8 @@ class JitComputation(Computation[R_co]):
             irregular=self._irregular, collective=self._waits(kernel, jaxpr), kernel=kernel,
             key=self._key(jaxpr, expects, out_shardings, kernel), evaluate=evaluate,
             work=functools.partial(_work, jaxpr, self.slice, (*expects, *out_shardings)),
-            function=self._function(shape, out_avals),
+            function=padded(call, out_avals) if self._irregular else call,
         )  # fmt: skip
-
-    def _function(self, shape: CallShape, bounds: Sequence[Aval]) -> Callable[..., Any]:
-        call = functools.partial(_called, self.fn, shape)
-        return padded(call, bounds) if self._irregular else call
 
     def _waits(self, kernel: Kernel | None, jaxpr: Any) -> bool:
         """Whether its devices wait for one another. Unless somebody says no, they may. A cost tells only where a
@@ -147,19 +143,15 @@ class JitComputation(Computation[R_co]):
         for number in sorted((key for key in shape.statics if isinstance(key, int)), reverse=True):
             del args[number]
         kwargs = {name: kwargs[name] for name in shape.kwargs}
-        entries = trees.spread(self._prefix(len(args)), tuple(args), where, is_entry)
+        given = self._in
+        if given is None or is_entry(given) or not isinstance(given, tuple | list):
+            given = (given,) * len(args)
+        entries = trees.spread(tuple(given), tuple(args), where, is_entry)
         entries += [self._kwargs] * len(trees.leaves(kwargs))
         return tuple(
             resolve(entry, self.slice, aval, f"{where}, leaf {number}")
             for number, (entry, aval) in enumerate(zip(entries, shape.leaves, strict=True))
         )
-
-    def _prefix(self, count: int) -> Any:
-        """`in_shardings` as a tuple, one an argument."""
-        given = self._in
-        if given is None or is_entry(given) or not isinstance(given, tuple | list):
-            return (given,) * count
-        return tuple(given)
 
     def _key(self, jaxpr: Any, expects: Any, outs: Any, kernel: Kernel | None) -> str:
         digest = hashlib.blake2b(digest_size=12)
@@ -171,15 +163,12 @@ class JitComputation(Computation[R_co]):
                 digest.update(avals.host_bytes(constant, known))
         return f"{self.name}:{digest.hexdigest()}"
 
-    def _evaluator(self, shape: CallShape) -> Evaluate:
-        return _Evaluator(self.fn, shape)
 
-
-class _Evaluator:
+class Evaluator:
     """Runs the function on this machine's CPU, compiled when it is first asked."""
 
-    def __init__(self, fn: Callable[..., Any], shape: CallShape) -> None:
-        self._call = functools.partial(_called, fn, shape)
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._call = call
         self._compiled: Any = None
 
     def __call__(self, contents: list[Any]) -> list[Any]:
@@ -225,11 +214,9 @@ def exchanges(jaxpr: Any) -> bool:
         if equation.primitive.name.startswith(EXCHANGES):
             return True
         for value in equation.params.values():
-            inner = [
-                getattr(each, "jaxpr", each)
-                for each in (value if isinstance(value, tuple | list) else (value,))
-            ]
-            if any(exchanges(each) for each in inner if hasattr(each, "eqns")):
+            inner = value if isinstance(value, tuple | list) else (value,)
+            jaxprs = (getattr(each, "jaxpr", each) for each in inner)
+            if any(exchanges(each) for each in jaxprs if hasattr(each, "eqns")):
                 return True
     return False
 
@@ -242,9 +229,8 @@ def resolve(entry: Any, home: Slice, aval: Aval, where: str) -> Sharding:
     if not isinstance(entry, int):
         return shardings.resolve(entry, home, aval, where)
     if entry >= len(aval.shape) or aval.shape[entry] != home.devices:
-        has = f"{aval}, dimension {entry}, " + (
-            f"is {aval.shape[entry]}" if entry < len(aval.shape) else "is not there"
-        )
+        length = aval.shape[entry] if entry < len(aval.shape) else "not there"
+        has = f"{aval}, dimension {entry}, is {length}"
         raise ValueError(
             f"{where}: sw.pmap maps one entry to each of the {home.devices} devices of {home!r}, and of {has}; "
             f"make it {home.devices}, or do not map it (in_axes=None)"

@@ -70,7 +70,8 @@ class Pipeline:
         self._mean = [
             self._of(each, "mean", self._divided, "p", "p", donate_argnums=0) for each in self.stages
         ]
-        self._mean_loss = jit(self._mean_of, devices=self.stages[-1].slice, name=f"{name} loss")
+        mean = lambda losses: sum(losses) / microbatches  # noqa: E731
+        self._mean_loss = jit(mean, devices=self.stages[-1].slice, name=f"{name} loss")
         self.program: Program[..., tuple[Any, list[Tree]]] = program(self._step, name=name)
 
     def __call__(self, parameters: Sequence[Tree], inputs: Tree, *targets: Tree) -> tuple[Any, list[Tree]]:
@@ -173,9 +174,6 @@ class Pipeline:
 
         return jax.tree.map(lambda leaf: leaf / self.microbatches, total)
 
-    def _mean_of(self, losses: list[Any]) -> Any:
-        return sum(losses) / self.microbatches
-
 
 def _add(total: Tree, gradient: Tree) -> Tree:
     import jax
@@ -192,9 +190,8 @@ def _backward(fn: Callable[..., Any], differentiate: bool) -> Callable[..., Any]
         if not differentiate:
             _, back = jax.vjp(lambda each: fn(each, x), parameters)
             return back(wanted)[0], ()
-        _, back = jax.vjp(fn, parameters, x)
-        gradient, gradient_of_x = back(wanted)
-        return gradient, gradient_of_x
+        found: tuple[Tree, Tree] = jax.vjp(fn, parameters, x)[1](wanted)
+        return found
 
     return backward
 

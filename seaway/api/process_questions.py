@@ -12,8 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
-from types import ModuleType
+from functools import cache, wraps
 from typing import Any, NoReturn
 
 from ..errors import NotNow
@@ -38,38 +37,26 @@ class _Traced(threading.local):
 
 
 _here = _Traced()
-_lock = threading.Lock()
-_tracing: list[str] = []  # in all threads
 
 
 @contextmanager
 def refused(name: str, home: Slice) -> Iterator[None]:
     """Inside, this thread traces a function for this slice."""
-    import jax
-
-    with _lock:
-        if not _tracing:
-            _put_in_front(jax)
-        _tracing.append(name)
+    _guard()
     _here.under_way.append((name, home))
     try:
         yield
     finally:
         _here.under_way.pop()
-        with _lock:
-            _tracing.remove(name)
-            if not _tracing:
-                _take_away(jax)
 
 
-def _put_in_front(jax: ModuleType) -> None:
+@cache
+def _guard() -> None:
+    """Put in front of JAX's functions ones that look what this thread traces, once and for all."""
+    import jax
+
     for question in QUESTIONS:
         setattr(jax, question, _guarded(question, getattr(jax, question)))
-
-
-def _take_away(jax: ModuleType) -> None:
-    for question in QUESTIONS:
-        setattr(jax, question, getattr(jax, question).__wrapped__)
 
 
 def _guarded(question: str, answer: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,20 +19,16 @@ from sim.hardware import Kernel
 from ..errors import NotNow
 from ..graph import Graph, Signature, Tracer, leaf_aval, tracing
 from ..sessions import ambient
-from ..specs import Aval, Operand, Slice, as_slice, aval, shardings, trees
-from . import row_packing
-from .row_packing import HEAD, WORD
+from ..specs import Aval, Operand, Slice, as_slice, aval, jax_dtype, shardings, trees
+from .jitted import Evaluator
 
 PACKING = 2_000  # nanoseconds that packing takes, and unpacking
+WORD = 4  # bytes
+HEAD = 2  # words of each packed row: the shard it goes to, the row it was
 
 
 def route(
-    x: Any,
-    dest: Any,
-    *,
-    devices: Slice | int | None = None,
-    capacity: int | None = None,
-    name: str = "route",
+    x: Any, dest: Any, *, devices: Slice | int | None = None, capacity: int | None = None, name: str = "route"
 ) -> tuple[Any, Any]:
     """Send row i of `x` to shard `dest[i]` of the slice `devices` (x's own, without one). A negative one is not sent.
 
@@ -81,30 +77,22 @@ class _Plan:
         self, name: str, x: tuple[Aval, ...], dest: Aval, home: Slice, target: Slice, room: int
     ) -> None:
         self.name, self.x, self.dest, self.home, self.target, self.room = name, x, dest, home, target, room
-        self.rows = dest.shape[0]
-        self.widths = [each.nbytes // max(1, self.rows) for each in x]  # bytes of a row
-        self.words = HEAD + sum(-(-width // WORD) for width in self.widths)
-        self.packed = aval((self.rows, self.words), "int32")
+        self.words = HEAD + sum(map(words_of, x))
+        self.packed = aval((dest.shape[0], self.words), "int32")
         self.arrived = aval((room, self.words), "int32")
         self.y = tuple(aval((room, *each.shape[1:]), each.dtype) for each in x)
         self.source = aval((room,), "int32")
 
     def trace(self, tracer: Tracer, leaves: Sequence[Any], dest: Any) -> list[Any]:
-        pack = self._step(
-            "pack", self.home, (*self.x, self.dest), (self.packed,), self._pack, row_packing.pack
-        )
-        (packed,) = tracer.call(pack, [*leaves, dest])
+        packing = self._step("pack", self.home, (*self.x, self.dest), (self.packed,), pack)
+        (packed,) = tracer.call(packing, [*leaves, dest])
         over = shardings.along_all(self.target, 2)
         arrived = tracer.route(self.name, packed, self.arrived, self.target, over, self._exchange)
-        outputs = (*self.y, self.source)
-        unpack = self._step(
-            "unpack", self.target, (self.arrived,), outputs, self._unpack, row_packing.unpacker(self.y)
-        )
-        return list(tracer.call(unpack, [arrived]))
+        outputs, function = (*self.y, self.source), unpacker(self.y)
+        unpacking = self._step("unpack", self.target, (self.arrived,), outputs, function)
+        return list(tracer.call(unpacking, [arrived]))
 
-    def _step(
-        self, what: str, home: Slice, inputs: Any, outputs: Any, evaluate: Any, function: Any
-    ) -> Signature:
+    def _step(self, what: str, home: Slice, inputs: Any, outputs: Any, function: Any) -> Signature:
         def split(each: Aval) -> Sharding:
             return shardings.along_all(home, len(each.shape))
 
@@ -113,22 +101,9 @@ class _Plan:
         return Signature(
             name=f"{self.name}.{what}", home=home, inputs=inputs, expects=tuple(map(split, inputs)), outputs=outputs,
             out_shardings=tuple(map(split, outputs)), out_tree=trees.flatten((0,) * len(outputs))[1],
-            key=f"{what}:{key}", collective=False, kernel=Kernel(f"{self.name}.{what}", PACKING), evaluate=evaluate,
-            function=function,
+            key=f"{what}:{key}", collective=False, kernel=Kernel(f"{self.name}.{what}", PACKING),
+            evaluate=Evaluator(function), function=function,
         )  # fmt: skip
-
-    # --- on this machine's CPU ------------------------------------------------------------------------------
-
-    def _pack(self, contents: list[Any]) -> list[Any]:
-        *x, dest = (np.ascontiguousarray(np.asarray(each)) for each in contents)
-        made = np.zeros((self.rows, self.words * WORD), np.uint8)
-        made.view(np.int32)[:, 0] = dest
-        made.view(np.int32)[:, 1] = np.arange(self.rows)
-        at = HEAD * WORD
-        for each, width in zip(x, self.widths, strict=True):
-            made[:, at : at + width] = each.reshape(self.rows, -1).view(np.uint8)
-            at += -(-width // WORD) * WORD
-        return [made.view(np.int32)]
 
     def _exchange(self, packed: Any) -> Any:
         rows, shards = np.asarray(packed), self.target.devices
@@ -146,15 +121,6 @@ class _Plan:
             made[shard * room : shard * room + len(mine)] = mine
         return made
 
-    def _unpack(self, contents: list[Any]) -> list[Any]:
-        rows = np.ascontiguousarray(np.asarray(contents[0]))
-        own, at, made = rows.view(np.uint8), HEAD * WORD, []
-        for each, width in zip(self.y, self.widths, strict=True):
-            mine = np.ascontiguousarray(own[:, at : at + width])
-            made.append(mine.view(each.numpy_dtype).reshape(each.shape))
-            at += -(-width // WORD) * WORD
-        return [*made, rows[:, 1].copy()]
-
 
 @functools.lru_cache(maxsize=1024)
 def _graph(name: str, x: tuple[Aval, ...], dest: Aval, home: Slice, target: Slice, room: int) -> Graph:
@@ -163,3 +129,72 @@ def _graph(name: str, x: tuple[Aval, ...], dest: Aval, home: Slice, target: Slic
     *leaves, to = tracer.arguments
     made = _Plan(name, x, dest, home, target, room).trace(tracer, leaves, to)
     return tracer.finish(made, tuple(map(str, range(len(made)))))
+
+
+# --- rows as whole words ---------------------------------------------------------------------------------
+
+
+def pack(*args: Any) -> Any:
+    """(x's leaves, dest) -> packed rows."""
+    import jax.numpy as jnp
+
+    *rows, dest = args
+    head = jnp.stack([dest.astype(jnp.int32), jnp.arange(len(dest), dtype=jnp.int32)], axis=1)
+    return jnp.concatenate([head, *map(_words, rows)], axis=1)
+
+
+def unpacker(leaves: Sequence[Aval]) -> Callable[[Any], tuple[Any, ...]]:
+    """Packed rows -> (y's leaves, source)."""
+
+    def unpack(packed: Any) -> tuple[Any, ...]:
+        at, made = HEAD, []
+        for leaf in leaves:
+            width = words_of(leaf)
+            made.append(_values(packed[:, at : at + width], leaf))
+            at += width
+        return *made, packed[:, 1]
+
+    return unpack
+
+
+def _width(leaf: Aval) -> int:
+    return leaf.nbytes // max(1, leaf.shape[0])
+
+
+def words_of(leaf: Aval) -> int:
+    """Of a row."""
+    return -(-_width(leaf) // WORD)
+
+
+def _words(rows: Any) -> Any:
+    """The bits of each row, filled up to whole words."""
+    import jax
+    import jax.numpy as jnp
+
+    if rows.dtype == bool:
+        rows = rows.astype(jnp.uint8)
+    if jnp.iscomplexobj(rows):
+        rows = jnp.stack([rows.real, rows.imag], axis=-1)
+    count = rows.shape[0]
+    own = jax.lax.bitcast_convert_type(rows, jnp.uint8).reshape(count, -1)
+    own = jnp.pad(own, ((0, 0), (0, -own.shape[1] % WORD)))
+    return jax.lax.bitcast_convert_type(own.reshape(count, -1, WORD), jnp.int32)
+
+
+def _values(words: Any, leaf: Aval) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    kind = jnp.dtype(jax_dtype(leaf.dtype))
+    count = words.shape[0]
+    own = jax.lax.bitcast_convert_type(words, jnp.uint8).reshape(count, -1)[:, : _width(leaf)]
+    if kind == jnp.dtype(bool):
+        return own.reshape(leaf.shape).astype(bool)
+    part = jnp.zeros((), kind).real.dtype  # of complex numbers, two of these
+    size = part.itemsize
+    numbers = own.reshape(count, -1, size)
+    found = numbers[..., 0].view(part) if size == 1 else jax.lax.bitcast_convert_type(numbers, part)
+    if kind != part:
+        pairs = found.reshape(*leaf.shape, 2)
+        return jax.lax.complex(pairs[..., 0], pairs[..., 1])
+    return found.reshape(leaf.shape)

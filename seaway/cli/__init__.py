@@ -8,8 +8,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
+from typing import Any
 
 # gRPC reads this when it is imported. What goes wrong with a connection is said once, by us.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -17,12 +18,12 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 from .. import __version__
 from ..errors import SeawayError, nearest
 
-# The file of each command, in the order in which `seaway --help` lists them.
 WIDEST = 1_000  # characters of a line of an error
+# The file of each command, in the order in which `seaway --help` lists them. Those of `backend` are programs.
 COMMANDS = {
     "simulate": "simulate",
-    "controller": "controller_command",
-    "agent": "agent_command",
+    "controller": "backend.server.controller_cli",
+    "agent": "backend.agent.agent_cli",
     "up": "cluster",
     "down": "cluster",
     "door": "door",
@@ -55,9 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"seaway {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     given_arguments = list(sys.argv[1:] if arguments is None else arguments)
-    called = COMMANDS.get(given_arguments[0]) if given_arguments else None
-    for file in (called,) if called else dict.fromkeys(COMMANDS.values()):
-        import_module(f".{file}", __name__).add(commands)
+    called = given_arguments[0] if given_arguments and given_arguments[0] in COMMANDS else None
+    declare(commands, [called] if called else COMMANDS)
     at = given_arguments.index("--") if "--" in given_arguments else len(given_arguments)
     given, unknown = parser.parse_known_args(given_arguments[:at])
     if unknown:
@@ -70,6 +70,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def declare(commands: Any, names: Iterable[str] = COMMANDS) -> None:
+    """Declare these commands, with their options, and others of the same files."""
+    for file, name in {COMMANDS[name]: name for name in names}.items():
+        if not file.startswith("backend."):
+            import_module(f".{file}", __name__).add(commands)
+            continue
+        program = import_module(file)
+        options = program.options()
+        parser = commands.add_parser(
+            name, parents=[options], conflict_handler="resolve", add_help=False, help=str(options.description)
+        )
+        # On the original command line, which the program may need to restart itself.
+        parser.set_defaults(run=lambda given, program=program: program.main(sys.argv[2:]))
 
 
 def _refuse(command: argparse.ArgumentParser, unknown: Sequence[str]) -> None:

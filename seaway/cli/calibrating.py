@@ -19,16 +19,15 @@ def add(commands: Any) -> None:
         "measured, and prints what that is.",
         epilog="Example: seaway calibrate --out mine.toml --hosts 2",
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE.toml", help="the cluster file")
-    parser.add_argument("--force", action="store_true", help="overwrite FILE.toml if it exists")
-    parser.add_argument(
+    option = parser.add_argument
+    option("--out", type=Path, required=True, metavar="FILE.toml", help="the cluster file")
+    option("--force", action="store_true", help="overwrite FILE.toml if it exists")
+    option(
         "--platform", choices=PLATFORMS, default="cpu", help="kind of devices, as in sw.local (default: cpu)"
     )
-    parser.add_argument("--hosts", type=int, help="hosts, as in sw.local (default: 2; for cuda and tpu 1)")
-    parser.add_argument(
-        "--devices-per-host", type=int, default=1, metavar="N", help="devices of each host (default: 1)"
-    )
-    parser.add_argument("--quick", action="store_true", help="take a quarter of the time, with wider spreads")
+    option("--hosts", type=int, help="hosts, as in sw.local (default: 2; for cuda and tpu 1)")
+    option("--devices-per-host", type=int, default=1, metavar="N", help="devices of each host (default: 1)")
+    option("--quick", action="store_true", help="take a quarter of the time, with wider spreads")
     parser.set_defaults(run=run)
 
 

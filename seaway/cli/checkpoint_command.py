@@ -22,12 +22,8 @@ def add(commands: Any) -> None:
         "ends with status 1.",
         epilog="Example: seaway checkpoint verify run",
     )
-    verify.add_argument(
-        "folder",
-        type=Path,
-        metavar="FOLDER",
-        help="as given to sw.checkpoint.save: all its steps; or one step, run/99",
-    )
+    about = "as given to sw.checkpoint.save: all its steps; or one step, run/99"
+    verify.add_argument("folder", type=Path, metavar="FOLDER", help=about)
     verify.set_defaults(run=run)
 
 

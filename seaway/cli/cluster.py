@@ -40,30 +40,19 @@ def add(commands: Any) -> None:
 def _add_up(commands: Any) -> None:
     up = commands.add_parser("up", help="run a whole cluster on this machine until Ctrl-C")
     controller_cli.add_cluster_options(up)
-    up.add_argument(
-        "--bind", default="127.0.0.1:29000", help="the address the controller listens on (%(default)s)"
-    )
-    up.add_argument(
-        "--platform", default="cpu", choices=("cpu", "timed"), help="kind of devices (%(default)s)"
-    )
-    up.add_argument(
-        "--state",
-        default="",
-        metavar="FOLDER",
-        help="for logs, the controller's state across restarts, and the process id that `seaway down` needs",
-    )
-    up.add_argument(
-        "--checkpoints",
-        default="",
-        metavar="FOLDER",
-        help="clients may save and restore checkpoints below it",
-    )
-    up.add_argument(
-        "--record",
-        default="",
-        metavar="FILE",
-        help="record every event that the controller receives, for `seaway replay`",
-    )
+    option = up.add_argument
+    option("--bind", default="127.0.0.1:29000", help="the address the controller listens on (%(default)s)")
+    option("--platform", default="cpu", choices=("cpu", "timed"), help="kind of devices (%(default)s)")
+    for name, kind, words in (
+        (
+            "state",
+            "FOLDER",
+            "for logs, the controller's state across restarts, and the process id that `seaway down` needs",
+        ),
+        ("checkpoints", "FOLDER", "clients may save and restore checkpoints below it"),
+        ("record", "FILE", "record every event that the controller receives, for `seaway replay`"),
+    ):
+        option(f"--{name}", default="", metavar=kind, help=words)
     trust.add_trust(up)
     up.set_defaults(run=_up)
 
@@ -145,10 +134,8 @@ class UpProcesses:
             given.policy,
             "--state",
             str(self._folder / "controller"),
-            "--window",
-            str(given.window),
-            *self._token,
         ]
+        words += ["--window", str(given.window), *self._token]
         words += ["--metrics-port", given.metrics_port] if given.metrics_port else []
         words += ["--cluster", given.cluster] if given.cluster else []
         for name in ("islands", "hosts", "devices_per_host"):

@@ -24,16 +24,17 @@ def add(commands: Any) -> None:
         description="Serves a page that shows a running cluster, or a saved trace or event log, until Ctrl-C.",
         epilog="On another machine: ssh -L 29100:127.0.0.1:29100 HEAD, and open the link that is printed there.",
     )
-    parser.add_argument(
+    option = parser.add_argument
+    option(
         "what", nargs="?", default=DEFAULT, metavar="ADDRESS | FOLDER | LOG",
         help="the controller's address (%(default)s); or a trace that trace.save() wrote; or an event log",
     )  # fmt: skip
-    parser.add_argument(
+    option(
         "--bind", default="", metavar="ADDRESS:PORT",
         help="where the page is (127.0.0.1:29100, or another port if that is taken)",
     )  # fmt: skip
-    parser.add_argument("--partial", action="store_true", help="accept an event log that was cut short")
-    parser.add_argument(
+    option("--partial", action="store_true", help="accept an event log that was cut short")
+    option(
         "--policy", default="", metavar="POLICY",
         help="an event log's policy, if it was a program's own: FILE.py:NAME or module:NAME",
     )  # fmt: skip

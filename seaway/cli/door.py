@@ -28,68 +28,65 @@ def add(commands: Any) -> None:
         "door",
         help="serve unmodified JAX programs, which find it through three variables of their environment",
     )
-    door.add_argument(
+    option = door.add_argument
+    option(
         "--listen", default="", metavar="ADDRESS",
         help="unix:PATH, which only this user may open, or HOST:PORT on this machine's loopback, which any of its "
         "users may (default: a socket in $XDG_RUNTIME_DIR, or in a new temporary folder)",
     )  # fmt: skip
-    door.add_argument(
+    option(
         "--devices", type=int, metavar="N",
         help="make N CPU devices (default: the devices there are); with --connect or --simulate, give each program N "
         "devices of the cluster (default: all of an island)",
     )  # fmt: skip
-    door.add_argument(
+    option(
         "--allow-custom-call", action="append", default=[], metavar="NAME",
         help="a foreign function that programs may call besides the built-in list; may be repeated",
     )  # fmt: skip
-    door.add_argument(
+    option(
         "--trust-programs", action="store_true",
         help="compile programs in the door's own process: one that breaks the compiler ends the door, and all sessions",
     )  # fmt: skip
-    door.add_argument(
+    option(
         "--check-seconds", type=float, default=Rules().seconds,
         help="how long the compilation of a program may take, in seconds (%(default)g)",
     )  # fmt: skip
-    door.add_argument(
+    option(
         "--check-memory", type=int, default=0,
         help="bytes that the compilation of a program may use; 0: what the machine has",
     )  # fmt: skip
-    door.add_argument(
+    option(
         "--memory-per-session", metavar="SIZE",
         help="what the arrays of one program may take, as '8GiB' (default: half of the machine's memory; on "
         "accelerators, what they have)",
     )  # fmt: skip
-    door.add_argument(
+    option(
         "--connect", default="", metavar="CONTROLLER",
         help="serve the devices of the cluster whose controller has this address, as grpc://head:29000",
     )  # fmt: skip
-    for option, words in (
+    for each, words in (
         ("--token-file", "a file with the cluster's token"),
         ("--ca", "PEM file, for mutual TLS"),
         ("--cert", "PEM file, for mutual TLS"),
         ("--key", "PEM file, for mutual TLS"),
     ):
-        door.add_argument(option, default="", metavar=option[2:].upper(), help=f"with --connect: {words}")
+        option(each, default="", metavar=each[2:].upper(), help=f"with --connect: {words}")
     door_simulation.add(door)
-    for option, words in (
+    for each, words in (
         ("--island", "the island whose devices programs get (default: any that has enough)"),
         ("--name", "what programs are called in the cluster's status and traces (default: this user's name)"),
     ):
-        door.add_argument(
-            option, default="", metavar=option[2:].upper(), help=f"with --connect or --simulate: {words}"
-        )
-    for option, least, words in (
+        option(each, default="", metavar=each[2:].upper(), help=f"with --connect or --simulate: {words}")
+    for each, least, words in (
         ("--weight", 1, "their share, where the policy has shares"),
         ("--priority", 0, "a higher one goes first, where the policy has these"),
     ):
-        door.add_argument(
-            option, type=int, default=least, help=f"with --connect or --simulate: {words} (%(default)s)"
-        )
-    door.add_argument(
+        option(each, type=int, default=least, help=f"with --connect or --simulate: {words} (%(default)s)")
+    option(
         "--wait", type=float, default=10.0, metavar="SECONDS",
         help="with --connect: how long to wait for the controller at the start (%(default)g)",
     )  # fmt: skip
-    door.add_argument("--verbose", action="store_true", help="log what happens, and what programs wait for")
+    option("--verbose", action="store_true", help="log what happens, and what programs wait for")
     door.set_defaults(run=_door)
 
 

@@ -28,28 +28,27 @@ OPTIONS = ("values", "trace", "policy", "profile", "seed", "also")  # that belon
 
 
 def add(door: argparse.ArgumentParser) -> None:
-    door.add_argument(
+    option = door.add_argument
+    option(
         "--simulate", default="", metavar="CLUSTER",
         help="serve the devices of a simulated cluster: A, B, C, v4-512, 2xv3-1024, ..., or a TOML file",
     )  # fmt: skip
-    for option, metavar, words in (
+    for each, metavar, words in (
         ("--policy", "POLICY", f"{HELP} (default: fifo)"),
         ("--profile", "PROFILE", "host costs: paper, seaway, or a TOML file (default: the cluster file's, or paper)"),
     ):  # fmt: skip
-        door.add_argument(option, default="", metavar=metavar, help=f"with --simulate: {words}")
-    door.add_argument(
+        option(each, default="", metavar=metavar, help=f"with --simulate: {words}")
+    option(
         "--values", choices=("shapes", "compute"),
         help="with --simulate: contents of arrays: none, or computed on this machine's CPU (default: shapes)",
     )  # fmt: skip
-    door.add_argument(
+    option(
         "--also", action="append", default=[], metavar="ADDRESS,name=NAME[,weight=N][,priority=N]",
         help="with --simulate: listen there, too, for programs that have another name, weight or priority in the same "
         "simulation; may be repeated",
     )  # fmt: skip
-    door.add_argument(
-        "--seed", type=int, default=0, help="with --simulate: of what is random in the simulation (0)"
-    )
-    door.add_argument(
+    option("--seed", type=int, default=0, help="with --simulate: of what is random in the simulation (0)")
+    option(
         "--trace", type=Path, metavar="FOLDER",
         help="with --simulate: write the trace there, when the last program has ended and when the door ends",
     )  # fmt: skip

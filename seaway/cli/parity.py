@@ -28,24 +28,22 @@ def add(commands: Any) -> None:
         epilog="The program's own arguments come after `--`. "
         "Example: seaway parity step.py --hosts 4 --policy stride",
     )
-    parser.add_argument("program", type=Path, help="a Python file")
-    add_shape = parser.add_argument
-    add_shape(
+    option = parser.add_argument
+    option("program", type=Path, help="a Python file")
+    option(
         "--cluster",
         default="",
         help="C, 2xv3-64, ..., or a TOML file; default: made from the next three options",
     )
-    add_shape("--hosts", type=int, help="hosts on each island (2)")
-    add_shape("--devices-per-host", type=int, help="devices of each host (2)")
-    add_shape("--islands", type=int, help="islands (1)")
-    add_shape("--platform", choices=("timed", "cpu"), default="timed",
+    option("--hosts", type=int, help="hosts on each island (2)")
+    option("--devices-per-host", type=int, help="devices of each host (2)")
+    option("--islands", type=int, help="islands (1)")
+    option("--platform", choices=("timed", "cpu"), default="timed",
               help="real devices: timed ones, which only wait, or this machine's CPU (default: timed)")  # fmt: skip
-    add_shape("--policy", default="fifo", help=HELP)
-    add_shape("--dispatch", choices=("parallel", "sequential"), default="parallel", help="default: parallel")
-    add_shape("--profile", default="seaway", help="the simulator's host costs: seaway, paper, or a TOML file")
-    add_shape(
-        "--keep", type=Path, metavar="FOLDER", help="keep the real run's event log and device logs here"
-    )
+    option("--policy", default="fifo", help=HELP)
+    option("--dispatch", choices=("parallel", "sequential"), default="parallel", help="default: parallel")
+    option("--profile", default="seaway", help="the simulator's host costs: seaway, paper, or a TOML file")
+    option("--keep", type=Path, metavar="FOLDER", help="keep the real run's event log and device logs here")
     parser.set_defaults(run=run)
 
 

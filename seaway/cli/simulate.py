@@ -31,51 +31,39 @@ def add(commands: Any) -> None:
         "Example: seaway simulate step.py --cluster A --policy stride:1,2,4,8",
     )
     parser.add_argument("program", type=Path, help="a Python file")
-    where = parser.add_argument_group("what is simulated")
-    where.add_argument(
-        "--cluster", default="A", help="A, B, C, v4-512, 2xv3-1024, ..., or a TOML file (default: A)"
-    )
-    where.add_argument("--hosts", type=int, help="hosts on each island, instead of the cluster's")
-    where.add_argument("--islands", type=int, help="islands, instead of the cluster's")
-    where.add_argument(
+    where = parser.add_argument_group("what is simulated").add_argument
+    where("--cluster", default="A", help="A, B, C, v4-512, 2xv3-1024, ..., or a TOML file (default: A)")
+    where("--hosts", type=int, help="hosts on each island, instead of the cluster's")
+    where("--islands", type=int, help="islands, instead of the cluster's")
+    where(
         "--profile", help="host costs: paper, seaway, or a TOML file (default: the cluster file's, or paper)"
     )
-    where.add_argument("--fidelity", choices=("cohort", "exact"), default="cohort", help="default: cohort")
-    where.add_argument(
-        "--dispatch", choices=("parallel", "sequential"), default="parallel", help="default: parallel"
-    )
-    where.add_argument("--seed", type=int, default=0, help="same seed, same trace (default: 0)")
-    where.add_argument(
-        "--noise", default="", metavar="KEY=VALUE,...", help="latency=5us,compute=0.05,stragglers=0.01"
-    )
-    who = parser.add_argument_group("who runs it")
-    who.add_argument("--clients", type=int, metavar="N", help="run N copies of the program, each as a client")
-    who.add_argument(
+    where("--fidelity", choices=("cohort", "exact"), default="cohort", help="default: cohort")
+    where("--dispatch", choices=("parallel", "sequential"), default="parallel", help="default: parallel")
+    where("--seed", type=int, default=0, help="same seed, same trace (default: 0)")
+    where("--noise", default="", metavar="KEY=VALUE,...", help="latency=5us,compute=0.05,stragglers=0.01")
+    who = parser.add_argument_group("who runs it").add_argument
+    who("--clients", type=int, metavar="N", help="run N copies of the program, each as a client")
+    who(
         "--policy", default="fifo",
         help=f"{HELP}; or weights, one for each client (stride:1,2,4,8)",
     )  # fmt: skip
-    what = parser.add_argument_group("what it computes")
-    what.add_argument("--values", choices=("shapes", "compute"), default="shapes",
+    what = parser.add_argument_group("what it computes").add_argument
+    what("--values", choices=("shapes", "compute"), default="shapes",
                       help="contents: none, or computed on this machine's CPU (default: shapes)")  # fmt: skip
-    what.add_argument("--value", action="append", default=[], metavar="NAME=NUMBER",
+    what("--value", action="append", default=[], metavar="NAME=NUMBER",
                       help="a stand-in for a result, by name: train.loss=0.5; may be repeated")  # fmt: skip
-    what.add_argument(
+    what(
         "--costs",
         default="estimate",
         help="for computations without a cost: estimate, roofline, or a time such as 1ms (default: estimate)",
     )
-    what.add_argument(
-        "--sizes", help="rows that irregular computations make: a number, or a fraction like 0.25"
-    )
-    out = parser.add_argument_group("what is kept")
-    out.add_argument("--save", type=Path, metavar="FOLDER", help="save the trace, as Parquet")
-    out.add_argument(
-        "--plot", type=Path, metavar="FILE", help="plot the timeline of some devices: .png, .svg, .pdf"
-    )
-    out.add_argument(
-        "--perfetto", type=Path, metavar="FILE", help="write Chrome trace JSON, for ui.perfetto.dev"
-    )
-    out.add_argument("--quiet", action="store_true", help="print only what the program prints")
+    what("--sizes", help="rows that irregular computations make: a number, or a fraction like 0.25")
+    out = parser.add_argument_group("what is kept").add_argument
+    out("--save", type=Path, metavar="FOLDER", help="save the trace, as Parquet")
+    out("--plot", type=Path, metavar="FILE", help="plot the timeline of some devices: .png, .svg, .pdf")
+    out("--perfetto", type=Path, metavar="FILE", help="write Chrome trace JSON, for ui.perfetto.dev")
+    out("--quiet", action="store_true", help="print only what the program prints")
     parser.set_defaults(run=run)
 
 
@@ -150,8 +138,9 @@ def _open(given: argparse.Namespace, policy: Callable[[], Policy]) -> Session:
         values = {name: float(number) for name, number in (_pair(text, "--value") for text in given.value)}
     pairs = dict(_pair(text, "--noise") for text in given.noise.split(",") if text)
     noise: Any = {key: _number(value) for key, value in pairs.items()} or None
+    sizes = None if given.sizes is None else _number(given.sizes)
     return simulate(
-        given.cluster, policy=policy, profile=given.profile, values=values, sizes=_size(given.sizes),
+        given.cluster, policy=policy, profile=given.profile, values=values, sizes=sizes,
         costs=given.costs, seed=given.seed, fidelity=given.fidelity, dispatch=given.dispatch,
         noise=noise, **changes,
     )  # fmt: skip
@@ -171,10 +160,6 @@ def _number(text: str) -> int | float | str:
         except ValueError:
             pass
     return text  # perhaps with a unit, which the option's reader checks
-
-
-def _size(text: str | None) -> int | float | str | None:
-    return None if text is None else _number(text)
 
 
 def _run_all(session: Session, copies: list[Copy]) -> None:

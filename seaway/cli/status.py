@@ -29,7 +29,6 @@ def add(commands: Any) -> None:
         "address", nargs="?", default="127.0.0.1:29000", help="the controller's address (%(default)s)"
     )
     status.add_argument("--json", action="store_true", help="print JSON, for scripts")
-    status.add_argument("--watch", action="store_true", help=argparse.SUPPRESS)  # gone
     add_access(status)
     status.set_defaults(run=_status)
     cancel = commands.add_parser(
@@ -73,10 +72,6 @@ def _cancel(given: argparse.Namespace) -> int:
 
 
 def _status(given: argparse.Namespace) -> int:
-    if given.watch:
-        raise SeawayError(
-            f"status --watch is gone: `seaway top {given.address}` shows the cluster again and again"
-        )
     found = look(address_of(given.address, "status"), access_of(given))
     print(json.dumps(found, indent=1) if given.json else table(found))
     return 0

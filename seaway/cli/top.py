@@ -6,26 +6,22 @@ import argparse
 import time
 from typing import Any
 
-from ..dashboard import Unavailable, controller_source, following, recent
+from core.record import LiveLook
+
+from ..dashboard import Unavailable, controller_source, recent
 from ..errors import SeawayError
 from .status import access_of, add_access, address_of
 
 EVERY = 1.0  # seconds between two looks
-MOST = 2_000  # gangs of the first look
 NEEDS = "seaway top draws with rich: pip install 'seaway[top]'; without it, `watch seaway status` shows the cluster"
 
 
 def add(commands: Any) -> None:
     parser = commands.add_parser("top", help="show what goes on, in this terminal, until Ctrl-C")
-    parser.add_argument(
-        "address", nargs="?", default="127.0.0.1:29000", help="the controller's address (%(default)s)"
-    )
-    parser.add_argument(
-        "--window", type=int, default=10, metavar="SECONDS", help="of which shares are (%(default)s)"
-    )
-    parser.add_argument(
-        "--once", action="store_true", help="print it once: the latest gangs, up to a window, and end"
-    )
+    option = parser.add_argument
+    option("address", nargs="?", default="127.0.0.1:29000", help="the controller's address (%(default)s)")
+    option("--window", type=int, default=10, metavar="SECONDS", help="of which shares are (%(default)s)")
+    option("--once", action="store_true", help="print it once: the latest gangs, up to a window, and end")
     add_access(parser)
     parser.set_defaults(run=run)
 
@@ -41,42 +37,28 @@ def run(given: argparse.Namespace) -> int:
     if given.window < 1:
         raise SeawayError(f"--window {given.window}: seconds, at least 1")
     source = controller_source.ControllerSource(address_of(given.address, "top"), access_of(given))
-    top = ClusterTop(source, given.window)
+    latest: LiveLook | None = None
+    seen = recent.RecentUse(given.window * recent.S)
+
+    def look() -> Any:
+        """What the terminal shows: the cluster, or why it does not answer, if it has answered before."""
+        nonlocal latest
+        try:
+            latest = source.look(seen.request())
+        except Unavailable as why:
+            if latest is None:
+                raise SeawayError(str(why)) from None
+            return str(why)
+        seen.take(latest)
+        return terminal.screen(source.title, source.islands, latest, seen)
+
     try:
         if given.once:
-            top.look()
-            Console().print(terminal.screen(source.title, source.islands, top.latest, top.recent))
+            Console().print(look())
             return 0
         with Live(screen=True, auto_refresh=False) as live:
             while True:
-                note = top.look()
-                live.update(
-                    note or terminal.screen(source.title, source.islands, top.latest, top.recent),
-                    refresh=True,
-                )
+                live.update(look(), refresh=True)
                 time.sleep(EVERY)
     finally:
         source.close()
-
-
-class ClusterTop:
-    """Looks at a controller, and remembers the last seconds."""
-
-    def __init__(self, source: controller_source.ControllerSource, window: int) -> None:
-        self._source, self._window = source, window
-        self._reader, self.recent = following.TraceReader(MOST), recent.RecentUse(window * recent.S)
-        self.latest: Any = None
-
-    def look(self) -> str:
-        """Look once. Return what is wrong, if the controller does not answer."""
-        try:
-            found = self._source.look(self._reader.request())
-        except Unavailable as why:
-            if self.latest is None:
-                raise SeawayError(str(why)) from None
-            return str(why)
-        if self._reader.take(found):
-            self.recent = recent.RecentUse(self._window * recent.S)
-        self.recent.take(found)
-        self.latest = found
-        return ""

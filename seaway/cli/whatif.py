@@ -24,49 +24,42 @@ def add(commands: Any) -> None:
         "the recorded settings (which shows the model's error), and once for each --policy. Prints all side by side.",
         epilog="Example: seaway whatif run.log --policy fifo --policy stride:1,2,4,8 --dispatch sequential",
     )
-    parser.add_argument(
-        "log", type=Path, metavar="LOG", help="an event log, from record= or seaway controller --record"
-    )
-    parser.add_argument(
+    option = parser.add_argument
+    option("log", type=Path, metavar="LOG", help="an event log, from record= or seaway controller --record")
+    option(
         "--partial", action="store_true", help="accept a log that was cut short, and use it as far as it goes"
     )
-    parser.add_argument("--recorded-policy", default="", metavar="FILE.py:NAME",
+    option("--recorded-policy", default="", metavar="FILE.py:NAME",
                         help="the policy of the recorded run, if it was a program's own")  # fmt: skip
-    what = parser.add_argument_group("what is changed")
-    what.add_argument("--policy", action="append", default=[],
+    what = parser.add_argument_group("what is changed").add_argument
+    what("--policy", action="append", default=[],
                       help=f"{HELP}; or weights, one for each client in the order of joining "
                       "(stride:1,2,4,8). May be repeated")  # fmt: skip
-    what.add_argument(
-        "--dispatch", choices=("parallel", "sequential"), default="", help="dispatch of all runs"
-    )
-    what.add_argument("--window", type=int, help="gangs enqueued ahead on a device")
-    what.add_argument(
+    what("--dispatch", choices=("parallel", "sequential"), default="", help="dispatch of all runs")
+    what("--window", type=int, help="gangs enqueued ahead on a device")
+    what(
         "--early",
         choices=("always", "idle", "never"),
         help="whether a gang may enter the order before its inputs are ready",
     )
-    what.add_argument("--fanout", type=int, help="fan-out of the tree to the hosts")
-    what.add_argument(
-        "--cluster", default="", help="A, v4-512, ..., or a TOML file; default: the recorded one"
-    )
-    what.add_argument("--hosts", type=int, help="hosts on each island")
-    what.add_argument("--islands", type=int, help="islands")
-    what.add_argument(
-        "--anywhere", action="store_true", help="let slices that name an island or kind be placed on any"
-    )
-    how = parser.add_argument_group("how it is run")
-    how.add_argument(
+    what("--fanout", type=int, help="fan-out of the tree to the hosts")
+    what("--cluster", default="", help="A, v4-512, ..., or a TOML file; default: the recorded one")
+    what("--hosts", type=int, help="hosts on each island")
+    what("--islands", type=int, help="islands")
+    what("--anywhere", action="store_true", help="let slices that name an island or kind be placed on any")
+    how = parser.add_argument_group("how it is run").add_argument
+    how(
         "--profile",
         default="",
         help="host costs: seaway, paper, or a TOML file (default: what the cluster file measured, else seaway)",
     )
-    how.add_argument("--open-loop", action="store_true",
+    how("--open-loop", action="store_true",
                      help="make calls at their recorded times; without it, a client that waited for runs waits here, "
                           "too")  # fmt: skip
-    how.add_argument("--measured", default="", metavar="FILE.toml",
+    how("--measured", default="", metavar="FILE.toml",
                      help="a cluster file of the recorded cluster, as `seaway calibrate` writes it: its network, "
                           "which hosts share cores, what messages cost")  # fmt: skip
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="keep the table (CSV, Parquet) and a plot")
+    option("--out", type=Path, metavar="FOLDER", help="keep the table (CSV, Parquet) and a plot")
     parser.set_defaults(run=run)
 
 

@@ -10,12 +10,9 @@
 
 from .. import units
 from ..units import duration
-from .choice import costs
-from .cost import Cost, MemoryUse
+from .compiled import costs, roofline_costs, text_costs, tpu_costs
+from .cost import Cost, MemoryUse, synthetic
 from .estimate import work_of
-from .roofline import roofline_costs, text_costs
-from .synthetic import synthetic
-from .tpu import tpu_costs
 
 __all__ = [
     "Cost",

@@ -70,9 +70,8 @@ def compile_for(request: dict[str, Any], blob: bytes, folder: Path) -> dict[str,
 def tpu_devices(request: dict[str, Any]) -> list[Any]:
     from jax.experimental import topologies
 
-    options = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in request["options"].items()
-    }
+    given = request["options"].items()
+    options = {key: tuple(value) if isinstance(value, list) else value for key, value in given}
     found = topologies.get_topology_desc(platform="tpu", topology_name=request["topology"], **options)
     return list(found.devices)
 
@@ -96,10 +95,8 @@ def costs_of(compiled: Any) -> dict[str, float]:
 def memory_of(compiled: Any) -> dict[str, int]:
     found = compiled.memory_analysis()
     keys = ("argument", "output", "alias", "temp", "generated_code", "peak_memory")
-    sizes = {
-        key: getattr(found, f"{key}_size_in_bytes", getattr(found, f"{key}_in_bytes", None)) for key in keys
-    }
-    return {key: int(size) for key, size in sizes.items() if size is not None}
+    sizes = (getattr(found, f"{key}_size_in_bytes", getattr(found, f"{key}_in_bytes", None)) for key in keys)
+    return {key: int(size) for key, size in zip(keys, sizes, strict=True) if size is not None}
 
 
 if __name__ == "__main__":

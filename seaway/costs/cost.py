@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 from typing import Literal
 
@@ -11,14 +12,17 @@ from sim.hardware import Collective, Kernel
 
 from ..errors import CostError
 from ..file_reading import plain_bytes
-from ..units import show_bytes, show_time
-from .hlo import HloCollective
+from ..units import duration as duration_of
+from ..units import nbytes, show_bytes, show_time
+from .hlo import HloCollective, Kind
 
 Estimate = Literal["blend", "cycles", "optimal", "roofline", "stated", "recorded"]
 MOST = 1 << 24  # bytes of a file
 FORMAT = 1  # of the JSON; raise it when a field changes its meaning
 APART = 2.0  # estimates that differ by a larger factor get a warning ...
 SHORT = 1000  # ... unless they are shorter than this many nanoseconds
+Groups = tuple[tuple[int, int], ...]
+Amount = str | int | tuple[str | int, Groups]
 
 
 class MemoryUse(msgspec.Struct, frozen=True):
@@ -178,3 +182,44 @@ def disagreement(estimates: dict[str, int]) -> str:
         return ""
     ratio = known[high] / known[low]
     return f"estimates are {ratio:.1f}x apart: {low} {show_time(known[low])}, {high} {show_time(known[high])}"
+
+
+# --- stated by the user ----------------------------------------------------------------------------------
+
+
+def synthetic(
+    duration: str | int,
+    *,
+    name: str = "synthetic",
+    allreduce: Amount | None = None,
+    allgather: Amount | None = None,
+    reducescatter: Amount | None = None,
+    alltoall: Amount | None = None,
+    permute: Amount | None = None,
+    temp: str | int = 0,
+    count: int = 1,
+) -> Cost:
+    """`synthetic("330us", allreduce="4B")`: a computation of 330 us with an all-reduce of 4 bytes on all its devices.
+
+    A collective is given as the bytes of its operand on each device, or as (bytes, groups), with groups as in
+    `sim.hardware.kernels`. `count`: how often it does all that, such as 128 for the paper's fusion of 128 computations.
+    """
+    if count < 1:
+        raise CostError(f"count is how often it computes, at least 1, not {count!r}")
+    asked: dict[Kind, Amount | None] = {
+        "all-reduce": allreduce, "all-gather": allgather, "reduce-scatter": reducescatter,
+        "all-to-all": alltoall, "permute": permute,
+    }  # fmt: skip
+    collectives = tuple(
+        _exchange(kind, amount, count) for kind, amount in asked.items() if amount is not None
+    )
+    cost = Cost.stated(duration_of(duration) * count, name)
+    return msgspec.structs.replace(cost, collectives=collectives, memory=MemoryUse(temp=nbytes(temp, "temp")))
+
+
+def _exchange(kind: Kind, amount: Amount, count: int) -> HloCollective:
+    groups: Groups = ()
+    if isinstance(amount, tuple):
+        amount, groups = amount
+    size = prod(size for size, _ in groups) if groups else 0  # 0: all devices of the slice
+    return HloCollective(kind, nbytes(amount, kind), groups, size, count)

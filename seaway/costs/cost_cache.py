@@ -20,7 +20,7 @@ from ..errors import CostError
 from .cost import FORMAT, Cost
 
 READER = 3  # raise it when the same compiled text gives other figures
-MADE_BY = ("jax", "jaxlib", "libtpu")
+MADE_BY = ("jax", "jaxlib", "libtpu", "seaway")
 
 
 def folder() -> Path:
@@ -32,51 +32,30 @@ def folder() -> Path:
 
 
 def key(*parts: str) -> str:
-    made_by = [f"{package} {_version(package)}" for package in MADE_BY]
+    made_by = [f"{package} {version}" for package, version in versions().items() if package != "seaway"]
     text = "\0".join([str(FORMAT), str(READER), *made_by, *parts])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+def versions() -> dict[str, str]:
+    """Of the packages that make a cost."""
+    found = dict.fromkeys(MADE_BY, "not installed")
+    for package in MADE_BY:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
 
 
 def cost(key: str, name: str, compute: Callable[[], Cost], *, refresh: bool = False) -> Cost:
     """The cached cost, renamed to `name`; or the result of `compute`, which is then cached."""
     path = folder() / f"{key}.json"
     if not refresh:
-        with contextlib.suppress(CostError, OSError, ValueError, RecursionError):  # msgspec's are ValueErrors
-            kept = Cost.from_json(path)
-            if _sum(kept) == msgspec.json.decode(path.read_bytes(), type=_Summed).sum:
-                return msgspec.structs.replace(kept, name=name)
+        with contextlib.suppress(CostError):
+            return msgspec.structs.replace(Cost.from_json(path), name=name)
     found = compute()
     with contextlib.suppress(OSError):
-        text = found.to_json().removesuffix("\n}\n")
-        _write(path, f'{text},\n  "sum": "{_sum(found)}"\n}}\n')
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as aside:  # two processes may write at once
+            found.to_json(Path(aside) / "cost")
+            os.replace(Path(aside) / "cost", path)
     return found
-
-
-class _Summed(msgspec.Struct):
-    """A file whose figures were changed, by whatever it was, is not used."""
-
-    sum: str = ""
-
-
-def _sum(found: Cost) -> str:
-    return hashlib.sha256(found.to_json().encode()).hexdigest()
-
-
-def _write(path: Path, text: str) -> None:
-    """Write the file atomically, since two processes may write at once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(name, path)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise

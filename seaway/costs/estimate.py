@@ -102,15 +102,13 @@ def _insides(equation: Any) -> list[Any]:
         for key in ("jaxpr", "call_jaxpr", "body_jaxpr", "cond_jaxpr", "fun_jaxpr")
         if key in parameters
     ]
-    return [_open(each) for each in found]
+    return [getattr(each, "jaxpr", each) for each in found]
 
 
 def _count(jaxpr: Any) -> tuple[float, float]:
     flops = nbytes = 0.0
     for equation in jaxpr.eqns:
-        more = _inner(equation)
-        if more is None:
-            more = _own(equation)
+        more = _inner(equation) or _own(equation)
         flops, nbytes = flops + more[0], nbytes + more[1]
     return flops, nbytes
 
@@ -123,14 +121,8 @@ def _inner(equation: Any) -> tuple[float, float] | None:
     counts = [_count(each) for each in _insides(equation)]
     if "branches" in equation.params:
         return max(counts, default=(0.0, 0.0))
-    if not counts:
-        return None
     times = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
-    return times * sum(count[0] for count in counts), times * sum(count[1] for count in counts)
-
-
-def _open(jaxpr: Any) -> Any:
-    return getattr(jaxpr, "jaxpr", jaxpr)
+    return (times * sum(f for f, _ in counts), times * sum(b for _, b in counts)) if counts else None
 
 
 def _own(equation: Any) -> tuple[float, float]:

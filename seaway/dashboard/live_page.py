@@ -47,34 +47,10 @@ class LivePage:
     """The page of what still runs, served until this process ends, or `close`."""
 
     def __init__(self, source: LiveSource, bind: str = "", height: int = HEIGHT) -> None:
-        self._server = PageServer(source, bind)
-        self.height = height
-
-    @property
-    def link(self) -> str:
-        return self._server.link
-
-    def close(self) -> None:
-        self._server.close()
-
-    def __repr__(self) -> str:
-        return f"<live page at {self.link}>"
-
-    def _repr_html_(self) -> str:
-        note = f"{GONE}Run the cell again to see it; `session.trace.live()` makes a page that the notebook keeps."
-        return _served(self.link, note, self.height)
-
-
-class TracePage:
-    """The page of what is over. A notebook keeps it, and `save` writes it as one file. Its link, once it was asked for,
-    is served until this process ends, or `close`."""
-
-    def __init__(
-        self, source: LiveSource, bind: str = "", height: int = HEIGHT, most: int = MOST_KEPT
-    ) -> None:
-        """`most`: how many characters a notebook may keep; the frame of a larger page is served."""
-        self._source, self._most, self.height = source, most, height
-        self._server = PageServer(source, bind) if bind else None
+        self._source, self.height = source, height
+        self._server: PageServer | None = None
+        if bind or not source.over:
+            self._server = PageServer(source, bind)
 
     @property
     def link(self) -> str:
@@ -82,16 +58,48 @@ class TracePage:
             self._server = PageServer(self._source)
         return self._server.link
 
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def __repr__(self) -> str:
+        return f"<live page at {self.link}>"
+
+    def _repr_html_(self) -> str:
+        return self._served(
+            "Run the cell again to see it; `session.trace.live()` makes a page that the notebook keeps."
+        )
+
+    def _served(self, note: str) -> str:
+        page = SERVED.replace("LINK", json.dumps(self.link)).replace("NOTE", json.dumps(GONE + note))
+        shown = escape(self.link, quote=True)
+        window = f'<div><a href="{shown}" target="_blank" rel="noopener">in a window of its own</a></div>'
+        return self._framed(page, "") + window
+
+    def _framed(self, page: str, more: str) -> str:
+        return (
+            f'<iframe srcdoc="{escape(page, quote=True)}" width="100%" height="{self.height}" style="border:0" '
+            f'title="Seaway" {more}></iframe>'
+        )
+
+
+class TracePage(LivePage):
+    """The page of what is over. A notebook keeps it, and `save` writes it as one file. Its link, once it was asked for,
+    is served until this process ends, or `close`."""
+
+    def __init__(
+        self, source: LiveSource, bind: str = "", height: int = HEIGHT, most: int = MOST_KEPT
+    ) -> None:
+        """`most`: how many characters a notebook may keep; the frame of a larger page is served."""
+        super().__init__(source, bind, height)
+        self._most = most
+
     def save(self, path: str | Path) -> Path:
         """Write the page as one HTML file, which any browser shows, without a server or a network."""
         path = Path(path)
         path.write_text(page_file(self._source), encoding="utf-8")
         return path
-
-    def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
 
     def __repr__(self) -> str:
         return f"<page of {self._source.title}, at {self.link}>"
@@ -103,22 +111,7 @@ class TracePage:
     def _repr_html_(self) -> str:
         page = page_file(self._source)
         if len(page) <= self._most:
-            return _framed(page, self.height, 'sandbox="allow-scripts" allow="fullscreen"')
+            return self._framed(page, 'sandbox="allow-scripts" allow="fullscreen"')
         size = f"{len(page) / 1e6:.1f} MB, more than the {self._most / 1e6:.1f} MB that a notebook keeps"
         keep = "`trace.live().save('run.html')` keeps it as a file"
-        note = f"{GONE}It is large ({size}). Run the cell again to see it; {keep}."
-        return _served(self.link, note, self.height)
-
-
-def _served(link: str, note: str, height: int) -> str:
-    page = SERVED.replace("LINK", json.dumps(link)).replace("NOTE", json.dumps(note))
-    shown = escape(link, quote=True)
-    window = f'<div><a href="{shown}" target="_blank" rel="noopener">in a window of its own</a></div>'
-    return _framed(page, height, "") + window
-
-
-def _framed(page: str, height: int, more: str) -> str:
-    return (
-        f'<iframe srcdoc="{escape(page, quote=True)}" width="100%" height="{height}" style="border:0" '
-        f'title="Seaway" {more}></iframe>'
-    )
+        return self._served(f"It is large ({size}). Run the cell again to see it; {keep}.")

@@ -9,20 +9,16 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-import msgspec
-
 from core.controller import Controller, live_view
-from core.record import Diverged, LiveLook, LiveView, Log, LogError, Look, Trace, increment, replayed
+from core.record import Diverged, LiveView, Log, LogError, Trace, replayed
 
 from .. import machines
 from ..errors import SeawayError
-from .looking import MOST_GANGS
+from .looking import RecordedSource
 
 
-class LogSource:
+class LogSource(RecordedSource):
     """An event log. It is replayed once for its trace, and again to the moments that somebody asks for."""
-
-    kind, over = "log", True
 
     def __init__(self, path: Path, *, partial: bool = False, policy: str = "") -> None:
         """Raises SeawayError if it is no log that can be replayed here."""
@@ -44,24 +40,14 @@ class LogSource:
                 f"{path} does not replay: its event {diverged.index} leads to other commands here; `seaway replay` "
                 f"shows the difference"
             ) from None
-        self._trace = trace
-        self._identity, self.began = f"log/{path}", self._log.about.start
-        self.title = f"{path}: {cluster.describe()}"
-        self.islands = machines.of_setup(cluster).islands
+        entries, islands, start = self._log.entries, machines.of_setup(cluster).islands, self._log.about.start
+        ends = entries[-1].now if entries else start
+        super().__init__("log", f"{path}: {cluster.describe()}", trace, islands, start, lambda: ends)
         self._lock = threading.Lock()
         self._machine, self._index = machine, len(self._log.entries)
 
     def _fresh(self, trace: Trace | None = None) -> Controller:
         return self._machine_of(self._log.about, policy=self._policy, trace=trace)
-
-    @property
-    def _last(self) -> int:
-        entries = self._log.entries
-        return entries[-1].now if entries else self._log.about.start
-
-    def look(self, request: Look) -> LiveLook:
-        cursor = msgspec.structs.replace(request.cursor, most=MOST_GANGS)
-        return LiveLook(self._identity, self.began, self._last, None, increment(self._trace, cursor))
 
     def at(self, time: int) -> LiveView | None:
         """Replay the log to this time, from its start if the last moment asked for was later."""
@@ -74,6 +60,3 @@ class LogSource:
                 self._machine.handle(entry.event, entry.now)
                 self._index += 1
             return live_view(self._machine)
-
-    def close(self) -> None:
-        """There is nothing to end."""

@@ -1,4 +1,4 @@
-"""Where a page's numbers come from: what any source does, and a session of this process.
+"""Where a page's numbers come from: what any source does, a session of this process, and a trace that is over.
 
     source.look(Look(identity, cursor)) --> LiveLook        # any thread may ask; Unavailable if nothing answers
 
@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from core.record import LiveLook, LiveView, Look
+import msgspec
+
+from core.record import LiveLook, LiveView, Look, Trace, increment
 
 from .. import machines
 
@@ -47,17 +49,14 @@ class LiveSource(Protocol):
 class RunningSession:
     """A session of this process. `look` is called when the session is between two events: `visit` sees to that."""
 
+    began = 0
+
     def __init__(
         self, kind: str, title: str, setup: Any, *, visit: Callable[[Callable[[], LiveLook]], LiveLook],
         look: Callable[[Look], LiveLook], over: Callable[[], bool],
     ) -> None:  # fmt: skip
-        self.kind, self.title, self.began = kind, title, 0
-        self._islands = machines.of_setup(setup).islands
+        self.kind, self.title, self.islands = kind, title, machines.of_setup(setup).islands
         self._visit, self._look, self._over = visit, look, over
-
-    @property
-    def islands(self) -> list[machines.TraceIsland]:
-        return self._islands
 
     @property
     def over(self) -> bool:
@@ -73,3 +72,27 @@ class RunningSession:
 
     def close(self) -> None:
         """The session ends by itself."""
+
+
+class RecordedSource:
+    """A trace that is over. `ends`: its last time, by its own clock."""
+
+    over = True
+
+    def __init__(
+        self, kind: str, title: str, trace: Trace, islands: list[machines.TraceIsland], began: int,
+        ends: Callable[[], int],
+    ) -> None:  # fmt: skip
+        self.kind, self.title, self.islands, self.began = kind, title, islands, began
+        self._trace, self._ends = trace, ends
+
+    def look(self, request: Look) -> LiveLook:
+        cursor = msgspec.structs.replace(request.cursor, most=MOST_GANGS)
+        found = increment(self._trace, cursor)
+        return LiveLook(f"{self.kind}/{self.title}", self.began, self._ends(), None, found)
+
+    def at(self, time: int) -> LiveView | None:
+        return None
+
+    def close(self) -> None:
+        """There is nothing to end."""

@@ -159,9 +159,8 @@ def _listening(bind: str, page: PageServer) -> _Http:
         except OSError as error:
             if port != ports[-1]:
                 continue
-            raise SeawayError(
-                f"cannot listen on {bind}: {error.strerror}; without an address, a free port of this machine is taken"
-            ) from None
+            free = "without an address, a free port of this machine is taken"
+            raise SeawayError(f"cannot listen on {bind}: {error.strerror}; {free}") from None
         found.page = page
         found.names |= {host.lower(), found.server_name.lower(), socket.gethostname().lower()}
         return found
@@ -215,8 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _at(self, moment: Moment) -> None:
         source = self.server.page.source
-        began = source.began
-        view = view_of(source.at(began + moment.time), began)
+        view = view_of(source.at(source.began + moment.time), source.began)
         self._answer(HTTPStatus.OK, msgspec.json.encode(view), "application/json")
 
     def _meant(self) -> bool:

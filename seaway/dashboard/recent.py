@@ -1,18 +1,25 @@
 """The last seconds of a trace in numbers: what each client used, and how long its runs took. For `seaway top`.
 
-Neighbours: `following`, which reads the trace; `terminal`, which shows the numbers. The page computes the same, and
-more, in the browser (`static/usage.js`).
+    recent = RecentUse()
+    while True:
+        recent.take(source.look(recent.request()))
+
+Neighbours: `looking`, the sources; `core.record.increments`, what an answer has; `terminal`, which shows the numbers.
+The page computes the same, and more, in the browser (`static/usage.js`).
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import NamedTuple
 
-from core.model import Spans, spans
-from core.record import Increment, LiveLook, TracedPlace
+from core.model import spans
+from core.record import Increment, LiveLook, Look, TraceCursor, TracedPlace
 
 S = 1_000_000_000
+MOST = 2_000  # gangs of the first look
+OVER = {"runs": ("run", "ended"), "gangs": ("seq", "ended"), "transfers": ("seq", "ended"),
+        "reservations": ("number", "until"), "clients": ("client", "closed")}  # fmt: skip
 
 
 class UsedTime(NamedTuple):
@@ -35,6 +42,12 @@ class RecentUse:
 
     def __init__(self, window: int = 10 * S) -> None:
         self.window = window
+        self._identity = ""
+        self._forget()
+
+    def _forget(self) -> None:
+        self._cursor = TraceCursor(most=MOST)
+        self._open: dict[str, set[int]] = {name: set() for name in OVER}  # what is under way
         self.now = self.began = 0
         self.gangs: deque[UsedTime] = deque()
         self.runs: deque[EndedRun] = deque()
@@ -43,20 +56,29 @@ class RecentUse:
         self._near: dict[int, tuple[int, ...]] = {}  # place -> those that share a device with it
         self._over: dict[int, int] = {}  # place -> when its last gang ended
 
+    def request(self) -> Look:
+        return Look(self._identity, self._cursor, False)
+
     def take(self, look: LiveLook) -> None:
-        """Take in what is new, and forget what is too old."""
-        self.now, self.began = look.now, look.began
+        """Take in what is new, and forget what is too old, or all if it is another trace."""
+        if look.identity != self._identity:
+            self._forget()
+        self._identity, self.now, self.began = look.identity, look.now, look.began
         trace = look.trace
+        for name, (key, over) in OVER.items():
+            mine = self._open[name]
+            for number, at in zip(trace.column(name, key), trace.column(name, over), strict=True):
+                mine.add(number) if at < 0 else mine.discard(number)
+        under_way = {name: list(numbers) for name, numbers in self._open.items()}
+        self._cursor = TraceCursor(trace.after, under_way, trace.known_places, MOST)
         if trace.places:
             self._places.update(trace.places)
             self._near = {}
         self._take_runs(trace)
         self._take_gangs(trace)
-        since = self.now - self.window
-        while self.gangs and self.gangs[0].ended < since:
-            self.gangs.popleft()
-        while self.runs and self.runs[0].ended < since:
-            self.runs.popleft()
+        for kept in (self.gangs, self.runs):
+            while kept and kept[0].ended < self.now - self.window:
+                kept.popleft()
 
     def _take_runs(self, trace: Increment) -> None:
         names = ("run", "client", "submitted", "ended", "program", "code", "cause")
@@ -93,7 +115,7 @@ class RecentUse:
         near = self._near.get(place)
         if near is None:
             mine = self._places[place].devices
-            near = tuple(key for key, each in self._places.items() if _meet(each.devices, mine))
+            near = tuple(key for key, each in self._places.items() if spans.meet(each.devices, mine))
             self._near[place] = near
         return near
 
@@ -106,9 +128,9 @@ class RecentUse:
 
     def used(self) -> dict[int, int]:
         """Device nanoseconds by client."""
-        found: dict[int, int] = {}
+        found = Counter[int]()
         for each in self.gangs:
-            found[each.client] = found.get(each.client, 0) + each.spent
+            found[each.client] += each.spent
         return found
 
     def latencies(self, client: int) -> list[int]:
@@ -118,7 +140,3 @@ class RecentUse:
     def failures(self) -> list[EndedRun]:
         """The latest first."""
         return [each for each in reversed(self.runs) if each.blame]
-
-
-def _meet(one: Spans, other: Spans) -> bool:
-    return bool(spans.meet(one, other))

@@ -1,11 +1,11 @@
 """What goes on, as tables for a terminal: `seaway top`. The tables are drawn by rich (MIT), an extra.
 
-Neighbours: `recent`, the numbers of the last seconds; `following`; `cli.top`, which shows this again and again.
+Neighbours: `recent`, the numbers of the last seconds; `cli.top`, which shows this again and again.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from core.model import spans
-from core.record import LiveLook, LiveView
+from core.record import LiveLook, LiveView, QueueLine, WaitLine
 
 from .. import machines
 from ..wording import duration, plural
@@ -41,16 +41,11 @@ def screen(
     parts: list[RenderableType] = [head, "", _islands(islands, look, view), "", _clients(view, recent, used)]
     if view.queues or view.waits:
         parts += ["", _waits(view, look.now)]
-    parts += [
-        Text(f"island {line.name!r} breaks again and again: {line.broken}", "red")
-        for line in view.islands
-        if line.broken
-    ]
-    if failed := recent.failures()[:FAILURES]:
-        parts += [
-            "",
-            *(Text(f"failed: {each.program}: {each.blame}: {each.cause}", "red") for each in failed),
-        ]
+    broken = (line for line in view.islands if line.broken)
+    parts += [Text(f"island {each.name!r} breaks again and again: {each.broken}", "red") for each in broken]
+    failed = recent.failures()[:FAILURES]
+    parts += [""] * bool(failed)
+    parts += [Text(f"failed: {each.program}: {each.blame}: {each.cause}", "red") for each in failed]
     return Group(*parts)
 
 
@@ -58,9 +53,8 @@ def _table(*columns: str) -> Table:
     """Columns that begin with ">" are numbers."""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for column in columns:
-        table.add_column(
-            column.lstrip(">"), justify="right" if column.startswith(">") else "left", overflow="fold"
-        )
+        side: Literal["left", "right"] = "right" if column.startswith(">") else "left"
+        table.add_column(column.lstrip(">"), justify=side, overflow="fold")
     return table
 
 
@@ -96,19 +90,12 @@ def _clients(view: LiveView, recent: RecentUse, used: dict[int, int]) -> Table:
 
 def _waits(view: LiveView, now: int) -> Table:
     table = _table("what waits", "of", "why", ">", ">for")
-    lines: list[tuple[int, Any]] = [
-        *((each.since, (each.client, each.program, each.text, each.count, "")) for each in view.queues),
-        *(
-            (each.since, (each.client, each.program, each.reason, each.count, each.stalled))
-            for each in view.waits
-        ),
-    ]
-    lines.sort(key=lambda line: line[0])
-    for since, (client, program, why, count, stalled) in lines[:WAITS]:
-        reason = f"[yellow]{escape(why)}[/]" if stalled else escape(why)
-        table.add_row(
-            escape(program), escape(client), reason, f"x{count}" if count > 1 else "", duration(now - since)
-        )
+    lines: list[QueueLine | WaitLine] = sorted((*view.queues, *view.waits), key=lambda line: line.since)
+    for each in lines[:WAITS]:
+        why = escape(each.text if isinstance(each, QueueLine) else each.reason)
+        reason = f"[yellow]{why}[/]" if isinstance(each, WaitLine) and each.stalled else why
+        count = f"x{each.count}" if each.count > 1 else ""
+        table.add_row(escape(each.program), escape(each.client), reason, count, duration(now - each.since))
     if len(lines) > WAITS:
         table.add_row(f"and {plural(len(lines) - WAITS, 'more line')}", "", "", "", "")
     return table

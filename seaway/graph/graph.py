@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.model import (
     Arg,
@@ -26,31 +26,23 @@ from ..specs import WHOLE, Aval, Slice
 from .signature import Signature
 
 
-class CallNode:
+class CallNode(NamedTuple):
     """One node: a computation on arguments."""
 
-    __slots__ = ("donate", "inputs", "signature")
+    signature: Signature
+    inputs: tuple[Ref, ...]
+    donate: tuple[int, ...]
 
-    def __init__(self, signature: Signature, inputs: tuple[Ref, ...], donate: tuple[int, ...]) -> None:
-        self.signature, self.inputs, self.donate = signature, inputs, donate
 
-
-class Route:
+class Route(NamedTuple):
     """A node that is a sparse exchange, from `sw.route`."""
 
-    __slots__ = ("aval", "evaluate", "input", "name", "sharding", "slice")
-
-    def __init__(
-        self,
-        name: str,
-        source: Ref,
-        aval: Aval,
-        home: Slice,
-        sharding: Sharding,
-        evaluate: Callable[[Any], Any],
-    ) -> None:
-        self.name, self.input, self.aval, self.slice = name, source, aval, home
-        self.sharding, self.evaluate = sharding, evaluate
+    name: str
+    input: Ref
+    aval: Aval
+    slice: Slice
+    sharding: Sharding
+    evaluate: Callable[[Any], Any]
 
 
 class Given:
@@ -85,9 +77,8 @@ class Graph:
         self.slices: tuple[Slice, ...] = tuple(dict.fromkeys(node_slice(node) for node in self.nodes))
         made = [ref for ref in self.results if isinstance(ref, Out)]
         self.made: tuple[Out, ...] = tuple(made) if made or not self.nodes else (Out(len(self.nodes) - 1),)
-        self.hidden = (
-            not made
-        )  # core's program ends with its results, so it needs one even if the user returns none
+        # Core's program ends with its results, so it needs one even if the user returns none.
+        self.hidden = not made
         self.all_made = len(made) == len(self.results)
 
     def _homes(self) -> list[tuple[Slice, Sharding] | None]:
@@ -135,17 +126,11 @@ class Graph:
                 listed.append(price(signature))
             expects = zip(signature.inputs, signature.expects, strict=True)
             outputs = zip(signature.outputs, signature.out_shardings, strict=True)
+            takes = tuple(_value(aval, home, split) for aval, split in expects)
+            makes = tuple(_value(aval, home, split) for aval, split in outputs)
+            reads = tuple(map(ref_of, node.inputs))
             nodes.append(
-                Node(
-                    signature.name,
-                    number,
-                    home,
-                    tuple(map(ref_of, node.inputs)),
-                    tuple(_value(aval, home, split) for aval, split in expects),
-                    tuple(_value(aval, home, split) for aval, split in outputs),
-                    node.donate,
-                    signature.irregular,
-                )
+                Node(signature.name, number, home, reads, takes, makes, node.donate, signature.irregular)
             )
         args = [
             _value(aval, where[home[0]], home[1])
@@ -168,15 +153,11 @@ class Graph:
         lines = [f"program {self.name}({', '.join(f'arg{n}: {each!r}' for n, each in enumerate(self.args))})"]
         for number, node in enumerate(self.nodes):
             if isinstance(node, Route):
-                lines.append(
-                    f"  v{number} = route {node.name}({said(node.input)}) -> {node.aval!r} on {node.slice!r}"
-                )
+                does = f"route {node.name}({said(node.input)}) -> {node.aval!r}"
             else:
                 outputs = ", ".join(map(repr, node.signature.outputs))
-                inputs = ", ".join(map(said, node.inputs))
-                lines.append(
-                    f"  v{number} = {node.signature.name}({inputs}) -> {outputs} on {node.signature.slice!r}"
-                )
+                does = f"{node.signature.name}({', '.join(map(said, node.inputs))}) -> {outputs}"
+            lines.append(f"  v{number} = {does} on {node_slice(node)!r}")
         results = [said(Arg(ref.index)) if isinstance(ref, Given) else said(ref) for ref in self.results]
         return "\n".join([*lines, f"  return {', '.join(results)}"])
 

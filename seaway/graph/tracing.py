@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partialmethod
 from typing import Any, NoReturn
 
 from core.model import Arg, Out, Ref, Sharding
@@ -28,12 +29,8 @@ class Tracer:
         self.arguments = [Traced(self, aval, Arg(number), None, WHOLE) for number, aval in enumerate(args)]
 
     def call(self, signature: Signature, leaves: list[Any]) -> list[Traced]:
-        inputs = tuple(
-            [
-                self._ref(leaf, aval, signature.name)
-                for leaf, aval in zip(leaves, signature.inputs, strict=True)
-            ]
-        )
+        reads = zip(leaves, signature.inputs, strict=True)
+        inputs = tuple([self._ref(leaf, aval, signature.name) for leaf, aval in reads])
         donate = tuple(number for number in signature.donate if self._may_donate(inputs[number]))
         for number in donate:
             self._taken[inputs[number]] = signature.name
@@ -55,9 +52,8 @@ class Tracer:
         self.over = True
         results: list[Ref | Given] = []
         for number, leaf in enumerate(leaves):
-            ref = self._ref(
-                leaf, leaf_aval(leaf, f"result {number} of @sw.program {self.name!r}"), "the result"
-            )
+            aval = leaf_aval(leaf, f"result {number} of @sw.program {self.name!r}")
+            ref = self._ref(leaf, aval, "the result")
             if isinstance(ref, Arg) and ref.index in self._donate:
                 raise NotNow(f"@sw.program {self.name!r} returns argument leaf {ref.index}, which it donates")
             results.append(Given(ref.index) if isinstance(ref, Arg) else ref)
@@ -153,18 +149,6 @@ class Traced(Operand):
     def __int__(self) -> int:
         raise self._refusal("int()")
 
-    def __index__(self) -> int:
-        raise self._refusal("use as an index")
-
-    def __complex__(self) -> complex:
-        raise self._refusal("complex()")
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        raise self._refusal("numpy")
-
-    def __iter__(self) -> Any:
-        raise self._refusal("iteration")
-
     def __getitem__(self, where: Any) -> Any:
         raise NotNow(
             f"indexing {self!r} in @sw.program {self._tracer.name!r}: write it as a computation: "
@@ -175,6 +159,12 @@ class Traced(Operand):
         raise NotNow(
             f"@sw.program {self._tracer.name!r} waits for {self!r} while it is traced; wait for what the call returns"
         )
+
+
+for _name, _does in (
+    ("index", "use as an index"), ("complex", "complex()"), ("array", "numpy"), ("iter", "iteration"),
+):  # fmt: skip
+    setattr(Traced, f"__{_name}__", partialmethod(lambda self, does, *_, **__: self._needs(does), _does))
 
 
 class _TracingThread(threading.local):

@@ -6,13 +6,24 @@ import sys
 from abc import abstractmethod
 from math import prod
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from core.model import Sharding
 
 from . import shardings
 from .avals import Aval, jax_dtype
 from .slices import Slice
+
+
+def _binary(symbol: str, turned: bool = False) -> Any:
+    def operate(self: Operand, other: Any) -> Any:
+        return self._operate(symbol, other, turned)
+
+    return operate
+
+
+def _both(symbol: str) -> tuple[Any, Any]:
+    return _binary(symbol), _binary(symbol, turned=True)
 
 
 class Operand:
@@ -65,28 +76,20 @@ class Operand:
             raise TypeError("len() of an array without dimensions")
         return self._abstract.shape[0]
 
-    if TYPE_CHECKING:  # they are set below
-
-        def __add__(self, other: Any) -> Any: ...
-        def __radd__(self, other: Any) -> Any: ...
-        def __sub__(self, other: Any) -> Any: ...
-        def __rsub__(self, other: Any) -> Any: ...
-        def __mul__(self, other: Any) -> Any: ...
-        def __rmul__(self, other: Any) -> Any: ...
-        def __truediv__(self, other: Any) -> Any: ...
-        def __rtruediv__(self, other: Any) -> Any: ...
-        def __floordiv__(self, other: Any) -> Any: ...
-        def __mod__(self, other: Any) -> Any: ...
-        def __pow__(self, other: Any) -> Any: ...
-        def __rpow__(self, other: Any) -> Any: ...
-        def __matmul__(self, other: Any) -> Any: ...
-        def __and__(self, other: Any) -> Any: ...
-        def __or__(self, other: Any) -> Any: ...
-        def __xor__(self, other: Any) -> Any: ...
-        def __lt__(self, other: Any) -> Any: ...
-        def __le__(self, other: Any) -> Any: ...
-        def __gt__(self, other: Any) -> Any: ...
-        def __ge__(self, other: Any) -> Any: ...
+    __add__, __radd__ = _both("+")
+    __sub__, __rsub__ = _both("-")
+    __mul__, __rmul__ = _both("*")
+    __truediv__, __rtruediv__ = _both("/")
+    __floordiv__, __rfloordiv__ = _both("//")
+    __mod__, __rmod__ = _both("%")
+    __pow__, __rpow__ = _both("**")
+    __matmul__, __rmatmul__ = _both("@")
+    __and__, __rand__ = _both("&")
+    __or__, __ror__ = _both("|")
+    __xor__, __rxor__ = _both("^")
+    __lshift__, __rlshift__ = _both("<<")
+    __rshift__, __rrshift__ = _both(">>")
+    __lt__, __le__, __gt__, __ge__ = map(_binary, ("<", "<=", ">", ">="))
 
     @abstractmethod
     def _operate(self, symbol: str, other: Any, turned: bool) -> Any:
@@ -141,20 +144,3 @@ def _as_called(name: str) -> str:
         if hasattr(module, name):
             return f"{prefix}.{name}(...)"
     return "a function of JAX"
-
-
-def _binary(symbol: str, turned: bool = False) -> Any:
-    def operate(self: Operand, other: Any) -> Any:
-        return self._operate(symbol, other, turned)
-
-    return operate
-
-
-for _name, _symbol in (
-    ("add", "+"), ("sub", "-"), ("mul", "*"), ("truediv", "/"), ("floordiv", "//"), ("mod", "%"), ("pow", "**"),
-    ("matmul", "@"), ("and", "&"), ("or", "|"), ("xor", "^"), ("lshift", "<<"), ("rshift", ">>"),
-):  # fmt: skip
-    setattr(Operand, f"__{_name}__", _binary(_symbol))
-    setattr(Operand, f"__r{_name}__", _binary(_symbol, turned=True))
-for _name, _symbol in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">=")):
-    setattr(Operand, f"__{_name}__", _binary(_symbol))

@@ -15,10 +15,4 @@ from .hosts import joined
 from .overlay import Overlay
 from .trace import Trace
 
-__all__ = [
-    "Overlay",
-    "Trace",
-    "joined",
-    "of_setup",
-    "times",
-]
+__all__ = ["Overlay", "Trace", "joined", "of_setup", "times"]

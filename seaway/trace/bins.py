@@ -7,12 +7,8 @@ The part of a bin that intervals cover is the difference of two sums, one over t
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from .times import Ints
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
+from .times import Bools, Floats, Ints
 
 
 def covered(

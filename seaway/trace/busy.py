@@ -6,24 +6,26 @@ exact.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
-from .bins import Floats, bins_around, covered, covered_by_hosts, covered_of_each_host, in_bins
+from .bins import bins_around, covered, covered_by_hosts, covered_of_each_host, in_bins
 from .facts import Facts, texts
 from .place_groups import PlaceGroup
-from .reserved import reserved
-from .times import Ints, micros
-
-if TYPE_CHECKING:
-    import pandas as pd
+from .times import Floats, Ints, micros
 
 By = Literal["device", "host", "island", "client", "program", "step", "total"]
 BYS: tuple[By, ...] = ("device", "host", "island", "client", "program", "step", "total")
 MAX_ROWS = 20_000_000
+
+
+def check(by: object) -> None:
+    if by not in BYS:
+        raise ValueError(f"by={by!r}; it is one of {', '.join(BYS)}")
 
 
 class BusyTime(NamedTuple):
@@ -272,8 +274,6 @@ def _frame(
     facts: Facts, edges: Ints, labels: dict[str, npt.NDArray[np.generic]], spent: BusyTime, kept: Floats,
     devices: Ints,
 ) -> pd.DataFrame:  # fmt: skip
-    import pandas as pd
-
     keys, bins = spent.busy.shape
     columns: dict[str, npt.NDArray[np.generic] | pd.Series] = {
         "time_us": np.repeat(micros(edges[:-1]), keys), "bin_us": np.repeat(np.diff(edges) / 1_000, keys)
@@ -291,3 +291,55 @@ def _frame(
         columns[f"{name}_fraction"] = fraction.T.ravel()
     columns["reserved_fraction"] = (kept / np.maximum(available, 1)).T.ravel()
     return pd.DataFrame(columns)
+
+
+# --- kept free by a policy: where bins are cut -----------------------------------------------------------
+
+# A reservation says that nothing may enter the order on some devices, which may still be busy.
+# So a device is reserved while it is kept free *and* does nothing. To find this exactly, bins are cut where a
+# reservation begins or ends: in each smaller bin, what devices that are kept free did not spend on gangs was reserved.
+
+
+class KeptTimes(NamedTuple):
+    """When a group of devices was kept free, and for whom; in order, and one after the other."""
+
+    low: Ints
+    high: Ints
+    clients: Ints  # rows of the table of clients; -1: nobody in particular
+
+
+def kept_times(facts: Facts, group: PlaceGroup) -> KeptTimes:
+    table = facts.reservations
+    rows = np.flatnonzero(np.isin(table["place"], group.places))
+    rows = rows[np.argsort(table["since"][rows], kind="stable")]
+    since, until = table["since"][rows].astype(np.int64), facts.until_now(table["until"][rows])
+    return KeptTimes(since, until, facts.client_rows(table["client"][rows]))
+
+
+def reserved(
+    facts: Facts, group: PlaceGroup, edges: Ints, available: int, used: Callable[[Ints], Floats],
+    by_client: bool = False,
+) -> Floats:  # fmt: skip
+    """[key, bin]: device time that was reserved. `available`: devices behind each key. `used`: what [key, bin] devices
+    spent on gangs, for such edges. `by_client`: `used` has one key, and the result has one for each client."""
+    kept = kept_times(facts, group)
+    bins = len(edges) - 1
+    if not len(kept.low):
+        return np.zeros((len(facts.client_names) if by_client else 1, bins))
+    inside = [np.clip(each, edges[0], edges[-1]) for each in (kept.low, kept.high)]
+    fine = np.unique(np.concatenate([edges, *inside]))
+    begins = fine[:-1]
+    which = np.searchsorted(kept.low, begins, "right") - 1
+    held = (which >= 0) & (begins < kept.high[which])
+    unused = (np.diff(fine) * available - used(fine)).clip(0) * held
+    coarse = np.searchsorted(edges, begins, "right") - 1
+    if by_client:
+        whose = np.where(held, kept.clients[which], -1)
+        found = np.zeros((len(facts.client_names), bins))
+        known = whose >= 0
+        np.add.at(found, (whose[known], coarse[known]), unused[0][known])
+        return found
+    found = np.zeros((len(unused), bins))
+    for key, row in enumerate(unused):
+        found[key] = np.bincount(coarse, row, bins)
+    return found

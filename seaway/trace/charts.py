@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from . import style, times
 from .busy import By, busy_by_code, chosen, reserved_on
 from .facts import Facts
-from .times import Ints, Window
+from .keys import Keys, keyed
+from .times import Floats, Ints, Window
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,15 +23,6 @@ if TYPE_CHECKING:
     from .trace import Trace
 
 MOST_ROWS = 32  # more islands or hosts than this are drawn as percentiles
-
-
-def _figure(axes: Axes | None, height: float, width: float = 7.0) -> tuple[Figure, Axes]:
-    if axes is None:
-        figure: Figure = style.Picture(width, height)
-        return figure, figure.subplots()
-    owner = axes.get_figure(root=True)
-    assert owner is not None
-    return owner, axes
 
 
 def bins_for(gangs: int) -> int:
@@ -41,46 +34,41 @@ def bins_for(gangs: int) -> int:
     return 240 if gangs <= 80 else min(240, max(40, gangs // 20))
 
 
-def bands(
-    axes: Axes,
-    facts: Facts,
-    names: list[str],
-    codes: Ints,
-    colors: list[str],
-    edges: Ints,
-    whole: bool = False,
-) -> list[float]:
+def bands(axes: Axes, facts: Facts, keys: Keys, edges: Ints, whole: bool = False) -> list[float]:
     """Draw stacked bands: the part of all devices that each name had. Return the height of each band at the right end.
 
     `whole`: let the axis reach 100 % even if little is busy.
     """
-    total = np.zeros((len(names), len(edges) - 1))
-    for pick in chosen(facts, None):
-        total += busy_by_code(facts, pick, edges, codes, len(names))
-    part = total / (np.diff(edges) * max(len(facts.devices), 1))
-    unit, scale = times.unit(int(edges[-1] - edges[0]))
+    part = _spent(facts, keys, edges) / (np.diff(edges) * max(len(facts.devices), 1))
+    scale = style.time_axis(axes, *edges[[0, -1]])
     base = np.zeros(len(edges) - 1)
-    middles = [0.0] * len(names)
-    for code in sorted(range(len(names)), key=lambda each: colors[each] == style.OTHER):  # others on top
-        color, top = colors[code], base + part[code]
+    middles = [0.0] * len(keys.names)
+    for code in sorted(
+        range(len(middles)), key=lambda each: keys.colors[each] == style.OTHER
+    ):  # others on top
+        top = base + part[code]
         if part[code].any():
-            axes.fill_between(
-                edges / scale,
-                np.append(base, base[-1]),
-                np.append(top, top[-1]),
-                step="post",
-                color=color,
-                linewidth=0,
-            )
-        tail = max(1, len(base) // 20)
-        middles[code] = float((base[-tail:] + top[-tail:]).mean() / 2)
+            style.fill_bins(axes, edges / scale, base, top, color=keys.colors[code])
+        middles[code] = _height(base, top)
         base = top
     axes.set_facecolor(style.EMPTY)
-    axes.set_xlim(edges[0] / scale, edges[-1] / scale)
-    axes.set_xlabel(f"time ({unit})")
     peak = float(base.max(initial=0))
     style.percent(axes, top=1.0 if peak > 0.5 or whole or not peak else 1.25 * peak)
     return middles
+
+
+def _height(base: Floats, top: Floats) -> float:
+    """The middle of a band, at the right end."""
+    tail = max(1, len(base) // 20)
+    return float((base[-tail:] + top[-tail:]).mean() / 2)
+
+
+def _spent(facts: Facts, keys: Keys, edges: Ints) -> Floats:
+    """[name, bin]: device time."""
+    found = np.zeros((len(keys.names), len(edges) - 1))
+    for pick in chosen(facts, None):
+        found += busy_by_code(facts, pick, edges, keys.codes, len(keys.names))
+    return found
 
 
 def utilization(trace: Trace, by: By, bins: int | Time | None, window: Window, axes: Axes | None) -> Figure:
@@ -94,7 +82,7 @@ def utilization(trace: Trace, by: By, bins: int | Time | None, window: Window, a
     with style.applied():
         if by in ("client", "program", "step"):
             beside = axes is None  # in a figure of our own there is room right of the axes
-            figure, axes = _figure(axes, 2.3)
+            figure, axes = style.drawn_on(axes, 2.3)
             rows = _stacked(axes, facts, by, edges, beside)
             axes.set_ylabel("of all devices")
             style.title_above(axes, title, rows)
@@ -102,30 +90,24 @@ def utilization(trace: Trace, by: By, bins: int | Time | None, window: Window, a
             frame = trace.utilization(by, edges.tolist())
             names = list(dict.fromkeys(frame[by])) if by != "total" else [""]
             many = len(names) > MOST_ROWS
-            figure, axes = _figure(
-                axes, 2.5 if many else 1.1 + (0.34 if len(names) <= 8 else 0.22) * max(len(names), 3)
-            )
-            _spread(axes, frame, edges, f"all {len(names):,} {by}s") if many else _ridges(
-                axes, frame, edges, names, by
-            )
+            high = 2.5 if many else 1.1 + (0.34 if len(names) <= 8 else 0.22) * max(len(names), 3)
+            figure, axes = style.drawn_on(axes, high)
+            scale = style.time_axis(axes, *edges[[0, -1]])
+            if many:
+                _spread(axes, frame, edges / scale, f"all {len(names):,} {by}s")
+            else:
+                _ridges(axes, frame, edges / scale, names, by)
             axes.set_title(title, pad=22)
-        unit, scale = times.unit(int(edges[-1] - edges[0]))
-        axes.set_xlim(edges[0] / scale, edges[-1] / scale)
-        axes.set_xlabel(f"time ({unit})")
     return figure
 
 
 def _stacked(axes: Axes, facts: Facts, by: By, edges: Ints, beside: bool) -> int:
     """Draw the bands, with names and shares beside them, or in a legend above where others' axes may be beside. Returns
     the rows of the legend."""
-    from .timeline import keyed
-
     keys = keyed(facts, by)  # type: ignore[arg-type]
-    middles = bands(axes, facts, keys.names, keys.codes, keys.colors, edges)
+    middles = bands(axes, facts, keys, edges)
     kept = _reserved_band(axes, facts, edges)
-    spent = np.zeros(len(keys.names))
-    for pick in chosen(facts, None):
-        spent += busy_by_code(facts, pick, edges[[0, -1]], keys.codes, len(keys.names))[:, 0]
+    spent = _spent(facts, keys, edges[[0, -1]])[:, 0]
     share = spent / max(float(spent.sum()), 1.0)
     own = [code for code, color in enumerate(keys.colors) if color != style.OTHER and spent[code]]
     labels = [(middles[c], f"{keys.names[c]}  {share[c]:.1%}", text_color(keys.colors[c])) for c in own]
@@ -140,26 +122,21 @@ def _stacked(axes: Axes, facts: Facts, by: By, edges: Ints, beside: bool) -> int
         style.label_ends(axes, labels, edges[-1] / scale, gap=0.1)
         return 0
     entries = [(f"{keys.names[c]}  {share[c]:.1%}", keys.colors[c]) for c in own]
-    return style.rows_of_key(axes, entries + [(labels[-1][1], style.OTHER)] * bool(grey))
+    return style.key(axes, entries + [(labels[-1][1], style.OTHER)] * bool(grey))
 
 
 def _reserved_band(axes: Axes, facts: Facts, edges: Ints) -> float:
     """Draw what was reserved above what was busy. Return its height at the right end, or in the middle; 0: none."""
     if not len(facts.reservations["place"]):
         return 0.0
-    base, kept = np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
-    for pick in chosen(facts, None):
-        base += busy_by_code(facts, pick, edges, np.zeros(len(facts.start), dtype=np.int64), 1)[0]
-        kept += reserved_on(facts, pick, edges)[0]
+    base = _spent(facts, Keys([""], np.zeros(len(facts.start), dtype=np.int64), [""]), edges)[0]
+    kept = sum(reserved_on(facts, pick, edges)[0] for pick in chosen(facts, None))
     available = np.diff(edges) * max(len(facts.devices), 1)
     base, top = base / available, (base + kept) / available
     _, scale = times.unit(int(edges[-1] - edges[0]))
-    axes.fill_between(
-        edges / scale, np.append(base, base[-1]), np.append(top, top[-1]), step="post", **style.RESERVED
-    )
+    style.fill_bins(axes, edges / scale, base, top, **style.RESERVED)
     style.percent(axes, top=max(axes.get_ylim()[1], min(1.0, 1.1 * float(top.max(initial=0)))))
-    tail = max(1, len(base) // 20)
-    return float((base[-tail:] + top[-tail:]).mean() / 2)
+    return _height(base, top)
 
 
 def text_color(color: str) -> str:
@@ -167,17 +144,12 @@ def text_color(color: str) -> str:
     return "#8A7F00" if color == style.YELLOW else "#B07900" if color == style.ORANGE else color
 
 
-def _ridges(axes: Axes, frame: pd.DataFrame, edges: Ints, names: list[object], by: str) -> None:
-    """Draw a row for each name: the busy part, and above it the parts that waited."""
-    _, scale = times.unit(int(edges[-1] - edges[0]))
+def _ridges(axes: Axes, frame: pd.DataFrame, at: Floats, names: list[object], by: str) -> None:
+    """Draw a row for each name: the busy part, and above it the parts that waited. `at`: edges of bins, on the axis."""
     parts = ("busy_fraction", "skew_fraction", "input_wait_fraction", "reserved_fraction")
     looks: tuple[dict[str, Any], ...] = (
         {"facecolor": style.BLUE},
-        {
-            "facecolor": style.pale(style.OTHER, 0.16),
-            "edgecolor": style.pale(style.OTHER, 0.9),
-            "hatch": "//////",
-        },
+        style.waits(),
         {"facecolor": style.pale(style.OTHER, 0.45)},
         style.RESERVED,
     )
@@ -185,13 +157,13 @@ def _ridges(axes: Axes, frame: pd.DataFrame, edges: Ints, names: list[object], b
     known = frame["skew_fraction"].notna().any()
     for row, name in enumerate(names):
         mine = frame if by == "total" else frame[frame[by] == name]
-        base = np.full(len(edges), row + high / 2)
-        axes.fill_between(edges / scale, base, base - high, color=style.EMPTY, linewidth=0)
+        base = np.full(len(at) - 1, row + high / 2)
+        style.fill_bins(axes, at, base, base - high, color=style.EMPTY)
         for part, look in zip(parts, looks, strict=True):
             values = mine[part].fillna(0).to_numpy()
-            top = base - high * np.append(values, values[-1])
+            top = base - high * values
             if values.any():
-                axes.fill_between(edges / scale, base, top, step="post", **{"linewidth": 0, **look})
+                style.fill_bins(axes, at, base, top, **look)
             base = top
     told = ["all"] if by == "total" else [f"host {name}" if by == "host" else str(name) for name in names]
     step = _apart(axes, len(names))
@@ -209,52 +181,35 @@ def _ridges(axes: Axes, frame: pd.DataFrame, edges: Ints, names: list[object], b
 
 def _apart(axes: Axes, rows: int) -> int:
     """Every how many rows may have a label, in axes of this height, without touching the next label."""
-    figure = axes.get_figure(root=True)
-    assert figure is not None
+    figure = style.figure_of(axes)
     high = 72 * figure.get_figheight() * axes.get_position().height
-    if (
-        len(figure.axes) > 1
-    ):  # the layout, which comes later, takes room for titles, legends and labels between them
-        high *= 0.45
+    # Between several axes, the layout, which comes later, takes room for titles, legends and labels.
+    high *= 0.45 if len(figure.axes) > 1 else 1.0
     return max(1, -(-rows * style.LABEL_POINTS // max(1, int(high))))
 
 
-def _spread(axes: Axes, frame: pd.DataFrame, edges: Ints, every: str) -> None:
+def _spread(axes: Axes, frame: pd.DataFrame, at: Floats, every: str) -> None:
     """Draw many rows as one: the median, and the ranges around it."""
-    _, scale = times.unit(int(edges[-1] - edges[0]))
-    table = frame["busy_fraction"].to_numpy().reshape(len(edges) - 1, -1)
-    table = np.concatenate([table, table[-1:]])
+    table = frame["busy_fraction"].to_numpy().reshape(len(at) - 1, -1)
     low, low_mid, median, high_mid, high = np.percentile(table, (0, 25, 50, 75, 100), axis=1)
-    for bottom, top, part in ((low, high, 0.22), (low_mid, high_mid, 0.5)):
-        axes.fill_between(
-            edges / scale, bottom, top, step="post", color=style.pale(style.BLUE, part), linewidth=0
-        )
-    axes.step(edges / scale, median, where="post", color=style.BLUE, linewidth=1.2)
+    shades = [to_hex(style.pale(style.BLUE, part)).upper() for part in (0.22, 0.5)]
+    style.fill_bins(axes, at, low, high, color=shades[0])
+    style.fill_bins(axes, at, low_mid, high_mid, color=shades[1])
+    axes.step(at, np.append(median, median[-1]), where="post", color=style.BLUE, linewidth=1.2)
     style.percent(axes, top=1.03, ticks=(0, 0.25, 0.5, 0.75, 1))
     axes.grid(axis="y")
     axes.set_ylabel("busy")
-    entries = [
-        ("median", style.BLUE),
-        ("middle half", _hex(style.BLUE, 0.5)),
-        (every, _hex(style.BLUE, 0.22)),
-    ]
-    style.key(axes, entries)
-
-
-def _hex(color: str, part: float) -> str:
-    return "#" + "".join(f"{round(255 * each):02X}" for each in style.pale(color, part))
+    style.key(axes, [("median", style.BLUE), ("middle half", shades[1]), (every, shades[0])])
 
 
 def shares(trace: Trace, window: Window, axes: Axes | None) -> Figure:
     """Draw a bar for the share each client got, with a line across it for the share it asked for."""
-    from .timeline import keyed
-
     span = trace.contended if window is None else times.window_of(window, trace.span)
     table = trace.clients(span)
     count = len(table)
     colors = keyed(trace.facts(), "client").colors[:count]
     with style.applied():
-        figure, axes = _figure(axes, 0.95 + 0.27 * max(count, 2), 4.6)
+        figure, axes = style.drawn_on(axes, 0.95 + 0.27 * max(count, 2), 4.6)
         rows = np.arange(count)
         got, asked = table["got_share"].to_numpy(), table["asked_share"].to_numpy()
         axes.barh(rows, got, height=0.62, color=colors)

@@ -8,34 +8,23 @@ from __future__ import annotations
 
 from array import array
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from core.model import Spans, spans
 from core.record import trace as core_trace
 
+from ..dashboard import TIMES
 from ..machines import TraceMachines
 from .place_groups import NONE, PlaceGroup
-from .times import Ints
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-Bools = npt.NDArray[np.bool_]
-TIMES = frozenset(
-    (
-        "opened", "closed", "submitted", "deadline", "admitted", "ready", "entered", "enqueued", "started", "ended",
-        "at", "since", "until",
-    )
-)  # fmt: skip
+from .times import Bools, Ints
 
 
 def category(codes: npt.NDArray[np.integer], names: list[str]) -> pd.Categorical:
     """Names as a pandas column of four bytes a row; missing where the code is -1."""
-    import pandas as pd
-
     first: dict[str, int] = {}
     unique = [name if first.setdefault(name, at) == at else f"{name} ({at})" for at, name in enumerate(names)]
     return pd.Categorical.from_codes(codes.astype(np.int32), categories=pd.Index(unique, dtype=object))
@@ -43,18 +32,13 @@ def category(codes: npt.NDArray[np.integer], names: list[str]) -> pd.Categorical
 
 def texts(words: npt.NDArray[np.object_]) -> pd.Series:
     """Texts as a pandas column, of the same type even if it is empty."""
-    import pandas as pd
-
     return pd.Series(words, dtype=object).astype("str")
 
 
 def first_time(trace: core_trace.Trace) -> int:
     """The earliest time in the trace, by its recorder's clock; 0 if there is none."""
-    columns = (
-        column for table in trace.columns().values() for name, column in table.items() if name in TIMES
-    )
-    known = [column[column >= 0] for column in (np.frombuffer(c, dtype=c.typecode) for c in columns)]
-    return min((int(column.min()) for column in known if len(column)), default=0)
+    columns = (c for table in trace.columns().values() for name, c in table.items() if name in TIMES)
+    return min((at for column in columns for at in np.unique(column).tolist() if at >= 0), default=0)
 
 
 def _counted_from(origin: int, name: str, column: array[int]) -> npt.NDArray[Any]:
@@ -143,6 +127,10 @@ class Facts:
         columns = [c for table in self.tables.values() for name, c in table.items() if name in times]
         return max((int(column.max()) for column in columns if len(column)), default=0)
 
+    def until_now(self, ends: npt.NDArray[np.integer]) -> Ints:
+        """What has no end yet has lasted until the latest time in the trace."""
+        return np.where(ends < 0, self.horizon, ends).astype(np.int64)
+
     @cached_property
     def times(self) -> tuple[Ints, Ints, Ints]:
         """(start, end, core's flags of the times inferred here) of every gang; -1, -1 if it ran on no known device.
@@ -215,10 +203,11 @@ class Facts:
             (self.run_clients >= 0) & np.isin(np.arange(len(self.run_clients)), self.gangs["run"])
         )
         who = self.run_clients[ran]
-        over = np.where(self.runs["ended"] >= 0, self.runs["ended"], self.horizon)[ran]
-        asked = [int(self.runs["submitted"][ran][who == client].min()) for client in np.unique(who).tolist()]
-        done = [int(over[who == client].max()) for client in np.unique(who).tolist()]
-        low, high = max([self.span[0], *asked]), min([self.span[1], *done])
+        runs = pd.DataFrame({
+            "asked": self.runs["submitted"][ran], "done": self.until_now(self.runs["ended"])[ran],
+        }).groupby(who)  # fmt: skip
+        low = max([self.span[0], *runs["asked"].min().tolist()])
+        high = min([self.span[1], *runs["done"].max().tolist()])
         return (low, high) if low < high else self.span
 
     # --- where ------------------------------------------------------------------------------------------
@@ -331,3 +320,29 @@ class Facts:
     def busy_fraction(self, low: int, high: int) -> float:
         """The part of all devices' time between these times in which they were busy."""
         return float(self.spent(low, high).sum() / max(1, len(self.devices) * (high - low)))
+
+
+# --- devices that stand for all --------------------------------------------------------------------------
+
+
+def spread(facts: Facts, count: int) -> Ints:
+    """`count` devices, sorted: at least one of each group if there are enough, the rest in proportion to its size."""
+    if count < 1:
+        raise ValueError(f"a sample of {count} devices; at least one is needed")
+    every = facts.devices
+    if count >= len(every):
+        return every
+    groups = facts.groups
+    if count < len(groups):
+        return _even(every, count)
+    sizes = np.array([group.size for group in groups], dtype=np.int64)
+    exact = 1 + (count - len(groups)) * (sizes - 1) / max(int((sizes - 1).sum()), 1)
+    numbers = np.floor(exact).astype(np.int64)
+    short = count - int(numbers.sum())
+    numbers[np.argsort(numbers - exact, kind="stable")[:short]] += 1  # the largest remainders
+    picked = [_even(group.numbers, int(n)) for group, n in zip(groups, numbers, strict=True)]
+    return np.sort(np.concatenate(picked))
+
+
+def _even(devices: Ints, count: int) -> Ints:
+    return devices[np.arange(count) * len(devices) // count]

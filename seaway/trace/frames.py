@@ -6,7 +6,6 @@ An unknown time is NaN. `inferred` names the times of a row that were computed r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -72,15 +71,15 @@ def steps(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
 
 def runs(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
     columns = facts.runs
-    ended = columns["ended"].astype(np.int64)
-    rows = _within(columns["submitted"], np.where(ended < 0, facts.horizon, ended), window)
+    lasted = facts.until_now(columns["ended"])
+    rows = _within(columns["submitted"], lasted, window)
     count, device_time = _of_gangs(facts, facts.gangs["run"].astype(np.int64), len(columns["run"]), None)
-    submitted, admitted, ended = columns["submitted"][rows], columns["admitted"][rows], ended[rows]
+    submitted, admitted, ended = (columns[name][rows] for name in ("submitted", "admitted", "ended"))
     due = columns["deadline"][rows]
     return pd.DataFrame(
         {
             "run": columns["run"][rows],
-            "client": clients_column(facts, facts.run_clients[rows]),
+            "client": category(facts.run_clients[rows], facts.client_names),
             "call": columns["call"][rows],
             "program": texts(facts.words[columns["program"][rows]]),
             "submitted_us": micros(submitted),
@@ -89,7 +88,7 @@ def runs(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
             "wait_us": _between(submitted, admitted),  # for admission
             "latency_us": _between(submitted, ended),
             "deadline_us": micros(due),
-            "late": (due >= 0) & (np.where(ended < 0, facts.horizon, ended) > due),
+            "late": (due >= 0) & (lasted[rows] > due),
             "gangs": count[rows],
             "device_us": device_time[rows] / 1_000,
             "ok": (ended >= 0) & (columns["code"][rows] < 0),
@@ -121,31 +120,31 @@ def clients(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
             "gangs": gang_count,
         }
     )
-    of_runs = runs(facts, None)
-    if window is not None:
-        over = of_runs["ended_us"]
-        of_runs = of_runs[(over >= window[0] / 1_000) & (over < window[1] / 1_000)]
-    ended = of_runs[of_runs["ended_us"].notna()]
-    table["runs"] = _counts(ended[ended["ok"]]["client"], facts.client_names)
-    table["failed_runs"] = _counts(ended[~ended["ok"]]["client"], facts.client_names)
-    table["late_runs"] = _counts(of_runs[of_runs["late"]]["client"], facts.client_names)
-    latencies = {
-        str(name): part for name, part in ended[ended["ok"]].groupby("client", observed=True)["latency_us"]
-    }
+    of_runs = ended_in(runs(facts, None), window)
+    ended, ok = of_runs["ended_us"].notna(), of_runs["ok"]
+    for name, which in (("runs", ended & ok), ("failed_runs", ended & ~ok), ("late_runs", of_runs["late"])):
+        counts = of_runs[which]["client"].value_counts()
+        table[name] = counts.reindex(facts.client_names, fill_value=0).to_numpy(np.int64)
+    latencies = of_runs[ended & ok].groupby("client", observed=True)["latency_us"]
     for percent in PERCENTILES:
-        table[f"latency_p{percent}_us"] = [
-            float(np.percentile(latencies[name], percent)) if name in latencies else np.nan
-            for name in facts.client_names
-        ]
+        found = latencies.quantile(percent / 100).reindex(facts.client_names)
+        table[f"latency_p{percent}_us"] = found.to_numpy(np.float64)
     return table
+
+
+def ended_in(table: pd.DataFrame, window: tuple[int, int] | None) -> pd.DataFrame:
+    """Rows of `runs` that ended in the window."""
+    if window is None:
+        return table
+    return table[(table["ended_us"] >= window[0] / 1_000) & (table["ended_us"] < window[1] / 1_000)]
 
 
 def transfers(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
     columns = facts.transfers
     began = np.where(columns["started"] >= 0, columns["started"], columns["entered"]).astype(np.int64)
-    ended = columns["ended"].astype(np.int64)
-    rows = _within(began, np.where(ended < 0, facts.horizon, ended), window)
-    duration = _between(columns["started"][rows], ended[rows])
+    rows = _within(began, facts.until_now(columns["ended"]), window)
+    ended = columns["ended"][rows]
+    duration = _between(columns["started"][rows], ended)
     flags = columns["flags"][rows].astype(np.int64)
     nbytes = columns["nbytes"][rows]
     return pd.DataFrame(
@@ -158,7 +157,7 @@ def transfers(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
             "nbytes": nbytes,
             "entered_us": micros(columns["entered"][rows]),
             "started_us": micros(columns["started"][rows]),
-            "ended_us": micros(ended[rows]),
+            "ended_us": micros(ended),
             "duration_us": duration,
             # Bytes a nanosecond are gigabytes a second.
             "gigabytes_per_s": nbytes / np.where(duration > 0, duration * 1_000, np.nan),
@@ -188,6 +187,23 @@ def memory(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
     )
 
 
+def reservations(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
+    table = facts.reservations
+    since, until = table["since"].astype(np.int64), facts.until_now(table["until"])
+    low, high = window or (0, np.iinfo(np.int64).max)
+    rows = np.flatnonzero((since < high) & (until >= low))
+    return pd.DataFrame(
+        {
+            "client": category(facts.client_rows(table["client"][rows]), facts.client_names),
+            "island": islands_column(facts, table["place"][rows]),
+            "devices": places_column(facts, table["place"][rows]),
+            "since_us": micros(since[rows]),
+            "until_us": micros(table["until"][rows].astype(np.int64)),
+            "duration_us": (until - since)[rows] / 1_000,
+        }
+    )
+
+
 # --- inside -------------------------------------------------------------------------------------------------
 
 
@@ -205,10 +221,9 @@ def _of_gangs(facts: Facts, keys: Ints, number: int, window: tuple[int, int] | N
     low, high = window or (0, np.iinfo(np.int64).max)
     spent = facts.spent(low, high)
     seen = (facts.end >= 0) & (keys >= 0) & (facts.start < high) & (facts.end >= low)
-    count, time = np.zeros(number, dtype=np.int64), np.zeros(number, dtype=np.int64)
-    np.add.at(count, keys[seen], 1)
+    time = np.zeros(number, dtype=np.int64)
     np.add.at(time, keys[seen], spent[seen])
-    return count, time
+    return np.bincount(keys[seen], minlength=number), time
 
 
 def _whose(
@@ -223,14 +238,10 @@ def _whose(
     if clients is not None:
         who = np.where(who >= 0, who, facts.client_rows(clients[rows]))
     return {
-        "client": clients_column(facts, who),
+        "client": category(who, facts.client_names),
         "program": texts(facts.words[facts.by_run(facts.runs["program"], mine)]),
         "run": facts.by_run(facts.runs["run"], mine),
     }
-
-
-def clients_column(facts: Facts, rows: Ints) -> pd.Categorical:
-    return category(rows, facts.client_names)
 
 
 def islands_column(facts: Facts, places: npt.NDArray[np.integer]) -> pd.Series:
@@ -265,8 +276,3 @@ def _input_waits(facts: Facts, rows: Ints) -> npt.NDArray[np.float64]:
 
 def _between(low: npt.NDArray[np.integer], high: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
     return np.where((low >= 0) & (high >= 0), (high - low) / 1_000, np.nan)
-
-
-def _counts(names: Iterable[object], among: list[str]) -> npt.NDArray[np.int64]:
-    counts = pd.Series(list(names), dtype=object).value_counts()
-    return np.array([counts.get(name, 0) for name in among], dtype=np.int64)

@@ -10,24 +10,19 @@ See `trace`, which holds both; `seaway.sessions.connected`, which asks the hosts
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby, pairwise
-from operator import itemgetter
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from core.record import ENDED, FAILED, STARTED
 from core.record import trace as core_trace
 
 from ..machines import TraceMachines
-from . import arrivals
-from .facts import Bools, Facts, category
-from .place_groups import NONE
-from .times import Ints, micros
-
-if TYPE_CHECKING:
-    import pandas as pd
+from .facts import Facts, category
+from .place_groups import NONE, PlaceGroup
+from .times import Bools, Ints, micros
 
 # A gang on a host: (host, seq, enqueued, ended, bound, whether it is a collective), in the controller's time.
 Seen = tuple[int, int, int, int, int, bool]
@@ -69,7 +64,7 @@ class _Join:
         names = ("seq", "place", "entered", "ended", "flags", "island")
         columns = core.gangs.columns()
         self._gangs = sorted(zip(*(columns[name] for name in names), range(len(core.gangs)), strict=True))
-        self._devices: dict[int, dict[int, list[tuple[int, int]]]] = {}  # place -> host -> ranges of devices
+        self._devices: dict[int, dict[int, Ints]] = {}  # place -> host -> its devices there
         place_of = dict(zip(columns["seq"], columns["place"], strict=True))
         self.by_seq: dict[int, dict[int, Seen]] = {}
         for each in seen:
@@ -127,10 +122,9 @@ class _Join:
                 ended = min(ended, reported)
             enqueued = max(min(enqueued, ended), entered)
             ended = max(ended, enqueued)
-            before = max(int(free[low:high].max()) for low, high in devices[host])
-            started = min(max(enqueued, before), ended)
-            for low, high in devices[host]:
-                free[low:high] = np.maximum(free[low:high], ended)
+            mine_there = devices[host]
+            started = min(max(enqueued, int(free[mine_there].max())), ended)
+            free[mine_there] = np.maximum(free[mine_there], ended)
             rows.append((seq, host, enqueued, started, ended, bound))
         self.rows += rows
         if len(rows) == len(devices):
@@ -151,22 +145,15 @@ class _Join:
             trace.update(seq, STARTED, started=min(started))
             trace.ends(seq, ended)
 
-    def _on(self, place: int) -> dict[int, list[tuple[int, int]]]:
-        """Each host's ranges of devices in a place."""
+    def _on(self, place: int) -> dict[int, Ints]:
+        """Each host's devices in a place."""
         if place not in self._devices:
             spans = self._core.places[place].devices
             numbers = np.concatenate([np.arange(low, high, dtype=np.int64) for low, high in spans])
-            pairs = zip(self._machines.hosts_of(numbers).tolist(), numbers.tolist(), strict=True)
-            self._devices[place] = {
-                host: _stretches([device for _, device in group])
-                for host, group in groupby(pairs, itemgetter(0))
-            }
+            hosts, first = np.unique(self._machines.hosts_of(numbers), return_index=True)
+            parts = np.split(numbers, first[1:])  # places count up, and so do hosts along them
+            self._devices[place] = dict(zip(hosts.tolist(), parts, strict=True))
         return self._devices[place]
-
-
-def _stretches(devices: list[int]) -> list[tuple[int, int]]:
-    cuts = [0, *(at for at in range(1, len(devices)) if devices[at] > devices[at - 1] + 1), len(devices)]
-    return [(devices[low], devices[high - 1] + 1) for low, high in pairwise(cuts)]
 
 
 # --- as a frame ---------------------------------------------------------------------------------------------
@@ -176,8 +163,6 @@ def frame(
     facts: Facts, told: HostRows, origin: int, window: tuple[int, int] | None, limit: int | None
 ) -> pd.DataFrame:
     """One row a gang and host. `told`: the hosts' rows, in the controller's time; other gangs come from the trace."""
-    import pandas as pd
-
     rows = {seq: row for row, seq in enumerate(facts.gangs["seq"].tolist())}
     of_told = np.array([rows.get(seq, NONE) for seq in told.seq.tolist()], dtype=np.int64)
     here = of_told >= 0
@@ -235,46 +220,16 @@ def _recorded(
         wanted &= (facts.start < window[1]) & (facts.end >= window[0])
     found: list[tuple[Ints, ...]] = []
     for place in np.unique(facts.gangs["place"][wanted]).tolist():
-        rows: Ints = np.flatnonzero(wanted & (facts.gangs["place"] == place)).astype(np.int64)
-        spans = facts.places[place].devices
-        devices = np.concatenate([np.arange(low, high, dtype=np.int64) for low, high in spans])
-        hosts = np.unique(facts.machines.hosts_of(devices))
-        _check(len(rows) * len(hosts), limit)
-        enqueued, started, ended = _on_hosts(facts, rows, len(hosts))
+        group = PlaceGroup(facts, (place,), facts.places[place].devices)
+        group.set_gangs(np.flatnonzero(wanted & (facts.gangs["place"] == place)).astype(np.int64))
+        _check(len(group.rows) * len(group.hosts), limit)
+        enqueued, started, ended = group.recorded(np.arange(len(group.rows)), np.arange(len(group.hosts)))
         known = enqueued >= 0
-        gang, host = np.broadcast_to(rows[:, None], known.shape), np.broadcast_to(hosts, known.shape)
-        bound = np.broadcast_to(np.int64(0), known.shape)
+        gang, host, bound = (
+            np.broadcast_to(each, known.shape) for each in (group.rows[:, None], group.hosts, np.int64(0))
+        )
         found.append(tuple(column[known] for column in (gang, host, enqueued, started, ended, bound)))
     return found
-
-
-def _on_hosts(facts: Facts, rows: Ints, hosts: int) -> tuple[Ints, Ints, Ints]:
-    """(enqueued, started, ended), each [gang, host], for gangs of one place; -1 where the trace has no hosts' times."""
-    gangs, start, end = facts.gangs, facts.start[rows], facts.end[rows]
-    enqueued = np.full((len(rows), hosts), NONE, dtype=np.int64)
-    if hosts == 1:
-        enqueued[:, 0] = gangs["enqueued"][rows]
-    else:
-        listed = np.flatnonzero(gangs["hosts"][rows] >= 0)
-        enqueued[listed] = gangs["enqueued"][rows[listed], None] + _listed(
-            facts, "hosts", rows[listed], hosts
-        )
-    started, ended = (np.broadcast_to(column[:, None], enqueued.shape) for column in (start, end))
-    own = np.flatnonzero(facts.lone[rows])
-    if len(own):  # gangs that each host ran by itself
-        started, ended = started.copy(), ended.copy()
-        lists = _listed(facts, "ends", rows[own], hosts)
-        started[own], ended[own] = enqueued[own], end[own, None] - lists.max(axis=1)[:, None] + lists
-    return enqueued, started, ended
-
-
-def _listed(facts: Facts, column: str, rows: Ints, hosts: int) -> Ints:
-    """[gang, host] of a column of lists, counted from the first host's number."""
-    if not len(rows):
-        return np.empty((0, hosts), dtype=np.int64)
-    begins = facts.gangs[column][rows].astype(np.int64)
-    table, which = arrivals.lists(facts.tables["arrivals"]["after"], begins, hosts)
-    return table[which]
 
 
 def _check(number: int, limit: int | None) -> None:
@@ -285,8 +240,6 @@ def _check(number: int, limit: int | None) -> None:
 
 
 def _inferred(started: Bools, ended: Bools) -> pd.Series:
-    import pandas as pd
-
     names = pd.Index(["", "started", "ended", "started,ended"], dtype=object)
     which = started.astype(np.int8) + 2 * ended.astype(np.int8)
     return pd.Series(pd.Categorical.from_codes(which, categories=names)).astype("str")

@@ -1,4 +1,4 @@
-"""Device intervals: one row a device and gang, with its waits, for a window, for some devices, or in blocks.
+"""Device intervals: one row a device and gang, with its waits, for a window, or for some devices.
 
 A large trace has tens of millions of them, so a frame has a limit. They are made a piece at a time, and only for the
 hosts of the devices that are asked for: what is needed beside the frame itself does not grow with the trace.
@@ -34,20 +34,9 @@ def frame(facts: Facts, devices: Ints | None, window: tuple[int, int], limit: in
     if limit is not None and number > limit:
         raise ValueError(
             f"{number:,} device intervals; limit={limit:,}. Take a window=(from, to), devices=[...] or sample=16, "
-            f"go through interval_blocks(), or ask for utilization(), which needs none of them"
+            f"or ask for utilization(), which needs none of them"
         )
     return _framed(facts, _in_order(_filled(facts, picks, gangs)))
-
-
-def blocks(facts: Facts, devices: Ints | None, window: tuple[int, int], rows: int) -> Iterator[pd.DataFrame]:
-    """All intervals, in frames of about `rows` rows and in no particular order."""
-    if rows < 1:
-        raise ValueError(f"blocks of {rows} rows; at least one is needed")
-    return (
-        _framed(facts, _filled(facts, [pick], [part]))
-        for pick in chosen(facts, devices)
-        for part in _parts(rows_in(facts, pick, window), pick, rows)
-    )
 
 
 def rows_in(facts: Facts, pick: Chosen, window: tuple[int, int]) -> Ints:
@@ -70,14 +59,9 @@ class Expanded(NamedTuple):
 
 
 def pieces(facts: Facts, pick: Chosen, which: Ints, intervals: int) -> Iterator[Expanded]:
-    """`expanded`, about so many intervals at a time."""
-    return (expanded(facts, pick, part) for part in _parts(which, pick, intervals))
-
-
-def _parts(which: Ints, pick: Chosen, intervals: int) -> Iterator[Ints]:
-    """Some of these gangs at a time: those with about so many intervals."""
+    """`expanded`, for some of these gangs at a time: those with about so many intervals."""
     step = max(1, intervals // len(pick.devices))
-    return (which[at : at + step] for at in range(0, len(which), step))
+    return (expanded(facts, pick, which[at : at + step]) for at in range(0, len(which), step))
 
 
 def expanded(facts: Facts, pick: Chosen, which: Ints) -> Expanded:

@@ -81,9 +81,8 @@ def emit_gangs(
         under = api.set_span_in_context(api.NonRecordingSpan(parent), contexts.Context())
         if 0 <= gang.ready < gang.start:
             where = {"seaway.gang": gang.about["seaway.gang"], "seaway.island": gang.about["seaway.island"]}
-            wait = tracer.start_span(
-                f"queue: {gang.name}", under, attributes=where, start_time=gang.ready + shift
-            )
+            begun = gang.ready + shift
+            wait = tracer.start_span(f"queue: {gang.name}", under, attributes=where, start_time=begun)
             if gang.ready <= gang.entered <= gang.start:
                 wait.add_event("entered its island's order", timestamp=gang.entered + shift)
             wait.end(gang.start + shift)

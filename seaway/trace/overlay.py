@@ -13,26 +13,35 @@ Earlier times are negative. Methods are those of a trace, and their windows coun
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
-from . import times
-from .busy import BYS, By
-from .times import Ints, Time, Window
+from . import busy, times
+from .busy import By
+from .fairness import Whose
+from .times import Bins, Ints, Time, Window
 from .trace import Trace
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from .timeline import ColorBy
+    from .keys import ColorBy
 
 MOMENTS = (
     "time_us", "opened_us", "closed_us", "submitted_us", "admitted_us", "deadline_us", "ready_us", "entered_us",
     "enqueued_us", "arrived_us", "started_us", "ended_us",
 )  # fmt: skip
+
+
+def _rows(method: Callable[..., pd.DataFrame]) -> Callable[..., pd.DataFrame]:
+    def rows(self: Overlay, window: Window = None) -> pd.DataFrame:
+        span = self._shown(window)
+        return self._each(lambda trace: method(trace, span))
+
+    return rows
 
 
 class Overlay:
@@ -59,49 +68,33 @@ class Overlay:
 
     # --- tables ---------------------------------------------------------------------------------------------
 
-    def utilization(
-        self, by: By = "island", bins: int | Time | Sequence[Time] = 1, window: Window = None
-    ) -> pd.DataFrame:
+    def utilization(self, by: By = "island", bins: Bins = 1, window: Window = None) -> pd.DataFrame:
         """`Trace.utilization` in the same bins for all traces."""
-        self.check_by(by)
+        busy.check(by)
         edges = self.edges(bins, window)
         return self._each(lambda trace: trace.utilization(by, edges.tolist()))
 
-    def shares(self, bins: int | Time | Sequence[Time] = 20, window: Window = None) -> pd.DataFrame:
+    def shares(self, bins: Bins = 20, window: Window = None) -> pd.DataFrame:
         """`Trace.shares` in the same bins for all traces. Without a window: while all clients competed in all."""
         edges = self.edges(bins, window, self.contended)
         return self._each(lambda trace: trace.shares(edges.tolist()))
 
-    def gangs(self, window: Window = None) -> pd.DataFrame:
-        return self._rows(Trace.gangs, window)
+    # As the methods of a trace, with a column `trace` in front.
+    gangs, steps, runs = _rows(Trace.gangs), _rows(Trace.steps), _rows(Trace.runs)
+    clients, transfers, memory = _rows(Trace.clients), _rows(Trace.transfers), _rows(Trace.memory)
 
     def hosts(self, window: Window = None, limit: int | None = 2_000_000) -> pd.DataFrame:
         span = self._shown(window)
         return self._each(lambda trace: trace.hosts(span, limit))
 
-    def steps(self, window: Window = None) -> pd.DataFrame:
-        return self._rows(Trace.steps, window)
-
-    def runs(self, window: Window = None) -> pd.DataFrame:
-        return self._rows(Trace.runs, window)
-
-    def clients(self, window: Window = None) -> pd.DataFrame:
-        return self._rows(Trace.clients, window)
-
-    def fairness(self, bins: int | Time | Sequence[Time] = 20, window: Window = None) -> pd.DataFrame:
+    def fairness(self, bins: Bins = 20, window: Window = None) -> pd.DataFrame:
         """`Trace.fairness` in the same bins for all traces. Without a window: while all clients competed in all."""
         edges = self.edges(bins, window, self.contended)
         return self._each(lambda trace: trace.fairness(edges.tolist()))
 
-    def latency_cdf(self, by: Literal["client", "program"] = "client", window: Window = None) -> pd.DataFrame:
+    def latency_cdf(self, by: Whose = "client", window: Window = None) -> pd.DataFrame:
         span = self._shown(window)
         return self._each(lambda trace: trace.latency_cdf(by, span))
-
-    def transfers(self, window: Window = None) -> pd.DataFrame:
-        return self._rows(Trace.transfers, window)
-
-    def memory(self, window: Window = None) -> pd.DataFrame:
-        return self._rows(Trace.memory, window)
 
     def intervals(
         self, window: Window = None, sample: int | None = None, limit: int | None = 2_000_000
@@ -116,46 +109,45 @@ class Overlay:
 
         Without a window: from time 0 on, as much as can be told apart.
         """
-        from . import overlaid
+        from . import timeline
 
-        return overlaid.timelines(self, window, rows, color)
+        return timeline.draw_several(self, window, rows, color)
 
     def plot_utilization(
-        self, by: By = "total", bins: int | Time = 60, window: Window = None, axes: Axes | None = None
+        self, by: By = "total", bins: Bins = 60, window: Window = None, axes: Axes | None = None
     ) -> Figure:
         """The busy part of the devices over time, one line a trace.
 
         Unless `by` is "total", each key has a panel, and `axes` cannot be given.
         """
-        from . import overlaid
+        from . import lines
 
-        self.check_by(by)
-        return overlaid.utilization(self, by, self.edges(bins, window), axes)
+        busy.check(by)
+        return lines.utilization(self, by, self.edges(bins, window), axes)
 
-    def plot_shares(self, bins: int | Time = 20, window: Window = None, axes: Axes | None = None) -> Figure:
+    def plot_shares(self, bins: Bins = 20, window: Window = None, axes: Axes | None = None) -> Figure:
         """Each client's share of device time: a colour a client, a line style a trace, level lines for shares asked.
 
         Without a window, while all clients competed in all traces.
         """
-        from . import overlaid
+        from . import lines
 
-        return overlaid.shares(self, self.edges(bins, window, self.contended), axes)
+        return lines.shares(self, self.edges(bins, window, self.contended), axes)
 
-    def plot_fairness(
-        self, bins: int | Time | Sequence[Time] = 20, window: Window = None, axes: Axes | None = None
-    ) -> Figure:
+    def plot_fairness(self, bins: Bins = 20, window: Window = None, axes: Axes | None = None) -> Figure:
         """Jain's index over time, one line a trace. Without a window, while all clients competed in all traces."""
-        from . import overlaid
+        from . import lines
 
-        return overlaid.fairness(self, self.edges(bins, window, self.contended), axes)
+        return lines.fairness(self, self.edges(bins, window, self.contended), axes)
 
     def plot_latency_cdf(
-        self, by: Literal["client", "program"] = "client", window: Window = None, axes: Axes | None = None
+        self, by: Whose = "client", window: Window = None, axes: Axes | None = None
     ) -> Figure:
         """The distribution of the latency of runs: a colour a client (or program), a line style a trace."""
-        from . import overlaid
+        from . import lines
 
-        return overlaid.latencies(self, self.latency_cdf(by, window), by, axes)
+        span = self._shown(window)
+        return lines.latencies(self, [each.latency_cdf(by, span) for each in self.traces.values()], by, axes)
 
     # --- inside ---------------------------------------------------------------------------------------------
 
@@ -171,9 +163,7 @@ class Overlay:
         over = min(trace.contended[1] for trace in self.traces.values())
         return self.zero, over if over > self.zero else self.span[1]
 
-    def edges(
-        self, bins: int | Time | Sequence[Time], window: Window, whole: tuple[int, int] | None = None
-    ) -> Ints:
+    def edges(self, bins: Bins, window: Window, whole: tuple[int, int] | None = None) -> Ints:
         """Edges of bins in the moved traces' times. Without a window: `whole`, or else from time 0 to the end."""
         found = self._shown(window) or whole or (self.zero, self.span[1])
         if isinstance(bins, Sequence | np.ndarray) and not isinstance(bins, str):
@@ -186,13 +176,7 @@ class Overlay:
         low, high = times.window_of(window, (self.span[0] - self.zero, self.span[1] - self.zero))
         return low + self.zero, high + self.zero
 
-    def _rows(self, method: Callable[..., pd.DataFrame], window: Window) -> pd.DataFrame:
-        span = self._shown(window)
-        return self._each(lambda trace: method(trace, span))
-
     def _each(self, table: Callable[[Trace], pd.DataFrame]) -> pd.DataFrame:
-        import pandas as pd
-
         found = []
         for name, trace in self.traces.items():
             frame = table(trace)
@@ -204,10 +188,6 @@ class Overlay:
         whole["trace"] = pd.Categorical(whole["trace"], categories=list(self.traces))
         return whole
 
-    def check_by(self, by: Any) -> None:
-        if by not in BYS:
-            raise ValueError(f"by={by!r}; it is one of {', '.join(BYS)}")
-
     def __repr__(self) -> str:
         """The first line of each trace's summary."""
         return "\n".join(f"{name}: {trace!r}" for name, trace in self.traces.items())
@@ -216,10 +196,7 @@ class Overlay:
 def _check(traces: Any) -> None:
     if isinstance(traces, Mapping) and traces and all(isinstance(each, Trace) for each in traces.values()):
         return
-    wrong = (
-        [each for each in traces.values() if not isinstance(each, Trace)]
-        if isinstance(traces, Mapping)
-        else [traces]
-    )
-    found = f"a {type(wrong[0]).__name__}" if wrong else "none"
+    values = traces.values() if isinstance(traces, Mapping) else [traces]
+    wrong = [type(each).__name__ for each in values if not isinstance(each, Trace)]
+    found = f"a {wrong[0]}" if wrong else "none"
     raise TypeError(f'Overlay takes traces by name, as in Overlay({{"real": a.trace}}); got {found}')

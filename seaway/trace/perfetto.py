@@ -21,9 +21,8 @@ from core.model import spans
 from core.record import trace as core_trace
 
 from . import intervals
-from .busy import chosen
+from .busy import chosen, kept_times
 from .facts import Facts
-from .reserved import kept_times
 from .times import Ints, text
 
 Event = dict[str, Any]
@@ -46,13 +45,9 @@ def write(facts: Facts, path: Path, span: tuple[int, int], devices: Ints | None,
     drawing = _Drawing(facts, span, devices)
     with path.open("w", encoding="utf-8") as file:
         file.write('{"displayTimeUnit":"ns","otherData":')
-        about = {
-            "made by": "seaway",
-            "from": text(span[0]),
-            "to": text(span[1]),
-            "devices": shown(facts, devices),
-        }
-        file.write(json.dumps(about))
+        file.write(json.dumps({
+            "made by": "seaway", "from": text(span[0]), "to": text(span[1]), "devices": shown(facts, devices),
+        }))  # fmt: skip
         file.write(',"traceEvents":[')
         for at, line in enumerate(drawing.lines()):
             file.write((",\n" if at else "\n") + line)
@@ -137,14 +132,7 @@ class _Drawing:
             for low, high, client in zip(*(each[seen].tolist() for each in kept), strict=True):
                 name = f"reserved for {self.facts.client_names[client]}" if client >= 0 else "reserved"
                 for device, host in zip(pick.devices.tolist(), hosts, strict=True):
-                    yield {
-                        "ph": "b", "cat": "reserved", "name": name, "id": f"{device}", "pid": HOSTS + host,
-                        "tid": device, "ts": low / 1_000,
-                    }  # fmt: skip
-                    yield {
-                        "ph": "e", "cat": "reserved", "name": name, "id": f"{device}", "pid": HOSTS + host,
-                        "tid": device, "ts": high / 1_000,
-                    }  # fmt: skip
+                    yield from _span("reserved", f"{device}", name, HOSTS + host, device, low, high)
 
     def _name(self, gang: int) -> str:
         facts = self.facts
@@ -175,40 +163,29 @@ class _Drawing:
     def _runs(self) -> Iterator[Event]:
         """Runs as asynchronous slices, a begin and an end with one id, since runs of a client overlap."""
         runs, facts = self.facts.runs, self.facts
-        ended = np.where(runs["ended"] >= 0, runs["ended"], facts.horizon)
+        ended = facts.until_now(runs["ended"])
         seen = (ended >= self.span[0]) & (runs["submitted"] < self.span[1]) & (facts.run_clients >= 0)
         for row in np.flatnonzero(seen).tolist():
-            begin, end = int(runs["submitted"][row]), int(ended[row])
-            common = {
-                "cat": "run", "id": f"run {runs['run'][row]}", "name": str(facts.words[runs["program"][row]]),
-                "pid": CLIENTS, "tid": int(facts.run_clients[row]),
-            }  # fmt: skip
             about: dict[str, Any] = {"run": int(runs["run"][row]), "call": int(runs["call"][row])}
             if runs["code"][row] >= 0:
-                about |= {
-                    "failed": str(facts.words[runs["code"][row]]),
-                    "cause": str(facts.words[runs["cause"][row]]),
-                }
-            yield {"ph": "b", "ts": begin / 1_000, **common, "args": about}
-            yield {"ph": "e", "ts": end / 1_000, **common, "args": {}}
+                for key, column in (("failed", "code"), ("cause", "cause")):
+                    about[key] = str(facts.words[runs[column][row]])
+            name, client = str(facts.words[runs["program"][row]]), int(facts.run_clients[row])
+            begin, end = int(runs["submitted"][row]), int(ended[row])
+            yield from _span("run", f"run {about['run']}", name, CLIENTS, client, begin, end, about)
 
     def _transfers(self) -> Iterator[Event]:
         facts, moves = self.facts, self.facts.transfers
         began, ended = np.where(moves["started"] >= 0, moves["started"], moves["entered"]), moves["ended"]
         seen = (began >= 0) & (ended >= began) & (ended >= self.span[0]) & (began < self.span[1])
         for row in np.flatnonzero(seen).tolist():
-            begin, end = int(began[row]), int(ended[row])
-            seq = int(moves["seq"][row])
-            common = {
-                "cat": "transfer", "id": f"transfer {seq}", "name": str(facts.words[moves["step"][row]]),
-                "pid": TRANSFERS, "tid": 0,
-            }  # fmt: skip
+            begin, end, seq = int(began[row]), int(ended[row]), int(moves["seq"][row])
+            name = str(facts.words[moves["step"][row]])
             about = {
                 "seq": seq, "nbytes": int(moves["nbytes"][row]), "source": self._place(int(moves["source"][row])),
                 "target": self._place(int(moves["target"][row])),
             }  # fmt: skip
-            yield {"ph": "b", "ts": begin / 1_000, **common, "args": about}
-            yield {"ph": "e", "ts": end / 1_000, **common, "args": {}}
+            yield from _span("transfer", f"transfer {seq}", name, TRANSFERS, 0, begin, end, about)
             yield from self._arrow(row, seq, begin, end)
 
     def _arrow(self, row: int, seq: int, begin: int, end: int) -> Iterator[Event]:
@@ -227,16 +204,10 @@ class _Drawing:
         if maker is None or reader is None:
             return
         common = {"cat": "transfer", "id": seq, "name": str(facts.words[moves["step"][row]])}
-        last_moment = max(maker.start, maker.end - 1)
-        yield {"ph": "s", "ts": last_moment / 1_000, **common, "pid": maker.pid, "tid": maker.tid}
-        yield {
-            "ph": "f",
-            "bp": "e",
-            "ts": reader.start / 1_000,
-            **common,
-            "pid": reader.pid,
-            "tid": reader.tid,
-        }
+        ends = (("s", maker, max(maker.start, maker.end - 1)), ("f", reader, reader.start))
+        for phase, one, when in ends:
+            inside = {"bp": "e"} if phase == "f" else {}
+            yield {"ph": phase, **inside, "ts": when / 1_000, **common, "pid": one.pid, "tid": one.tid}
 
     @cached_property
     def _gangs_of_run(self) -> dict[int, Ints]:
@@ -281,6 +252,15 @@ def _slice(name: str, category: str, begin: int, end: int, where: str, about: st
     """A slice of a thread. `name`, `where` and `about` are JSON already."""
     when = f'"ts":{begin / 1_000},"dur":{(end - begin) / 1_000}'
     return f'{{"ph":"X","name":{name},"cat":"{category}",{when},{where},"args":{about}}}'
+
+
+def _span(
+    cat: str, key: str, name: str, pid: int, tid: int, begin: int, end: int, about: Event | None = None
+) -> Iterator[Event]:
+    """An asynchronous slice: a begin and an end with one id."""
+    common = {"cat": cat, "id": key, "name": name, "pid": pid, "tid": tid}
+    yield {"ph": "b", "ts": begin / 1_000, **common, "args": about or {}}
+    yield {"ph": "e", "ts": end / 1_000, **common, "args": {}}
 
 
 def _process(pid: int, name: str) -> Iterator[Event]:

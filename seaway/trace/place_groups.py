@@ -13,11 +13,11 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from core.model import Spans, spans
+from core.record import Lists
 
-from . import arrivals
-from .arrivals import BLOCK
 from .times import Ints
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 NONE = -1  # an index or time that is missing
 Pick = Callable[[Ints], Ints]  # from lists, [list, host of the group], a row for each list
+Bytes = npt.NDArray[np.uint8]
+BLOCK = 1 << 18  # numbers expanded at once: as many as fit a CPU cache
+_TYPES = {1: "<u1", 2: "<u2", 4: "<u4", 8: "<i8"}
 
 
 class HostTimes(NamedTuple):
@@ -131,18 +134,24 @@ class PlaceGroup:
         )
         return HostTimes(taken, start, end)
 
-    def _times_with_lone(self, which: Ints, hosts: Ints) -> HostTimes:
-        """As `_times`, for gangs of one part."""
+    def recorded(self, which: Ints, hosts: Ints) -> HostTimes:
+        """When hosts had enqueued gangs, and when they began and ended them; -1 where nobody recorded that."""
         rows = self.rows[which]
-        taken = self._enqueued(which, _of(hosts), len(hosts))
+        enqueued = self._enqueued(which, _of(hosts), len(hosts))
         start, end = (
             np.repeat(column[rows, None], len(hosts), axis=1) for column in (self.facts.start, self.facts.end)
         )
         lone = self.facts.lone[rows]
-        start[lone], end[lone] = taken[lone], self._ends(which[lone], hosts)
-        if not lone.all():
-            taken[~lone] = self._clipped(which[~lone], self._after_lone(which[~lone], taken[~lone], hosts))
-        return HostTimes(taken, start, end)
+        start[lone], end[lone] = enqueued[lone], self._ends(which[lone], hosts)
+        return HostTimes(enqueued, start, end)
+
+    def _times_with_lone(self, which: Ints, hosts: Ints) -> HostTimes:
+        """As `_times`, for gangs of one part."""
+        found, others = self.recorded(which, hosts), ~self.facts.lone[self.rows[which]]
+        if others.any():
+            after = self._after_lone(which[others], found.taken[others], hosts)
+            found.taken[others] = self._clipped(which[others], after)
+        return found
 
     def _after_lone(self, which: Ints, enqueued: Ints, hosts: Ints) -> Ints:
         """[gang, host]: when hosts had enqueued gangs of one part, and lone gangs before them were over."""
@@ -198,9 +207,9 @@ class PlaceGroup:
             mine = np.flatnonzero((places == place) & (begins >= 0))
             if len(mine):
                 hosts = facts.hosts_of(place)
-                lists = facts.tables["arrivals"]["after"]
+                packed = facts.tables["arrivals"]["after"]
                 of_group = partial(_of_group, pick, np.searchsorted(hosts, self.hosts), column == "ends")
-                found[mine] = arrivals.picked(lists, begins[mine], len(hosts), of_group)
+                found[mine] = picked(packed, begins[mine], len(hosts), of_group)
                 found[mine] += base[rows[mine], None]
         return found
 
@@ -217,3 +226,55 @@ def _of(hosts: Ints) -> Pick:
 
 def _extremes(table: Ints) -> Ints:
     return np.stack([table.min(axis=1), table.max(axis=1)], axis=1)
+
+
+# --- core's packed lists of times by host ----------------------------------------------------------------
+
+# Gangs that share a list share a row, so a trace in steady state is cheap to read. Where each gang has its own list,
+# lists are decoded a block at a time, so that memory does not grow with gangs times hosts.
+
+
+def picked(column: Bytes, begins: Ints, count: int, pick: Callable[[Ints], Ints]) -> Ints:
+    """For each of `begins` a row: what `pick` takes of its list of `count` numbers.
+
+    `pick` turns a matrix of lists into one of as many rows. It is called once a block of distinct lists.
+    """
+    starts, which = np.unique(begins, return_inverse=True)
+    step = max(1, BLOCK // max(1, count))
+    blocks = [pick(_decoded(column, starts[at : at + step], count)) for at in range(0, len(starts), step)]
+    return np.concatenate(blocks)[which.reshape(-1)]
+
+
+def _decoded(column: Bytes, starts: Ints, count: int) -> Ints:
+    head = Lists.HEAD.size
+    lengths = _numbers(column, starts + 1, 1, 4)[:, 0]
+    wrong = lengths != count
+    if wrong.any():
+        raise ValueError(
+            f"the trace has {lengths[wrong][0]} arrivals of a gang on {count} hosts: its recorder left some out"
+        )
+    found = np.empty((len(starts), count), dtype=np.int64)
+    widths = column[starts]
+    for form in np.unique(widths).tolist():
+        rows = widths == form
+        at = starts[rows] + head
+        if form & Lists.STEPS:
+            steps = _numbers(column, at + Lists.OF_STEPS.size, count - 1, form & ~Lists.STEPS)
+            base = _numbers(column, at, 2, 8)  # the smallest step, the first number
+            found[rows, 0] = base[:, 1]
+            found[rows, 1:] = base[:, 1:] + np.cumsum(steps + base[:, :1], axis=1)
+        else:
+            found[rows] = _numbers(column, at, count, form)
+    return found
+
+
+def _numbers(column: Bytes, at: Ints, count: int, width: int) -> Ints:
+    """A matrix with `count` numbers of this width for each start."""
+    # View the column as overlapping records, so that each is copied once.
+    windows = np.lib.stride_tricks.sliding_window_view(column, count * width)
+    records = windows[at]
+    if width == 3:
+        wide = np.zeros((len(at), count, 4), dtype=np.uint8)
+        wide[:, :, :3] = records.reshape(len(at), count, 3)
+        return wide.reshape(len(at), 4 * count).view("<u4").astype(np.int64)
+    return records.view(_TYPES[width]).astype(np.int64)

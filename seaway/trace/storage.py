@@ -14,28 +14,34 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.record import TracedPlace
+from core.model import spans
+from core.record import NAMES, Lists, TracedPlace
 from core.record import trace as core_trace
 
 from ..errors import NotATrace
 from ..file_reading import MOST, parquet_table, plain_bytes
 from ..machines import TraceIsland, TraceMachines
 from .hosts import HostRows
-from .saved_checks import FAR, Senseless, check
 
 FORMAT, VERSION = "seaway-trace", 1
 HEAD, TOLD = "trace.json", "hosts.parquet"
 ASIDE = ".new"  # a folder in the trace's, for files that are not complete
 TRIES, PAUSE = 10, 0.02  # how often a trace is read that others replace meanwhile, and seconds between
+Column = npt.NDArray[np.integer]
+MOST_DEVICES = 1 << 22  # of all islands: numbers of devices become arrays
+FAR = 1 << 62  # beyond this, differences of times do not fit into 64 bits
 Time = Annotated[int, msgspec.Meta(gt=-FAR, lt=FAR)]
 NONE, REPLACED = (0, 0), (0, 1)  # which save wrote a trace: there is none; it is being replaced
 Loaded = tuple[core_trace.Trace, TraceMachines | None, int, HostRows | None]
@@ -57,7 +63,10 @@ def save(
     aside.mkdir(parents=True)
     try:
         _write_all(trace, machines, aside, origin, told)
-        _replace(folder, aside)
+        for name in (HEAD, TOLD):  # the folder is not a trace while its files are renamed
+            (folder / name).unlink(missing_ok=True)
+        for path in sorted(aside.iterdir(), key=lambda each: each.name == HEAD):
+            path.replace(folder / path.name)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return folder
@@ -68,23 +77,13 @@ def _is_ours(folder: Path) -> bool:
     return (folder / HEAD).exists() or all(each.name == ASIDE for each in folder.iterdir())
 
 
-def _replace(folder: Path, aside: Path) -> None:
-    """The folder is not a trace while its files are renamed."""
-    (folder / HEAD).unlink(missing_ok=True)
-    (folder / TOLD).unlink(missing_ok=True)
-    for path in sorted(aside.iterdir(), key=lambda each: each.name == HEAD):
-        path.replace(folder / path.name)
-
-
 def _write_all(
     trace: core_trace.Trace, machines: TraceMachines | None, folder: Path, origin: int, told: HostRows | None
 ) -> None:
-    columns = trace.columns()
-    for name, table in columns.items():
-        arrays = {
-            column: pa.array(np.frombuffer(data, dtype=data.typecode)) for column, data in table.items()
-        }
-        _write(folder, name, arrays)
+    for name, table in trace.columns().items():
+        _write(
+            folder, name, {each: pa.array(np.frombuffer(c, dtype=c.typecode)) for each, c in table.items()}
+        )
     _write(folder, "words", {"word": pa.array(trace.strings.words, pa.string())})
     _write(folder, "places", _of_places(trace))
     if told is not None:
@@ -145,6 +144,10 @@ def _written(folder: Path) -> tuple[int, int]:
     return about.st_ino, about.st_mtime_ns
 
 
+class Senseless(Exception):
+    """What is wrong."""
+
+
 class _HeadFormat(msgspec.Struct):
     """What any version says."""
 
@@ -174,13 +177,9 @@ class _PlaceRow(msgspec.Struct):
 
 def _load(folder: Path) -> Loaded:
     head = _head(folder)
-    trace = core_trace.Trace()
-    wanted = {
-        name: {c: data.typecode for c, data in table.columns().items()}
-        for name, table in trace.tables.items()
-    }
     columns: dict[str, dict[str, Any]] = {}
-    for name, codes in wanted.items():
+    for name, empty in core_trace.Trace().tables.items():
+        codes = {column: data.typecode for column, data in empty.columns().items()}
         if name in core_trace.LATER and name not in head.rows:
             columns[name] = {column: np.empty(0, code) for column, code in codes.items()}
             continue  # an earlier seaway saved it
@@ -189,33 +188,42 @@ def _load(folder: Path) -> Loaded:
             raise NotATrace(
                 f"{folder}: {name}.parquet has {table.num_rows} rows, where {HEAD} counts {head.rows.get(name)}"
             )
-        columns[name] = {
-            column: _numbers(folder, name, table, column, code) for column, code in codes.items()
-        }
-    table = _read(folder, "words", head, {"word"})
-    try:
-        words = table.column("word").to_pylist()
-    except UnicodeDecodeError as error:
-        raise NotATrace(f"{folder} is damaged: words.parquet: {error}") from None
-    places = _places(folder, _read(folder, "places", head, set(TracedPlace.__struct_fields__) | {"key"}))
-    try:
+        columns[name] = {each: _numbers(folder, name, table, each, code) for each, code in codes.items()}
+    with _damage(folder, "words.parquet: "):
+        words = _read(folder, "words", head, {"word"}).column("word").to_pylist()
+    table = _read(folder, "places", head, set(TracedPlace.__struct_fields__) | {"key"})
+    with _damage(folder, "places.parquet: "):
+        rows = msgspec.convert(table.to_pylist(), list[_PlaceRow])
+    places = {row.key: TracedPlace(row.island, row.devices, row.devices_per_host, row.first) for row in rows}
+    with _damage(folder):
         check(columns, words, places, head.islands)
-    except Senseless as error:
-        raise NotATrace(f"{folder} is damaged: {error}") from None
     known = None if head.islands is None else TraceMachines(head.islands, known=True)
-    found = core_trace.Trace.restored(
-        words, places, {name: _bytes(each) for name, each in columns.items()}, head.since
-    )
-    return found, known, head.origin, _told(folder, head) if head.hosts else None
+    packed = {
+        name: {each: column.tobytes() for each, column in table.items()} for name, table in columns.items()
+    }
+    found = core_trace.Trace.restored(words, places, packed, head.since)
+    told = None
+    if head.hosts:
+        table = _read(folder, "hosts", head, set(HostRows._fields))
+        told = HostRows(*(_numbers(folder, "hosts", table, name, "q") for name in HostRows._fields))
+    return found, known, head.origin, told
 
 
-def _bytes(columns: dict[str, Any]) -> dict[str, bytes]:
-    return {name: column.tobytes() for name, column in columns.items()}
-
-
-def _told(folder: Path, head: _Head) -> HostRows:
-    table = _read(folder, "hosts", head, set(HostRows._fields))
-    return HostRows(*(_numbers(folder, "hosts", table, name, "q") for name in HostRows._fields))
+@contextmanager
+def _damage(folder: Path, where: str = "") -> Iterator[None]:
+    try:
+        yield
+    except NotATrace:
+        raise
+    except (
+        Senseless,
+        pa.ArrowException,
+        msgspec.MsgspecError,
+        RecursionError,
+        KeyError,
+        ValueError,
+    ) as error:
+        raise NotATrace(f"{folder} is damaged: {where}{error}") from None
 
 
 def _head(folder: Path) -> _Head:
@@ -235,10 +243,8 @@ def _head(folder: Path) -> _Head:
         raise NotATrace(
             f"{folder} is of version {kind.version}, and this seaway reads version {VERSION}: use the one that saved it"
         )
-    try:
+    with _damage(folder, f"{HEAD}: "):
         head, said = msgspec.json.decode(data, type=_Head), json.loads(data)
-    except (ValueError, msgspec.MsgspecError, RecursionError) as error:
-        raise NotATrace(f"{folder} is damaged: {HEAD}: {error}") from None
     if head.sum and head.sum != _sum_of(said):
         raise NotATrace(f"{folder} is damaged: {HEAD} is not as it was written")
     return head
@@ -246,22 +252,14 @@ def _head(folder: Path) -> _Head:
 
 def _of_places(trace: core_trace.Trace) -> dict[str, Any]:
     items = sorted(trace.places.items())
-    span = pa.list_(pa.list_(pa.int64(), 2))
-    return {
-        "key": pa.array([key for key, _ in items], pa.int64()),
-        "island": pa.array([place.island for _, place in items], pa.int64()),
-        "devices": pa.array([[list(pair) for pair in place.devices] for _, place in items], span),
-        "devices_per_host": pa.array([place.devices_per_host for _, place in items], pa.int64()),
-        "first": pa.array([place.first for _, place in items], pa.int64()),
+    spans = [[list(pair) for pair in place.devices] for _, place in items]
+    devices = pa.array(spans, pa.list_(pa.list_(pa.int64(), 2)))
+    numbers = {
+        name: pa.array([getattr(place, name) for _, place in items], pa.int64())
+        for name in ("island", "devices_per_host", "first")
     }
-
-
-def _places(folder: Path, table: Any) -> dict[int, TracedPlace]:
-    try:
-        rows = msgspec.convert(table.to_pylist(), list[_PlaceRow])
-    except (msgspec.ValidationError, pa.ArrowException, UnicodeDecodeError) as error:
-        raise NotATrace(f"{folder} is damaged: places.parquet: {error}") from None
-    return {row.key: TracedPlace(row.island, row.devices, row.devices_per_host, row.first) for row in rows}
+    key = pa.array([key for key, _ in items], pa.int64())
+    return {"key": key, "island": numbers.pop("island"), "devices": devices, **numbers}
 
 
 def _write(folder: Path, name: str, columns: dict[str, Any]) -> None:
@@ -288,7 +286,86 @@ def _read(folder: Path, name: str, head: _Head, columns: set[str]) -> Any:
 def _numbers(folder: Path, name: str, table: Any, column: str, code: str) -> Any:
     if table.column(column).null_count:
         raise NotATrace(f"{folder} is damaged: {name}.parquet, column {column!r}: numbers are missing")
-    try:
+    with _damage(folder, f"{name}.parquet, column {column!r}: "):
         return table.column(column).cast(pa.from_numpy_dtype(np.dtype(code))).to_numpy()
-    except (pa.ArrowException, KeyError) as error:
-        raise NotATrace(f"{folder} is damaged: {name}.parquet, column {column!r}: {error}") from None
+
+
+# --- what columns must satisfy: it may be a stranger's file ----------------------------------------------
+
+
+def check(
+    tables: Mapping[str, Mapping[str, Column]],
+    words: Sequence[object],
+    places: Mapping[int, TracedPlace],
+    islands: Sequence[TraceIsland] | None,
+) -> None:
+    """Raises Senseless if a column refers to what is not there, or a number cannot be."""
+    if not all(isinstance(word, str) for word in words) or len(set(words)) != len(words):
+        raise Senseless("its words are not texts that differ")
+    for key, place in places.items():
+        _check_place(key, place)
+    if islands is not None:
+        _check_islands(islands)
+        everywhere = spans.normal((each.base_device, each.base_device + each.devices) for each in islands)
+        if outside := [key for key, place in places.items() if spans.minus(place.devices, everywhere)]:
+            raise Senseless(f"its place {outside[0]} is on no island")
+    runs = len(tables["runs"]["run"])
+    for table, columns in tables.items():
+        for name, column in columns.items():
+            most = len(words) if name in NAMES else runs if name == "run" and table != "runs" else FAR
+            lowest = -1 if most < FAR else -FAR
+            if len(column) and not (lowest <= int(column.min()) and int(column.max()) < most):
+                raise Senseless(f"a number in column {name!r} of {table} is out of bounds")
+    for name in ("hosts", "ends"):
+        _check_lists(tables["arrivals"]["after"], tables["gangs"][name], name)
+
+
+def _check_place(key: object, place: TracedPlace) -> None:
+    numbers: tuple[object, ...] = (
+        place.island,
+        place.devices_per_host,
+        place.first,
+        *(each for pair in place.devices for each in pair),
+    )
+    known = isinstance(key, int) and -FAR < key < FAR
+    if not known or not all(isinstance(each, int) and 0 <= each <= MOST_DEVICES for each in numbers):
+        raise Senseless(f"its place {key!r:.20} has a number that cannot be")
+    if not place.devices or place.devices_per_host < 1 or place.first > place.devices[0][0]:
+        raise Senseless(f"its place {key!r} has no devices")
+    if any(low >= high for low, high in place.devices) or spans.normal(place.devices) != place.devices:
+        raise Senseless(f"its place {key!r} has devices twice")
+
+
+def _check_islands(islands: Sequence[TraceIsland]) -> None:
+    device = host = 0
+    for island in sorted(islands, key=lambda each: each.base_device):
+        if (
+            island.hosts < 1
+            or island.devices_per_host < 1
+            or island.base_device < device
+            or island.base_host < host
+        ):
+            raise Senseless(f"its island {island.name!r:.40} has a number that cannot be")
+        device, host = island.base_device + island.devices, island.base_host + island.hosts
+        if max(device, host) > MOST_DEVICES:
+            raise Senseless(f"it has more than {MOST_DEVICES:,} devices")
+
+
+def _check_lists(packed: Column, begins: Column, name: str) -> None:
+    """Each list that is referred to lies in the column, with its head."""
+    starts = np.unique(begins[begins >= 0]).astype(np.int64)
+    if not len(starts):
+        return
+    head = Lists.HEAD.size
+    if int(starts[-1]) + head > len(packed):
+        raise Senseless(f"column {name!r} of gangs refers to a list that is not there")
+    count = packed[starts[:, None] + np.arange(1, 5)].astype(np.int64) @ (1 << np.arange(0, 32, 8))
+    form = packed[starts].astype(np.int64)
+    width, steps = form & ~Lists.STEPS, (form & Lists.STEPS) > 0
+    length = head + np.where(steps, Lists.OF_STEPS.size + width * (count - 1), width * count)
+    if (
+        not np.isin(width, (1, 2, 3, 4, 8)).all()
+        or (count < 1).any()
+        or (starts + length > len(packed)).any()
+    ):
+        raise Senseless(f"column {name!r} of gangs refers to a list that is damaged")

@@ -33,6 +33,9 @@ from matplotlib.textpath import TextToPath
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 from matplotlib.transforms import offset_copy
 
+from . import times
+from .times import Floats
+
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#E69F00", "#009E73", "#CC79A7"
 SKY, RED, YELLOW, BLACK = "#56B4E9", "#D55E00", "#F0E442", "#000000"
 COLORS = (BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW)  # in the order in which they are assigned
@@ -47,6 +50,7 @@ INK, QUIET, FAINT, EMPTY = (
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # with COLORS, so that lines differ in print too
 WIDTHS = {"column": 3.4, "page": 7.0, "wide": 10.0}  # inches
 HEIGHT = 2.6
+Width = Literal["column", "page", "wide"] | float
 DPI = 200
 
 LABEL_POINTS = 11  # height of a row's label, with the space that it needs
@@ -109,9 +113,7 @@ def applied() -> Iterator[None]:
 class Picture(Figure):
     """A figure that a notebook shows as a cell's value, and that `style.save` writes the same every time."""
 
-    def __init__(
-        self, width: Literal["column", "page", "wide"] | float = "page", height: float = HEIGHT
-    ) -> None:
+    def __init__(self, width: Width = "page", height: float = HEIGHT) -> None:
         inches = WIDTHS[width] if isinstance(width, str) else width
         with applied():
             super().__init__(figsize=(inches, height), layout="constrained")
@@ -122,17 +124,28 @@ class Picture(Figure):
 
 
 def png(figure: Figure, dpi: int = DPI) -> bytes:
+    return _file(figure, format="png", dpi=dpi, metadata={"Software": None})
+
+
+def _file(figure: Figure, **how: Any) -> bytes:
     buffer = io.BytesIO()
     with applied():
-        figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
+        figure.savefig(buffer, **how)
     return buffer.getvalue()
 
 
-def svg(figure: Figure) -> bytes:
-    buffer = io.BytesIO()
-    with applied():
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    return buffer.getvalue()
+def drawn_on(axes: Axes | None, height: float, width: Width = "page") -> tuple[Figure, Axes]:
+    """A new picture and its axes; or the axes that a user gave, and their figure."""
+    if axes is not None:
+        return figure_of(axes), axes
+    figure: Figure = Picture(width, height)
+    return figure, figure.subplots()
+
+
+def figure_of(axes: Axes) -> Figure:
+    owner = axes.get_figure(root=True)
+    assert owner is not None
+    return owner
 
 
 def save(figure: Figure, path: str | Path) -> tuple[Path, Path]:
@@ -143,7 +156,7 @@ def save(figure: Figure, path: str | Path) -> tuple[Path, Path]:
     base.parent.mkdir(parents=True, exist_ok=True)
     files = base.with_name(base.name + ".png"), base.with_name(base.name + ".svg")
     files[0].write_bytes(png(figure))
-    files[1].write_bytes(svg(figure))
+    files[1].write_bytes(_file(figure, format="svg", metadata={"Date": None, "Creator": None}))
     return files
 
 
@@ -170,19 +183,23 @@ def on(color: str) -> str:
 # --- pieces -------------------------------------------------------------------------------------------------
 
 
-def waiting(label: str = "waits for peers") -> Patch:
-    """A legend entry for waiting: pale and hatched."""
-    return Patch(
-        facecolor=pale(OTHER, 0.16), edgecolor=pale(OTHER, 0.9), linewidth=0, hatch="//////", label=label
-    )
+def waits(color: str = OTHER, edge: float = 0.9) -> dict[str, Any]:
+    """The look of waiting for peers: pale and hatched."""
+    return {
+        "facecolor": pale(color, 0.16), "edgecolor": pale(color, edge), "linewidth": 0, "hatch": "//////"
+    }  # fmt: skip
 
 
-RESERVED: dict[str, Any] = {
-    "facecolor": EMPTY,
-    "edgecolor": OTHER,
-    "hatch": "....",
-    "linewidth": 0,
-}  # devices that a policy keeps free
+def waiting() -> Patch:
+    """A legend entry for it."""
+    return Patch(**waits(), label="waits for peers")
+
+
+# Devices that a policy keeps free; where a legend above the axes is.
+RESERVED: dict[str, Any] = {"facecolor": EMPTY, "edgecolor": OTHER, "hatch": "....", "linewidth": 0}
+ABOVE: dict[str, Any] = {
+    "loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.25, "borderpad": 0.2
+}  # fmt: skip
 
 
 def asked(marker: str = "|") -> Line2D:
@@ -202,29 +219,18 @@ def asked(marker: str = "|") -> Line2D:
 
 def key(
     axes: Axes, entries: Iterable[tuple[str, str]], extra: Iterable[Artist] = (), above: float = 0
-) -> None:
-    """A legend of (name, colour), in rows above the axes, `above` points away."""
-    rows_of_key(axes, entries, extra, above)
-
-
-def rows_of_key(
-    axes: Axes, entries: Iterable[tuple[str, str]], extra: Iterable[Artist] = (), above: float = 0
 ) -> int:
-    """Draws such a legend, and returns how many rows it has."""
+    """A legend of (name, colour), in rows above the axes, `above` points away. Returns how many rows it has."""
     handles: list[Artist] = [Patch(facecolor=color, label=short(name)) for name, color in entries]
     handles += extra
     if not handles:
         return 0
-    figure = axes.get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(axes)
     # The width of the axes once they are laid out, in points.
     room = 72 * figure.get_figwidth() * axes.get_position().width / 0.775 - 70
     columns = _columns([str(handle.get_label()) for handle in handles], room)
-    axes.legend(
-        handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0),
-        ncols=columns,
-        bbox_transform=offset_copy(axes.transAxes, figure, 0, above, "points"), borderaxespad=0.25, borderpad=0.2,
-    )  # fmt: skip
+    place = offset_copy(axes.transAxes, figure, 0, above, "points")
+    axes.legend(handles=handles, ncols=columns, bbox_transform=place, **ABOVE)
     return -(-len(handles) // columns)
 
 
@@ -249,11 +255,22 @@ def _columns(labels: list[str], room: float) -> int:
 
 
 def short(name: str, most: int = 26) -> str:
-    return (
-        name
-        if len(name) <= most
-        else f"{name[: most // 2]}\N{HORIZONTAL ELLIPSIS}{name[-(most - most // 2 - 1) :]}"
-    )
+    half = most // 2
+    return name if len(name) <= most else f"{name[:half]}\N{HORIZONTAL ELLIPSIS}{name[-(most - half - 1) :]}"
+
+
+def time_axis(axes: Axes, low: int, high: int) -> int:
+    """An axis of the times between these, in nanoseconds. Returns how many of these its unit has."""
+    unit, scale = times.unit(int(high - low))
+    axes.set_xlim(low / scale, high / scale)
+    axes.set_xlabel(f"time ({unit})")
+    return scale
+
+
+def fill_bins(axes: Axes, at: Floats, low: Floats, high: Floats, **look: Any) -> None:
+    """Fill between two values of each bin. `at`: edges of the bins."""
+    look = {"linewidth": 0, **look}
+    axes.fill_between(at, np.append(low, low[-1]), np.append(high, high[-1]), step="post", **look)
 
 
 def percent(

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from .times import text
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from .trace import Trace
 
 MOST = 16  # clients that are listed
@@ -35,16 +34,12 @@ def summary(trace: Trace) -> str:
     competing = trace.contended
     names = f"  {'client':16}{'weight':>7}{'asked':>9}{'got':>9}{'runs':>9}{'failed':>8}"
     if core.since:
-        head += (
-            f"; it is complete from {text(trace.since)} on; before, it has only what had not ended by then"
-        )
+        since = f"it is complete from {text(trace.since)} on"
+        head += f"; {since}; before, it has only what had not ended by then"
     lines = [head, f"{names}{'p50 latency':>14}{'p99':>12}"]
     for row in table.head(MOST).to_dict("records"):
-        name, p50, p99 = (
-            str(row["client"])[:15],
-            _latency(row["latency_p50_us"]),
-            _latency(row["latency_p99_us"]),
-        )
+        name = str(row["client"])[:15]
+        p50, p99 = (_latency(row[f"latency_p{percent}_us"]) for percent in (50, 99))
         lines.append(
             f"  {name:16}{row['weight']:>7}{row['asked_share']:>9.1%}{row['got_share']:>9.1%}{row['runs']:>9,}"
             f"{row['failed_runs']:>8,}{p50:>14}{p99:>12}"

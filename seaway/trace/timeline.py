@@ -6,32 +6,27 @@ for bars to be told apart, a row shows bins instead, each divided among the name
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import ConnectionPatch, Patch
 
-from . import style, times
-from .busy import Chosen, busy_of_each_host, chosen, coded, coded_pairs
+from . import lines, style, times
+from .busy import Chosen, busy_of_each_host, chosen, kept_times
 from .charts import bands, bins_for
-from .facts import Facts
+from .facts import Facts, spread
 from .intervals import Expanded, expanded
-from .reserved import kept_times
-from .sampling import spread
-from .times import Ints, Window
+from .keys import MOST, ColorBy, Keys, keyed, spent_by
+from .times import Bools, Floats, Ints, Window
 
 if TYPE_CHECKING:
+    from .overlay import Overlay
     from .trace import Trace
 
-ColorBy = Literal["auto", "client", "program", "step"] | Callable[[str, str, str], str]
-_NUMBERS = re.compile(r"[\s_.\-\[(]*\d+[\])]*")
-MOST = len(style.COLORS)  # names with a colour; others are grey
 WHOLE = 160  # gangs of a device that can be told apart; a trace with more is shown in part
 PART = 50  # gangs shown of such a trace ...
 BAR = 140  # ... but no more than this many median gang lengths of time, for traces with long gaps ...
@@ -42,24 +37,10 @@ HALF = 0.41  # half a bar's height, as a part of a row's
 WORTH_SAYING = 0.004  # part of the time from which a kind of wait appears in the legend
 
 
-class Keys(NamedTuple):
-    """The meaning of colours: names, each gang's index among them, and each name's colour."""
-
-    names: list[str]
-    codes: Ints  # by gang
-    colors: list[str]
-
-
 def draw(
-    trace: Trace,
-    window: Window,
-    devices: Ints | None,
-    rows: int,
-    color: ColorBy,
-    title: str | None,
-    axes: Axes | None,
-    colors: Mapping[str, str] | None = None,
-) -> Figure:
+    trace: Trace, window: Window, devices: Ints | None, rows: int, color: ColorBy, title: str | None,
+    axes: Axes | None, colors: Mapping[str, str] | None = None,
+) -> Figure:  # fmt: skip
     """Draw a timeline. `colors`: colours by name, shared with other pictures; other names are grey."""
     facts = trace.facts()
     sample = spread(facts, rows) if devices is None else devices
@@ -87,65 +68,44 @@ def draw(
             axes.set_title(title, pad=22)
         seen, waits = _rows(axes, facts, keys, sample, span)
         _key(above or axes, keys, _shares(facts, keys, span), seen, waits)
-    owner = axes.get_figure(root=True)
-    assert owner is not None
-    return owner
+    return style.figure_of(axes)
+
+
+def draw_several(overlay: Overlay, window: Window, rows: int, color: ColorBy) -> Figure:
+    """A timeline for each trace, one below the other. Without a window: from time 0 on, as much as is legible."""
+    longest = max(high - low for low, high in (legible(trace.facts()) for trace in overlay.traces.values()))
+    shown = overlay.zero, min(overlay.zero + max(1, longest), overlay.span[1])
+    low, high = overlay.edges(1, window, shown)[[0, -1]].tolist()
+    differ: list[ColorBy] = ["client", "program", "step"] if color == "auto" else [color]
+    by = next((each for each in differ if len(_names(overlay, each)) > 1), differ[-1])
+    colors = style.colors(_names(overlay, by))
+    called, traces = lines.called(overlay).values(), overlay.traces.values()
+    heights = [min(rows, len(trace.facts().devices)) for trace in traces]
+    with style.applied():
+        figure = style.Picture("page", height=0.4 + sum(0.85 + 0.15 * max(each, 3) for each in heights))
+        panels = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+        for name, trace, axes in zip(called, traces, panels.tolist(), strict=True):
+            busy = float(trace.utilization("total", window=(low, high))["busy_fraction"].iloc[0])
+            title = f"{name}: {busy:.1%} of {len(trace.facts().devices):,} devices busy"
+            draw(trace, (low, high), trace.sample(rows), rows, by, title, axes, colors)
+            axes.set_xlabel("")
+        lines.count_from_zero(overlay, panels[-1], low, high)
+    return figure
+
+
+def _names(overlay: Overlay, by: ColorBy) -> list[str]:
+    """Names with gangs in any trace, in order; if there are more than colours, those with most time come first."""
+    spent: dict[str, int] = {}
+    for trace in overlay.traces.values():
+        keys = keyed(trace.facts(), by)
+        each = spent_by(trace.facts(), keys.codes, len(keys.names))
+        for name, mine in zip(keys.names, each.tolist(), strict=True):
+            spent[name] = spent.get(name, 0) + mine
+    names = [name for name in spent if spent[name]]
+    return sorted(names, key=lambda name: -spent[name]) if len(names) > MOST else names
 
 
 # --- what is shown ------------------------------------------------------------------------------------------
-
-
-def keyed(facts: Facts, color: ColorBy) -> Keys:
-    """Names and colours of gangs. "auto" means clients if there are several, else programs, else steps.
-
-    The seven names with most device time have colours of their own.
-    """
-    if callable(color):
-        names, codes = _coded_by(facts, color)
-    elif color == "auto":
-        names, codes = _first_that_differs(facts)
-    elif color == "step":
-        pairs, codes = coded_pairs(facts, facts.gangs["step"])
-        programs = {program for program, _ in pairs}
-        names = [step if len(programs) == 1 else f"{program}/{step}" for program, step in pairs]
-    elif color in ("client", "program"):
-        names, codes = coded(facts, color)
-    else:
-        known = "'auto', 'client', 'program', 'step' or f(client, program, step) -> name"
-        raise ValueError(f"color={color!r}; it is {known}")
-    spent = np.bincount(
-        codes,
-        weights=facts.spent(),
-        minlength=len(names),
-    )
-    colors = [style.OTHER] * len(names)
-    for at, code in enumerate(sorted(np.argsort(-spent, kind="stable")[:MOST].tolist())):
-        colors[code] = style.COLORS[at]
-    return Keys(names, codes, colors)
-
-
-def _first_that_differs(facts: Facts) -> tuple[list[str], Ints]:
-    ran = facts.end >= 0
-    for by in ("client", "program"):
-        names, codes = coded(facts, by)
-        if len(np.unique(codes[ran])) > 1:
-            return names, codes
-    pairs, codes = coded_pairs(facts, facts.gangs["step"])
-    names = [step for _, step in pairs]
-    if len(names) > MOST:  # "forward 12" is a kind of "forward"
-        short = [_NUMBERS.sub("", name) or name for name in names]
-        kinds = list(dict.fromkeys(short))
-        names, codes = kinds, np.array([kinds.index(name) for name in short], dtype=np.int64)[codes]
-    return names, codes
-
-
-def _coded_by(facts: Facts, color: Callable[[str, str, str], str]) -> tuple[list[str], Ints]:
-    clients, client = coded(facts, "client")
-    steps, step = coded_pairs(facts, facts.gangs["step"])
-    pairs, which = np.unique(np.stack([client, step], axis=1), axis=0, return_inverse=True)
-    found = [str(color(clients[c], *steps[s])) for c, s in pairs.tolist()]
-    names = list(dict.fromkeys(found))
-    return names, np.array([names.index(name) for name in found], dtype=np.int64)[which.reshape(-1)]
 
 
 def legible(facts: Facts) -> tuple[int, int]:
@@ -163,12 +123,11 @@ def _title(trace: Trace, span: tuple[int, int]) -> str:
     low, high = trace.span
     facts = trace.facts()
     whole = "" if span == (low, high) else f" of {times.text(high - low)}"
-    return (
-        f"{len(facts.devices):,} devices, {times.text(span[1] - span[0])}{whole}: {facts.shares_text(*span)}"
-    )
+    shown = f"{times.text(span[1] - span[0])}{whole}"
+    return f"{len(facts.devices):,} devices, {shown}: {facts.shares_text(*span)}"
 
 
-def _shares(facts: Facts, keys: Keys, span: tuple[int, int]) -> npt.NDArray[np.float64]:
+def _shares(facts: Facts, keys: Keys, span: tuple[int, int]) -> Floats:
     """Each name's part of the devices' busy time in the window."""
     each = np.bincount(keys.codes, weights=facts.spent(*span), minlength=len(keys.names))
     return np.asarray(each / max(float(each.sum()), 1.0))
@@ -179,7 +138,7 @@ def _shares(facts: Facts, keys: Keys, span: tuple[int, int]) -> npt.NDArray[np.f
 
 def _rows(
     axes: Axes, facts: Facts, keys: Keys, sample: Ints, span: tuple[int, int]
-) -> tuple[set[int], npt.NDArray[np.bool_]]:
+) -> tuple[set[int], Bools]:
     """Draw the rows. Returns the codes seen, and whether waits for peers, waits for inputs, and reserved devices are
     worth a legend entry."""
     unit, scale = times.unit(span[1] - span[0])
@@ -201,19 +160,16 @@ def _rows(
         else:
             waited += _bars(axes, keys, expanded(facts, pick, which), place, span, scale)
     _furnish(axes, facts, sample, span)
-    width = (
-        f"; each step {times.text(binned[1] - binned[0])}, divided among its users"
-        if binned is not None
-        else ""
-    )
-    axes.set_xlabel(f"time ({unit}){width}")
+    if binned is not None:
+        each = times.text(binned[1] - binned[0])
+        axes.set_xlabel(f"time ({unit}); each step {each}, divided among its users")
     waits = waited / max(1, (span[1] - span[0]) * len(sample)) > WORTH_SAYING
     return seen, np.append(waits, kept)
 
 
 def _bars(
     axes: Axes, keys: Keys, each: Expanded, place: dict[int, int], span: tuple[int, int], scale: int
-) -> npt.NDArray[np.float64]:
+) -> Floats:
     """Draw bars and waits. Returns the device time of waits for peers and for inputs."""
     _, device, _, taken, last, start, end = each
     y = np.array([place[number] for number in device.tolist()], dtype=np.float64)
@@ -230,15 +186,12 @@ def _bars(
         )  # fmt: skip
         mine &= known
         _boxes(
-            axes, taken[mine], last[mine], y[mine], span, scale, HALF * 0.86,
-            facecolor=style.pale(color, 0.16), edgecolor=style.pale(color, 0.7), linewidth=0.0, hatch="//////",
+            axes, taken[mine], last[mine], y[mine], span, scale, HALF * 0.86, **style.waits(color, 0.7)
         )  # fmt: skip
-    _boxes(
-        axes, last[starved], start[starved], y[starved], span, scale, 0.04, facecolor=style.OTHER, linewidth=0.0
-    )  # fmt: skip
-    return np.array(
-        [_length(taken, last, known, span), _length(last, start, starved, span)], dtype=np.float64
-    )
+    thin = {"facecolor": style.OTHER, "linewidth": 0.0}
+    _boxes(axes, last[starved], start[starved], y[starved], span, scale, 0.04, **thin)
+    lengths = _length(taken, last, known, span), _length(last, start, starved, span)
+    return np.array(lengths, dtype=np.float64)
 
 
 def _kept(
@@ -252,13 +205,13 @@ def _kept(
     return bool(((low < span[1]) & (high > span[0])).any())
 
 
-def _length(low: Ints, high: Ints, which: npt.NDArray[np.bool_], span: tuple[int, int]) -> int:
+def _length(low: Ints, high: Ints, which: Bools, span: tuple[int, int]) -> int:
     """The intervals' total length within the window."""
     return int((np.minimum(high[which], span[1]) - np.maximum(low[which], span[0])).clip(0).sum())
 
 
 def _boxes(
-    axes: Axes, low: Ints, high: Ints, y: npt.NDArray[np.float64], span: tuple[int, int], scale: int, half: float,
+    axes: Axes, low: Ints, high: Ints, y: Floats, span: tuple[int, int], scale: int, half: float,
     **look: object,
 ) -> None:  # fmt: skip
     left, right = np.maximum(low, span[0]) / scale, np.minimum(high, span[1]) / scale
@@ -266,13 +219,8 @@ def _boxes(
     left, right, y = left[seen], right[seen], y[seen]
     if not len(y):
         return
-    corners = np.stack(
-        [
-            np.stack([left, y - half], axis=1), np.stack([left, y + half], axis=1),
-            np.stack([right, y + half], axis=1), np.stack([right, y - half], axis=1),
-        ],
-        axis=1,
-    )  # fmt: skip
+    low_y, high_y = y - half, y + half
+    corners = np.stack([[left, left, right, right], [low_y, high_y, high_y, low_y]]).transpose(2, 1, 0)
     axes.add_collection(PolyCollection(list(corners), **look), autolim=False)  # type: ignore[arg-type]
 
 
@@ -283,29 +231,19 @@ def _bins(
     spent = busy_of_each_host(facts, pick, edges, keys.codes, len(keys.names)) / np.diff(edges)
     rows = np.searchsorted(pick.hosts, pick.host_rows)
     for device, row in zip(pick.devices.tolist(), rows.tolist(), strict=True):
-        _divided(axes, keys, spent[row], place[device], edges, scale)
-
-
-def _divided(axes: Axes, keys: Keys, part: npt.NDArray[np.float64], y: int, edges: Ints, scale: int) -> None:
-    base = np.full(len(edges) - 1, y + HALF)
-    for code in np.flatnonzero(part.sum(axis=1)).tolist():
-        top = base - 2 * HALF * part[code]
-        axes.fill_between(
-            edges / scale, np.append(base, base[-1]), np.append(top, top[-1]), step="post",
-            color=keys.colors[code], linewidth=0,
-        )  # fmt: skip
-        base = top
+        base = np.full(len(edges) - 1, place[device] + HALF)
+        for code in np.flatnonzero(spent[row].sum(axis=1)).tolist():
+            top = base - 2 * HALF * spent[row][code]
+            style.fill_bins(axes, edges / scale, base, top, color=keys.colors[code])
+            base = top
 
 
 def _furnish(axes: Axes, facts: Facts, sample: Ints, span: tuple[int, int]) -> None:
     count, every = len(sample), len(facts.devices)
-    _, scale = times.unit(span[1] - span[0])
-    axes.set_xlim(span[0] / scale, span[1] / scale)
+    scale = style.time_axis(axes, *span)
     axes.set_ylim(count - 0.45, -0.55)
-    ends = np.array([span[0]] * count), np.array([span[1]] * count)
-    _boxes(
-        axes, *ends, np.arange(count, dtype=np.float64), span, scale, HALF, facecolor=style.EMPTY, zorder=0.5
-    )
+    low, high, y = np.full(count, span[0]), np.full(count, span[1]), np.arange(count, dtype=np.float64)
+    _boxes(axes, low, high, y, span, scale, HALF, facecolor=style.EMPTY, zorder=0.5)
     step = max(1, -(-count // 32))
     axes.set_yticks(range(0, count, step), [f"{device:,}" for device in sample[::step].tolist()], fontsize=7)
     axes.tick_params(axis="y", length=0)
@@ -326,9 +264,7 @@ def _furnish(axes: Axes, facts: Facts, sample: Ints, span: tuple[int, int]) -> N
             )  # fmt: skip
 
 
-def _key(
-    axes: Axes, keys: Keys, shares: npt.NDArray[np.float64], seen: set[int], waits: npt.NDArray[np.bool_]
-) -> None:
+def _key(axes: Axes, keys: Keys, shares: Floats, seen: set[int], waits: Bools) -> None:
     own = [code for code in sorted(seen) if keys.colors[code] != style.OTHER]
     grey = [code for code in sorted(seen) if keys.colors[code] == style.OTHER]
     entries = [(f"{keys.names[code]} {shares[code]:.1%}", keys.colors[code]) for code in own]
@@ -337,15 +273,7 @@ def _key(
         entries.append((f"{name} {shares[grey].sum():.1%}", style.OTHER))
     extra = [style.waiting()] if waits[0] else []
     if waits[1]:
-        extra.append(
-            Patch(
-                facecolor=style.EMPTY,
-                edgecolor=style.OTHER,
-                hatch="--",
-                linewidth=0,
-                label="waits for inputs",
-            )
-        )
+        extra.append(Patch(**{**style.RESERVED, "hatch": "--"}, label="waits for inputs"))
     if waits[2]:
         extra.append(Patch(**style.RESERVED, label="reserved"))
     style.key(axes, entries, extra, above=13 if axes.xaxis.get_ticks_position() == "top" else 0)
@@ -354,15 +282,7 @@ def _key(
 def _strip(axes: Axes, below: Axes, facts: Facts, keys: Keys, span: tuple[int, int]) -> None:
     """Draw the whole trace as a strip, with the window that is shown below marked in it."""
     rows = max((len(group.rows) for group in facts.groups), default=0)
-    bands(
-        axes,
-        facts,
-        keys.names,
-        keys.codes,
-        keys.colors,
-        times.edges_of(bins_for(rows), facts.span),
-        whole=True,
-    )
+    bands(axes, facts, keys, times.edges_of(bins_for(rows), facts.span), whole=True)
     _, scale = times.unit(facts.span[1] - facts.span[0])
     _, scale_below = times.unit(span[1] - span[0])
     axes.axvspan(
@@ -374,9 +294,7 @@ def _strip(axes: Axes, below: Axes, facts: Facts, keys: Keys, span: tuple[int, i
             linewidth=0.6, zorder=0,
         )  # fmt: skip
         line.set_in_layout(False)
-        owner = axes.get_figure(root=True)
-        assert owner is not None
-        owner.add_artist(line)
+        style.figure_of(axes).add_artist(line)
     style.percent(axes, ticks=(0, 1))
     axes.xaxis.tick_top()
     axes.tick_params(axis="x", labelsize=7, pad=1, length=2)

@@ -5,38 +5,34 @@ Core counts integer nanoseconds. Frames show microseconds, as floats, since thos
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from core.model import Impossible
+
+from .. import units
+
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 Time = int | float | str | Any  # nanoseconds, "330us", or a pandas or datetime timedelta
 Window = tuple[Time | None, Time | None] | None
+Bins = int | Time | Sequence[Time]
 
-UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
-_WORDS = {"µs": "us", "μs": "us", "sec": "s", "m": "min"}
-_TEXT = re.compile(r"\s*([-+]?[\d_]*\.?[\d_]+(?:e[-+]?\d+)?)\s*([a-zµμ]+)\s*", re.IGNORECASE)
 MAX_BINS = 1_000_000
 
 
 def nanoseconds(what: Time) -> int:
     """Nanoseconds, from a number of nanoseconds, a text such as "330us", or a timedelta."""
     if isinstance(what, str):
-        found = _TEXT.fullmatch(what)
-        if found is None:
-            raise ValueError(
-                f'{what!r} is not a time; write a number and its unit, as in "330us" or "1.5 ms"'
-            )
-        number, unit = found[1].replace("_", ""), found[2]
-        scale = UNITS.get(_WORDS.get(unit, unit))
-        if scale is None:
-            near = get_close_matches(unit.lower(), UNITS, 1, 0.0)[0]
-            raise ValueError(f"{what!r}: no unit {unit!r}; nearest: {near!r}; there are: {', '.join(UNITS)}")
-        return round(float(number) * scale)
+        words = what.strip()
+        try:
+            return (-1 if words.startswith("-") else 1) * units.duration(words.lstrip("+-"), "a time")
+        except Impossible as error:
+            raise ValueError(str(error)) from None
     if hasattr(what, "total_seconds"):
         return round(float(what.total_seconds()) * 1_000_000_000)
     return round(float(what)) if isinstance(what, float) else int(what)
@@ -75,7 +71,7 @@ def window_of(window: Window, span: tuple[int, int]) -> tuple[int, int]:
     return low, high
 
 
-def edges_of(bins: int | Time | Sequence[Time], window: tuple[int, int]) -> Ints:
+def edges_of(bins: Bins, window: tuple[int, int]) -> Ints:
     """Edges of bins. `bins`: how many; or their width, such as "1ms" (the last may be narrower); or the edges."""
     low, high = window
     if isinstance(bins, int | np.integer):

@@ -12,32 +12,34 @@ nanoseconds, or texts such as "1.5ms".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from core.model import SeawayError
 from core.record import trace as core_trace
 
 from .. import machines
-from . import times
-from .busy import BYS, By
-from .facts import Facts, first_time
-from .times import Ints, Time, Window
+from . import busy, fairness, frames, hosts, intervals, times
+from .busy import By
+from .facts import Facts, first_time, spread
+from .fairness import Whose
+from .hosts import NOTHING, HostRows
+from .summary import summary
+from .times import Bins, Ints, Time, Window
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from opentelemetry.trace import TracerProvider
 
     from ..dashboard import TracePage
-    from .hosts import HostRows
-    from .timeline import ColorBy
+    from .keys import ColorBy
 
 Devices = Iterable[int] | int | None
 NEEDS_OTEL = "spans need OpenTelemetry: pip install 'seaway[otel]'; trace.perfetto(path) needs nothing"
@@ -70,11 +72,7 @@ class Trace:
     # --- tables ---------------------------------------------------------------------------------------------
 
     def utilization(
-        self,
-        by: By = "island",
-        bins: int | Time | Sequence[Time] = 1,
-        window: Window = None,
-        devices: Devices = None,
+        self, by: By = "island", bins: Bins = 1, window: Window = None, devices: Devices = None
     ) -> pd.DataFrame:
         """Parts of the devices' time, in bins of the window: `busy_fraction` computing, `skew_fraction` waiting for
         peers, `input_wait_fraction` waiting for inputs, `reserved_fraction` kept free by a policy. The rest is idle.
@@ -83,10 +81,7 @@ class Trace:
         devices' time. `bins`: how many, or how wide ("1ms"), or their edges. Without a window: from the first gang's
         start to the last gang's end.
         """
-        if by not in BYS:
-            raise ValueError(f"by={by!r}; it is one of {', '.join(BYS)}")
-        from . import busy
-
+        busy.check(by)
         edges = times.edges_of(bins, times.window_of(window, self.span))
         return busy.utilization(self.facts(), by, edges, self._devices(devices))
 
@@ -101,47 +96,27 @@ class Trace:
 
         `devices`: only these. `sample`: this many, with some of every group that ran the same gangs.
         """
-        from . import intervals
-
         chosen = self.sample(sample) if sample is not None else self._devices(devices)
         return intervals.frame(self.facts(), chosen, times.window_of(window, self.span), limit)
 
-    def interval_blocks(
-        self, window: Window = None, devices: Devices = None, rows: int = 1_000_000
-    ) -> Iterator[pd.DataFrame]:
-        """All intervals, in frames of about `rows` rows: for traces too large for one frame."""
-        from . import intervals
-
-        span = times.window_of(window, self.span)
-        return intervals.blocks(self.facts(), self._devices(devices), span, rows)
-
     def gangs(self, window: Window = None) -> pd.DataFrame:
         """One row a gang. `bound_us`: how wrong its times may be if they come from hosts' clocks; else 0."""
-        from . import frames, hosts
-
         found = frames.gangs(self.facts(), self._window(window))
-        return found.assign(bound_us=hosts.bounds(self._told or hosts.NOTHING, found["seq"].tolist()) / 1_000)
+        return found.assign(bound_us=hosts.bounds(self._told or NOTHING, found["seq"].tolist()) / 1_000)
 
     def hosts(self, window: Window = None, limit: int | None = 2_000_000) -> pd.DataFrame:
         """One row a gang and host, if known: when the gang was enqueued, started and ended on that host.
 
         `bound_us`: how wrong the host's clock may be; 0 for the recorder's own clock.
         """
-        from . import hosts
-
-        told = self._told or hosts.NOTHING
-        return hosts.frame(self.facts(), told, self.origin, self._window(window), limit)
+        return hosts.frame(self.facts(), self._told or NOTHING, self.origin, self._window(window), limit)
 
     def steps(self, window: Window = None) -> pd.DataFrame:
         """One row a step of a program: how often it ran, how long it took."""
-        from . import frames
-
         return frames.steps(self.facts(), self._window(window))
 
     def runs(self, window: Window = None) -> pd.DataFrame:
         """One row a run of a program: latency, device time, and why it failed."""
-        from . import frames
-
         return frames.runs(self.facts(), self._window(window))
 
     def clients(self, window: Window = None) -> pd.DataFrame:
@@ -150,55 +125,41 @@ class Trace:
         Without a window, `got_share` is of the time in which all clients competed (`contended`), as in the summary, and
         the other columns are of the whole trace. With a window, all of them are of the window.
         """
-        from . import frames
-
         return frames.clients(self.facts(), self._window(window))
 
-    def shares(self, bins: int | Time | Sequence[Time] = 20, window: Window = None) -> pd.DataFrame:
+    def shares(self, bins: Bins = 20, window: Window = None) -> pd.DataFrame:
         """One row a bin and client: its share of the device time that all clients used, and the share it asked for.
 
         `got_share` is NaN in bins that no client used. `bins`: as for `utilization`. Without a window: while all
         clients competed.
         """
-        from . import curves
+        return fairness.shares(self.facts(), times.edges_of(bins, self._competing(window)))
 
-        return curves.frame(self.facts(), times.edges_of(bins, self._competing(window)))
-
-    def fairness(self, bins: int | Time | Sequence[Time] = 20, window: Window = None) -> pd.DataFrame:
+    def fairness(self, bins: Bins = 20, window: Window = None) -> pd.DataFrame:
         """One row a bin: how fairly the clients that competed in it shared the devices, by their weights.
 
         `jain`: Jain's index of got over asked; 1 if all are served alike, 1/n if one of n gets everything. `max_min`:
         the smallest got over asked, divided by the largest, and `worst_client` has the smallest. NaN where fewer than
         two clients competed. `bins`: as for `utilization`. Without a window: while all clients competed.
         """
-        from . import fairness
+        return fairness.fairness(self.facts(), times.edges_of(bins, self._competing(window)))
 
-        return fairness.frame(self.facts(), times.edges_of(bins, self._competing(window)))
-
-    def latency_cdf(self, by: Literal["client", "program"] = "client", window: Window = None) -> pd.DataFrame:
+    def latency_cdf(self, by: Whose = "client", window: Window = None) -> pd.DataFrame:
         """One row a run that succeeded: its latency, and the fraction of its client's (or program's) runs that took no
         longer. `window`: only runs that ended in it."""
-        from . import latencies
-
-        return latencies.frame(self.facts(), _whose(by), self._window(window))
+        return fairness.latencies(self.facts(), whose(by), self._window(window))
 
     def transfers(self, window: Window = None) -> pd.DataFrame:
         """One row a transfer between places, or between a place and a client."""
-        from . import frames
-
         return frames.transfers(self.facts(), self._window(window))
 
     def memory(self, window: Window = None) -> pd.DataFrame:
         """One row a change of a place's memory: bytes on each of its devices."""
-        from . import frames
-
         return frames.memory(self.facts(), self._window(window))
 
     def reservations(self, window: Window = None) -> pd.DataFrame:
         """One row a reservation: devices that a policy kept free, from when until when, and for which client."""
-        from . import reserved
-
-        return reserved.frame(self.facts(), self._window(window))
+        return frames.reservations(self.facts(), self._window(window))
 
     # --- extent ---------------------------------------------------------------------------------------------
 
@@ -234,13 +195,9 @@ class Trace:
 
     def sample(self, count: int) -> Ints:
         """`count` devices: at least one of every group that ran the same gangs, the rest in proportion to its size."""
-        from .sampling import spread
-
         return spread(self.facts(), count)
 
     def summary(self) -> str:
-        from .summary import summary
-
         return summary(self)
 
     def __repr__(self) -> str:
@@ -285,42 +242,31 @@ class Trace:
         return charts.utilization(self, by, bins, window, axes)
 
     def plot_shares(
-        self,
-        window: Window = None,
-        axes: Axes | None = None,
-        bins: int | Time | Sequence[Time] | None = None,
+        self, window: Window = None, axes: Axes | None = None, bins: Bins | None = None
     ) -> Figure:
         """The share of device time that each client got, beside the share it asked for. With `bins`: over time.
 
         Without a window: while all clients competed.
         """
-        from . import charts, curves
+        from . import charts, lines
 
         if bins is None:
             return charts.shares(self, window, axes)
-        return curves.shares(self, times.edges_of(bins, self._competing(window)), axes)
+        return lines.shares(self, times.edges_of(bins, self._competing(window)), axes)
 
-    def plot_fairness(
-        self,
-        bins: int | Time | Sequence[Time] = 40,
-        window: Window = None,
-        axes: Axes | None = None,
-    ) -> Figure:
+    def plot_fairness(self, bins: Bins = 40, window: Window = None, axes: Axes | None = None) -> Figure:
         """Jain's index and the max-min ratio over time (see `fairness`). Without a window: while all competed."""
-        from . import fairness
+        from . import lines
 
-        return fairness.draw(self, times.edges_of(bins, self._competing(window)), axes)
+        return lines.fairness(self, times.edges_of(bins, self._competing(window)), axes)
 
     def plot_latency_cdf(
-        self,
-        by: Literal["client", "program"] = "client",
-        window: Window = None,
-        axes: Axes | None = None,
+        self, by: Whose = "client", window: Window = None, axes: Axes | None = None
     ) -> Figure:
         """The distribution of the latency of runs, a curve for each client or program (see `latency_cdf`)."""
-        from . import latencies
+        from . import lines
 
-        return latencies.draw(self, _whose(by), self._window(window), axes)
+        return lines.latencies(self, [self.latency_cdf(by, window)], by, axes)
 
     # --- files ----------------------------------------------------------------------------------------------
 
@@ -417,7 +363,7 @@ class Trace:
         return wanted.astype(np.int64)
 
 
-def _whose(by: Literal["client", "program"]) -> Literal["client", "program"]:
+def whose(by: Whose) -> Whose:
     if by not in ("client", "program"):
         raise ValueError(f"by={by!r}; it is client or program")
     return by

@@ -22,11 +22,4 @@ from .open_loop import Arrival, Arrivals
 from .playback import LoadReport
 from .poisson_arrivals import poisson
 
-__all__ = [
-    "Arrival",
-    "Arrivals",
-    "LoadReport",
-    "load",
-    "philly",
-    "poisson",
-]
+__all__ = ["Arrival", "Arrivals", "LoadReport", "load", "philly", "poisson"]

@@ -14,6 +14,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ..errors import nearest
 from ..file_reading import MOST, parquet_frame, plain_bytes
 from ..units import TIMES
@@ -49,21 +51,16 @@ def load(path: str | Path) -> Arrivals:
     lasts = _one_of(table, "duration", file)
     if at is None:
         raise ValueError(f"{file}: no column says when each arrives; name it at_s, at_ms, at_us or at_ns")
-    return Arrivals([_arrival(row, at, lasts, file, number) for number, row in enumerate(_rows(table), 1)])
+    rows: Any = table.astype(object).to_dict("records")
+    return Arrivals([_arrival(row, at, lasts, file, number) for number, row in enumerate(rows, 1)])
 
 
 def save(arrivals: Arrivals, file: Path) -> Path:
     import pandas as pd
 
-    table = pd.DataFrame(
-        {
-            "at_ns": [each.at for each in arrivals],
-            "client": [each.client for each in arrivals],
-            "name": [each.name for each in arrivals],
-            "devices": [each.devices for each in arrivals],
-            "duration_ns": [each.duration for each in arrivals],
-        }
-    )
+    rows = [msgspec.structs.asdict(each) for each in arrivals]
+    table = pd.DataFrame(rows, columns=list(Arrival.__struct_fields__))
+    table = table.rename(columns={"at": "at_ns", "duration": "duration_ns"})
     _check_ending(file)
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.suffix == ".csv":
@@ -92,11 +89,6 @@ def _check_ending(file: Path) -> None:
         raise ValueError(f"{file}: a file of arrivals ends with .csv or .parquet")
 
 
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    names = list(map(str, table.columns))
-    return [dict(zip(names, row, strict=True)) for row in table.itertuples(index=False, name=None)]
-
-
 def _one_of(table: pd.DataFrame, what: str, file: Path) -> str | None:
     found = [name for name in table.columns if name in COLUMNS and name.startswith(f"{what}_")]
     if len(found) > 1:
@@ -106,14 +98,10 @@ def _one_of(table: pd.DataFrame, what: str, file: Path) -> str | None:
 
 def _arrival(row: Mapping[str, Any], at: str, lasts: str | None, file: Path, number: int) -> Arrival:
     where = f"{file}, row {number}"
-    words = {key: str(row[key]).strip() if key in row else other for key, other in WORDS.items()}
-    return Arrival(
-        _nanoseconds(row[at], at, where),
-        words["client"] or WORDS["client"],
-        words["name"] or WORDS["name"],
-        int(_number(row.get("devices", 0), "devices", where)),
-        0 if lasts is None else _nanoseconds(row[lasts], lasts, where),
-    )
+    client, name = (str(row.get(key, "")).strip() or other for key, other in WORDS.items())
+    duration = 0 if lasts is None else _nanoseconds(row[lasts], lasts, where)
+    devices = int(_number(row.get("devices", 0), "devices", where))
+    return Arrival(_nanoseconds(row[at], at, where), client, name, devices, duration)
 
 
 def _nanoseconds(value: Any, column: str, where: str) -> int:

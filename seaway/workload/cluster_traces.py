@@ -42,10 +42,7 @@ class _Job(msgspec.Struct):
 
 
 def philly(
-    path: str | Path,
-    *,
-    client: Literal["vc", "user"] = "vc",
-    status: Sequence[str] = STATUSES,
+    path: str | Path, *, client: Literal["vc", "user"] = "vc", status: Sequence[str] = STATUSES
 ) -> Arrivals:
     """Read the job log of the Philly traces, or of another cluster in their format.
 

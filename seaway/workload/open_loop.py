@@ -114,15 +114,12 @@ class Arrivals:
         """One row an arrival."""
         import pandas as pd
 
-        return pd.DataFrame(
-            {
-                "at_us": [each.at / 1_000 for each in self._all],
-                "client": [each.client for each in self._all],
-                "name": [each.name for each in self._all],
-                "devices": [each.devices for each in self._all],
-                "duration_us": [each.duration / 1_000 for each in self._all],
-            }
+        frame = pd.DataFrame(
+            [msgspec.structs.asdict(each) for each in self._all], columns=list(Arrival.__struct_fields__)
         )
+        for time in ("at", "duration"):
+            frame[time] /= 1_000
+        return frame.rename(columns={"at": "at_us", "duration": "duration_us"})
 
     def save(self, path: str | Path) -> Path:
         """Write a file that `sw.workload.load` reads: CSV or Parquet, by its ending."""

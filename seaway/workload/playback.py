@@ -84,22 +84,10 @@ class LoadReport:
             frame = frame[(frame["arrived_us"] >= low) & (frame["arrived_us"] < high)]
         rows = []
         for name, part in frame.groupby(by, sort=False):
-            latencies = part["latency_us"][part["ok"]].to_numpy()
-            found = np.percentile(latencies, PERCENTILES) if len(latencies) else [np.nan] * len(PERCENTILES)
-            percentiles = {
-                f"latency_p{percent}_us": float(value)
-                for percent, value in zip(PERCENTILES, found, strict=True)
-            }
-            failed = int((~part["ok"]).sum())
-            rows.append(
-                {
-                    by: name,
-                    "arrivals": len(part),
-                    "failed": failed,
-                    **percentiles,
-                    "lag_max_us": part["lag_us"].max(),
-                }
-            )
+            latencies = part["latency_us"][part["ok"]]
+            shown = {f"latency_p{percent}_us": latencies.quantile(percent / 100) for percent in PERCENTILES}
+            counts = {by: name, "arrivals": len(part), "failed": int((~part["ok"]).sum())}
+            rows.append({**counts, **shown, "lag_max_us": part["lag_us"].max()})
         return pd.DataFrame(rows)
 
     def __repr__(self) -> str:

@@ -9,7 +9,6 @@ import shlex
 import tomllib
 from collections.abc import Iterator
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -75,8 +74,7 @@ def commands() -> dict[str, set[str]]:
     """The commands of `seaway` with their options."""
     parser = argparse.ArgumentParser()
     added = parser.add_subparsers()
-    for file in set(cli.COMMANDS.values()):
-        import_module(f"seaway.cli.{file}").add(added)
+    cli.declare(added)
     return {
         name: {
             option

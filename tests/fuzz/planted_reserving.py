@@ -16,7 +16,7 @@ from core.record import Trace
 from core.schedule.contention import Contention
 from core.schedule.reservations import Reservations
 from seaway.trace import busy
-from seaway.trace.reserved import reserved
+from seaway.trace.busy import reserved
 
 from .draw import RESERVES
 from .planting import Patch, bug, every, nothing

@@ -17,11 +17,12 @@ import os
 import secrets
 import warnings
 import weakref
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.checkpoint import LAST, Request, documents
+from backend.checkpoint import LAST, Request, documents, steps
 
 from ...errors import NoContents
 from ...graph import in_trace, leaf_aval
@@ -30,8 +31,7 @@ from ...specs import WHOLE, Slice, as_slice, avals, is_sharding, resolve, trees
 from ...specs import slice as slice_of
 from ..jitted import is_entry
 from . import graphs
-from .graphs import Leaf
-from .naming import names_of
+from .graphs import Leaf, names_of
 
 if TYPE_CHECKING:
     from ...sessions import Caller, ClientBuffer, Run, Session
@@ -116,9 +116,8 @@ def restore(
     *made, unsummed = caller.submit(graph, [request] * len(graph.slices))
     if caller.unreadable(unsummed._buffer) is None:
         flag = Fetch(unsummed._buffer)
-        caller.begin_fetch(
-            flag
-        )  # at once, since a program that restores all there is may never call sw.checkpoint again
+        # At once, since a program that restores all there is may never call sw.checkpoint again.
+        caller.begin_fetch(flag)
         caller.earlier.notices.append(lambda: _warned(flag, f"{where}: step {step} in {os.fspath(path)}"))
     return treedef.unflatten(made)
 
@@ -138,7 +137,7 @@ def latest(path: str | os.PathLike[str], *, devices: Slice | int | None = None) 
     except (
         NoContents
     ):  # a simulation of times alone writes no files: it knows what it was told, and what lies here
-        return max([*_saved.get(caller.session, {}).get(folder, ()), *_here(folder)], default=None)
+        return max([*_saved.get(caller.session, {}).get(folder, ()), *steps(Path(folder))], default=None)
     return number - 1 if number else None
 
 
@@ -193,9 +192,8 @@ def _wanted(
             split = leaf._split
         else:
             theirs = getattr(leaf, "sharding", None) if own is None else None
-            split = resolve(
-                entry if entry is not None or not is_sharding(theirs) else theirs, home, aval, said
-            )
+            wanted = entry if entry is not None or not is_sharding(theirs) else theirs
+            split = resolve(wanted, home, aval, said)
         found.append(Leaf(name, aval, home, split))
     return tuple(found)
 
@@ -235,11 +233,3 @@ def _whole(step: Any, where: str) -> int:
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= LAST:
         raise ValueError(f"{where}(step={step!r}): a whole number from 0 to {LAST}")
     return number
-
-
-def _here(folder: str) -> list[int]:
-    from pathlib import Path
-
-    from backend.checkpoint import steps
-
-    return steps(Path(folder))

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from backend.checkpoint import ArrayEntry, Document, chunk_of, documents
 from core.model import Arg, Out, Ref, Sharding
 from sim.hardware import Kernel
 
-from ...graph import CallNode, Evaluate, Graph, Signature
+from ...graph import CallNode, Graph, Signature
 from ...specs import WHOLE, Aval, Slice, avals, trees
 from . import alone
 
@@ -29,6 +30,9 @@ BANDWIDTH = 100_000_000  # bytes a second that a device's share of its host's st
 LOOK_NS = 1_000_000  # nanoseconds that looking into a folder takes: assumed
 TOKEN = avals.aval((1,), "int32")
 SECOND = 1_000_000_000
+Looks = Sequence[tuple[Aval, Sharding]]
+LONGEST = 200  # characters
+SINGLE = "value"  # of a tree that is one leaf
 
 
 class Leaf(NamedTuple):
@@ -87,18 +91,13 @@ def restoring(leaves: tuple[Leaf, ...], request: Aval) -> Graph:
         mine = [leaf for leaf in leaves if leaf.home is home]
         entries = tuple(map(entry_of, mine))
         cost = time_of(sum(leaf.nbytes for leaf in mine))
+        takes = [(request, WHOLE)]
         read = _signature(
-            Document("read", home.shape, entries),
-            home,
-            [(request, WHOLE)],
-            [(TOKEN, WHOLE)],
-            cost,
-            alone.read,
+            Document("read", home.shape, entries), home, takes, [(TOKEN, WHOLE)], cost, alone.read
         )
         looks = [(leaf.aval, leaf.split) for leaf in mine]
-        load = _signature(
-            Document("load", home.shape, entries), home, [(TOKEN, WHOLE)], looks, 1000, alone.load
-        )
+        document = Document("load", home.shape, entries)
+        load = _signature(document, home, [(TOKEN, WHOLE)], looks, 1000, alone.load)
         made |= {leaf.name: Out(len(nodes) + 1, place) for place, leaf in enumerate(mine)}
         nodes += [CallNode(read, (Arg(number),), ()), CallNode(load, (Out(len(nodes)),), ())]
     results = [*(made[leaf.name] for leaf in leaves), Out(0)]
@@ -108,18 +107,14 @@ def restoring(leaves: tuple[Leaf, ...], request: Aval) -> Graph:
 
 @lru_cache(maxsize=256)
 def looking(home: Slice, request: Aval) -> Graph:
-    signature = _signature(
-        Document("latest"), home, [(request, WHOLE)], [(TOKEN, WHOLE)], LOOK_NS, alone.latest
-    )
+    takes, makes = [(request, WHOLE)], [(TOKEN, WHOLE)]
+    signature = _signature(Document("latest"), home, takes, makes, LOOK_NS, alone.latest)
     return Graph("checkpoint.latest", [request], [CallNode(signature, (Arg(0),), ())], [Out(0)], ("",))
 
 
 def time_of(nbytes: int) -> int:
     """Nanoseconds for so many bytes of a device."""
     return LOOK_NS + nbytes * SECOND // BANDWIDTH
-
-
-Looks = Sequence[tuple[Aval, Sharding]]
 
 
 def _signature(
@@ -134,9 +129,34 @@ def _signature(
         outputs=tuple(aval for aval, _ in makes), out_shardings=tuple(split for _, split in makes), out_tree=tree,
         out_names=tuple(str(number) for number in range(len(makes))), key=f"{name}:{digest}", collective=False,
         irregular=document.kind != "load", kernel=Kernel(name, cost, source="assumed"), document=blob,
-        evaluate=_acting(act, document),
+        evaluate=partial(act, document),
     )  # fmt: skip
 
 
-def _acting(act: Callable[[Document, list[Any]], list[Any]], document: Document) -> Evaluate:
-    return lambda contents: act(document, contents)
+# --- names of leaves -------------------------------------------------------------------------------------
+
+
+def names_of(treedef: trees.Treedef) -> tuple[str, ...]:
+    """By leaf. Raises ValueError where two would be the same."""
+    import jax
+
+    found, _ = jax.tree_util.tree_flatten_with_path(treedef.unflatten(range(treedef.num_leaves)))
+    names = tuple(".".join(map(_part, path)) or SINGLE for path, _ in found)
+    known: dict[str, str] = {}
+    for name, (path, _) in zip(names, found, strict=True):
+        where = jax.tree_util.keystr(path)
+        if len(name) > LONGEST:
+            raise ValueError(
+                f"sw.checkpoint: the path of leaf {where} has {len(name)} characters; at most {LONGEST}"
+            )
+        if known.setdefault(name, where) != where:
+            raise ValueError(f"sw.checkpoint: leaves {known[name]} and {where} would have one name, {name!r}")
+    return names
+
+
+def _part(key: Any) -> str:
+    """Letters, digits, `_` and `-` as they are."""
+    import jax
+
+    text = jax.tree_util.keystr((key,), simple=True)
+    return quote(text, safe="").replace(".", "%2E").replace("~", "%7E") or "%00"

@@ -29,7 +29,7 @@ CHANNEL = re.compile(r"channel_id=(\d+)")
 WRAPPERS = {
     "async",
     "call",
-}  # prefixes of operations that start a computation, on this core or on another kind of core
+}  # prefixes of operations that start a computation, here or on another kind of core
 LAYOUT = {"convert", "copy", "bitcast", "reshape", "transpose"}
 CHAINED = '"async_collective_fusion_config"'
 
@@ -67,11 +67,8 @@ class Finder:
         base, dash, end = op.opcode.rpartition("-")
         if op.opcode in KINDS:
             exchange = self._exchange(computation, op, KINDS[op.opcode])
-            if (
-                self.scattering
-                and op.opcode == "all-reduce"
-                and _sliced(computation, op, exchange.group_size)
-            ):
+            reduces = self.scattering and op.opcode == "all-reduce"
+            if reduces and _sliced(computation, op, exchange.group_size):
                 exchange = msgspec.structs.replace(exchange, kind="reduce-scatter")
             return CollectivePart("whole", op.name, exchange)
         if dash and base in KINDS and end == "start":

@@ -110,9 +110,8 @@ def _ids(text: str | None, places: int, whole: str) -> Groups:
     if text is None:
         return np.arange(places, dtype=np.int64)
     layout = LAID_OUT.fullmatch(text)
-    ids = (
-        _laid_out(layout[1], layout[2]) if layout else np.array(_ints(text.replace(" ", "")), dtype=np.int64)
-    )
+    listed = np.array([] if layout else _ints(text.replace(" ", "")), dtype=np.int64)
+    ids = _laid_out(layout[1], layout[2]) if layout else listed
     if len(ids) != places:
         raise BadGroups(f"replica groups {whole!r} have {len(ids)} devices for {places} places of their mesh")
     return ids

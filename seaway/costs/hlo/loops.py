@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 
 from .shapes import HloShape
@@ -38,6 +38,7 @@ COMPUTED: dict[str, Callable[[int, int], int]] = {
     "and": operator.and_, "or": operator.or_, "xor": operator.xor,
 }  # fmt: skip
 
+State = dict[tuple[int, ...], int]
 Known = Mapping[tuple[int, ...], int]
 """Known values of a computation's parameters: (0, 3) is element 3 of parameter 0, (1,) is parameter 1."""
 
@@ -88,11 +89,8 @@ class Scalars:
             return self._parameter((int(op.body), index))
         if op.opcode == "tuple":
             return self.value(op.operands[index])
-        if op.opcode == "while" and index in invariant(self.module[op.called("body")[0]]):
-            return self.element(op.operands[0], index)
-        if op.opcode in SAME:
-            return self.element(op.operands[0], index)
-        return None
+        unchanged = op.opcode == "while" and index in invariant(self.module[op.called("body")[0]])
+        return self.element(op.operands[0], index) if unchanged or op.opcode in SAME else None
 
     def _parameter(self, key: tuple[int, ...]) -> int | None:
         self.asked.add(key)
@@ -106,12 +104,11 @@ class Scalars:
 
     def _called(self, op: Op) -> int | None:
         called = op.called("calls") or op.called("to_apply")
-        inner = self.module[called[0]] if called else None
-        if inner is None:
+        if not called:
             return None
-        known: dict[tuple[int, ...], int] = {
-            (at,): value for at, name in enumerate(op.operands) if (value := self.value(name)) is not None
-        }
+        values = {(at,): self.value(name) for at, name in enumerate(op.operands)}
+        known: State = {key: value for key, value in values.items() if value is not None}
+        inner = self.module[called[0]]
         return Scalars(self.module, inner, known).value(inner.root)
 
 
@@ -146,35 +143,37 @@ def trips(module: Module, computation: HloComputation, loop: Op, known: Known) -
     if stated := loop.attribute(STATED):
         return int(stated)
     condition, body = module[loop.called("condition")[0]], module[loop.called("body")[0]]
-    state = _initial(module, computation, loop, known, _needed(module, condition, body))
-    if state is None:
-        return None
-    return _count(module, condition, body, state)
+    needed = _needed(module, condition, body)
+    state = _all_known(_elements(Scalars(module, computation, known), loop.operands[0], needed))
+    return None if state is None else _count(module, condition, body, state)
 
 
-def inside(module: Module, computation: HloComputation, loop: Op, known: Known) -> dict[tuple[int, ...], int]:
+def inside(module: Module, computation: HloComputation, loop: Op, known: Known) -> State:
     """Known values inside the loop's body: unchanged elements whose values are known outside."""
-    scalars = Scalars(module, computation, known)
-    found: dict[tuple[int, ...], int] = {}
-    for index in sorted(invariant(module[loop.called("body")[0]])):
-        value = scalars.element(loop.operands[0], index)
-        if value is not None:
-            found[0, index] = value
-    return found
+    indices = sorted(invariant(module[loop.called("body")[0]]))
+    found = _elements(Scalars(module, computation, known), loop.operands[0], indices)
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _elements(scalars: Scalars, name: str, indices: Iterable[int]) -> dict[tuple[int, ...], int | None]:
+    return {(0, index): scalars.element(name, index) for index in indices}
+
+
+def _all_known(values: Mapping[tuple[int, ...], int | None]) -> State | None:
+    known = {key: value for key, value in values.items() if value is not None}
+    return known if len(known) == len(values) else None
 
 
 def _needed(module: Module, condition: HloComputation, body: HloComputation) -> list[int]:
     """The elements of the state that decide when the loop ends, and the elements that these depend on."""
     asking = Scalars(module, condition, {})
     asked = _reads(asking, condition.root)
-    root = body.ops[body.root]
-    while True:
+    root, before = body.ops[body.root], -1
+    while root.opcode == "tuple" and len(asked) != before:
         before = len(asked)
-        if root.opcode == "tuple":
-            for index in sorted(asked):
-                asked |= _reads(Scalars(module, body, {}), root.operands[index])
-        if len(asked) == before:
-            return sorted(asked)
+        for index in sorted(asked):
+            asked |= _reads(Scalars(module, body, {}), root.operands[index])
+    return sorted(asked)
 
 
 def _reads(scalars: Scalars, name: str) -> set[int]:
@@ -193,28 +192,14 @@ def _reads(scalars: Scalars, name: str) -> set[int]:
     return {key[1] for key in scalars.asked if len(key) == 2}
 
 
-def _initial(
-    module: Module, computation: HloComputation, loop: Op, known: Known, needed: list[int]
-) -> dict[tuple[int, ...], int] | None:
-    scalars = Scalars(module, computation, known)
-    state: dict[tuple[int, ...], int] = {}
-    for index in needed:
-        value = scalars.element(loop.operands[0], index)
-        if value is None:
-            return None
-        state[0, index] = value
-    return state
-
-
-def _count(
-    module: Module, condition: HloComputation, body: HloComputation, state: dict[tuple[int, ...], int]
-) -> int | None:
-    states = [state]
+def _count(module: Module, condition: HloComputation, body: HloComputation, state: State) -> int | None:
+    states, results = [state], body.ops[body.root].operands
     for count in range(STEPS):
         more = _holds(module, condition, states[-1])
         if not more:
             return None if more is None else count
-        after = _after(module, body, states[-1])
+        scalars = Scalars(module, body, states[-1])
+        after = _all_known({key: scalars.value(results[key[1]]) for key in state})
         if after is None:
             return None
         states.append(after)
@@ -226,32 +211,22 @@ def _holds(module: Module, condition: HloComputation, state: Known) -> bool | No
     return None if value is None else bool(value)
 
 
-def _after(module: Module, body: HloComputation, state: Known) -> dict[tuple[int, ...], int] | None:
-    scalars = Scalars(module, body, state)
-    found: dict[tuple[int, ...], int] = {}
-    for parameter, index in state:
-        value = scalars.value(body.ops[body.root].operands[index])
-        if value is None:
-            return None
-        found[parameter, index] = value
-    return found
-
-
-def _jump(module: Module, condition: HloComputation, states: list[dict[tuple[int, ...], int]]) -> int | None:
+def _jump(module: Module, condition: HloComputation, states: list[State]) -> int | None:
     """Find the end by bisection, if all elements grow by equal steps; else None."""
     first, second = states[0], states[1]
     step = {key: second[key] - first[key] for key in first}
     if any(later[key] - sooner[key] != step[key] for sooner, later in pairwise(states) for key in step):
         return None
     low, high = len(states) - 1, len(states)
-    while _holds(module, condition, {key: first[key] + high * step[key] for key in first}):
+
+    def goes_on(after: int) -> bool | None:
+        return _holds(module, condition, {key: first[key] + after * step[key] for key in first})
+
+    while goes_on(high):
         low, high = high, high * 2
         if high > 1 << BITS:
             return None
     while high - low > 1:
         middle = (low + high) // 2
-        if _holds(module, condition, {key: first[key] + middle * step[key] for key in first}):
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if goes_on(middle) else (low, middle)
     return high

@@ -10,13 +10,12 @@ A parsed module and a device's rates go in. Three times come out, for the same o
   is up to ten times too high if memory is the bound. Copies that start early run beside other work, and only the rest
   of them counts when they are waited for.
 
-Loops count as often as they run. The `once` sums count each body once, as a compiler's own totals do.
+Loops count as often as they run. `once_roofline` counts each body once, as a compiler's own totals do.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -55,10 +54,7 @@ class Tally(msgspec.Struct):
     blend: float = 0.0
     flops: float = 0.0
     moved: float = 0.0
-    once_cycles: float = 0.0  # also nanoseconds
-    once_roofline: float = 0.0
-    once_flops: float = 0.0
-    once_moved: float = 0.0
+    once_roofline: float = 0.0  # with each loop's body counted once
     exchanges: dict[HloCollective, int] = {}
     unknown_loops: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()  # custom calls whose time is unknown
@@ -66,8 +62,7 @@ class Tally(msgspec.Struct):
     def add(self, other: Tally, times: int = 1) -> None:
         for field in ("cycles", "roofline", "blend", "flops", "moved"):
             setattr(self, field, getattr(self, field) + times * getattr(other, field))
-        for field in ("once_cycles", "once_roofline", "once_flops", "once_moved"):
-            setattr(self, field, getattr(self, field) + getattr(other, field))
+        self.once_roofline += other.once_roofline
         for exchange, count in other.exchanges.items():
             self.exchanges[exchange] = self.exchanges.get(exchange, 0) + times * count
         self.unknown_loops += other.unknown_loops
@@ -105,7 +100,8 @@ class _TallyWalk:
     def _walk(self, computation: HloComputation, known: loops.Known) -> Tally:
         total = Tally()
         lane = _Lanes(self.rates)
-        chains = _Chains(self._found(computation))
+        parts = ((op.name, self.finder.find(computation, op)) for op in computation.ops.values())
+        chains = _Chains({name: part for name, part in parts if part is not None})
         for op in computation.ops.values():
             before = total.blend
             found = chains.found.get(op.name)
@@ -123,13 +119,7 @@ class _TallyWalk:
         """The time and bytes of reading arguments and writing results, where no operation does that by itself."""
         moved = unmoved(self.module, computation)
         time = moved / self.rates.bandwidth * 1e9
-        return Tally(roofline=time, blend=time, moved=moved, once_roofline=time, once_moved=moved)
-
-    def _found(self, computation: HloComputation) -> Iterable[tuple[str, CollectivePart]]:
-        for op in computation.ops.values():
-            found = self.finder.find(computation, op)
-            if found is not None:
-                yield op.name, found
+        return Tally(roofline=time, blend=time, moved=moved, once_roofline=time)
 
     def _op(
         self, computation: HloComputation, op: Op, known: loops.Known, total: Tally, lane: _Lanes
@@ -155,14 +145,10 @@ class _TallyWalk:
 
     def _branches(self, op: Op, total: Tally) -> None:
         """Add the most expensive branch: an upper bound, since the data choose."""
-        names = op.called("branch_computations") or (
-            *op.called("true_computation"),
-            *op.called("false_computation"),
-        )
-        if names:
-            total.add(
-                max((self.computation(self.module[name], {}) for name in names), key=lambda one: one.blend)
-            )
+        either = (*op.called("true_computation"), *op.called("false_computation"))
+        names = op.called("branch_computations") or either
+        branches = [self.computation(self.module[name], {}) for name in names]
+        total.add(max(branches, key=lambda one: one.blend, default=Tally()))
 
     def _plain(self, computation: HloComputation, op: Op, total: Tally, lane: _Lanes) -> None:
         if op.opcode == "custom-call" and not op.attribute(CYCLES) and op.attribute(TARGET) not in NO_WORK:
@@ -175,18 +161,14 @@ class _TallyWalk:
         flops, moved = self.work.flops(computation, op), self.work.moved(computation, op)
         cycles = int(op.attribute(CYCLES) or 0) / self.rates.clock * 1e9
         memory = moved / self.rates.bandwidth * 1e9
-        bound = max(self._arithmetic(computation, op, flops), memory)
-        total.add(Tally(cycles, bound, 0.0, flops, moved, cycles, bound, flops, moved))
+        matrix = flops / self.rates.flops * 1e9
+        slow = self.work.elementwise(computation, op) / self.rates.vector * 1e9 if self.rates.vector else 0.0
+        bound = max(matrix, slow, memory)
+        total.add(Tally(cycles, bound, 0.0, flops, moved, bound))
         if op.opcode in ("copy-start", "slice-start"):
             lane.start(op.name, moved, total.blend)
         else:
-            matrix = flops / self.rates.flops * 1e9
             total.blend += cycles if cycles and matrix > MOSTLY * memory else bound
-
-    def _arithmetic(self, computation: HloComputation, op: Op, flops: float) -> float:
-        matrix = flops / self.rates.flops
-        vector = self.work.elementwise(computation, op) / self.rates.vector if self.rates.vector else 0.0
-        return max(matrix, vector) * 1e9
 
 
 class _Lanes:
@@ -212,8 +194,8 @@ class _Chains:
     among the collectives that are under way.
     """
 
-    def __init__(self, found: Iterable[tuple[str, CollectivePart]]) -> None:
-        self.found = dict(found)
+    def __init__(self, found: dict[str, CollectivePart]) -> None:
+        self.found = found
         self.first: dict[str, str] = {}
         self.last: dict[str, str] = {}
         self.under_way: dict[str, HloCollective] = {}

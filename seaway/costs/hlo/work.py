@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from math import prod
+from typing import Literal
 
 import numpy as np
 
@@ -49,8 +50,7 @@ class ModuleWork:
     def __init__(self, module: Module, fused: bool = True) -> None:
         self.module = module
         self.fused = fused
-        self._flops: dict[str, float] = {}
-        self._elementwise: dict[str, float] = {}
+        self._sums: dict[tuple[str, str], float] = {}  # by computation, and what is summed
         self._reads: dict[tuple[str, int], int | None] = {}
         self._writes: dict[str, int | None] = {}
 
@@ -61,22 +61,14 @@ class ModuleWork:
             return _dot(computation, op)
         if op.opcode == "convolution":
             return _convolution(computation, op)
-        if op.opcode == "fusion":
-            return sum(self._inner_flops(name) for name in op.called("calls"))
-        return 0.0
-
-    def _inner_flops(self, name: str) -> float:
-        if name not in self._flops:
-            inner = self.module[name]
-            self._flops[name] = sum(self.flops(inner, op) for op in inner.ops.values())
-        return self._flops[name]
+        return self._inside(op, "flops") if op.opcode == "fusion" else 0.0
 
     # --- elementwise ------------------------------------------------------------------------------------
 
     def elementwise(self, computation: HloComputation, op: Op) -> float:
         """Operations of the vector unit: one for each element computed, more for slow functions."""
         if op.opcode == "fusion":
-            return sum(self._inner_elementwise(name) for name in op.called("calls"))
+            return self._inside(op, "elementwise")
         if op.opcode in ("reduce", "reduce-window"):
             return float(_first(computation.operand(op, 0)).elements)
         if op.opcode in STILL or op.opcode.endswith(("-start", "-done")):
@@ -84,11 +76,13 @@ class ModuleWork:
         elements = sum(shape.elements for shape in leaves(op.kind))
         return float(elements * (SLOWNESS if op.opcode in SLOW else 1))
 
-    def _inner_elementwise(self, name: str) -> float:
-        if name not in self._elementwise:
-            inner = self.module[name]
-            self._elementwise[name] = sum(self.elementwise(inner, op) for op in inner.ops.values())
-        return self._elementwise[name]
+    def _inside(self, fusion: Op, what: Literal["flops", "elementwise"]) -> float:
+        """The sum over the operations of the computations that a fusion calls."""
+        for name in fusion.called("calls"):
+            if (name, what) not in self._sums:
+                inner = self.module[name]
+                self._sums[name, what] = sum(getattr(self, what)(inner, op) for op in inner.ops.values())
+        return sum(self._sums[name, what] for name in fusion.called("calls"))
 
     # --- bytes ------------------------------------------------------------------------------------------
 

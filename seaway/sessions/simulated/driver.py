@@ -56,10 +56,8 @@ class SimDriver:
         self._identity = secrets.token_hex(8)  # of its trace, for those who look again and again
         setup = simulation.setup
         hosts, devices = plural(setup.cluster.hosts, "host"), plural(setup.cluster.devices, "device")
-        profile = simulation.profile
-        self.title = (
-            f"simulated cluster {setup.name}: {hosts}, {devices}; profile {profile.name} ({profile.status})"
-        )
+        profile = f"profile {simulation.profile.name} ({simulation.profile.status})"
+        self.title = f"simulated cluster {setup.name}: {hosts}, {devices}; {profile}"
 
     @property
     def env(self) -> simpy.Environment:
@@ -108,10 +106,8 @@ class SimDriver:
         from ...dashboard import RunningSession
 
         self.turns.visited = True
-        setup = self.simulation.setup
-        return RunningSession(
-            "simulation", self.title, setup, visit=self.turns.visit, look=self._looked, over=over
-        )
+        about = "simulation", self.title, self.simulation.setup
+        return RunningSession(*about, visit=self.turns.visit, look=self._looked, over=over)
 
     def _looked(self, request: Look) -> LiveLook:
         sim = self.simulation
@@ -130,8 +126,7 @@ class SimDriver:
         self._progress.close()
         self.turns.stop()
         self.turns.end()
-        unknown = self._sizes.unknown()
-        if unknown:
+        if unknown := self._sizes.unknown():
             warnings.warn(unknown, stacklevel=2)
         warn(self.simulation.replaced)
         if not self._stopped:

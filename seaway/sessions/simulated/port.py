@@ -51,12 +51,8 @@ class SimPort:
             answer = client.act(act)
             if not isinstance(answer, Blocked):
                 return answer
-            self._unblocked = False
-            turns.wait(
-                lambda: self._unblocked,
-                f"client {client.title!r} waits for room to call: {answer.reason}",
-                self,
-            )
+            self._unblocked, what = False, f"client {client.title!r} waits for room to call: {answer.reason}"
+            turns.wait(lambda: self._unblocked, what, self)
 
     def _called_ahead(self, act: Act[T]) -> T:
         """A SimPy process calls, which cannot wait until the call is due."""

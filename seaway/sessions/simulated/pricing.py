@@ -104,9 +104,8 @@ class SimulatedPricing:
         chip = self._idle.chip(_spec(signature.slice))
         work = signature.work() if signature.work is not None else None
         if work is None or not (chip.peak_flops and chip.hbm_bandwidth):
-            warnings.warn(
-                f"nothing is known of the cost of {signature.name!r}; it is taken to be 1 ms", stacklevel=2
-            )
+            unknown = f"nothing is known of the cost of {signature.name!r}; it is taken to be 1 ms"
+            warnings.warn(unknown, stacklevel=2)
             return Kernel(signature.name, 1_000_000, source="assumed")
         seconds = max(work.flops / chip.peak_flops, work.hbm_bytes / chip.hbm_bandwidth)
         return Kernel(

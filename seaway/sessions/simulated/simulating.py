@@ -132,9 +132,8 @@ def _made_by(factory: Callable[[], Any]) -> Policy:
 
 def _setup(cluster: Any, overrides: Mapping[str, Any]) -> Setup:
     if not isinstance(cluster, str | Path | Mapping):
-        raise TypeError(
-            f"cluster={cluster!r}: a name like 'A' or 'v4-512', the path of a TOML file, a table, or a Setup"
-        )
+        known = "a name like 'A' or 'v4-512', the path of a TOML file, a table, or a Setup"
+        raise TypeError(f"cluster={cluster!r}: {known}")
     options = [name for name in inspect.signature(simulate).parameters if name != "hardware_overrides"]
     for key in overrides:
         if key not in setups.OVERRIDES and (close := nearest(key, [*options, *setups.OVERRIDES])):

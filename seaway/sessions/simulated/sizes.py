@@ -30,9 +30,8 @@ class Sizes:
     """
 
     def __init__(self, given: Any, simulation: Simulation, values: Values, seed: int) -> None:
-        self._given: dict[str, Any] = (
-            dict(given) if isinstance(given, Mapping) else {} if given is None else {"*": given}
-        )
+        every = {} if given is None else {"*": given}
+        self._given: dict[str, Any] = dict(given) if isinstance(given, Mapping) else every
         self._sim, self._values, self._seed = simulation, values, seed
         self._counts: dict[str, int] = {}
         self._seen: dict[str, None] = {}
@@ -55,25 +54,18 @@ class Sizes:
         self._seen[name] = None
         key = name if name in self._given else "*"
         count = self._counts[name] = self._counts.get(name, -1) + 1
-        known = self._known(seq, gang)
+        call = self._sim.controller.call_at(seq)
+        known = None if call is None else self._values.sizes(*call, gang.node)
         found = []
         for number, slot in enumerate(gang.outputs):
             layout = plan.slots[slot].layout
             whole = layout.shape[0] if layout.shape else 0
-            if known is not None:
-                rows = known[number]
-            elif key in self._given:
+            rows = whole if known is None else known[number]
+            if known is None and key in self._given:
                 rows = self._rows(name, self._given[key], count, whole)
-            else:
-                rows = whole
             shard = bounds[number]
             found.append(min(shard, ceil(rows * shard / whole)) if whole else 0)
         return tuple(found)
-
-    def _known(self, seq: int, gang: Gang) -> tuple[int, ...] | None:
-        call = self._sim.controller.call_at(seq)
-
-        return self._values.sizes(*call, gang.node) if call is not None else None
 
     def _rows(self, name: str, size: Any, count: int, bound: int) -> int:
         if callable(size):
@@ -97,11 +89,8 @@ class Sizes:
 
 
 def _check(name: str, size: Any) -> None:
-    if (
-        isinstance(size, bool)
-        or not (callable(size) or isinstance(size, int | float | Sequence))
-        or isinstance(size, str | bytes)
-    ):
+    kind = callable(size) or isinstance(size, int | float | Sequence)
+    if not kind or isinstance(size, bool | str | bytes):
         raise ValueError(
             f"sizes[{name!r}]={size!r}: rows, a fraction, a list of rows, or a function of (rng, bound)"
         )

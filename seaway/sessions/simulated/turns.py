@@ -67,9 +67,7 @@ class ThreadTurns:
         self._line: list[TurnThread] = []  # ready, without the turn
         self._holder: TurnThread | None = None
         self._inside = False  # the holder runs code of this module, not the user's
-        self._timed = (
-            0  # threads that wait for something that happens in simulated time, not for other threads
-        )
+        self._timed = 0  # threads that wait for what happens in simulated time, not for other threads
         self._count = 0
         self._switches = 0
         self._lock = threading.RLock()
@@ -264,9 +262,8 @@ class ThreadTurns:
         return party
 
     def joined(self, party: TurnThread) -> None:
-        self.wait(
-            lambda: party.ended, f"{threading.current_thread().name} waits for {party.thread.name} to end"
-        )
+        what = f"{threading.current_thread().name} waits for {party.thread.name} to end"
+        self.wait(lambda: party.ended, what)
 
     def _begin(self, known: threading.Event, work: Callable[[], None]) -> None:
         known.wait()

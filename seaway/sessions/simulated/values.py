@@ -5,7 +5,6 @@ The simulation itself moves no contents, so `Values` holds them beside it.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,40 +21,22 @@ from ..array_groups import ClientBuffer
 from ..arrays import Array
 
 
-class Values(ABC):
-    """The contents of one session's arrays."""
+class Values:
+    """The contents of one session's arrays. `values="shapes"`: these have shapes, types and times, and no contents."""
 
-    @abstractmethod
     def put(self, buffer: ClientBuffer, content: Any) -> None: ...
 
-    @abstractmethod
     def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[Array]) -> None: ...
-
-    @abstractmethod
-    def unreadable(self, buffer: ClientBuffer) -> Exception | None: ...
-
-    @abstractmethod
-    def contents(self, buffer: ClientBuffer) -> Any: ...
-
-    def sizes(self, client: str, run: int, node: int) -> tuple[int, ...] | None:
-        """Rows that an irregular node of this run made, if known."""
-        return None
-
-
-class Shapes(Values):
-    """`values="shapes"`: arrays have shapes, types and times, and no contents."""
-
-    def put(self, buffer: ClientBuffer, content: Any) -> None:
-        pass
-
-    def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[Array]) -> None:
-        pass
 
     def unreadable(self, buffer: ClientBuffer) -> Exception | None:
         return NoContents(f"{buffer.aval!r}, {buffer.label},")
 
     def contents(self, buffer: ClientBuffer) -> Any:
-        raise NoContents(repr(buffer.aval))
+        return np.array(buffer.content, buffer.about.aval.numpy_dtype)
+
+    def sizes(self, client: str, run: int, node: int) -> tuple[int, ...] | None:
+        """Rows that an irregular node of this run made, if known."""
+        return None
 
 
 class RaisedValue:
@@ -72,7 +53,11 @@ class Compute(Values):
         self._sizes: dict[tuple[str, int, int], tuple[int, ...]] = {}  # (client, run, node) -> rows
 
     def put(self, buffer: ClientBuffer, content: Any) -> None:
-        buffer.content = _own(content, buffer.aval) if has_contents(content) else _none(buffer)
+        if has_contents(content):
+            buffer.content = _own(content, buffer.aval)
+        else:
+            cause = f"{buffer.label} was given as a shape without contents, and values='compute' needs them"
+            buffer.content = RaisedValue(Blame("user", cause))
 
     def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[Array]) -> None:
         known = [
@@ -86,13 +71,8 @@ class Compute(Values):
                 known[ref.index] if isinstance(ref, Arg) else made[ref.node][ref.output] for ref in refs
             ]
             made.append(self._evaluate(graph, node, inputs))
-            if (
-                isinstance(node, CallNode)
-                and node.signature.irregular
-                and results
-                and results[0].run is not None
-            ):
-                run = results[0].run
+            run = results[0].run if results else None
+            if isinstance(node, CallNode) and node.signature.irregular and run is not None:
                 rows = tuple(len(each) if hasattr(each, "__len__") else 0 for each in made[-1])
                 self._sizes[run._caller.name, run.number, number] = rows
         for ref, array in zip(graph.made, results, strict=False):
@@ -115,9 +95,6 @@ class Compute(Values):
     def unreadable(self, buffer: ClientBuffer) -> Exception | None:
         return run_error(buffer.content.blame) if isinstance(buffer.content, RaisedValue) else None
 
-    def contents(self, buffer: ClientBuffer) -> Any:
-        return np.array(buffer.content, buffer.about.aval.numpy_dtype)
-
     def sizes(self, client: str, run: int, node: int) -> tuple[int, ...] | None:
         return self._sizes.pop((client, run, node), None)
 
@@ -128,9 +105,7 @@ class StandIns(Values):
     number of the run, from 0; a list has one entry a run."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
-        self._given = {
-            str(name): iter(value) if isinstance(value, Iterator) else value for name, value in given.items()
-        }
+        self._given = {str(name): value for name, value in given.items()}
         self._runs: dict[tuple[str, str], int] = {}
         self._names: dict[str, None] = {}
 
@@ -163,16 +138,16 @@ class StandIns(Values):
             value = next(value, None)
         elif isinstance(value, list):
             if run >= len(value):
-                return RaisedValue(
-                    Blame("user", f"values[{key!r}] has {len(value)} entries, and this is run {run}")
-                )
+                cause = f"values[{key!r}] has {len(value)} entries, and this is run {run}"
+                return RaisedValue(Blame("user", cause))
             value = value[run]
-        if value is None:
-            return RaisedValue(Blame("user", f"values[{key!r}] has come to its end at run {run}"))
-        try:
-            return np.broadcast_to(np.asarray(value, buffer.aval.numpy_dtype), buffer.aval.shape)
-        except ValueError as error:
-            return RaisedValue(Blame("user", f"values[{key!r}] does not fit {buffer.aval!r}: {error}"))
+        cause = f"values[{key!r}] has come to its end at run {run}"
+        if value is not None:
+            try:
+                return np.broadcast_to(np.asarray(value, buffer.aval.numpy_dtype), buffer.aval.shape)
+            except ValueError as error:
+                cause = f"values[{key!r}] does not fit {buffer.aval!r}: {error}"
+        return RaisedValue(Blame("user", cause))
 
     def unreadable(self, buffer: ClientBuffer) -> Exception | None:
         if isinstance(buffer.content, RaisedValue):
@@ -185,18 +160,10 @@ class StandIns(Values):
             hint += f"; its {unknown[0]!r} is not the name of a program or result{nearest(unknown[0], self._names)}"
         return NoContents(f"{buffer.aval!r}, {buffer.label},", hint)
 
-    def contents(self, buffer: ClientBuffer) -> Any:
-        return np.array(buffer.content, buffer.about.aval.numpy_dtype)
-
 
 def _own(content: Any, aval: avals.Aval) -> Any:
     """A copy of canonical type, since the user may write to the original."""
     return content if aval.dtype == avals.KEY else np.array(content, aval.numpy_dtype)
-
-
-def _none(buffer: ClientBuffer) -> RaisedValue:
-    cause = f"{buffer.label} was given as a shape without contents, and values='compute' needs them"
-    return RaisedValue(Blame("user", cause))
 
 
 def values_of(what: Any) -> Values:
@@ -204,7 +171,7 @@ def values_of(what: Any) -> Values:
         return what
     if isinstance(what, Mapping):
         return StandIns(what)
-    kinds: dict[str, Callable[[], Values]] = {"shapes": Shapes, "compute": Compute}
+    kinds: dict[str, Callable[[], Values]] = {"shapes": Values, "compute": Compute}
     if not isinstance(what, str) or what not in kinds:
         raise ValueError(
             f"values={what!r}: 'shapes', 'compute', or a dict of stand-ins{nearest(str(what), kinds)}"

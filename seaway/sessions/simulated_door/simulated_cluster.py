@@ -5,23 +5,32 @@
     expected  what policies are told that it takes
 
 Hosts answer what the door has found out before they are asked: reading and compiling take real time, and no simulated
-time. Neighbours: `simulated_link`, `simulated_time`, `code_prices`; `serving` makes it.
+time. Neighbours: `simulated_link`, `simulated_time`; `seaway.costs`, which reads HLO; `serving` makes it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from backend.contents import stablehlo_code
-from backend.door import Describe
+from backend.door import Describe, DescribedCode
 from core.model import SliceSpec
+from sim.hardware import Chip, Kernel
 from sim.simulation import Simulation
 
+from ...costs import text_costs
+from ...errors import CostError
 from ..simulated import IdleCluster
-from .code_prices import ASSUMED, kernel_of_code
 from .simulated_link import SimulatedLink
 from .simulated_time import SimulatedTime
+
+log = logging.getLogger("seaway.door")
+ASSUMED = 1_000_000  # nanoseconds of code whose text cannot be read
+LAUNCH = 1_000  # nanoseconds: no kernel is shorter
 
 
 class SimulatedCluster:
@@ -70,3 +79,19 @@ class SimulatedCluster:
 
     def _slice(self, devices: int) -> SliceSpec:
         return SliceSpec("", devices, island=self._island)
+
+
+# --- what compiled code takes, by a roofline of its HLO --------------------------------------------------
+
+
+def kernel_of_code(code: DescribedCode, chip: Chip) -> Kernel:
+    try:
+        cost = text_costs(
+            code.text, code.name, code.devices, chip=chip, partitioned=code.partitioned, memory=code.memory
+        )
+    except CostError as error:
+        log.warning("nothing is known of the cost of %r, which is taken to be 1 ms: %s", code.name, error)
+        return Kernel(code.name, ASSUMED, source="assumed")
+    for each in cost.warnings:
+        log.info("%s: %s", code.name, each)
+    return replace(cost.kernel, duration=max(LAUNCH, cost.kernel.duration))

@@ -188,9 +188,8 @@ class SimulatedLink:
 
     def _break_off(self) -> None:
         if not self._closed.done():
-            log.warning(
-                "client %r is closed with %d runs under way", self.name, self.client.client.unfinished
-            )
+            left = self.client.client.unfinished
+            log.warning("client %r is closed with %d runs under way", self.name, left)
             self._broken = True
             self.leave()
 

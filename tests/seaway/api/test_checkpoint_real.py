@@ -167,29 +167,6 @@ def test_results_of_a_failed_step_are_not_saved(shared: sw.Session, tmp_path: Pa
     assert checkpoint.latest(tmp_path) == 1
 
 
-def test_a_checkpoint_is_restored_on_clusters_of_other_shapes(tmp_path: Path) -> None:
-    two = sw.slice(mesh={"data": 2}, name="two")
-    eight = sw.slice(mesh={"data": 4, "model": 2}, name="eight")
-    with sw.local(hosts=2):
-        tree = {"w": sw.put(TABLE, devices=two, sharding=P("data")), "b": sw.put(TABLE[0], devices=two)}
-        tree["none"] = sw.put(TABLE[:0], devices=two)
-        checkpoint.save(tmp_path, tree, step=1).block_until_ready()
-    shape_of: Any = jax.ShapeDtypeStruct
-    like = {"w": shape_of(TABLE.shape, "float32"), "b": shape_of((48,), "float32")}
-    like["none"] = shape_of((0, 48), "float32")
-    with sw.local(hosts=4, devices_per_host=2):
-        found = checkpoint.restore(
-            tmp_path, like, devices=eight, sharding={"w": P("model", "data"), "b": P("data"), "none": P()}
-        )
-        np.testing.assert_array_equal(np.asarray(found["w"]), TABLE)
-        np.testing.assert_array_equal(np.asarray(found["b"]), TABLE[0])
-        np.testing.assert_array_equal(np.asarray(found["none"]), TABLE[:0])
-        checkpoint.save(tmp_path, found, step=2).block_until_ready()
-    with sw.local():
-        found = checkpoint.restore(tmp_path, like, devices=1)
-        np.testing.assert_array_equal(np.asarray(found["w"]), TABLE)
-
-
 def test_a_save_that_was_killed_is_not_taken_for_complete(tmp_path: Path) -> None:
     """An agent is stopped when it should write, and is then killed. The other one goes on alone."""
     on, one = sw.slice(mesh={"data": 2}, name="on"), sw.slice(devices=1, name="one")

@@ -203,9 +203,7 @@ def test_a_stated_duration_does_not_mean_that_a_function_has_no_collectives(cost
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_collectives_written_in_a_function_are_seen_whatever_its_cost_says(
-    check: bool,
-) -> None:
+def test_collectives_written_in_a_function_are_seen_whatever_its_cost_says(check: bool) -> None:
     """A cost may have been compiled for one device, or for another function."""
     nothing = Kernel("f", 1000, source="tpu-compiler")
 

@@ -220,6 +220,6 @@ def test_the_cache_lies_where_the_user_says(tmp_path: Path, monkeypatch: pytest.
 
 def test_other_versions_and_other_parts_have_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = {costs_cache.key("a", "b"), costs_cache.key("ab", ""), costs_cache.key("a")}
-    monkeypatch.setattr(costs_cache, "_version", lambda package: "99")
+    monkeypatch.setattr("importlib.metadata.version", lambda package: "99")
     keys.add(costs_cache.key("a", "b"))
     assert len(keys) == 4

@@ -103,7 +103,7 @@ def test_the_body_of_a_loop_counts_as_often_as_it_runs() -> None:
     )
     found = tally_of(body + 'backend_config={"known_trip_count":{"n":"5"}}\n', LOOP)
     assert found.blend == pytest.approx(5 * 8_000)
-    assert found.once_moved == pytest.approx(8_000)
+    assert found.once_roofline == pytest.approx(8_000)
     assert found.collectives() == (HloCollective("all-reduce", 4000, ((4, 1),), 4, count=5),)
     assert found.unknown_loops == ()
 
@@ -270,5 +270,4 @@ def test_a_real_chain_of_fusions_is_one_all_gather_beside_its_product() -> None:
         HloCollective("all-reduce", 2, ((8, 4),), 8, count=1),
     )
     assert found.flops == 3 * 2 * (2 * 512 * 2048 * 2048)
-    assert found.once_flops == found.flops / 3
     assert found.unknown_loops == ()

@@ -102,7 +102,6 @@ OF_ONE: dict[str, Callable[[Trace], pd.DataFrame]] = {
     "runs in a window": lambda t: t.runs(window=("0ms", t.span[1])),
     "clients in a window": lambda t: t.clients(window=t.contended),
     "intervals of a sample": lambda t: t.intervals(sample=2),
-    "interval_blocks": lambda t: pd.concat(t.interval_blocks(rows=50)),
     "reservations": lambda t: t.reservations(),
     "utilization of a device": lambda t: t.utilization("device", devices=[1]),
 }
@@ -145,7 +144,9 @@ def test_every_table_and_picture_is_tested_here() -> None:
     public = {name for name in vars(Trace) if not name.startswith("_")}
     assert public - names(FRAMES) - names(OF_ONE) - names(PICTURES) == OTHERS
     of_several = {name for name in vars(Overlay) if not name.startswith("_")}
-    assert of_several == (names(FRAMES) | names(PICTURES) | {"span", "contended", "edges", "check_by"})
+    text = (Path(__file__).parents[3] / "docs" / "traces.md").read_text(encoding="utf-8")
+    assert [name for name in public - {"facts", "machines", "span", "sample"} if name not in text] == []
+    assert of_several == (names(FRAMES) | names(PICTURES) | {"span", "contended", "edges"})
 
 
 # --- tables -----------------------------------------------------------------------------------------------
@@ -166,7 +167,7 @@ def types(frame: pd.DataFrame) -> dict[str, str]:
 def test_an_empty_table_has_the_same_columns_too() -> None:
     """So tables of several traces can be joined, even if some of them have no rows."""
     empty = Trace(CoreTrace())
-    for name in ("gangs", "hosts", "runs", "clients", "transfers", "memory", "intervals", "shares"):
+    for name in ("gangs", "hosts", "runs", "clients", "transfers", "memory", "intervals", "shares", "steps"):
         mine, like = FRAMES[name](empty), FRAMES[name](run("simulated"))
         assert not len(mine)
         assert types(mine) == types(like), name
@@ -239,8 +240,11 @@ def test_files_can_be_made_of_either_trace(trace: Trace, tmp_path: Path) -> None
 
 def test_an_empty_picture_has_no_colour() -> None:
     """So the tests above can fail."""
+    core = CoreTrace()
+    core.place(0, 0, ((0, 4),))
     for make in PICTURES.values():
-        assert drawn(make(Trace(CoreTrace()))) < 0.005
+        assert drawn(make(Trace(core))) < 0.005
+    assert drawn(Trace(CoreTrace()).plot()) < 0.005, "without machines, too"
 
 
 # --- overlays ---------------------------------------------------------------------------------------------
@@ -352,7 +356,7 @@ def test_the_lines_of_an_overlay_are_the_numbers_of_its_table() -> None:
         (lambda t: Overlay({}), "got none"),
         (lambda t: Overlay([t]), "by name.* got a list"),  # type: ignore[arg-type]
         (lambda t: Overlay({"a": t.core}), "by name.* got a Trace"),
-        (lambda t: Overlay({"a": t}, zero=lambda trace: "1h"), "no unit 'h'"),
+        (lambda t: Overlay({"a": t}, zero=lambda trace: "1 parsec"), "unknown unit, 'parsec'"),
         (
             lambda t: Overlay({"a": t}, zero=lambda trace: "100s"),
             "its last gang ends at .*; take an earlier time",

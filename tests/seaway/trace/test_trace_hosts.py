@@ -69,10 +69,7 @@ def test_a_hosts_gang_starts_when_it_is_there_and_the_one_before_it_is_over() ->
 
 def test_a_collective_starts_with_its_last_host_and_ends_with_the_last() -> None:
     core = controllers((1 * MS, 9 * MS), (2 * MS, 12 * MS))
-    told = [
-        *on_both(1, (2 * MS, 3 * MS), (6 * MS, 7 * MS)),
-        *on_both(2, (3 * MS, 4 * MS), (9 * MS, 9 * MS)),
-    ]
+    told = [*on_both(1, (2 * MS, 3 * MS), (6 * MS, 7 * MS)), *on_both(2, (3 * MS, 4 * MS), (9 * MS, 9 * MS))]
     gangs = with_hosts(core, *told).gangs()
     assert gangs["enqueued_us"].tolist() == [2000, 3000]
     assert gangs["started_us"].tolist() == [3000, 7000]
@@ -138,10 +135,7 @@ def test_a_gang_with_times_of_some_hosts_has_rows_for_those() -> None:
 
 def test_impossible_times_of_a_host_are_left_out() -> None:
     core = controllers((1 * MS, 9 * MS), place=1)  # on host 1 alone
-    seen = [
-        *on_both(1, (2 * MS, 2 * MS), (7 * MS, 7 * MS)),
-        *on_both(77, (2 * MS, 2 * MS), (7 * MS, 7 * MS)),
-    ]
+    seen = [*on_both(1, (2 * MS, 2 * MS), (7 * MS, 7 * MS)), *on_both(77, (2 * MS, 2 * MS), (7 * MS, 7 * MS))]
     trace = with_hosts(core, *seen)
     assert trace.hosts()[["seq", "host"]].to_numpy().tolist() == [[1, 1]]
     assert trace.gangs()["ended_us"].tolist() == [7000]

@@ -16,7 +16,6 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from core.record.trace import Trace as CoreTrace
 from seaway.trace import Trace, style
 
 from . import traces
@@ -110,21 +109,6 @@ def test_clients_beyond_the_colours_are_grey_and_counted() -> None:
     names = key(Trace(traces.shared(weights, gangs=100)).plot())
     assert [name.rsplit(" ", 1)[0] for name in names[:7]] == [f"client {number}" for number in range(7)]
     assert names[7].startswith("13 others ")
-
-
-def test_an_empty_trace_gives_a_picture_too() -> None:
-    core = CoreTrace()
-    core.place(0, 0, ((0, 4),))
-    for trace in (Trace(core), Trace(CoreTrace(), traces.pipeline()[1])):
-        for figure in (
-            trace.plot(),
-            trace.plot_utilization(),
-            trace.plot_shares(),
-            trace.plot_fairness(),
-            trace.plot_latency_cdf(),
-            trace.plot_utilization("island"),
-        ):
-            assert len(style.png(figure, dpi=40)) > 500
 
 
 # --- charts -----------------------------------------------------------------------------------------------

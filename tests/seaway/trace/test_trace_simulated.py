@@ -111,12 +111,6 @@ def test_the_other_tables_agree_with_each_other(trace: Trace) -> None:
     assert busy["busy_fraction"] == pytest.approx(gangs["device_us"].sum() / (16 * span))
 
 
-def test_observed_times_are_kept_on_disk(trace: Trace, tmp_path: Any) -> None:
-    again = Trace.load(trace.save(tmp_path / "run"))
-    for table in ("transfers", "memory", "runs"):
-        pd.testing.assert_frame_equal(getattr(again, table)(), getattr(trace, table)())
-
-
 def test_devices_of_a_split_place_are_counted_in_its_parts() -> None:
     whole, half = sw.slice(devices=4, name="whole"), sw.slice(devices=2, name="half")
     with small() as s:

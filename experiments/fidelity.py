@@ -54,7 +54,7 @@ WORDS = (
 
 def numbers(name: str, frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The paper's numbers that this experiment's rows predict."""
-    from .framework import load
+    from .framework.catalogue import load
 
     found = [each for _, row in frame.iterrows() for each in _of_row(name, row)]
     told = getattr(load(name), "printed_numbers", None)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.framework import BadOption, catalogue, points, run, sweep, sweeping
+from experiments.framework import BadOption, catalogue, run, sweeping
 from experiments.framework.commands import main, parse
 
 from .measures import toy
@@ -53,12 +53,6 @@ def test_the_files_have_the_same_bytes_each_time(tmp_path: Path) -> None:
         run("toy", out=tmp_path / folder)
     for path in sorted((tmp_path / "one").iterdir()):
         assert path.read_bytes() == (tmp_path / "other" / path.name).read_bytes(), path.name
-
-
-def test_the_points_of_an_experiment_can_be_swept() -> None:
-    frame = sweep(points("toy", hosts=[3]), jobs=1)
-    assert frame["experiment"].iloc[0] == "toy"
-    assert frame["doubled"].iloc[0] == 6.0
 
 
 def test_an_unknown_experiment_is_refused_with_the_nearest_name() -> None:

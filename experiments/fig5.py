@@ -10,13 +10,14 @@ how many calls may be unfinished.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from math import exp, log
 from typing import TYPE_CHECKING, Any
 
 from sim.baselines import MODES
 
 from .framework import Option, Point, Values, grid
 from .framework.figures import BLUE, GREEN, ORANGE, QUIET, RED, beside, doublings
-from .framework.shapes import below, crossing
 from .micro import common
 from .micro.common import ALL_SYSTEMS, PATHWAYS
 from .micro.programs import simple
@@ -140,6 +141,27 @@ def _against_jax(frame: pd.DataFrame) -> dict[str, tuple[list[float], list[float
             ratio = both["computations_per_s"] / both["computations_per_s_jax"]
             found[name] = list(both["cores"]), list(ratio)
     return found
+
+
+def crossing(x: Iterable[float], ratio: Iterable[float], least: float) -> float | None:
+    """The largest x up to which the ratio is at least `least`, interpolated on logarithmic axes.
+
+    None if the ratio is nowhere that large, or still is at the last point.
+    """
+    points = sorted(zip(x, ratio, strict=True))
+    enough = [at for at, (_, value) in enumerate(points) if value >= least]
+    if not enough or enough[-1] == len(points) - 1:
+        return None
+    (at, value), (after, then) = points[enough[-1] : enough[-1] + 2]
+    share = (log(value) - log(least)) / (log(value) - log(then))
+    return exp(log(at) + share * (log(after) - log(at)))
+
+
+def below(x: Iterable[float], ratio: Iterable[float], least: float) -> list[tuple[float, float]]:
+    """The points (x, ratio) under the level that lie before the last one that reaches it."""
+    points = sorted(zip(x, ratio, strict=True))
+    enough = [at for at, (_, value) in enumerate(points) if value >= least]
+    return [point for point in points[: enough[-1]] if point[1] < least] if enough else []
 
 
 def printed_numbers(frame: pd.DataFrame) -> list[dict[str, Any]]:

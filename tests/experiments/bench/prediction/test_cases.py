@@ -17,11 +17,13 @@ from experiments.bench.prediction.cases import (
     STAGES,
     drawn,
 )
+from tests.laws import examples
 
 SEEDS = st.integers(0, 2**32)
 
 
 @given(SEEDS)
+@examples(20)
 def test_a_seed_draws_the_same_cases_each_time_and_more_of_them_begin_alike(seed: int) -> None:
     assert drawn(seed, 30) == drawn(seed, 30)
     assert drawn(seed, 30)[:9] == drawn(seed, 9)

@@ -56,17 +56,18 @@ def test_each_question_is_really_run_and_predicted_from_the_log_of_one_run(
 
 
 def recorded(asked: Question, path: Path) -> Workload:
-    whatif.really("timed", asked, 2, path)
+    whatif.really("timed", asked, 1, path)
     return read(path)
 
 
 def test_a_session_runs_under_the_settings_in_question(tmp_path: Path) -> None:
-    for at, asked in enumerate(QUESTIONS):
+    for at in (1, 3, 4):  # another policy, dispatch, window
+        asked = QUESTIONS[at]
         found = recorded(asked, tmp_path / f"{at}.log")
         assert found.policy.lower() == asked.policy.replace("_", "")
         assert found.config.window == (asked.window or found.config.window)
         runs = {person.name: person.runs for person in found.people if person.name in WEIGHTS}
-        assert runs == {name: 2 * weight for name, weight in WEIGHTS.items()}
+        assert runs == WEIGHTS
         dispatches = {
             made.call.dispatch
             for person in found.people

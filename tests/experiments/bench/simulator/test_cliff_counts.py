@@ -26,8 +26,8 @@ MOST_GANGS = 40  # counted, unless a row needs more
 AT = SimClock.at.__code__
 SIZES_OF = {
     "calls-ahead": (1, 16), "clients": (1, 8), "disjoint-slices": (16, 64),
-    "overlapping-slices": (8, 32), "small-slices": (4, 16), "arrays": (1, 64), "model": (4, 16), "transfers": (8, 32),
-    "pipeline": (2, 8), "first-run": (25, 100),
+    "overlapping-slices": (8, 32), "small-slices": (4, 16), "arrays": (1, 64), "model": (4, 16), "transfers": (4, 16),
+    "pipeline": (2, 4), "first-run": (25, 100),
 }  # fmt: skip
 # Times the calls of the plain case, where a row makes fewer than its bound for time allows.
 MOST_CALLS = {

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sim.hardware import load
+
 from .framework import Option, Point, Values, grid
 from .framework.figures import doublings, line
 from .micro import common
@@ -44,7 +46,7 @@ def points(options: dict[str, Values]) -> list[Point]:
 
 def measure(point: Point) -> dict[str, Any]:
     count, width = point["stages"], point["cores"]
-    setup = common.chain_of_hosts(point["cluster"], count, width)
+    setup = load(point["cluster"], hosts=count, devices_per_host=width)
     sim = common.simulated(setup, point)
     task = stages(setup, simple(round(point["compute_ms"] * 1e6)), count, width, output=point["output"])
     client = Loop(sim, "client", task, ahead=point["ahead"], calls=CALLS + 2 * point["ahead"], chained=False,

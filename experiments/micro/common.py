@@ -77,8 +77,3 @@ def other(
 ) -> float:
     """Computations a second of another system."""
     return run(system, setup, BaselineWork(kernel, mode, nodes), profile_of(profile), calls=calls).per_second
-
-
-def chain_of_hosts(cluster: str, count: int, devices_per_host: int) -> Setup:
-    """A set-up with an island of `count` hosts of `devices_per_host` cores, one for each stage."""
-    return load(cluster, hosts=count, devices_per_host=devices_per_host)

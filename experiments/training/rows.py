@@ -42,9 +42,7 @@ PROFILE = Option(
     "profile", "paper", "host costs: paper, seaway, a TOML file, or changed: paper:send*2+step=5us"
 )
 SEED = Option("seed", 0, "seed of all random draws")
-STEPS = Option(
-    "steps", 2, "training steps; the first fills pipelines and is not counted", least=2, several=False
-)
+STEPS = Option("steps", 2, "training steps; the first fills pipelines and is not counted", least=2)
 IN_PARTS = Option(
     "parts", True, "run each row again without control and transfers, to find the parts of its time"
 )

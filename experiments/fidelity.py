@@ -54,7 +54,7 @@ WORDS = (
 
 def numbers(name: str, frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The paper's numbers that this experiment's rows predict."""
-    from .framework import load
+    from .framework.catalogue import load
 
     found = [each for _, row in frame.iterrows() for each in _of_row(name, row)]
     told = getattr(load(name), "printed_numbers", None)
@@ -135,15 +135,15 @@ def write(found: pd.DataFrame, out: Path) -> list[Path]:
     return [*files, report]
 
 
-def of(results: Sequence[Result], out: Path | None) -> tuple[str, list[Path]]:
+def of(results: Sequence[Result], out: Path) -> tuple[str, list[Path]]:
     """(the table of these results as text, the files written)."""
     found = table({result.name: result.frame for result in results if len(result.frame)})
     if not len(found):
         return "", []
-    return text(found), write(found, out) if out is not None else []
+    return text(found), write(found, out)
 
 
-def run(out: Path | None = None, jobs: int | None = None, progress: bool = True) -> pd.DataFrame:
+def run(jobs: int | None = None, progress: bool = True) -> pd.DataFrame:
     """Run the needed part of each experiment, and return the table."""
     from .framework import catalogue, sweeping
     from .framework import run as run_one
@@ -155,7 +155,4 @@ def run(out: Path | None = None, jobs: int | None = None, progress: bool = True)
             frames[name] = run_one(
                 name, NEEDED[name], executor=pool, jobs=jobs, sensitive=False, progress=progress
             ).frame
-    found = table(frames)
-    if out is not None:
-        write(found, out)
-    return found
+    return table(frames)

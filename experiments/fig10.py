@@ -2,8 +2,8 @@
 
 It trains the 3B model of Table 2 in 16 stages of 8 cores, with 64 micro-batches. Either all stages are on one island of
 128 cores and pass activations over ICI; or four stages are on each of four islands of 32 cores, and every fourth
-boundary is the data-centre network. The program is the same; only its slices are placed differently. The middle part of
-the figure shows one step on four islands, by stage, and the lower part a few passes of it, where gaps can be seen.
+boundary is the data-centre network. The program is the same; only its slices are placed differently. The lower part of
+the figure shows one step on four islands, by stage.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ from __future__ import annotations
 from math import nan
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from seaway.api import SCHEDULES
 
 from . import table2
 from .framework import Option, Point, Values
 from .framework.figures import BLACK, BLUE, GREEN, ORANGE
 from .training import rows
-from .training.timeline import intervals
+from .training.drive import Trained
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,8 +35,8 @@ OPTIONS = (
     Option("schedule", "gpipe", "the pipeline's schedule", choices=tuple(SCHEDULES)),
     rows.EFFICIENCY, rows.IN_PARTS, rows.STEPS, rows.PROFILE, rows.SEED,
 )  # fmt: skip
-PANELS = (3, 1)
-SIZE = (8.6, 8.6)
+PANELS = (2, 1)
+SIZE = (8.6, 6.4)
 EXTRA = ("intervals",)
 LOOK = {"forward": BLUE, "backward": ORANGE, "update": GREEN}
 
@@ -52,23 +50,36 @@ def measure(point: Point) -> dict[str, Any]:
     return row | {"paper": None, "error": None, "intervals": intervals(trained)}
 
 
+def intervals(trained: Trained) -> list[dict[str, Any]]:
+    """Rows of the last step: each node's kind, slice and number (from its name), and its times in seconds."""
+    since, until = trained.window
+    gangs, words = trained.sim.trace.gangs, trained.sim.trace.strings.words
+    columns = zip(*(gangs.column(name) for name in ("step", "started", "ended")), strict=True)
+    found = []
+    for step, started, ended in columns:
+        if ended <= since or started >= until or started < 0:
+            continue
+        kind, at, *number = words[step].split()
+        found.append({
+            "kind": kind, "slice": int(at), "number": int(number[0]) if number else 0,
+            "start_s": (started - since) / 1e9, "end_s": (ended - since) / 1e9,
+        })  # fmt: skip
+    return sorted(found, key=lambda row: (row["slice"], row["start_s"]))
+
+
 def draw(frame: pd.DataFrame, axes: Any, intervals: pd.DataFrame) -> None:
-    above, below, near = axes
-    above.get_gridspec().set_height_ratios((1, 2.2, 1.7))
+    above, below = axes
+    above.get_gridspec().set_height_ratios((1, 2.2))
     table2.draw(frame.assign(paper=[_printed(row) for row in rows.listed(frame)], fitted=False), above)
     above.set_yticks(range(len(frame)), [_where(row) for row in rows.listed(frame)])
     shown = frame.reset_index(drop=True)
     at = list(shown["islands"]).index(max(shown["islands"]))
     mine = intervals[intervals["row"] == at]
-    for panel in (below, near):
-        _bars(panel, mine)
-        _islands(panel, shown.loc[at], float(mine["end_s"].max()))
+    _bars(below, mine)
+    _islands(below, shown.loc[at], float(mine["end_s"].max()))
     below.set_xlabel(f"seconds of one step; what is white is a bubble, black lines are between the "
                      f"{max(shown['islands'])} islands")  # fmt: skip
     below.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    first, last = _steady(mine)
-    near.set_xlim(first, last)
-    near.set_xlabel(f"the same, {(last - first) * 1e3:.0f} ms of the backward passes: {_gaps_in_words(mine)}")
 
 
 def _bars(axes: Any, mine: pd.DataFrame) -> None:
@@ -81,32 +92,6 @@ def _bars(axes: Any, mine: pd.DataFrame) -> None:
     axes.set_ylabel("stage")
     axes.set_ylim(max(mine["slice"]) + 0.6, -0.6)
     axes.grid(visible=False)
-
-
-SHOWN = 6  # backward passes in the lower part
-
-
-def _steady(mine: pd.DataFrame) -> tuple[float, float]:
-    """From the middle of the backward passes of the first stage, the time of a few of them."""
-    first = mine[(mine["kind"] == "backward") & (mine["slice"] == mine["slice"].min())].sort_values("start_s")
-    middle = max(0, min(len(first) // 2, len(first) - 1 - SHOWN))
-    starts = list(first["start_s"])
-    return starts[middle], starts[min(middle + SHOWN, len(starts) - 1)]
-
-
-def gaps(mine: pd.DataFrame) -> list[float]:
-    """Each stage's gap between two backward passes, in milliseconds: the mean."""
-    found = []
-    for _, own in mine[mine["kind"] == "backward"].groupby("slice"):
-        own = own.sort_values("start_s")
-        waits = own["start_s"].to_numpy()[1:] - own["end_s"].to_numpy()[:-1]
-        found.append(1e3 * float(np.mean(waits)) if len(waits) else 0.0)
-    return found
-
-
-def _gaps_in_words(mine: pd.DataFrame) -> str:
-    found = gaps(mine)
-    return f"stages wait {min(found):.2f} to {max(found):.2f} ms between two"
 
 
 def _printed(row: Any) -> float:

@@ -10,14 +10,14 @@ how many calls may be unfinished.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from math import exp, log
 from typing import TYPE_CHECKING, Any
 
 from sim.baselines import MODES
 
 from .framework import Option, Point, Values, grid
 from .framework.figures import BLUE, GREEN, ORANGE, QUIET, RED, beside, doublings
-from .framework.profiles import in_words, profile_of
-from .framework.shapes import below, crossing
 from .micro import common
 from .micro.common import ALL_SYSTEMS, PATHWAYS
 from .micro.programs import simple
@@ -143,6 +143,27 @@ def _against_jax(frame: pd.DataFrame) -> dict[str, tuple[list[float], list[float
     return found
 
 
+def crossing(x: Iterable[float], ratio: Iterable[float], least: float) -> float | None:
+    """The largest x up to which the ratio is at least `least`, interpolated on logarithmic axes.
+
+    None if the ratio is nowhere that large, or still is at the last point.
+    """
+    points = sorted(zip(x, ratio, strict=True))
+    enough = [at for at, (_, value) in enumerate(points) if value >= least]
+    if not enough or enough[-1] == len(points) - 1:
+        return None
+    (at, value), (after, then) = points[enough[-1] : enough[-1] + 2]
+    share = (log(value) - log(least)) / (log(value) - log(then))
+    return exp(log(at) + share * (log(after) - log(at)))
+
+
+def below(x: Iterable[float], ratio: Iterable[float], least: float) -> list[tuple[float, float]]:
+    """The points (x, ratio) under the level that lie before the last one that reaches it."""
+    points = sorted(zip(x, ratio, strict=True))
+    enough = [at for at, (_, value) in enumerate(points) if value >= least]
+    return [point for point in points[: enough[-1]] if point[1] < least] if enough else []
+
+
 def printed_numbers(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The paper's two crossings. Profile `paper`'s cost of a report is fitted to the first."""
     return [
@@ -167,10 +188,8 @@ def conclusions(frame: pd.DataFrame) -> dict[str, float]:
 def findings(frame: pd.DataFrame) -> str:
     lines = [
         *_crossed(frame),
-        *_what_decides(frame),
         *_against(frame, "tf1"),
         *_against(frame, "ray"),
-        *_why_ray_is_ahead(frame),
         *_far_ahead(frame),
     ]
     return "\n".join(lines) or "Too few lines were asked for to compare any."
@@ -194,29 +213,6 @@ def _crossed(frame: pd.DataFrame) -> list[str]:
     return lines
 
 
-def _what_decides(frame: pd.DataFrame) -> list[str]:
-    """Why -F falls behind there: writing a call to every host takes longer than JAX's whole call."""
-    ours, theirs = _one(frame, PATHWAYS, "fused"), _one(frame, "jax", "fused")
-    if not len(ours) or not len(theirs):
-        return []
-    both = ours.merge(theirs, on=("hosts", "nodes"), suffixes=("", "_jax"))
-    at = both.iloc[int((both["cores"] - PAPER["F = JAX-F"]).abs().argmin())]
-    hosts, send = int(at["hosts"]), profile_of(at["profile"]).send
-    if common.config(common.island(at["cluster"], hosts), at["profile"], 1).fanout < hosts:
-        return []
-    runs, needed = at["nodes"] / at["computations_per_s_jax"], hosts * send / 1e9
-    text = (
-        f"- What decides it: a call of -F is written to every host, {in_words(send)} each, before the next one can be. "
-        f"At {hosts} hosts ({at['cores']:,} cores) that takes {needed * 1e3:.1f} ms, its {at['nodes']} computations "
-        f"{runs * 1e3:.1f} ms on the devices. Both are equal there, as the paper has it, if a computation takes "
-        f"{needed / at['nodes'] * 1e6:.0f} us on so many cores and not {runs / at['nodes'] * 1e6:.0f} (`--hop-us 2`), "
-        "or if two threads share what a host costs, which is fitted to figure 6 as one thread's "
-        "(`--profile paper:send*0.5`): nothing that the paper prints tells the two apart. How many calls are under way "
-        "matters less (`--ahead 8`)."
-    )
-    return [text]
-
-
 def _against(frame: pd.DataFrame, system: str) -> list[str]:
     """Compare with the paper: Pathways is faster than both other single controllers in every mode."""
     found = []
@@ -229,26 +225,6 @@ def _against(frame: pd.DataFrame, system: str) -> list[str]:
             where = f"; behind at {', '.join(map(str, behind))} hosts" if len(behind) else ""
             found.append(f"-{mode[0].upper()} x{ratio.min():.2g} to x{ratio.max():.2g}{where}")
     return [f"- Against the {system}-like controller: {'; '.join(found)}."] if found else []
-
-
-def _why_ray_is_ahead(frame: pd.DataFrame) -> list[str]:
-    """The paper has Pathways ahead everywhere. Ray's published costs are those of one machine, without a network."""
-    ours, theirs = _one(frame, PATHWAYS, "opbyop"), _one(frame, "ray", "opbyop")
-    both = ours.merge(theirs, on="hosts", suffixes=("", "_other"))
-    lead = 1e6 / both["computations_per_s"] - 1e6 / both["computations_per_s_other"]
-    if not len(both) or lead.max() <= 0:
-        return []
-    where, call = (
-        ", ".join(map(str, both["hosts"][lead > 0])),
-        profile_of(both["profile"].iloc[0]).client_call,
-    )
-    text = (
-        f"- The paper has Pathways ahead of Ray everywhere. Here the Ray-like -O is ahead at {where} hosts, by up to "
-        f"{lead.max():,.0f} us a call. The costs that Ray prints are of one machine, with no network between driver "
-        f"and actors, so its rates are upper bounds; and a call of Pathways has {in_words(call)} at its client, "
-        "which is fitted to figure 6 and which few hosts do not spread."
-    )
-    return [text]
 
 
 def _far_ahead(frame: pd.DataFrame) -> list[str]:

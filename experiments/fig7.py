@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sim.hardware import load
+
 from .framework import Option, Point, Values, grid
 from .framework.figures import doublings, line
-from .framework.profiles import in_words, profile_of
 from .micro import common
 from .micro.clients import Failed, Loop, rate
 from .micro.programs import simple, stages
@@ -45,7 +46,7 @@ def points(options: dict[str, Values]) -> list[Point]:
 
 def measure(point: Point) -> dict[str, Any]:
     count, width = point["stages"], point["cores"]
-    setup = common.chain_of_hosts(point["cluster"], count, width)
+    setup = load(point["cluster"], hosts=count, devices_per_host=width)
     sim = common.simulated(setup, point)
     task = stages(setup, simple(round(point["compute_ms"] * 1e6)), count, width, output=point["output"])
     client = Loop(sim, "client", task, ahead=point["ahead"], calls=CALLS + 2 * point["ahead"], chained=False,
@@ -99,23 +100,4 @@ def findings(frame: pd.DataFrame) -> str:
             f"- {str(name).capitalize()}: x{rise:.1f} from {mine['stages'].iloc[0]} to {mine['stages'].iloc[-1]} "
             "stages, as what is fixed in a call is shared by more of them."
         )
-    return "\n".join([*lines, *_what_a_stage_adds(frame)])
-
-
-def _what_a_stage_adds(frame: pd.DataFrame) -> list[str]:
-    """What each further stage adds to a call when there are many, and how much of it is on the links."""
-    mine = frame[frame["dispatch"] == "parallel"].drop_duplicates("stages").sort_values("stages")
-    if len(mine) < 2:
-        return []
-    before, last = mine.iloc[-2], mine.iloc[-1]
-    added = (last["call_ms"] - before["call_ms"]) * 1e3 / (last["stages"] - before["stages"])
-    send = profile_of(last["profile"]).send
-    chip = common.chain_of_hosts(last["cluster"], 2, int(last["cores"])).chips[0]
-    moved = chip.ici_latency / 1e3 + last["output"] / chip.ici_bandwidth * 1e6
-    decides = "they decide" if moved > added / 2 else "transfers decide nowhere, unlike in the paper"
-    text = (
-        f"- From {before['stages']} to {last['stages']} stages, each adds {added:.0f} us to a call of parallel "
-        f"dispatch: the controller writes to its host ({in_words(send)}), and {last['output']} bytes a core cross at "
-        f"least one ICI link ({moved:.3g} us): {decides}."
-    )
-    return [text]
+    return "\n".join(lines)

@@ -154,7 +154,6 @@ def findings(frame: pd.DataFrame) -> str:
         if hasattr(row, "compute_s"):
             text += f". Of a step of {row.step_s:.2f} s: {rows.parts_in_words(row)}"
         lines.append(text + ".")
-    lines += _formula(frame)
     lines.append(
         f"- Fitted: one efficiency of the chip ({', '.join(_efficiencies(frame))}), on the row S=4, M=16 at each "
         "sequence length. Predicted: all else. Assumed: the sequence length; a vocabulary of 32 k; that SPMD's mesh "
@@ -167,18 +166,3 @@ def findings(frame: pd.DataFrame) -> str:
 def _efficiencies(frame: pd.DataFrame) -> list[str]:
     pairs = frame.drop_duplicates(["length", "efficiency"])
     return [f"{row.efficiency:.3f} at {row.length}" for row in rows.listed(pairs)]
-
-
-def _formula(frame: pd.DataFrame) -> list[str]:
-    """Compare with the textbook formula (M + S - 1) x (forward + backward), which has collectives but no transfers."""
-    if "formula_tokens_per_s" not in frame:
-        return []
-    known = frame.dropna(subset=["formula_tokens_per_s"])
-    apart = [
-        f"{label(row)}: {row.tokens_per_s / row.formula_tokens_per_s - 1:+.1%}" for row in rows.listed(known)
-    ]
-    return (
-        [f"- Against the formula (M + S - 1) (forward + backward) + update: {'; '.join(apart)}."]
-        if apart
-        else []
-    )

@@ -16,9 +16,9 @@ from types import ModuleType
 
 PACKAGES = {  # each benchmark's module has its name
     "real": {
-        "real": "fig 5 on CPU devices: steps a second against multi-controller JAX and Ray, and CPU time by thread",
+        "real": "fig 5 on CPU devices: steps a second against multi-controller JAX and Ray",
         "order": "why gangs need one order: collectives without it, and 10,000 gangs of 4 clients with it",
-        "transfers": "an array from host to host and back, against a raw socket and a copy in memory",
+        "transfers": "an array from host to host and back, against a raw socket",
     },
     "control": {
         "control": "the control plane over real streams at 16 to 512 hosts: controller CPU a gang, tree against flat",
@@ -34,7 +34,7 @@ PACKAGES = {  # each benchmark's module has its name
     },
     "door": {
         "door": "an unmodified JAX program through the door: calls, contents, compilation, against local devices",
-        "messages": "a message's CPU time in the door's transport, against the library h2 and grpcio's servers",
+        "messages": "a message's CPU time in the door's transport, against the library h2 and grpcio",
     },
     "strangers": {
         "strangers": "a client's latency beside floods, nonsense and greedy clients, against alone"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from .options import BadOption, Option, Point, Values, nearest, read_all
+from .options import BadOption, Option, Point, Values, nearest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,9 +24,6 @@ EXPERIMENTS = {
     "table1": "T5 training throughput, multi-controller JAX against a single controller",
     "table2": "a 3B language model: SPMD against pipelines",
     "policies": "every policy, 2 to 64 clients of mixed sizes: utilisation, fairness, latency, makespan",
-    "stragglers": "slow hosts, jitter and lost hosts on 2,048 devices",
-    "scale": "up to 100,000 devices and 64 islands",
-    "moe": "a pipeline with data-dependent routing: mixture of experts over slices",
 }
 GROUPS = {"tables": ("table1", "table2", "fig10", "fig12")}  # experiments with costs from the TPU compiler
 
@@ -70,13 +67,6 @@ def load(name: str) -> Experiment:
     if name not in EXPERIMENTS:
         raise BadOption(f"no experiment {name!r}; {nearest(name, names())}")
     return cast(Experiment, import_module(f"experiments.{name}"))
-
-
-def points(name: str, options: Mapping[str, object] | None = None, /, **asked: object) -> list[Point]:
-    """The configurations of an experiment, with its name in each, for `sweep`."""
-    experiment = load(name)
-    chosen = read_all(experiment.OPTIONS, {**(options or {}), **asked})
-    return named(name, experiment.points(chosen))
 
 
 def named(name: str, found: list[Point]) -> list[Point]:

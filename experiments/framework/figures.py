@@ -17,7 +17,7 @@ TIGHT = 0.068  # part of the axis: labels nearer than this are moved apart
 BLACK, BLUE, GREEN, ORANGE, PINK, RED, SKY = (
     style.BLACK, style.BLUE, style.GREEN, style.ORANGE, style.PINK, style.RED, style.SKY,
 )  # fmt: skip
-MARKERS, OTHER, QUIET = style.MARKERS, style.OTHER, style.QUIET
+MARKERS, QUIET = style.MARKERS, style.QUIET
 FAR = (BLUE, RED, GREEN, ORANGE, PINK, SKY, BLACK)  # like style.COLORS, but the first two differ more
 styled = style.applied
 

@@ -30,7 +30,7 @@ class BadOption(Exception):
 class Option:
     """An option of an experiment. `default`: one value, or a tuple of them; its type is the type of all values.
 
-    least: the smallest allowed number. several: False if an option must have one value for the whole sweep.
+    least: the smallest allowed number.
     """
 
     name: str
@@ -38,7 +38,6 @@ class Option:
     help: str
     choices: tuple[str, ...] = ()
     least: float | None = None
-    several: bool = True
 
     @property
     def values(self) -> Values:
@@ -58,8 +57,6 @@ class Option:
             raise BadOption(
                 f"--{self.flag} is empty; write at least one value, like {self.text(self.values)}"
             )
-        if len(found) > 1 and not self.several:
-            raise BadOption(f"--{self.flag} takes one value, not {len(found)}: {self.text(found)}")
         twice = [value for value in found if found.count(value) > 1]
         if twice:
             raise BadOption(f"--{self.flag} names {twice[0]} twice")

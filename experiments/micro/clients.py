@@ -8,19 +8,18 @@ rate(sim)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
 import simpy
 
-from core.client import Blocked, Client, Limits, Submitted
+from core.client import Blocked, Client, Submitted
 from core.controller import Config
 from core.protocol import effects as e
 from core.schedule.policy import named
-from sim.engine import Noise
 from sim.hardware import Setup
-from sim.simulation import Fault, Simulation
+from sim.simulation import Simulation
 
 from ..framework.profiles import profile_of
 from .programs import Task
@@ -28,15 +27,19 @@ from .programs import Task
 
 def simulation(
     setup: Setup, *, profile: str = "paper", policy: str = "fifo", fidelity: str = "cohort", seed: int = 0,
-    noise: Noise | None = None, config: Config | None = None, faults: Sequence[Fault] = (),
+    config: Config | None = None,
 ) -> Simulation:  # fmt: skip
     """A simulation. `policy` and `profile` are texts as on the command line."""
     named(policy)  # raises if the name is wrong, before anything runs
     how: Any = fidelity
     return Simulation(
-        setup, policy=lambda: named(policy), profile=profile_of(profile), fidelity=how, seed=seed, noise=noise,
-        config=config, faults=faults,
-    )  # fmt: skip
+        setup,
+        policy=lambda: named(policy),
+        profile=profile_of(profile),
+        fidelity=how,
+        seed=seed,
+        config=config,
+    )
 
 
 class Failed(Exception):
@@ -60,12 +63,12 @@ class Loop:
     def __init__(
         self, sim: Simulation, name: str, task: Task, *, ahead: int = 0, calls: int = 0, weight: int = 1,
         priority: int = 0, chained: bool = True, dispatch: str = "parallel", think: int = 0, start: int = 0,
-        limits: Limits | None = None, deadline: int = 0, tally: Tally | None = None,
+        deadline: int = 0, tally: Tally | None = None,
     ) -> None:  # fmt: skip
         self.sim, self.task, self.name, self.weight = sim, task, name, weight
         self.ahead, self.calls, self.chained, self.think = ahead, calls, chained, think
         self.dispatch, self.deadline = dispatch, deadline
-        self.client = sim.client(name, weight=weight, priority=priority, limits=limits)
+        self.client = sim.client(name, weight=weight, priority=priority)
         self.client.on_effect = self._heard
         self.begun: dict[int, int] = {}  # run -> when it was called
         self.ends: list[tuple[int, int]] = []  # (called, ended) of each run that has, as the client saw it

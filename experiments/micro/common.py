@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from core.controller import Config
-from core.fanout import fanout_for
 from sim.baselines import SYSTEMS, BaselineWork, Mode, run
 from sim.hardware import Kernel, Setup, load
-from sim.simulation import Simulation
+from sim.simulation import Simulation, fanout_of
 
 from ..framework.options import Option, Point
 from ..framework.profiles import profile_of
@@ -41,10 +40,7 @@ def island(cluster: str, hosts: int, hop: int = 0) -> Setup:
 
 def config(setup: Setup, profile: str, window: int) -> Config:
     """The controller's config, with the profile's fan-out."""
-    wanted, largest = profile_of(profile).fanout, max(island.hosts for island in setup.cluster.islands)
-    if not isinstance(wanted, int):
-        wanted = largest if wanted == "flat" else fanout_for(largest)
-    return Config(window=window, fanout=wanted)
+    return Config(window=window, fanout=fanout_of(profile_of(profile), setup.cluster))
 
 
 def simulated(setup: Setup, point: Point) -> Simulation:
@@ -81,8 +77,3 @@ def other(
 ) -> float:
     """Computations a second of another system."""
     return run(system, setup, BaselineWork(kernel, mode, nodes), profile_of(profile), calls=calls).per_second
-
-
-def chain_of_hosts(cluster: str, count: int, devices_per_host: int) -> Setup:
-    """A set-up with an island of `count` hosts of `devices_per_host` cores, one for each stage."""
-    return load(cluster, hosts=count, devices_per_host=devices_per_host)

@@ -32,7 +32,6 @@ class Task:
 
     program: Program
     kernels: dict[str, Kernel]
-    computations: int  # in a run of it
 
     @property
     def literal(self) -> bytes:
@@ -40,31 +39,22 @@ class Task:
         return bytes(self.program.args[0].nbytes)
 
 
-def chain(
-    setup: Setup,
-    kernel: Kernel,
-    nodes: int,
-    held: int = 1,
-    devices: int = 0,
-    name: str = "",
-    island: str = "",
-) -> Task:
-    """A program of `nodes` in a row, on all devices of an island or on `devices`. Each node has `held` computations."""
-    devices = devices or setup.cluster.islands[0].devices
+def chain(setup: Setup, kernel: Kernel, nodes: int, held: int = 1, name: str = "") -> Task:
+    """A program of `nodes` in a row, on all devices of an island. Each node has `held` computations."""
+    devices = setup.cluster.islands[0].devices
     whole = fused(kernel, held) if held > 1 else kernel
     name = name or whole.name
     refs: list[Ref] = [Arg(0), *(Out(node) for node in range(nodes))]
     made = tuple(Node(f"step {at}", 0, 0, (refs[at],), (SCALAR,), (SCALAR,), (0,)) for at in range(nodes))
     step = Computation(name, name, expected(setup, whole, devices))
-    slices = (SliceSpec("all", devices, island=island),)
+    slices = (SliceSpec("all", devices),)
     program = Program(name, slices, (step,), (SCALAR,), made, (Out(nodes - 1),), donate_args=(0,))
-    return Task(program, {name: whole}, nodes * held)
+    return Task(program, {name: whole})
 
 
-def stages(setup: Setup, kernel: Kernel, count: int, width: int, name: str = "", output: int = 4) -> Task:
+def stages(setup: Setup, kernel: Kernel, count: int, width: int, output: int) -> Task:
     """A chain of `count` stages, each on a slice of `width` devices: a pipeline without micro-batches. `output`: bytes
     that each device of a stage hands on to the next."""
-    name = name or f"{count} stages"
     step = Computation(kernel.name, kernel.name, expected(setup, kernel, width))
     slices = tuple(SliceSpec(f"stage {at}", width) for at in range(count))
     first = Value((), "float32")
@@ -74,8 +64,8 @@ def stages(setup: Setup, kernel: Kernel, count: int, width: int, name: str = "",
         Node(f"stage {at}", 0, at, (refs[at],), (values[at] if at else first,), (values[at],))
         for at in range(count)
     )
-    program = Program(name, slices, (step,), (first,), nodes, (Out(count - 1),))
-    return Task(program, {kernel.name: kernel}, count)
+    program = Program(f"{count} stages", slices, (step,), (first,), nodes, (Out(count - 1),))
+    return Task(program, {kernel.name: kernel})
 
 
 def expected(setup: Setup, kernel: Kernel, devices: int) -> int:

@@ -97,7 +97,7 @@ def _price(names: list[str], again: bool) -> int:
             continue
         start = time.monotonic()
         try:
-            found = f"{book.commit(job, again).duration / 1e6:.3f} ms"
+            found = f"{book.commit(job).duration / 1e6:.3f} ms"
         except CostError as error:
             failed += 1
             found = f"{type(error).__name__}: {str(error)[:300]}"

@@ -9,8 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -52,16 +51,17 @@ def can_compile() -> bool:
 
 
 def compiled(job: Job) -> Cost:
-    one = job.build()
-    return tpu_costs(
-        one.function, one.arguments, topology=job.topology, out_shardings=one.results, donate=one.donate, name=one.name
-    )  # fmt: skip
+    return _priced(tpu_costs, job)
 
 
 def roofline(job: Job) -> Cost:
     """The cost without a TPU compiler."""
+    return _priced(roofline_costs, job)
+
+
+def _priced(how: Callable[..., Cost], job: Job) -> Cost:
     one = job.build()
-    return roofline_costs(
+    return how(
         one.function, one.arguments, topology=job.topology, out_shardings=one.results, donate=one.donate, name=one.name
     )  # fmt: skip
 
@@ -79,31 +79,12 @@ def committed(path: Path) -> dict[str, Cost]:
     return _read(path)
 
 
-def commit(job: Job, again: bool = False) -> Cost:
-    """Price a job and add it to the book, unless it is there. Several processes may do this at once."""
-    path = file_of(job.key)
-    committed.cache_clear()
-    if not again and job.key in committed(path):
-        return committed(path)[job.key]
-    found = compiled(job)
-    with _alone(path.parent):
-        _write(path, _read(path) | {job.key: found})  # read again: another may have written meanwhile
+def commit(job: Job) -> Cost:
+    """Price a job and add it to the book."""
+    path, found = file_of(job.key), compiled(job)
+    _write(path, _read(path) | {job.key: found})
     committed.cache_clear()
     return found
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Lock the book for writing. The lock is on the folder, so it leaves no file behind."""
-    import fcntl  # imported here, since Windows has none; only reading works there
-
-    folder.mkdir(exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _read(path: Path) -> dict[str, Cost]:

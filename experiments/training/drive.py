@@ -35,10 +35,9 @@ class Trained(NamedTuple):
 
 
 def train(
-    step: Step, setup: Setup, profile: Profile, *, steps: int = STEPS, ahead: int = AHEAD, fidelity: Any = "cohort",
-    seed: int = 0,
+    step: Step, setup: Setup, profile: Profile, *, steps: int = STEPS, seed: int = 0,
 ) -> Trained:  # fmt: skip
-    sim = Simulation(setup, profile=profile, fidelity=fidelity, seed=seed, chunk=CHUNK)
+    sim = Simulation(setup, profile=profile, seed=seed, chunk=CHUNK)
     sim.kernels.update(step.kernels)
     user = _User(sim.client("trainer"), sim)
     state = user.run(user.register(step.start), (), 0)
@@ -49,7 +48,7 @@ def train(
     for _ in range(steps):
         turn = iter(made)
         args = tuple(name if index in kept else next(turn) for index, name in enumerate(state))
-        made = user.run(program, args, ahead)
+        made = user.run(program, args, AHEAD)
     user.wait(0)
     ends = user.ends[1:]
     took = (ends[-1] - ends[0]) / (len(ends) - 1)

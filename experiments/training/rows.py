@@ -6,7 +6,6 @@ print the length. Fits are committed in experiments/data. Everything else is pre
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from math import isfinite
@@ -22,7 +21,7 @@ from ..models.shapes import MODELS, Decoder, flops_per_token
 from ..pricing import book, jobs
 from . import setups
 from .ablation import PARTS, ablation
-from .drive import Failed, Trained, train
+from .drive import Trained, train
 from .exchange import Islands, islands
 from .pipelines import Pipeline, pipeline
 from .steps import Pricing, Step, spmd
@@ -43,9 +42,7 @@ PROFILE = Option(
     "profile", "paper", "host costs: paper, seaway, a TOML file, or changed: paper:send*2+step=5us"
 )
 SEED = Option("seed", 0, "seed of all random draws")
-STEPS = Option(
-    "steps", 2, "training steps; the first fills pipelines and is not counted", least=2, several=False
-)
+STEPS = Option("steps", 2, "training steps; the first fills pipelines and is not counted", least=2)
 IN_PARTS = Option(
     "parts", True, "run each row again without control and transfers, to find the parts of its time"
 )
@@ -108,22 +105,7 @@ def pipelined(point: dict[str, Any]) -> Measured:
         of = Pipeline(costed, slices, count, batch, point["length"], point["schedule"], light)
         return pipeline(of, _pricing(point))
 
-    row, trained = measured(make, setup, point)
-    kernels, where = make(False).kernels, setups.place_of(setup, slices[0])
-    island, chip = setup.cluster.islands[0], setup.chips[0]
-    times = [[kernel_time(kernels[job.key], where, island, chip) for job in stage.jobs] for stage in costed]
-    formula = point["batch"] * point["length"] * 1e9 / formula_ns(point["schedule"], count, times)
-    return Measured(row | {"formula_tokens_per_s": formula}, trained)
-
-
-def formula_ns(schedule: str, count: int, times: list[list[int]]) -> int:
-    """The textbook's length of a step. `times`: of each stage's forward pass, backward pass and update. GPipe's two
-    phases each go at the pace of their slowest stage; in other schedules a stage does both kinds in turn."""
-    forward, backward, update = zip(*times, strict=True)
-    both: int = max(ahead + back for ahead, back, _ in times)
-    pace: int = max(forward) + max(backward) if schedule == "gpipe" else both
-    last: int = max(update)
-    return (count + len(times) - 1) * pace + last
+    return measured(make, setup, point)
 
 
 def partitioned(point: dict[str, Any], job: jobs.Job, tokens: int) -> Measured:
@@ -283,12 +265,7 @@ def fit(length: int, tolerance: float = 1e-5) -> Fit:
 
 
 def commit_fits(lengths: Iterable[int]) -> None:
-    """Fit and commit each length at which the seed row fits into memory. Other lengths use the nearest of these."""
-    known = {}
-    for length in sorted(lengths):
-        try:
-            known[str(length)] = fit(length)
-        except Failed as error:
-            print(f"no fit at {length} tokens a sequence: {error}", file=sys.stderr)
+    """Fit and commit these lengths. Others use the nearest of these."""
+    known = {str(length): fit(length) for length in sorted(lengths)}
     FITTED.write_bytes(msgspec.json.format(msgspec.json.encode(known), indent=1) + b"\n")
     fits.cache_clear()

@@ -9,4 +9,5 @@ driver that calls actors and gets results through host memory. Devices, links an
 with their sources.
 """
 
-from .baseline_work import MODES, SYSTEMS, BaselineWork, Mode, Outcome, fused, run
+from .baseline_work import MODES, BaselineWork, Mode, Outcome, fused
+from .systems import SYSTEMS, run

@@ -7,20 +7,17 @@ A call of a program runs one computation (`opbyop`), a chain of them (`chained`)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
-from typing import Literal, cast
+from typing import Literal
 
 import msgspec
 import simpy
 
 from core.model import Impossible, line
 
-from ..engine import Noise
 from ..hardware import Kernel, Profile, Setup, figure, kernel_time, known_keys, nearest, packaged, subtable
 
 Mode = Literal["opbyop", "chained", "fused"]
 MODES: tuple[Mode, ...] = ("opbyop", "chained", "fused")
-SYSTEMS = ("jax", "tf1", "ray")
 UNITS = {"ahead": "number"}  # of costs that are no times
 
 
@@ -101,23 +98,14 @@ def costs_of(system: str) -> BaselineCosts:
 class Model:
     """What all baselines have: the hardware, and one island's devices, which run gangs in order."""
 
-    def __init__(
-        self,
-        setup: Setup,
-        work: BaselineWork,
-        profile: Profile,
-        costs: Mapping[str, int],
-        noise: Noise,
-        seed: int,
-    ) -> None:
+    def __init__(self, setup: Setup, work: BaselineWork, profile: Profile, costs: Mapping[str, int]) -> None:
         if len(setup.cluster.islands) != 1:
             raise Impossible(
                 f"the baselines run on one island; {setup.name!r} has {len(setup.cluster.islands)}"
             )
         island, chip = setup.cluster.islands[0], setup.chips[0]
         self.env = simpy.Environment(initial_time=0)
-        self.setup, self.work, self.profile, self.costs = setup, work, profile, costs
-        self.noise, self.seed = noise, seed
+        self.work, self.profile, self.costs = work, profile, costs
         self.hosts, self.devices = island.hosts, island.devices
         self.latency, self.pcie = setup.dcn.latency, chip.pcie_latency
         self.took = kernel_time(work.launched, line(0, 0, island.devices), island, chip)
@@ -136,20 +124,3 @@ class Model:
 
     def program(self, calls: int) -> simpy.events.ProcessGenerator:
         raise NotImplementedError
-
-
-def run(
-    system: str, setup: Setup, work: BaselineWork, profile: Profile, *, calls: int = 30, noise: Noise | None = None,
-    seed: int = 0, costs: Mapping[str, int] | None = None,
-) -> Outcome:  # fmt: skip
-    """The outcome of `calls` calls of the program, one after another."""
-    if system not in SYSTEMS:
-        raise Impossible(f"no baseline {system!r}; {nearest(system, SYSTEMS)}")
-    if calls < 3:
-        raise Impossible(f"{calls} calls are too few for a steady rate; run at least 3")
-    kind = cast(
-        type[Model], getattr(import_module(f"sim.baselines.{system}_like"), f"{system.capitalize()}System")
-    )
-    model = kind(setup, work, profile, costs or costs_of(system), noise or Noise(), seed)
-    model.env.run(until=model.env.process(model.program(calls)))
-    return Outcome(system, model.hosts, model.devices, work.computations, tuple(model.ends))

@@ -12,6 +12,6 @@ from __future__ import annotations
 from . import jitter
 from .clock import LATE, LATER, SimClock
 from .errors import Stuck, Unannounced
-from .jitter import Ints, Noise, each_below, keys
+from .jitter import Ints, Noise
 from .stuck_watch import StuckWatch
 from .threads import HELD, NOTHING, CoreShare, Order, SimThread, ThreadPool, TieBreak, Wave

@@ -15,15 +15,12 @@ from core.model import CLUSTER_KEYS, ISLAND_KEYS, MOST_ISLANDS, Cluster, Impossi
 
 from . import chips
 from .chips import Chip, Generation, MachineSpec
-from .ici import collective_time, kernel_time
 from .layout import OVERRIDES as OF_ISLANDS
 from .layout import fill
 from .named import named
 from .profiles import Profile, profile_in
 from .shared_machines import Shared, placed
 from .toml_tables import Table, figure, known_keys, nearest, packaged, subtable, toml, whole
-
-__all__ = ["Chip", "Dcn", "MachineSpec", "Setup", "Shared", "collective_time", "kernel_time", "load"]
 
 
 class Dcn(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,30 +1,13 @@
-"""Functions of a point that other processes can import, and a small experiment made of them."""
+"""A small experiment."""
 
 from __future__ import annotations
 
-import time
 from types import ModuleType
 from typing import Any
 
 import pandas as pd
 
 from experiments.framework.options import Option, Point, Values, grid
-
-
-def square(point: Point) -> dict[str, Any]:
-    return {"square": point["x"] ** 2}
-
-
-def slow_first(point: Point) -> dict[str, Any]:
-    """The first point takes longest."""
-    time.sleep(0.2 if point["x"] == 0 else 0.0)
-    return {"square": point["x"] ** 2}
-
-
-def fails_at_two(point: Point) -> dict[str, Any]:
-    if point["x"] == 2:
-        raise ValueError("two is too many")
-    return square(point)
 
 
 def toy() -> ModuleType:

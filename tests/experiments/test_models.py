@@ -15,8 +15,8 @@ from experiments.models import adafactor, decoder, islands, meshes, parts, pipel
 from experiments.models.shapes import LM_3B, LM_64B, LM_136B, MODELS, T5, T5_BASE, Decoder, Model
 from seaway.api import schedules
 
-SMALL = Decoder("small", 4, 16, 32, heads=2, d_head=8, vocabulary=48)
-GATED = Decoder("gated", 4, 16, 32, heads=2, d_head=8, gated=True, vocabulary=48)
+SMALL = Decoder("small", 2, 16, 32, heads=2, d_head=8, vocabulary=48)
+GATED = Decoder("gated", 2, 16, 32, heads=2, d_head=8, gated=True, vocabulary=48)
 SMALL_T5 = T5("small-t5", 2, 16, 32, heads=2, d_head=8, buckets=8, vocabulary=48)
 BATCH, LENGTH = 4, 6
 STAGE = ("forward", "backward", "update")
@@ -126,8 +126,8 @@ def test_the_ends_of_a_pipeline_have_a_layer_less() -> None:
 
 
 def test_more_stages_than_layers_are_refused() -> None:
-    with pytest.raises(ValueError, match="at most 6 stages, not 7"):
-        decoder.stages(SMALL, 7)
+    with pytest.raises(ValueError, match="at most 4 stages, not 5"):
+        decoder.stages(SMALL, 5)
 
 
 # --- what they compute
@@ -139,12 +139,6 @@ def test_no_position_sees_a_later_one() -> None:
     before, after = (logits(weights, t) for t in (tokens, changed))
     close(before[:, :-1], after[:, :-1], 1e-6)
     assert float(jnp.abs(before[:, -1] - after[:, -1]).max()) > 1e-3
-
-
-def test_positions_affect_the_output() -> None:
-    same = jnp.full((BATCH, LENGTH), 7, jnp.int32)
-    out = logits(weights_of(SMALL), same)[0]
-    assert float(jnp.abs(out[0] - out[1]).max()) > 1e-3
 
 
 def test_relative_positions_have_their_own_buckets_when_near_and_share_them_when_far() -> None:
@@ -194,8 +188,8 @@ def test_adafactor_stores_only_rows_and_columns() -> None:
     weights = weights_of(SMALL)
     state = adafactor.init(weights)["moments"]
     rows, columns = state["layers"]["feed_forward"]["up"]
-    assert (rows.shape, columns.shape) == ((4, 16), (4, 32))
-    assert [a.shape for a in state["layers"]["feed_forward"]["norm"]] == [(4, 16)]
+    assert (rows.shape, columns.shape) == ((2, 16), (2, 32))
+    assert [a.shape for a in state["layers"]["feed_forward"]["norm"]] == [(2, 16)]
 
 
 def test_adafactor_is_exact_for_gradients_of_rank_one() -> None:
@@ -275,7 +269,6 @@ def concatenated(pieces: list[Any]) -> Any:
     [
         pytest.param("gpipe", 2, 4, False, marks=pytest.mark.full),
         ("1f1b", 2, 4, True),
-        pytest.param("1f1b", 3, 2, True, marks=pytest.mark.full),
     ],
 )
 def test_a_pipeline_computes_what_one_device_does(

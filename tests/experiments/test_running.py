@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.framework import BadOption, catalogue, points, run, sweep, sweeping
-from experiments.framework.commands import main, parse
+from experiments.framework import BadOption, catalogue, run, sweeping
+from experiments.framework.commands import main
 
 from .measures import toy
 
@@ -53,12 +53,6 @@ def test_the_files_have_the_same_bytes_each_time(tmp_path: Path) -> None:
         run("toy", out=tmp_path / folder)
     for path in sorted((tmp_path / "one").iterdir()):
         assert path.read_bytes() == (tmp_path / "other" / path.name).read_bytes(), path.name
-
-
-def test_the_points_of_an_experiment_can_be_swept() -> None:
-    frame = sweep(points("toy", hosts=[3]), jobs=1)
-    assert frame["experiment"].iloc[0] == "toy"
-    assert frame["doubled"].iloc[0] == 6.0
 
 
 def test_an_unknown_experiment_is_refused_with_the_nearest_name() -> None:
@@ -112,9 +106,8 @@ def test_if_all_experiments_fail_the_reasons_are_printed(
         (["toy", "--host", "3"], "no option --host; did you mean --hosts?"),
         (["toy", "--hosts", "0"], "--hosts is at least 1, not 0"),
         (["toy", "--policy", "first"], "--policy cannot be 'first'"),
-        (["toy", "hosts"], "'hosts' is not an option; options are written --name value"),
-        (["toy", "--hosts"], "--hosts has no value"),
-        (["toy", "--hosts", "2", "--hosts", "4"], "--hosts is given twice"),
+        (["toy", "hosts"], "no option hosts; did you mean --hosts?"),
+        (["toy", "--hosts"], "argument --hosts: expected one argument"),
         (["all", "--without", "toys"], "no experiment 'toys'; did you mean toy?"),
     ],
 )
@@ -135,7 +128,3 @@ def test_list_and_help_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--hosts" in helped
     assert "[2,4]" in helped
     assert "(fifo, stride)" in helped
-
-
-def test_values_may_follow_an_equals_sign() -> None:
-    assert parse(["--hosts=2,4", "--compute-ms", "1"]) == {"hosts": "2,4", "compute_ms": "1"}

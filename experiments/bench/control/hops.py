@@ -2,11 +2,8 @@
 
 `python -m experiments.bench hops`. One client calls a program of one node, on all devices of 1 and of 512 hosts: with
 bytes in the call, and no result kept; and as `x = step(x)`, where each call takes the last result, which is then
-released. Only core's state machines run, without network or devices, and a launched gang ends at once.
-
-A part is what one machine does for one call; for the hosts, it is the first one. *Calls* are calls of Python functions
-in core, *files* the number of core's files they are in, *again* how often a call goes back into a file that was left
-before. *KiB* is the peak of allocated memory.
+released. A launched gang ends at once. A part is what one machine does for one call; for the hosts, it is the first
+one. *again* is how often a call goes back into a file that was left before, *KiB* the peak of allocated memory.
 """
 
 from __future__ import annotations
@@ -44,7 +41,7 @@ CALLS = {"bytes": "bytes in, no result kept", "chained": "x = step(x)"}
 KINDS = [(hosts, call) for hosts in SIZES for call in CALLS]
 WARM, TIMED, TURNS = 50, 200, 5
 BOUND = 300.0  # seconds of a turn
-AT_CLIENT, AT_HOST = -2, -3  # receivers in the queue below; a host is its number
+AT_CLIENT = -2  # a receiver in the queue below; a host is its number
 PEER = 1 << 20  # the client's connection, as the controller numbers it
 
 

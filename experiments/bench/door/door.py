@@ -1,12 +1,9 @@
 """Measures an unmodified JAX program through the door, against the same program on local devices.
 
-`python -m experiments.bench door [--rounds 3]`. Both run by turns, as processes of their own: a scalar call in a loop
-(whose result is the next one's argument, and which is waited for at the end), calls with 50 to 1,000 arrays in and out,
-contents of arrays put and read, and compilation. "ratio" is how many times as long it takes through the door, or, of
-MB a second, how many times as much goes locally. With `--hosts 2`, the same program runs through a door to a cluster of
-so many agents too, which share the devices, and as multi-controller JAX in so many processes. A second table compares
-the cluster with the local door, and says what a call of 1,000 arrays costs each process; a third compares it with
-multi-controller JAX, of whose processes the slowest counts. `messages` has the transport alone, with grpcio beside it.
+`python -m experiments.bench door [--rounds 3]`. Both run by turns, as processes of their own. "ratio" is how many times
+as long it takes through the door, or, of MB a second, how many times as much goes locally. With `--hosts 2`, the same
+program runs through a door to a cluster of so many agents too, which share the devices, and as multi-controller JAX in
+so many processes, of which the slowest counts. `messages` has the transport alone.
 """
 
 from __future__ import annotations
@@ -17,7 +14,6 @@ from statistics import median
 
 from ..frame import options, processes
 from ..frame.door_server import local, on_cluster, opened
-from ..frame.measuring import in_turns
 from ..frame.table import Table
 from .programs import measured, member
 
@@ -99,7 +95,7 @@ def main(arguments: Sequence[str] = ()) -> None:
             works["cluster"] = lambda: processes.answer(measured, *sizes, server, pids, env=env, bound=BOUND)
             each = processes.environment(chosen.devices // chosen.hosts) | quiet
             works[MULTI] = lambda: slowest(processes.answers(member, chosen.hosts, each, sizes, bound=BOUND))
-        found = in_turns(chosen.rounds, works)
+        found = processes.in_turns(chosen.rounds, works)
     medians = {
         where: {name: median(each[name] for each in rounds) for name in rounds[0]}
         for where, rounds in found.items()

@@ -1,4 +1,4 @@
-"""Measures what a message costs the door's transport, against the library h2 in its place, and grpcio's servers.
+"""Measures what a message costs the door's transport, against the library h2 in its place, and grpcio.
 
 `python -m experiments.bench messages`. gRPC's own client sends messages as large as an Execute's on a stream, at most
 `AHEAD` of them unanswered, and each is answered with as much as an acknowledgement. So a server reads about one message
@@ -39,8 +39,7 @@ from backend.door import (
 from backend.streams import new_loop
 
 from ..frame import options
-from ..frame.measuring import in_turns
-from ..frame.processes import heard, say, start
+from ..frame.processes import heard, in_turns, say, start
 from ..frame.table import Table
 
 WARM, MESSAGES, ROUNDS = 500, 3_000, 5
@@ -152,25 +151,6 @@ def grpc_aio(address: str, messages: int) -> None:
     serve(begin)
 
 
-def grpc_sync(address: str, messages: int) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    meter = Meter(messages)
-
-    def acknowledge(requests: Iterator[bytes], context: object) -> Iterator[bytes]:
-        for _ in requests:
-            meter.count()  # before the answer: after the last one the client may have gone
-            yield ANSWER
-
-    server = grpc.server(ThreadPoolExecutor(4))
-    server.add_generic_rpc_handlers((Only(acknowledge),))
-    server.add_insecure_port(address)
-    server.start()
-    say({})
-    sys.stdin.read()
-    server.stop(0)
-
-
 class Only(grpc.GenericRpcHandler):  # type: ignore[misc]
     """One method of messages to and fro, as bytes."""
 
@@ -195,7 +175,7 @@ def serve(begin: Callable[[], Awaitable[object]]) -> None:
 
 
 SERVERS: Mapping[str, Callable[[str, int], None]] = {
-    "ours": ours, "h2 (library)": with_h2, "grpcio, aio": grpc_aio, "grpcio, sync": grpc_sync,
+    "ours": ours, "h2 (library)": with_h2, "grpcio": grpc_aio,
 }  # fmt: skip
 
 
@@ -241,8 +221,8 @@ def main(arguments: Sequence[str] = ()) -> None:
     chosen = parser.read(arguments)
     works = {name: (lambda name=name: cost(name, chosen.messages)) for name in SERVERS}
     found = {name: median(each) for name, each in in_turns(chosen.rounds, works).items()}
-    table = Table("server <14", "CPU us a message >18.1f", "x ours >9.2fx", "x grpcio aio >14.2fx").begin()
+    table = Table("server <14", "CPU us a message >18.1f", "x ours >9.2fx").begin()
     for name, us in found.items():
-        table.row(name, us, us / found["ours"], us / found["grpcio, aio"])
+        table.row(name, us, us / found["ours"])
     library = found["h2 (library)"] / found["ours"]
     print(f"h2 costs {library:.1f} times as much as ours; {ENOUGH} times would be good enough to use it")

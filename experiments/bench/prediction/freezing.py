@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from core.model import Impossible
 from seaway.tools.calibrating import paced
@@ -106,20 +106,12 @@ def by_platform(given: Iterable[Path], platforms: Sequence[Platform]) -> dict[Pl
 
 def platform_of(path: Path) -> Platform:
     """The platform of a calibrated cluster's file, which is checked too."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise Impossible(f"--calibration {path} cannot be read: {why}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise Impossible(f"--calibration {path} is no TOML: {error}") from None
-    setups.load(str(path))  # raises if anything else is wrong
-    if "profile" not in table:
+    setup = setups.load(str(path))
+    if setup.profile is None:
         raise Impossible(f"--calibration {path} has no [profile]: `python -m seaway calibrate` writes one")
-    shared: Any = table.get("shared", ())
-    computes = any(isinstance(one, Mapping) and one.get("devices") is True for one in shared)
-    kinds = {each.get("kind") for each in table.get("island", ())}
-    return "cpu" if computes else "cuda" if "cuda" in kinds else "timed"
+    if any(shared.devices for shared in setup.shared):
+        return "cpu"
+    return "cuda" if any(island.kind == "cuda" for island in setup.cluster.islands) else "timed"
 
 
 def described(found: Frozen) -> str:

@@ -2,25 +2,23 @@
 
 `real(case, ...)` and `simulated(case, ..., file)` start the same process, which opens one session or the other and
 gives it to the same function. A real case is measured several times, while only the process that tracks the machine's
-speed runs beside it. A simulated case may be run at such a speed. A process that is not done in time is ended with its
-children, and reported.
+speed runs beside it. A simulated case may be run at such a speed. A process that is not done in time is ended and
+reported.
 """
 
 from __future__ import annotations
 
 import gc
-import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from backend.admin import Child, Children, end_with_parent
 from seaway.tools.calibrating import Pace, paced
 from sim.hardware import Profile, setups
 
@@ -30,10 +28,7 @@ from .freezing import speed_of
 from .measuring import Values, from_trace, gangs_so_far, measured
 from .programs import Alone, at_speed, hop_ns
 
-MODULE = "experiments.bench.prediction.playing"
-LOOK = 0.02  # seconds between checks that the process is done
 SHARING = "stride"  # the policy for cases of several clients with weights
-SILENT = "it says nothing"
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -71,44 +66,21 @@ def simulated(
 
 
 def _played(asked: Asked, bound: float) -> Played | Failed:
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        children, out = Children(folder), folder / "said"
-        asking = folder / "asked"
-        asking.write_bytes(msgspec.json.encode(asked))
-        try:
-            with out.open("wb") as file:
-                child = children.start("case", MODULE, [str(asking)], stdout=file)
-            over = _awaited(child, bound)
-        finally:
-            children.end_all(0.0 if sys.exc_info()[0] else 0.1)
-        said = processes.lines(out)
-        if not over:
-            return Failed(f"it was not done within {bound:g} s: {_last(child.tail())}")
-        if child.process.returncode != 0 or not said:
-            return Failed(f"its process ended with {child.process.returncode}: {_last(child.tail())}")
-        return msgspec.convert(said[-1], Played)
-
-
-def _awaited(child: Child, bound: float) -> bool:
-    until = time.monotonic() + bound
-    while child.alive:
-        if time.monotonic() > until:
-            return False
-        time.sleep(LOOK)
-    return True
-
-
-def _last(words: str) -> str:
-    """The last line of a traceback, which has the error."""
-    return words.splitlines()[-1].strip() if words else SILENT
+    try:
+        return msgspec.convert(processes.answer(one_case, msgspec.to_builtins(asked), bound=bound), Played)
+    except RuntimeError as error:
+        first, *_, last = str(error).splitlines() * 2  # the last line of a traceback has the error
+        return Failed(f"{first} ... {last}")
 
 
 # --- in the process -----------------------------------------------------------------------------------
 
 
+def one_case(asked: dict[str, Any]) -> object:
+    return msgspec.to_builtins(play(msgspec.convert(asked, Asked)))
+
+
 def play(asked: Asked) -> Played:
-    """Run the case in this process."""
     case, alone = asked.case, asked.alone
     with ExitStack() as stack:
         pace = None if asked.file else stack.enter_context(_paced())
@@ -176,13 +148,3 @@ def _profile(table: dict[str, Any], asked: Asked) -> Profile:
 def _paced() -> Iterator[Pace]:
     with tempfile.TemporaryDirectory() as folder, paced(Path(folder)) as pace:
         yield pace
-
-
-def main(arguments: Sequence[str]) -> None:
-    end_with_parent()
-    asked = msgspec.json.decode(Path(arguments[0]).read_bytes(), type=Asked)
-    processes.say(**msgspec.to_builtins(play(asked)))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

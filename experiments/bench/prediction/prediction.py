@@ -1,10 +1,9 @@
 """Compares the simulator's predictions with real runs that it has not seen, and prints the errors.
 
 `python -m experiments.bench prediction [--seed S] [--platform cpu timed] [--cases N] [--calibration FILE ...]
-[--out FOLDER]`. First the simulator's knowledge is frozen: a calibrated cluster for each platform, and how long CPU
-devices take for each computation alone. Then cases are drawn from the seed. Each case is simulated, run for real
-several times, and simulated again at the machine's speed during the real runs. The same code measures all of them:
-`measuring`. `--out` keeps the rows and the calibrations.
+[--out FOLDER]`. First the simulator's knowledge is frozen (`freezing`), then cases are drawn from the seed. Each is
+simulated, run for real several times, and simulated again at the machine's speed during the real runs, by the same code
+(`measuring`).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from ..frame import options
 from .cases import ALL_PLATFORMS, PLATFORMS, Case, drawn
 from .freezing import Frozen, described, frozen
 from .playing import Failed, Played, real, simulated
-from .table import HEAD, NOISY, Row, line, rows_of, save, summary
+from .table import HEAD, Row, line, rows_of, save, summary
 
 FULL = True
 CASES, ALL_CASES = 28, 112
@@ -70,19 +69,7 @@ def compared(
 
 
 def told(rows: Sequence[Row], failures: Sequence[str]) -> str:
-    parts = []
-    if noisy := [row for row in rows if row.noisy]:
-        parts.append(
-            f"repeats differ by more than {NOISY:.0%} even at equal speed, so these cannot judge a model:"
-        )
-        last = 0
-        for row in noisy:
-            if row.number != last:
-                parts.append(f"{row.number:>3} {row.case}")
-            last = row.number
-            parts.append(line(row))
-    if failures:
-        parts += ["not compared:", *failures]
+    parts = ["not compared:", *failures] if failures else []
     return "\n".join([*parts, "", summary(rows)])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -110,13 +110,6 @@ def distribution(errors: Sequence[float]) -> Distribution | None:
     )
 
 
-def by(rows: Iterable[Row], what: Callable[[Row], str]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(what(row), []).append(row)
-    return found
-
-
 # --- as text -----------------------------------------------------------------------------------
 
 
@@ -169,14 +162,10 @@ def summary(rows: Sequence[Row]) -> str:
     aim = f"aim: median <= {AIM_MEDIAN:.0%}, 95 % <= {AIM_LAST:.0%}"
     said = ["nothing to judge by" if whole is None else "met" if whole.met else "missed" for whole in wholes]
     lines.append(f"{aim}: {said[0]} (as it was foretold: {said[1]})")
-    parts: tuple[tuple[str, Callable[[Row], str]], ...] = (
-        ("by quantity", lambda row: row.quantity.removesuffix(" a").removesuffix(" b")),
-        ("by kind of case", lambda row: f"{row.platform} {row.kind}"),
-    )
-    for title, what in parts:
-        lines.append(f"{title} (repeats within {NOISY:.0%})")
-        for name, found in sorted(by(quiet, what).items()):
-            lines.append(_entry(f"  {name}", distribution([row.off for row in found])))
+    lines.append(f"by kind of case (repeats within {NOISY:.0%})")
+    for kind in sorted({(row.platform, row.kind) for row in quiet}):
+        errors = [row.off for row in quiet if (row.platform, row.kind) == kind]
+        lines.append(_entry(f"  {' '.join(kind)}", distribution(errors)))
     return "\n".join(lines)
 
 

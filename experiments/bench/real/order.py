@@ -3,25 +3,18 @@
 `python -m experiments.bench order [--full]`. Plain multi-controller JAX: two processes of one world enqueue collectives
 A and B like two clients that do not know of each other. Each case has processes of its own, which are killed when they
 make no progress. Seaway: four clients with slices that overlap on three hosts. Each call computes on the last one's
-result in exact integers, so one wrong number anywhere shows at the end. Each host writes down the order in which it
-launched gangs.
+result in exact integers, so one wrong number anywhere shows at the end.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-
-from backend.agent import device_log
-from core.model import spans
-from core.record import OrderHash, token
 
 from ..frame import options, processes
 from ..frame.deployed import deployed
@@ -176,20 +169,11 @@ def expected(kind: Kind, x: np.ndarray[Any, Any], times: int) -> np.ndarray[Any,
     return x
 
 
-class Host(NamedTuple):
-    """gangs: number launched. meant, had: hashes of the required and of the actual order of launches."""
-
-    gangs: int
-    meant: str
-    had: str
-
-
 class Found(NamedTuple):
     gangs: int
     looks: int  # checks of numbers, which depend on all earlier gangs
     wrong: int  # failed checks
     switches: int  # gangs whose client is not that of the gang before
-    hosts: list[Host]
     seconds: float
 
 
@@ -213,65 +197,18 @@ def under_seaway(gangs: int) -> Found:
     import seaway as sw
 
     calls = -(-gangs // CLIENTS)
-    with TemporaryDirectory() as place:
-        world = deployed(HOSTS, platform="cpu", options=["--witness", place])
-        with world as cluster, sw.connect(cluster.address) as session:
-            begun = time.perf_counter()
-            tasks = [
-                session.spawn(client, kind, number, calls, name=f"client-{number}")
-                for number, kind in enumerate(KINDS)
-            ]
-            looked = [task.result() for task in tasks]
-            seconds = time.perf_counter() - begun
-            trace = session.trace
-            launched = [launches(Path(place), host) for host in range(HOSTS)]
-    ordered = entered(trace)
-    names = [ordered[seq].client for seq in sorted(ordered)]
+    with deployed(HOSTS, platform="cpu") as cluster, sw.connect(cluster.address) as session:
+        begun = time.perf_counter()
+        tasks = [
+            session.spawn(client, kind, number, calls, name=f"client-{number}")
+            for number, kind in enumerate(KINDS)
+        ]
+        looked = [task.result() for task in tasks]
+        seconds = time.perf_counter() - begun
+        names = list(session.trace.gangs().sort_values("seq")["client"])
     switches = sum(one != other for one, other in pairwise(names))
     looks, wrong = (sum(each) for each in zip(*looked, strict=True))
-    return Found(len(ordered), looks, wrong, switches, hosts_of(ordered, launched), seconds)
-
-
-def launches(folder: Path, host: int) -> list[int]:
-    """The numbers of the gangs that a host launched, in the order in which its enqueueing thread did."""
-    lines = device_log.lines_of(device_log.file_of(folder, host))
-    return [line[1] for line in lines if line[0] == device_log.LAUNCH]
-
-
-class Entered(NamedTuple):
-    client: str
-    program: str
-    call: int
-    step: str
-    devices: frozenset[int]
-
-
-def entered(trace: Any) -> dict[int, Entered]:
-    """Sequence number in the island's order -> the gang that the controller put there."""
-    runs = trace.runs().set_index("run")["call"]
-    places = {key: frozenset(spans.items(place.devices)) for key, place in trace.core.places.items()}
-    return {
-        row.seq: Entered(
-            str(row.client), str(row.program), int(runs[row.run]), str(row.step), places[row.place]
-        )
-        for row in trace.gangs().itertuples()
-    }
-
-
-def hash_of(ordered: dict[int, Entered], seqs: Iterable[int]) -> str:
-    found = OrderHash()
-    for seq in seqs:
-        who = ordered[seq]
-        found.entered(0, who.call, token(who.client, who.program, who.step))
-    return found.whole()
-
-
-def hosts_of(ordered: dict[int, Entered], launched: Sequence[Sequence[int]]) -> list[Host]:
-    found = []
-    for host, seqs in enumerate(launched):
-        meant = [seq for seq in sorted(ordered) if host in ordered[seq].devices]  # a device is a host here
-        found.append(Host(len(seqs), hash_of(ordered, meant), hash_of(ordered, seqs)))
-    return found
+    return Found(len(names), looks, wrong, switches, seconds)
 
 
 # --- what is printed --------------------------------------------------------------------------------------------------
@@ -292,6 +229,3 @@ def main(arguments: Sequence[str] = ()) -> None:
     print(f"Seaway: {CLIENTS} clients, slices of {slices} of {HOSTS} hosts")
     print(f"  {found.gangs:,} gangs in {found.seconds:.1f} s, the next one another client's {found.switches:,} times: "
           f"{found.wrong} of {found.looks} looks at their numbers wrong")  # fmt: skip
-    for number, host in enumerate(found.hosts):
-        same = "as the controller's" if host.meant == host.had else f"NOT the controller's, {host.meant}"
-        print(f"  host {number}: {host.gangs:,} gangs, order hash {host.had}, {same}")

@@ -3,14 +3,12 @@
 `python -m experiments.bench real [--full] [--hosts 1 2 4] [--devices 1 2] [--repeats 3]`. A step is a scalar psum over
 all devices and an add, on the last step's result. Waited is OpByOp with one call under way: its user waits for each
 result. JAX is `jax.distributed` over as many processes, which call the same computation asynchronously with as many
-calls outstanding as an agent has. Ray's actors form such a world too (`actors`). Below each row is its CPU time, in
-microseconds a step, by process and thread.
+calls outstanding as an agent has. Ray's actors form such a world too (`actors`).
 """
 
 from __future__ import annotations
 
 import os
-import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,7 +17,6 @@ from typing import Any
 from seaway.tools.calibrating import chained
 
 from ..frame import options, processes
-from ..frame.cpu import ThreadCpu
 from ..frame.jax_world import AXIS, JaxWorld
 from . import actors
 
@@ -59,25 +56,12 @@ def fused(x: Any) -> Any:
 # --- multi-controller JAX -------------------------------------------------------------------------------------------
 
 
-def jax_rates(
-    hosts: int, devices: int, repeats: int, fewer: int = 1
-) -> tuple[Rates, dict[str, dict[str, float]]]:
-    """(rates of the slowest process, CPU microseconds a step by process and phase)."""
-    env = processes.environment(devices)
-    said = processes.answers(member, hosts, env, (repeats, fewer), bound=PATIENCE)
-    rates = {
-        kind: [min(found) for found in zip(*(one["rates"][kind] for one in said), strict=True)]
-        for kind in said[0]["rates"]
+def jax_rates(hosts: int, devices: int, repeats: int, fewer: int = 1) -> Rates:
+    """Those of the slowest process."""
+    said = processes.answers(member, hosts, processes.environment(devices), (repeats, fewer), bound=PATIENCE)
+    return {
+        kind: [min(found) for found in zip(*(one[kind] for one in said), strict=True)] for kind in said[0]
     }
-    costs = {
-        kind: {
-            f"process {rank} {phase}": cost
-            for rank, one in enumerate(said)
-            for phase, cost in one["cpu"][kind].items()
-        }
-        for kind in rates
-    }
-    return rates, costs
 
 
 def steps_of(kind: str, fewer: int) -> int:
@@ -91,19 +75,11 @@ def member(address: str, rank: int, count: int, repeats: int, fewer: int) -> Non
     world = JaxWorld(address, rank, count)
     first = world.array(np.zeros(world.devices, np.float32))
     rates: Rates = {}
-    cpu: dict[str, dict[str, float]] = {}
     kinds = (("Waited", step, 1, 1), ("OpByOp", step, 1, WINDOW), ("Fused", fused, CHAIN, WINDOW))
     for kind, work, each, window in kinds:
-        compiled = world.compiled(work, first)
-        steps, found = steps_of(kind, fewer), []
-        for _ in range(repeats):
-            before = time.thread_time(), time.process_time()
-            rate = called(compiled, first, each, steps, window)
-            caller, process = time.thread_time() - before[0], time.process_time() - before[1]
-            found.append((rate, caller * 1e6 / steps, (process - caller) * 1e6 / steps))
-        rates[kind], callers, rests = (list(each) for each in zip(*found, strict=True))
-        cpu[kind] = {"caller": statistics.median(callers), "rest": statistics.median(rests)}
-    processes.say(rates=rates, cpu=cpu)
+        compiled, steps = world.compiled(work, first), steps_of(kind, fewer)
+        rates[kind] = [called(compiled, first, each, steps, window) for _ in range(repeats)]
+    processes.say(**rates)
     processes.leave()
 
 
@@ -129,34 +105,21 @@ def _stream(work: Callable[[Any], Any], x: Any, window: int, calls: int) -> None
 # --- Seaway -----------------------------------------------------------------------------------------------------------
 
 
-def seaway_rates(
-    hosts: int, devices: int, repeats: int, fewer: int = 1
-) -> tuple[Rates, dict[str, dict[str, float]]]:
-    """(rates, CPU microseconds a step by process and thread)."""
+def seaway_rates(hosts: int, devices: int, repeats: int, fewer: int = 1) -> Rates:
     import numpy as np
 
     import seaway as sw
 
-    with sw.local(hosts=hosts, devices_per_host=devices) as session:
-        driver: Any = session.driver
-        watched = ThreadCpu(driver.loop_thread, {child.name: child.pid for child in driver.agents})
+    with sw.local(hosts=hosts, devices_per_host=devices):
         every = sw.slice(devices=hosts * devices)
         one = sw.pmap(step, AXIS, devices=every)
         first = np.zeros(hosts * devices, np.float32)
         kinds = (("Waited", one, 1, 1), ("OpByOp", one, 1, 0), ("Chained", chained([one] * CHAIN), CHAIN, 0),
                  ("Fused", sw.pmap(fused, AXIS, devices=every), CHAIN, 0))  # fmt: skip
-        rates: Rates = {}
-        costs: dict[str, dict[str, float]] = {}
-        for kind, work, each, window in kinds:
-            found = []
-            for _ in range(repeats):
-                before, steps = watched.cpu(), steps_of(kind, fewer)
-                rate = called(work, first, each, steps, window)
-                spent = {name: (now - before[name]) / 1e3 / steps for name, now in watched.cpu().items()}
-                found.append((rate, spent))
-            rates[kind] = [rate for rate, _ in found]
-            costs[kind] = {name: statistics.median(cost[name] for _, cost in found) for name in found[0][1]}
-    return rates, costs
+        return {
+            kind: [called(work, first, each, steps_of(kind, fewer), window) for _ in range(repeats)]
+            for kind, work, each, window in kinds
+        }
 
 
 # --- the table ------------------------------------------------------------------------------------------------------
@@ -180,28 +143,23 @@ def main(arguments: Sequence[str] = ()) -> None:
 
 def shown(hosts: int, devices: int, repeats: int, fewer: int = 1) -> None:
     fewer *= CROWD if hosts * devices > (os.cpu_count() or 1) else 1
-    peer_rates, peer_costs = jax_rates(hosts, devices, repeats, fewer)
-    peer = actors.medians(peer_rates)
+    peer = actors.medians(jax_rates(hosts, devices, repeats, fewer))
     ray = actors.medians(actors.rates(hosts, devices, repeats, fewer)) if actors.installed() else {}
-    rates, costs = seaway_rates(hosts, devices, repeats, fewer)
+    ours = actors.medians(seaway_rates(hosts, devices, repeats, fewer))
     print(f"-- {hosts} host(s) of {devices} device(s)")
     for kind, rate in peer.items():
-        print(f"{'JAX':>7} {kind:<8}{rate:>9,.0f}/s\n{'':16}CPU us a step: {spelt(peer_costs[kind])}")
+        print(f"{'JAX':>7} {kind:<8}{rate:>9,.0f}/s")
     for kind, rate in ray.items():
         print(f"{'Ray':>7} {kind:<8}{rate:>9,.0f}/s")
     if not ray:
         print(f"{'Ray':>7} {actors.MISSING}")
-    for kind, found in rates.items():
+    for kind, rate in ours.items():
         like, aim = AIMS[kind]
         aimed = "no aim: one device has no peer to reduce with"
         if hosts * devices > 1:
             aimed = f"aim {aim:g}" if aim else "no aim"
-        rate = statistics.median(found)
         words = f"{rate / peer[like]:6.2f} x JAX's {like} ({aimed}){over(ray, kind, rate, hosts, devices)}"
-        print(
-            f"{'Seaway':>7} {kind:<8}{rate:>9,.0f}/s {words}\n{'':16}CPU us a step: {spelt(costs[kind])}",
-            flush=True,
-        )
+        print(f"{'Seaway':>7} {kind:<8}{rate:>9,.0f}/s {words}", flush=True)
 
 
 def over(ray: dict[str, float], kind: str, rate: float, hosts: int, devices: int) -> str:
@@ -209,7 +167,3 @@ def over(ray: dict[str, float], kind: str, rate: float, hosts: int, devices: int
         return ""
     aim = OVER_RAY if (hosts, devices) == (2, 1) and kind != "Fused" else 1.0
     return f", {rate / ray[kind]:.1f} x Ray's (aim {aim:g})"
-
-
-def spelt(costs: dict[str, float]) -> str:
-    return ", ".join(f"{name} {cost:,.0f}" for name, cost in costs.items() if cost >= 1)

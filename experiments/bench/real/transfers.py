@@ -1,27 +1,28 @@
-"""Measures moving an array from host to host and back: latency and bandwidth, against a raw socket and a memory copy.
+"""Measures moving an array from host to host and back: latency and bandwidth, against a raw socket.
 
 `python -m experiments.bench transfers [--full]`. Two agents have a CPU device each. One program moves an array to and
 fro between their slices, each hop after the one before. The call's time is divided by its hops. The raw socket is also
-between two processes of this machine, with chunks as large as Seaway's (1 MiB) and one answer an array. The copy is
-numpy's, in one process.
+between two processes of this machine, with chunks as large as Seaway's (1 MiB) and one answer an array.
 """
 
 from __future__ import annotations
 
+import socket
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from backend.admin import cpu_of
+from backend.admin import Children
 from core.transfer import CHUNK
 
-from ..frame import options
-from ..frame.deployed import Deployed, deployed
+from ..frame import options, processes
+from ..frame.deployed import deployed
 from ..frame.table import Table
-from . import stream
 
 FULL = True
 KB, MB = 1_000, 1_000_000
@@ -29,16 +30,15 @@ SIZES = (KB, 64 * KB, MB, 16 * MB, 64 * MB)
 ALL_SIZES = (KB, 4 * KB, 16 * KB, 64 * KB, 256 * KB, MB, 4 * MB, 16 * MB, 64 * MB)
 HOPS = 8
 TIMES = 5
+DONE = b"k"
 
 
 class Row(NamedTuple):
-    """Median seconds of a hop. `cpu`: CPU seconds of both agents."""
+    """Median seconds of a hop."""
 
     size: int
     seaway: float
-    cpu: float
     raw: float
-    copy: float
 
 
 def to_and_fro(a: Any, b: Any, hops: int) -> Callable[[Any], Any]:
@@ -53,21 +53,62 @@ def to_and_fro(a: Any, b: Any, hops: int) -> Callable[[Any], Any]:
     return made
 
 
-def copied(size: int, times: int) -> list[float]:
-    source, target = np.zeros(size, np.uint8), np.empty(size, np.uint8)
-    found = []
-    for turn in range(times + 1):
-        begun = time.perf_counter()
-        np.copyto(target, source)
-        if turn:
-            found.append(time.perf_counter() - begun)
+# --- the baseline: bytes over one TCP connection between two processes, with nothing around them ---------------------
+# Both ends block. The receiver receives into one array and answers each with one byte, and then the sender sends the
+# next. So this is the least time of a hop on this machine.
+
+
+def receiver(sizes: list[int], times: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        processes.say(port=server.getsockname()[1])
+        caller, _ = server.accept()
+        with caller:
+            caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for size in sizes:
+                room = memoryview(bytearray(size))
+                for _ in range(times + 1):
+                    came = 0
+                    while came < size:
+                        came += caller.recv_into(room[came:])
+                    caller.sendall(DONE)
+
+
+def sender(port: int, sizes: list[int], chunk: int, times: int) -> list[list[float]]:
+    found: list[list[float]] = []
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for size in sizes:
+            content = memoryview(b"x" * size)
+            found.append([])
+            for turn in range(times + 1):
+                begun = time.perf_counter()
+                for at in range(0, size, chunk):
+                    sock.sendall(content[at : at + chunk])
+                assert sock.recv(1) == DONE
+                if turn:
+                    found[-1].append(time.perf_counter() - begun)
     return found
+
+
+def raw(sizes: Sequence[int], chunk: int, times: int) -> dict[int, list[float]]:
+    """Seconds of each hop, by size in bytes, without the first of each size."""
+    with TemporaryDirectory() as folder:
+        children = Children(Path(folder))
+        try:
+            port = processes.heard(processes.start(children, receiver, list(sizes), times))["port"]
+            sent = processes.start(children, sender, port, list(sizes), chunk, times)
+            return dict(zip(sizes, processes.heard(sent), strict=True))
+        finally:
+            children.end_all()
+
+
+# --- both ------------------------------------------------------------------------------------------------------------
 
 
 def rows(sizes: Sequence[int], hops: int = HOPS, times: int = TIMES) -> Iterator[Row]:
     import seaway as sw
 
-    raw = stream.hops(sizes, CHUNK, hops * times)
+    least = raw(sizes, CHUNK, hops * times)
     with deployed(2, platform="cpu") as cluster, sw.connect(cluster.address):
         a, b = (sw.slice(devices=1, exclusive=True) for _ in range(2))
         work = to_and_fro(a, b, hops)
@@ -75,19 +116,14 @@ def rows(sizes: Sequence[int], hops: int = HOPS, times: int = TIMES) -> Iterator
             content = np.arange(size, dtype=np.int64).astype(np.uint8)
             x = sw.put(content, devices=a)
             y = work(x).block_until_ready()
-            found, spent = [], []
+            found = []
             for _ in range(times):
-                begun, before = time.perf_counter(), cpu(cluster)
+                begun = time.perf_counter()
                 y = work(x).block_until_ready()
                 found.append((time.perf_counter() - begun) / hops)
-                spent.append((cpu(cluster) - before) / hops)
             if not np.array_equal(np.asarray(y), content):
                 raise RuntimeError(f"{size} bytes came back changed")
-            yield Row(size, *map(statistics.median, (found, spent, raw[size], copied(size, times))))
-
-
-def cpu(cluster: Deployed) -> float:
-    return sum(cpu_of(agent.pid) for agent in cluster.agents) / 1e9
+            yield Row(size, statistics.median(found), statistics.median(least[size]))
 
 
 def main(arguments: Sequence[str] = ()) -> None:
@@ -100,14 +136,9 @@ def main(arguments: Sequence[str] = ()) -> None:
         parser.error(f"--hops {chosen.hops}: an array that comes back has made an even number of hops")
     what = f"medians of {chosen.times} calls of {chosen.hops} hops; chunks of {CHUNK:,} bytes"
     columns = [
-        f"{name} {each}"
-        for name in ("Seaway:", "raw socket:", "copy:")
-        for each in ("ms >13.3f", "MB/s >15,.1f")
+        f"{name} {each}" for name in ("Seaway:", "raw socket:") for each in ("ms >13.3f", "MB/s >15,.1f")
     ]
-    columns.insert(2, "agents' CPU ms >15.3f")
     table = Table("bytes >12,", *columns, "of raw MB/s >13.0%").begin(f"a hop between two processes; {what}")
     for row in rows(chosen.bytes, chosen.hops, chosen.times):
-        hops = (row.seaway, row.raw, row.copy)
-        cells = [cell for each in hops for cell in (each * 1e3, row.size / each / MB)]
-        cells.insert(2, row.cpu * 1e3)
+        cells = [cell for each in (row.seaway, row.raw) for cell in (each * 1e3, row.size / each / MB)]
         table.row(row.size, *cells, row.raw / row.seaway)

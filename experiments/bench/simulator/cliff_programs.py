@@ -24,7 +24,7 @@ DURATION = "350us"
 MS = 10**6
 HOUR = 3600 * 10**9
 CRASH = 500 * MS  # when a host does: gangs run by then, however many hosts there are
-STAGES = 16
+STAGES, MICROBATCHES = 16, 8
 LONG = 2048  # numbers: 8 KiB, where messages carry arrays of up to 4 KiB
 SMALL = (1, 2, 4, 8, 16, 32, 64)  # devices
 OVERLAPPING = 0.4  # of the devices: the third slice must share
@@ -118,24 +118,19 @@ def clients(play: Play, number: int) -> None:
 # --- reading and giving arrays ----------------------------------------------------------------------------------------
 
 
-def reads(
-    play: Play, size: int, *, every: int = 1, like: str = "scalar", faults: Sequence[Fault] = ()
-) -> None:
+def reads(play: Play, size: int, *, like: str = "scalar", faults: Sequence[Fault] = ()) -> None:
     """A loop that reads its result. `like`: a scalar, or 1,025 numbers on each device, or an array split over them."""
     x: Any = scalar() if like == "scalar" else np.zeros(1025, np.float32)
     splits: Any = None
     if like == "sharded":
         x, splits = split(play)
-    calls = 0
     with play.session(values="compute", faults=faults) as session:  # synthetic work computes zeros
         play.watch(session)
         inner = play.step(in_shardings=splits, out_shardings=splits)
 
         def step(x: Any) -> Any:
-            nonlocal calls
-            calls, y = calls + 1, inner(x)
-            if calls % every == 0:
-                np.asarray(y)
+            y = inner(x)
+            np.asarray(y)
             return y
 
         looped(play, step, x)
@@ -259,12 +254,12 @@ def transfers(play: Play, hosts: int) -> None:
         looped(play, lambda x: there(here(x)), np.zeros(devices, np.float32), gangs=2)
 
 
-def pipeline(play: Play, size: int, *, microbatches: int) -> None:
+def pipeline(play: Play, size: int) -> None:
     """A program of 16 stages on slices of their own, forward and backward, in the order of 1F1B."""
     from jax.sharding import PartitionSpec
 
     devices, splits = play.devices // STAGES, PartitionSpec("x")  # type: ignore[no-untyped-call]
-    order = list(schedules.merged(schedules.SCHEDULES["1f1b"](STAGES, microbatches)))
+    order = list(schedules.merged(schedules.SCHEDULES["1f1b"](STAGES, MICROBATCHES)))
     with play.session() as session:
         play.watch(session)
         stages = [
@@ -279,13 +274,13 @@ def pipeline(play: Play, size: int, *, microbatches: int) -> None:
                 kept[key] = stages[stage](
                     kept["forward", micro] if (kind, stage) == ("backward", STAGES - 1) else kept.get(key, x)
                 )
-            return [kept["backward", micro] for micro in range(microbatches)]
+            return [kept["backward", micro] for micro in range(MICROBATCHES)]
 
         program = sw.program(run)
         play.made(0)
         while True:
             sw.block_until_ready(program(np.zeros(devices, np.float32)))
-            if play.made(2 * STAGES * microbatches):
+            if play.made(2 * STAGES * MICROBATCHES):
                 return
 
 

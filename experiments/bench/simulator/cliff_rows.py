@@ -51,10 +51,6 @@ def none(size: int) -> int:
 
 
 BY_SIZE: dict[str, Any] = {"hosts": most_hosts, "law": FLAT}
-PIPELINE: dict[str, Any] = {
-    "sizes": (4, 32), "quick": (1, 4), "law": FLAT, "bound": 1, "against": "exact", "warm": none,
-    "hosts": lambda hosts, most: programs.STAGES * hosts,
-}  # fmt: skip
 PLAIN = Row("plain: # hosts", programs.plain, hosts=most_hosts)
 ROWS = {
     "calls-ahead": Row(
@@ -66,7 +62,6 @@ ROWS = {
     "jitter": Row("8 us of jitter in messages, 5 % in gangs: # hosts", programs.jitter),
     "stragglers": Row("1 % of # hosts are stragglers", programs.stragglers),
     "read": Row("each result is read: # hosts", programs.reads),
-    "read-10": Row("every 10th result is read: # hosts", partial(programs.reads, every=10)),
     "read-replicated": Row(
         "each result is read, 1,025 numbers a device: # hosts", partial(programs.reads, like="replicated")
     ),
@@ -104,13 +99,9 @@ ROWS = {
         "transfers between two slices of # hosts", programs.transfers, (2, 8, 32, 128), (2, 8), bound=1,
         against="exact", gangs=few, **BY_SIZE,
     ),
-    "pipeline-8": Row(
-        "16 stages of # hosts, 8 micro-batches", partial(programs.pipeline, microbatches=8),
-        gangs=lambda size: 256, **PIPELINE,
-    ),
-    "pipeline-64": Row(
-        "16 stages of # hosts, 64 micro-batches", partial(programs.pipeline, microbatches=64),
-        gangs=lambda size: 2_048, **PIPELINE,
+    "pipeline": Row(
+        "16 stages of # hosts, 8 micro-batches", programs.pipeline, (4, 32), (1, 4), FLAT, 1, "exact",
+        gangs=lambda size: 256, warm=none, hosts=lambda hosts, most: programs.STAGES * hosts,
     ),
     "fault-later": Row("a crash is announced for an hour later: # hosts", programs.fault_later),
     "fault-later-read": Row(

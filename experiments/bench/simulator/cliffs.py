@@ -1,34 +1,23 @@
 """Measures what users write naturally, each beside the plain case: is there a cliff?
 
-`python -m experiments.bench cliffs [--rows NAME ...] [--quick] [--limit SECONDS]`. A row is a program of
-`cliff_programs` at some sizes, such as 64, 256 and 512 slices. It takes turns with the plain case (one computation a
-call, on all devices, with three calls unfinished), or with `exact` where the aim is to be no slower than that. Figures
-are medians of CPU time a gang, and of the ratios of plays that followed one another, without start-up. Each line runs
-in a process of its own, and one play of a program may take `--limit` CPU seconds; a line that takes longer says how
-long it was waited for, and what a gang costs at least.
-
-A line is BEYOND if it costs more than `bound` times what it is compared with. A row GROWS if what it costs in all grows
-faster than linearly: `growth` is the steepest exponent of the cost of a gang, in plain gangs, between two sizes, and
-`at most` is what it may be, 0 where more slices or nodes are only more gangs, and 1 where a gang itself has more hosts
-or arrays. The exit status is 1 if any row is BEYOND, GROWS, or was not over in time.
+`python -m experiments.bench cliffs [--rows NAME ...] [--quick] [--limit SECONDS]`; docs/benchmarks.md says what it
+prints. Figures are medians of CPU time a gang, and of the ratios of plays that followed one another, without start-up.
+Each line runs in a process of its own, and one play of a program may take `--limit` CPU seconds; a line that takes
+longer says how long it was waited for, and what a gang costs at least. `growth` is the steepest exponent of the cost of
+a gang, in plain gangs, between two sizes, and `at most` is what it may be: 0 where more slices or nodes are only more
+gangs, and 1 where a gang itself has more hosts or arrays.
 """
 
 from __future__ import annotations
 
 import gc
 import math
-import resource
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from statistics import median
 from time import process_time
 from typing import Any, Literal, NamedTuple
-
-import numpy as np
-
-from core.record import Trace as CoreTrace
 
 from ..frame import options, processes
 from ..frame.table import Table
@@ -42,14 +31,6 @@ SHORTEST = 0.2  # CPU seconds that are measured of a play, unless it ends before
 STALL = 12  # times the limit may pass on a busy machine
 TOLERANCE = 0.25  # of an exponent: 1.4 times at four times the size
 APART = 4  # times: sizes that are closer say little about growth
-MOST_MB, LONG = 300, 100_000  # that looking at a trace may take, of so many gangs
-US = 1_000
-TRACE = "trace"
-NAMES = (*ROWS, TRACE)
-LOOKS: dict[str, Callable[[Any], object]] = {
-    "intervals(sample=16)": lambda trace: trace.intervals(sample=16),
-    "plot()": lambda trace: trace.plot(),
-}
 
 
 # --- in a process of its own ------------------------------------------------------------------------------------------
@@ -120,41 +101,6 @@ def played(
     signal.setitimer(signal.ITIMER_PROF, limit)
     row.program(Play(row.hosts(size, most), meter, fidelity), size)
     return meter.us
-
-
-def looked(name: str, gangs: int) -> dict[str, float]:
-    """CPU seconds of a look at a long trace, and by how many megabytes the process grew at most."""
-    from seaway.trace import Trace
-
-    trace = Trace(long_trace(gangs))
-    before, begun = resident(), process_time()
-    LOOKS[name](trace)
-    spent = process_time() - begun
-    return {"s": spent, "MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before}
-
-
-def long_trace(gangs: int, hosts: int = HOSTS, each: int = 4, clients: int = 4) -> CoreTrace:
-    """One gang after another on all devices, with the time at which each host enqueued it."""
-    trace, free = CoreTrace(), 0
-    trace.place(0, 0, ((0, hosts * each),), each)
-    for number in range(clients):
-        trace.client(number, f"client {number}", 1, 0, 0)
-    delays = 10 * US + np.arange(hosts, dtype=np.int64) // 23 * US
-    for seq in range(gangs):
-        trace.submitted(seq, seq % clients, seq, "step", free)
-        trace.gang(seq, seq, "step", 0, 0, ready=free, entered=free)
-        trace.hosts(seq, delays + free)
-        start = int(delays[-1]) + free
-        free = start + 330 * US
-        trace.update(seq, started=start, ended=free)
-        trace.ended(seq, free)
-    return trace
-
-
-def resident() -> float:
-    """Megabytes of this process that are in memory now."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * resource.getpagesize() / 2**20
 
 
 # --- what is printed --------------------------------------------------------------------------------------------------
@@ -264,21 +210,15 @@ def _least(number: float | None, only: bool, form: str = ",.0f") -> str:
     return "-" if number is None else f"{'>' if only else ''}{number:{form}}"
 
 
-def show_trace(quick: bool) -> bool:
-    gangs, good = LONG // 10 if quick else LONG, True
-    for name in LOOKS:
-        found = processes.answer(looked, name, gangs, bound=STALL * LIMIT)
-        met = found["MB"] <= MOST_MB
-        good &= met
-        said = f"{found['s']:.2f} s, {found['MB']:.0f} MB (at most {MOST_MB})"
-        print(f"{name} of {gangs:,} gangs: {said}: {'met' if met else 'BEYOND'}", flush=True)
-    return good
-
-
 def main(arguments: Sequence[str] = ()) -> int:
     parser = options.parser("cliffs", __doc__)
     parser.add_argument(
-        "--rows", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help=f"of {' '.join(NAMES)} (all)"
+        "--rows",
+        nargs="+",
+        choices=ROWS,
+        default=list(ROWS),
+        metavar="NAME",
+        help=f"of {' '.join(ROWS)} (all)",
     )
     parser.add_argument("--quick", action="store_true", help=f"smaller sizes, {FEW_HOSTS} hosts, one round")
     parser.number("--limit", LIMIT, "CPU seconds for a play of a program")
@@ -287,9 +227,7 @@ def main(arguments: Sequence[str] = ()) -> int:
                   "at most >9", "  verdict <18")  # fmt: skip
     hosts, rounds = (FEW_HOSTS, 1) if asked.quick else (HOSTS, ROUNDS)
     table.begin(f"{hosts} hosts unless a row says otherwise; medians of {rounds}; stride; profile paper")
-    bad = [name for name in asked.rows if name != TRACE and not show(name, table, asked.quick, asked.limit)]
-    if TRACE in asked.rows and not show_trace(asked.quick):
-        bad.append(TRACE)
+    bad = [name for name in asked.rows if not show(name, table, asked.quick, asked.limit)]
     print(f"\n{len(asked.rows) - len(bad)} of {len(asked.rows)} rows are as they should be")
     for name in bad:
         print(f"  not: python -m experiments.bench cliffs --rows {name}{' --quick' if asked.quick else ''}")

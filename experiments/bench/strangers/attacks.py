@@ -27,7 +27,6 @@ from backend.node import SERVICE
 from backend.wire import (
     PAIRS,
     AboutReply,
-    Keep,
     Opening,
     Permit,
     Recorded,
@@ -44,10 +43,8 @@ DURATION = "330us"  # of a step on all of them
 AT_ONCE = 512  # calls under way of a flood ...
 CONNECTIONS = 4  # ... over this many connections
 STREAMS = 16
-HALF_OPEN = 200  # connections of a slow writer
 MOST = 1000  # runs under way of a greedy client
 PUTS, PUT = 16, 1 << 20  # arrays under way, bytes of each
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 Metadata = Sequence[tuple[str, str]]
 over = threading.Event()  # set when the standard input closes
 answers: Counter[str] = Counter()
@@ -95,22 +92,13 @@ def costly(chance: random.Random) -> tuple[str, bytes]:
     return named(chance.choice((Recorded(), SeenReply(), Permit(()), Status())))
 
 
-def keeps(chance: random.Random) -> tuple[str, bytes]:
-    return named(Keep(chance.randbytes(1 << 20)))
-
-
 def randoms(chance: random.Random) -> tuple[str, bytes]:
     return f"/{SERVICE}/{chance.choice(list(PAIRS)).__name__}", nonsense(chance)
 
 
-def oversized(chance: random.Random) -> tuple[str, bytes]:
-    return f"/{SERVICE}/{Keep.__name__}", bytes(framing.MESSAGE + 1024)
-
-
-async def flood(address: str, shown: Metadata, of: Next, at_once: int = AT_ONCE) -> None:
-    """Keep `at_once` calls under way: each is followed by another as soon as it is answered."""
-    options = (*(each for each in OPTIONS if each[0] != "grpc.max_send_message_length"),
-               ("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1))  # fmt: skip
+async def flood(address: str, shown: Metadata, of: Next) -> None:
+    """Keep AT_ONCE calls under way: each is followed by another as soon as it is answered."""
+    options = (*OPTIONS, ("grpc.use_local_subchannel_pool", 1))
     channels = [grpc.aio.insecure_channel(address, options=options) for _ in range(CONNECTIONS)]
 
     async def one(number: int) -> None:
@@ -123,7 +111,7 @@ async def flood(address: str, shown: Metadata, of: Next, at_once: int = AT_ONCE)
             except grpc.aio.AioRpcError as error:
                 answers[error.code().name] += 1
 
-    await asyncio.gather(*(one(number) for number in range(at_once)))
+    await asyncio.gather(*(one(number) for number in range(AT_ONCE)))
     for channel in channels:
         await channel.close()
 
@@ -172,31 +160,6 @@ async def said_on_a_stream(address: str, begun: bytes, *said: bytes) -> bool:
         raise ConnectionResetError from None
     finally:
         writer.close()
-
-
-async def slowly(address: str, shown: Metadata) -> None:
-    """Open connections that begin HTTP/2, or a stream, and send one byte of a frame now and then; reconnect when cut
-    off."""
-    host, _, port = address.rpartition(":")
-
-    async def one(number: int) -> None:
-        begun = (PREFACE, framing.MAGIC, framing.MAGIC + framing.HEAD.pack(framing.OPENING, 100, 0))[
-            number % 3
-        ]
-        while not over.is_set():
-            try:
-                writer = (await asyncio.open_connection(host, int(port)))[1]
-                answers["connected"] += 1
-                for at in range(20):
-                    writer.write(begun if at == 0 else b"\0")
-                    await writer.drain()
-                    await asyncio.sleep(0.05)
-                writer.close()
-            except OSError:
-                answers["refused"] += 1
-                await asyncio.sleep(0.01)
-
-    await asyncio.gather(*(one(number) for number in range(HALF_OPEN)))
 
 
 async def connections(address: str, shown: Metadata) -> None:
@@ -287,8 +250,8 @@ def in_loop(work: Work, right: bool = True) -> Callable[[str, str], None]:
     return run
 
 
-def flooding(of: Next, right: bool = True, at_once: int = AT_ONCE) -> Callable[[str, str], None]:
-    return in_loop(lambda address, shown: flood(address, shown, of, at_once), right)
+def flooding(of: Next, right: bool = True) -> Callable[[str, str], None]:
+    return in_loop(lambda address, shown: flood(address, shown, of), right)
 
 
 ATTACKS: dict[str, Callable[[str, str], None]] = {
@@ -296,12 +259,8 @@ ATTACKS: dict[str, Callable[[str, str], None]] = {
     "calls": flooding(statuses),
     "wrong tokens": flooding(statuses, right=False),
     "costly calls": flooding(costly),
-    "code": flooding(keeps, at_once=16),
     "random bytes": flooding(randoms),
-    "oversized": flooding(oversized, at_once=4),
     "streams": in_loop(streams),
-    "strange streams": in_loop(streams, right=False),
-    "slow writers": in_loop(slowly),
     "connections": in_loop(connections),
     "greedy": greedy,
     "puts": puts,

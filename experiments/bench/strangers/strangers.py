@@ -3,9 +3,7 @@
 `python -m experiments.bench strangers [--full] [--only NAME ...]`. A controller with a token, agents with timed devices
 and the attackers (`attacks`) are processes of their own. The measured client, in this process, calls a step of 330 us
 again and again, with a pause between calls. "alone" is measured before and after each attack, and ratios are to both
-together. "health" is the 99th percentile of a probe of the controller's health; unless the attack is a flood of calls,
-that shows how long the controller's loop is busy with other work. "spin" is a process that only uses a core, as all
-attackers do.
+together. "spin" is a process that only uses a core, as all attackers do.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,11 +18,9 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import grpc
 import numpy as np
 
-from backend.admin import HEALTH, Child, cpu_of
-from backend.auth import OPTIONS
+from backend.admin import Child
 
 from ..frame import options, processes
 from ..frame.deployed import Deployed, deployed
@@ -35,7 +30,6 @@ from .attacks import ATTACKS, DURATION, HOSTS, attack
 FULL = True
 TOKEN = "open sesame"
 
-PROBE = 0.03  # seconds between probes
 PAUSE = 0.005  # seconds between the client's calls
 SPELL, LONG = 5.0, 20.0  # seconds of a measurement
 AIM = 5  # largest multiple of the p99 alone
@@ -44,14 +38,11 @@ BY_POLICY = ("greedy",)  # attacks whose effect depends on the policy; others ru
 
 
 class Row(NamedTuple):
-    """The measured client's latencies in milliseconds. cpu: cores used by the controller. served: attacks a second, by
-    answer."""
+    """The measured client's latencies in milliseconds. served: attacks a second, by answer."""
 
     p50: float
     p99: float
     calls: float
-    cpu: float
-    health: float
     served: Mapping[str, float] = MappingProxyType({})
 
 
@@ -65,55 +56,32 @@ def ended(attacker: Child) -> dict[str, float]:
     return {kind: count / found["seconds"] for kind, count in found["answers"].items()}
 
 
-def measured(cluster: Deployed, step: Any, seconds: float) -> Row:
-    zero, took = np.float32(0), []
-    over = threading.Event()
-    probes: list[float] = []
-    prober = threading.Thread(target=probed, args=(cluster.address, over, probes))
-    prober.start()
-    before, begun = cpu_of(cluster.controller.pid), time.monotonic()
+def measured(step: Any, seconds: float) -> Row:
+    zero, took, begun = np.float32(0), [], time.monotonic()
     while time.monotonic() < begun + seconds:
         called = time.perf_counter()
         step(zero).block_until_ready()
         took.append((time.perf_counter() - called) * 1e3)
         time.sleep(PAUSE)
-    cpu = (cpu_of(cluster.controller.pid) - before) / 1e9 / (time.monotonic() - begun)
-    over.set()
-    prober.join()
     p50, p99 = np.percentile(took, [50, 99])
-    return Row(float(p50), float(p99), len(took), cpu, float(np.percentile(probes, 99)))
-
-
-def probed(address: str, over: threading.Event, took: list[float]) -> None:
-    """Probe the controller's health repeatedly, and append the milliseconds of each."""
-    with grpc.insecure_channel(address, options=[*OPTIONS, ("grpc.use_local_subchannel_pool", 1)]) as channel:
-        check = channel.unary_unary(f"/{HEALTH}/Check")
-        while not took or not over.wait(PROBE):
-            called = time.perf_counter()
-            try:
-                check(b"", timeout=30, wait_for_ready=True)
-            except grpc.RpcError as error:
-                if error.code() != grpc.StatusCode.RESOURCE_EXHAUSTED:
-                    raise
-            took.append((time.perf_counter() - called) * 1e3)
+    return Row(float(p50), float(p99), len(took))
 
 
 def attacked(cluster: Deployed, step: Any, name: str, token: Path, seconds: float) -> tuple[Row, Row]:
     """(the client alone, the client beside the attack)."""
-    before = measured(cluster, step, seconds / 2)
+    before = measured(step, seconds / 2)
     attacker = processes.start(cluster.children, attack, name, cluster.address, str(token), until_told=True)
     try:
         processes.heard(attacker)  # it has begun
         time.sleep(2)  # until it is at its height
-        row = measured(cluster, step, seconds)
+        row = measured(step, seconds)
         served = ended(attacker)
     finally:
         cluster.children.end(attacker, 0.0)
     time.sleep(0.5)
-    after = measured(cluster, step, seconds / 2)
-    alone = before._replace(**{
-        name: (getattr(before, name) + getattr(after, name)) / 2 for name in ("p50", "p99", "calls", "cpu", "health")
-    })  # fmt: skip
+    after = measured(step, seconds / 2)
+    p50, p99, calls = np.mean([before[:3], after[:3]], axis=0)
+    alone = Row(float(p50), float(p99), float(calls))
     return alone, row._replace(served=served)
 
 
@@ -121,15 +89,14 @@ def show(table: Table, name: str, alone: Row, row: Row) -> None:
     ratio = row.p99 / alone.p99
     served = ", ".join(f"{rate:,.0f} {kind}" for kind, rate in sorted(row.served.items())) or "it did not end"
     missed = "" if ratio <= AIM else "  MISSED"
-    table.row(name, alone.p50, alone.p99, row.p50, row.p99, ratio, row.calls, row.cpu, alone.health, row.health,
-              f"   {served}{missed}")  # fmt: skip
+    table.row(name, *alone[:2], *row[:2], ratio, row.calls, f"   {served}{missed}")
 
 
 def under(policy: str, names: Sequence[str], seconds: float) -> None:
     import seaway as sw
 
     table = Table("attack <18", "p50 >7.1f", "p99 >8.1f", "p50 >9.1f", "p99 >9.1f", "x p99 >8.1f", "calls >7.0f",
-                  "CPU >6.0%", "health >8.1f", ", ms >8.1f", "   attacks a second, by answer <0")  # fmt: skip
+                  "   attacks a second, by answer <0")  # fmt: skip
     table.begin(
         f"--policy {policy}; a step of {DURATION} on {HOSTS} hosts, called every {PAUSE * 1e3:g} ms",
         f"{'':<18}{'alone, ms':^15}{'beside it, ms':^18}",

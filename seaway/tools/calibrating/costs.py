@@ -44,10 +44,10 @@ SHARED = ("send", "receive")
 
 
 class FittedCosts(NamedTuple):
-    """Nanoseconds by cost. missed: root mean square of the rows' relative errors, by group of threads."""
+    """Nanoseconds by cost. missed: root mean square of the rows' relative errors."""
 
     costs: dict[str, FittedCost]
-    missed: dict[str, float]
+    missed: float
     rows: int
 
 
@@ -109,9 +109,9 @@ def costs_of(samples: Sequence[WatchSample]) -> FittedCosts:
     """Fit the costs, of all groups together."""
     rows = rows_of(samples)
     if not rows:
-        return FittedCosts({}, {}, 0)
+        return FittedCosts({}, 0.0, 0)
     found = fit([row for _, row in rows])
-    return FittedCosts(summed(found), {" and ".join(GROUPS): found.missed}, len(rows))
+    return FittedCosts(summed(found), found.missed, len(rows))
 
 
 def summed(fitted: Fit) -> dict[str, FittedCost]:
@@ -133,11 +133,7 @@ def sources(costs: FittedCosts) -> dict[str, str]:
     """A text for each cost that says how it was measured."""
     found = {}
     for name, cost in costs.costs.items():
-        words = (
-            f"measured: CPU of {WHERE[name]}"
-            if not WHERE[name].startswith("by ")
-            else f"measured: CPU {WHERE[name]}"
-        )
+        words = f"measured: CPU of {WHERE[name]}"
         if cost.like:
             words += f"; not told apart from {', '.join(cost.like)} by what was run: divided evenly"
         found[name] = words

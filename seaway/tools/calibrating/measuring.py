@@ -169,11 +169,8 @@ def _of_costs(costs: FittedCosts, timed: bool) -> list[Figure]:
         else "arrays are handles: nothing is done ahead of a launch"
     )
     made.append(Figure("prepare", 0, "ns", 0.0, f"of our backend: {none}", "costs.prepare"))
-    for group, missed in costs.missed.items():
-        words = (
-            f"root mean square of what the costs miss of a workload's CPU, {costs.rows} rows of all groups"
-        )
-        made.append(Figure(f"missed, {group}", 100 * missed, "", 0.0, f"percent: {words}"))
+    words = f"percent: root mean square of what the costs miss of a workload's CPU, {costs.rows} rows of all groups"
+    made.append(Figure("missed", 100 * costs.missed, "", 0.0, words))
     return made
 
 
@@ -236,9 +233,6 @@ def _of_transfers(hops: Sequence[transfer_costs.Hop], costs: FittedCosts) -> lis
     made += figures("costs", "ps/B", [
         ("transfer_byte_ps", 1000 * byte, found.byte.spread, f"measured: hosts' CPU of contents, one end, {words}")
     ])  # fmt: skip
-    if found.rate.slope:
-        words = "an array from host to host, where chunk follows chunk: what comes of costs and cores"
-        made.append(Figure("contents", 1e9 / found.rate.slope, "B/s", found.rate.spread, words))
     small = min(hop.nbytes for hop in hops)
     made.append(
         Figure(
@@ -277,17 +271,7 @@ def _of_devices(reached: devices.Reached | None, hosts: int, each: int) -> list[
     ])  # fmt: skip
     if reached.sums is not None:
         made += _of_sums(reached, hosts, each)
-    times = [
-        Figure(
-            f"{one.name}, {one.size}",
-            one.time.value,
-            "ns",
-            one.time.spread,
-            "one of them, in a loop inside a gang",
-        )
-        for one in reached.times
-    ]
-    return made + times
+    return made
 
 
 def _of_sums(reached: devices.Reached, hosts: int, each: int) -> list[Figure]:

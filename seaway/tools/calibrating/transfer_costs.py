@@ -1,4 +1,4 @@
-"""Measures transfers of contents between two hosts: CPU time by byte at each end, and the rate of long transfers.
+"""Measures transfers of contents between two hosts: CPU time by byte at each end.
 
 An array of each size moves to and fro between two hosts, hop after hop, in one program.
 """
@@ -36,13 +36,10 @@ class Hop(NamedTuple):
 
 
 class TransferCosts(NamedTuple):
-    """byte: CPU nanoseconds of one end, by bytes. rate: clock nanoseconds of large hops, by bytes. small: clock
-    nanoseconds of a hop of the smallest size."""
+    """byte: CPU nanoseconds of one end, by bytes. small: clock nanoseconds of a hop of the smallest size."""
 
     byte: FittedLine
-    rate: FittedLine
     small: FittedCost
-    hops: tuple[Hop, ...]
 
 
 def hops(session: Any, devices: int, sizes: Sequence[int], repeats: int) -> list[Hop]:
@@ -121,7 +118,5 @@ def transfers_of(found: Sequence[Hop]) -> TransferCosts:
     smallest = min(hop.nbytes for hop in found)
     return TransferCosts(
         line([(hop.nbytes, hop.cpu / 2) for hop in large]),
-        line([(hop.nbytes, hop.wall) for hop in large]),
         middle([hop.wall for hop in found if hop.nbytes == smallest]),
-        tuple(found),
     )

@@ -89,18 +89,27 @@ def _gangs(one: Sequence[Decision], other: Sequence[Decision]) -> str:
 
 
 def _first(found: Comparison, name: str, one: Sequence[Decision], other: Sequence[Decision]) -> Iterator[str]:
-    at = next(
-        (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-    )
+    at = apart(one, other)
     yield f"the first decision that differs on island {name!r} is number {at}"
-    for side, order in ((found.left, one), (found.right, other)):
+    yield from history(at, {found.left: one, found.right: other}, "(nothing more entered)")
+    if by_device(one) == by_device(other):
+        yield "  each device got its gangs in the same sequence: the gangs that changed places share no device"
+
+
+def apart(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """The first place at which they differ."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def history(at: int, sides: Mapping[str, Sequence[Any]], end: str) -> Iterator[str]:
+    """What stands there on each side, and some of what stands before."""
+    for side, order in sides.items():
         yield f"  {side}:"
         yield from (
             f"    {number:6}  {order[number]}" for number in range(max(0, at - HISTORY), min(at, len(order)))
         )
-        yield f"  > {at:6}  {order[at] if at < len(order) else '(nothing more entered)'}"
-    if by_device(one) == by_device(other):
-        yield "  each device got its gangs in the same sequence: the gangs that changed places share no device"
+        yield f"  > {at:6}  {order[at] if at < len(order) else end}"
 
 
 def by_device(order: Sequence[Decision]) -> dict[int, list[Decision]]:

@@ -11,10 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ...wording import plural
-from .compare import HISTORY, SHOWN, ComparedRow, Comparison
+from .compare import SHOWN, ComparedRow, Comparison, apart, history
 from .edge import Commanded, EnqueuedGang, HostActions, SentChunk
-
-END = "(nothing more)"
 
 
 def compare(commanded: Commanded, seen: dict[int, HostActions], over: bool = True) -> Comparison:
@@ -67,16 +65,11 @@ def _expected(commanded: Commanded, host: int, wanted: Sequence[int], given: Seq
 def _first(
     device: int, host: int, wanted: Sequence[int], given: Sequence[int], texts: dict[int, str]
 ) -> Iterator[str]:
-    at = next(
-        (at for at, (a, b) in enumerate(zip(wanted, given, strict=False)) if a != b),
-        min(len(wanted), len(given)),
-    )
+    at = apart(wanted, given)
     yield f"device {device} of host {host} was given another gang than commanded: number {at} in its sequence"
-    for side, order in (("commanded", wanted), ("by devices", given)):
-        yield f"  {side}:"
-        for number in range(max(0, at - HISTORY), min(at, len(order))):
-            yield f"    {number:6}  {texts.get(order[number], f'gang {order[number]}')}"
-        yield f"  > {at:6}  {texts.get(order[at], f'gang {order[at]}') if at < len(order) else END}"
+    sides = {"commanded": wanted, "by devices": given}
+    named = {side: [texts.get(seq, f"gang {seq}") for seq in order] for side, order in sides.items()}
+    yield from history(at, named, "(nothing more)")
 
 
 # --- frees ----------------------------------------------------------------------------------------------------------

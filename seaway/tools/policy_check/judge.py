@@ -121,30 +121,6 @@ class PolicyJudge(Policy):
         if [_fields(each) for each in about if isinstance(each, Ticket)] != before:
             self._fail("changes gangs", f"`{event}` changed the gang that it was told of")
 
-    def entered(self, ticket: Ticket, domain: int, now: int) -> None:
-        self.hear("entered", ticket, domain, now)
-
-    def finished(self, ticket: Ticket, domain: int, now: int) -> None:
-        self.hear("finished", ticket, domain, now)
-
-    def joined(self, client: int, domain: int) -> None:
-        self.hear("joined", client, domain)
-
-    def left(self, client: int, domain: int) -> None:
-        self.hear("left", client, domain)
-
-    def gone(self, client: int) -> None:
-        self.hear("gone", client)
-
-    def merged(self, domain: int, other: int) -> None:
-        self.hear("merged", domain, other)
-
-    def split(self, domain: int, other: int) -> None:
-        self.hear("split", domain, other)
-
-    def ended(self, domain: int) -> None:
-        self.hear("ended", domain)
-
     def _call(self, method: str, *about: Any) -> Any:
         try:
             return getattr(self.policy, method)(*about)
@@ -167,6 +143,14 @@ class PolicyJudge(Policy):
             self.found = Misdeed(kind, text)
             self.found.__cause__ = cause
         raise self.found
+
+
+def _hears(event: str) -> Callable[..., None]:
+    return lambda self, *about: self.hear(event, *about)
+
+
+for _event in EVENTS:
+    setattr(PolicyJudge, _event, _hears(_event))
 
 
 class ReservingJudge(PolicyJudge):

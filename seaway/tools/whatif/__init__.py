@@ -6,7 +6,6 @@
     report.lines([...])                              # a table, side by side
 
 workload    the calls of each client and what each call waited for, from a controller's event log
-compile_times  how long hosts compiled
 call_durations  measured device times, from the replayed log
 settings    the changes, and the cluster to run on
 whatif_runs simulated clients that follow the workload, in a closed or an open loop

@@ -5,7 +5,7 @@ waited for and how long the user thought. Other calls have only a time. If one c
 `Submit` waited for, it is assumed to have waited for that run too. (Except a get, which is made at once: a client that
 waits for a run whose contents it fetches waits for the contents.)
 
-`running` makes simulated clients repeat the calls; `durations` has the computations' times.
+`whatif_runs` makes simulated clients repeat the calls; `call_durations` has the computations' times.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from core.model import Cluster, Impossible, Program, SeawayError, SliceSpec, ran
 from core.record import Diverged, Log, Trace, replayed
 from core.schedule.policy import Policy
 
-from .compile_times import Compiling
-
 NOT_KNOWN = -1
+LEAST = 10_000_000  # nanoseconds: a smaller mean is only the time of messages, and nothing was compiled
 CROWDED = Limits().max_runs * 9 // 10  # runs under way from which a client may have been blocked
 
 
@@ -142,6 +141,34 @@ def workload_of(log: Log, policy: Callable[[], Policy] | None = None) -> Workloa
     make = policy or eventlogs.policy_of(log.about)
     name = log.about.policy.rpartition(":")[2].lower()
     return Workload(people, controller.cluster, controller.config, make, name, trace, compiling.mean, lost)
+
+
+class Compiling:
+    """How long hosts compiled: from the controller's order until the last host had the code ready."""
+
+    def __init__(self) -> None:
+        self._ordered: dict[tuple[int, int], int] = {}  # (plan, code) -> when
+        self._ready: dict[tuple[int, int], int] = {}
+
+    def see(self, event: Any, commands: Sequence[Any], now: int) -> None:
+        """Take an event of the controller and its commands."""
+        if isinstance(event, p.MessageReceived) and isinstance(event.message, p.Reports):
+            for report in event.message.reports:
+                if isinstance(report, p.Compiled) and (report.plan, report.code) in self._ordered:
+                    self._ready[report.plan, report.code] = now
+        for command in commands:
+            if isinstance(command, p.Send) and isinstance(command.message, p.Ordered):
+                for step in command.message.steps:
+                    if isinstance(step, p.CompileStep):
+                        for code in step.codes:
+                            self._ordered.setdefault((step.plan, code), now)
+
+    @property
+    def mean(self) -> int:
+        """Mean nanoseconds a code; 0 if nothing was compiled."""
+        took = [now - self._ordered[which] for which, now in self._ready.items()]
+        mean = sum(took) // max(1, len(took))
+        return mean if mean >= LEAST else 0
 
 
 class _Gathered:

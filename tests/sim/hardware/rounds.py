@@ -74,39 +74,6 @@ def _along(torus: Torus, axis: int, held: dict[Device, Held]) -> Iterator[int]:
         yield fullest
 
 
-def reduce_scatter(torus: Torus, nbytes: int, bandwidth: Fraction, latency: int) -> Fraction:
-    """Return the nanoseconds until device j has what all devices had of piece j, on one axis.
-
-    Partial sums of piece j travel towards device j from both sides, and each device adds its own.
-    """
-    size, wraps = torus.dims[0], torus.wraps[0]
-    last = torus.rounds(0)
-    partial = {
-        (at, piece, way): Counter({at: 2}) for at in range(size) for piece in range(size) for way in (1, -1)
-    }
-    time = Fraction(0)
-    for step in range(1, last + 1):
-        away = last + 1 - step
-        half = wraps and size % 2 == 0 and away == last
-        load: Counter[tuple[int, int]] = Counter()
-        for piece, way in product(range(size), (1, -1)):
-            at = piece - way * away
-            if not wraps and not 0 <= at < size:
-                continue
-            at, nearer = at % size, (at + way) % size
-            sent = partial[at, piece, way]
-            if half:
-                sent = Counter({of: much // 2 for of, much in sent.items()})
-            load[at, way] += 1 if half else 2
-            partial[nearer, piece, way] = partial[nearer, piece, way] + sent
-        time += latency + Fraction(max(load.values()), 2) * Fraction(nbytes, size) / bandwidth
-    for piece in range(size):
-        total = partial[piece, piece, 1] + partial[piece, piece, -1]
-        total[piece] -= 2  # its own part, with which both sides began
-        assert total == Counter(dict.fromkeys(range(size), 2))
-    return time
-
-
 def busiest_link_of_all_to_all(torus: Torus) -> Fraction:
     """Return the busiest link's load one way, in units of what one device holds.
 

@@ -25,7 +25,7 @@ from sim.hardware.setups import Setup, load
 from tests.coordinates import device_at
 from tests.laws import examples
 
-from .rounds import Torus, all_gather, busiest_link_of_all_to_all, reduce_scatter
+from .rounds import Torus, all_gather, busiest_link_of_all_to_all
 
 LATENCY, SHARE = 700, 3 * 5 * 7 * 2**10  # bytes that divide evenly wherever they are split below
 
@@ -71,29 +71,10 @@ def test_a_ring_and_a_line_take_as_long_as_their_rounds(size: int, wraps: bool) 
 
 
 @pytest.mark.parametrize("wraps", [True, False])
-@pytest.mark.parametrize("size", range(2, 9))
-def test_a_reduce_scatter_is_an_all_gather_backwards(size: int, wraps: bool) -> None:
-    played = reduce_scatter(Torus((size,), (wraps,)), SHARE * size, FAST, LATENCY)
-    found = time("reduce-scatter", SHARE * size, torus(size, wraps=wraps))
-    assert found == ceil(played) == time("all-gather", SHARE, torus(size, wraps=wraps))
-
-
-@pytest.mark.parametrize("wraps", [True, False])
 @pytest.mark.parametrize("dims", [(2, 2), (3, 3), (4, 4), (2, 2, 2), (3, 3, 3)])
 def test_all_axes_of_a_torus_work_at_once(dims: tuple[int, ...], wraps: bool) -> None:
     played = all_gather(Torus(dims, (wraps,) * len(dims)), SHARE, FAST, LATENCY)
     assert time("all-gather", SHARE, torus(*dims, wraps=wraps)) == ceil(played)
-
-
-@pytest.mark.parametrize("dims", [(2, 3), (2, 5), (4, 3), (2, 3, 4), (5, 2, 2)])
-def test_unequal_axes_take_between_the_lower_bound_and_equal_parts(dims: tuple[int, ...]) -> None:
-    for wraps in product([True, False], repeat=len(dims)):
-        found = time("all-gather", SHARE, torus(*dims, wraps=wraps)) - LATENCY * sum(
-            Torus(dims, wraps).rounds(axis) for axis in range(len(dims))
-        )
-        ways = sum(2 if one else 1 for one in wraps)
-        assert found >= SHARE * (prod(dims) - 1) / (ways * FAST)
-        assert found <= ceil(all_gather(Torus(dims, wraps), SHARE, FAST, 0))
 
 
 @pytest.mark.parametrize("sizes", [(2, 3), (2, 16), (8, 4), (3, 3)])
@@ -123,8 +104,9 @@ def test_all_to_all_is_as_slow_as_its_busiest_link(dims: tuple[int, ...]) -> Non
 
 def test_an_all_reduce_is_a_reduce_scatter_and_an_all_gather() -> None:
     island = torus(4, 6, wraps=(True, False))
-    parts = time("reduce-scatter", SHARE * 24, island) + time("all-gather", SHARE, island)
-    assert time("all-reduce", SHARE * 24, island) == parts
+    half = time("reduce-scatter", SHARE * 24, island)
+    assert half == time("all-gather", SHARE, island), "the same backwards"
+    assert time("all-reduce", SHARE * 24, island) == 2 * half
 
 
 def test_a_collective_of_one_device_takes_no_time() -> None:

@@ -30,17 +30,9 @@ def test_a_ratio_says_how_much_slower_it_is_through_the_door(capsys: pytest.Capt
     door.show(LOCAL, THROUGH)
     rows = {row[0]: row[1:] for row in shown(capsys)[1:]}
     assert rows["scalar call"] == ["10.0", "120.0", "us", "12.0x", "aim 100", "MISSED"]
+    assert rows["read of one device"] == ["200.0", "MB/s", "no copy"]
     assert rows["put to one device"] == ["1,000.0", "250.0", "MB/s", "4.0x"]
     assert rows["compile six layers"] == ["100.0", "110.0", "ms", "1.1x"]
-
-
-def test_what_is_read_without_a_copy_has_no_ratio(capsys: pytest.CaptureFixture[str]) -> None:
-    door.show(LOCAL, THROUGH)
-    rows = {row[0]: row[1:] for row in shown(capsys)[1:]}
-    assert rows["read of one device"] == ["200.0", "MB/s", "no copy"]
-
-
-def test_an_aim_that_is_met_is_not_called_missed(capsys: pytest.CaptureFixture[str]) -> None:
     door.show(LOCAL, THROUGH | {"scalar call": 99.0})
     assert "MISSED" not in capsys.readouterr().out
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.bench.frame.measuring import in_turns
+from experiments.bench.frame.processes import in_turns
 from experiments.bench.frame.table import Table
 
 FIGURES = Table("name <8", "gangs >8,", "CPU us >9.1f", "x naive >9,.0fx", "change >+8.1%", "aim >6g")

@@ -10,11 +10,9 @@ from core.protocol.messages import Submit
 from experiments.bench.prediction import whatif
 from experiments.bench.prediction.whatif import QUESTIONS, RECORDED, WEIGHTS, Question, Row, rows_of, summary
 from seaway.tools.whatif.workload import Workload, read
-from sim.hardware import setups
 
 from .test_prediction import CLUSTER
 
-FIFO = Question("fifo", policy="fifo")
 QUANTITIES = ["makespan", *(f"latency p50 {name}" for name in WEIGHTS)]
 
 
@@ -40,7 +38,6 @@ def test_the_summary_shows_the_error_of_taking_the_record_as_the_answer() -> Non
     medians = {line[:34].strip(): line.split()[-3:] for line in summary([row, same]).splitlines()[1:]}
     assert medians[RECORDED.title] == ["25.0%", "25.0%", "-25.0%"]
     assert medians["changed settings"] == ["10.0%", "10.0%", "+10.0%"]
-    assert medians["against the same, simulated"] == ["20.0%", "20.0%", "+20.0%"]
     assert medians["had the record been the answer"] == ["100.0%", "100.0%", "+100.0%"]
 
 
@@ -59,17 +56,18 @@ def test_each_question_is_really_run_and_predicted_from_the_log_of_one_run(
 
 
 def recorded(asked: Question, path: Path) -> Workload:
-    whatif.really("timed", asked, 2, path)
+    whatif.really("timed", asked, 1, path)
     return read(path)
 
 
 def test_a_session_runs_under_the_settings_in_question(tmp_path: Path) -> None:
-    for at, asked in enumerate(QUESTIONS):
+    for at in (1, 3, 4):  # another policy, dispatch, window
+        asked = QUESTIONS[at]
         found = recorded(asked, tmp_path / f"{at}.log")
         assert found.policy.lower() == asked.policy.replace("_", "")
         assert found.config.window == (asked.window or found.config.window)
         runs = {person.name: person.runs for person in found.people if person.name in WEIGHTS}
-        assert runs == {name: 2 * weight for name, weight in WEIGHTS.items()}
+        assert runs == WEIGHTS
         dispatches = {
             made.call.dispatch
             for person in found.people
@@ -77,25 +75,3 @@ def test_a_session_runs_under_the_settings_in_question(tmp_path: Path) -> None:
             if isinstance(made.call, Submit)
         }
         assert dispatches == {asked.dispatch or "parallel"}
-
-
-def test_predictions_follow_the_settings(tmp_path: Path) -> None:
-    """Under fifo the client with the least weight is served sooner, in any machine's record."""
-    cluster = tmp_path / "timed.toml"
-    cluster.write_text(CLUSTER)
-    log = tmp_path / "run.log"
-    whatif.really("timed", RECORDED, 20, log)
-    same, fifo = whatif.foretold(log, setups.load(str(cluster)), [RECORDED, FIFO])
-    assert list(same) == QUANTITIES
-    assert fifo["latency p50 ann"] < 0.9 * same["latency p50 ann"]
-
-
-def test_a_calibration_of_other_devices_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cluster = tmp_path / "timed.toml"
-    cluster.write_text(CLUSTER)
-    with pytest.raises(SystemExit) as refused:
-        whatif.main(["--platform", "cpu", "--calibration", str(cluster)])
-    assert refused.value.code == 2
-    assert "is of timed devices; --platform asks for cpu" in capsys.readouterr().err

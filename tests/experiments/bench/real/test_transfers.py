@@ -2,17 +2,13 @@
 
 import pytest
 
-from experiments.bench.real import stream, transfers
+from experiments.bench.real import transfers
 
 
 def test_the_raw_stream_makes_every_hop_of_every_size() -> None:
-    found = stream.hops([1, 1_000, 2_500], chunk=1_000, times=3)
+    found = transfers.raw([1, 1_000, 2_500], chunk=1_000, times=3)
     assert list(found) == [1, 1_000, 2_500]
     assert all(len(each) == 3 and min(each) > 0 for each in found.values())
-
-
-def test_a_copy_is_timed_as_often_as_requested() -> None:
-    assert len(transfers.copied(1_000, 4)) == 4
 
 
 @pytest.mark.full
@@ -20,4 +16,4 @@ def test_arrays_return_unchanged() -> None:
     """`rows` raises if they do not. One of them has several chunks."""
     found = list(transfers.rows([10, 2_500_000], hops=2, times=1))
     assert [row.size for row in found] == [10, 2_500_000]
-    assert all(min(row.seaway, row.raw, row.copy) > 0 for row in found)
+    assert all(min(row.seaway, row.raw) > 0 for row in found)

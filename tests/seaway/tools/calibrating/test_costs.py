@@ -33,7 +33,7 @@ def test_paid_costs_are_recovered() -> None:
             continue  # the next test
         threads = 1 if name in SHARED else sum(name in counts for counts in paid)
         assert cost.value == pytest.approx(threads * COSTS[name], rel=0.1, abs=2_000), name
-    assert all(missed < 0.05 for missed in found.missed.values())
+    assert found.missed < 0.05
 
 
 def test_the_cost_of_a_gang_is_known_but_not_how_it_divides() -> None:
@@ -96,15 +96,10 @@ def test_threads_of_an_agent_are_named_by_their_purpose() -> None:
     assert dict(by_group(threads)) == {"enqueue": 100, "completions": 50, "device": 7 + 8 + 3}
 
 
-def test_a_timed_agent_has_no_such_threads() -> None:
-    assert sum(by_group({1: ("python", 5), 2: ("event_engine", 6)}).values()) == 0
-
-
 def test_the_cost_of_a_byte_is_that_of_further_bytes_at_each_end() -> None:
     hops = [Hop(size, 3e6 + 2.0 * size, 4e6 + 2 * 0.9 * size) for size in (1000, 4 << 20, 16 << 20, 64 << 20)]
     found = transfers_of(hops * 3)
     assert found.byte.slope == pytest.approx(0.9, rel=0.03)
-    assert found.rate.slope == pytest.approx(2.0, rel=0.03)
     assert found.small.value == pytest.approx(3e6 + 2000)
 
 

@@ -23,22 +23,10 @@ def test_the_mean_speed_is_that_of_continuous_work() -> None:
     assert mean([PaceBeat(0, 0, 100), PaceBeat(1, 0, 200)]) == pytest.approx(400 / 3)
 
 
-def test_each_core_counts_equally_however_often_it_was_measured() -> None:
-    assert mean(
-        [PaceBeat(0, 0, 100), PaceBeat(1, 0, 100), PaceBeat(2, 0, 100), PaceBeat(3, 1, 200)]
-    ) == pytest.approx(400 / 3)
-
-
 def test_only_measurements_between_the_two_moments_count(tmp_path: Path) -> None:
     pace = written(tmp_path / "pace", [PaceBeat(at, 0, 100 if at < 50 else 300) for at in range(100)])
     assert pace.between(0, 49) == pytest.approx(100)
     assert pace.between(50, 99) == pytest.approx(300)
-
-
-def test_the_speed_at_a_moment_is_that_of_the_measurements_around_it(tmp_path: Path) -> None:
-    pace = written(tmp_path / "pace", [PaceBeat(10 * at, 0, 100 if at < 50 else 300) for at in range(100)])
-    assert pace.between(904, 905) == pytest.approx(300)
-    assert pace.between(104, 105) == pytest.approx(100)
 
 
 def test_an_incomplete_line_is_read_when_it_is_complete(tmp_path: Path) -> None:

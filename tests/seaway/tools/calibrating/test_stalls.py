@@ -9,13 +9,11 @@ import pytest
 
 from seaway.tools.calibrating.stall_costs import (
     ALL,
-    LEAST,
     NONE,
     TAIL,
     Shape,
     StallCosts,
     found_in,
-    nearest,
     played,
     shape,
     with_stalls,
@@ -46,21 +44,12 @@ def test_the_drawn_stalls_are_recovered(stalls: StallCosts) -> None:
     assert found.every.value == stalls.every
 
 
-def test_too_few_calls_give_no_result() -> None:
-    assert found_in(waited(NONE, LEAST - 1), shapes(), draws=2) is None
-
-
 def test_a_shape_compares_the_longer_calls_with_the_others_and_has_no_unit() -> None:
     took = [1.0] * 90 + [2.0] * 10
     assert shape(took) == pytest.approx(shape([1000 * one for one in took]))
     assert len(shape(took)) == len(TAIL)
     assert shape(took)[0] == 1.0
     assert shape(took)[-1] == 2.0
-
-
-def test_the_nearest_shape_has_the_least_difference_over_the_whole_tail() -> None:
-    one, other = StallCosts(1, 1), StallCosts(2, 2)
-    assert nearest((1.0, 1.1, 1.2, 1.5), {one: (1.0, 1.1, 1.3, 1.5), other: (1.0, 1.0, 1.0, 1.5)}) == one
 
 
 def test_simulated_calls_differ_only_if_stalls_hold_them_up() -> None:

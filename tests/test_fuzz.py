@@ -1,4 +1,4 @@
-"""The fuzzer: a hundred seeds each time, and fifty of each kind; more under `full`; and it finds the planted bugs.
+"""The fuzzer: fifty seeds each time, and twenty of each kind; more under `full`; and it finds the planted bugs.
 
 Longer hunts: `python -m tests.fuzz --seeds 10000`. docs/testing.md explains it.
 """
@@ -17,7 +17,7 @@ from tests.fuzz.planting import BUGS, plant, search
 from tests.fuzz.play import Result, play
 from tests.fuzz.shrink import shrink
 
-SEEDS, FEWER, CHUNK = 100, 50, 10
+SEEDS, FEWER, CHUNK = 50, 20, 10
 FIRSTS = [
     *range(0, SEEDS, CHUNK),
     *[

@@ -27,7 +27,7 @@ INSTEAD = [
     ),
     Substitute(r"(python -m experiments fig9 .*)", r"\1 --gangs 300 --sensitivity no --jobs 1 --out fig9", "as fig5"),
     Substitute(r"(python -m experiments\.bench)\b( [a-z]+)?.*", r"\1\2 --help", "minutes; each has tests of its own"),
-    Substitute(r"(python -m tests\.fuzz) --seeds 10000", r"\1 --seeds 3", "an hour; tests/test_fuzz.py plays 200"),
+    Substitute(r"(python -m tests\.fuzz) --seeds 10000", r"\1 --seeds 3", "an hour; tests/test_fuzz.py plays 170"),
     Substitute(r"(python -m tests\.fuzz) --planted", r"\1 --help", "minutes; tests/test_fuzz.py has its parts"),
     Substitute(r"(python -m tests\.hostile)\b.*", r"\1 --help", "minutes; tests/test_hostile.py opens hundreds"),
     Substitute(r"(python -m tests\.chaos)\b.*", r"\1 --help", "minutes; tests/test_chaos.py plays three faults"),

@@ -103,10 +103,10 @@ PREPARED = {"docs/whatif.md": RECORD}
 
 # Commands whose output on a page is that of one machine, and has another shape elsewhere.
 NOT_COMPARED = {
-    "seaway whatif run.log --policy fifo --out folder": "how many digits and notes there are hangs on the record",
+    "seaway whatif run.log --policy fifo --out folder": "how many digits and notes there are hangs on the record"
 }
 
 # Text that the page shows but that the block before it does not print, by its first line, with the test that checks it.
 SHOWN_ELSEWHERE = {
-    "the first decision that differs on island 'i0' is number 2": "tests/seaway/tools/parity/test_planted.py",
+    "the first decision that differs on island 'i0' is number 2": "tests/seaway/tools/parity/test_planted.py"
 }

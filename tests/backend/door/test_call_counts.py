@@ -48,15 +48,15 @@ class Hands:
 
 
 def test_a_call_of_a_step_passes_through_few_hands() -> None:
-    found = ClusterSession()
-    for number in (1, 2, 3):  # the first puts its argument
-        hands = Hands()
-        sys.setprofile(hands)
-        try:
-            asked = found.execute(1, [number], [number + 1])
-            left = found.cluster.later()
-        finally:
-            sys.setprofile(None)
+    found, hands = ClusterSession(), Hands()
+    found.execute(1, [1], [2])  # it puts its argument
+    found.cluster.later()
+    sys.setprofile(hands)
+    try:
+        asked = found.execute(1, [2], [3])
+        left = found.cluster.later()
+    finally:
+        sys.setprofile(None)
     assert [type(call) for call in left] == [Submit]
     assert found.status(asked) == "ok"
     files = hands.files

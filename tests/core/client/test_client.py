@@ -190,7 +190,7 @@ def test_a_message_has_a_size_limit_and_releases_are_merged() -> None:
         session.client.release((buffer,), 0)
     session.now = 10_000_000
     assert session.hear(p.Wakeup()) == [
-        p.Send((p.CONTROLLER,), p.Calls((p.Put(2, X, SLICE), p.Put(3, X, SLICE)))),
+        p.Send((p.CONTROLLER,), p.Calls((p.Put(2, X, SLICE), p.Put(3, X, SLICE))))
     ]
     session.now = 20_000_000
     assert session.hear(p.Wakeup()) == [

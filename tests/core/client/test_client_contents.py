@@ -12,6 +12,7 @@ from ..hostworld import SAME, Cluster, layout
 HERE = layout(line(0, 0, 4), sharding=SAME)
 SLICE = SliceSpec("s", 1)
 X = Value((4,), "float32")
+EVERYWHERE = Value((8,), "float32", 0, SAME)
 ROWS = Sharding(((0,),))
 LOST = p.Blame("host-lost", "host 1 was lost", host=1)
 
@@ -23,19 +24,31 @@ def of_contents(effect: p.Command) -> bool:
     return isinstance(effect, p.DropTransfer | p.OpenRecv | p.OpenSend | p.Received | p.Sent)
 
 
-def getting() -> tuple[Client, int]:
-    """A client whose get is on its way as transfer 9."""
-    client = Client("a", Cluster(), limits=Limits(get_retries=0))
+def opened(value: Value = EVERYWHERE, ready: bool = True, **limits: int) -> tuple[Client, int]:
+    """A client whose connection is open, and an array that it has put."""
+    client = Client("a", Cluster(), limits=Limits(**limits))
     client.handle(p.Connected(p.CONTROLLER), 0)
     client.handle(p.MessageReceived(p.CONTROLLER, p.Opened(3, 0)), 0)
-    buffer = client.put(Value((8,), "float32", 0, SAME), SliceSpec("s", 4), 0)
+    buffer = client.put(value, SliceSpec("s", 4), 0)
     assert isinstance(buffer, int)
-    client.handle(p.MessageReceived(p.CONTROLLER, p.ContentsReady((buffer,))), 0)
-    request = client.get(buffer, 0)
+    if ready:
+        client.handle(p.MessageReceived(p.CONTROLLER, p.ContentsReady((buffer,))), 0)
+    return client, buffer
+
+
+def asked(client: Client, buffer: int, **more: int) -> int:
+    request = client.get(buffer, 0, **more)
     assert isinstance(request, int)
+    return request
+
+
+def getting() -> tuple[Client, int]:
+    """A client whose get is on its way as transfer 9."""
+    client, buffer = opened(get_retries=0)
+    request = asked(client, buffer)
     client.handle(p.CallsMade(), 0)
-    opened = client.handle(p.MessageReceived(p.CONTROLLER, p.GetAccepted(request, 9, HERE)), 0)
-    assert p.OpenRecv(9, 9, request, ((0, 0, 32),), False, (), None, HERE) in opened
+    said = client.handle(p.MessageReceived(p.CONTROLLER, p.GetAccepted(request, 9, HERE)), 0)
+    assert p.OpenRecv(9, 9, request, ((0, 0, 32),), False, (), None, HERE) in said
     return client, request
 
 
@@ -68,13 +81,9 @@ def test_the_loss_of_another_peer_does_not_end_the_session() -> None:
 
 def putting() -> tuple[Client, int]:
     """A client whose put is on its way as transfer 9."""
-    client = Client("a", Cluster())
-    client.handle(p.Connected(p.CONTROLLER), 0)
-    client.handle(p.MessageReceived(p.CONTROLLER, p.Opened(3, 0)), 0)
-    buffer = client.put(Value((8,), "float32", 0, SAME), SliceSpec("s", 4), 0)
-    assert isinstance(buffer, int)
-    opened = client.handle(p.MessageReceived(p.CONTROLLER, p.PutAccepted(buffer, 9, HERE)), 0)
-    assert any(isinstance(effect, p.OpenSend) for effect in opened)
+    client, buffer = opened(ready=False)
+    said = client.handle(p.MessageReceived(p.CONTROLLER, p.PutAccepted(buffer, 9, HERE)), 0)
+    assert any(isinstance(effect, p.OpenSend) for effect in said)
     return client, buffer
 
 
@@ -106,40 +115,27 @@ def test_hosts_that_know_a_client_by_an_old_number_are_told_the_new_one_over_a_n
 
 
 def test_contents_that_broke_off_are_sent_again_as_another_transfer() -> None:
-    client = Client("a", Cluster())
-    where = layout(line(0, 0, 4), sharding=SAME)
-    client.handle(p.Connected(p.CONTROLLER), 0)
-    client.handle(p.MessageReceived(p.CONTROLLER, p.Opened(3, 0)), 0)
-    buffer = client.put(Value((8,), "float32", 0, SAME), SliceSpec("s", 4), 0)
-    assert isinstance(buffer, int)
-    client.handle(p.MessageReceived(p.CONTROLLER, p.ContentsReady((buffer,))), 0)
-    request = client.get(buffer, 0)
-    assert isinstance(request, int)
-    client.handle(p.MessageReceived(p.CONTROLLER, p.GetAccepted(request, 9, where)), 0)
+    client, buffer = opened()
+    request = asked(client, buffer)
+    client.handle(p.MessageReceived(p.CONTROLLER, p.GetAccepted(request, 9, HERE)), 0)
     told = client.handle(p.Disconnected(p.CONTROLLER, anew=True), 0)
     lost = p.Blame("client-lost", "the connection to the controller was lost meanwhile")
     assert p.GetAgain(request, 9, lost) in told
     assert not any(isinstance(each, p.Received) for each in told)
     again = client.handle(p.Connected(p.CONTROLLER), 0)
     assert p.Send((p.CONTROLLER,), p.Get(2, buffer)) in again
-    opened = client.handle(p.MessageReceived(p.CONTROLLER, p.GetAccepted(2, 12, where)), 0)
-    assert p.OpenRecv(12, 12, request, ((0, 0, 32),), False, (), None, where) in opened
+    said = client.handle(p.MessageReceived(p.CONTROLLER, p.GetAccepted(2, 12, HERE)), 0)
+    assert p.OpenRecv(12, 12, request, ((0, 0, 32),), False, (), None, HERE) in said
 
 
 def test_a_get_of_one_shard_is_one_also_when_it_is_asked_again() -> None:
-    client = Client("a", Cluster())
+    client, buffer = opened(X)
     where = layout(line(0, 0, 4), sharding=ROWS)
-    client.handle(p.Connected(p.CONTROLLER), 0)
-    client.handle(p.MessageReceived(p.CONTROLLER, p.Opened(3, 0)), 0)
-    buffer = client.put(X, SLICE, 0)
-    assert isinstance(buffer, int)
-    client.handle(p.MessageReceived(p.CONTROLLER, p.ContentsReady((buffer,))), 0)
-    request = client.get(buffer, 0, shard=3)
-    assert isinstance(request, int)
+    request = asked(client, buffer, shard=3)
     assert p.Send((p.CONTROLLER,), p.Get(request, buffer, 3)) in client.handle(p.CallsMade(), 0)
-    opened = client.handle(p.MessageReceived(p.CONTROLLER, p.GetAccepted(request, 9, where, -1, 3)), 0)
-    assert p.GetStarted(request, 9, where, -1, 3) in opened
-    assert p.OpenRecv(9, 9, request, ((1, 3, 8),), False, (), None, where) in opened
+    said = client.handle(p.MessageReceived(p.CONTROLLER, p.GetAccepted(request, 9, where, -1, 3)), 0)
+    assert p.GetStarted(request, 9, where, -1, 3) in said
+    assert p.OpenRecv(9, 9, request, ((1, 3, 8),), False, (), None, where) in said
     client.handle(p.Disconnected(p.CONTROLLER, anew=True), 0)
     assert p.Send((p.CONTROLLER,), p.Get(2, buffer, 3)) in client.handle(p.Connected(p.CONTROLLER), 0)
 
@@ -160,5 +156,5 @@ def test_a_put_is_sent_again_from_the_buffer_that_the_user_named() -> None:
         0,
     )
     client.handle(p.Wakeup(), FIRST)
-    opened = client.handle(p.MessageReceived(p.CONTROLLER, p.PutAccepted(3, 9, where)), FIRST)
-    assert [each.buffer for each in opened if isinstance(each, p.OpenSend)] == [buffer]
+    said = client.handle(p.MessageReceived(p.CONTROLLER, p.PutAccepted(3, 9, where)), FIRST)
+    assert [each.buffer for each in said if isinstance(each, p.OpenSend)] == [buffer]

@@ -11,9 +11,9 @@ from core.client.client_limits import Blocked
 from core.client.retries import FIRST
 from core.model.place import line
 
-from ..hostworld import SAME, Cluster, layout
+from ..hostworld import SAME, layout
 from .test_client import SLICE, Session, X, program
-from .test_client_contents import putting
+from .test_client_contents import opened, putting
 
 SILENCE = "nothing heard for 5 s"
 UNREACHABLE = p.Blame("client-lost", f"the controller is unreachable: {SILENCE}")
@@ -110,12 +110,7 @@ LOST = p.Blame("host-lost", f"host 0 and the client of these contents lost each 
 
 def getting() -> tuple[Client, int, int]:
     """A client, a buffer, and a request whose contents come as transfer 9, from host 0."""
-    client = Client("a", Cluster())
-    client.handle(p.Connected(p.CONTROLLER), 0)
-    client.handle(p.MessageReceived(p.CONTROLLER, p.Opened(3, 0)), 0)
-    buffer = client.put(X, SLICE, 0)
-    assert isinstance(buffer, int)
-    client.handle(p.MessageReceived(p.CONTROLLER, p.ContentsReady((buffer,))), 0)
+    client, buffer = opened()
     request = client.get(buffer, 0)
     assert isinstance(request, int)
     where = layout(line(0, 0, 4), sharding=SAME)

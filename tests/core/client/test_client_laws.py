@@ -31,11 +31,8 @@ class Play:
             max_requests=3,
         )
         self.client = self.session.client
-        self.known: dict[str, list[int]] = {
-            "runs": [],
-            "puts": [],
-            "gets": [],
-        }  # to the controller, unanswered
+        # to the controller, unanswered
+        self.known: dict[str, list[int]] = {"runs": [], "puts": [], "gets": []}
         self.names: set[int] = set()
         self.programs: set[int] = set()
         self.submitted: list[int] = []

@@ -23,7 +23,7 @@ class RetryingSession(Session):
 
     def __init__(self, **limits: int) -> None:
         self.calls: list[Any] = []
-        super().__init__(pipe=1000, get_retries=Limits().get_retries, **limits)
+        super().__init__(True, pipe=1000, get_retries=Limits().get_retries, **limits)
 
     def hear(self, event: p.Event) -> list[p.Command]:
         """Give the client a message. Returns what the user is told; calls that leave are kept in `calls`."""
@@ -68,12 +68,18 @@ class RetryingSession(Session):
         return self.hear(p.Wakeup())
 
 
+def retrying(**more: Any) -> RetryingSession:
+    """A session with a program."""
+    session = RetryingSession()
+    session.program(**more)
+    return session
+
+
 # --- what is tried again ------------------------------------------------------------------------------------
 
 
 def test_a_run_that_the_cluster_failed_ends_once_with_the_result_of_its_next_try() -> None:
-    session = RetryingSession()
-    session.program()
+    session = retrying()
     run, (result,) = session.submit(LITERAL)
     session.sent()
     assert session.note(p.Ended(run, LOST)) == [p.RunAgain(run, LOST, 1, FIRST)]
@@ -88,24 +94,21 @@ def test_a_run_that_the_cluster_failed_ends_once_with_the_result_of_its_next_try
 
 @pytest.mark.parametrize("code", INFRASTRUCTURE)
 def test_a_run_is_tried_again_for_any_loss_in_the_cluster(code: str) -> None:
-    session = RetryingSession()
-    session.program()
+    session = retrying()
     run = session.submit(LITERAL).run
     assert isinstance(session.note(p.Ended(run, p.Blame(code, "gone")))[0], p.RunAgain)
 
 
 @pytest.mark.parametrize("code", ["user", "refused", "no-memory", "timeout", "cancelled", "code"])
 def test_a_failure_that_would_repeat_is_not_tried_again(code: str) -> None:
-    session = RetryingSession()
-    session.program()
+    session = retrying()
     run, results = session.submit(LITERAL)
     blame = p.Blame(code, "so it is")
     assert session.note(p.Ended(run, blame)) == [p.RunEnded(run, blame), p.BuffersReady(results, blame)]
 
 
 def test_tries_are_bounded_and_further_apart_each_time_and_the_last_error_tells_their_number() -> None:
-    session = RetryingSession()
-    session.program()
+    session = retrying()
     run, results = session.submit(LITERAL)
     for number, wire in ((1, 1), (2, 2)):
         assert session.note(p.Ended(wire, LOST)) == [
@@ -119,16 +122,14 @@ def test_tries_are_bounded_and_further_apart_each_time_and_the_last_error_tells_
 
 
 def test_without_retries_nothing_is_tried_again() -> None:
-    session = RetryingSession()
-    session.program()
+    session = retrying()
     run = session.submit(LITERAL, retries=0).run
     assert session.note(p.Ended(run, LOST)) == [p.RunEnded(run, LOST)]
     assert session.client.next_wakeup() is None
 
 
 def test_a_result_that_was_ready_and_is_made_again_is_the_same_future() -> None:
-    session = RetryingSession()
-    session.program(results=2)
+    session = retrying(results=2)
     run, (first, second) = session.submit(LITERAL)
     assert session.note(p.ContentsReady((first,))) == [p.BuffersReady((first,))]
     assert session.note(p.ContentsReady((second,), LOST)) == []  # the end of their run will say so
@@ -142,8 +143,7 @@ def test_a_result_that_was_ready_and_is_made_again_is_the_same_future() -> None:
 
 
 def test_a_released_result_is_not_made_again() -> None:
-    session = RetryingSession()
-    session.program(results=2)
+    session = retrying(results=2)
     run, (first, second) = session.submit(LITERAL)
     session.client.release((first,), 0)
     session.note(p.Ended(run, LOST))
@@ -156,8 +156,7 @@ def test_a_released_result_is_not_made_again() -> None:
 
 
 def test_arguments_are_held_until_the_run_has_ended_and_then_released() -> None:
-    session = RetryingSession()
-    session.program()
+    session = retrying()
     buffer = session.put()
     run, _ = session.submit(buffer)
     session.sent()
@@ -174,8 +173,7 @@ def test_arguments_are_held_until_the_run_has_ended_and_then_released() -> None:
 
 
 def test_an_argument_that_was_lost_with_its_host_makes_the_failure_final_and_is_named() -> None:
-    session = RetryingSession()
-    session.program()
+    session = retrying()
     buffer = session.put()
     run, results = session.submit(buffer)
     told = session.note(p.ContentsReady((buffer,), LOST), p.Ended(run, LOST))
@@ -185,8 +183,7 @@ def test_an_argument_that_was_lost_with_its_host_makes_the_failure_final_and_is_
 
 
 def test_an_argument_that_is_lost_while_the_run_waits_makes_the_failure_final() -> None:
-    session = RetryingSession()
-    session.program()
+    session = retrying()
     buffer = session.put()
     run, results = session.submit(buffer)
     session.note(p.Ended(run, LOST))
@@ -195,8 +192,7 @@ def test_an_argument_that_is_lost_while_the_run_waits_makes_the_failure_final() 
 
 
 def test_a_run_whose_argument_was_donated_is_not_tried_again() -> None:
-    session = RetryingSession()
-    session.program(donate=(0,))
+    session = retrying(donate=(0,))
     buffer = session.put()
     run, results = session.submit(buffer)
     assert session.note(p.Ended(run, LOST)) == [
@@ -206,8 +202,7 @@ def test_a_run_whose_argument_was_donated_is_not_tried_again() -> None:
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_result_that_was_donated_while_its_run_goes_on_may_be_made_again(lost: bool) -> None:
-    session = RetryingSession()
-    session.program()
+    session = retrying()
     session.program(donate=(0,))
     first, (x,) = session.submit(LITERAL)
     second, results = session.submit(x, of=2)
@@ -228,8 +223,7 @@ def test_a_result_that_was_donated_while_its_run_goes_on_may_be_made_again(lost:
 
 @pytest.mark.parametrize("donate", [(), (0,)])
 def test_a_put_whose_contents_are_kept_is_put_again(donate: tuple[int, ...]) -> None:
-    session = RetryingSession()
-    session.program(donate=donate)
+    session = retrying(donate=donate)
     buffer = session.put(again=True)
     run, _ = session.submit(buffer)
     session.note(p.ContentsReady((buffer,), LOST) if not donate else p.ContentsReady(()), p.Ended(run, LOST))
@@ -251,8 +245,7 @@ def test_a_put_whose_contents_are_kept_is_put_again(donate: tuple[int, ...]) -> 
 
 
 def test_a_later_run_that_reads_the_result_is_submitted_again_behind_its_maker() -> None:
-    session = RetryingSession()
-    session.program()
+    session = retrying()
     first, (x,) = session.submit(LITERAL)
     second, (y,) = session.submit(x)
     session.client.release((x,), 0)
@@ -267,8 +260,7 @@ def test_a_later_run_that_reads_the_result_is_submitted_again_behind_its_maker()
 
 
 def test_a_run_without_retries_that_reads_a_lost_result_fails_for_good() -> None:
-    session = RetryingSession()
-    session.program()
+    session = retrying()
     first, (x,) = session.submit(LITERAL)
     second, _ = session.submit(x, retries=0)
     told = session.note(p.Ended(first, LOST), p.Ended(second, LOST))
@@ -276,8 +268,7 @@ def test_a_run_without_retries_that_reads_a_lost_result_fails_for_good() -> None
 
 
 def test_a_call_that_reads_a_result_to_be_made_again_is_blocked_until_then() -> None:
-    session = RetryingSession()
-    session.program()
+    session = retrying()
     first, (x,) = session.submit(LITERAL)
     session.note(p.Ended(first, LOST))
     blocked = session.client.submit(1, (x,), 0)
@@ -291,8 +282,7 @@ def test_a_call_that_reads_a_result_to_be_made_again_is_blocked_until_then() -> 
 
 
 def test_runs_that_read_a_result_lost_for_good_fail_with_it() -> None:
-    session = RetryingSession()
-    session.program()
+    session = retrying()
     first, (x,) = session.submit(LITERAL, retries=1)
     second, (y,) = session.submit(x, retries=5)
     session.note(p.Ended(first, LOST), p.Ended(second, LOST))
@@ -305,8 +295,7 @@ def test_runs_that_read_a_result_lost_for_good_fail_with_it() -> None:
 
 
 def test_a_run_that_waits_for_its_next_try_can_be_cancelled() -> None:
-    session = RetryingSession()
-    session.program()
+    session = retrying()
     run, results = session.submit(LITERAL)
     session.note(p.Ended(run, LOST))
     session.client.cancel(run, 0)
@@ -316,21 +305,18 @@ def test_a_run_that_waits_for_its_next_try_can_be_cancelled() -> None:
 
 
 def test_cancel_reaches_the_try_that_is_under_way() -> None:
-    session = RetryingSession()
-    session.program()
+    session = retrying()
     run, _ = session.submit(LITERAL)
     session.note(p.Ended(run, LOST))
     session.wait()
     session.client.cancel(run, 0)
     assert session.sent()[-1] == p.Cancel(2)
-    assert isinstance(
-        session.note(p.Ended(2, LOST))[0], p.RunEnded
-    )  # it was lost as well: nobody wants it again
+    # it was lost as well: nobody wants it again
+    assert isinstance(session.note(p.Ended(2, LOST))[0], p.RunEnded)
 
 
 def test_a_session_that_ends_also_ends_waiting_runs() -> None:
-    session = RetryingSession()
-    session.program()
+    session = retrying()
     run, results = session.submit(LITERAL)
     session.note(p.Ended(run, LOST))
     session.client.close(0)
@@ -360,8 +346,7 @@ def test_a_program_that_was_unregistered_meanwhile_is_registered_for_the_next_tr
 
 
 def test_a_restarted_controller_gets_again_what_it_lost() -> None:
-    session = RetryingSession()
-    session.program()
+    session = retrying()
     buffer = session.put()
     run, _ = session.submit(buffer)
     session.sent()
@@ -403,8 +388,7 @@ def test_a_get_whose_buffer_is_lost_is_refused_with_the_reason() -> None:
 
 
 def test_a_get_of_a_result_that_is_made_again_waits_for_it() -> None:
-    session = RetryingSession()
-    session.program()
+    session = retrying()
     run, (result,) = session.submit(LITERAL)
     request = session.get(result)
     assert session.note(p.Refused("get", request, LOST), p.Ended(run, LOST)) == [

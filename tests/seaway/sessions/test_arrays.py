@@ -217,11 +217,7 @@ def test_small_arguments_travel_in_the_call_and_large_ones_are_put() -> None:
 def test_put_places_a_tree_on_a_slice() -> None:
     grid = sw.slice(mesh={"data": 2, "model": 2})
     with small(values="compute"):
-        tree = sw.put(
-            {"w": np.ones((4, 4)), "b": VECTOR},
-            devices=grid,
-            sharding={"w": P("data"), "b": None},
-        )
+        tree = sw.put({"w": np.ones((4, 4)), "b": VECTOR}, devices=grid, sharding={"w": P("data"), "b": None})
         assert tree["w"].sharding == grid.sharding("data", None)
         assert tree["b"].tolist() == VECTOR.tolist()
 

@@ -14,7 +14,6 @@ import seaway as sw
 from core import protocol as p
 from core.client.client import Client
 from core.client.client_limits import Blocked, Limits
-from core.model import Range, ranges
 from core.model.presets import small
 from core.model.program import Computation, Program
 from seaway.dashboard import LiveSource
@@ -230,44 +229,6 @@ def test_a_blocked_call_is_made_again() -> None:
     assert kinds(driver.ports["main"]).count("Submit") == 5
 
 
-def test_buffers_without_references_are_released_a_few_at_a_time() -> None:
-    s, driver = session()
-    with s:
-        for _ in range(100):
-            step(ZERO)
-    released = [call for call in driver.ports["main"].calls if isinstance(call, p.Release)]
-    assert len(released) <= 5
-    assert sum(ranges.number(call.buffers) for call in released) == 100
-
-
-def test_a_thousand_arrays_of_one_call_are_named_and_released_as_one() -> None:
-    many = sw.synthetic("many", devices=two, duration="1us", out=lambda x: [x] * 1000)
-    s, driver = session()
-    with s:
-        arrays = many(ZERO)
-        many(ZERO)
-        kept = arrays[500]
-        del arrays
-    calls = driver.ports["main"].calls
-    assert [call.results for call in calls if isinstance(call, p.Submit)] == [
-        (Range(1, 1000),),
-        (Range(1001, 1000),),
-    ]
-    assert [call.buffers for call in calls if isinstance(call, p.Release)] == [
-        (Range(1, 500), Range(502, 1499)),
-    ]
-    assert kept.slice == two
-
-
-def test_large_buffers_are_released_with_the_next_call() -> None:
-    big = sw.synthetic("big", devices=two, duration="1us", out=lambda: np.zeros(1 << 18, np.float32))
-    s, driver = session(Limits(pipe=64))
-    with s:
-        for _ in range(4):
-            big()
-        assert kinds(driver.ports["main"])[2:] == ["Submit", *["Release", "Submit"] * 3]
-
-
 def test_a_large_constant_is_put_once() -> None:
     table = np.ones(8192, np.float32)
     add = sw.jit(lambda x, y: x + y, devices=two, name="add")
@@ -302,14 +263,3 @@ def test_errors_quote_the_users_own_names() -> None:
         y = step(ZERO)
         with pytest.raises(sw.errors.RunError, match="no data plane"):
             np.asarray(y)
-
-
-def test_a_cancelled_run_is_cancelled_once() -> None:
-    s, driver = session()
-    with s:
-        x = step(ZERO)
-        assert x.run is not None
-        x.run.cancel()
-        x.run.wait()
-        x.run.cancel()
-    assert [call.run for call in driver.ports["main"].calls if isinstance(call, p.Cancel)] == [1]

@@ -290,9 +290,8 @@ CALLS: list[tuple[Call, str]] = [
 @pytest.mark.parametrize(("call", "said"), CALLS)
 def test_invalid_calls_are_refused(shared: sw.Session, call: Call, said: str) -> None:
     begun = time.monotonic()
-    with pytest.raises(
-        (*ERRORS, ZeroDivisionError, IndexError, NotImplementedError), match=f"(?s){said}"
-    ):  # notes are searched too
+    # notes are searched too
+    with pytest.raises((*ERRORS, ZeroDivisionError, IndexError, NotImplementedError), match=f"(?s){said}"):
         call()
     assert time.monotonic() - begun < 10
     assert float(double(2.0)) == 4  # the session goes on

@@ -83,9 +83,8 @@ def test_a_core_that_another_package_has_overwritten_is_named(copy: Path, tmp_pa
 
 def test_a_missing_core_is_named(copy: Path, tmp_path: Path) -> None:
     shutil.rmtree(copy / "core")
-    said = complaint(
-        python("import seaway", copy, cwd=tmp_path, flags=["-S"])
-    )  # -S: no installed core either
+    # -S: no installed core either
+    said = complaint(python("import seaway", copy, cwd=tmp_path, flags=["-S"]))
     assert f"there is no {copy / 'core' / '__init__.py'}" in said
 
 

@@ -181,13 +181,6 @@ def test_rows_go_where_the_data_send_them(shared: sw.Session) -> None:
 # --- clients and faults ---------------------------------------------------------------------------------------------
 
 
-def test_an_exception_during_tracing_is_raised_by_the_call(shared: sw.Session) -> None:
-    with pytest.raises(TypeError, match="dot_general") as caught:
-        sw.jit(lambda x: x @ jnp.zeros((3, 3)), devices=A, name="misfit")(np.zeros((2, 2), np.float32))
-    assert "while sw.jit 'misfit' was traced for float32[2,2]" in caught.value.__notes__
-    assert np.asarray(add_sum(np.ones(4, np.float32))).tolist() == [5] * 4
-
-
 def test_an_error_on_the_devices_is_raised_where_its_user_waits(shared: sw.Session) -> None:
     def some(x: Any) -> Any:
         return x, (x > 2).sum()

@@ -19,13 +19,11 @@ import pytest
 from jax.errors import JaxRuntimeError
 
 from tests.chaos import jax_clients, journal
-from tests.chaos.campaign import Round
 from tests.chaos.inject import Injected
 from tests.chaos.journal import Call
-from tests.chaos.judge import FAILED, OUTCOMES, Bounds, RoundSeen, Verdict, judge
+from tests.chaos.judge import Bounds, RoundSeen, Verdict, judge
 from tests.chaos.processes import Policy, Process, ProcessEnd, Usage, strays, usage
 from tests.chaos.proxy import Proxy
-from tests.chaos.report import table
 from tests.chaos.schedule import (
     KINDS,
     Fault,
@@ -103,11 +101,6 @@ def test_faults_are_drawn_only_for_processes_that_exist() -> None:
     alone = first(500, 0, Shape(1, 1, (), 3.0, "timed"))
     assert {fault.target for fault in alone} == {"agent-0", "controller"}
     assert {fault.target for fault in first(500, 0, SHAPE) if fault.role == "door"} == {"door-jax-0"}
-
-
-def test_the_wire_of_a_jax_program_is_its_doors() -> None:
-    kinds = {fault.kind for fault in first(4000, 0, SHAPE) if fault.target == "client-jax-0"}
-    assert kinds == {"kill", "stop", "terminate", "pulse"}
 
 
 @pytest.mark.parametrize(
@@ -250,12 +243,6 @@ def test_a_process_may_refuse_or_be_killed_where_its_fault_says_so() -> None:
     ).failed
 
 
-def test_the_worst_outcome_counts_and_all_are_listed() -> None:
-    told = verdict(seen(error("peer"), call("wrong")))
-    assert told.outcome == "wrong"
-    assert len(told.findings) == 2
-
-
 def test_a_forgiven_outcome_hides_no_other() -> None:
     found = seen(error("peer"), quiet="3 buffers, and nobody holds any")
     assert judge(found, BOUNDS).outcome == "leak"
@@ -303,16 +290,6 @@ def test_a_cluster_that_is_not_whole_says_why() -> None:
     two = {**whole, "clients": [{"name": "jax-0"}, {"name": "jax-0"}]}
     assert standing(two, quiet=True, clients=2) == ""
     assert standing(two, quiet=True, clients=1) == "2 clients (jax-0, jax-0), and 1 have a session"
-
-
-def test_the_table_has_a_line_for_each_kind_and_all_outcomes() -> None:
-    one, two = parse("kill agent-1; stop controller lasts=3 gap=1")
-    good = Verdict(outcome="ok", findings=[], codes={}, to_error=1.0, to_resume=5.0)
-    bad = Verdict(outcome="hang", findings=["hang: ..."], codes={})
-    lines = table([Round((one,), good), Round((one, two), bad)]).splitlines()
-    assert [line.split("  ")[0] for line in lines] == ["fault", "kill agent", "two in a row", "all"]
-    assert set(OUTCOMES) <= set(lines[0].split())
-    assert set(FAILED) == set(OUTCOMES) - {"ok", "error"}
 
 
 # --- the journal, processes and proxies -----------------------------------------------------------------------------

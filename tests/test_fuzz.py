@@ -1,4 +1,4 @@
-"""The fuzzer: a hundred seeds each time, and fifty of each kind; more under `full`; and it finds the planted bugs.
+"""The fuzzer: fifty seeds each time, and twenty of each kind; more under `full`; and it finds the planted bugs.
 
 Longer hunts: `python -m tests.fuzz --seeds 10000`. docs/testing.md explains it.
 """
@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import planted, planted_anew, planted_one_way, planted_parts, planted_reserving  # noqa: F401 - they register the bugs
+from tests.fuzz import planted, planted_anew, planted_reserving  # noqa: F401 - they register the bugs
 from tests.fuzz.case import Action, Case, CrashHost, Restart
 from tests.fuzz.draw import ANEW, FEATURES, OLD_STATES, ONE_WAY, PARTS, RESERVES, TROUBLES, VIEWS, draw
 from tests.fuzz.planting import BUGS, plant, search
 from tests.fuzz.play import Result, play
 from tests.fuzz.shrink import shrink
 
-SEEDS, FEWER, CHUNK = 100, 50, 10
+SEEDS, FEWER, CHUNK = 50, 20, 10
 FIRSTS = [
     *range(0, SEEDS, CHUNK),
     *[

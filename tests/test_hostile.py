@@ -16,7 +16,7 @@ from tests.hostile.kinds import KINDS
 from tests.hostile.planted import PLANTED
 from tests.hostile.watching import ROOT
 
-FILES, FULL, PARTS = 15 * len(KINDS), 10_000, 4
+FILES, FULL, PARTS = 10 * len(KINDS), 10_000, 4
 
 
 def judged(seed: int, files: int) -> dict[str, Counter[str]]:

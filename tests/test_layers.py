@@ -1,6 +1,5 @@
 """Each import contract of pyproject.toml can fail; `make lint` checks that they hold."""
 
-import ast
 import re
 import shutil
 import subprocess
@@ -9,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-ROOMS = ("core", "sim", "backend", "seaway", "experiments")
-FACED = ("core", "sim", "backend", "seaway")  # packages that are imported only by their `__init__`
+from .sources import PRODUCT, ROOT, Source, files, parsed, relative, source
+
+ROOMS = (*PRODUCT, "experiments")
 PACKAGES = tuple(
     path.parent.relative_to(ROOT).as_posix()
     for room in ROOMS
@@ -90,37 +89,29 @@ def test_allowed_imports_pass(tmp_path: Path) -> None:
 # --- packages are imported by their `__init__` --------------------------------------------------------------------
 
 
-def imported(path: Path, text: str) -> list[str]:
+def imported(path: Path, it: Source) -> list[str]:
     """All modules that it imports from, by their full names; also inside functions, and for types alone."""
     package = [*path.relative_to(ROOT).parent.parts]
     found = []
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            found.append(".".join([*base, *filter(None, [node.module])]))
+    for level, module in it.imports:
+        base = package[: len(package) - level + 1] if level else []
+        found.append(".".join([*base, *filter(None, [module])]))
     return found
 
 
-def past_a_face(path: Path, text: str) -> list[str]:
+def past_a_face(path: Path, it: Source) -> list[str]:
     """The names that it imports of a package otherwise than from that package's `__init__`."""
     found = []
-    for name in imported(path, text):
+    for name in imported(path, it):
         file = ROOT.joinpath(*name.split(".")).with_suffix(".py")
         inside = file.parent == path.parent or file.parent in path.parents
-        if name.count(".") > 1 and name.split(".")[0] in FACED and file.is_file() and not inside:
+        if name.count(".") > 1 and name.split(".")[0] in PRODUCT and file.is_file() and not inside:
             found.append(name)
     return found
 
 
 def test_packages_are_imported_by_their_init() -> None:
-    past = {
-        str(path.relative_to(ROOT)): names
-        for room in ROOMS
-        for path in (ROOT / room).rglob("*.py")
-        if (names := past_a_face(path, path.read_text()))
-    }
+    past = {relative(path): names for path in files(*ROOMS) if (names := past_a_face(path, source(path)))}
     assert not past
 
 
@@ -141,4 +132,4 @@ def test_packages_are_imported_by_their_init() -> None:
     ],
 )
 def test_an_import_past_the_init_is_found(path: str, planted: str, past: list[str]) -> None:
-    assert past_a_face(ROOT / path, planted) == past
+    assert past_a_face(ROOT / path, parsed(planted)) == past

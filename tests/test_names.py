@@ -3,15 +3,14 @@
 And what the docstring of a module names as its neighbours, or as the functions that matter, exists.
 """
 
-import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-PRODUCT = ("core", "sim", "backend", "seaway")
+from . import sources
+from .sources import PRODUCT, relative, source
 
 # Names that are used twice, and why.
 CLASSES = {
@@ -36,32 +35,26 @@ RETIRED = {  # names that had several meanings, or were pictures, and what to wr
 
 
 @cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-@cache
 def files() -> list[Path]:
-    return [path for root in PRODUCT for path in sorted((ROOT / root).rglob("*.py"))]
+    return list(sources.files(*PRODUCT))
+
+
+def places(names: Callable[[Path], Iterable[str]]) -> dict[str, list[str]]:
+    """The files that have each name."""
+    found = defaultdict(list)
+    for path in files():
+        for each in names(path):
+            found[each].append(relative(path))
+    return found
 
 
 @cache
 def classes() -> dict[str, list[str]]:
-    """The files that define each class."""
-    found = defaultdict(list)
-    for path in files():
-        for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.ClassDef):
-                found[node.name].append(path.relative_to(ROOT).as_posix())
-    return found
+    return places(lambda path: source(path).classes)
 
 
 def modules() -> dict[str, list[str]]:
-    found = defaultdict(list)
-    for path in files():
-        if not path.name.startswith("__"):
-            found[path.stem].append(path.relative_to(ROOT).as_posix())
-    return found
+    return places(lambda path: () if path.name.startswith("__") else (path.stem,))
 
 
 def duplicates(found: dict[str, list[str]]) -> dict[str, list[str]]:
@@ -89,8 +82,8 @@ def test_the_exceptions_are_needed() -> None:
 
 
 def test_retired_names_stay_retired() -> None:
-    found = {path: defined(path) & RETIRED.keys() | {path.stem} & RETIRED.keys() for path in files()}
-    again = {path.relative_to(ROOT).as_posix(): names for path, names in found.items() if names}
+    found = {path: source(path).defined & RETIRED.keys() | {path.stem} & RETIRED.keys() for path in files()}
+    again = {relative(path): names for path, names in found.items() if names}
     assert not again, f"write what RETIRED says instead: {again}"
 
 
@@ -104,22 +97,6 @@ NAMED = re.compile(r"`([A-Za-z_][\w.]*)`")
 LISTED = re.compile(r"^ {0,4}((?:[a-z_0-9]+, )*[a-z_0-9]+) {2,}\S", re.MULTILINE)
 
 
-def docstring(path: Path) -> str:
-    return ast.get_docstring(parsed(path)) or ""
-
-
-@cache
-def defined(path: Path) -> frozenset[str]:
-    """Functions, classes, methods and variables of a module."""
-    found: set[str] = set()
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
-            found.add(node.id if isinstance(node, ast.Name) else node.attr)
-    return frozenset(found)
-
-
 def names_after(marked: re.Pattern[str], text: str) -> Iterator[str]:
     for sentence in marked.findall(text):
         yield from NAMED.findall(sentence)
@@ -129,35 +106,37 @@ def test_the_functions_that_matter_are_in_their_module() -> None:
     stale = []
     for path in files():
         here = path.parent.rglob("*.py") if path.name == "__init__.py" else [path]
-        known = frozenset[str]().union(*map(defined, here))
+        known = frozenset[str]().union(*(source(each).defined for each in here))
         stale += [
-            f"{path.relative_to(ROOT)}: {name}"
-            for name in names_after(FUNCTIONS, docstring(path))
+            f"{relative(path)}: {name}"
+            for name in names_after(FUNCTIONS, source(path).docstring or "")
             if not known.issuperset(name.split("."))
         ]
     assert not stale
 
 
-def test_neighbours_are_packagesor_classes() -> None:
+def test_neighbours_are_packages_or_classes() -> None:
     packages = {path.stem for path in files()} | {path.parent.name for path in files()}
-    anywhere = packages.union(*map(defined, files()))
+    anywhere = packages.union(*(source(path).defined for path in files()))
     stale = []
     for path in files():
-        known = packages | set(classes()) | defined(path)
-        for name in names_after(NEIGHBOURS, docstring(path)):
+        known = packages | set(classes()) | source(path).defined
+        for name in names_after(NEIGHBOURS, source(path).docstring or ""):
             first, *rest = name.split(".")
             if first not in known or not anywhere.issuperset(rest):
-                stale.append(f"{path.relative_to(ROOT)}: {name}")
+                stale.append(f"{relative(path)}: {name}")
     assert not stale
 
 
-def test_a_package_lists_packagesthat_it_has() -> None:
+def test_a_package_lists_packages_that_it_has() -> None:
     """Lists of something else, such as layers, have hardly any name of a module in front."""
     stale = []
     for path in files():
         if path.name == "__init__.py":
             here = {each.stem for each in path.parent.iterdir()}
-            listed = {name for names in LISTED.findall(docstring(path)) for name in names.split(", ")}
+            listed = {
+                name for names in LISTED.findall(source(path).docstring or "") for name in names.split(", ")
+            }
             if len(listed & here) * 2 > len(listed):
-                stale += [f"{path.relative_to(ROOT)}: {name}" for name in sorted(listed - here)]
+                stale += [f"{relative(path)}: {name}" for name in sorted(listed - here)]
     assert not stale

@@ -26,16 +26,8 @@ from .watching import Watch
 
 Named = tuple[str, tuple[int, ...]]  # a client's role, and the islands that it calls
 
-ONE_ISLAND = (
-    "train",
-    "puts",
-    "small",
-    "reads",
-    "given",
-    "many",
-    "saves",
-    JAX_ROLE,
-)  # a client for each island
+# a client for each island
+ONE_ISLAND = ("train", "puts", "small", "reads", "given", "many", "saves", JAX_ROLE)
 
 
 def clients_of(
@@ -169,9 +161,8 @@ class Cluster:
     def islands_of(self, fault: Fault) -> set[int]:
         """The islands on which a fault may be noticed."""
         if fault.role == "link":
-            one, other, _ = (
-                fault.link
-            )  # without a link to the controller, only that agent's island is in trouble
+            # without a link to the controller, only that agent's island is in trouble
+            one, other, _ = fault.link
             return set[int]().union(*(self._islands_at(end) for end in (one, other) if end != "controller"))
         return self._islands_at(fault.target)
 
@@ -269,10 +260,7 @@ class Cluster:
             ]
         for process in self.processes.values():
             process.quit()
-        for pid in {
-            *coordination,
-            *self.strays(),
-        }:  # they end with their parent; a stopped one cannot
+        for pid in {*coordination, *self.strays()}:  # they end with their parent; a stopped one cannot
             if is_coordination(pid):
                 os.kill(pid, signal.SIGKILL)
         self.watch.stop()

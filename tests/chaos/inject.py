@@ -27,9 +27,7 @@ class Injected(msgspec.Struct):
     over: float | None = None
     idle: bool = False  # there was no process that it could affect
     pid: int = 0
-    ended: float | None = (
-        None  # when the process was ended for the last time: once it runs again, this is over
-    )
+    ended: float | None = None  # when the process was ended last: once it runs again, this is over
 
 
 def inject(cluster: Cluster, fault: Fault) -> Injected:

@@ -25,13 +25,8 @@ P: Any = PartitionSpec
 UNREACHABLE = "Unreachable"  # the session is over
 STATUS = re.compile(r"(?:Unable to initialize backend 'proxy': )?([A-Z_]+): ")
 CODE = re.compile(r"\[([a-z]+(?:-[a-z]+)*)\] ")  # of a blame, whose text the door passes on
-NAMED = {
-    "DATA_LOSS",
-    "DEADLINE_EXCEEDED",
-    "RESOURCE_EXHAUSTED",
-    "CANCELLED",
-    "INTERNAL",
-}  # with a blame's code
+# with a blame's code
+NAMED = {"DATA_LOSS", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "CANCELLED", "INTERNAL"}
 
 
 class Program:

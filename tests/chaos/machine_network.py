@@ -40,11 +40,8 @@ WIRES = {  # options of `slow_wire`
 def apart() -> None:
     """Leaves the network and the mounts of the machine for new ones. To be called before any thread is started."""
     libc = ctypes.CDLL(None, use_errno=True)
-    network, mounts, private = (
-        0x4000_0000,
-        0x0002_0000,
-        0x0004_4000,
-    )  # CLONE_NEWNET, CLONE_NEWNS, MS_REC|MS_PRIVATE
+    # CLONE_NEWNET, CLONE_NEWNS, MS_REC|MS_PRIVATE
+    network, mounts, private = (0x4000_0000, 0x0002_0000, 0x0004_4000)
     if libc.unshare(network | mounts) or libc.mount(b"none", b"/", None, private, None):
         raise OSError(ctypes.get_errno(), "no namespaces")
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)

@@ -22,10 +22,8 @@ from backend.admin.children import environment
 SOON = 0.3  # seconds until a process that ended by itself is restarted
 TAIL = 3000
 LAST = 600  # characters of a process that has ended
-ENVIRONMENT = {
-    "PYTHONWARNINGS": "ignore",
-    "PYTHONFAULTHANDLER": "1",
-}  # a process that is aborted writes the stacks of its threads
+# a process that is aborted writes the stacks of its threads
+ENVIRONMENT = {"PYTHONWARNINGS": "ignore", "PYTHONFAULTHANDLER": "1"}
 # What a process does first: the kernel is to kill it when we end, even by SIGKILL (PR_SET_PDEATHSIG); then it becomes
 # the program that it is to be. This cannot be set between fork and exec, because gRPC's threads are in the way.
 BOUND = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execvp(sys.argv[1], sys.argv[1:])"

@@ -14,53 +14,13 @@ from typing import Any
 
 import msgspec
 
+from core import protocol as p
 from core.host import Executor, code_cause
 from core.model import spans
 from core.model.place import Place, line
 from core.model.plan import Code, Gang, Layout, Move, Plan, Slot
 from core.model.program import Sharding
 from core.model.spans import Spans
-from core.protocol.effects import (
-    CodeReady,
-    Command,
-    CompileCode,
-    Copied,
-    CountRows,
-    DropTransfer,
-    Effect,
-    ExpectRecv,
-    Finished,
-    Launch,
-    OpenRecv,
-    OpenSend,
-    Received,
-    Reform,
-    Reformed,
-    RestoreBuffer,
-    RowsCounted,
-    Sent,
-    SpillBuffer,
-    ToController,
-)
-from core.protocol.messages import (
-    AskStep,
-    Blame,
-    CompileStep,
-    Done,
-    ExpectStep,
-    ForgetStep,
-    FreeStep,
-    GangStep,
-    Ordered,
-    PoisonStep,
-    RecvStep,
-    RestoreStep,
-    RunHeader,
-    Seat,
-    SendStep,
-    SpillStep,
-    Step,
-)
 
 PER_HOST = 2
 HOSTS = spans.normal([(0, 2)])  # of island 0; hosts 2 and 3 are island 1
@@ -140,10 +100,10 @@ class Stream:
         self.random = random
         self.hosts, self.near, self.far = hosts, near, far
         self.travel, self.replicated = travel, replicated
-        self.messages: list[Ordered] = []
+        self.messages: list[p.Ordered] = []
         self.fates: dict[tuple[str, int], Any] = {}
         self.seq = 0
-        self.owed: dict[int, Step] = {}  # seq -> the step without which it cannot end
+        self.owed: dict[int, p.Step] = {}  # seq -> the step without which it cannot end
         self.paid: list[int] = []  # seqs whose step is in this turn
         self.held: list[int] = []  # buffers of clients that are here
         self.spilled: list[int] = []
@@ -151,7 +111,7 @@ class Stream:
         self.busy: list[int] = []  # arguments of the run that is being drawn
         self.plans: list[Plan] = []
         self.rows = lcm(8, *(place.size for place in (*near, far)))
-        self._turn: tuple[list[Plan], list[RunHeader], list[Step]] = ([], [], [])
+        self._turn: tuple[list[Plan], list[p.RunHeader], list[p.Step]] = ([], [], [])
         self._draw(runs)
 
     # --- drawing ------------------------------------------------------------------------------------------
@@ -165,12 +125,12 @@ class Stream:
             self._run(run, random.choice(self.plans))
         self._pay(all_of_it=True)
         if self.held:
-            self.say(FreeStep(tuple(self.held)))
-        self.say(ForgetStep(tuple(range(runs)), tuple(p.id for p in self.plans)))
+            self.say(p.FreeStep(tuple(self.held)))
+        self.say(p.ForgetStep(tuple(range(runs)), tuple(each.id for each in self.plans)))
         self.flush()
         self.flush(final=True)
 
-    def say(self, step: Step) -> None:
+    def say(self, step: p.Step) -> None:
         self._turn[2].append(step)
         if self.random.random() < 0.4:
             self.flush()
@@ -181,13 +141,13 @@ class Stream:
         high = min([*self.owed, *self.paid, self.seq + 1])
         self.paid = []
         before = self.messages[-1].settled if self.messages else 0
-        kinds = GangStep | SendStep | RecvStep | SpillStep | RestoreStep
+        kinds = p.GangStep | p.SendStep | p.RecvStep | p.SpillStep | p.RestoreStep
         high = min([high, *(step.seq for step in steps if isinstance(step, kinds))])
         settled = max(before, self.random.choice((before, (before + high) // 2, high)))
         settled = self.seq + 1 if final else settled
         number = len(self.messages) + 1
         self.messages.append(
-            Ordered(0, 0, 0, number, self.hosts, settled, tuple(plans), tuple(runs), tuple(steps))
+            p.Ordered(0, 0, 0, number, self.hosts, settled, tuple(plans), tuple(runs), tuple(steps))
         )
 
     def next(self) -> int:
@@ -231,7 +191,7 @@ class Stream:
         self.plans.append(found)
         self._turn[0].append(found)
         if random.random() < 0.7:
-            self.say(CompileStep(found.id, (0,)))
+            self.say(p.CompileStep(found.id, (0,)))
 
     def _run(self, run: int, made: Plan) -> None:
         random, base = self.random, 1000 * (run + 1)
@@ -250,7 +210,7 @@ class Stream:
                 args[facts.arg] = base + 500 + slot
                 self._put(args[facts.arg], facts.layout)
         kept = tuple((slot, 7, base + slot) for slot, facts in enumerate(made.slots) if facts.keep)
-        header = RunHeader(run, made.id, base, tuple(args[a] for a in sorted(args)), tuple(literals), kept)
+        header = p.RunHeader(run, made.id, base, tuple(args[a] for a in sorted(args)), tuple(literals), kept)
         self._turn[1].append(header)
         self.busy = list(args.values())
         for index, step in enumerate(made.steps):
@@ -268,25 +228,25 @@ class Stream:
         random = self.random
         if isinstance(step, Gang):
             seq = self.next()
-            self.fates["done", seq] = Blame("user", f"boom {seq}") if random.random() < 0.1 else None
+            self.fates["done", seq] = p.Blame("user", f"boom {seq}") if random.random() < 0.1 else None
             ack, donate = random.random() < 0.2, random.random() < 0.8
-            self.say(GangStep(seq, run, index, hosts_of(step.place), ack, (), donate))
+            self.say(p.GangStep(seq, run, index, hosts_of(step.place), ack, (), donate))
             if random.random() < 0.1:
-                self.say(AskStep(random.randint(1, self.seq)))
+                self.say(p.AskStep(random.randint(1, self.seq)))
             return
         transfer = self.next()
         source, target = made.slots[step.source].layout.place, made.slots[step.target].layout.place
         if on_island_0(source):
-            self.say(SendStep(transfer, run, index, hosts_of(source), transfer))
+            self.say(p.SendStep(transfer, run, index, hosts_of(source), transfer))
             number = random.randrange(3)
             self.fates["count", transfer] = tuple((2 + k % 2, k, 4) for k in range(number))
         if on_island_0(target):
             seq = self.next()
             after = random.choice((-1, random.randint(0, seq)))
             late = self._fate_of(seq, transfer, step.sparse)
-            self.say(RecvStep(seq, run, index, hosts_of(target), transfer, after))
+            self.say(p.RecvStep(seq, run, index, hosts_of(target), transfer, after))
             if late:
-                self.say(PoisonStep(transfer, Blame("host-lost", "too late")))
+                self.say(p.PoisonStep(transfer, p.Blame("host-lost", "too late")))
 
     def _fate_of(self, seq: int, transfer: int, sparse: bool) -> bool:
         """Whether its contents arrive, and what must be said in that case. True: poison will be too late."""
@@ -294,9 +254,9 @@ class Stream:
         fate = random.choice(("data", "data", "data", "spoilt", "dropped"))
         self.fates["recv", transfer] = fate
         if fate == "dropped":
-            self.owed[seq] = PoisonStep(transfer, Blame("host-lost", f"poison {transfer}"))
+            self.owed[seq] = p.PoisonStep(transfer, p.Blame("host-lost", f"poison {transfer}"))
         elif sparse and fate == "data":
-            self.owed[seq] = ExpectStep(transfer, ((0, 3),) if random.random() < 0.5 else ())
+            self.owed[seq] = p.ExpectStep(transfer, ((0, 3),) if random.random() < 0.5 else ())
         return fate == "data" and not sparse and random.random() < 0.2
 
     def _pay(self, all_of_it: bool = False) -> None:
@@ -308,7 +268,7 @@ class Stream:
 
     def _put(self, buffer: int, where: Layout) -> None:
         seq = self.next()
-        self.say(RecvStep(seq, -1, buffer, hosts_of(where.place), seq, -1, 7, buffer, where))
+        self.say(p.RecvStep(seq, -1, buffer, hosts_of(where.place), seq, -1, 7, buffer, where))
         self.fates["recv", seq] = self.random.choice(("data", "spoilt"))
         self.held.append(buffer)
         self.layouts[buffer] = where
@@ -323,18 +283,18 @@ class Stream:
         draw = random.random()
         if buffer in self.spilled:
             self.say(
-                RestoreStep(self.next(), buffer, where, random.choice((-1, random.randint(0, self.seq))))
+                p.RestoreStep(self.next(), buffer, where, random.choice((-1, random.randint(0, self.seq))))
             )
-            self.fates["done", self.seq] = Blame("user", "no copy") if random.random() < 0.2 else None
+            self.fates["done", self.seq] = p.Blame("user", "no copy") if random.random() < 0.2 else None
             self.spilled.remove(buffer)
         elif draw < 0.3 and self._drawn(self.travel):
             seq = self.next()
-            self.say(SendStep(seq, -1, buffer, where, seq, 7))
+            self.say(p.SendStep(seq, -1, buffer, where, seq, 7))
         elif draw < 0.6:
-            self.say(FreeStep((buffer, 999_999)))
+            self.say(p.FreeStep((buffer, 999_999)))
             self.held.remove(buffer)
         elif draw < 0.8:
-            self.say(SpillStep(self.next(), buffer, where))
+            self.say(p.SpillStep(self.next(), buffer, where))
             self.fates["done", self.seq] = None
             self.spilled.append(buffer)
 
@@ -345,7 +305,7 @@ class Life:
     def __init__(self, stream: Stream, delays: Random, lane: str) -> None:
         self.stream, self.delays = stream, delays
         self.executor = Executor(0, Cluster(), lane=lane)
-        self.effects: list[tuple[int, Effect]] = []
+        self.effects: list[tuple[int, p.Effect]] = []
         self.times: dict[tuple[str, int], int] = {("seat", 0): 0, ("reformed", 0): 0}
         self.over: set[int] = set()
         self._queue: list[tuple[int, int, Any]] = []
@@ -357,9 +317,9 @@ class Life:
         self._play()
 
     def _play(self) -> None:
-        seat = Seat(0, 0, 0, 0, -1, (), HOSTS, 0)
-        assert [type(e) for e in self.executor.handle(seat, 0)] == [Reform]
-        self.executor.handle(Reformed(0), 0)
+        seat = p.Seat(0, 0, 0, 0, -1, (), HOSTS, 0)
+        assert [type(e) for e in self.executor.handle(seat, 0)] == [p.Reform]
+        self.executor.handle(p.Reformed(0), 0)
         self._offer_message()
         while self._queue:
             self.now, _, event = heapq.heappop(self._queue)
@@ -398,51 +358,51 @@ class Life:
             self._answered.add((kind, name))
             self._later(event, at)
 
-    def _act(self, effect: Command) -> None:
+    def _act(self, effect: p.Command) -> None:
         fates = self.stream.fates
         match effect:
-            case Launch():
+            case p.Launch():
                 self._launch(effect)
-            case SpillBuffer(seq=seq) | RestoreBuffer(seq=seq):
-                self._later(Copied(seq, fates["done", seq]))
-            case CompileCode(plan=number, code=code):
-                self._later(CodeReady(number, code))
-            case CountRows(transfer=transfer):
-                self._later(RowsCounted(transfer, fates["count", transfer]))
-            case OpenSend(transfer=transfer):
+            case p.SpillBuffer(seq=seq) | p.RestoreBuffer(seq=seq):
+                self._later(p.Copied(seq, fates["done", seq]))
+            case p.CompileCode(plan=number, code=code):
+                self._later(p.CodeReady(number, code))
+            case p.CountRows(transfer=transfer):
+                self._later(p.RowsCounted(transfer, fates["count", transfer]))
+            case p.OpenSend(transfer=transfer):
                 self.times["sending", transfer] = self.now
-                self._once("sent", transfer, Sent(transfer))
-            case OpenRecv() | ExpectRecv() | DropTransfer():
+                self._once("sent", transfer, p.Sent(transfer))
+            case p.OpenRecv() | p.ExpectRecv() | p.DropTransfer():
                 self._receive(effect)
-            case ToController(report=Done(seq=seq)):
+            case p.ToController(report=p.Done(seq=seq)):
                 self.over.add(seq)
             case _:
                 pass
 
-    def _launch(self, effect: Launch) -> None:
+    def _launch(self, effect: p.Launch) -> None:
         self.times["launch", effect.seq] = self.now
         devices = self._devices(effect.run, effect.step)
         end = max([self.now, *(self._free[d] for d in devices)]) + self.delays.choice((1, 4, 20))
         for device in devices:
             self._free[device] = end
-        self._later(Finished(effect.seq, self.stream.fates["done", effect.seq]), end)
+        self._later(p.Finished(effect.seq, self.stream.fates["done", effect.seq]), end)
 
-    def _receive(self, effect: OpenRecv | ExpectRecv | DropTransfer) -> None:
+    def _receive(self, effect: p.OpenRecv | p.ExpectRecv | p.DropTransfer) -> None:
         """Contents arrive once they are asked for, in a sparse exchange once their number is known. Poison of a
         transfer whose contents arrive is too late."""
         transfer = effect.transfer
         fate = self.stream.fates.get(("recv", transfer))
-        if isinstance(effect, DropTransfer):
+        if isinstance(effect, p.DropTransfer):
             if fate == "dropped":
-                self._once("recv", transfer, Received(transfer, effect.blame))
+                self._once("recv", transfer, p.Received(transfer, effect.blame))
         elif fate == "spoilt":
-            self._once("recv", transfer, Received(transfer, Blame("user", f"spoilt {transfer}")))
-        elif fate == "data" and not (isinstance(effect, OpenRecv) and effect.sparse):
-            self._once("recv", transfer, Received(transfer))
+            self._once("recv", transfer, p.Received(transfer, p.Blame("user", f"spoilt {transfer}")))
+        elif fate == "data" and not (isinstance(effect, p.OpenRecv) and effect.sparse):
+            self._once("recv", transfer, p.Received(transfer))
 
     def _devices(self, run: int, step: int) -> list[int]:
         header = next(h for m in self.stream.messages for h in m.runs if h.run == run)
-        made = next(p for p in self.stream.plans if p.id == header.plan)
+        made = next(each for each in self.stream.plans if each.id == header.plan)
         found = made.steps[step]
         assert isinstance(found, Gang)
         return [d for d in found.place.devices() if d < PER_HOST]
@@ -450,23 +410,23 @@ class Life:
 
 def cause_of(event: Any) -> tuple[str, int] | None:
     match event:
-        case Ordered(number=number):
+        case p.Ordered(number=number):
             return ("order", number)
-        case Finished(seq=seq) | Copied(seq=seq):
+        case p.Finished(seq=seq) | p.Copied(seq=seq):
             return ("done", seq)
-        case Received(transfer=transfer):
+        case p.Received(transfer=transfer):
             return ("recv", transfer)
-        case Sent(transfer=transfer):
+        case p.Sent(transfer=transfer):
             return ("sent", transfer)
-        case RowsCounted(transfer=transfer):
+        case p.RowsCounted(transfer=transfer):
             return ("count", transfer)
-        case CodeReady(plan=number, code=code):
+        case p.CodeReady(plan=number, code=code):
             return code_cause(number, code)
         case _:
             return None
 
 
-def ours(message: Ordered) -> list[int]:
+def ours(message: p.Ordered) -> list[int]:
     """Seqs of this message's steps that host 0 takes part in."""
-    kinds = GangStep | SendStep | RecvStep | SpillStep | RestoreStep
+    kinds = p.GangStep | p.SendStep | p.RecvStep | p.SpillStep | p.RestoreStep
     return [s.seq for s in message.steps if isinstance(s, kinds) and spans.contains(s.hosts, 0)]

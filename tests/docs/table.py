@@ -27,7 +27,7 @@ INSTEAD = [
     ),
     Substitute(r"(python -m experiments fig9 .*)", r"\1 --gangs 300 --sensitivity no --jobs 1 --out fig9", "as fig5"),
     Substitute(r"(python -m experiments\.bench)\b( [a-z]+)?.*", r"\1\2 --help", "minutes; each has tests of its own"),
-    Substitute(r"(python -m tests\.fuzz) --seeds 10000", r"\1 --seeds 3", "an hour; tests/test_fuzz.py plays 200"),
+    Substitute(r"(python -m tests\.fuzz) --seeds 10000", r"\1 --seeds 3", "an hour; tests/test_fuzz.py plays 170"),
     Substitute(r"(python -m tests\.fuzz) --planted", r"\1 --help", "minutes; tests/test_fuzz.py has its parts"),
     Substitute(r"(python -m tests\.hostile)\b.*", r"\1 --help", "minutes; tests/test_hostile.py opens hundreds"),
     Substitute(r"(python -m tests\.chaos)\b.*", r"\1 --help", "minutes; tests/test_chaos.py plays three faults"),
@@ -103,10 +103,10 @@ PREPARED = {"docs/whatif.md": RECORD}
 
 # Commands whose output on a page is that of one machine, and has another shape elsewhere.
 NOT_COMPARED = {
-    "seaway whatif run.log --policy fifo --out folder": "how many digits and notes there are hangs on the record",
+    "seaway whatif run.log --policy fifo --out folder": "how many digits and notes there are hangs on the record"
 }
 
 # Text that the page shows but that the block before it does not print, by its first line, with the test that checks it.
 SHOWN_ELSEWHERE = {
-    "the first decision that differs on island 'i0' is number 2": "tests/seaway/tools/parity/test_planted.py",
+    "the first decision that differs on island 'i0' is number 2": "tests/seaway/tools/parity/test_planted.py"
 }

@@ -20,15 +20,13 @@ UNITS = [unit for unit in units() if name_of(unit.page) not in ELSEWHERE]
 
 
 @pytest.mark.parametrize(
-    "unit",
-    [pytest.param(u, id=u.name, marks=[pytest.mark.full] if u.name in FULL else []) for u in UNITS],
+    "unit", [pytest.param(u, id=u.name, marks=[pytest.mark.full] if u.name in FULL else []) for u in UNITS]
 )
 def test_the_examples_of_each_page_run_and_print_what_it_shows(
     unit: Unit, tmp_path: Path, rewrite: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        opentelemetry, "_TRACER_PROVIDER", None
-    )  # a page may set one up, which is for its process
+    # a page may set one up, which is for its process
+    monkeypatch.setattr(opentelemetry, "_TRACER_PROVIDER", None)
     monkeypatch.setattr(opentelemetry, "_TRACER_PROVIDER_SET_ONCE", Once())
     program = NEEDS.get(unit.name)
     if program and shutil.which(program) is None:

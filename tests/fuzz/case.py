@@ -41,7 +41,6 @@ class Setup(msgspec.Struct, frozen=True):
     latency: int = 50 * US
     jitter: int = 0
     compile: int = 1 * MS
-    slow_codes: tuple[str, ...] = ()
     span: int = 0  # nanoseconds, see `Window.span`
     reach: int = 0  # nanoseconds, see `Timing.reach`
     max_reserved: int = 20 * MS  # for policies that reserve

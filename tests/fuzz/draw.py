@@ -15,39 +15,7 @@ from core.model.plan import Layout, laid_out
 from core.model.program import Arg, Exchange, Node, Out, Program, Ref, SliceSpec, Value
 from core.model.resharding import Shards
 
-from . import programs
-from .case import (
-    ALL,
-    LITERAL,
-    MS,
-    US,
-    Action,
-    BreakCode,
-    BreakGang,
-    BreakWorld,
-    Cancel,
-    Case,
-    ClientSpec,
-    Close,
-    CrashClient,
-    CrashHost,
-    Cut,
-    Get,
-    LeaveHost,
-    LoseDevice,
-    OldState,
-    Put,
-    Register,
-    Release,
-    Restart,
-    Setup,
-    Slow,
-    Source,
-    StandStill,
-    Submit,
-    Unregister,
-    View,
-)
+from . import case, programs
 from .policies import RESERVING
 
 POLICIES = ("fifo", "stride", "priority:age=1ms", "shortest", "deadline", "round_robin", "user", "faulty")
@@ -77,7 +45,7 @@ ONE_WAY = 25_000_000  # from this seed on, connections are cut in one direction
 LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
 
 
-def draw(seed: int, without: frozenset[str] = frozenset()) -> Case:
+def draw(seed: int, without: frozenset[str] = frozenset()) -> case.Case:
     """Return the case of a seed. `without` are the names of troubles and features to leave out."""
     rng = Random(seed)
     calm = rng.random() < 0.4
@@ -95,20 +63,20 @@ def draw(seed: int, without: frozenset[str] = frozenset()) -> Case:
         has["old state"] = rng.random() < 0.8 and "old state" not in without
     if seed >= ONE_WAY:
         has["cut one way"] = rng.random() < 0.5 and "cut one way" not in without
-    return Drawing(rng, seed, has).case()
+    return Drawing(rng, seed, has).whole()
 
 
 class Drawing:
     def __init__(self, rng: Random, seed: int, has: dict[str, bool]) -> None:
         self.rng, self.seed, self.has = rng, seed, has
         self.islands: list[dict[str, int]] = []
-        self.actions: list[Action] = []
-        self.known: list[list[tuple[Source, Value]]] = []  # by client: buffers that it may use
-        self.where: dict[Source, SliceSpec] = {}  # of what may be viewed
+        self.actions: list[case.Action] = []
+        self.known: list[list[tuple[case.Source, Value]]] = []  # by client: buffers that it may use
+        self.where: dict[case.Source, SliceSpec] = {}  # of what may be viewed
         self.now = 0
         self.keys = 0
 
-    def case(self) -> Case:
+    def whole(self) -> case.Case:
         setup = self._setup()
         self.slices = [self._slices(client) for client in range(len(setup.people))]
         self.programs: list[Program] = []
@@ -129,14 +97,13 @@ class Drawing:
         self._troubles()
         if self.has.get("cut one way"):
             self._cuts_one_way()
-        actions = tuple(
-            sorted(self.actions, key=lambda action: action.at)
-        )  # stable: at one time, in the order drawn
-        return Case(self.seed, setup, tuple(self.programs), actions)
+        # stable: at one time, in the order drawn
+        actions = tuple(sorted(self.actions, key=lambda action: action.at))
+        return case.Case(self.seed, setup, tuple(self.programs), actions)
 
     # --- the set-up ---------------------------------------------------------------------------------------------
 
-    def _setup(self) -> Setup:
+    def _setup(self) -> case.Setup:
         rng = self.rng
         tight = self.has["pressure"]
         memory = rng.choice((2, 4, 8, 16)) * KIB if tight else 1 << 30
@@ -151,28 +118,28 @@ class Drawing:
                 }
             )  # fmt: skip
         people = tuple(self._person(number) for number in range(rng.choice((1, 2, 2, 3, 4))))
-        jitter = rng.choice((0, 0, 20 * US, 300 * US))
+        jitter = rng.choice((0, 0, 20 * case.US, 300 * case.US))
         chunk = rng.choice((256, 1 << 10, 1 << 12))
         policy, window, passes = self._policy(), rng.choice((1, 2, 4, 8)), rng.choice((0, 2, 8))
         early, fanout = rng.choice(("always", "idle", "idle", "never")), rng.choice((1, 1, 2, 3, 23))
         rng.random()  # an option that is gone: each seed draws what it drew before
-        return Setup(
+        return case.Setup(
             tuple(self.islands), people, policy=policy, window=window, max_passes=passes, early=early, fanout=fanout,
             lane=rng.choice(("host", "host", "device")),
             pool=rng.choice((2 * chunk, 4 * chunk, 1 << 20)), chunk=chunk, jitter=jitter,
-            compile=rng.choice((100 * US, 1 * MS, 5 * MS)), roomy=not tight,
-            span=rng.choice((0, 1 * MS, 5 * MS)) if self.seed >= SPANS else 0,
-            reach=rng.choice((0, 1 * MS, 20 * MS)) if self.seed >= ANEW else 0,
+            compile=rng.choice((100 * case.US, 1 * case.MS, 5 * case.MS)), roomy=not tight,
+            span=rng.choice((0, 1 * case.MS, 5 * case.MS)) if self.seed >= SPANS else 0,
+            reach=rng.choice((0, 1 * case.MS, 20 * case.MS)) if self.seed >= ANEW else 0,
         )  # fmt: skip
 
     def _policy(self) -> str:
         reserving = self.seed >= RESERVES and self.rng.random() < 0.8
         return self.rng.choice(RESERVING if reserving else POLICIES)
 
-    def _person(self, number: int) -> ClientSpec:
+    def _person(self, number: int) -> case.ClientSpec:
         rng = self.rng
-        late = rng.choice((0, 0, rng.randrange(8 * MS)))
-        return ClientSpec(f"c{number}", rng.choice((1, 1, 2, 5)), rng.choice((0, 0, 1)), late)
+        late = rng.choice((0, 0, rng.randrange(8 * case.MS)))
+        return case.ClientSpec(f"c{number}", rng.choice((1, 1, 2, 5)), rng.choice((0, 0, 1)), late)
 
     def _slices(self, client: int) -> list[SliceSpec]:
         """Draw the slices of one session. Each fits on its own."""
@@ -221,18 +188,18 @@ class Drawing:
 
     # --- what clients do ------------------------------------------------------------------------------------------
 
-    def _calls(self, setup: Setup) -> None:
+    def _calls(self, setup: case.Setup) -> None:
         rng = self.rng
-        pace = rng.choice((20 * US, 200 * US, 1 * MS, 4 * MS))
+        pace = rng.choice((20 * case.US, 200 * case.US, 1 * case.MS, 4 * case.MS))
         for _ in range(rng.choice((5, 15, 30, 45))):
             self.now += int(rng.expovariate(1 / pace))
             self._call(rng.randrange(len(setup.people)))
-        self.end = self.now + 2 * MS
+        self.end = self.now + 2 * case.MS
         for client in range(len(setup.people)):
             if self.has["close"] and rng.random() < 0.4:
-                self.actions.append(Close(at=rng.randrange(self.end), client=client))
+                self.actions.append(case.Close(at=rng.randrange(self.end), client=client))
             if self.has["crash client"] and rng.random() < 0.4:
-                self.actions.append(CrashClient(at=rng.randrange(self.end), client=client))
+                self.actions.append(case.CrashClient(at=rng.randrange(self.end), client=client))
 
     def _call(self, client: int) -> None:
         rng, has = self.rng, self.has
@@ -242,13 +209,13 @@ class Drawing:
         if kind < 0.1 and has["puts"]:
             self._put(client)
         elif kind < 0.2 and has["gets"] and self.known[client]:
-            self.actions.append(Get(at=self.now, client=client, of=rng.choice(self.known[client])[0]))
+            self.actions.append(case.Get(at=self.now, client=client, of=rng.choice(self.known[client])[0]))
         elif kind < 0.38 and self.known[client]:
-            self.actions.append(Release(at=self.now, client=client, of=self._forget(client)))
+            self.actions.append(case.Release(at=self.now, client=client, of=self._forget(client)))
         elif kind < 0.45 and has["cancel"] and self.submitted[client]:
             key = rng.choice(self.submitted[client][-3:])
             self.actions.append(
-                Cancel(at=self.now + rng.choice((0, rng.randrange(2 * MS))), client=client, key=key)
+                case.Cancel(at=self.now + rng.choice((0, rng.randrange(2 * case.MS))), client=client, key=key)
             )
         else:
             self._submit(client)
@@ -258,12 +225,12 @@ class Drawing:
         for _ in range(self.rng.choice((1, 3, 6))):
             client, at, key = self.rng.randrange(len(self.mine)), self.rng.randrange(self.end), self._key()
             number = self.rng.choice(self.mine[client])
-            self.actions.append(Register(at=at, key=key, client=client, program=number))
+            self.actions.append(case.Register(at=at, key=key, client=client, program=number))
             if self.rng.random() < 0.3:
-                later = at + self.rng.choice((0, self.rng.randrange(8 * MS)))
-                self.actions.append(Unregister(at=later, client=client, key=key))
+                later = at + self.rng.choice((0, self.rng.randrange(8 * case.MS)))
+                self.actions.append(case.Unregister(at=later, client=client, key=key))
 
-    def _forget(self, client: int) -> Source:
+    def _forget(self, client: int) -> case.Source:
         known = self.known[client]
         return known.pop(self.rng.randrange(len(known)))[0]
 
@@ -281,7 +248,9 @@ class Drawing:
         key = self._key()
         value = msgspec.structs.replace(value, slice=0)
         parent = next((each for each in program.slices if each.name == spec.of), None)
-        self.actions.append(Put(at=self.now, key=key, client=client, value=value, slice=spec, parent=parent))
+        self.actions.append(
+            case.Put(at=self.now, key=key, client=client, value=value, slice=spec, parent=parent)
+        )
         self.known[client].append(((key, 0), value))
         self.where[key, 0] = spec
 
@@ -299,9 +268,9 @@ class Drawing:
             whole, pick = (spec.of, spec.picks[at]) if spec.of else (spec.name, at)
             made = Value(shard_shape(value, spec), value.dtype)
             on = SliceSpec(f"{whole}[{pick}]", 1, of=whole, picks=(pick,))
-            of: tuple[tuple[Source, int], ...] = ((source, shards[at]),)
+            of: tuple[tuple[case.Source, int], ...] = ((source, shards[at]),)
         else:
-            made, on, parts = value, spec, list[tuple[Source, int]]()
+            made, on, parts = value, spec, list[tuple[case.Source, int]]()
             for at, shard in enumerate(shards):
                 whole, pick = (spec.of, spec.picks[at]) if spec.of else (spec.name, at)
                 alike = [(each, shard) for each, v in there if self.where[each] == spec and _same(v, value)]
@@ -312,32 +281,32 @@ class Drawing:
                     rng.choice([each for each in alike if self._type(client, each[0]) == value.dtype])
                 )
             of = tuple(parts)
-        self.actions.append(View(at=self.now, key=key, client=client, value=made, slice=on, of=of))
+        self.actions.append(case.View(at=self.now, key=key, client=client, value=made, slice=on, of=of))
         self.known[client].append(((key, 0), made))
         self.where[key, 0] = on
         return True
 
-    def _type(self, client: int, source: Source) -> str:
+    def _type(self, client: int, source: case.Source) -> str:
         return next(value.dtype for each, value in self.known[client] if each == source)
 
     def _submit(self, client: int) -> None:
         rng = self.rng
         number = rng.choice(self.mine[client])
         program = self.programs[number]
-        args: list[Source] = []
+        args: list[case.Source] = []
         for index, wanted in enumerate(program.args):
             fit = [s for s, v in self.known[client] if (v.shape, v.dtype) == (wanted.shape, wanted.dtype)]
             fit = [source for source in fit if source not in args]
-            source = rng.choice(fit[-3:]) if fit and rng.random() < 0.75 else LITERAL
-            if index in program.donate_args and source != LITERAL:
+            source = rng.choice(fit[-3:]) if fit and rng.random() < 0.75 else case.LITERAL
+            if index in program.donate_args and source != case.LITERAL:
                 self.known[client] = [(s, v) for s, v in self.known[client] if s != source]
             args.append(source)
         key = self._key()
         keep = tuple(rng.random() < 0.8 for _ in program.results)
         dispatch = "sequential" if self.has["sequential"] and rng.random() < 0.4 else "parallel"
-        deadline = self.now + rng.randrange(20 * MS) if rng.random() < 0.2 else 0
+        deadline = self.now + rng.randrange(20 * case.MS) if rng.random() < 0.2 else 0
         self.actions.append(
-            Submit(
+            case.Submit(
                 at=self.now, key=key, client=client, program=number, args=tuple(args), keep=keep, dispatch=dispatch,
                 deadline=deadline,
             )
@@ -369,72 +338,79 @@ class Drawing:
             other = self.rng.choice(("controller", f"host {self.rng.randrange(hosts)}"))
             self._cut(f"client c{self.rng.randrange(len(self.known))}", other)
         for _ in range(self.rng.choice((1, 2)) if has["restart"] else 0):
-            self._add_trouble(Restart)
+            self._add_trouble(case.Restart)
         self._program_troubles(hosts)
         for _ in range(rng.choice((1, 1, 2, 3)) if has.get("stand still") else 0):
             clients = [f"client c{number}" for number in range(len(self.known))]
             process = rng.choice(("controller", rng.choice(clients), f"host {rng.randrange(hosts)}"))
-            length = rng.choice((1 * MS, 70 * MS, 90 * MS, 200 * MS, 400 * MS))
-            self._add_trouble(StandStill, who=process, length=length)
+            length = rng.choice((1 * case.MS, 70 * case.MS, 90 * case.MS, 200 * case.MS, 400 * case.MS))
+            self._add_trouble(case.StandStill, who=process, length=length)
         if has.get("leave among puts"):
             at = rng.randrange(self.end)
-            self.actions.append(LeaveHost(at=at, host=rng.randrange(hosts)))
+            self.actions.append(case.LeaveHost(at=at, host=rng.randrange(hosts)))
             for _ in range(4):
-                self.now = at + rng.randrange(2 * MS)
+                self.now = at + rng.randrange(2 * case.MS)
                 self._put(rng.randrange(len(self.known)))
         if has.get("break world"):
-            self._add_trouble(BreakWorld, island=rng.randrange(len(self.islands)))
+            self._add_trouble(case.BreakWorld, island=rng.randrange(len(self.islands)))
 
     def _host_troubles(self, hosts: int) -> None:
         rng, has = self.rng, self.has
         for _ in range(rng.choice((1, 1, 2, 3)) if has["crash host"] else 0):
-            back = rng.choice((0, 1, 100 * US, 5 * MS))
-            self._add_trouble(CrashHost, host=rng.randrange(hosts), back=back)
+            back = rng.choice((0, 1, 100 * case.US, 5 * case.MS))
+            self._add_trouble(case.CrashHost, host=rng.randrange(hosts), back=back)
         if has["late host"]:
-            self.actions.append(CrashHost(at=0, host=rng.randrange(hosts), back=rng.randrange(1, 12 * MS)))
+            self.actions.append(
+                case.CrashHost(at=0, host=rng.randrange(hosts), back=rng.randrange(1, 12 * case.MS))
+            )
         if has["leave"]:
-            self._add_trouble(LeaveHost, host=rng.randrange(hosts))
+            self._add_trouble(case.LeaveHost, host=rng.randrange(hosts))
         if has["lose device"]:
             devices = sum(island["hosts"] * island["devices_per_host"] for island in self.islands)
-            self._add_trouble(LoseDevice, device=rng.randrange(devices))
+            self._add_trouble(case.LoseDevice, device=rng.randrange(devices))
         if has.get("old state"):
             self._old_state()
         for _ in range(rng.choice((1, 2)) if has["slow"] else 0):
-            lag = rng.choice((0, 10 * US, 500 * US))
-            self._add_trouble(Slow, host=rng.randrange(hosts), factor=rng.choice((1.0, 3.0, 50.0)), lag=lag)
+            lag = rng.choice((0, 10 * case.US, 500 * case.US))
+            self._add_trouble(
+                case.Slow, host=rng.randrange(hosts), factor=rng.choice((1.0, 3.0, 50.0)), lag=lag
+            )
 
     def _old_state(self) -> None:
         rng = self.rng
         half = self.end // 2
         for _ in range(rng.choice((1, 1, 2))):
-            self.actions.append(Restart(at=rng.randrange(half)))
+            self.actions.append(case.Restart(at=rng.randrange(half)))
         if rng.random() < 0.2:
-            self._add_trouble(Restart)
-        behind, mend = rng.choice((1, 1, 2)), rng.choice((0, 1 * MS, 5 * MS, 300 * MS, 900 * MS))
+            self._add_trouble(case.Restart)
+        behind, mend = (
+            rng.choice((1, 1, 2)),
+            rng.choice((0, 1 * case.MS, 5 * case.MS, 300 * case.MS, 900 * case.MS)),
+        )
         at = rng.randrange(half, self.end)
-        self.actions.append(OldState(at=at, behind=behind, forget=rng.random() < 0.4, mend=mend))
+        self.actions.append(case.OldState(at=at, behind=behind, forget=rng.random() < 0.4, mend=mend))
 
     def _program_troubles(self, hosts: int) -> None:
         rng, names = self.rng, self._names()
         for _ in range(rng.choice((1, 2, 4)) if self.has["break gang"] and names else 0):
             when = rng.choice(("run", "run", "launch"))
-            host = rng.choice((ALL, ALL, rng.randrange(hosts)))
-            self._add_trouble(BreakGang, host=host, name=rng.choice(names), when=when)
+            host = rng.choice((case.ALL, case.ALL, rng.randrange(hosts)))
+            self._add_trouble(case.BreakGang, host=host, name=rng.choice(names), when=when)
         codes = [comp.name for program in self.programs for comp in program.computations]
         if self.has["break code"] and codes:
-            self.actions.append(BreakCode(at=0, name=rng.choice(codes)))
+            self.actions.append(case.BreakCode(at=0, name=rng.choice(codes)))
 
     def _names(self) -> list[str]:
         nodes = [node for program in self.programs for node in program.nodes]
         return [node.name for node in nodes if not isinstance(node, Exchange)]
 
     def _add_trouble(self, kind: Any, **fields: Any) -> None:
-        start = 3 * MS if self.end > 4 * MS and self.rng.random() < 0.8 else 0
+        start = 3 * case.MS if self.end > 4 * case.MS and self.rng.random() < 0.8 else 0
         self.actions.append(kind(at=self.rng.randrange(start, self.end), **fields))
 
     def _cut(self, one: str, other: str) -> None:
-        mend = self.rng.choice((0, 100 * US, 5 * MS, 300 * MS))
-        self._add_trouble(Cut, one=one, other=other, silent=self.rng.random() < 0.4, mend=mend)
+        mend = self.rng.choice((0, 100 * case.US, 5 * case.MS, 300 * case.MS))
+        self._add_trouble(case.Cut, one=one, other=other, silent=self.rng.random() < 0.4, mend=mend)
 
     def _cuts_one_way(self) -> None:
         hosts = sum(island["hosts"] for island in self.islands)
@@ -449,8 +425,8 @@ class Drawing:
         pair = rng.choice([*pairs, (host, f"host {rng.randrange(hosts)}")])
         if pair[0] != pair[1]:
             one, other = pair if rng.random() < 0.5 else pair[::-1]
-            mend = rng.choice((5 * MS, 60 * MS, 110 * MS, 300 * MS))
-            self._add_trouble(Cut, one=one, other=other, silent=False, mend=mend, one_way=True)
+            mend = rng.choice((5 * case.MS, 60 * case.MS, 110 * case.MS, 300 * case.MS))
+            self._add_trouble(case.Cut, one=one, other=other, silent=False, mend=mend, one_way=True)
 
 
 def value_of(program: Program, ref: Ref) -> Value:

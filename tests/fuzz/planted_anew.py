@@ -8,19 +8,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
+from core.client.client_session import ClientSession
 from core.controller.clients import Clients
 from core.controller.failures import Failures
 from core.controller.membership import Membership
 from core.controller.puts import Puts
 from core.controller.recovery import Recovery
+from core.controller.registrations import Registrations
+from core.fanout.reduce import EqualReports, Reduction
 from core.fanout.relay import StreamReceiver
 from core.host.host import Host
 from core.host.launches import LaunchQueue
 from core.host.local_buffers import HostBuffers
+from core.link.link import Link
+from core.model import spans
 from core.protocol.messages import Blame
 from core.transfer.sending import SendMachine
 
-from .draw import ANEW, OLD_STATES, VIEWS
+from .draw import ANEW, OLD_STATES, ONE_WAY, PARTS, VIEWS
 from .planting import Patch, bug, nothing
 
 
@@ -134,3 +141,47 @@ def _(put: Patch) -> None:
 def _(put: Patch) -> None:
     put(Membership, "stranger", lambda *args: "")
     put(Clients, "stranger", nothing)
+
+
+# --- what front ends need: programs that clients are told of ---
+
+
+@bug(
+    "registrations of an old epoch",
+    "a client is not told of a program whose code a new epoch has voided",
+    first=PARTS,
+)
+def _(put: Patch) -> None:
+    put(Registrations, "anew", nothing)
+
+
+@bug("what hosts say of code is lost", "a relay drops what another host says about code", first=PARTS)
+def _(put: Patch) -> None:
+    kept = Reduction.put
+
+    def drop(self: Reduction, report: Any, hosts: spans.Spans) -> None:
+        kept(self, report, hosts)
+        for group in self._groups.values():
+            assert isinstance(group, EqualReports)
+            if len(group.hosts) > 1:
+                group.about = b""
+
+    put(Reduction, "put", drop)
+
+
+# --- connections that are cut in one direction; `one_way` has the checks that find these ---
+
+
+@bug("unheard and content", "an end that hears its peer does not notice that it is not heard", first=ONE_WAY)
+def _(put: Patch) -> None:
+    put(Link, "_lease_end", lambda self: self._received_at + self._lease)
+
+
+@bug("waits for the link", "a client that is cut off waits until the controller is back", first=ONE_WAY)
+def _(put: Patch) -> None:
+    disconnected = ClientSession.disconnected
+
+    def patient(self: ClientSession, event: Any, now: int) -> None:
+        disconnected(self, replace(event, anew=True), now)
+
+    put(ClientSession, "disconnected", patient)

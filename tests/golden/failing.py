@@ -7,6 +7,7 @@ from core.model.presets import small
 from core.model.program import Program
 from core.model.topology import Cluster, Island
 from tests.core.build import Build, chain
+from tests.world.script import RunHandle, Script
 from tests.world.timing import MS, S
 from tests.world.world import World
 
@@ -21,6 +22,13 @@ def _steps(count: int, devices: int, cost: int = 1 * MS) -> Program:
     return b.program(x)
 
 
+def _over(world: World, client: Script, program: Program) -> RunHandle:
+    """Call the program, and go on until that run has ended."""
+    run = client.submit(program, *_zeros(program))
+    assert world.run_until(lambda: run.ended)
+    return run
+
+
 def a_users_error_arrives_by_name() -> World:
     """A computation fails on one host. Its readers are launched with placeholders, so that collectives have all
     partners. The run fails once, with program, node, host and cause; the next run succeeds."""
@@ -28,8 +36,7 @@ def a_users_error_arrives_by_name() -> World:
     program = chain(3, devices=2)
     a = w.client("a")
     w.break_gang(1, "step 0")
-    first = a.submit(program, *_zeros(program))
-    assert w.run_until(lambda: first.ended)
+    first = _over(w, a, program)
     assert first.blame is not None
     assert (first.blame.node, first.blame.host) == ("step 0", 1)
     return _good(w, a.submit(program, *_zeros(program)))
@@ -57,8 +64,7 @@ def a_failed_launch_ends_the_epoch() -> World:
     program = chain(1, devices=2)
     a = w.client("a")
     w.break_gang(0, "step 0", "launch")
-    first = a.submit(program, *_zeros(program))
-    assert w.run_until(lambda: first.ended)
+    first = _over(w, a, program)
     assert first.blame is not None
     assert first.blame.host == 0
     return _good(w, a.submit(program, *_zeros(program)))
@@ -70,8 +76,7 @@ def a_lost_host_ends_the_epoch() -> World:
     w = _world(hosts=2)
     program = _steps(3, devices=2)
     a = w.client("a")
-    kept = a.submit(program, *_zeros(program))
-    assert w.run_until(lambda: kept.ended)
+    kept = _over(w, a, program)
     under_way = a.submit(program, *_zeros(program))
     assert w.run_until(lambda: len(w.gangs) == 6)
     w.run_for(1 * MS)
@@ -90,8 +95,7 @@ def a_spare_takes_over() -> World:
     w = World(cluster, seed=7, diary=True)
     program = chain(1, devices=2)
     a = w.client("a")
-    first = a.submit(program, *_zeros(program))
-    assert w.run_until(lambda: first.ended)
+    _over(w, a, program)
     w.crash_host(0)
     assert w.run_until(lambda: any("is lost" in line for line in w.told))
     return _good(w, a.submit(program, *_zeros(program)))
@@ -103,8 +107,7 @@ def a_host_that_returns_is_new() -> World:
     w = _world(hosts=2)
     program = chain(1, devices=2)
     a = w.client("a")
-    first = a.submit(program, *_zeros(program))
-    assert w.run_until(lambda: first.ended)
+    _over(w, a, program)
     w.crash_host(1)
     w.return_host(1)
     w.run_for(10 * MS)
@@ -127,8 +130,7 @@ def a_lost_device_takes_its_slices_along() -> World:
     w = _world(hosts=1, devices_per_host=2)
     program = chain(1, devices=1)
     a = w.client("a")
-    first = a.submit(program, *_zeros(program))
-    assert w.run_until(lambda: first.ended)
+    _over(w, a, program)
     w.lose_device(0)
     w.run_for(10 * MS)
     return _good(w, a.submit(program, *_zeros(program)))
@@ -178,8 +180,7 @@ def a_stall_is_reported_by_name() -> World:
     w = _world(hosts=2, config=config)
     program = chain(1, devices=2)
     a = w.client("a")
-    first = a.submit(program, *_zeros(program))
-    assert w.run_until(lambda: first.ended)
+    _over(w, a, program)
     w.slow(1, 1, lag=50 * MS)
     second = a.submit(program, *_zeros(program))
     _good(w, second)
@@ -193,8 +194,7 @@ def a_restarted_controller_rebuilds_what_it_can() -> World:
     w = _world(hosts=2)
     program = _steps(2, devices=2, cost=20 * MS)
     a = w.client("a")
-    kept = a.submit(program, *_zeros(program))
-    assert w.run_until(lambda: kept.ended)
+    kept = _over(w, a, program)
     cut_short = a.submit(program, *_zeros(program))
     assert w.run_until(lambda: len(w.gangs) == 4)
     w.run_for(5 * MS)
@@ -213,8 +213,7 @@ def an_older_state_is_not_obeyed() -> World:
     a = w.client("a")
     w.restart_controller()
     newest = w.past
-    kept = a.submit(program, *_zeros(program))
-    assert w.run_until(lambda: kept.ended)
+    _over(w, a, program)
     w.restart_controller(newest[:1])
     w.run_for(1 * S)
     assert a.machine.state == "closed"

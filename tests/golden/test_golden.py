@@ -48,7 +48,3 @@ def test_a_behaviour_plays_as_its_golden_text_says(name: str, rewrite: bool) -> 
 
 def test_every_golden_text_has_its_behaviour() -> None:
     assert {path.stem for path in TEXTS.glob("*.txt")} == set(behaviours())
-
-
-def test_a_behaviour_plays_the_same_twice() -> None:
-    assert played(running.two_islands_crossed_both_ways) == played(running.two_islands_crossed_both_ways)

@@ -6,12 +6,15 @@ import os
 import pickle
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,12 +22,16 @@ import pytest
 from jax.sharding import PartitionSpec
 
 import seaway as sw
+from backend.node.calls import CallError
+from seaway.sessions.connected.driver import RealDriver
 from tests.command_lines import Refused, refused
 
 P: Any = PartitionSpec
 ROOT = Path(__file__).parent.parent.parent
 ERRORS = (sw.errors.SeawayError, sw.errors.Impossible, TypeError, ValueError)
 Call = Callable[[], Any]
+local: Any = sw.local
+connect: Any = sw.connect
 
 west = sw.slice(devices=1, island="west")
 one, two = sw.slice(devices=1, name="one"), sw.slice(devices=2, name="two")
@@ -57,6 +64,23 @@ NO_SESSION: list[tuple[Call, str]] = [
     (lambda: sw.connect("head:99999"), r"sw.connect\('head:99999'\): an address is like"),
     (lambda: sw.connect("head:1", token="a", token_file="b"), "give one of the two"),
     (lambda: sw.connect("head:1", token_file="/nowhere"), "cannot read /nowhere: No such file"),
+    (lambda: local(config={"window": "x"}), "config: window='x': Expected `int`, got `str`"),
+    (lambda: local(config=3), "config=3: a dict of settings, or a Config"),
+    (lambda: local(timeout="a"), r"sw.local\(timeout='a'\): seconds, more than 0"),
+    (lambda: local(timeout=0), r"sw.local\(timeout=0\): seconds"),
+    (lambda: connect("head", timeout="a"), r"sw.connect\(timeout='a'\): seconds"),
+    (lambda: connect("head", patience=-1), r"sw.connect\(patience=-1\): seconds"),
+    (lambda: local(devices=4), "has no option 'devices'.*did you mean 'devices_per_host'"),
+    (lambda: local(host=4), "has no option 'host'.*did you mean 'hosts'"),
+    (lambda: local(dispatch="both"), r"sw\.local\(dispatch='both'\): 'parallel'"),
+    (lambda: local(retries=None), r"sw\.local\(retries=None\): a number; 0 for none"),
+    (lambda: local(record=3), r"sw\.local\(record=3\): the path of a file"),
+    (lambda: connect("head", dispatch=1), r"sw\.connect\(dispatch=1\): 'parallel'"),
+    (lambda: connect("head", client=0), r"sw\.connect\(client=0\): a client's name is a text"),
+    (lambda: connect("head", token=12), r"sw\.connect\(token=int\): a token is a text"),
+    (lambda: connect("head", ca=0), r"sw\.connect\(ca=0\): the path of a file"),
+    (lambda: local(2, platform="cuda"), "hosts=2.*one process has all cuda devices of a machine"),
+    (lambda: local(platform="tpu", islands=2), "islands=2.*start `seaway controller`"),
 ]  # fmt: skip
 
 
@@ -82,6 +106,77 @@ def test_an_address_where_another_program_listens_is_refused() -> None:
             sw.errors.Unreachable, match=f"no controller answers at {place} .*waited 0.5 s.*sw.local"
         ):
             sw.connect(f"grpc://{place}", timeout=0.5)
+
+
+class RefusingController:
+    """A driver as far as code is concerned. Its controller refuses the code."""
+
+    _address = "head:29000"
+
+    def __init__(self, wrong: CallError) -> None:
+        self._loop = self
+        self._head = self
+        self._wrong = wrong
+
+    def keep(self, blobs: list[bytes]) -> None:
+        raise self._wrong
+
+    def do(self, work: None) -> None:
+        """Pretend that it has been done."""
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (grpc.StatusCode.INVALID_ARGUMENT, sw.errors.Impossible),  # too large to travel
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, sw.errors.Impossible),  # or to be kept
+        (grpc.StatusCode.UNAVAILABLE, sw.errors.Unreachable),
+    ],
+)
+def test_code_that_the_controller_refuses_is_not_reported_as_a_connection_problem(
+    code: grpc.StatusCode, kind: type[Exception]
+) -> None:
+    driver: Any = RefusingController(CallError("the code has 99 bytes, and 9 may travel", code))
+    blob: Any = type("Code", (), {"blob": b""})
+    with pytest.raises(kind, match="99 bytes"):
+        RealDriver._keep(driver, blob)
+
+
+# --- the command line, without a controller -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def nobody() -> str:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{found.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("words", [("status",), ("cancel",)])
+def test_a_command_that_gets_no_answer_names_the_address(
+    words: tuple[str], nobody: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from seaway.cli import main, status
+
+    monkeypatch.setattr(status, "PATIENCE", 0.3)
+    assert main([*words, nobody, *(["me"] if words == ("cancel",) else [])]) == 1
+    said = capsys.readouterr().err
+    assert f"no controller answers at {nobody} (waited 0.3 s). Is `seaway controller`" in said
+    assert "Deadline" not in said
+
+
+def test_an_agent_that_finds_no_controller_says_which_it_looks_for(nobody: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "seaway", "agent", "--controller", nobody, "--platform", "timed"],
+        cwd=ROOT, stderr=subprocess.PIPE, text=True,
+    ) as agent:  # fmt: skip
+        assert agent.stderr is not None
+        try:
+            assert agent.stderr.readline() == (
+                f"seaway agent: no answer yet from a controller at {nobody}; still asking\n"
+            )
+        finally:
+            agent.kill()
 
 
 COMMANDS = [
@@ -195,9 +290,8 @@ CALLS: list[tuple[Call, str]] = [
 @pytest.mark.parametrize(("call", "said"), CALLS)
 def test_invalid_calls_are_refused(shared: sw.Session, call: Call, said: str) -> None:
     begun = time.monotonic()
-    with pytest.raises(
-        (*ERRORS, ZeroDivisionError, IndexError, NotImplementedError), match=f"(?s){said}"
-    ):  # notes are searched too
+    # notes are searched too
+    with pytest.raises((*ERRORS, ZeroDivisionError, IndexError, NotImplementedError), match=f"(?s){said}"):
         call()
     assert time.monotonic() - begun < 10
     assert float(double(2.0)) == 4  # the session goes on
@@ -217,35 +311,6 @@ def test_arrays_that_are_gone_say_why(shared: sw.Session) -> None:
 
 
 # --- sessions in and after one another ------------------------------------------------------------------------------
-
-
-def test_nested_sessions_keep_their_arrays_apart() -> None:
-    with sw.local(hosts=2) as outer:
-        x = double(1.0)
-        with sw.local() as inner:
-            assert sw.current_session() is inner
-            with pytest.raises(
-                sw.errors.NotNow, match="lies in another session, and arrays do not leave theirs: read it"
-            ):
-                sw.jit(lambda x: x, devices=one)(x)
-        assert sw.current_session() is outer
-        assert float(double(x)) == 4
-        y = double(x)
-    with pytest.raises(sw.errors.SessionClosed, match="closed"):
-        float(y)
-    with pytest.raises(sw.errors.SessionClosed, match="open another one"):
-        outer.open()
-
-
-def test_releasing_a_slice_that_is_not_held_does_nothing(shared: sw.Session) -> None:
-    with shared.client("releases"):
-        shared.release(sw.slice(devices=1))
-        shared.release(sw.slice(devices=1, name="never"))
-        shared.release(two)
-        assert np.asarray(double(1.0)) == 2
-        shared.release(two)
-        shared.release(two)
-        assert np.asarray(double(2.0)) == 4
 
 
 # --- Ctrl-C -----------------------------------------------------------------------------------------------------------
@@ -270,3 +335,15 @@ def test_ctrl_c_during_work_on_devices_ends_wait_and_session() -> None:
     with pytest.raises(KeyboardInterrupt):
         wait()
     assert time.monotonic() - begun[0] < 4
+
+
+@pytest.mark.full
+def test_timed_devices_have_no_contents_and_the_error_names_devices_that_have() -> None:
+    with sw.local(platform="timed"):
+        result = sw.jit(lambda x: x + 1, devices=1)(np.ones(3, np.float32))
+        with pytest.raises(
+            sw.errors.NoContents, match=r"only take the time.*platform='cpu'.*sw.simulate\(values="
+        ):
+            np.asarray(result)
+        assert result.is_ready()
+        assert "ready at" in repr(result)

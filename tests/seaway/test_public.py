@@ -18,39 +18,12 @@ from seaway.specs import slices
 HEAVY = ("jax", "numpy", "pandas", "matplotlib", "simpy", "pyarrow", "grpc", "tqdm")
 
 
-FACE = [
-    "simulate",
-    "local",
-    "connect",
-    "slice",
-    "jit",
-    "pmap",
-    "program",
-    "synthetic",
-    "pipeline",
-    "stage",
-    "put",
-    "route",
-    "checkpoint",
-    "get",
-    "block_until_ready",
-    "client",
-    "spawn",
-    "current_session",
-    "now",
-    "sleep",
-    "deadline",
-    "Array",
-    "Run",
-    "Session",
-    "Slice",
-    "costs",
-    "errors",
-    "policies",
-    "trace",
-    "workload",
-    "__version__",
-]
+NAMES = """
+    simulate local connect slice jit pmap program synthetic pipeline stage put route checkpoint get
+    block_until_ready client spawn current_session now sleep deadline Array Run Session Slice costs
+    errors policies trace workload __version__
+"""
+FACE = NAMES.split()
 MODULES = {
     "errors": """
         SeawayError Impossible ProgramError TracedValueError NoContents NoSession SessionClosed NotNow Stalled RunError

@@ -32,34 +32,22 @@ def complaint(result: subprocess.CompletedProcess[str]) -> str:
     return last
 
 
-def test_import_works_with_our_packages(tmp_path: Path) -> None:
-    result = python("import seaway; print(seaway.__version__)", ROOT, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-
-
-def test_a_foreign_core_file_in_the_current_directory_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", ["import seaway", "import core, seaway"])
+def test_a_foreign_core_file_in_the_current_directory_is_named(tmp_path: Path, code: str) -> None:
     stray = tmp_path / "core.py"
-    stray.write_text("raise SystemExit('a stranger was run')")
-    said = complaint(python("import seaway", ROOT, cwd=tmp_path))
+    stray.write_text("" if code.startswith("import core") else "raise SystemExit('a stranger was run')")
+    said = complaint(python(code, ROOT, cwd=tmp_path))
     assert f"`import core` finds {stray}" in said
     assert f"ours is {ROOT / 'core' / '__init__.py'}" in said
     assert "Rename or move" in said
 
 
 def test_a_foreign_core_package_on_pythonpath_is_named(tmp_path: Path) -> None:
-    stray = tmp_path / "theirs" / "core" / "__init__.py"
+    stray, elsewhere = tmp_path / "theirs" / "core" / "__init__.py", tmp_path / "elsewhere"
     stray.parent.mkdir(parents=True)
     stray.touch()
-    elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     said = complaint(python("import seaway", tmp_path / "theirs", ROOT, cwd=elsewhere))
-    assert f"`import core` finds {stray}" in said
-
-
-def test_a_foreign_core_imported_before_ours_is_named(tmp_path: Path) -> None:
-    stray = tmp_path / "core.py"
-    stray.touch()
-    said = complaint(python("import core, seaway", ROOT, cwd=tmp_path))
     assert f"`import core` finds {stray}" in said
 
 
@@ -95,9 +83,8 @@ def test_a_core_that_another_package_has_overwritten_is_named(copy: Path, tmp_pa
 
 def test_a_missing_core_is_named(copy: Path, tmp_path: Path) -> None:
     shutil.rmtree(copy / "core")
-    said = complaint(
-        python("import seaway", copy, cwd=tmp_path, flags=["-S"])
-    )  # -S: no installed core either
+    # -S: no installed core either
+    said = complaint(python("import seaway", copy, cwd=tmp_path, flags=["-S"]))
     assert f"there is no {copy / 'core' / '__init__.py'}" in said
 
 
@@ -114,9 +101,3 @@ def test_every_package_of_the_product_has_the_mark(tmp_path: Path) -> None:
     code = "import seaway; seaway.own_packages.check('core', 'sim', 'backend')"
     result = python(code, ROOT, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-
-
-def test_import_seaway_is_light(tmp_path: Path) -> None:
-    heavy = {"jax", "jaxlib", "grpc", "numpy", "pandas", "matplotlib", "simpy"}
-    result = python(f"import seaway, sys; print({heavy} & set(sys.modules))", ROOT, cwd=tmp_path)
-    assert result.stdout.strip() == "set()", result.stderr

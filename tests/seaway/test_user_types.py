@@ -108,9 +108,8 @@ def output(*command: str | Path, cwd: Path) -> str:
 
 
 def test_mypy_complains_of_each_mistake_in_a_users_file_and_of_nothing_else(file: Path) -> None:
-    cache = (
-        ROOT / ".mypy_cache"
-    )  # `make lint`, with the same settings, has filled it: then this takes a second
+    # `make lint`, with the same settings, has filled it: then this takes a second
+    cache = ROOT / ".mypy_cache"
     said = output(
         sys.executable, "-m", "mypy", "--config-file", ROOT / "pyproject.toml", "--cache-dir", cache, file, cwd=ROOT,
     )  # fmt: skip

@@ -119,9 +119,8 @@ class Fabric:
         self.copy_time = 1_000
         self.failures: dict[tuple[int, str], str] = {}  # (host, gang's name) -> "launch" or "run": once
         self.finished = 0
-        self._ending: list[Job] | None = (
-            None  # gangs that wait until all hosts know that the one before has ended
-        )
+        # gangs that wait until all hosts know that the one before has ended
+        self._ending: list[Job] | None = None
 
     def boot(self, host: int) -> None:
         """Start a host process, with nothing on its devices."""
@@ -350,9 +349,8 @@ class Fabric:
             mine.failed = -1
         mine.given_up.update(command.seq for command, _, _ in held if command.seq in seqs)
         for command, plan, epoch in held:
-            self.launch(
-                host, command, plan, epoch
-            )  # it is held again if the failed launch is still not abandoned
+            # it is held again if the failed launch is still not abandoned
+            self.launch(host, command, plan, epoch)
         for seq in sorted(seqs, reverse=True):  # so that none starts because one ahead of it is removed
             for key in ((seq, -1), (seq, host)):
                 job = self.jobs.get(key)

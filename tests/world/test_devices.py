@@ -102,9 +102,8 @@ def test_a_buffer_donated_to_an_abandoned_gang_is_freed_when_earlier_gangs_are_o
         fabric.launch(host, launch(1, 0, [], [7]), made, 0)
         fabric.launch(host, launch(2, 1, [7]), made, 0)
         fabric.launch(host, msgspec.structs.replace(launch(3, 2, [7]), gives=(7,)), made, 0)
-        assert (
-            not any(fabric.hosts[host].used.values()) or host
-        )  # the first gang cannot run without the other host
+        # the first gang cannot run without the other host
+        assert not any(fabric.hosts[host].used.values()) or host
         fabric.abandon(host, (3,))
     clock.step()
     assert all(fabric.hosts[0].used.values())  # the second still reads it
@@ -223,6 +222,13 @@ def wires(latency: Sequence[int]) -> tuple[Clock, Network, list[str]]:
     return clock, network, log
 
 
+def joined() -> tuple[Clock, Network, list[str]]:
+    clock, network, log = wires([5] * 9)
+    network.dial("a", "b")
+    settle(clock)
+    return clock, network, log
+
+
 def test_a_connection_is_fifo_whatever_the_latencies() -> None:
     clock, network, log = wires([5, 30, 10, 10])
     network.dial("a", "b")
@@ -233,9 +239,7 @@ def test_a_connection_is_fifo_whatever_the_latencies() -> None:
 
 
 def test_a_cut_loses_messages_under_way() -> None:
-    clock, network, log = wires([5] * 9)
-    network.dial("a", "b")
-    settle(clock)
+    clock, network, log = joined()
     network.send("a", "b", 1)
     network.cut("a", "b")
     network.dial("a", "b")  # this cannot succeed
@@ -248,9 +252,7 @@ def test_a_cut_loses_messages_under_way() -> None:
 
 
 def test_a_silent_cut_is_not_reported_until_it_is_mended() -> None:
-    clock, network, log = wires([5] * 9)
-    network.dial("a", "b")
-    settle(clock)
+    clock, network, log = joined()
     network.cut("a", "b", silent=True)
     network.send("a", "b", 1)
     settle(clock)
@@ -261,9 +263,7 @@ def test_a_silent_cut_is_not_reported_until_it_is_mended() -> None:
 
 
 def test_dead_actors_receive_nothing_and_living_ones_learn_of_the_death() -> None:
-    clock, network, log = wires([5] * 9)
-    network.dial("a", "b")
-    settle(clock)
+    clock, network, log = joined()
     network.send("a", "b", 1)
     network.die("b")
     settle(clock)
@@ -271,9 +271,7 @@ def test_dead_actors_receive_nothing_and_living_ones_learn_of_the_death() -> Non
 
 
 def test_messages_sent_before_a_hang_up_still_arrive() -> None:
-    clock, network, log = wires([5] * 9)
-    network.dial("a", "b")
-    settle(clock)
+    clock, network, log = joined()
     network.send("a", "b", 1)
     network.hang_up("a", "b")
     settle(clock)

@@ -10,7 +10,7 @@ import pytest
 from core.model.program import Program, SliceSpec, Value
 from core.model.topology import Cluster, Island
 from core.protocol import Blame
-from tests.core.build import Build, chain, fan_out, hop, moe, pipeline
+from tests.core.build import Build, chain, fan_out, moe, pipeline
 from tests.core.build import sharding as split
 
 from .timing import MS, S, Timing
@@ -43,34 +43,6 @@ def drain(world: World) -> None:
 
 
 # --- right runs -----------------------------------------------------------------------------------------
-
-
-def test_one_gang_runs_over_two_hosts() -> None:
-    world = World(TWO, diary=True)
-    a = world.client("a")
-    run = a.submit(chain(1), bytes(16))
-    fetch = a.get(run.results[0])
-    assert world.run()
-    assert run.good
-    assert fetch.right
-    assert world.gangs == [(0, "chain", "step 0")]
-    assert world.diary is not None
-    launches = [line for line in world.diary if "launch #" in line]
-    assert [line.split()[1:3] for line in launches] == [["host", "0"], ["host", "1"]]
-    drain(world)
-
-
-def test_a_program_on_two_islands_moves_its_values_between_them() -> None:
-    world = World(ISLANDS)
-    a = world.client("a")
-    run = a.submit(on_islands(hop(4, devices=8), "i", "j"), bytes(64))
-    fetch = a.get(run.results[0])
-    assert world.run()
-    assert run.good
-    assert fetch.right
-    assert {island for island, _, _ in world.gangs} == {0, 1}
-    assert world.plane.moved > 0
-    drain(world)
 
 
 def test_a_get_returns_what_was_put() -> None:
@@ -153,36 +125,12 @@ def test_a_get_is_answered_even_if_its_buffer_is_released_right_after_it() -> No
 # --- faults ---------------------------------------------------------------------------------------------
 
 
-def test_one_seed_gives_one_history() -> None:
-    def play(seed: int) -> str:
-        world = World(TWO, seed, timing=Timing(jitter=200_000), diary=True)
-        a = world.client("a")
-        runs = [a.submit(chain(3), bytes(16)) for _ in range(3)]
-        assert world.run()
-        assert all(run.good for run in runs)
-        return world.digest()
-
-    assert play(1) == play(1)
-    assert play(1) != play(2)
-
-
 def busy_client(world: World) -> tuple[list[object], object]:
     """Return a client with five runs, one of which is under way."""
     a = world.client("a")
     runs = [a.submit(chain(5), bytes(16)) for _ in range(5)]
     assert world.run_until(lambda: len(world.gangs) > 2)
     return list(runs), a
-
-
-def test_a_cut_within_the_lease_costs_only_time() -> None:
-    world = World(TWO)
-    runs, _ = busy_client(world)
-    world.cut("host 1", "controller")
-    world.run_for(100 * MS)
-    world.mend("host 1", "controller")
-    assert world.run()
-    assert all(run.good for run in runs)  # type: ignore[attr-defined]
-    drain(world)
 
 
 @pytest.mark.parametrize("silent", [False, True])
@@ -256,45 +204,6 @@ def test_a_literal_uses_memory_that_is_freed_in_the_same_turn() -> None:
     drain(world)
 
 
-def test_a_client_that_crashes_leaves_nothing_behind() -> None:
-    world = World(TWO)
-    busy_client(world)
-    b = world.client("b")
-    run = b.submit(chain(5), bytes(16))
-    world.crash_client("a")
-    assert world.run()
-    assert run.good
-    world.run_for(5 * S)
-    drain(world)
-
-
-@pytest.mark.parametrize("when", ["launch", "run"])
-def test_a_gang_that_fails_is_blamed_by_name(when: str) -> None:
-    world = World(TWO)
-    a = world.client("a")
-    world.break_gang(1, "step 2", when)
-    bad, good = a.submit(chain(4), bytes(16)), a.submit(chain(4), bytes(16))
-    assert world.run()
-    assert bad.blame is not None
-    assert (bad.blame.code, bad.blame.program, bad.blame.host) == ("user", "chain", 1)
-    assert good.good  # a launch that fails ends the epoch, but the runs after it go on
-    drain(world)
-
-
-def test_code_that_does_not_compile_ends_only_its_own_runs() -> None:
-    world = World(TWO)
-    a = world.client("a")
-    b = Build("other", s=4)
-    world.break_code("odd")
-    bad = a.submit(b.program(b.call("odd", "s", [b.arg("s", 4, split="0")])), bytes(16))
-    good = a.submit(chain(2), bytes(16))
-    assert world.run()
-    assert bad.blame is not None
-    assert bad.blame.code == "user"
-    assert good.good
-    drain(world)
-
-
 @pytest.mark.parametrize("hosts", [(0,), (1,), (0, 1)])
 def test_code_that_hosts_could_not_compile_through_no_fault_of_its_own_is_compiled_for_the_next_call(
     hosts: tuple[int, ...],
@@ -327,14 +236,4 @@ def test_a_compiler_that_fails_in_a_new_epoch_fails_the_runs_that_go_on_and_not_
     after = a.submit(chain(20), bytes(16))
     assert world.run()
     assert after.good
-    drain(world)
-
-
-def test_a_slow_host_only_makes_others_wait() -> None:
-    world = World(TWO)
-    world.slow(1, 3.0, lag=MS)
-    a = world.client("a")
-    runs = [a.submit(chain(5), bytes(16)) for _ in range(3)]
-    assert world.run()
-    assert all(run.good for run in runs)
     drain(world)

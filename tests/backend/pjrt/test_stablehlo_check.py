@@ -9,7 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from backend.auth.trust import Rules
@@ -20,6 +20,7 @@ from backend.pjrt.stablehlo_codes import cacheable
 from core.model.place import line
 from core.model.plan import Gang
 from core.model.program import Value
+from tests.laws import examples
 
 from .pjrt_rig import Work, value
 from .stablehlo_rig import artifact, compile_options, lowered, raw, results
@@ -135,7 +136,7 @@ def test_a_program_that_ends_the_compiler_ends_only_the_child(gate: CodeGate) ->
     check(gate, step(plain(lambda x: x * 3)))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4))
 def test_damaged_programs_do_no_harm_here(gate: CodeGate, spoilt: list[tuple[float, int]]) -> None:
     """Some of them end the child: the reader is not made for such bytes."""
@@ -149,7 +150,7 @@ def test_damaged_programs_do_no_harm_here(gate: CodeGate, spoilt: list[tuple[flo
     assert "computation 'spoilt'" in said
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=200))
 def test_damaged_options_do_no_harm_here(gate: CodeGate, junk: bytes) -> None:
     """Junk is either unreadable, or says nothing about devices."""

@@ -5,53 +5,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from core import protocol as p
 from core.client.client import Client
 from core.client.client_limits import Blocked
 from core.client.retries import FIRST
 from core.model.place import line
-from core.protocol.dataplane import Offer
-from core.protocol.effects import (
-    BuffersReady,
-    CallRefused,
-    Connected,
-    Disconnected,
-    GetAgain,
-    LogLine,
-    MessageReceived,
-    Received,
-    RunAgain,
-    RunEnded,
-    Send,
-    Sent,
-    Unblocked,
-    Wakeup,
-)
-from core.protocol.messages import (
-    Blame,
-    Calls,
-    ContentsReady,
-    Get,
-    GetAccepted,
-    Open,
-    Opened,
-    Put,
-    Register,
-    Submit,
-)
-from core.protocol.peers import CONTROLLER
 
-from ..hostworld import SAME, Cluster, layout
+from ..hostworld import SAME, layout
 from .test_client import SLICE, Session, X, program
-from .test_client_contents import putting
+from .test_client_contents import opened, putting
 
 SILENCE = "nothing heard for 5 s"
-UNREACHABLE = Blame("client-lost", f"the controller is unreachable: {SILENCE}")
-CUT_OFF = Disconnected(CONTROLLER, SILENCE)
+UNREACHABLE = p.Blame("client-lost", f"the controller is unreachable: {SILENCE}")
+CUT_OFF = p.Disconnected(p.CONTROLLER, SILENCE)
 
 
 def calls_of(effects: list[Any]) -> list[Any]:
-    messages = [each.message for each in effects if isinstance(each, Send) and each.peers == (CONTROLLER,)]
-    return [call for each in messages for call in (each.calls if isinstance(each, Calls) else (each,))]
+    messages = [
+        each.message for each in effects if isinstance(each, p.Send) and each.peers == (p.CONTROLLER,)
+    ]
+    return [call for each in messages for call in (each.calls if isinstance(each, p.Calls) else (each,))]
 
 
 def asked(session: Session, buffer: int) -> int:
@@ -68,14 +41,14 @@ def test_what_was_called_ends_with_the_lease() -> None:
     request = asked(session, buffer)
     session.sent()
     assert session.hear(CUT_OFF) == [
-        LogLine(f"the controller is out of reach: {SILENCE}"),
-        RunEnded(run, UNREACHABLE),
-        CallRefused("put", buffer, UNREACHABLE),
-        CallRefused("get", request, UNREACHABLE),
-        BuffersReady((result, buffer), UNREACHABLE),
+        p.LogLine(f"the controller is out of reach: {SILENCE}"),
+        p.RunEnded(run, UNREACHABLE),
+        p.CallRefused("put", buffer, UNREACHABLE),
+        p.CallRefused("get", request, UNREACHABLE),
+        p.BuffersReady((result, buffer), UNREACHABLE),
     ]
-    assert calls_of(session.hear(Connected(CONTROLLER))) == [
-        Open("me", 2, client=7, held=(result, buffer)), Register(1, program(args=0)),
+    assert calls_of(session.hear(p.Connected(p.CONTROLLER))) == [
+        p.Open("me", 2, client=7, held=(result, buffer)), p.Register(1, program(args=0)),
     ]  # fmt: skip
 
 
@@ -86,13 +59,13 @@ def test_what_has_not_left_waits_for_the_controller() -> None:
     kept, (result,) = session.submit()  # the pipe is full
     buffer = session.put()
     request = asked(session, buffer)
-    assert session.sent() == [Submit(sent, 1, (), (lost,))]
+    assert session.sent() == [p.Submit(sent, 1, (), (lost,))]
     assert calls_of(session.hear(CUT_OFF)) == []
     assert session.client.unfinished == 1
     late, (other,) = session.submit()
-    assert calls_of(session.hear(Connected(CONTROLLER))) == [
-        Open("me", 2, client=7, held=(lost,)), Register(1, program(args=0)), Submit(kept, 1, (), (result,)),
-        Put(buffer, X, SLICE), Get(request, buffer), Submit(late, 1, (), (other,)),
+    assert calls_of(session.hear(p.Connected(p.CONTROLLER))) == [
+        p.Open("me", 2, client=7, held=(lost,)), p.Register(1, program(args=0)), p.Submit(kept, 1, (), (result,)),
+        p.Put(buffer, X, SLICE), p.Get(request, buffer), p.Submit(late, 1, (), (other,)),
     ]  # fmt: skip
 
 
@@ -100,9 +73,9 @@ def test_an_array_that_was_there_may_still_be() -> None:
     """On its hosts, if the controller was restarted. What became of it, the next controller says."""
     session = Session()
     buffer = session.put()
-    session.note(ContentsReady((buffer,)))
-    assert session.hear(CUT_OFF) == [LogLine(f"the controller is out of reach: {SILENCE}")]
-    assert calls_of(session.hear(Connected(CONTROLLER))) == [Open("me", 2, client=7, held=(buffer,))]
+    session.note(p.ContentsReady((buffer,)))
+    assert session.hear(CUT_OFF) == [p.LogLine(f"the controller is out of reach: {SILENCE}")]
+    assert calls_of(session.hear(p.Connected(p.CONTROLLER))) == [p.Open("me", 2, client=7, held=(buffer,))]
 
 
 def test_a_caller_that_was_held_back_may_call_again() -> None:
@@ -111,7 +84,7 @@ def test_a_caller_that_was_held_back_may_call_again() -> None:
     session.submit()
     session.sent()
     assert isinstance(session.client.submit(1, (), 0), Blocked)
-    assert session.hear(CUT_OFF)[-1] == Unblocked()
+    assert session.hear(CUT_OFF)[-1] == p.Unblocked()
 
 
 def test_a_run_with_retries_goes_again_when_the_controller_is_back() -> None:
@@ -119,46 +92,41 @@ def test_a_run_with_retries_goes_again_when_the_controller_is_back() -> None:
     session.program(args=0)
     run, _ = session.submit(retries=1)
     session.sent()
-    assert session.hear(CUT_OFF)[1:] == [RunAgain(run, UNREACHABLE, 1, FIRST)]
-    session.hear(Connected(CONTROLLER))
+    assert session.hear(CUT_OFF)[1:] == [p.RunAgain(run, UNREACHABLE, 1, FIRST)]
+    session.hear(p.Connected(p.CONTROLLER))
     session.now = FIRST
-    assert Submit(2, 1, (), (2,)) in calls_of(session.hear(Wakeup()))
+    assert p.Submit(2, 1, (), (2,)) in calls_of(session.hear(p.Wakeup()))
 
 
 def test_a_put_under_way_is_given_up() -> None:
     client, buffer = putting()
     told = client.handle(CUT_OFF, 0)
-    assert Sent(9) in told
-    assert BuffersReady((buffer,), UNREACHABLE) in told
+    assert p.Sent(9) in told
+    assert p.BuffersReady((buffer,), UNREACHABLE) in told
 
 
-LOST = Blame("host-lost", f"host 0 and the client of these contents lost each other: {SILENCE}", host=0)
+LOST = p.Blame("host-lost", f"host 0 and the client of these contents lost each other: {SILENCE}", host=0)
 
 
 def getting() -> tuple[Client, int, int]:
     """A client, a buffer, and a request whose contents come as transfer 9, from host 0."""
-    client = Client("a", Cluster())
-    client.handle(Connected(CONTROLLER), 0)
-    client.handle(MessageReceived(CONTROLLER, Opened(3, 0)), 0)
-    buffer = client.put(X, SLICE, 0)
-    assert isinstance(buffer, int)
-    client.handle(MessageReceived(CONTROLLER, ContentsReady((buffer,))), 0)
+    client, buffer = opened()
     request = client.get(buffer, 0)
     assert isinstance(request, int)
     where = layout(line(0, 0, 4), sharding=SAME)
-    client.handle(MessageReceived(CONTROLLER, GetAccepted(request, 9, where)), 0)
+    client.handle(p.MessageReceived(p.CONTROLLER, p.GetAccepted(request, 9, where)), 0)
     return client, buffer, request
 
 
 def test_a_get_ends_when_its_host_is_silent_and_may_be_called_again() -> None:
     client, buffer, _ = getting()
-    assert client.handle(Disconnected(0, SILENCE), 0) == [Received(9, LOST)]
+    assert client.handle(p.Disconnected(0, SILENCE), 0) == [p.Received(9, LOST)]
     assert isinstance(client.get(buffer, 0), int)
 
 
 def test_a_get_is_asked_again_when_its_host_has_begun_anew() -> None:
     client, buffer, request = getting()
-    client.handle(MessageReceived(0, Offer(9, 0, -3, ((0, 32),))), 0)
-    told = client.handle(Disconnected(0, SILENCE, anew=True), 0)
-    assert GetAgain(request, 9, LOST) in told
-    assert Get(2, buffer) in calls_of(told)
+    client.handle(p.MessageReceived(0, p.Offer(9, 0, -3, ((0, 32),))), 0)
+    told = client.handle(p.Disconnected(0, SILENCE, anew=True), 0)
+    assert p.GetAgain(request, 9, LOST) in told
+    assert p.Get(2, buffer) in calls_of(told)

@@ -8,32 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core import protocol as p
 from core.client.call_batching import MOST
 from core.client.client_limits import Blocked, Submitted
 from core.model import ranges
-from core.protocol.effects import (
-    CallsMade,
-    Close,
-    Command,
-    Connected,
-    Disconnected,
-    RunEnded,
-    Send,
-    Wakeup,
-)
-from core.protocol.messages import (
-    Calls,
-    Ended,
-    Get,
-    GetAccepted,
-    Open,
-    Put,
-    PutAccepted,
-    Register,
-    Release,
-    Submit,
-)
-from core.protocol.peers import CONTROLLER
 from tests.laws import examples
 
 from .test_client import SLICE, WHERE, Session, X, program
@@ -53,11 +31,8 @@ class Play:
             max_requests=3,
         )
         self.client = self.session.client
-        self.known: dict[str, list[int]] = {
-            "runs": [],
-            "puts": [],
-            "gets": [],
-        }  # to the controller, unanswered
+        # to the controller, unanswered
+        self.known: dict[str, list[int]] = {"runs": [], "puts": [], "gets": []}
         self.names: set[int] = set()
         self.programs: set[int] = set()
         self.submitted: list[int] = []
@@ -68,7 +43,7 @@ class Play:
         self.arrived: list[Any] = []
         name = self.client.register(program(donate=(0,) if random.random() < 0.5 else ()), 0)
         assert name == 1
-        self.take(self.session.hear(CallsMade()))
+        self.take(self.session.hear(p.CallsMade()))
 
     def step(self) -> None:
         random = self.random
@@ -77,7 +52,7 @@ class Play:
             ("submit", "submit", "put", "get", "release", "cancel", "note", "note", "break", "wake")
         )
         getattr(self, "_" + move)()
-        self.take(self.session.hear(Wakeup()))
+        self.take(self.session.hear(p.Wakeup()))
         wake = self.client.next_wakeup()
         assert wake is None or self.session.now < wake <= self.session.now + 50 * MOST
         if self.up and wake is None:
@@ -124,7 +99,7 @@ class Play:
 
     def _break(self) -> None:
         if self.random.random() < 0.3:
-            event = Connected(CONTROLLER) if not self.up else Disconnected(CONTROLLER)
+            event = p.Connected(p.CONTROLLER) if not self.up else p.Disconnected(p.CONTROLLER)
             self.up = not self.up
             self.known = {"runs": [], "puts": [], "gets": []}
             self.names, self.programs = set(), set()
@@ -139,22 +114,22 @@ class Play:
             self.transfers += 1
             moves = self.transfers, WHERE
             notes = {
-                "runs": Ended(name),
-                "puts": PutAccepted(name, *moves),
-                "gets": GetAccepted(name, *moves),
+                "runs": p.Ended(name),
+                "puts": p.PutAccepted(name, *moves),
+                "gets": p.GetAccepted(name, *moves),
             }
             self.take(self.session.note(notes[kind]))
 
-    def take(self, effects: list[Command]) -> None:
+    def take(self, effects: list[p.Command]) -> None:
         for effect in effects:
             match effect:
-                case Send(message=message):
+                case p.Send(message=message):
                     assert self.up
-                    for call in message.calls if isinstance(message, Calls) else (message,):
+                    for call in message.calls if isinstance(message, p.Calls) else (message,):
                         self.hear(call)
-                case RunEnded(run=run):
+                case p.RunEnded(run=run):
                     self.ended.append(run)
-                case Close():
+                case p.Close():
                     raise AssertionError(effect)
                 case _:
                     pass
@@ -162,13 +137,13 @@ class Play:
     def hear(self, call: Any) -> None:
         """Check a message as the real controller does: a client that names an unknown thing is closed."""
         match call:
-            case Open(held=held, open_runs=runs):
+            case p.Open(held=held, open_runs=runs):
                 self.names = set(held)
                 self.known["runs"] = list(runs)
-            case Register(program=name):
+            case p.Register(program=name):
                 assert name not in self.programs
                 self.programs.add(name)
-            case Submit(run=run, program=name, args=names, results=made):
+            case p.Submit(run=run, program=name, args=names, results=made):
                 args, results = ranges.each(names), ranges.each(made)
                 assert name in self.programs
                 assert all(arg in self.names for arg in args if isinstance(arg, int))
@@ -177,14 +152,14 @@ class Play:
                 assert not self.names.intersection(results)
                 self.names.update(results)
                 self.known["runs"].append(run)
-            case Put(buffer=buffer):
+            case p.Put(buffer=buffer):
                 assert buffer not in self.names
                 self.names.add(buffer)
                 self.known["puts"].append(buffer)
-            case Get(request=request, buffer=buffer):
+            case p.Get(request=request, buffer=buffer):
                 assert buffer in self.names
                 self.known["gets"].append(request)
-            case Release(buffers=released):
+            case p.Release(buffers=released):
                 buffers = ranges.each(released)
                 assert self.names.issuperset(buffers)
                 self.names -= set(buffers)
@@ -202,7 +177,7 @@ def test_the_controller_gets_only_valid_messages_and_every_run_ends_once(seed: i
         play._break()
     for _ in range(30):
         play.session.now += 50 * MOST
-        play.take(play.session.hear(Wakeup()))
+        play.take(play.session.hear(p.Wakeup()))
         for kind in play.known:
             while play.known[kind]:
                 play._note()

@@ -72,6 +72,11 @@ class Arrays:
         """An array on one device."""
         return self.run("pair", one(pick), bytes(8), PAIR).results[0]
 
+    def four(self) -> list[Handle]:
+        """An array on each device of the slice."""
+        self.whole()
+        return [self.pair(pick) for pick in range(4)]
+
     def joined(self, *pairs: Handle) -> Handle:
         return self.a.view(ROWS, WHOLE, *((pair, 0) for pair in pairs))
 
@@ -79,6 +84,7 @@ class Arrays:
         return self.a.view(PAIR, one(pick), (whole, pick))
 
 
-def begun(made: World) -> Arrays:
-    """A client that has bound its slice."""
-    return Arrays(made.client("a"))
+def begun(**options: Any) -> tuple[World, Arrays]:
+    """A world, and its client."""
+    made = world(**options)
+    return made, Arrays(made.client("a"))

@@ -7,12 +7,11 @@ import pytest
 from core.model.errors import Illegal
 from tests.world.test_world import drain
 
-from .rig import PAIR, ROWS, WHOLE, begun, one, world
+from .rig import PAIR, ROWS, WHOLE, begun, one
 
 
 def test_a_view_names_one_shard_for_each_device_of_buffers_that_the_client_holds() -> None:
-    made = world()
-    a = begun(made)
+    made, a = begun()
     whole = a.whole()
     with pytest.raises(Illegal, match="a view on slice 's' takes a shard for each of its 4 devices, not 1"):
         a.a.view(ROWS, WHOLE, (whole, 0))
@@ -26,8 +25,7 @@ def test_a_view_names_one_shard_for_each_device_of_buffers_that_the_client_holds
 
 
 def test_views_that_were_called_while_the_controller_was_away_are_made_when_it_is_back() -> None:
-    made = world()
-    a = begun(made)
+    made, a = begun()
     whole = a.whole()
     assert made.run()
     made.cut("client a", "controller")

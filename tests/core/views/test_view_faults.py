@@ -13,12 +13,7 @@ from tests.world.script import Handle
 from tests.world.test_world import drain
 from tests.world.timing import S
 
-from .rig import PAIR, ROWS, SPLIT, WHOLE, Arrays, begun, one, world
-
-
-def four(a: Arrays) -> list[Handle]:
-    a.whole()
-    return [a.pair(pick) for pick in range(4)]
+from .rig import PAIR, ROWS, SPLIT, WHOLE, begun, one
 
 
 def cause(handle: Handle) -> str:
@@ -70,8 +65,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_view_whose_shards_do_not_lie_where_they_should_is_refused(wrong: str) -> None:
     """And what reads it fails for the same reason."""
-    made = world()
-    a = begun(made)
+    made, a = begun()
     call, text = WRONG[wrong]
     if wrong == "not there":
         run = a.run("make", WHOLE, bytes(32), ROWS)
@@ -87,8 +81,7 @@ def test_a_view_whose_shards_do_not_lie_where_they_should_is_refused(wrong: str)
 
 
 def test_the_result_of_an_irregular_computation_is_not_viewed() -> None:
-    made = world()
-    a = begun(made)
+    made, a = begun()
     b = Build("some", s=4)
     some = b.call("some", "s", [b.arg("s", 8, split="0")], irregular=True)
     source = a.a.submit(b.program(some), bytes(32)).results[0]
@@ -105,8 +98,7 @@ def test_the_result_of_an_irregular_computation_is_not_viewed() -> None:
 
 
 def test_a_view_of_a_result_that_fails_fails_with_it() -> None:
-    made = world()
-    a = begun(made)
+    made, a = begun()
     a.whole()
     made.fabric.failures[0, "bad"] = "run"
     bad = a.run("bad", one(1), bytes(8), PAIR).results[0]
@@ -120,8 +112,7 @@ def test_a_view_of_a_result_that_fails_fails_with_it() -> None:
 
 
 def test_a_view_of_a_result_that_is_never_made_fails_with_it() -> None:
-    made = world()
-    a = begun(made)
+    made, a = begun()
     a.whole()
     run = a.run("late", one(1), bytes(8), PAIR)
     view = a.joined(a.pair(0), run.results[0], a.pair(2), a.pair(3))
@@ -133,11 +124,10 @@ def test_a_view_of_a_result_that_is_never_made_fails_with_it() -> None:
 
 def test_a_lost_host_takes_views_of_what_it_had_along_by_name() -> None:
     """Also a view on another host, of an array of which only some is lost."""
-    made = world(hosts=3)
-    a = begun(made)
+    made, a = begun(hosts=3)
     whole = a.whole()
     near, far = a.shard(whole, 0), a.shard(whole, 3)
-    left = a.joined(*four(a))
+    left = a.joined(*a.four())
     assert made.run()
     made.crash_host(1)
     made.run_until(lambda: made.machine.members(0) == ((0, 1), (2, 3)))
@@ -147,8 +137,7 @@ def test_a_lost_host_takes_views_of_what_it_had_along_by_name() -> None:
 
 
 def test_a_lost_device_takes_views_of_what_it_had_along() -> None:
-    made = world(hosts=3)
-    a = begun(made)
+    made, a = begun(hosts=3)
     whole = a.whole()
     near = a.shard(whole, 0)
     assert made.run()
@@ -160,9 +149,8 @@ def test_a_lost_device_takes_views_of_what_it_had_along() -> None:
 
 def test_a_view_waits_while_its_slice_moves_and_lies_where_its_sources_are_made() -> None:
     """Host 1 is lost before the sources have run: their runs are lowered again, elsewhere."""
-    made = world(hosts=3)
-    a = begun(made)
-    pairs = four(a)
+    made, a = begun(hosts=3)
+    pairs = a.four()
     view = a.joined(*pairs)
     got = a.a.get(view)
     made.run_until(lambda: bool(made.machine.state.runs))
@@ -174,9 +162,8 @@ def test_a_view_waits_while_its_slice_moves_and_lies_where_its_sources_are_made(
 
 def test_after_its_slice_has_moved_an_array_is_viewed_where_it_lies() -> None:
     """Host 0 is lost, and the slice moves to hosts 1 and 2. What was made on its device 2 lies on its device 0 now."""
-    made = world(hosts=3)
-    a = begun(made)
-    pair = four(a)[2]
+    made, a = begun(hosts=3)
+    pair = a.four()[2]
     assert made.run()
     made.crash_host(0)
     made.run_until(lambda: made.machine.members(0) == ((1, 3),))
@@ -194,9 +181,9 @@ def test_after_its_slice_has_moved_an_array_is_viewed_where_it_lies() -> None:
 
 
 def test_a_client_that_leaves_takes_its_views_and_their_sources_along() -> None:
-    made = world()
-    a, b = begun(made), made.client("b")
-    view = a.joined(*four(a))
+    made, a = begun()
+    b = made.client("b")
+    view = a.joined(*a.four())
     a.shard(view, 1)
     made.run_until(lambda: bool(made.machine.state.runs))
     a.a.close()
@@ -214,8 +201,7 @@ def test_a_client_that_leaves_takes_its_views_and_their_sources_along() -> None:
 @pytest.mark.parametrize("released", [False, True], ids=["sources kept", "sources released"])
 def test_a_restarted_controller_finds_views_and_counts_memory_once(released: bool) -> None:
     """Two arrays fill the devices. So if shared memory were counted twice, there would be no room for a third ..."""
-    made = world(memory=32)
-    a = begun(made)
+    made, a = begun(memory=32)
     whole = a.whole()
     shards = [a.shard(whole, pick) for pick in range(4)]
     again = a.joined(*shards)
@@ -240,8 +226,7 @@ def test_a_restarted_controller_finds_views_and_counts_memory_once(released: boo
 
 
 def test_a_restarted_controller_frees_views_that_nobody_claims_and_what_they_share() -> None:
-    made = world()
-    a = begun(made)
+    made, a = begun()
     whole = a.whole()
     a.joined(*[a.shard(whole, pick) for pick in range(4)])
     assert made.run()
@@ -255,8 +240,7 @@ def test_a_restarted_controller_frees_views_that_nobody_claims_and_what_they_sha
 
 def test_after_a_restart_no_array_is_freed_before_a_view_that_its_client_no_longer_names() -> None:
     """Hosts still have the view, because a run had it as its argument. Its client names only what it shares."""
-    made = world()
-    a = begun(made)
+    made, a = begun()
     whole = a.whole()
     halves = [a.shard(whole, pick) for pick in range(4)]
     again = a.joined(*halves)
@@ -279,8 +263,7 @@ def test_after_a_restart_no_array_is_freed_before_a_view_that_its_client_no_long
 
 def test_after_a_restart_a_view_of_something_that_is_lost_goes_before_the_rest_of_what_it_shares() -> None:
     """Host 0 still has the view and one source of it; the other source was on host 1, too."""
-    made = world(hosts=3)
-    a = begun(made)
+    made, a = begun(hosts=3)
     whole, pair = a.whole(), a.pair(0)
     left = SliceSpec("left", 2, of="s", picks=(0, 1))
     view = a.a.view(Value((4,), "float32", 0, SPLIT), left, (pair, 0), (whole, 1))
@@ -299,8 +282,7 @@ def test_after_a_restart_a_view_of_something_that_is_lost_goes_before_the_rest_o
 
 def test_a_host_drops_a_view_before_the_lost_array_that_it_shares() -> None:
     """The order that frees the view goes through host 0, and is lost with it."""
-    made = world(hosts=3, config=Config(fanout=1))
-    a = begun(made)
+    made, a = begun(hosts=3, config=Config(fanout=1))
     whole = a.whole()
     view = a.shard(whole, 3)
     assert made.run()

@@ -11,7 +11,7 @@ from tests.world.script import Handle
 from tests.world.test_world import drain
 from tests.world.timing import MS, Timing
 
-from .rig import ROWS, WHOLE, begun, world
+from .rig import ROWS, WHOLE, begun
 
 
 @given(seed=st.integers(0, 1 << 32))
@@ -19,8 +19,7 @@ from .rig import ROWS, WHOLE, begun, world
 def test_a_view_has_the_contents_of_its_sources_and_takes_no_memory(seed: int) -> None:
     """Arrays, their shards, and arrays of any of these, viewed again and let go of at any time."""
     rng = Random(seed)
-    made = world(timing=Timing(compile=1 * MS))
-    a = begun(made)
+    made, a = begun(timing=Timing(compile=1 * MS))
     wholes = [a.whole() for _ in range(rng.randint(1, 2))]
     pairs: list[list[Handle]] = [[a.pair(pick)] if rng.random() < 0.5 else [] for pick in range(4)]
     arrays = len(wholes) * 8

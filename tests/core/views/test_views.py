@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from tests.world.script import Handle
 from tests.world.test_world import drain
 from tests.world.world import World
 
-from .rig import PAIR, ROWS, WHOLE, Arrays, begun, one, world
+from .rig import PAIR, ROWS, WHOLE, begun, one
 
 
 def used(made: World) -> list[int]:
@@ -14,45 +13,10 @@ def used(made: World) -> list[int]:
     return [bytes_ for host in made.fabric.hosts.values() for bytes_ in host.used.values()]
 
 
-def four(a: Arrays) -> list[Handle]:
-    a.whole()
-    return [a.pair(pick) for pick in range(4)]
-
-
-def test_an_array_of_one_device_arrays_moves_nothing_and_takes_no_memory() -> None:
-    made = world()
-    a = begun(made)
-    pairs = four(a)
-    assert made.run()
-    before, moved = used(made), made.plane.moved
-    view = a.joined(*pairs)
-    assert made.run()
-    assert view.ready
-    assert (used(made), made.plane.moved) == (before, moved)
-    got = a.a.get(view)
-    assert made.run()
-    assert got.right
-    drain(made)
-
-
-def test_a_shard_of_an_array_is_an_array_on_one_device() -> None:
-    made = world()
-    a = begun(made)
-    whole = a.whole()
-    shards = [a.shard(whole, pick) for pick in range(4)]
-    gets = [a.a.get(shard) for shard in shards]
-    runs = [a.run("double", one(pick), shard, PAIR) for pick, shard in enumerate(shards)]
-    assert made.run()
-    assert all(get.right for get in gets)
-    assert all(run.good for run in runs)
-    drain(made)
-
-
 def test_views_are_made_of_results_that_do_not_exist_yet_and_are_read_at_once() -> None:
     """All calls are made before anything has run; sources are let go of at once."""
-    made = world()
-    a = begun(made)
-    pairs = four(a)
+    made, a = begun()
+    pairs = a.four()
     view = a.joined(*pairs)
     run = a.run("read", WHOLE, view, ROWS)
     a.a.release(*pairs, view)
@@ -63,23 +27,8 @@ def test_views_are_made_of_results_that_do_not_exist_yet_and_are_read_at_once() 
     drain(made)
 
 
-def test_a_view_of_views_and_a_view_of_one_array_twice() -> None:
-    made = world()
-    a = begun(made)
-    whole = a.whole()
-    shards = [a.shard(whole, pick) for pick in range(4)]
-    again = a.joined(*shards)
-    mixed = a.a.view(ROWS, WHOLE, *((again if pick % 2 else whole, pick) for pick in range(4)))
-    a.a.release(whole, *shards, again)
-    got = a.a.get(mixed)
-    assert made.run()
-    assert got.right
-    drain(made)
-
-
 def test_sources_stay_until_the_last_view_is_gone() -> None:
-    made = world()
-    a = begun(made)
+    made, a = begun()
     whole = a.whole()
     first, second = a.shard(whole, 0), a.shard(whole, 1)
     assert made.run()
@@ -96,8 +45,7 @@ def test_sources_stay_until_the_last_view_is_gone() -> None:
 
 def test_a_source_that_a_view_shares_is_not_given_away() -> None:
     """The run to which it is donated gets memory of its own, and what the view shares stays as it is."""
-    made = world()
-    a = begun(made)
+    made, a = begun()
     whole = a.whole()
     view = a.shard(whole, 2)
     taker = a.run("take", WHOLE, whole, ROWS, donate=True)
@@ -113,8 +61,7 @@ def test_a_source_that_a_view_shares_is_not_given_away() -> None:
 
 
 def test_a_view_is_not_given_away_and_once_it_is_gone_its_source_is_again() -> None:
-    made = world()
-    a = begun(made)
+    made, a = begun()
     whole = a.whole()
     view = a.shard(whole, 1)
     taker = a.run("take", one(1), view, PAIR, donate=True)
@@ -132,8 +79,7 @@ def test_a_view_is_not_given_away_and_once_it_is_gone_its_source_is_again() -> N
 
 def test_what_a_view_shares_is_not_spilled() -> None:
     """One of two arrays is shared, so the other one goes to host memory for the third, and for what makes it."""
-    made = world(memory=28)
-    a = begun(made)
+    made, a = begun(memory=28)
     whole = a.whole()
     view = a.shard(whole, 0)
     other = a.run("other", WHOLE, bytes(32), ROWS).results[0]
@@ -152,8 +98,7 @@ def test_what_a_view_shares_is_not_spilled() -> None:
 
 
 def test_a_source_in_host_memory_comes_back_for_its_view() -> None:
-    made = world(memory=20)
-    a = begun(made)
+    made, a = begun(memory=20)
     whole = a.whole()
     assert made.run()
     more = [a.run(f"more {number}", WHOLE, bytes(32), ROWS).results[0] for number in range(2)]
@@ -168,9 +113,8 @@ def test_a_source_in_host_memory_comes_back_for_its_view() -> None:
 
 
 def test_one_order_says_a_view_to_an_island() -> None:
-    made = world(diary=True)
-    a = begun(made)
-    pairs = four(a)
+    made, a = begun(diary=True)
+    pairs = a.four()
     assert made.run()
     assert made.diary is not None
     before = len(made.diary)
@@ -186,8 +130,7 @@ def test_one_order_says_a_view_to_an_island() -> None:
 def test_what_a_view_shared_is_given_away_only_when_the_view_has_been_made() -> None:
     """The view is freed, and its source given to a run, before the source has its contents: hosts still make the view,
     because it was ordered."""
-    made = world()
-    a = begun(made)
+    made, a = begun()
     a.run("take", WHOLE, a.whole(), ROWS, donate=True)
     assert made.run()
     for host in (0, 1):

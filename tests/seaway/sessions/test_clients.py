@@ -33,18 +33,6 @@ def rows(s: sw.Session) -> dict[str, dict[str, Any]]:
     return {row["label"]: row for row in s.trace.core.rows("clients")}
 
 
-def gangs(s: sw.Session, until: int) -> dict[str, int]:
-    """How many gangs of each client had ended by then."""
-    core = s.trace.core
-    clients = {row["client"]: row["label"] for row in core.rows("clients")}
-    runs = {row["run"]: clients[row["client"]] for row in core.rows("runs")}
-    found = dict.fromkeys(clients.values(), 0)
-    for gang in core.rows("gangs"):
-        if 0 <= gang["ended"] <= until:
-            found[runs[gang["run"]]] += 1
-    return found
-
-
 def test_each_client_has_its_name_and_weight() -> None:
     with small() as s:
         with s.client("a", weight=2):
@@ -86,22 +74,6 @@ def test_spawned_clients_run_at_the_same_time() -> None:
     assert together < 1.5 * alone, "the devices work for one client while the host works for the other"
 
 
-def test_weights_are_shares() -> None:
-    busy = sw.synthetic("busy", devices=four, duration="5ms")
-
-    def greedy() -> None:
-        sw.block_until_ready([busy(ZERO) for _ in range(150)])
-
-    with small(policy="stride", profile="seaway") as s:
-        for weight in (1, 2, 4, 8):
-            s.spawn(greedy, name=f"w{weight}", weight=weight)
-    got = gangs(s, until=1_000_000_000)
-    least = got["w1"]
-    assert least >= 10
-    for weight in (2, 4, 8):
-        assert got[f"w{weight}"] / least == pytest.approx(weight, rel=0.25)
-
-
 def test_the_same_program_takes_the_same_turns() -> None:
     def mixed(s: sw.Session) -> None:
         for n in range(4):
@@ -135,13 +107,6 @@ def test_sleeping_clients_do_not_delay_each_other() -> None:
         for task in tasks:
             task.join()
         assert s.now() == pytest.approx(1.0)
-
-
-def test_a_session_ends_when_its_clients_have_ended() -> None:
-    with small() as s:
-        s.spawn(loop, 4)
-    assert s.now() > 4 * 100e-6
-    assert len(s.trace.core) == 4
 
 
 def test_a_task_returns_the_result_of_its_function() -> None:
@@ -256,18 +221,6 @@ def test_a_run_whose_slice_never_becomes_free_is_an_error_that_names_the_holder(
 
 
 # --- the user's own threads ---------------------------------------------------------------------------------
-
-
-def test_threads_that_the_main_thread_joins_work() -> None:
-    with small() as s:
-        threads = [threading.Thread(target=loop, args=(5,)) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(20)
-        assert not any(thread.is_alive() for thread in threads)
-        assert len(s.trace.core) == 15
-        loop(1)
 
 
 def test_threads_one_after_the_other_work() -> None:

@@ -39,35 +39,6 @@ def shared() -> Iterator[sw.Session]:
         yield session
 
 
-PAPER = """
-import numpy as np, seaway as sw
-
-def devices(n): return sw.slice(devices=n)
-a = sw.jit(lambda x: x * 2., devices=devices(2))
-b = sw.jit(lambda x: x + 1., devices=devices(2))
-c = sw.jit(lambda x: x / 2., devices=devices(2))
-
-@sw.program
-def f(v):
-    x = a(v); y = b(x); z = a(c(x))
-    return y, z
-
-with sw.local(hosts=2, devices_per_host=2) as s:           # real PJRT devices
-    print(f(np.array([1., 2.])))                           # ([3., 5.], [2., 4.])
-"""
-
-
-def test_the_papers_program_runs_as_written_in_an_empty_folder(tmp_path: Path) -> None:
-    script = tmp_path / "paper.py"
-    script.write_text(PAPER, encoding="utf-8")
-    env = {key: word for key, word in os.environ.items() if key not in ("JAX_PLATFORMS", "PYTHONPATH")}
-    done = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False, env=env
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "(Array([3., 5.], dtype=float32), Array([2., 4.], dtype=float32))\n"
-
-
 @pytest.mark.full
 def test_a_session_works_in_a_repl(tmp_path: Path) -> None:
     lines = """
@@ -131,15 +102,6 @@ def test_a_training_loop_that_reads_its_loss_gets_the_numbers_of_plain_jax(share
         np.testing.assert_allclose(losses[-1], loss_alone, rtol=1e-3)
     assert losses[-1] < 0.1 * losses[0]
     np.testing.assert_allclose(w, w_alone, rtol=1e-3)
-
-
-def test_a_donated_array_is_gone(shared: sw.Session) -> None:
-    step = sw.jit(lambda x: x + 1, devices=A, donate_argnums=0)
-    first = sw.put(np.zeros(3, np.float32), A)
-    second = step(first)
-    with pytest.raises(sw.errors.NotNow, match="was donated to '<lambda>'"):
-        np.asarray(first)
-    assert np.asarray(second).tolist() == [1, 1, 1]
 
 
 def test_random_keys_can_be_arguments_and_results(shared: sw.Session) -> None:
@@ -217,24 +179,6 @@ def test_rows_go_where_the_data_send_them(shared: sw.Session) -> None:
 
 
 # --- clients and faults ---------------------------------------------------------------------------------------------
-
-
-def test_clients_in_threads_get_their_own_results(shared: sw.Session) -> None:
-    def work(start: int) -> Any:
-        value: Any = np.full(4, start, np.float32)
-        for _ in range(8):
-            value = add_sum(value)
-        return np.asarray(value).tolist()
-
-    tasks = {start: shared.spawn(work, start, name=f"from {start}", weight=start) for start in (1, 2, 3)}
-    assert {start: task.result() for start, task in tasks.items()} == {n: [n * 5.0**8] * 4 for n in (1, 2, 3)}
-
-
-def test_an_exception_during_tracing_is_raised_by_the_call(shared: sw.Session) -> None:
-    with pytest.raises(TypeError, match="dot_general") as caught:
-        sw.jit(lambda x: x @ jnp.zeros((3, 3)), devices=A, name="misfit")(np.zeros((2, 2), np.float32))
-    assert "while sw.jit 'misfit' was traced for float32[2,2]" in caught.value.__notes__
-    assert np.asarray(add_sum(np.ones(4, np.float32))).tolist() == [5] * 4
 
 
 def test_an_error_on_the_devices_is_raised_where_its_user_waits(shared: sw.Session) -> None:

@@ -68,11 +68,17 @@ def test_a_session_starts_within_five_seconds_and_leaves_nothing_behind() -> Non
     ready = time.monotonic() - begun
     pids = [child.pid for child in session.driver.agents]  # type: ignore[attr-defined]
     with session:
-        assert np.asarray(sw.synthetic("one", devices=1, duration="1us")(ZERO)) == 0
+        one = sw.synthetic("one", devices=1, duration="1us")
+        assert np.asarray(one(ZERO)) == 0
+        unread = one(ZERO)
     assert ready < 5
     assert all_gone(pids, 1)
     assert not [thread for thread in threading.enumerate() if thread.name == "seaway-connections"]
     assert repr(session) == "<sw.Session, local cluster: 8 hosts, 8 devices (timed), closed>"
+    with pytest.raises(sw.errors.SessionClosed):
+        np.asarray(unread)
+    with pytest.raises(sw.errors.SessionClosed), session:
+        pass
 
 
 @pytest.mark.parametrize("simulated", [False, True])
@@ -137,15 +143,6 @@ def test_clients_in_threads_are_separate_clients(shared: sw.Session) -> None:
     assert list(clients.loc[["client 1", "client 2", "client 4"], "runs"]) == [50] * 3
 
 
-def test_a_run_can_be_cancelled(shared: sw.Session) -> None:
-    head = sw.synthetic("head", devices=ALL, duration="300ms")(ZERO)
-    behind = [quick(head) for _ in range(20)]
-    behind[-1].run.cancel()
-    with pytest.raises(sw.errors.Cancelled):
-        behind[-1].block_until_ready()
-    assert float(behind[0]) == 0
-
-
 def test_times_are_those_of_the_session(shared: sw.Session) -> None:
     before = shared.driver.now()
     made = quick(ZERO)
@@ -162,20 +159,6 @@ def test_a_deadline_is_converted_to_the_clock_of_core(shared: sw.Session) -> Non
     assert shared.driver.now() < made.run.due_at < shared.driver.now() + 50_000_000_000
     run = shared.trace.core.runs
     assert run.column("deadline")[-1] - run.column("submitted")[-1] == pytest.approx(50e9, rel=0.02)
-
-
-def test_an_impossible_slice_is_refused_where_its_user_waits(shared: sw.Session) -> None:
-    made = sw.synthetic("wide", devices=64, duration="1ms")(ZERO)
-    with pytest.raises(sw.errors.RunError, match="asks for 64 devices"):
-        made.block_until_ready()
-    assert float(quick(ZERO)) == 0
-
-
-def test_with_timed_devices_a_read_that_needs_contents_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="did you mean 'cuda'"):
-        sw.local(platform="cud")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="hosts=0"):
-        sw.local(hosts=0)
 
 
 def test_a_long_wait_logs_what_it_waits_for(
@@ -201,6 +184,13 @@ class OnLog(logging.Handler):
             self.said.append(record.getMessage())
             self._act()
 
+    def __enter__(self) -> OnLog:
+        logging.getLogger("seaway").addHandler(self)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        logging.getLogger("seaway").removeHandler(self)
+
 
 @contextmanager
 def stopped_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
@@ -219,30 +209,20 @@ def stopped_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
             os.kill(pid, signal.SIGCONT)
 
 
-def test_a_client_that_waits_for_code_reads_what_is_compiled_where(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_waits_for_code_reads_what_is_compiled_where_and_so_does_ctrl_c(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    step = sw.synthetic("step", devices=ALL, duration="1ms")
     with stopped_host(monkeypatch) as pid:
-        when = OnLog("compiling", lambda: os.kill(pid, signal.SIGCONT))
-        logging.getLogger("seaway").addHandler(when)
-        try:
-            sw.synthetic("step", devices=ALL, duration="1ms")(ZERO).block_until_ready()
-        finally:
-            logging.getLogger("seaway").removeHandler(when)
-    assert re.fullmatch(
-        r"compiling 'step' on hosts 0-1, \d+ s; client 'main' waits for the result of 'step'", when.said[-1]
-    )
-
-
-def test_after_ctrl_c_the_message_says_what_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    with stopped_host(monkeypatch):
-        when = OnLog("compiling", lambda: signal.raise_signal(signal.SIGINT))
-        logging.getLogger("seaway").addHandler(when)
-        try:
-            with pytest.raises(KeyboardInterrupt) as caught:
-                sw.synthetic("step", devices=ALL, duration="1ms")(ZERO).block_until_ready()
-        finally:
-            logging.getLogger("seaway").removeHandler(when)
-    (note,) = caught.value.__notes__
-    assert note.startswith("seaway: compiling 'step' on hosts 0-1, ")
+        interrupts = OnLog("compiling", lambda: signal.raise_signal(signal.SIGINT))
+        with interrupts, pytest.raises(KeyboardInterrupt) as caught:
+            step(ZERO).block_until_ready()
+        (note,) = caught.value.__notes__
+        assert note.startswith("seaway: compiling 'step' on hosts 0-1, ")
+        with OnLog("compiling", lambda: os.kill(pid, signal.SIGCONT)) as when:
+            step(ZERO).block_until_ready()
+    waits = r"compiling 'step' on hosts 0-1, \d+ s; client 'main' waits for the result of 'step'"
+    assert re.fullmatch(waits, when.said[-1])
 
 
 # --- interrupts ---------------------------------------------------------------------------------------------------
@@ -284,7 +264,7 @@ def test_ctrl_c_at_any_moment_of_many_calls_leaves_a_consistent_session() -> Non
     before = signal.signal(signal.SIGALRM, interrupt)
     with readable(sw.local(hosts=2, devices_per_host=2, platform="timed")) as session:
         quick(ZERO).block_until_ready()
-        until = time.monotonic() + 2
+        until = time.monotonic() + 1
         try:
             while time.monotonic() < until:
                 try:
@@ -341,9 +321,7 @@ print(*[child.pid for child in session.driver.agents], flush=True)
 """
 
 
-@pytest.mark.parametrize(
-    "then", ["os.kill(os.getpid(), signal.SIGKILL)", "sys.exit(3)", "raise SystemError", "os._exit(1)"]
-)
+@pytest.mark.parametrize("then", ["os.kill(os.getpid(), signal.SIGKILL)", "sys.exit(3)"])
 def test_child_processes_end_with_their_parent_however_it_ends(then: str, tmp_path: Path) -> None:
     """From a script without a main guard, in an empty folder."""
     script = tmp_path / "script.py"
@@ -356,15 +334,6 @@ def test_child_processes_end_with_their_parent_however_it_ends(then: str, tmp_pa
     assert all_gone(pids, 3)
     if then == "sys.exit(3)":
         assert (done.returncode, done.stderr) == (3, "")
-
-
-def test_calls_after_the_end_raise_an_error_that_says_so() -> None:
-    with sw.local(hosts=2, devices_per_host=2, platform="timed") as session:
-        made = quick(ZERO)
-    with pytest.raises(sw.errors.SessionClosed):
-        np.asarray(made)
-    with pytest.raises(sw.errors.SessionClosed), session:
-        pass
 
 
 # --- a controller elsewhere -----------------------------------------------------------------------------------------
@@ -386,27 +355,12 @@ def elsewhere(*words: str) -> Iterator[tuple[str, Callable[[str], None]]]:
 
     try:
         said = start(
-            "controller",
-            "backend.server",
-            "--bind",
-            "127.0.0.1:0",
-            "--devices-per-host",
-            "4",
-            *words,
-        )
+            "controller", "backend.server", "--bind", "127.0.0.1:0", "--devices-per-host", "4", *words
+        )  # fmt: skip
         address = said.removeprefix("controller at ").partition(": ")[0]
         token = words[words.index("--token-file") :][:2] if "--token-file" in words else ()
-        start(
-            "agent",
-            "backend.agent",
-            "--controller",
-            address,
-            "--platform",
-            "timed",
-            "--devices",
-            "4",
-            *token,
-        )
+        agent = ["--controller", address, "--platform", "timed", "--devices", "4", *token]
+        start("agent", "backend.agent", *agent)
         yield address, lambda name: running[name].kill()
     finally:
         for process in running.values():

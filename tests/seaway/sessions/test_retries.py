@@ -47,16 +47,6 @@ def test_a_run_that_lost_a_host_runs_again_and_its_numpy_arguments_are_put_again
     assert "runs again" in caplog.text
 
 
-def test_a_chain_that_is_under_way_runs_again_in_its_order() -> None:
-    with simulated(values="compute", costs="15ms", retries=1):
-        x: Any = LARGE
-        futures = [x := double(x) for _ in range(8)]
-        for power, future in enumerate(futures, 1):
-            np.testing.assert_array_equal(np.asarray(future), 2**power * LARGE)
-            assert future.run is not None
-            assert future.run.tries == 1
-
-
 def test_the_runs_that_one_failure_sends_again_are_one_line_with_their_number(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -97,18 +87,6 @@ def test_runs_that_ended_before_the_crash_do_not_run_again() -> None:
             third.block_until_ready()
 
 
-def test_the_same_seed_gives_the_same_second_try() -> None:
-    def once() -> Any:
-        with simulated(retries=3, seed=4) as s:
-            for _ in range(5):
-                step()
-            return s.trace.runs()
-
-    first, second = once(), once()
-    assert first.equals(second)
-    assert len(first) > 5
-
-
 def test_an_argument_that_was_lost_with_the_host_is_named() -> None:
     with simulated(retries=3, costs="20ms"):
         x = sw.put(LARGE, ALL)
@@ -135,17 +113,6 @@ def test_a_run_with_a_donated_argument_cannot_run_again() -> None:
             take(x).block_until_ready()
 
 
-def test_an_error_of_the_users_code_is_not_retried() -> None:
-    with simulated([Fault(0, "fail_gang", 2, name="step")], retries=3) as s:
-        result = step()
-        with pytest.raises(sw.errors.RunError) as caught:
-            result.block_until_ready()
-        assert caught.value.code == "user"
-        assert result.run is not None
-        assert result.run.tries == 0
-        assert len(s.trace.runs()) == 1
-
-
 def test_a_program_may_override_the_retries_of_its_session() -> None:
     @sw.program(retries=0)
     def once() -> Any:
@@ -155,13 +122,17 @@ def test_a_program_may_override_the_retries_of_its_session() -> None:
         once().block_until_ready()
 
 
-def test_without_retries_nothing_runs_again() -> None:
-    with simulated(), pytest.raises(sw.errors.RunError, match="host 2"):
-        step().block_until_ready()
-
-
 @pytest.mark.parametrize("wrong", [-1, 1.5, "3", True, 101])
 def test_an_invalid_number_of_retries_is_refused(wrong: Any) -> None:
     for make in (sw.program, sw.simulate, sw.local, lambda **more: sw.connect("grpc://nowhere", **more)):
         with pytest.raises(ValueError, match="retries="):
             make(retries=wrong)
+
+
+def test_without_retries_a_crashed_host_fails_the_run_by_name_and_its_return_lets_the_next_one_run() -> None:
+    with simulated() as session:
+        with pytest.raises(sw.errors.RunError, match="host 2"):
+            step().block_until_ready()
+        again = step().block_until_ready()
+        assert again.ready_at > 40 * MS
+        assert list(session.simulation.islands) == [0]  # its hosts are alike again, and simulated as one

@@ -56,12 +56,6 @@ def test_leaving_a_session_waits_for_runs_under_way() -> None:
     assert [row["ended"] > 0 for row in s.trace.core.rows("gangs")] == [True, True]
 
 
-def test_the_trace_contains_all_runs_after_the_session() -> None:
-    with small() as s:
-        step(ZERO)
-        assert s.trace.gangs()["ended_us"].notna().all()
-
-
 def test_a_closed_session_refuses_calls() -> None:
     with small(values="compute") as s:
         x, y = step(np.float32(3)), step(np.float32(4))
@@ -73,13 +67,6 @@ def test_a_closed_session_refuses_calls() -> None:
     with pytest.raises(sw.errors.SessionClosed), s:
         pass
     assert "closed" in repr(s)
-
-
-def test_an_array_of_another_session_is_refused() -> None:
-    with small():
-        x = step(ZERO)
-        with small(), pytest.raises(sw.errors.NotNow, match="lies in another session"):
-            step(x)
 
 
 def test_a_run_can_be_cancelled() -> None:
@@ -116,17 +103,6 @@ def test_a_failure_that_was_not_seen_is_reported_at_the_end() -> None:
         unseen()
 
 
-def test_an_impossible_slice_is_refused_with_what_would_fit() -> None:
-    huge = sw.synthetic("huge", devices=sw.slice(devices=64, name="huge"), duration="1us")
-    with (
-        small(),
-        pytest.raises(
-            sw.errors.RunError, match=r"asks for 64 devices.*The nearest that would fit: 4 devices"
-        ),
-    ):
-        huge(ZERO).block_until_ready()
-
-
 def test_slices_without_names_are_named_in_the_order_of_use() -> None:
     with small() as s:
         made = [sw.slice(devices=1) for _ in range(3)]
@@ -134,20 +110,6 @@ def test_slices_without_names_are_named_in_the_order_of_use() -> None:
         sw.put(ZERO, devices=sw.slice(devices=1, name="mine"))
         sw.put(ZERO, devices=made[0])
         assert [s.main.name_of(made[2]), s.main.name_of(made[0])] == ["slice0", "slice2"]
-
-
-def test_a_client_that_calls_faster_than_devices_run_waits_for_room() -> None:
-    slow = sw.synthetic("slow", devices=two, duration="5s")
-    with small() as s:
-        kept = [slow(ZERO) for _ in range(1024)]
-        before = s.now()
-        kept.append(slow(ZERO))
-        assert s.now() - before > 0.5, (
-            "1024 runs of a client may be under way, and it waits for the first to end"
-        )
-        for array in kept[10:]:
-            assert array.run is not None
-            array.run.cancel()
 
 
 def test_sequential_dispatch_is_slower_along_a_chain() -> None:
@@ -181,27 +143,6 @@ class NewestFirst(Policy):
 def test_a_policy_is_given_as_a_name_a_policy_or_a_factory(policy: Any) -> None:
     with small(policy=policy):
         step(ZERO).block_until_ready()
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"policy": "strode"}, "did you mean 'stride'"),
-        ({"profile": "papre"}, "paper"),
-        ({"fidelity": "rough"}, "'cohort', or 'exact'"),
-        ({"noise": {"latncy": 1}}, "did you mean 'latency'"),
-        ({"noise": {"latency": "5 miles"}}, "has an unknown unit"),
-        ({"config": {"windw": 1}}, "did you mean 'window'"),
-        ({"costs": "cheap"}, "costs='cheap'"),
-        ({"dispatch": "both"}, "'sequential'"),
-        ({"seed": "x"}, "whole number"),
-        ({"sizes": -0.5}, "from 0.0 to 1.0"),
-        ({"sizes": []}, "empty list"),
-    ],
-)
-def test_a_contradictory_simulation_is_refused(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises((ValueError, sw.errors.Impossible), match=said):
-        small(**wrong)
 
 
 def test_a_cluster_is_given_as_a_name_with_changes() -> None:

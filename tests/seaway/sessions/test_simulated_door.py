@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +12,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from backend.admin.children import environment
 from experiments.bench.frame.door_server import Door, local, opened
 from seaway.cli import main
 from seaway.trace import Trace
@@ -103,14 +100,22 @@ def gangs(trace: Trace, name: str) -> Any:
     return found[found["program"] == name]
 
 
-def test_a_program_computes_what_it_computes_on_devices_of_its_own(tmp_path: Path) -> None:
-    devices = 8
+@pytest.mark.parametrize("devices", [8, pytest.param(16, marks=pytest.mark.full)])
+def test_programs_compute_what_they_compute_on_devices_of_their_own_and_arrays_made_of_shards_move_nothing(
+    devices: int, tmp_path: Path
+) -> None:
+    """The second program puts one array, and reads one."""
     with simulated(devices, tmp_path / "trace", "--values", "compute") as door:
         (facts, found) = said(python("-c", TRAIN, str(STEPS), "read", env=door.env))
+        (joined,) = said(python("-c", SHARDS, env=door.env))
     assert facts == {"devices": devices, "kind": "tpu-v3", "spec": [None, "model"]}
     (_, wanted) = said(python("-c", TRAIN, str(STEPS), "read", env=local(devices)))
     assert found == pytest.approx(wanted, rel=1e-5, abs=1e-6)
-    assert len(gangs(Trace.load(tmp_path / "trace"), "train_step")) == STEPS
+    assert joined == [2048 * at + 3 for at in range(devices)]
+    trace = Trace.load(tmp_path / "trace")
+    assert len(gangs(trace, "train_step")) == STEPS
+    second = [table[table["client"] == "ann (2)"] for table in (trace.gangs(), trace.transfers())]
+    assert [len(each) for each in second] == [3 * devices, 2]
 
 
 class Shapes(NamedTuple):
@@ -144,16 +149,6 @@ def test_many_devices_have_shapes_a_time_and_rows_with_the_functions_names(shape
     assert len(gangs(shapes.trace, "init")) == 2
     (took,) = set(steps["duration_us"])
     assert took > 1  # a step is priced by what it computes and exchanges: no kernel is shorter than 1 us
-
-
-def test_arrays_made_of_shards_move_nothing(tmp_path: Path) -> None:
-    """One array is put, and one is read."""
-    with simulated(8, tmp_path / "trace", "--values", "compute") as door:
-        (found,) = said(python("-c", SHARDS, env=door.env))
-    assert found == [2048 * at + 3 for at in range(8)]
-    trace = Trace.load(tmp_path / "trace")
-    assert len(trace.gangs()) == 3 * 8
-    assert len(trace.transfers()) == 2
 
 
 def test_contents_are_refused(shapes: Shapes) -> None:
@@ -227,15 +222,8 @@ def test_two_programs_share_an_island_by_weights_and_their_functions_of_one_name
     cluster, other = tmp_path / "cluster.toml", f"unix:{tmp_path}/bob.sock"
     cluster.write_text(ISLANDS, encoding="utf-8")
     words = [
-        "--simulate",
-        str(cluster),
-        "--trace",
-        str(tmp_path / "trace"),
-        "--policy",
-        "stride",
-        "--island",
-        "east",
-    ]
+        "--simulate", str(cluster), "--trace", str(tmp_path / "trace"), "--policy", "stride", "--island", "east",
+    ]  # fmt: skip
     with opened(32, [*words, "--name", "ann", "--also", f"{other},name=bob,weight=3"]) as door:
         env = [door.env, {**door.env, "JAX_BACKEND_TARGET": f"grpc://{other}"}]
         with program(STEPS_OF, env[0], "1024", "400") as ann, program(STEPS_OF, env[1], "2048", "200") as bob:
@@ -281,6 +269,7 @@ def test_two_programs_share_an_island_by_weights_and_their_functions_of_one_name
         (("--simulate", "B", "--policy", "strid"), "did you mean 'stride'"),
         (("--simulate", "B", "--weight", "0"), "--weight 0"),
         (("--values", "compute"), "--values is for a door that simulates: give --simulate, too"),
+        (("--simulate", "B", "--trace", "FOLDER"), "is there already and is no trace"),
         (("--trace", "x"), "--trace is for a door that simulates"),
         (("--also", "unix:b.sock,name=bob"), "--also is for a door that simulates"),
         (
@@ -298,19 +287,10 @@ def test_two_programs_share_an_island_by_weights_and_their_functions_of_one_name
     ],
 )
 def test_options_that_cannot_be_are_one_clear_error(
-    options: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+    options: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert main(["door", *options]) == 1
+    (tmp_path / "mine.txt").touch()
+    assert main(["door", *(word.replace("FOLDER", str(tmp_path)) for word in options)]) == 1
     error = capsys.readouterr().err
     assert error.startswith("seaway: ")
     assert says in error
-
-
-def test_a_folder_of_something_else_takes_no_trace(tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").touch()
-    done = subprocess.run(
-        [sys.executable, "-m", "seaway", "door", "--simulate", "B", "--trace", str(tmp_path)],
-        env=environment({}), text=True, capture_output=True, timeout=PATIENCE, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert f"--trace {tmp_path}: {tmp_path} is there already and is no trace" in done.stderr

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -37,29 +35,6 @@ def papers_example() -> Any:
     return f
 
 
-def train(steps: int) -> list[float]:
-    """A training loop that reads its loss, as any user would write it."""
-
-    def loss_of(w: Any, x: Any, y: Any) -> Any:
-        return jnp.mean((x @ w - y) ** 2)
-
-    @sw.jit(devices=two, donate_argnums=0)
-    def update(w: Any, x: Any, y: Any) -> Any:
-        loss, gradient = jax.value_and_grad(loss_of)(w, x, y)
-        return w - 0.1 * gradient, loss
-
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(16, 4)).astype(np.float32)
-    y = x @ np.array([1.0, -2.0, 3.0, 0.5], np.float32)
-    w, losses = np.zeros(4, np.float32), []
-    for _ in range(steps):
-        w, loss = update(w, x, y)
-        losses.append(float(loss))
-        if loss < 1e-6:
-            break
-    return losses
-
-
 @pytest.mark.parametrize("read", [np.asarray, float, bool, int, lambda x: x > 0, lambda x: x[0], list])
 def test_a_read_waits_and_then_its_error_names_the_choices(read: Callable[[Any], Any]) -> None:
     step = sw.synthetic("step", devices=two, duration="330us")
@@ -71,31 +46,6 @@ def test_a_read_waits_and_then_its_error_names_the_choices(read: Callable[[Any],
         assert "values='compute'" in str(caught.value)
         assert "values={" in str(caught.value)
         assert "the result of 'step'" in str(caught.value)
-
-
-def test_the_papers_example_runs_without_contents() -> None:
-    with small():
-        y, z = papers_example()(VECTOR)
-        assert (y.shape, z.shape) == ((2,), (2,))
-        assert z.ready_at > 0
-        assert "ready at" in repr((y, z))
-
-
-def test_the_papers_example_prints_the_papers_numbers() -> None:
-    with small(values="compute"):
-        y, z = papers_example()(VECTOR)
-        assert (y.tolist(), z.tolist()) == ([3.0, 5.0], [2.0, 4.0])
-
-
-def test_a_training_loop_that_reads_its_loss_runs_unedited() -> None:
-    with small(values="compute") as s:
-        losses = train(5)
-        assert s.now() > 0
-    x = np.random.default_rng(0).normal(size=(16, 4)).astype(np.float32)
-    first = np.mean((x @ np.array([1.0, -2.0, 3.0, 0.5], np.float32)) ** 2)
-    assert losses[0] == pytest.approx(first, rel=1e-5)
-    assert losses == sorted(losses, reverse=True)
-    assert len(losses) == 5
 
 
 def test_contents_do_not_change_the_times() -> None:

@@ -64,7 +64,7 @@ def test_a_gang_ends_on_its_first_host_while_its_last_host_runs_the_gang_before_
 @example(seed=1213)  # chunks from several hosts come to one in the same nanosecond
 @example(seed=5044)  # reports of one host on two gangs come in the same nanosecond
 @example(seed=54346)  # codes are compiled last at a host for which no other one speaks
-@examples(6)
+@examples(3)
 def test_contents_take_the_same_time(seed: int) -> None:
     """As above, with puts, gets, moves between slices and islands, irregular nodes and sparse exchanges."""
     assert_equal(scene.draw(seed), moves=True)
@@ -77,14 +77,14 @@ TROUBLES = ("crash_host", "slow", "leave_host")
 @example(seed=135, moves=True)  # a cohort's hosts blame two different causes for one gang
 @example(seed=157, moves=True)
 @example(seed=6879, moves=True)  # the last host to report a step blames, after others that did not
-@examples(4)
+@examples(2)
 def test_an_island_with_faults_takes_the_same_time_and_so_do_the_others(seed: int, moves: bool) -> None:
     """Contents from the faulty island fail, and a cohort's hosts blame different causes for that."""
     assert_equal(scene.draw(seed, moves=moves, troubles=TROUBLES), moves=moves)
 
 
 @given(seed=SEEDS, moves=st.booleans(), troubled=st.booleans())
-@settings(max_examples=10, deadline=None)
+@examples(4)
 def test_devices_are_kept_free_at_the_same_times(seed: int, moves: bool, troubled: bool) -> None:
     drawn = scene.draw_reserving(seed, moves=moves, troubles=TROUBLES if troubled else ("slow",))
     assert_equal(drawn, moves=moves)

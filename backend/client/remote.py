@@ -197,7 +197,6 @@ class Remote:
         self._sources: dict[int, SentOffer] = {}  # by transfer
         self._sinks: dict[int, ArraySink] = {}  # by request
         self._shards: dict[int, int] = {}  # by request: the only shard that it wants, until its contents come
-        self._coming: dict[int, int] = {}  # transfer -> request
         self._arrived: dict[int, Array] = {}  # by request
 
     # --- any thread -----------------------------------------------------------------------------------------
@@ -265,19 +264,17 @@ class Remote:
                 self._sources.pop(transfer, None)
             case e.GetStarted(request=request, shard=shard):
                 self._shards[request] = shard
-            case e.OpenRecv(transfer=transfer, buffer=request, target=layout):
+            case e.OpenRecv(buffer=request, target=layout):
                 assert layout is not None
-                self._coming[transfer] = request
                 self._sinks[request] = ArraySink(layout, self._shards.pop(request))
             case e.Fill(buffer=request, chunk=chunk):
                 self._sinks[request].fill(chunk, self.node.contents)
-            case e.Received(transfer=transfer, blame=blame):
-                request = self._coming.pop(transfer)
+            case e.Received(request=request, blame=blame):
                 sink = self._sinks.pop(request)
                 if blame is None:
                     self._arrived[request] = sink.array()
-            case e.GetAgain(request=request, transfer=transfer):
-                del self._coming[transfer], self._sinks[request]
+            case e.GetAgain(request=request):
+                del self._sinks[request]
             case _:
                 self._forget(effect)
         self._heard(effect)

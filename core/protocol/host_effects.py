@@ -254,6 +254,7 @@ class Received(Event, Command, frozen=True):
 
     transfer: int
     blame: Blame | None = None
+    request: int = 0  # at a client: the get that is over
 
 
 class Sent(Event, Command, frozen=True):

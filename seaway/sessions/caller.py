@@ -14,20 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from core import protocol as p
 from core.client import Blocked, Client, Limits, Submitted
 from core.model import Range, RangeTable, Value, ranges
-from core.protocol import (
-    Blame,
-    BuffersReady,
-    CallRefused,
-    GetAgain,
-    GetStarted,
-    LogLine,
-    ProgramTold,
-    Received,
-    RunAgain,
-    RunEnded,
-)  # fmt: skip
 
 from ..errors import SessionClosed
 from ..graph import Given, Graph, single
@@ -61,13 +50,11 @@ class Caller:
         self.deadline = deadline  # nanoseconds from a call until its run is due; 0: none
         self._port: Port = session.driver.join(name, weight, priority)
         self._hears: dict[type, Callable[[Any], None]] = {
-            RunEnded: self._ended, RunAgain: self._run_again, BuffersReady: self._settled, CallRefused: self._refused,
-            LogLine: self._log, GetAgain: self._get_again, GetStarted: self._get_started,
-            Received: self._received, ProgramTold: self._compiled,
+            p.RunEnded: self._ended, p.RunAgain: self._run_again, p.BuffersReady: self._settled,
+            p.CallRefused: self._refused, p.LogLine: self._log, p.GetAgain: self._get_again,
+            p.GetStarted: self._get_started, p.Received: self._received, p.ProgramTold: self._compiled,
         }  # fmt: skip
         self._spans = session.spans.client(self) if session.spans else None  # OpenTelemetry's
-        if self._spans is not None:
-            self._hears = self._spans.hearing(self._hears)
         self._port.tell = self._heard
         self._port.tick = self._retried_due
         self._programs: dict[int, BoundProgram] = {}
@@ -77,7 +64,6 @@ class Caller:
         self._runs: dict[int, Run] = {}
         self._held: RangeTable[HeldNames] = RangeTable()
         self._fetches: dict[int, Fetch] = {}
-        self._transfers: dict[int, int] = {}  # incoming transfer -> the get it answers
         self._dropped = DroppedArrays(self._no_longer_held)
         self.given_up = self._dropped.given_up  # takes names of arrays that the user has given up
         self._waited = WaitedRuns()
@@ -138,10 +124,8 @@ class Caller:
         begun = 0 if self._spans is None else self.now()
         donated = [leaf._name for at in graph.donated if type(leaf := leaves[at]) is Array]
         run, arrays, taken = self._port.call(
-            lambda client, now: self._submit(client, now, bound, args, due, again, donated)
+            lambda client, now: self._submit(client, now, bound, args, due, again, donated, begun)
         )
-        if self._spans is not None:
-            self._spans.called(run, graph, begun)
         if again:
             run._takes = {each._name: each._label for each in contents if type(each) is Array}
         self._port.submitted(graph, contents, arrays)
@@ -160,7 +144,7 @@ class Caller:
 
     def _submit(
         self, client: Client, now: int, bound: BoundProgram, args: tuple[int | bytes | Range, ...], due: int,
-        again: int, donated: Sequence[int],
+        again: int, donated: Sequence[int], begun: int,
     ) -> tuple[Run, list[Array], list[HeldNames]] | Blocked:  # fmt: skip
         self._dropped.release_with_call(client, now)
         if not bound.number and isinstance(blocked := self._register(client, now, bound), Blocked):
@@ -178,7 +162,10 @@ class Caller:
             return answer
         gone = ranges.folded(donated) if donated else ()
         taken = [part for names in gone for part in self._no_longer_held(names)]
-        return *self._results(bound, answer, due), taken
+        run, arrays = self._results(bound, answer, due)
+        if self._spans is not None:
+            self._spans.called(run, bound.graph, begun)
+        return run, arrays, taken
 
     def _register(self, client: Client, now: int, bound: BoundProgram, tell: bool = False) -> int | Blocked:
         if len(self._programs) > PROGRAMS:
@@ -195,7 +182,7 @@ class Caller:
         number = self._port.call(lambda client, now: self._register(client, now, bound, tell=True))
         self._wait(lambda: number not in self._compiling, f"the code of {bound.graph.name!r}")
 
-    def _compiled(self, effect: ProgramTold) -> None:
+    def _compiled(self, effect: p.ProgramTold) -> None:
         self._compiling.discard(effect.program)
 
     def _forget_first(self, client: Client, now: int) -> None:
@@ -232,7 +219,7 @@ class Caller:
         """Returns those of these names that were held."""
         first, count = (names, 1) if isinstance(names, int) else (names.first, names.count)
         if self._spans is not None:
-            self._spans.given_back(first, count)
+            self._spans.given_back((names,))
         return self._held.take(first, count)
 
     # --- contents -----------------------------------------------------------------------------------------
@@ -255,12 +242,12 @@ class Caller:
             group = ArrayGroup(self, (name,), (about,), self._dropped.names.append)
             self._held.put(name, HeldNames(group, name))
             self._port.offer(group.buffer(name), leaf, again)
-            return Array(group, aval, name)
+            array = Array(group, aval, name)
+            if self._spans is not None:
+                self._spans.put(array, begun)
+            return array
 
-        array = self._port.call(act)
-        if self._spans is not None:
-            self._spans.put(array, begun)
-        return array
+        return self._port.call(act)
 
     def fetch(self, buffers: Sequence[ClientBuffer]) -> None:
         """Bring the buffers' contents here, into `host`."""
@@ -273,7 +260,7 @@ class Caller:
                     buffer.run._looked_at = True
                 raise unreadable
         fetches = [Fetch(buffer) for buffer in buffers if buffer.host is None]
-        span = self._spans.reading(fetches) if self._spans is not None else None
+        begun = 0 if self._spans is None else self.now()
         try:
             for fetch in fetches:
                 self.begin_fetch(fetch)
@@ -284,8 +271,8 @@ class Caller:
                     fetch.buffer.spoil(fetch.blame)
                     fetch.buffer.fail()
         finally:
-            if span is not None and self._spans is not None:
-                self._spans.read(span)
+            if fetches and self._spans is not None:
+                self._spans.read(fetches, begun)
         for fetch in fetches:
             self._waited.note(fetch.buffer.run, fetch.at)
 
@@ -406,8 +393,10 @@ class Caller:
         act = self._hears.get(type(effect))
         if act is not None:
             act(effect)
+            if self._spans is not None:
+                self._spans.hears(effect)
 
-    def _ended(self, effect: RunEnded) -> None:
+    def _ended(self, effect: p.RunEnded) -> None:
         """This settles the results that no earlier `BuffersReady` has settled."""
         run = self._runs.pop(effect.run)
         if effect.blame is not None:
@@ -415,7 +404,7 @@ class Caller:
             self.earlier.failure(run)
         run.ended_at = self._port.now()  # last: whoever sees it may look at the blame
 
-    def _run_again(self, effect: RunAgain) -> None:
+    def _run_again(self, effect: p.RunAgain) -> None:
         run = self._runs[effect.run]
         run.tries = effect.number
         self._retried.again(run, effect.blame, self._port.now())
@@ -423,28 +412,26 @@ class Caller:
     def _retried_due(self) -> None:
         self._retried.due(self._port.now())
 
-    def _refused(self, effect: CallRefused) -> None:
-        if effect.what in ("get", "sending"):
+    def _refused(self, effect: p.CallRefused) -> None:
+        if effect.what == "get":
             self._fetched(effect.name, effect.blame)
         else:
             log.info("client %r: a %s was refused: %s", self.name, effect.what, effect.blame)
 
-    def _log(self, effect: LogLine) -> None:
+    def _log(self, effect: p.LogLine) -> None:
         log.info("client %r: %s", self.name, effect.text)
 
-    def _get_again(self, effect: GetAgain) -> None:
-        self._transfers.pop(effect.transfer, None)
+    def _get_again(self, effect: p.GetAgain) -> None:
         log.info("client %r: contents are asked for again: %s", self.name, effect.blame)
 
-    def _get_started(self, effect: GetStarted) -> None:
-        self._transfers[effect.transfer] = effect.request
+    def _get_started(self, effect: p.GetStarted) -> None:
         if effect.request in self._fetches:
             self._fetches[effect.request].rows = effect.rows
 
-    def _received(self, effect: Received) -> None:
-        self._fetched(self._transfers.pop(effect.transfer, 0), effect.blame)
+    def _received(self, effect: p.Received) -> None:
+        self._fetched(effect.request, effect.blame)
 
-    def _settled(self, effect: BuffersReady) -> None:
+    def _settled(self, effect: p.BuffersReady) -> None:
         now, blame = self._port.now(), effect.blame
         for each in ranges.folded(effect.buffers):
             first, count = (each, 1) if isinstance(each, int) else (each.first, each.count)
@@ -463,7 +450,7 @@ class Caller:
                 elif held.group.outcome(name).blame is None:
                     held.group.buffer(name).lost(blame)
 
-    def _fetched(self, request: int, blame: Blame | None) -> None:
+    def _fetched(self, request: int, blame: p.Blame | None) -> None:
         fetch = self._fetches.pop(request, None)
         if fetch is not None:
             if blame is None:

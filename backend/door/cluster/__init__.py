@@ -16,5 +16,5 @@ from __future__ import annotations
 from .cluster_devices import ClusterDevices
 from .cluster_executables import StepTimes
 from .cluster_link import SessionLine
-from .cluster_opening import ClusterSessions, RemoteSource, SessionSource, find_cluster
+from .cluster_opening import ClusterSessions, RemoteSource, SessionSource, WatchOf, find_cluster
 from .cluster_options import ClusterRefused, ServedCluster, session_devices_of

@@ -32,18 +32,8 @@ GONE = "Array has been deleted or donated"
 
 class ClusterArray:
     __slots__ = (
-        "__weakref__",
-        "_drop",
-        "deleted",
-        "fault",
-        "here",
-        "name",
-        "outcome",
-        "parts",
-        "retyped",
-        "type",
-        "waits",
-    )
+        "__weakref__", "_drop", "deleted", "fault", "here", "name", "outcome", "parts", "retyped", "type", "waits",
+    )  # fmt: skip
 
     def __init__(
         self, array_type: ArrayType, drop: Callable[[int], None], here: Contents | None = None,
@@ -72,6 +62,18 @@ class ClusterArray:
     @property
     def settled(self) -> bool:
         return bool(self.name) or self.here is not None or self.fault is not None or self.deleted
+
+    @property
+    def known(self) -> bool:
+        """Whether it is ready, or will never be."""
+        if self.here is not None or self.fault is not None or self.gone:
+            return True
+        return self.outcome is not None and self.outcome.known(self.name)
+
+    @property
+    def failure(self) -> StatusError | None:
+        """Why a wait for it fails. None if it was deleted."""
+        return None if self.gone else self.wrong
 
     @property
     def wrong(self) -> StatusError | None:
@@ -129,6 +131,10 @@ class BufferSpan:
     @property
     def known(self) -> bool:
         return self.outcome.all_known(self.at, self.count) or self.outcome.has_gone(self.at)
+
+    @property
+    def failure(self) -> StatusError | None:
+        return None if self.outcome.has_gone(self.at) else self.wrong
 
     @property
     def settled(self) -> bool:
@@ -209,6 +215,14 @@ class Token:
     def __init__(self, outcome: BufferOutcome) -> None:
         self.outcome = outcome
 
+    @property
+    def known(self) -> bool:
+        return self.outcome.over
+
+    @property
+    def failure(self) -> StatusError | None:
+        return self.outcome.fault
+
 
 class ShardedContents:
     """The shards of one array, while somebody has references to them. If the contents of the whole array are fetched,
@@ -280,6 +294,11 @@ class ShardOfArray:
         self.alone: ClusterArray | None = None
 
     @property
+    def array(self) -> ClusterArray:
+        """That which decides what becomes of it."""
+        return self.alone or self.parts.array
+
+    @property
     def type(self) -> ArrayType:
         whole = self.parts.array.type
         spec = whole.sharding
@@ -292,52 +311,27 @@ Argument = ClusterArray | BufferSpan
 Awaited = Ref | BufferSpan
 
 
-def is_known(ref: Awaited) -> bool:
-    """Whether it is ready, or will never be."""
-    if isinstance(ref, ShardOfArray):
-        ref = ref.alone or ref.parts.array
-    if isinstance(ref, Token):
-        return ref.outcome.over
-    if isinstance(ref, BufferSpan):
-        return ref.known
-    if ref.here is not None or ref.fault is not None or ref.gone:
-        return True
-    return ref.outcome is not None and ref.outcome.known(ref.name)
-
-
-def _fault(ref: Awaited) -> StatusError | None:
-    if isinstance(ref, ShardOfArray):
-        ref = ref.alone or ref.parts.array
-    if isinstance(ref, Token):
-        return ref.outcome.fault
-    if isinstance(ref, BufferSpan):
-        return None if ref.outcome.has_gone(ref.at) else ref.wrong
-    return None if ref.gone else ref.wrong
-
-
 def outcome_of(ref: Awaited) -> BufferOutcome | None:
     """Of the run or put that makes it."""
-    return (ref.alone or ref.parts.array).outcome if isinstance(ref, ShardOfArray) else ref.outcome
+    return ref.array.outcome if isinstance(ref, ShardOfArray) else ref.outcome
 
 
 def when_known(refs: list[Awaited], done: Unready) -> None:
     """Tells, when all are ready or will never be, what is wrong with the first that is."""
-    while refs and is_known(refs[-1]):
-        fault = _fault(refs.pop())
-        if fault is not None:
-            done(fault)
+    while refs:
+        last = refs[-1].array if isinstance(refs[-1], ShardOfArray) else refs[-1]
+        if not last.known:
+            again = partial(when_known, refs, done)
+            if last.outcome is not None:
+                last.outcome.waits.append(again)
+            else:
+                last.when_settled(again)
             return
-    if not refs:
-        done(None)
-        return
-    last = refs[-1]
-    if isinstance(last, ShardOfArray):
-        last = last.alone or last.parts.array
-    again = lambda: when_known(refs, done)  # noqa: E731
-    if last.outcome is not None:
-        last.outcome.waits.append(again)
-    else:
-        last.when_settled(again)
+        refs.pop()
+        if last.failure is not None:
+            done(last.failure)
+            return
+    done(None)
 
 
 def relabelled(array_type: ArrayType, shards: Sequence[Ref]) -> ClusterArray | None:

@@ -8,15 +8,14 @@ and each message is a turn of the controller. Neighbours: `cluster_arrays`,
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from core.client import Client
-from core.model import Range, ranges
+from core.model import Range, RangeTable, ranges
 
 from ..session import StatusError
-from .cluster_link import ClusterLink
+from .cluster_link import ClusterLink, Watch
 
 
 class BufferOutcome:
@@ -112,61 +111,33 @@ class BufferOutcome:
             each()
 
 
-class BufferOutcomes:
-    """BufferOutcomes of buffers, by their names, which only grow."""
-
-    def __init__(self) -> None:
-        self._by_first: dict[int, BufferOutcome] = {}
-        self._several: list[int] = []  # first names of those that have several, ascending
-
-    def __len__(self) -> int:
-        return len(self._by_first)
-
-    def __iter__(self) -> Iterator[BufferOutcome]:
-        return iter(self._by_first.values())
-
-    def add(self, outcome: BufferOutcome, first: int) -> None:
-        self._by_first[first] = outcome
-        if outcome.count > 1:
-            self._several.append(first)
-        outcome.named(first)
-
-    def drop(self, outcome: BufferOutcome) -> None:
-        del self._by_first[outcome.first]
-        if outcome.count > 1:
-            self._several.remove(outcome.first)
-
-    def over(self, names: Iterable[int | Range]) -> Iterator[tuple[BufferOutcome, range]]:
-        """The outcomes of these names, each with those that are its own. Names that have none are left out."""
-        for each in names:
-            first, count = (each, 1) if isinstance(each, int) else (each.first, each.count)
-            while count:
-                outcome = self._find(first)
-                here = 1 if outcome is None else min(count, outcome.first + outcome.count - first)
-                if outcome is not None:
-                    yield outcome, range(first, first + here)
-                first, count = first + here, count - here
-
-    def _find(self, name: int) -> BufferOutcome | None:
-        found = self._by_first.get(name)
-        if found is None and self._several:
-            at = bisect_right(self._several, name) - 1
-            if at >= 0:
-                before = self._by_first[self._several[at]]
-                if name < before.first + before.count:
-                    return before
-        return found
-
-
 class SessionBuffers:
     """`later(function)`: calls it on the loop's thread, a little later, from any thread."""
 
-    def __init__(self, link: ClusterLink, later: Callable[[Callable[[], None]], Any]) -> None:
-        self.outcomes = BufferOutcomes()
+    def __init__(
+        self, link: ClusterLink, later: Callable[[Callable[[], None]], Any], watch: Watch | None
+    ) -> None:
+        self.outcomes: RangeTable[Any] = RangeTable()  # BufferOutcomes by their first names; none is ever cut
         self.over = False  # nothing is released any more
-        self._link, self._later = link, later
+        self._link, self._later, self._watch = link, later, watch
         self._dropped: list[int | Range] = []
         self._reading = 0  # of all outcomes, their `readers`
+
+    def add(self, outcome: BufferOutcome, first: int) -> None:
+        self.outcomes.put(first, outcome)
+        outcome.named(first)
+
+    def of(self, names: Iterable[int | Range]) -> Iterator[tuple[BufferOutcome, range]]:
+        """The outcomes of these names, each with those that are its own. Names that have none are left out."""
+        for each in names:
+            first, count = ranges.span(each)
+            end = first + count
+            while first < end:
+                outcome = self.outcomes.find(first)
+                here = range(first, first + 1 if outcome is None else min(end, outcome.first + outcome.count))
+                if outcome is not None:
+                    yield outcome, here
+                first = here.stop
 
     def drop(self, name: int, count: int = 1) -> None:
         """The last reference to these buffers has gone; called in any thread."""
@@ -192,9 +163,11 @@ class SessionBuffers:
             found = ranges.joined(names)
             self.forget(found)
             client.release(tuple(found), now)
+            if self._watch is not None:
+                self._watch.given_back(found)
 
     def _will_be_named(self, name: int | Range) -> bool:
-        return any(outcome.readers for outcome, _ in self.outcomes.over((name,)))
+        return any(outcome.readers for outcome, _ in self.of((name,)))
 
     def read(self, outcomes: Iterable[BufferOutcome]) -> None:
         """A call that is still to be made will name some of their buffers."""
@@ -212,8 +185,8 @@ class SessionBuffers:
 
     def forget(self, names: Iterable[int | Range]) -> None:
         """The session does not have these any more."""
-        for outcome, here in self.outcomes.over(names):
+        for outcome, here in self.of(names):
             outcome.left -= len(here)
             if not outcome.left:
-                self.outcomes.drop(outcome)
+                self.outcomes.drop(outcome.first)
                 outcome.forgotten()

@@ -46,7 +46,7 @@ from .cluster_calls import ClusterCalls
 from .cluster_copies import ClusterCopies
 from .cluster_executables import ClusterExecutable, ClusterPrograms
 from .cluster_layouts import default_layout, value_of, whole_of
-from .cluster_link import ClusterLink
+from .cluster_link import ClusterLink, Watch
 from .cluster_programs import Places
 from .cluster_views import SharedShard, sources_of
 
@@ -60,14 +60,14 @@ class ClusterDevices:
 
     def __init__(
         self, link: ClusterLink, platform: Platform, places: Places, programs: ClusterPrograms,
-        later: Callable[[Callable[[], None]], Any],
+        later: Callable[[Callable[[], None]], Any], watch: Watch | None = None,
     ) -> None:  # fmt: skip
-        self.platform = platform
+        self.platform, self._watch = platform, watch
         self._link, self._places, self._programs = link, places, programs
         self._calls = ClusterCalls(link)
         self._copies = ClusterCopies(places, programs, self._calls.order.go_on)
-        self._buffers = SessionBuffers(link, later)
-        self._answers = ClusterAnswers(link, self._calls, self._buffers, programs)
+        self._buffers = SessionBuffers(link, later, watch)
+        self._answers = ClusterAnswers(link, self._calls, self._buffers, programs, watch)
         programs.default_kind = platform.default_memory_kind()
 
     # --- arrays --------------------------------------------------------------------------------------------
@@ -107,6 +107,8 @@ class ClusterDevices:
             name = client.put(value, where, now)
             if not isinstance(name, Blocked):
                 self._link.offer(name).give(contents)
+                if self._watch is not None:
+                    self._watch.put(name, value.nbytes, now)
             return name
 
         return self._begin(array, call)
@@ -119,7 +121,7 @@ class ClusterDevices:
             if isinstance(name, Blocked):
                 return False
             outcome = BufferOutcome(1)
-            self._buffers.outcomes.add(outcome, name)
+            self._buffers.add(outcome, name)
             array.is_buffer(name, outcome)
             return True
 
@@ -220,7 +222,7 @@ class ClusterDevices:
 
         def act(client: Client, now: int) -> bool:
             name = self._copies.registered(source.type, made.type, client, now)
-            return name != 0 and self._submit(client, now, name, (source.name,), outcome, [made])
+            return name != 0 and self._submit(client, now, name, "copy", (source.name,), outcome, [made])
 
         return self._calls.attempt(act, partial(self._failed, outcome, [made]))
 
@@ -236,7 +238,7 @@ class ClusterDevices:
 
     def is_deleted(self, ref: Ref) -> bool:
         if isinstance(ref, ShardOfArray):
-            ref = ref.alone or ref.parts.array
+            ref = ref.array
         return isinstance(ref, ClusterArray) and ref.gone
 
     def _alone(self, ref: ClusterArray | ShardOfArray) -> ClusterArray:
@@ -348,7 +350,7 @@ class ClusterDevices:
                     return False
                 executable.keeping = found
             program = executable.giving if giving else executable.keeping
-            return self._submit(client, now, program, sent, outcome, results)
+            return self._submit(client, now, program, executable.ir.name, sent, outcome, results)
 
         if not self._calls.attempt(act, partial(self._failed, outcome, results)):
             return False
@@ -386,20 +388,20 @@ class ClusterDevices:
         )
 
     def _submit(
-        self, client: Client, now: int, program: int, sent: tuple[int | bytes | Range, ...], outcome: BufferOutcome,
-        results: list[ClusterArray],
+        self, client: Client, now: int, program: int, name: str, sent: tuple[int | bytes | Range, ...],
+        outcome: BufferOutcome, results: list[ClusterArray],
     ) -> bool:  # fmt: skip
         self._answers.tell_waited(client)
         made = client.submit(program, sent, now)
         if isinstance(made, Blocked):
             return False
+        if self._watch is not None:
+            self._watch.called(made.run, name, now)
         self._answers.began(made.run, outcome)
         if outcome.count:
-            self._buffers.outcomes.add(outcome, made.results[0])
-        for array, name in zip(
-            results, made.results, strict=False
-        ):  # none of them, if they are counted as one
-            array.is_buffer(name, outcome)
+            self._buffers.add(outcome, made.results[0])
+        for array, buffer in zip(results, made.results, strict=False):  # none, if they are counted as one
+            array.is_buffer(buffer, outcome)
         self._buffers.release(client, now)
         return True
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
 import grpc
@@ -23,7 +23,7 @@ from backend.contents import hash_of
 from backend.node import CallError
 from backend.wire import Described
 from core.client import Client
-from core.model import Value
+from core.model import Range, Value
 from core.protocol import Command, LogLine
 
 from ..protocol import StatusCode
@@ -62,6 +62,21 @@ class ClusterLink(Protocol):
 
     def close(self) -> None:
         """The session is over: all that it has there is given back."""
+
+
+class Watch(Protocol):
+    """What is told what a session calls and hears, for spans. Times are of core's client."""
+
+    def called(self, run: int, program: str, at: int) -> None: ...
+
+    def put(self, buffer: int, nbytes: int, at: int) -> None: ...
+
+    def got(self, request: int, nbytes: int, at: int) -> None:
+        """A read was asked for."""
+
+    def given_back(self, buffers: Iterable[int | Range]) -> None: ...
+
+    def hears(self, command: Command) -> None: ...
 
 
 class SessionLine(ClusterLink, Protocol):

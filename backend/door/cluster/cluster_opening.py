@@ -42,7 +42,7 @@ from ..session import (
 )
 from .cluster_devices import ClusterDevices
 from .cluster_executables import ClusterPrograms, StepTimes
-from .cluster_link import RemoteLink, SessionLine
+from .cluster_link import RemoteLink, SessionLine, Watch
 from .cluster_options import ClusterRefused, ServedCluster, session_devices_of
 from .cluster_programs import Places
 
@@ -50,6 +50,7 @@ log = logging.getLogger("seaway.door")
 PRICES = 3.0  # seconds between questions how long programs take
 ANSWER = 10.0  # seconds for the controller to say how long programs take
 Serves = Callable[[ClusterDevices], SessionDevices]
+WatchOf = Callable[[SessionLine], Watch]
 
 
 async def find_cluster(head: Head, options: ServedCluster) -> tuple[Described, ServedCluster]:
@@ -138,9 +139,10 @@ class ClusterSessions:
     """Implements `session_port.Opening`. `more`: foreign functions that programs may call besides the built-in list."""
 
     def __init__(
-        self, source: SessionSource, more: Collection[str], limits: SessionLimits | None = None
-    ) -> None:
-        self._source = source
+        self, source: SessionSource, more: Collection[str], limits: SessionLimits | None = None,
+        watch: WatchOf | None = None,
+    ) -> None:  # fmt: skip
+        self._source, self._watch = source, watch
         self._more, self._limits = frozenset(more), limits or SessionLimits()
         self._names: set[str] = set()
         self._links: set[SessionLine] = set()
@@ -189,7 +191,8 @@ class ClusterSessions:
             log.info("client %r has %d devices", name, source.devices)
             if self._pricing is None:
                 self._pricing = asyncio.get_running_loop().create_task(self._price())
-            session.begin(serves(ClusterDevices(link, platform, places, programs, link.soon)))
+            watch = None if self._watch is None else self._watch(link)
+            session.begin(serves(ClusterDevices(link, platform, places, programs, link.soon, watch)))
         finally:
             asking.cancel()
             failed.cancel()

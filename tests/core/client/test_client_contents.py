@@ -73,9 +73,10 @@ def ended(effects: list[Command]) -> list[Command]:
 
 def test_a_get_under_way_fails_with_the_session() -> None:
     """A host that never heard of it, because the controller died, would never send."""
-    client, _ = getting()
+    client, request = getting()
     lost = Blame("client-lost", "the controller is unreachable: nothing heard for 5 s")
-    assert ended(client.handle(Disconnected(CONTROLLER, "nothing heard for 5 s"), 0)) == [Received(9, lost)]
+    told = client.handle(Disconnected(CONTROLLER, "nothing heard for 5 s"), 0)
+    assert ended(told) == [Received(9, lost, request)]
     assert ended(client.handle(Disconnected(CONTROLLER), 0)) == []
     again = client.handle(Connected(CONTROLLER), 0)
     assert any(isinstance(effect, Send) for effect in again)
@@ -83,13 +84,10 @@ def test_a_get_under_way_fails_with_the_session() -> None:
 
 
 def test_the_loss_of_another_peer_does_not_end_the_session() -> None:
-    client, _ = getting()
+    client, request = getting()
     assert ended(client.handle(Disconnected(7, "gone"), 0)) == []
-    assert ended(client.handle(Disconnected(0, "gone"), 0)) == [
-        Received(
-            9, Blame("host-lost", "host 0 and the client of these contents lost each other: gone", host=0)
-        )
-    ]
+    lost = Blame("host-lost", "host 0 and the client of these contents lost each other: gone", host=0)
+    assert ended(client.handle(Disconnected(0, "gone"), 0)) == [Received(9, lost, request)]
 
 
 def putting() -> tuple[Client, int]:

@@ -151,8 +151,8 @@ def getting() -> tuple[Client, int, int]:
 
 
 def test_a_get_ends_when_its_host_is_silent_and_may_be_called_again() -> None:
-    client, buffer, _ = getting()
-    assert client.handle(Disconnected(0, SILENCE), 0) == [Received(9, LOST)]
+    client, buffer, request = getting()
+    assert client.handle(Disconnected(0, SILENCE), 0) == [Received(9, LOST, request)]
     assert isinstance(client.get(buffer, 0), int)
 
 

@@ -144,7 +144,9 @@ class Client:
                 index += 1
                 continue
             first, count = (arg, 1) if isinstance(arg, int) else (arg.first, arg.count)
-            state.check_buffers(first, count)
+            held = state.buffers.get(first)
+            if held is None or held.count != count:
+                state.check_buffers(first, count)
             index += count
         if known.donates and not ranges.once([arg for arg in named if not isinstance(arg, bytes)]):
             _check_donated_once(ranges.each(named), known.donates)

@@ -26,8 +26,6 @@ from .retries import Retries
 
 
 class ClientSession:
-    __slots__ = ("_batching", "_calls", "_notes", "_out", "_retries", "_state", "_transfers", "_trying")
-
     def __init__(
         self, state: ClientState, batching: CallBatching, calls: OutgoingCalls, retries: Retries,
         transfers: ContentTransfers,

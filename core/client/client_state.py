@@ -74,12 +74,6 @@ def awaited(program: int) -> str:
 
 
 class ClientState:
-    __slots__ = (
-        "blocked", "buffers", "cancelled", "forgotten", "gone", "last_buffer", "last_program", "last_request",
-        "last_run", "limits", "number", "opening", "out", "phase", "programs", "requests", "runs", "start",
-        "thinking_since", "untold", "waited", "waits", "why_away", "why_over",
-    )  # fmt: skip
-
     def __init__(self, opening: Open, limits: Limits) -> None:
         self.limits = limits
         self.opening = opening

@@ -28,11 +28,6 @@ class ContentTransfers:
     """`hosts`: which devices each host of the cluster has. `pool`, `chunk`: see `transfer`. `make`: makes its
     machine."""
 
-    __slots__ = (
-        "_acts", "_chunk", "_gets", "_hosts", "_hosts_met", "_make", "_number", "_out", "_pieces", "_pool", "_puts",
-        "_retries", "_state", "_transfer", "said",
-    )  # fmt: skip
-
     def __init__(
         self, state: ClientState, retries: Retries, hosts: Hosts, pool: int, chunk: int,
         make: Callable[[int, int, int], Transfer],
@@ -45,7 +40,7 @@ class ContentTransfers:
         self._number = 0  # the client's, with which `_transfer` was made
         # made for the first contents; the controller has numbered us then
         self._transfer: Transfer | None = None
-        self._gets: dict[int, int] = {}  # transfer -> request, while its contents come
+        self._gets: dict[int, p.GetStarted] = {}  # by transfer, while its contents come
         self._puts: dict[int, int] = {}  # transfer -> buffer, while its contents go
         self._hosts_met: dict[int, None] = {}  # hosts that know us by that number
         self.said: list[Any] = []  # in this turn, of contents
@@ -106,7 +101,7 @@ class ContentTransfers:
             pieces = self._pieces_of(layout, getting=True)
         else:
             pieces = from_hosts(layout, self._hosts, coming.shard)
-        self._gets[coming.transfer] = coming.request
+        self._gets[coming.transfer] = coming
         transfer = coming.transfer
         opening = p.OpenRecv(transfer, transfer, coming.request, pieces, False, (), None, layout)
         self._out.append(opening)
@@ -116,7 +111,7 @@ class ContentTransfers:
         if refused.what == "put":
             self._drop_puts((refused.name,), refused.blame, now)
         elif refused.what in ("get", "sending"):
-            for transfer in [each for each, request in self._gets.items() if request == refused.name]:
+            for transfer in [each for each, coming in self._gets.items() if coming.request == refused.name]:
                 self._tell(p.DropTransfer(transfer, refused.blame, ()), now)
 
     def _spoilt(self, told: p.BuffersReady, now: int) -> None:
@@ -170,9 +165,9 @@ class ContentTransfers:
         elif isinstance(effect, p.Close):
             effect = p.Close(p.peer_of(effect.peer), effect.reason)
         elif isinstance(effect, p.Received) and effect.transfer in self._gets:
-            request, blame = self._gets.pop(effect.transfer), effect.blame
-            if self._retries.get_ended(request, blame, again) and blame is not None:
-                effect = p.GetAgain(request, effect.transfer, blame)
+            coming, blame = self._gets.pop(effect.transfer), effect.blame
+            if self._retries.get_ended(coming.request, blame, again) and blame is not None:
+                effect = p.GetAgain(coming.request, effect.transfer, blame)
             else:
-                effect = p.Received(effect.transfer, blame, request)
+                effect = p.Received(effect.transfer, blame, coming.request, coming.rows)
         self._out.append(effect)

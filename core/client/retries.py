@@ -48,25 +48,22 @@ def pause(tries: int) -> int:
     return min(FIRST << min(tries - 1, 32), MOST)
 
 
-class HeldRun:
+class HeldRun(msgspec.Struct, eq=False):
     """A run that may be submitted again, until it has ended. All names are the user's."""
 
-    __slots__ = (
-        "args", "blame", "cancelled", "deadline", "dispatch", "due", "ir", "program", "results", "retries", "run",
-        "stuck", "tries",
-    )  # fmt: skip
-
-    def __init__(
-        self, run: int, program: int, ir: Program, args: tuple[int | bytes, ...], results: tuple[int, ...],
-        dispatch: str, deadline: int, retries: int,
-    ) -> None:  # fmt: skip
-        self.run, self.program, self.ir, self.args, self.results = run, program, ir, args, results
-        self.dispatch, self.deadline, self.retries = dispatch, deadline, retries
-        self.tries = 0  # how often it was submitted again
-        self.due = -1  # when it will be, while it waits for that
-        self.stuck = False  # that time has passed, and something else is awaited
-        self.blame: p.Blame | None = None  # its last failure
-        self.cancelled = False
+    run: int
+    program: int
+    ir: Program
+    args: tuple[int | bytes, ...]
+    results: tuple[int, ...]
+    dispatch: str
+    deadline: int
+    retries: int
+    tries: int = 0  # how often it was submitted again
+    due: int = -1  # when it will be, while it waits for that
+    stuck: bool = False  # that time has passed, and something else is awaited
+    blame: p.Blame | None = None  # its last failure
+    cancelled: bool = False
 
     @property
     def waits(self) -> bool:
@@ -79,18 +76,15 @@ class HeldRun:
         return infrastructure(blame) and self.tries < self.retries and not self.cancelled
 
 
-class HeldBuffer:
-    """A buffer that a held run makes or reads, or that can be put again, or that has another name with the controller.
-    `name` is the user's."""
+class HeldBuffer(msgspec.Struct, eq=False):
+    """A buffer that a held run makes or reads, that can be put again, or that has another name with the controller."""
 
-    __slots__ = ("contents", "hidden", "maker", "name", "readers", "sent_name")
-
-    def __init__(self, name: int) -> None:
-        self.name = self.sent_name = name  # the second is the controller's
-        self.maker: HeldRun | None = None
-        self.readers = 0  # held runs that may need it again
-        self.hidden = ""  # why the user may not name it any more, while runs hold it
-        self.contents: tuple[Value, SliceSpec] | None = None  # of a put that is kept
+    name: int  # the user's
+    sent_name: int  # the controller's
+    maker: HeldRun | None = None
+    readers: int = 0  # held runs that may need it again
+    hidden: str = ""  # why the user may not name it any more, while runs hold it
+    contents: tuple[Value, SliceSpec] | None = None  # of a put that is kept
 
     def check_named(self) -> None:
         if self.hidden:
@@ -117,11 +111,6 @@ class AskedGet(msgspec.Struct, eq=False):
 
 
 class Retries:
-    __slots__ = (
-        "_calls", "_gets", "_held", "_last_tries", "_out", "_renamed", "_renamed_gets", "_state", "announced",
-        "asking", "buffers", "trying", "waiting",
-    )  # fmt: skip
-
     def __init__(self, state: ClientState, calls: OutgoingCalls) -> None:
         self._state, self._calls, self._out = state, calls, state.out
         self.announced: tuple[object, ...] = ()  # notes of the message that is being heard
@@ -455,7 +444,7 @@ class Retries:
     def _buffer(self, name: int) -> HeldBuffer:
         found = self.buffers.get(name)
         if found is None:
-            found = self.buffers[name] = HeldBuffer(name)
+            found = self.buffers[name] = HeldBuffer(name, name)
         return found
 
     def _drop_idle(self, buffer: HeldBuffer) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from opentelemetry import context as contexts
@@ -29,17 +30,6 @@ ABANDONED = "the session ended before it was over"
 Key = tuple[str, int]  # ("run", its number), ("put", the buffer's name) or ("get", the request)
 
 
-class TracedRun(Protocol):
-    number: int
-    ended_at: int
-    due_at: int
-    tries: int
-    blame: p.Blame | None
-
-    @property
-    def late(self) -> bool: ...
-
-
 class TracedClient(Protocol):
     """What is asked of a client. `known_as`: its number and a run's, by which the controller's trace has them."""
 
@@ -52,39 +42,12 @@ class TracedClient(Protocol):
     def known_as(self, run: int) -> tuple[int, int]: ...
 
 
-class Begun(NamedTuple):
-    """`run`: what a session knows of it. Times are by the client's clock."""
-
-    key: Key
-    name: str
-    at: int
-    about: Mapping[str, Any]
-    context: contexts.Context
-    run: TracedRun | None
-
-
-class Over(NamedTuple):
-    key: Key
-    at: int
-    blame: p.Blame | None
-
-
-class RunsAgain(NamedTuple):
-    key: Key
-    at: int
-    blame: p.Blame
-
-
-class Left(NamedTuple):
-    """`abandoned`: what is under way will never be over."""
-
-    at: int
-    abandoned: bool
-
-
 class CalledRun(NamedTuple):
+    """A span, and what a session knows of its run; None: it is no run, or a door's. `called`: when it began, by the
+    client's clock, as all times are here."""
+
     span: api.Span
-    run: TracedRun
+    run: Any
     called: int
 
 
@@ -95,93 +58,97 @@ class ClientSpans:
         self, tracer: api.Tracer, kind: api.SpanKind, about: Mapping[str, Any], now: Callable[[], int], shift: int
     ) -> None:  # fmt: skip
         self._tracer, self._kind, self._about, self._now, self._shift = tracer, kind, about, now, shift
-        self.news: deque[Begun | Over | RunsAgain | Left] = deque()
+        self.news: deque[Callable[[], None]] = deque()
         self._puts: set[int] = set()  # under way
-        self._open: dict[Key, tuple[api.Span, Begun]] = {}
+        self._open: dict[Key, CalledRun] = {}
+        self._over: list[CalledRun] = []
         self.left = False
 
     # --- under the client's lock ----------------------------------------------------------------------------
 
     def begin(
-        self, what: str, number: int, name: str, at: int, about: Mapping[str, Any], run: TracedRun | None = None
+        self, what: str, number: int, name: str, at: int, about: Mapping[str, Any], run: Any = None
     ) -> None:  # fmt: skip
         if what == "put":
             self._puts.add(number)
-        self.news.append(
-            Begun((what, number), name, at, {**self._about, **about}, contexts.get_current(), run)
-        )
+        about, context = {**self._about, **about}, contexts.get_current()
+        self.news.append(partial(self._begin, (what, number), name, at, about, context, run))
 
     def hears(self, effect: p.Command) -> None:
         match effect:
             case p.RunEnded(run=run, blame=blame):
-                self._over("run", run, blame)
+                self._ended("run", run, blame)
             case p.RunAgain(run=run, blame=blame):
-                self.news.append(RunsAgain(("run", run), self._now(), blame))
+                self.news.append(partial(self._runs_again, ("run", run), self._now(), blame))
             case p.BuffersReady(buffers=buffers, blame=blame):
-                self._put_over(buffers, blame)
+                self._puts_over(buffers, blame)
             case p.Received(request=request, blame=blame):
-                self._over("get", request, blame)
+                self._ended("get", request, blame)
             case p.CallRefused(what="get" | "put" as what, name=name, blame=blame):
-                self._over(what, name, blame)
+                self._ended(what, name, blame)
             case _:
                 pass
 
     def given_back(self, buffers: Iterable[int | Range]) -> None:
         """These arrays were dropped: of puts among them nothing more may be heard."""
-        self._put_over(buffers, None)
+        self._puts_over(buffers, None)
 
-    def _put_over(self, buffers: Iterable[int | Range], blame: p.Blame | None) -> None:
+    def _puts_over(self, buffers: Iterable[int | Range], blame: p.Blame | None) -> None:
         for name in ranges.each(buffers) if self._puts else ():
             if name in self._puts:
                 self._puts.remove(name)
-                self._over("put", name, blame)
+                self._ended("put", name, blame)
 
-    def _over(self, what: str, number: int, blame: p.Blame | None) -> None:
-        self.news.append(Over((what, number), self._now(), blame))
+    def _ended(self, what: str, number: int, blame: p.Blame | None) -> None:
+        self.news.append(partial(self._end, (what, number), self._now(), blame))
 
     def leave(self, abandoned: bool = True) -> None:
-        self.news.append(Left(self._now(), abandoned))
+        """`abandoned`: what is under way will never be over."""
+        self.news.append(partial(self._leave, self._now(), abandoned))
 
     # --- in one thread at a time ----------------------------------------------------------------------------
 
     def follow(self) -> list[CalledRun]:
         """Begin and end spans. Returns the runs of a session that are over."""
-        over: list[CalledRun] = []
         while self.news:
-            match self.news.popleft():
-                case Begun() as begun:
-                    self._begin(begun)
-                case RunsAgain(key, at, blame) if key in self._open:
-                    why = {"error.type": blame.code, "exception.message": str(blame)}
-                    self._open[key][0].add_event("runs again", why, at + self._shift)
-                case Over(key, at, blame) if key in self._open:
-                    span, begun = self._open.pop(key)
-                    run = begun.run
-                    if run is not None:
-                        at, blame = run.ended_at, run.blame
-                        span.set_attribute("seaway.retries", run.tries)
-                        if run.due_at:
-                            span.set_attribute("seaway.late", run.late)
-                        over.append(CalledRun(span, run, begun.at))
-                    if blame is not None:
-                        otel.failed(span, str(blame), blame.code, blame.node, blame.host)
-                    span.end(at + self._shift)
-                case Left(at, abandoned):
-                    for span, _ in self._open.values():
-                        if abandoned:
-                            otel.failed(span, ABANDONED, "abandoned", "", -1)
-                        span.end(at + self._shift)
-                    self._open.clear()
-                    self.left = True
-                case _:
-                    pass  # of a span that the sampler left out
+            self.news.popleft()()
+        over, self._over = self._over, []
         return over
 
-    def _begin(self, begun: Begun) -> None:
-        start = begun.at + self._shift
-        span = self._tracer.start_span(begun.name, begun.context, self._kind, begun.about, start_time=start)
+    def _begin(
+        self, key: Key, name: str, at: int, about: Mapping[str, Any], context: contexts.Context, run: Any
+    ) -> None:  # fmt: skip
+        span = self._tracer.start_span(name, context, self._kind, about, start_time=at + self._shift)
         if span.is_recording():  # otherwise the user's sampler leaves it out
-            self._open[begun.key] = span, begun
+            self._open[key] = CalledRun(span, run, at)
+
+    def _runs_again(self, key: Key, at: int, blame: p.Blame) -> None:
+        if key in self._open:
+            why = {"error.type": blame.code, "exception.message": str(blame)}
+            self._open[key].span.add_event("runs again", why, at + self._shift)
+
+    def _end(self, key: Key, at: int, blame: p.Blame | None) -> None:
+        called = self._open.pop(key, None)
+        if called is None:
+            return
+        span, run, _ = called
+        if run is not None:
+            at, blame = run.ended_at, run.blame
+            span.set_attribute("seaway.retries", run.tries)
+            if run.due_at:
+                span.set_attribute("seaway.late", run.late)
+            self._over.append(called)
+        if blame is not None:
+            otel.failed(span, str(blame), blame.code, blame.node, blame.host)
+        span.end(at + self._shift)
+
+    def _leave(self, at: int, abandoned: bool) -> None:
+        for span, _, _ in self._open.values():
+            if abandoned:
+                otel.failed(span, ABANDONED, "abandoned", "", -1)
+            span.end(at + self._shift)
+        self._open.clear()
+        self.left = True
 
 
 class CallerSpans(ClientSpans):
@@ -192,23 +159,20 @@ class CallerSpans(ClientSpans):
     ) -> None:  # fmt: skip
         about = {"seaway.client": client.name, **about}
         super().__init__(tracer, api.SpanKind.CLIENT, about, client.now, shift)
-        self._client, self._grew = client, grew
+        self.client, self._grew = client, grew
 
-    def known_as(self, run: int) -> tuple[int, int]:
-        return self._client.known_as(run)
-
-    def called(self, run: TracedRun, graph: Graph, at: int) -> None:
+    def called(self, run: Any, graph: Graph, at: int) -> None:
         about = {
             "seaway.program": graph.name,
             "seaway.run": run.number,
-            "seaway.slices": [self._client.name_of(home) for home in graph.slices],
+            "seaway.slices": [self.client.name_of(home) for home in graph.slices],
             "seaway.gangs": len(graph.nodes),
         }
         self.begin("run", run.number, graph.name, at, about, run)
         self._grew()
 
     def put(self, array: Any, at: int) -> None:
-        about = {"seaway.slices": [self._client.name_of(array.slice)], "seaway.nbytes": array.nbytes}
+        about = {"seaway.slices": [self.client.name_of(array.slice)], "seaway.nbytes": array.nbytes}
         self.begin("put", array._name, "put", at, about)
         self._grew()
 

@@ -10,25 +10,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from opentelemetry import trace as api
 
 from ..trace import otel
 from .client_spans import ClientSpans
 
+if TYPE_CHECKING:
+    from backend.door import SessionLine
+
 EVERY = 1.0  # seconds between two times that spans are made
-
-
-class Line(Protocol):
-    """A session's line to its cluster, as far as it is asked here."""
-
-    name: str
-
-    def now(self) -> int: ...
-
-    def when_closed(self, then: Callable[[], None]) -> None: ...
 
 
 class SessionWatch(ClientSpans):
@@ -54,7 +46,7 @@ class DoorSpans:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def watch(self, line: Line) -> SessionWatch:
+    def watch(self, line: SessionLine) -> SessionWatch:
         """What a new session is to tell."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._follow, name="seaway-spans", daemon=True)

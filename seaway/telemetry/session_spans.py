@@ -4,7 +4,7 @@ In a real session a thread does so while the session is open: run's spans within
 whole trace is fetched for them. A simulated session does it between calls, and adds gangs when it is over: then there
 is no other thread that could disturb the turns of the user's. `session.trace` adds them at once in either.
 
-Neighbours: `client_spans`; `clock_distance`; `seaway.trace.otel`, which makes gangs' spans. The functions that matter:
+Neighbours: `client_spans`; `seaway.trace.otel`, which makes gangs' spans. The functions that matter:
 `end_spans`, `gangs_from`, `close`.
 """
 
@@ -13,15 +13,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from opentelemetry import trace as api
 
 from ..trace import gang_spans, otel
 from .client_spans import CalledRun, CallerSpans, TracedClient
-from .clock_distance import SeenTwice, ahead
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -45,9 +44,26 @@ class SpanSource(Protocol):
     def policies(self) -> Mapping[str, str]: ...
 
 
-def session_spans(driver: SpanSource) -> SessionSpans | None:
-    tracer = otel.tracer_of(None)
-    return None if tracer is None else SessionSpans(tracer, driver)
+class SeenTwice(NamedTuple):
+    """One run, in nanoseconds by the client's clock and by the controller's."""
+
+    called: int
+    over: int
+    submitted: int
+    ended: int
+
+
+def ahead(runs: Iterable[SeenTwice]) -> int:
+    """Nanoseconds to add to a time of the controller's, from what both have seen of the same runs, at least one.
+
+    A client calls before the controller hears of the run, and hears of the end after the controller. So each run bounds
+    the distance of the two clocks from both sides, and many runs bound it closely, without a message. If the bounds
+    exclude each other, as clocks that drift apart may have it: the middle between them.
+    """
+    seen = list(runs)
+    low = max(run.called - run.submitted for run in seen)
+    high = min(run.over - run.ended for run in seen)
+    return (low + high) // 2
 
 
 class SessionSpans:
@@ -95,7 +111,7 @@ class SessionSpans:
         with self._lock:
             for client in self._clients:
                 for called in client.follow():
-                    self._awaiting[client.known_as(called.run.number)] = called
+                    self._awaiting[client.client.known_as(called.run.number)] = called
                     self._fresh = True
             while len(self._awaiting) > MOST:
                 del self._awaiting[next(iter(self._awaiting))]

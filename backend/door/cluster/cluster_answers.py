@@ -22,13 +22,12 @@ from core.protocol import Blame, Command
 from core.protocol import effects as e
 
 from ..session import StatusError, invalid
-from .cluster_arrays import Awaited, ClusterArray, Ref, ShardedContents, ShardOfArray, Token, outcome_of
+from .cluster_arrays import Awaited, ClusterArray, Ref, ShardedContents, ShardOfArray, Token
 from .cluster_buffers import BufferOutcome, SessionBuffers
 from .cluster_calls import ClusterCalls
 from .cluster_executables import ClusterPrograms
-from .cluster_faults import fault_of_blame
 from .cluster_layouts import value_of
-from .cluster_link import ClusterLink, Watch
+from .cluster_link import CallWatch, ClusterLink, fault_of_blame
 
 T = TypeVar("T")
 Contents = np.ndarray[Any, Any]
@@ -63,7 +62,7 @@ class WantedRead:
 class ClusterAnswers:
     def __init__(
         self, link: ClusterLink, calls: ClusterCalls, buffers: SessionBuffers, programs: ClusterPrograms,
-        watch: Watch | None,
+        watch: CallWatch | None,
     ) -> None:  # fmt: skip
         self._link, self._calls, self._buffers, self._programs = link, calls, buffers, programs
         self._watch = watch
@@ -85,7 +84,7 @@ class ClusterAnswers:
 
         def over(found: T) -> None:
             if self.called == called:
-                made_by = map(outcome_of, refs)
+                made_by = [each.outcome for each in refs]
                 self._waited.update((each, None) for each in made_by if each is not None and each.run)
             done(found)
 
@@ -179,11 +178,8 @@ class ClusterAnswers:
 
     def _settled(self, said: e.BuffersReady) -> None:
         fault = None if said.blame is None else fault_of_blame(said.blame)
-        for outcome, names in self._buffers.of(ranges.folded(said.buffers, few=2)):
+        for outcome, names in self._buffers.outcomes.covering(ranges.folded(said.buffers, few=2)):
             outcome.settle(names, fault)
-
-    def _received(self, said: e.Received) -> None:
-        self._got(said.request, said.blame)
 
     def _refused(self, said: e.CallRefused) -> None:
         if said.what == "get":
@@ -197,9 +193,6 @@ class ClusterAnswers:
             self._brought(
                 read, self._link.taken(request, read.value) if blame is None else fault_of_blame(blame)
             )
-
-    def _told(self, said: e.ProgramTold) -> None:
-        self._programs.told(said.program, said.about, said.blame)
 
     def _unblocked(self, said: e.Unblocked) -> None:
         self._programs.unblocked()
@@ -230,8 +223,8 @@ def _came(shard: ShardOfArray, done: WhenRead, found: Contents | StatusError) ->
 HEARD: Mapping[type, Callable[[ClusterAnswers, Any], None]] = {
     e.RunEnded: ClusterAnswers._ended,
     e.BuffersReady: ClusterAnswers._settled,
-    e.Received: ClusterAnswers._received,
+    e.Received: lambda answers, said: answers._got(said.request, said.blame),
     e.CallRefused: ClusterAnswers._refused,
-    e.ProgramTold: ClusterAnswers._told,
+    e.ProgramTold: lambda answers, said: answers._programs.told(said.program, said.about, said.blame),
     e.Unblocked: ClusterAnswers._unblocked,
 }

@@ -8,14 +8,23 @@ and each message is a turn of the controller. Neighbours: `cluster_arrays`,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from core.client import Client
 from core.model import Range, RangeTable, ranges
 
 from ..session import StatusError
-from .cluster_link import ClusterLink, Watch
+from .cluster_link import CallWatch, ClusterLink
+
+
+def tell(waits: list[Callable[[], None]]) -> None:
+    """Calls each once. They may wait again, for something else."""
+    if waits:
+        told = waits.copy()
+        waits.clear()
+        for each in told:
+            each()
 
 
 class BufferOutcome:
@@ -23,7 +32,18 @@ class BufferOutcome:
     put, or not submitted yet. `over`: the run has ended, at `ended_at`."""
 
     __slots__ = (
-        "_apart", "_gone", "_unnamed", "count", "ended_at", "fault", "first", "left", "over", "readers", "ready", "run",
+        "_apart",
+        "_gone",
+        "count",
+        "ended_at",
+        "fault",
+        "first",
+        "left",
+        "over",
+        "readers",
+        "ready",
+        "run",
+        "unnamed",
         "waits",
     )  # fmt: skip
 
@@ -37,23 +57,13 @@ class BufferOutcome:
         self._apart: dict[int, StatusError | None] = {}  # buffers of which we have heard alone
         self._gone: list[range] = []  # buffers that were deleted or given up, as places among them
         self.waits: list[Callable[[], None]] = []
-        self._unnamed: list[Callable[[], None]] = []  # told when there are names, or will never be
-
-    def named(self, first: int) -> None:
-        self.first = first
-        self._tell_named()
+        self.unnamed: list[Callable[[], None]] = []  # told when there are names, or will never be
 
     def when_named(self, then: Callable[[], None]) -> None:
         if self.first or self.fault is not None:
             then()
         else:
-            self._unnamed.append(then)
-
-    def _tell_named(self) -> None:
-        if self._unnamed:
-            unnamed, self._unnamed = self._unnamed, []
-            for each in unnamed:
-                each()
+            self.unnamed.append(then)
 
     def known(self, name: int) -> bool:
         return self.ready or self.fault is not None or name in self._apart
@@ -89,7 +99,7 @@ class BufferOutcome:
             self.ready = True
         else:
             self._apart.update(dict.fromkeys(names, fault))
-        self._tell()
+        tell(self.waits)
 
     def end(self, fault: StatusError | None) -> None:
         """The run has ended: with success, so all its buffers are ready of which nothing else was said."""
@@ -98,24 +108,15 @@ class BufferOutcome:
             self.ready = True
         elif self.fault is None:
             self.fault = fault
-        self._tell_named()
-        self._tell()
-
-    def forgotten(self) -> None:
-        """Nobody has any of its buffers."""
-        self._tell()
-
-    def _tell(self) -> None:
-        waits, self.waits = self.waits, []
-        for each in waits:
-            each()
+        tell(self.unnamed)
+        tell(self.waits)
 
 
 class SessionBuffers:
     """`later(function)`: calls it on the loop's thread, a little later, from any thread."""
 
     def __init__(
-        self, link: ClusterLink, later: Callable[[Callable[[], None]], Any], watch: Watch | None
+        self, link: ClusterLink, later: Callable[[Callable[[], None]], Any], watch: CallWatch | None
     ) -> None:
         self.outcomes: RangeTable[Any] = RangeTable()  # BufferOutcomes by their first names; none is ever cut
         self.over = False  # nothing is released any more
@@ -124,20 +125,11 @@ class SessionBuffers:
         self._reading = 0  # of all outcomes, their `readers`
 
     def add(self, outcome: BufferOutcome, first: int) -> None:
+        """These buffers have names."""
         self.outcomes.put(first, outcome)
-        outcome.named(first)
-
-    def of(self, names: Iterable[int | Range]) -> Iterator[tuple[BufferOutcome, range]]:
-        """The outcomes of these names, each with those that are its own. Names that have none are left out."""
-        for each in names:
-            first, count = ranges.span(each)
-            end = first + count
-            while first < end:
-                outcome = self.outcomes.find(first)
-                here = range(first, first + 1 if outcome is None else min(end, outcome.first + outcome.count))
-                if outcome is not None:
-                    yield outcome, here
-                first = here.stop
+        outcome.first = first
+        if outcome.unnamed:
+            tell(outcome.unnamed)
 
     def drop(self, name: int, count: int = 1) -> None:
         """The last reference to these buffers has gone; called in any thread."""
@@ -156,7 +148,9 @@ class SessionBuffers:
         released behind it."""
         names, self._dropped = self._dropped, []
         if self._reading:
-            late = {name for name in names if self._will_be_named(name)}
+            late = {
+                name for name in names if any(each.readers for each, _ in self.outcomes.covering((name,)))
+            }
             self._dropped += late  # others may have been dropped meanwhile
             names = [name for name in names if name not in late]
         if names:
@@ -165,9 +159,6 @@ class SessionBuffers:
             client.release(tuple(found), now)
             if self._watch is not None:
                 self._watch.given_back(found)
-
-    def _will_be_named(self, name: int | Range) -> bool:
-        return any(outcome.readers for outcome, _ in self.of((name,)))
 
     def read(self, outcomes: Iterable[BufferOutcome]) -> None:
         """A call that is still to be made will name some of their buffers."""
@@ -185,8 +176,8 @@ class SessionBuffers:
 
     def forget(self, names: Iterable[int | Range]) -> None:
         """The session does not have these any more."""
-        for outcome, here in self.of(names):
+        for outcome, here in self.outcomes.covering(names):
             outcome.left -= len(here)
             if not outcome.left:
                 self.outcomes.drop(outcome.first)
-                outcome.forgotten()
+                tell(outcome.waits)  # nobody has any of its buffers

@@ -11,6 +11,7 @@ arrival (`cluster_calls`). Neighbours: `cluster_answers` hears and reads; `clust
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -32,13 +33,13 @@ from .cluster_arrays import (
     ClusterArrays,
     Ref,
     ShardOfArray,
+    SharedShard,
     Token,
-    bytes_here,
     given_twice,
     indexed,
-    nbytes_here,
     parts_of,
     relabelled,
+    sources_of,
     when_known,
 )
 from .cluster_buffers import BufferOutcome, SessionBuffers
@@ -46,9 +47,8 @@ from .cluster_calls import ClusterCalls
 from .cluster_copies import ClusterCopies
 from .cluster_executables import ClusterExecutable, ClusterPrograms
 from .cluster_layouts import default_layout, value_of, whole_of
-from .cluster_link import ClusterLink, Watch
+from .cluster_link import CallWatch, ClusterLink
 from .cluster_programs import Places
-from .cluster_views import SharedShard, sources_of
 
 T = TypeVar("T")
 Contents = np.ndarray[Any, Any]
@@ -60,7 +60,7 @@ class ClusterDevices:
 
     def __init__(
         self, link: ClusterLink, platform: Platform, places: Places, programs: ClusterPrograms,
-        later: Callable[[Callable[[], None]], Any], watch: Watch | None = None,
+        later: Callable[[Callable[[], None]], Any], watch: CallWatch | None = None,
     ) -> None:  # fmt: skip
         self.platform, self._watch = platform, watch
         self._link, self._places, self._programs = link, places, programs
@@ -73,11 +73,8 @@ class ClusterDevices:
     # --- arrays --------------------------------------------------------------------------------------------
 
     def put(self, array_type: ArrayType, shards: Sequence[Contents]) -> Ref:
-        return self._made_of(array_type, whole_of(array_type, shards))
-
-    def _made_of(self, array_type: ArrayType, contents: Contents) -> ClusterArray:
         made = ClusterArray(array_type, self._buffers.drop)
-        self._fill(made, contents)
+        self._fill(made, whole_of(array_type, shards))
         return made
 
     def _fill(self, made: ClusterArray, contents: Contents, ahead: bool = False) -> None:
@@ -336,10 +333,7 @@ class ClusterDevices:
             return True
         if not self._travel([each for each in arguments if isinstance(each, ClusterArray)]):
             return False
-        sent = tuple([
-            each.name or bytes_here(each.here) if isinstance(each, ClusterArray) else each.name
-            for each in arguments
-        ])  # fmt: skip
+        sent = tuple([each.name or each.here.tobytes() for each in arguments])  # type: ignore[union-attr]
         donated = executable.donated
         giving = not donated or not (donated.intersection(keep) or given_twice(arguments, donated))
 
@@ -378,11 +372,11 @@ class ClusterDevices:
         here = {id(each): each for each in arguments if not each.name}
         if not here:
             return True
-        sizes = dict.fromkeys(here, 0)
+        sizes = Counter[int]()
         for each in arguments:
-            if not each.name:
-                sizes[id(each)] += nbytes_here(each)
-        chosen, found = to_put(list(sizes.values())), list(here.values())
+            if not each.name and each.here is not None:
+                sizes[id(each)] += each.here.nbytes
+        chosen, found = to_put([sizes[key] for key in here]), list(here.values())
         return all(
             self._put(each, each.here) for each in map(found.__getitem__, chosen) if each.here is not None
         )

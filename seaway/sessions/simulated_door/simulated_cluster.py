@@ -5,23 +5,35 @@
     expected  what policies are told that it takes
 
 Hosts answer what the door has found out before they are asked: reading and compiling take real time, and no simulated
-time. Neighbours: `simulated_link`, `simulated_time`, `code_prices`; `serving` makes it.
+time. Neighbours: `simulated_link`, `simulated_time`; `seaway.costs`, which reads HLO.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
+from msgspec.structs import replace
+
+from backend.auth import Rules
 from backend.contents import stablehlo_code
-from backend.door import Describe
+from backend.door import Describe, DescribedCode, ServedSimulation, run_simulated_door
 from core.model import SliceSpec
+from sim.hardware import Chip, Kernel
 from sim.simulation import Simulation
 
+from ...costs import text_costs
+from ...errors import CostError
+from ..session import Session
 from ..simulated import IdleCluster
-from .code_prices import ASSUMED, kernel_of_code
 from .simulated_link import SimulatedLink
 from .simulated_time import SimulatedTime
+
+log = logging.getLogger("seaway.door")
+ASSUMED = 1_000_000  # nanoseconds of code whose text cannot be read
+LAUNCH = 1_000  # nanoseconds: no kernel is shorter
 
 
 class SimulatedCluster:
@@ -70,3 +82,41 @@ class SimulatedCluster:
 
     def _slice(self, devices: int) -> SliceSpec:
         return SliceSpec("", devices, island=self._island)
+
+
+def kernel_of_code(code: DescribedCode, chip: Chip) -> Kernel:
+    """What compiled code takes on a simulated device, by a roofline of its HLO."""
+    try:
+        cost = text_costs(
+            code.text, code.name, code.devices, chip=chip, partitioned=code.partitioned, memory=code.memory
+        )
+    except CostError as error:
+        log.warning("nothing is known of the cost of %r, which is taken to be 1 ms: %s", code.name, error)
+        return Kernel(code.name, ASSUMED, source="assumed")
+    for each in cost.warnings:
+        log.info("%s: %s", code.name, each)
+    return replace(cost.kernel, duration=max(LAUNCH, cost.kernel.duration))
+
+
+def serve_simulation(
+    session: Session, doors: Mapping[str, ServedSimulation], *, trace: Path | None, rules: Rules, memory: int | None,
+    ready: Callable[[str], None],
+) -> None:  # fmt: skip
+    """Serves a door for a simulated session until SIGTERM or Ctrl-C. The trace is written when the last program that
+    was there has ended, and when the door ends. `doors`, `rules`, `memory`: see `run_simulated_door`. Raises
+    ListenRefused; OSError if there can be no trace there."""
+    island = next(iter(doors.values())).island
+
+    def save() -> None:
+        if trace is not None:
+            session.driver.trace().save(trace)
+
+    def begin(describe: Describe) -> SimulatedCluster:
+        return SimulatedCluster(session.simulation, island, describe, save)
+
+    save()  # so that a folder in which there can be none is found now
+    try:
+        run_simulated_door(doors, begin, rules=rules, memory=memory, ready=ready)
+    finally:
+        save()
+        session.close(abort=True)

@@ -113,7 +113,7 @@ class ClusterRig:
     """`watch`: makes what the session tells of its calls."""
 
     def __init__(
-        self, limits: Limits | None = None, count: int = 4, watch: Callable[[FakeLink], Any] | None = None
+        self, limits: Limits | None = None, count: int = 4, watch: Callable[[Any], Any] | None = None
     ) -> None:
         self.link = FakeLink(limits)
         numbers = range(count)
